@@ -1,0 +1,259 @@
+//! Classic BPF programs as data, checked once so that running them needs no checks.
+
+use crate::Error;
+
+/// One classic BPF instruction, laid out as the kernel's `struct sock_filter` and libpcap's `struct bpf_insn`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Insn {
+    /// Operation class, size, mode.
+    pub code: u16,
+    /// Instructions to skip when a conditional jump is taken.
+    pub jt: u8,
+    /// Instructions to skip when it is not.
+    pub jf: u8,
+    /// Immediate operand.
+    pub k: u32,
+}
+
+/// Scratch memory words (`BPF_MEMWORDS`).
+pub const SCRATCH_WORDS: usize = 16;
+
+/// What `ret` gives for a match, and the snap length that expressions are compiled with (tcpdump's own).
+pub const SNAPLEN: u32 = 262_144;
+
+/// A program that ends on every packet: known operations, jumps within the program, no way past its last instruction.
+///
+/// `ja` may jump backwards (libpcap's `protochain` walks header chains so); whoever runs the program bounds the number of
+/// such jumps by [`backward_jump_limit`].
+///
+/// **Shape**: at least 1 and at most [`Program::MAX_INSNS`] instructions. **Source**: McCanne and Jacobson, "The BSD Packet
+/// Filter", 1993; libpcap `bpf_filter.c`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    insns: Vec<Insn>,
+}
+
+/// How many backward jumps a program may make on a packet of `data_len` bytes before it is ended with 0.
+///
+/// libpcap's loops advance by at least 8 bytes a round and leave when they run out of the packet, so they never come near.
+/// libpcap 1.10 itself has no limit and would spin for ever on a hostile program; later versions have one.
+#[must_use]
+pub fn backward_jump_limit(data_len: usize) -> usize {
+    data_len + 64
+}
+
+/// The operation of an instruction, decoded: one name per entry of libpcap's `bpf_filter` switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    LoadAbsolute(u8),
+    LoadIndirect(u8),
+    LoadLength,
+    LoadImmediate,
+    LoadScratch,
+    LoadXImmediate,
+    LoadXScratch,
+    LoadXLength,
+    LoadXHeader,
+    Store,
+    StoreX,
+    Alu(Alu, Operand),
+    Negate,
+    Jump,
+    Branch(Relation, Operand),
+    ReturnK,
+    ReturnA,
+    CopyAToX,
+    CopyXToA,
+}
+
+/// Arithmetic on A.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Alu {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Or,
+    And,
+    Shl,
+    Shr,
+    Mod,
+    Xor,
+}
+
+/// What a conditional jump compares; all unsigned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Relation {
+    Equal,
+    Greater,
+    GreaterEqual,
+    AnyBit,
+}
+
+/// The second operand: the instruction's `k` or the X register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operand {
+    K,
+    X,
+}
+
+impl Insn {
+    /// A load, store, arithmetic or return instruction.
+    #[must_use]
+    pub const fn statement(code: u16, k: u32) -> Self {
+        Self { code, jt: 0, jf: 0, k }
+    }
+
+    /// A conditional jump.
+    #[must_use]
+    pub const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> Self {
+        Self { code, jt, jf, k }
+    }
+
+    /// Decodes the operation; `None` for a code that libpcap does not know. Sizes are in bytes.
+    pub(crate) fn op(self) -> Option<Op> {
+        Some(match self.code {
+            0x00 => Op::LoadImmediate,
+            0x01 => Op::LoadXImmediate,
+            0x20 => Op::LoadAbsolute(4),
+            0x28 => Op::LoadAbsolute(2),
+            0x30 => Op::LoadAbsolute(1),
+            0x40 => Op::LoadIndirect(4),
+            0x48 => Op::LoadIndirect(2),
+            0x50 => Op::LoadIndirect(1),
+            0x60 => Op::LoadScratch,
+            0x61 => Op::LoadXScratch,
+            0x80 => Op::LoadLength,
+            0x81 => Op::LoadXLength,
+            0xb1 => Op::LoadXHeader,
+            0x02 => Op::Store,
+            0x03 => Op::StoreX,
+            0x84 => Op::Negate,
+            0x05 => Op::Jump,
+            0x06 => Op::ReturnK,
+            0x16 => Op::ReturnA,
+            0x07 => Op::CopyAToX,
+            0x87 => Op::CopyXToA,
+            code => return Self::with_operand(code),
+        })
+    }
+
+    /// The two families whose second operand bit 3 selects.
+    fn with_operand(code: u16) -> Option<Op> {
+        let operand = if code & 0x08 == 0 { Operand::K } else { Operand::X };
+        Some(match code & !0x08 {
+            0x04 => Op::Alu(Alu::Add, operand),
+            0x14 => Op::Alu(Alu::Sub, operand),
+            0x24 => Op::Alu(Alu::Mul, operand),
+            0x34 => Op::Alu(Alu::Div, operand),
+            0x44 => Op::Alu(Alu::Or, operand),
+            0x54 => Op::Alu(Alu::And, operand),
+            0x64 => Op::Alu(Alu::Shl, operand),
+            0x74 => Op::Alu(Alu::Shr, operand),
+            0x94 => Op::Alu(Alu::Mod, operand),
+            0xa4 => Op::Alu(Alu::Xor, operand),
+            0x15 => Op::Branch(Relation::Equal, operand),
+            0x25 => Op::Branch(Relation::Greater, operand),
+            0x35 => Op::Branch(Relation::GreaterEqual, operand),
+            0x45 => Op::Branch(Relation::AnyBit, operand),
+            _ => return None,
+        })
+    }
+}
+
+impl Relation {
+    /// Whether the relation holds between A and the operand.
+    pub(crate) fn holds(self, a: u32, b: u32) -> bool {
+        match self {
+            Self::Equal => a == b,
+            Self::Greater => a > b,
+            Self::GreaterEqual => a >= b,
+            Self::AnyBit => a & b != 0,
+        }
+    }
+}
+
+impl Alu {
+    /// The result, wrapping; `None` for a division by zero, which ends the program with 0. Shifts by 32 and more give 0.
+    pub(crate) fn apply(self, a: u32, b: u32) -> Option<u32> {
+        Some(match self {
+            Self::Add => a.wrapping_add(b),
+            Self::Sub => a.wrapping_sub(b),
+            Self::Mul => a.wrapping_mul(b),
+            Self::Div => a.checked_div(b)?,
+            Self::Mod => a.checked_rem(b)?,
+            Self::Or => a | b,
+            Self::And => a & b,
+            Self::Xor => a ^ b,
+            Self::Shl => a.checked_shl(b).unwrap_or(0),
+            Self::Shr => a.checked_shr(b).unwrap_or(0),
+        })
+    }
+}
+
+impl Program {
+    /// Most instructions accepted; expressions of hundreds of addresses need a few thousand.
+    pub const MAX_INSNS: usize = 1 << 20;
+
+    /// Checks a list of instructions.
+    ///
+    /// **Cost**: one pass. **Errors**: [`Error::Program`] for an empty or overlong list, an unknown operation, a jump out of
+    /// the program or onto itself, a last instruction that is no return, a constant division by zero, a constant shift by
+    /// 32 or more (undefined in libpcap 1.10's C, refused by later versions), or scratch memory beyond its 16 words.
+    pub fn new(insns: Vec<Insn>) -> Result<Self, Error> {
+        let refuse = |index, reason| Err(Error::Program { index, reason });
+        if insns.is_empty() {
+            return refuse(0, "the program is empty");
+        }
+        if insns.len() > Self::MAX_INSNS {
+            return refuse(Self::MAX_INSNS, "the program is too long");
+        }
+        for (index, insn) in insns.iter().enumerate() {
+            if let Err(reason) = check(*insn, index, insns.len()) {
+                return refuse(index, reason);
+            }
+        }
+        Ok(Self { insns })
+    }
+
+    /// The program that every packet matches: what an empty expression means.
+    #[must_use]
+    pub fn accept_all() -> Self {
+        Self { insns: vec![Insn::statement(0x06, SNAPLEN)] }
+    }
+
+    /// The instructions.
+    #[must_use]
+    pub fn insns(&self) -> &[Insn] {
+        &self.insns
+    }
+
+    /// Whether some `ja` goes back.
+    #[must_use]
+    pub fn has_loops(&self) -> bool {
+        self.insns.iter().any(|insn| insn.op() == Some(Op::Jump) && insn.k as i32 <= -1)
+    }
+}
+
+/// What is wrong with the instruction at `index` of a program of `len`, if anything is.
+fn check(insn: Insn, index: usize, len: usize) -> Result<(), &'static str> {
+    let inside = |skip: i64| {
+        let target = index as i64 + 1 + skip;
+        (0..len as i64).contains(&target)
+    };
+    let falls_on = |ok: bool| if ok { Ok(()) } else { Err("jump out of the program") };
+    match insn.op().ok_or("unknown operation")? {
+        Op::ReturnK | Op::ReturnA => Ok(()),
+        Op::Jump if insn.k as i32 == -1 => Err("jump onto itself"),
+        Op::Jump => falls_on(inside(i64::from(insn.k as i32))),
+        Op::Branch(..) => falls_on(inside(i64::from(insn.jt)) && inside(i64::from(insn.jf))),
+        Op::LoadScratch | Op::LoadXScratch | Op::Store | Op::StoreX if insn.k as usize >= SCRATCH_WORDS => {
+            Err("scratch memory has 16 words")
+        }
+        Op::Alu(Alu::Div | Alu::Mod, Operand::K) if insn.k == 0 => Err("division by constant zero"),
+        Op::Alu(Alu::Shl | Alu::Shr, Operand::K) if insn.k >= 32 => Err("shift by more than 31 bits"),
+        _ if index + 1 == len => Err("the program runs past its end"),
+        _ => Ok(()),
+    }
+}
