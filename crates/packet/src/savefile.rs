@@ -1,0 +1,264 @@
+//! Capture file formats: bytes in, records out; records in, bytes out.
+//!
+//! A [`Layout`] is everything that must be known to read a record: format, byte order, interfaces. [`walk`] steps from
+//! record to record over a byte slice with one or several cursors. Nothing here opens a file.
+//!
+//! Sources: pcap <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html>, pcapng
+//! <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-03.html>, libpcap's `sf-pcap.c` for what readers accept.
+
+pub mod magic;
+pub mod pcap;
+pub mod pcapng;
+pub mod walk;
+pub mod write;
+
+mod bytes;
+mod resolution;
+
+#[doc(hidden)]
+pub mod fuzz_body;
+
+use crate::LinkType;
+use pcap::Lengths;
+pub use resolution::Resolution;
+
+/// The largest snap length libpcap accepts for an ordinary link type, bytes (`MAXIMUM_SNAPLEN`).
+pub const MAX_SNAPLEN: u32 = 262_144;
+
+/// The largest snap length libpcap accepts for a link type, bytes (`max_snaplen_for_dlt`).
+pub fn max_snaplen(link: LinkType) -> u32 {
+    match link.0 {
+        231 | 249 => 128 << 20, // DBUS, USBPCAP
+        279 => 8 << 20,         // EBHSCR
+        _ => MAX_SNAPLEN,
+    }
+}
+
+/// More interfaces than this in one file are a fault, so that a hostile file cannot make us allocate without bound.
+pub const MAX_INTERFACES: usize = 65_536;
+
+/// The two families of capture files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The classic format of libpcap.
+    Pcap,
+    /// The block format.
+    Pcapng,
+}
+
+/// Where a packet came from: the file header of a pcap, or an Interface Description Block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// What the first byte of a frame means.
+    pub link: LinkType,
+    /// Snap length, bytes, as stored; 0 means no limit.
+    pub snaplen: u32,
+    /// Unit of the stored time stamps.
+    pub resolution: Resolution,
+    /// Seconds to add to every time stamp (`if_tsoffset`).
+    pub offset_s: i64,
+    /// `if_name`.
+    pub name: Option<String>,
+    /// `if_description`.
+    pub description: Option<String>,
+    /// `opt_comment`s of the block.
+    pub comments: Vec<String>,
+}
+
+impl Interface {
+    /// An interface with nothing but a link type, a snap length and a resolution, as a pcap file has.
+    pub fn plain(link: LinkType, snaplen: u32, resolution: Resolution) -> Self {
+        Self { link, snaplen, resolution, offset_s: 0, name: None, description: None, comments: Vec::new() }
+    }
+
+    /// The most bytes a record of this interface may hold: its snap length, but never less than libpcap's maximum, which
+    /// files with a wrong snap length need.
+    pub fn max_captured(&self) -> u32 {
+        max_snaplen(self.link).max(self.snaplen.min(128 << 20))
+    }
+}
+
+/// Everything that must be known to read the next record.
+///
+/// A pcap file has one layout; in a pcapng file each Section Header and each Interface Description Block makes a new one.
+/// Equal interfaces of several sections share one place in [`Layout::interfaces`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// pcap or pcapng.
+    pub format: Format,
+    /// Byte order of the current section.
+    pub big_endian: bool,
+    /// All distinct interfaces met so far; `Frame::interface` indexes this table.
+    pub interfaces: Vec<Interface>,
+    /// The current section's interface ids -> index into `interfaces`.
+    section: Vec<u32>,
+    /// Sections begun so far (1 for pcap).
+    pub sections: u32,
+    /// What the section headers say of themselves: `(option name, text)`, the first 256.
+    pub notes: Vec<(&'static str, String)>,
+    /// pcap: how the two length fields are stored (old versions).
+    lengths: Lengths,
+}
+
+/// Why a record, or a file header, cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The bytes end inside a header.
+    #[error("the file ends inside {what}: {have} of {need} bytes are there")]
+    ShortHeader {
+        /// Name of the header.
+        what: &'static str,
+        /// Bytes left.
+        have: u64,
+        /// Bytes needed.
+        need: u64,
+    },
+    /// The bytes end inside a packet or a block.
+    #[error("the file ends inside {what}: it claims {claims} bytes, {have} are there")]
+    ShortData {
+        /// Name of the part.
+        what: &'static str,
+        /// Bytes claimed.
+        claims: u64,
+        /// Bytes left.
+        have: u64,
+    },
+    /// A record claims more than any reader accepts.
+    #[error("record claims {claims} bytes, the file's snap length is {snaplen}")]
+    AbsurdLength {
+        /// Bytes claimed.
+        claims: u32,
+        /// The file's snap length.
+        snaplen: u32,
+    },
+    /// A pcapng block's length cannot be right.
+    #[error("block of type {kind:#010x} claims a total length of {claims} bytes, {why}")]
+    BlockLength {
+        /// Block type.
+        kind: u32,
+        /// Total length claimed.
+        claims: u32,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The two lengths of a pcapng block differ.
+    #[error("block of type {kind:#010x} says {head} bytes at its start and {tail} at its end")]
+    Trailer {
+        /// Block type.
+        kind: u32,
+        /// Length at the start.
+        head: u32,
+        /// Length at the end.
+        tail: u32,
+    },
+    /// A packet is larger than the block that holds it.
+    #[error("packet claims {claims} bytes, its block has room for {room}")]
+    PacketOverrun {
+        /// Captured length claimed.
+        claims: u32,
+        /// Bytes in the block for it.
+        room: u32,
+    },
+    /// A packet names an interface that no block described.
+    #[error("packet names interface {id}, the section has described {count}")]
+    UnknownInterface {
+        /// Interface id.
+        id: u32,
+        /// Interfaces of the section.
+        count: u32,
+    },
+    /// A Section Header Block without a byte order mark.
+    #[error("section header with byte order mark {0:#010x}, which is neither byte order")]
+    ByteOrder(u32),
+    /// A version that nobody has defined.
+    #[error("{format} version {major}.{minor}, which is not supported (known: {known})")]
+    Version {
+        /// Name of the format.
+        format: &'static str,
+        /// Major version.
+        major: u16,
+        /// Minor version.
+        minor: u16,
+        /// The versions that are read.
+        known: &'static str,
+    },
+    /// More interfaces than [`MAX_INTERFACES`].
+    #[error("more than {MAX_INTERFACES} interfaces")]
+    TooManyInterfaces,
+    /// A link type that does not fit 16 bits.
+    #[error("link type {0}, which no capture file may have")]
+    LinkType(u32),
+    /// Not a capture file at all.
+    #[error("not a capture file: it starts with {0:02x?}")]
+    Magic([u8; 4]),
+    /// A known format that is not read.
+    #[error("{0}")]
+    Known(&'static str),
+}
+
+/// Why a cursor stopped before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It stands at or behind its end, on a record boundary.
+    End,
+    /// The record at its position needs this many bytes from there, and the slice holds fewer.
+    NeedMore(u64),
+    /// A block that changes the layout stands at its position: [`Layout::apply`] it.
+    Layout,
+    /// The record at its position cannot be read.
+    Fault(Fault),
+}
+
+/// A record taken apart; for those who need more than the frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Time of capture, ns since the Unix epoch; `None` for a Simple Packet Block.
+    pub time_ns: Option<i64>,
+    /// The frame itself.
+    pub frame: crate::Frame<'a>,
+}
+
+impl Layout {
+    /// Reads a file's header: the first `buf.len()` bytes of the file, `eof` if there are no more.
+    ///
+    /// Returns the layout and the offset of the first record. `Err(Stop::NeedMore(n))` asks for the first n bytes.
+    pub fn read(buf: &[u8], eof: bool) -> Result<(Self, usize), Stop> {
+        let Some(head) = buf.first_chunk::<4>() else {
+            return Err(short("the file header", buf, 0, 24, eof));
+        };
+        match magic::recognise(head, buf) {
+            magic::Magic::Pcap { big_endian, resolution } => pcap::read_header(buf, eof, big_endian, resolution),
+            magic::Magic::Pcapng => {
+                let mut layout = pcapng::empty_layout();
+                let next = layout.apply(buf, 0, eof)?;
+                Ok((layout, next))
+            }
+            magic::Magic::Known(name) => Err(Stop::Fault(Fault::Known(name))),
+            magic::Magic::Unknown => Err(Stop::Fault(Fault::Magic(*head))),
+        }
+    }
+
+    /// Takes up the layout block at `pos` (where a cursor stopped with [`Stop::Layout`]) and returns the offset behind it.
+    pub fn apply(&mut self, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
+        pcapng::apply(self, buf, pos, eof)
+    }
+
+    /// Takes apart the packet record at `pos`, which a cursor has already passed.
+    pub fn record<'a>(&self, buf: &'a [u8], pos: usize) -> Option<Record<'a>> {
+        match (self.format, self.big_endian) {
+            (Format::Pcap, false) => pcap::Codec::<false>::new(self, false).record(buf, pos),
+            (Format::Pcap, true) => pcap::Codec::<true>::new(self, false).record(buf, pos),
+            (Format::Pcapng, false) => pcapng::Codec::<false>::new(self, false).record(buf, pos),
+            (Format::Pcapng, true) => pcapng::Codec::<true>::new(self, false).record(buf, pos),
+        }
+    }
+}
+
+/// The verdict over bytes that end too early: more are needed, or the file is cut.
+#[inline(never)]
+#[cold]
+fn short(what: &'static str, buf: &[u8], pos: usize, need: u64, eof: bool) -> Stop {
+    let have = buf.len().saturating_sub(pos) as u64;
+    if eof { Stop::Fault(Fault::ShortHeader { what, have, need }) } else { Stop::NeedMore(need) }
+}

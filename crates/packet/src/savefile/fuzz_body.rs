@@ -1,0 +1,121 @@
+//! What the fuzz targets and the tests over their corpus share: each body holds its own oracle.
+
+use super::walk::{Cursor, MAX_CURSORS, Visit, guess, walk};
+use super::write::Encoder;
+use super::{Format, Layout, Stop};
+use crate::Frame;
+
+/// A packet as the tests compare it: time, interface, wire length, data.
+type Seen = (Option<i64>, u32, u32, Vec<u8>);
+
+#[derive(Default)]
+struct Collect {
+    records: Vec<Vec<usize>>,
+}
+
+impl Visit for Collect {
+    fn frames(&mut self, cursor: usize, records: &[u32], frames: &[Frame<'_>]) {
+        assert_eq!(records.len(), frames.len());
+        self.records[cursor].extend(records.iter().map(|&r| r as usize));
+    }
+}
+
+/// Reads all of `file` with one cursor, record by record; returns the packets and where and why reading ended.
+fn serial(file: &[u8]) -> (Vec<Seen>, usize, Option<Stop>) {
+    let (mut layout, mut pos) = match Layout::read(file, true) {
+        Ok(found) => found,
+        Err(stop) => return (Vec::new(), 0, Some(stop)),
+    };
+    let mut seen = Vec::new();
+    loop {
+        let mut cursors = [Cursor::new(pos, file.len())];
+        let mut collect = Collect { records: vec![Vec::new()] };
+        walk(&layout, file, true, &mut cursors, &mut collect);
+        for &at in &collect.records[0] {
+            let record = layout.record(file, at).expect("a walked record can be taken apart");
+            let frame = record.frame;
+            seen.push((record.time_ns, frame.interface, frame.wire_len, frame.data.to_vec()));
+        }
+        pos = cursors[0].pos;
+        match cursors[0].stop {
+            Some(Stop::Layout) => match layout.apply(file, pos, true) {
+                Ok(next) => pos = next,
+                Err(stop) => return (seen, pos, Some(stop)),
+            },
+            Some(Stop::End) => return (seen, pos, None),
+            stop => return (seen, pos, stop),
+        }
+    }
+}
+
+/// Any bytes as a file: reading ends, says why, and several cursors whose starts are proven find what one finds.
+pub fn savefile(file: &[u8]) {
+    let (seen, end, stop) = serial(file);
+    assert!(end <= file.len());
+    assert!(stop.is_some() || end == file.len(), "an unread rest has a reason");
+    assert!(!matches!(stop, Some(Stop::NeedMore(_))), "at the end of the file nothing more can be asked for");
+    several(file);
+    prefix(file, &seen);
+    rewrite(file, &seen);
+}
+
+/// A walk with many provisional cursors: those whose start is proven hold exactly the serial records of their part.
+fn several(file: &[u8]) {
+    let Ok((layout, first)) = Layout::read(file, true) else { return };
+    let mut one = [Cursor::new(first, file.len())];
+    let mut serial = Collect { records: vec![Vec::new()] };
+    walk(&layout, file, true, &mut one, &mut serial);
+
+    let part = (file.len() - first) / MAX_CURSORS + 1;
+    let mut starts = vec![first];
+    for i in 1..MAX_CURSORS {
+        let from = (first + i * part).max(starts[starts.len() - 1] + 1);
+        let to = (from + part).min(file.len());
+        starts.extend(guess(&layout, file, true, from, to));
+    }
+    let ends = starts.iter().skip(1).copied().chain([file.len()]);
+    let mut cursors: Vec<_> = starts.iter().zip(ends).map(|(&start, end)| Cursor::new(start, end)).collect();
+    let mut many = Collect { records: vec![Vec::new(); cursors.len()] };
+    walk(&layout, file, true, &mut cursors, &mut many);
+    let mut joined = Vec::new();
+    for (i, cursor) in cursors.iter().enumerate() {
+        joined.append(&mut many.records[i]);
+        let proven = cursor.stop == Some(Stop::End) && starts.get(i + 1) == Some(&cursor.pos);
+        if !proven {
+            break;
+        }
+    }
+    assert_eq!(joined, serial.records[0][..joined.len()], "proven cursors equal the serial walk");
+}
+
+/// A file cut anywhere yields a prefix of its packets.
+fn prefix(file: &[u8], seen: &[Seen]) {
+    let cut = &file[..file.len() * 2 / 3];
+    let (fewer, _, _) = serial(cut);
+    assert_eq!(fewer[..], seen[..fewer.len()], "what was good before the cut is kept");
+}
+
+/// What we write, we read back the same, as far as the format can hold it.
+fn rewrite(file: &[u8], seen: &[Seen]) {
+    let Ok((mut layout, mut pos)) = Layout::read(file, true) else { return };
+    while layout.format == Format::Pcapng {
+        match layout.apply(file, pos, true) {
+            Ok(next) => pos = next,
+            Err(_) => break,
+        }
+    }
+    let mut encoder = Encoder::new(Format::Pcapng, 0);
+    let mut out = Vec::new();
+    let mut expected = Vec::new();
+    for (time_ns, interface, wire_len, data) in seen {
+        let Some(from) = layout.interfaces.get(*interface as usize) else { return };
+        let id = encoder.interface(from).expect("pcapng takes every interface");
+        let frame = Frame { data, wire_len: *wire_len, interface: id };
+        encoder.packet(&mut out, id, *time_ns, &frame);
+        expected.push((*wire_len, data));
+    }
+    encoder.begin(&mut out);
+    let (back, end, stop) = serial(&out);
+    assert_eq!((end, stop), (out.len(), None), "our own file is well-formed");
+    assert_eq!(back.iter().map(|(_, _, wire, data)| (*wire, data)).collect::<Vec<_>>(), expected);
+}

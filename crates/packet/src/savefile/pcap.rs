@@ -1,0 +1,180 @@
+//! The classic pcap format: a 24-byte file header, then records of a 16-byte header and the captured bytes.
+//!
+//! ```text
+//! file   0 magic  4 major  6 minor  8 thiszone  12 sigfigs  16 snaplen  20 FCS/flags/link type
+//! record 0 seconds  4 fraction  8 captured length  12 wire length  16 data ...
+//! ```
+
+use super::bytes::{u16_at, u32_at};
+use super::walk::{Step, Walker};
+use super::{Fault, Format, Interface, Layout, Record, Resolution, Stop, max_snaplen, short};
+use crate::{Frame, LinkType};
+
+pub(super) const FILE_HEADER: usize = 24;
+pub(super) const RECORD_HEADER: usize = 16;
+
+/// How old versions stored the two lengths of a record (libpcap `sf-pcap.c`, `lengths_swapped`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lengths {
+    /// Captured, then wire: version 2.4.
+    Normal,
+    /// Wire, then captured: before 2.3.
+    Swapped,
+    /// Version 2.3 exists in both orders: swapped if captured > wire.
+    Either,
+}
+
+/// Reads the file header. `resolution` follows from the magic.
+pub(super) fn read_header(
+    buf: &[u8],
+    eof: bool,
+    big_endian: bool,
+    resolution: Resolution,
+) -> Result<(Layout, usize), Stop> {
+    if buf.len() < FILE_HEADER {
+        return Err(short("the pcap file header", buf, 0, FILE_HEADER as u64, eof));
+    }
+    let (major, minor, snaplen, link) = if big_endian { fields::<true>(buf) } else { fields::<false>(buf) };
+    let lengths = match (major, minor) {
+        (2, 4) => Lengths::Normal,
+        (2, 3) | (543, 0) => Lengths::Either,
+        (2, 0..=2) => Lengths::Swapped,
+        _ => return Err(Stop::Fault(Fault::Version { format: "pcap", major, minor, known: "2.0 to 2.4" })),
+    };
+    // The upper bits hold an FCS length and flags (draft-ietf-opsawg-pcap, section 4).
+    let link = link & 0x03ff_ffff;
+    let Ok(link) = u16::try_from(link) else { return Err(Stop::Fault(Fault::LinkType(link))) };
+    let layout = Layout {
+        format: Format::Pcap,
+        big_endian,
+        interfaces: vec![Interface::plain(LinkType(link), snaplen, resolution)],
+        section: vec![0],
+        sections: 1,
+        notes: Vec::new(),
+        lengths,
+    };
+    Ok((layout, FILE_HEADER))
+}
+
+fn fields<const BE: bool>(buf: &[u8]) -> (u16, u16, u32, u32) {
+    (u16_at::<BE>(buf, 4), u16_at::<BE>(buf, 6), u32_at::<BE>(buf, 16), u32_at::<BE>(buf, 20))
+}
+
+/// Steps over pcap records.
+pub(super) struct Codec<const BE: bool> {
+    max_captured: u32,
+    /// Frames are cut here, as libpcap cuts them.
+    cut: u32,
+    snaplen: u32,
+    resolution: Resolution,
+    lengths: Lengths,
+    eof: bool,
+}
+
+impl<const BE: bool> Codec<BE> {
+    pub(super) fn new(layout: &Layout, eof: bool) -> Self {
+        let interface = &layout.interfaces[0];
+        // A snap length of 0, or one that does not fit an int, means none (libpcap `pcap_adjust_snapshot`).
+        let unlimited = interface.snaplen == 0 || interface.snaplen > i32::MAX as u32;
+        let cut = if unlimited { max_snaplen(interface.link) } else { interface.snaplen };
+        Self {
+            max_captured: interface.max_captured(),
+            cut,
+            snaplen: interface.snaplen,
+            resolution: interface.resolution,
+            lengths: layout.lengths,
+            eof,
+        }
+    }
+
+    /// Captured and wire length of the record header at `pos`.
+    #[inline(always)]
+    fn lengths(&self, buf: &[u8], pos: usize) -> (u32, u32) {
+        let (first, second) = (u32_at::<BE>(buf, pos + 8), u32_at::<BE>(buf, pos + 12));
+        match self.lengths {
+            Lengths::Normal => (first, second),
+            Lengths::Swapped => (second, first),
+            Lengths::Either => (first.min(second), first.max(second)),
+        }
+    }
+
+    /// Whether a record header may stand at `pos`; returns the time in seconds and the offset behind the record.
+    #[inline(always)]
+    fn plausible(&self, buf: &[u8], pos: usize) -> Option<(u32, usize)> {
+        let (captured, wire) = self.lengths(buf, pos);
+        let fraction = u32_at::<BE>(buf, pos + 4);
+        let ok = captured <= self.max_captured
+            && wire != 0
+            && captured <= wire
+            && wire <= self.max_captured.max(65_535 + 18)
+            && u64::from(fraction) < self.resolution.per_second();
+        ok.then(|| (u32_at::<BE>(buf, pos), pos + RECORD_HEADER + captured as usize))
+    }
+
+    pub(super) fn record<'a>(&self, buf: &'a [u8], pos: usize) -> Option<Record<'a>> {
+        let Step::Packet { start, len, wire_len, interface, .. } = self.step(buf, pos) else { return None };
+        let ticks = u64::from(u32_at::<BE>(buf, pos + 4));
+        let seconds = i64::from(u32_at::<BE>(buf, pos));
+        let time_ns = Some(self.resolution.to_ns(ticks, seconds));
+        Some(Record { time_ns, frame: Frame { data: &buf[start..start + len], wire_len, interface } })
+    }
+}
+
+impl<const BE: bool> Walker for Codec<BE> {
+    #[inline(always)]
+    fn step(&self, buf: &[u8], pos: usize) -> Step {
+        if buf.len() - pos < RECORD_HEADER {
+            return Step::Stop(short("a record header", buf, pos, RECORD_HEADER as u64, self.eof));
+        }
+        let (captured, wire_len) = self.lengths(buf, pos);
+        if captured > self.max_captured {
+            return Step::Stop(Stop::Fault(Fault::AbsurdLength { claims: captured, snaplen: self.snaplen }));
+        }
+        let start = pos + RECORD_HEADER;
+        let next = start + captured as usize;
+        if next > buf.len() {
+            return Step::Stop(self.short_data(buf, start, captured));
+        }
+        let len = captured.min(self.cut) as usize;
+        Step::Packet { start, len, wire_len, interface: 0, next }
+    }
+
+    fn guess(&self, buf: &[u8], from: usize, to: usize) -> Option<usize> {
+        /// Records in a row that must look right.
+        const CHAIN: usize = 6;
+        /// Neighbouring records further apart in time than this do not look right, s.
+        const NEAR_S: u32 = 86_400;
+        let last = buf.len().saturating_sub(RECORD_HEADER);
+        'candidate: for start in from..to.min(last) {
+            let Some((mut time, mut next)) = self.plausible(buf, start) else { continue };
+            for _ in 1..CHAIN {
+                if next == buf.len() && self.eof {
+                    break;
+                }
+                if next > last {
+                    // The bytes end before the chain is long enough: only a chain that ends with them is trusted.
+                    continue 'candidate;
+                }
+                match self.plausible(buf, next) {
+                    Some((t, n)) if t.abs_diff(time) <= NEAR_S => (time, next) = (t, n),
+                    _ => continue 'candidate,
+                }
+            }
+            return Some(start);
+        }
+        None
+    }
+}
+
+impl<const BE: bool> Codec<BE> {
+    #[cold]
+    fn short_data(&self, buf: &[u8], start: usize, captured: u32) -> Stop {
+        let have = (buf.len() - start) as u64;
+        let claims = u64::from(captured);
+        if self.eof {
+            Stop::Fault(Fault::ShortData { what: "a packet", claims, have })
+        } else {
+            Stop::NeedMore(RECORD_HEADER as u64 + claims)
+        }
+    }
+}

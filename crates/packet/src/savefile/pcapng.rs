@@ -1,0 +1,283 @@
+//! pcapng: blocks of `type, total length, body, total length`, 4-byte aligned, in sections of either byte order.
+//!
+//! ```text
+//! section header   0 0x0A0D0D0A  4 length  8 byte order mark  12 major  14 minor  16 section length (i64)  24 options
+//! interface        0 1  4 length  8 link type (u16)  10 reserved  12 snaplen  16 options
+//! enhanced packet  0 6  4 length  8 interface  12 ticks high  16 ticks low  20 captured  24 wire  28 data, pad, options
+//! simple packet    0 3  4 length  8 wire  12 data, pad
+//! packet           0 2  4 length  8 interface (u16)  10 drops (u16)  12 high  16 low  20 captured  24 wire  28 data ...
+//! ```
+//!
+//! Every other block is stepped over.
+
+use super::bytes::{u16_at, u32_at};
+use super::pcap::Lengths;
+use super::walk::{Step, Walker};
+use super::{Fault, Format, Interface, Layout, MAX_INTERFACES, Record, Resolution, Stop, short};
+use crate::{Frame, LinkType};
+
+pub(super) const SECTION: u32 = 0x0a0d_0d0a;
+pub(super) const INTERFACE: u32 = 1;
+const OBSOLETE_PACKET: u32 = 2;
+const SIMPLE_PACKET: u32 = 3;
+pub(super) const ENHANCED_PACKET: u32 = 6;
+pub(super) const BYTE_ORDER_MARK: u32 = 0x1a2b_3c4d;
+
+/// A packet block larger than this is absurd: the largest link types of libpcap hold 128 MiB.
+const MAX_PACKET_BLOCK: u32 = (128 << 20) + (1 << 20);
+
+pub(super) fn empty_layout() -> Layout {
+    Layout {
+        format: Format::Pcapng,
+        big_endian: false,
+        interfaces: Vec::new(),
+        section: Vec::new(),
+        sections: 0,
+        notes: Vec::new(),
+        lengths: Lengths::Normal,
+    }
+}
+
+/// Steps over pcapng blocks of one section.
+pub(super) struct Codec<'a, const BE: bool> {
+    layout: &'a Layout,
+    eof: bool,
+}
+
+impl<'a, const BE: bool> Codec<'a, BE> {
+    pub(super) fn new(layout: &'a Layout, eof: bool) -> Self {
+        Self { layout, eof }
+    }
+
+    fn packet(&self, buf: &[u8], pos: usize, kind: u32, total: usize) -> Step {
+        let fixed = if kind == SIMPLE_PACKET { 12 } else { 28 };
+        if total < fixed + 4 {
+            let claims = total as u32;
+            return fault(Fault::BlockLength { kind, claims, why: "too short for its fields" });
+        }
+        let (id, captured, wire_len) = match kind {
+            ENHANCED_PACKET => (u32_at::<BE>(buf, pos + 8), u32_at::<BE>(buf, pos + 20), u32_at::<BE>(buf, pos + 24)),
+            SIMPLE_PACKET => {
+                let wire = u32_at::<BE>(buf, pos + 8);
+                (0, self.simple_captured(wire), wire)
+            }
+            _ => {
+                (u16_at::<BE>(buf, pos + 8).into(), u32_at::<BE>(buf, pos + 20), u32_at::<BE>(buf, pos + 24))
+            }
+        };
+        let room = (total - fixed - 4) as u32;
+        if captured > room {
+            return fault(Fault::PacketOverrun { claims: captured, room });
+        }
+        let Some(&interface) = self.layout.section.get(id as usize) else {
+            return fault(Fault::UnknownInterface { id, count: self.layout.section.len() as u32 });
+        };
+        let start = pos + fixed;
+        Step::Packet { start, len: captured as usize, wire_len, interface, next: pos + total }
+    }
+
+    /// A Simple Packet Block stores no captured length: it is the wire length, cut by the first interface's snap length.
+    fn simple_captured(&self, wire_len: u32) -> u32 {
+        let first = self.layout.section.first().map(|&i| self.layout.interfaces[i as usize].snaplen);
+        match first {
+            Some(snaplen) if snaplen != 0 => wire_len.min(snaplen),
+            _ => wire_len,
+        }
+    }
+
+    pub(super) fn record<'b>(&self, buf: &'b [u8], pos: usize) -> Option<Record<'b>> {
+        let Step::Packet { start, len, wire_len, interface, .. } = self.step(buf, pos) else { return None };
+        let time_ns = (u32_at::<BE>(buf, pos) != SIMPLE_PACKET).then(|| {
+            let ticks = u64::from(u32_at::<BE>(buf, pos + 12)) << 32 | u64::from(u32_at::<BE>(buf, pos + 16));
+            let from = &self.layout.interfaces[interface as usize];
+            from.resolution.to_ns(ticks, from.offset_s)
+        });
+        Some(Record { time_ns, frame: Frame { data: &buf[start..start + len], wire_len, interface } })
+    }
+
+    /// Whether a whole packet block stands at `pos`; returns the offset behind it.
+    fn plausible(&self, buf: &[u8], pos: usize) -> Option<usize> {
+        if u32_at::<BE>(buf, pos) != ENHANCED_PACKET {
+            return None;
+        }
+        match self.step(buf, pos) {
+            Step::Packet { next, .. } => Some(next),
+            _ => None,
+        }
+    }
+}
+
+#[cold]
+fn fault(fault: Fault) -> Step {
+    Step::Stop(Stop::Fault(fault))
+}
+
+/// The total length of the block at `pos`, once all of it is in `buf` and both its lengths agree.
+#[inline(always)]
+fn block<const BE: bool>(buf: &[u8], pos: usize, eof: bool) -> Result<(u32, usize), Stop> {
+    if buf.len() - pos < 12 {
+        return Err(short("a block header", buf, pos, 12, eof));
+    }
+    let (kind, claims) = (u32_at::<BE>(buf, pos), u32_at::<BE>(buf, pos + 4));
+    if claims < 12 || claims % 4 != 0 {
+        let why = if claims < 12 { "less than an empty block has" } else { "not a multiple of 4" };
+        return Err(Stop::Fault(Fault::BlockLength { kind, claims, why }));
+    }
+    let total = claims as usize;
+    if buf.len() - pos < total {
+        return Err(short_block(kind, buf, pos, claims, eof));
+    }
+    let tail = u32_at::<BE>(buf, pos + total - 4);
+    if tail != claims {
+        return Err(Stop::Fault(Fault::Trailer { kind, head: claims, tail }));
+    }
+    Ok((kind, total))
+}
+
+#[cold]
+fn short_block(kind: u32, buf: &[u8], pos: usize, claims: u32, eof: bool) -> Stop {
+    let packet = matches!(kind, ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET | INTERFACE | SECTION);
+    if packet && claims > MAX_PACKET_BLOCK {
+        return Stop::Fault(Fault::BlockLength { kind, claims, why: "more than any packet needs" });
+    }
+    if eof {
+        let what = if kind == ENHANCED_PACKET { "a packet block" } else { "a block" };
+        Stop::Fault(Fault::ShortData { what, claims: claims.into(), have: (buf.len() - pos) as u64 })
+    } else {
+        Stop::NeedMore(claims.into())
+    }
+}
+
+impl<const BE: bool> Walker for Codec<'_, BE> {
+    #[inline(always)]
+    fn step(&self, buf: &[u8], pos: usize) -> Step {
+        // A new section may have the other byte order: only its type is read before its byte order mark.
+        if buf.len() - pos >= 4 && u32_at::<BE>(buf, pos) == SECTION {
+            return Step::Stop(Stop::Layout);
+        }
+        let (kind, total) = match block::<BE>(buf, pos, self.eof) {
+            Ok(found) => found,
+            Err(stop) => return Step::Stop(stop),
+        };
+        match kind {
+            ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET => self.packet(buf, pos, kind, total),
+            INTERFACE => Step::Stop(Stop::Layout),
+            _ => Step::Skip(pos + total),
+        }
+    }
+
+    fn guess(&self, buf: &[u8], from: usize, to: usize) -> Option<usize> {
+        /// Blocks in a row that must look right; each has its length at both ends, so few are enough.
+        const CHAIN: usize = 3;
+        let last = buf.len().saturating_sub(12);
+        'candidate: for start in from..to.min(last) {
+            let Some(mut next) = self.plausible(buf, start) else { continue };
+            for _ in 1..CHAIN {
+                if next == buf.len() && self.eof {
+                    break;
+                }
+                match (next <= last).then(|| self.plausible(buf, next)).flatten() {
+                    Some(n) => next = n,
+                    None => continue 'candidate,
+                }
+            }
+            return Some(start);
+        }
+        None
+    }
+}
+
+/// Takes up a section header or an interface block.
+pub(super) fn apply(layout: &mut Layout, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
+    if buf.len() - pos < 12 {
+        return Err(short("a block header", buf, pos, 12, eof));
+    }
+    if u32_at::<false>(buf, pos) == SECTION {
+        return match u32_at::<false>(buf, pos + 8) {
+            BYTE_ORDER_MARK => section::<false>(layout, buf, pos, eof),
+            mark if mark == BYTE_ORDER_MARK.swap_bytes() => section::<true>(layout, buf, pos, eof),
+            mark => Err(Stop::Fault(Fault::ByteOrder(mark))),
+        };
+    }
+    if layout.big_endian { interface::<true>(layout, buf, pos, eof) } else { interface::<false>(layout, buf, pos, eof) }
+}
+
+fn section<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
+    /// Section options that `info` shows.
+    const NOTES: [(u16, &str); 4] = [(1, "comment"), (2, "hardware"), (3, "os"), (4, "application")];
+    let (kind, total) = block::<BE>(buf, pos, eof)?;
+    if total < 28 {
+        let why = "too short for its fields";
+        return Err(Stop::Fault(Fault::BlockLength { kind, claims: total as u32, why }));
+    }
+    let (major, minor) = (u16_at::<BE>(buf, pos + 12), u16_at::<BE>(buf, pos + 14));
+    // 1.2 was written by some tools for the same format (draft, section 4.1).
+    if major != 1 || !matches!(minor, 0 | 2) {
+        return Err(Stop::Fault(Fault::Version { format: "pcapng", major, minor, known: "1.0 and 1.2" }));
+    }
+    layout.big_endian = BE;
+    layout.sections = layout.sections.saturating_add(1);
+    layout.section.clear();
+    for (code, value) in options::<BE>(&buf[pos + 24..pos + total - 4]) {
+        let note = NOTES.iter().find(|(c, _)| *c == code).map(|(_, name)| (*name, text(value)));
+        if let Some(note) = note
+            && layout.notes.len() < 256
+            && !layout.notes.contains(&note)
+        {
+            layout.notes.push(note);
+        }
+    }
+    Ok(pos + total)
+}
+
+fn interface<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
+    let (kind, total) = block::<BE>(buf, pos, eof)?;
+    if total < 20 {
+        let why = "too short for its fields";
+        return Err(Stop::Fault(Fault::BlockLength { kind, claims: total as u32, why }));
+    }
+    let link = LinkType(u16_at::<BE>(buf, pos + 8));
+    let mut found = Interface::plain(link, u32_at::<BE>(buf, pos + 12), Resolution::MICROSECOND);
+    for (code, value) in options::<BE>(&buf[pos + 16..pos + total - 4]) {
+        match (code, value) {
+            (1, _) if found.comments.len() < 16 => found.comments.push(text(value)),
+            (2, _) => found.name = Some(text(value)),
+            (3, _) => found.description = Some(text(value)),
+            (9, [unit, ..]) => found.resolution = Resolution(*unit),
+            (14, _) if value.len() >= 8 => {
+                let (a, b) = (u32_at::<BE>(value, 0), u32_at::<BE>(value, 4));
+                let (high, low) = if BE { (a, b) } else { (b, a) };
+                found.offset_s = (u64::from(high) << 32 | u64::from(low)) as i64;
+            }
+            _ => {}
+        }
+    }
+    let place = layout.interfaces.iter().position(|known| *known == found).unwrap_or_else(|| {
+        layout.interfaces.push(found);
+        layout.interfaces.len() - 1
+    });
+    if layout.section.len() >= MAX_INTERFACES || layout.interfaces.len() > MAX_INTERFACES {
+        return Err(Stop::Fault(Fault::TooManyInterfaces));
+    }
+    layout.section.push(place as u32);
+    Ok(pos + total)
+}
+
+/// Option text; bytes that are not UTF-8 are replaced, since people read it.
+fn text(value: &[u8]) -> String {
+    String::from_utf8_lossy(value).trim_end_matches('\0').to_owned()
+}
+
+/// The options in `bytes` as `(code, value)`, up to the end mark or the first that does not fit.
+fn options<const BE: bool>(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes;
+    core::iter::from_fn(move || {
+        if rest.len() < 4 {
+            return None;
+        }
+        let (code, len) = (u16_at::<BE>(rest, 0), usize::from(u16_at::<BE>(rest, 2)));
+        let value = rest.get(4..4 + len).filter(|_| code != 0)?;
+        rest = rest.get(4 + len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((code, value))
+    })
+}

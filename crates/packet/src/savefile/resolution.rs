@@ -1,0 +1,89 @@
+//! The unit of stored time stamps.
+
+/// Ticks per second of a time stamp, in the one-byte form of pcapng's `if_tsresol`: the low seven bits are a negative
+/// exponent, of 2 if the top bit is set, else of 10.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolution(pub u8);
+
+impl Resolution {
+    /// 10^-6 s, the default.
+    pub const MICROSECOND: Self = Self(6);
+    /// 10^-9 s.
+    pub const NANOSECOND: Self = Self(9);
+
+    /// Ticks per second; saturates where that does not fit.
+    pub fn per_second(self) -> u64 {
+        let exponent = u32::from(self.0 & 0x7f);
+        if self.0 & 0x80 == 0 {
+            10u64.checked_pow(exponent).unwrap_or(u64::MAX)
+        } else {
+            1u64.checked_shl(exponent).unwrap_or(u64::MAX)
+        }
+    }
+
+    /// `ticks` after the Unix epoch plus `offset_s`, in ns since the epoch. Finer units are cut off, values outside an
+    /// `i64` saturate.
+    pub fn to_ns(self, ticks: u64, offset_s: i64) -> i64 {
+        let exponent = u32::from(self.0 & 0x7f);
+        let ns: u128 = if self.0 & 0x80 == 0 {
+            match exponent {
+                0..=9 => u128::from(ticks) * u128::from(10u64.pow(9 - exponent)),
+                _ => 10u128.checked_pow(exponent - 9).map_or(0, |unit| u128::from(ticks) / unit),
+            }
+        } else {
+            (u128::from(ticks) * 1_000_000_000).checked_shr(exponent).unwrap_or(0)
+        };
+        let total = i128::from(offset_s) * 1_000_000_000 + ns as i128;
+        total.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+    }
+
+    /// The inverse of [`Self::to_ns`] with no offset, for units of 1 ns and coarser; negative times become 0.
+    pub fn from_ns(self, ns: i64) -> u64 {
+        let ns = ns.max(0) as u64;
+        match self.0 {
+            exponent @ 0..=9 => ns / 10u64.pow(9 - u32::from(exponent)),
+            _ => ns,
+        }
+    }
+
+    /// Finer than a microsecond: such times are printed with nine digits.
+    pub fn is_fine(self) -> bool {
+        self.per_second() > 1_000_000
+    }
+}
+
+impl core::fmt::Display for Resolution {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match (self.0 & 0x80 != 0, self.0 & 0x7f) {
+            (false, 0) => f.write_str("second"),
+            (false, 3) => f.write_str("millisecond"),
+            (false, 6) => f.write_str("microsecond"),
+            (false, 9) => f.write_str("nanosecond"),
+            (false, e) => write!(f, "10^-{e} s"),
+            (true, e) => write!(f, "2^-{e} s"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Resolution;
+
+    #[test]
+    fn ticks_become_nanoseconds() {
+        let cases = [
+            (6, 1_500_000, 0, 1_500_000_000),
+            (9, 1_500_000, 10, 10_001_500_000),
+            (0, 3, -1, 2_000_000_000),
+            (12, 1_999, 0, 1),
+            (0x80 | 10, 512, 0, 500_000_000),
+            (0x80 | 32, 1 << 31, 0, 500_000_000),
+            (127, u64::MAX, 0, 0),
+            (0xff, u64::MAX, 0, 0),
+            (0, u64::MAX, 0, i64::MAX),
+        ];
+        for (unit, ticks, offset, ns) in cases {
+            assert_eq!(Resolution(unit).to_ns(ticks, offset), ns, "unit {unit:#x}, {ticks} ticks");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Stepping from record to record, with one cursor or several.
+//!
+//! Back-to-back records are a chain: where the next one begins is known only after this one's header is in a register.
+//! Several cursors in one slice make these loads independent of each other. A cursor that does not start where another
+//! one ended is *provisional*: see [`guess`]. What it finds counts only once the cursor before it has landed exactly on
+//! its start.
+
+use super::{Format, Layout, Stop, pcap, pcapng};
+use crate::Frame;
+
+/// Frames that are handed on at once.
+pub const BATCH: usize = 32;
+
+/// Cursors that one call can interleave.
+pub const MAX_CURSORS: usize = 16;
+
+/// One place in a chain of records. All positions are offsets into the slice that is walked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// The next record's start; after the walk, where the cursor landed.
+    pub pos: usize,
+    /// Records that begin at or behind this offset belong to the next cursor.
+    pub end: usize,
+    /// Why the cursor stopped; `None` while it runs.
+    pub stop: Option<Stop>,
+}
+
+impl Cursor {
+    /// A cursor that will walk the records that begin in `pos..end`.
+    pub fn new(pos: usize, end: usize) -> Self {
+        Self { pos, end, stop: None }
+    }
+}
+
+/// Receives the frames of a walk.
+pub trait Visit {
+    /// The next frames of cursor `cursor`, at most [`BATCH`], and the offset of each one's record.
+    fn frames(&mut self, cursor: usize, records: &[u32], frames: &[Frame<'_>]);
+}
+
+/// One step of a codec.
+pub(super) enum Step {
+    /// A packet record.
+    Packet {
+        /// Offset of the frame's first byte.
+        start: usize,
+        /// Bytes of it.
+        len: usize,
+        /// Length on the wire.
+        wire_len: u32,
+        /// Index of the interface.
+        interface: u32,
+        /// Offset of the next record.
+        next: usize,
+    },
+    /// A record that holds no packet.
+    Skip(usize),
+    /// No step: why.
+    Stop(Stop),
+}
+
+/// What a format must tell the walk.
+pub(super) trait Walker {
+    /// Takes the step at `pos <= buf.len()`.
+    fn step(&self, buf: &[u8], pos: usize) -> Step;
+    /// The first offset in `from..to` where a record seems to begin.
+    fn guess(&self, buf: &[u8], from: usize, to: usize) -> Option<usize>;
+}
+
+/// Calls `$body` with `$codec` bound to the layout's codec.
+macro_rules! with_codec {
+    ($layout:expr, $eof:expr, $codec:ident => $body:expr) => {
+        match ($layout.format, $layout.big_endian) {
+            (Format::Pcap, false) => {
+                let $codec = pcap::Codec::<false>::new($layout, $eof);
+                $body
+            }
+            (Format::Pcap, true) => {
+                let $codec = pcap::Codec::<true>::new($layout, $eof);
+                $body
+            }
+            (Format::Pcapng, false) => {
+                let $codec = pcapng::Codec::<false>::new($layout, $eof);
+                $body
+            }
+            (Format::Pcapng, true) => {
+                let $codec = pcapng::Codec::<true>::new($layout, $eof);
+                $body
+            }
+        }
+    };
+}
+
+/// The first offset in `from..to` where a record seems to begin, judged by several records in a row.
+///
+/// It may be wrong: a pcap has no sync mark and a payload may hold a capture itself. **Cost**: about 1 ns per byte looked
+/// at.
+pub fn guess(layout: &Layout, buf: &[u8], eof: bool, from: usize, to: usize) -> Option<usize> {
+    with_codec!(layout, eof, codec => codec.guess(buf, from, to))
+}
+
+/// Walks all cursors to their ends, interleaved, and hands their frames to `visit`.
+///
+/// `buf` is a piece of the file, `eof` says that the file ends with it. Every cursor has its `stop` set on return.
+/// **Cost**: no allocation; one cursor reads about one cache line per record, in a chain.
+///
+/// # Panics
+/// With more than [`MAX_CURSORS`] cursors, or with a slice of 4 GiB or more: record offsets are `u32`.
+pub fn walk(layout: &Layout, buf: &[u8], eof: bool, cursors: &mut [Cursor], visit: &mut impl Visit) {
+    assert!(cursors.len() <= MAX_CURSORS && u32::try_from(buf.len()).is_ok(), "the caller keeps to the limits");
+    with_codec!(layout, eof, codec => match cursors {
+        [one] => walk_one(&codec, buf, one, visit),
+        many => walk_many(&codec, buf, many, visit),
+    });
+}
+
+const EMPTY: Frame<'static> = Frame { data: &[], wire_len: 0, interface: 0 };
+
+fn walk_one<W: Walker>(codec: &W, buf: &[u8], cursor: &mut Cursor, visit: &mut impl Visit) {
+    let mut frames = [EMPTY; BATCH];
+    let mut records = [0u32; BATCH];
+    let mut pos = cursor.pos;
+    while cursor.stop.is_none() {
+        let mut filled = 0;
+        while filled < BATCH {
+            if pos >= cursor.end {
+                cursor.stop = Some(Stop::End);
+                break;
+            }
+            match codec.step(buf, pos) {
+                Step::Packet { start, len, wire_len, interface, next } => {
+                    frames[filled] = Frame { data: &buf[start..start + len], wire_len, interface };
+                    records[filled] = pos as u32;
+                    filled += 1;
+                    pos = next;
+                }
+                Step::Skip(next) => pos = next,
+                Step::Stop(stop) => {
+                    cursor.stop = Some(stop);
+                    break;
+                }
+            }
+        }
+        if filled > 0 {
+            visit.frames(0, &records[..filled], &frames[..filled]);
+        }
+    }
+    cursor.pos = pos;
+}
+
+fn walk_many<W: Walker>(codec: &W, buf: &[u8], cursors: &mut [Cursor], visit: &mut impl Visit) {
+    let mut frames = [[EMPTY; BATCH]; MAX_CURSORS];
+    let mut records = [[0u32; BATCH]; MAX_CURSORS];
+    loop {
+        let mut filled = [0usize; MAX_CURSORS];
+        // A byte of each frame is loaded here, where the loads of the cursors are independent, so that the filter finds
+        // the line in the cache.
+        let mut touched = 0u8;
+        for _ in 0..BATCH {
+            for (i, cursor) in cursors.iter_mut().enumerate() {
+                if cursor.stop.is_some() {
+                    continue;
+                }
+                if cursor.pos >= cursor.end {
+                    cursor.stop = Some(Stop::End);
+                    continue;
+                }
+                match codec.step(buf, cursor.pos) {
+                    Step::Packet { start, len, wire_len, interface, next } => {
+                        let data = &buf[start..start + len];
+                        touched ^= data.get(36).copied().unwrap_or(0);
+                        frames[i][filled[i]] = Frame { data, wire_len, interface };
+                        records[i][filled[i]] = cursor.pos as u32;
+                        filled[i] += 1;
+                        cursor.pos = next;
+                    }
+                    Step::Skip(next) => cursor.pos = next,
+                    Step::Stop(stop) => cursor.stop = Some(stop),
+                }
+            }
+        }
+        std::hint::black_box(touched);
+        let mut running = false;
+        for i in 0..cursors.len() {
+            if filled[i] > 0 {
+                visit.frames(i, &records[i][..filled[i]], &frames[i][..filled[i]]);
+            }
+            running |= cursors[i].stop.is_none();
+        }
+        if !running {
+            return;
+        }
+    }
+}

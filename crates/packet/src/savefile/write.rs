@@ -1,0 +1,219 @@
+//! Records in, capture file bytes out: little-endian pcap and plain pcapng.
+
+use super::{Format, Interface, MAX_SNAPLEN, Resolution, pcap, pcapng};
+use crate::{Frame, LinkType};
+
+/// Why a packet cannot go into the file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// A pcap file has one link type.
+    #[error(
+        "a pcap file holds one link type, this one has {}, and a packet of {} came: write pcapng instead",
+        have.0, came.0
+    )]
+    LinkType {
+        /// Of the file.
+        have: LinkType,
+        /// Of the packet.
+        came: LinkType,
+    },
+}
+
+/// Encodes one output, file after file if it is rotated.
+///
+/// pcap: nanosecond magic if the first interface is finer than a microsecond. pcapng: one section, an interface block for
+/// each distinct interface just before its first packet, with name, description, resolution; times finer than 1 ns are
+/// cut to ns. **Not kept** from a pcapng source: options of packets, name resolution, statistics and custom blocks.
+#[derive(Debug)]
+pub struct Encoder {
+    format: Format,
+    /// Packets are cut to this many bytes; 0 cuts nothing.
+    snaplen: u32,
+    interfaces: Vec<Interface>,
+    /// Interface blocks (or, for pcap, file headers) the current file holds already.
+    described: usize,
+    begun: bool,
+}
+
+impl Encoder {
+    /// An encoder that cuts packets to `snaplen` bytes (0: not at all).
+    pub fn new(format: Format, snaplen: u32) -> Self {
+        Self { format, snaplen, interfaces: Vec::new(), described: 0, begun: false }
+    }
+
+    /// Announces an interface; equal ones share an id. Costs a search: once per source interface, not per packet.
+    pub fn interface(&mut self, interface: &Interface) -> Result<u32, WriteError> {
+        if let Some(id) = self.interfaces.iter().position(|known| known == interface) {
+            return Ok(id as u32);
+        }
+        if self.format == Format::Pcap
+            && let Some(first) = self.interfaces.first()
+            && first.link != interface.link
+        {
+            return Err(WriteError::LinkType { have: first.link, came: interface.link });
+        }
+        self.interfaces.push(interface.clone());
+        Ok((self.interfaces.len() - 1) as u32)
+    }
+
+    /// Forgets what the current file holds: what follows goes into a new one.
+    pub fn restart(&mut self) {
+        self.described = 0;
+        self.begun = false;
+    }
+
+    /// Writes the file header if the current file has none yet; for an output without packets.
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        if self.begun {
+            return;
+        }
+        self.begun = true;
+        match self.format {
+            Format::Pcap => self.pcap_header(out),
+            Format::Pcapng => section_header(out),
+        }
+    }
+
+    /// Appends one packet of interface `id`. A missing time is written as 0, as libpcap does.
+    pub fn packet(&mut self, out: &mut Vec<u8>, id: u32, time_ns: Option<i64>, frame: &Frame<'_>) {
+        self.begin(out);
+        let data = match self.snaplen {
+            0 => frame.data,
+            n => &frame.data[..frame.data.len().min(n as usize)],
+        };
+        let time_ns = time_ns.unwrap_or(0);
+        match self.format {
+            Format::Pcap => {
+                let unit = self.pcap_resolution();
+                let seconds = time_ns.div_euclid(1_000_000_000).clamp(0, u32::MAX.into()) as u32;
+                let fraction = unit.from_ns(time_ns.rem_euclid(1_000_000_000)) as u32;
+                let mut header = [0u8; pcap::RECORD_HEADER];
+                header[0..4].copy_from_slice(&seconds.to_le_bytes());
+                header[4..8].copy_from_slice(&fraction.to_le_bytes());
+                header[8..12].copy_from_slice(&(data.len() as u32).to_le_bytes());
+                header[12..16].copy_from_slice(&frame.wire_len.to_le_bytes());
+                out.extend_from_slice(&header);
+                out.extend_from_slice(data);
+            }
+            Format::Pcapng => {
+                while self.described <= id as usize {
+                    interface_block(out, &self.interfaces[self.described], self.snaplen);
+                    self.described += 1;
+                }
+                let unit = writable(self.interfaces[id as usize].resolution);
+                enhanced_packet(out, id, unit.from_ns(time_ns), frame.wire_len, data);
+            }
+        }
+    }
+
+    /// Bytes that [`Self::packet`] appends at most for a packet with `captured` bytes, headers of the file apart.
+    pub fn record_len(&self, captured: usize) -> usize {
+        let captured = if self.snaplen == 0 { captured } else { captured.min(self.snaplen as usize) };
+        match self.format {
+            Format::Pcap => pcap::RECORD_HEADER + captured,
+            Format::Pcapng => 32 + captured.next_multiple_of(4),
+        }
+    }
+
+    fn pcap_resolution(&self) -> Resolution {
+        let fine = self.interfaces.first().is_some_and(|first| first.resolution.is_fine());
+        if fine { Resolution::NANOSECOND } else { Resolution::MICROSECOND }
+    }
+
+    fn pcap_header(&self, out: &mut Vec<u8>) {
+        let magic = if self.pcap_resolution().is_fine() { 0xa1b2_3c4du32 } else { 0xa1b2_c3d4 };
+        let first = self.interfaces.first();
+        let link = first.map_or(LinkType::ETHERNET, |first| first.link);
+        let snaplen = cut(first.map_or(MAX_SNAPLEN, |first| first.snaplen), self.snaplen);
+        let snaplen = if snaplen == 0 { MAX_SNAPLEN } else { snaplen };
+        for word in [magic, 0x0004_0002, 0, 0, snaplen, link.0.into()] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+}
+
+/// The smaller of two snap lengths, where 0 means none.
+fn cut(a: u32, b: u32) -> u32 {
+    if a == 0 || b == 0 { a.max(b) } else { a.min(b) }
+}
+
+/// The unit we write times of `resolution` in: its own if it is decimal and not finer than 1 ns.
+fn writable(resolution: Resolution) -> Resolution {
+    if resolution.0 <= 9 { resolution } else { Resolution::NANOSECOND }
+}
+
+fn word(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
+    let value = &value[..value.len().min(usize::from(u16::MAX) - 3)];
+    out.extend_from_slice(&code.to_le_bytes());
+    out.extend_from_slice(&(value.len() as u16).to_le_bytes());
+    out.extend_from_slice(value);
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+/// Writes the block `kind` around what `body` appends. `out` is 4-byte aligned from the block's start on.
+fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = Vec::with_capacity(128);
+    body(&mut bytes);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    let total = bytes.len() as u32 + 12;
+    word(out, kind);
+    word(out, total);
+    out.extend_from_slice(&bytes);
+    word(out, total);
+}
+
+fn section_header(out: &mut Vec<u8>) {
+    block(out, pcapng::SECTION, |body| {
+        word(body, pcapng::BYTE_ORDER_MARK);
+        word(body, 1);
+        body.extend_from_slice(&u64::MAX.to_le_bytes());
+        option(body, 4, concat!("weir ", env!("CARGO_PKG_VERSION")).as_bytes());
+        word(body, 0);
+    });
+}
+
+fn interface_block(out: &mut Vec<u8>, interface: &Interface, snaplen: u32) {
+    block(out, pcapng::INTERFACE, |body| {
+        word(body, interface.link.0.into());
+        word(body, cut(interface.snaplen, snaplen));
+        for comment in &interface.comments {
+            option(body, 1, comment.as_bytes());
+        }
+        if let Some(name) = &interface.name {
+            option(body, 2, name.as_bytes());
+        }
+        if let Some(description) = &interface.description {
+            option(body, 3, description.as_bytes());
+        }
+        option(body, 9, &[writable(interface.resolution).0]);
+        word(body, 0);
+    });
+}
+
+/// The hot one: no body closure, no second buffer.
+fn enhanced_packet(out: &mut Vec<u8>, id: u32, ticks: u64, wire_len: u32, data: &[u8]) {
+    let padded = data.len().next_multiple_of(4);
+    let total = padded as u32 + 32;
+    let mut header = [0u8; 28];
+    let fields = [
+        pcapng::ENHANCED_PACKET,
+        total,
+        id,
+        (ticks >> 32) as u32,
+        ticks as u32,
+        data.len() as u32,
+        wire_len,
+    ];
+    for (place, field) in header.chunks_exact_mut(4).zip(fields) {
+        place.copy_from_slice(&field.to_le_bytes());
+    }
+    out.extend_from_slice(&header);
+    out.extend_from_slice(data);
+    out.extend_from_slice(&[0u8; 3][..padded - data.len()]);
+    out.extend_from_slice(&total.to_le_bytes());
+}
