@@ -1,0 +1,136 @@
+//! Ethernet II, 802.3 and VLAN tags; what an EtherType holds.
+
+use super::text::{Line, after, array, be16, put, within};
+use super::{ip, ip6, linkhdr, llc, mpls, ppp};
+
+/// Lengths of 802.3 end and EtherTypes begin above this.
+const LENGTH_MAX: u16 = 1500;
+
+/// Prints a frame, returns the length of its header with all VLAN tags.
+pub(super) fn frame(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
+    let (Some(dst), Some(src), Some(kind)) = (array::<6>(data, 0), array::<6>(data, 6), be16(data, 12)) else {
+        line.cut("ether");
+        return 0;
+    };
+    if line.link_header {
+        line.mac(&src);
+        line.text(" > ");
+        line.mac(&dst);
+        if kind <= LENGTH_MAX {
+            put!(line, ", 802.3, length {wire}: ");
+        } else {
+            put!(line, ", ethertype {} (0x{kind:04x}), length {wire}: ", type_name(kind));
+        }
+    }
+    let (kind, header) = tags(line, kind, data, 14);
+    if let Some(kind) = kind {
+        let (rest, rest_wire) = after(data, wire, header);
+        payload(line, kind, rest, rest_wire);
+    }
+    header
+}
+
+/// 802.1Q, 802.1ad and the numbers that were used before it.
+fn is_tag(kind: u16) -> bool {
+    matches!(kind, 0x8100 | 0x88a8 | 0x9100 | 0x9200)
+}
+
+/// Prints the tags that begin at `at`, returns the type behind them and where it ends; no type when a tag is cut off.
+fn tags(line: &mut Line<'_>, mut kind: u16, data: &[u8], mut at: usize) -> (Option<u16>, usize) {
+    while is_tag(kind) {
+        let (Some(tag), Some(next)) = (be16(data, at), be16(data, at + 2)) else {
+            line.cut("vlan");
+            return (None, at);
+        };
+        if at >= 14 + 4 * 8 {
+            line.text("...");
+            return (None, at);
+        }
+        let dei = if tag & 0x1000 == 0 { "" } else { ", DEI" };
+        put!(line, "vlan {}, p {}{dei}, ", tag & 0xfff, tag >> 13);
+        if line.link_header && next > LENGTH_MAX {
+            put!(line, "ethertype {} (0x{next:04x}), ", type_name(next));
+        }
+        kind = next;
+        at += 4;
+    }
+    (Some(kind), at)
+}
+
+/// Prints what an EtherType, or an 802.3 length, announces.
+pub(super) fn payload(line: &mut Line<'_>, kind: u16, data: &[u8], wire: usize) {
+    match kind {
+        0x0800 => ip::packet(line, data, wire),
+        0x86dd => ip6::packet(line, data, wire),
+        0x0806 => linkhdr::arp_packet(line, false, data, wire),
+        0x8035 => linkhdr::arp_packet(line, true, data, wire),
+        0x8847 | 0x8848 => mpls::labels(line, data, wire),
+        0x8863 => ppp::discovery(line, data, wire),
+        0x8864 => {
+            ppp::session(line, data, wire);
+        }
+        0x8100 | 0x88a8 | 0x9100 | 0x9200 => {
+            let (kind, header) = tags(line, kind, data, 0);
+            let (rest, rest_wire) = after(data, wire, header);
+            if let Some(kind) = kind {
+                line.nested(|line| payload(line, kind, rest, rest_wire));
+            }
+        }
+        0..=LENGTH_MAX => {
+            let length = wire.min(usize::from(kind));
+            llc::packet(line, within(data, length), length);
+        }
+        _ => match known(kind) {
+            Some(name) => put!(line, "{name}, length {wire}"),
+            None => put!(line, "ethertype 0x{kind:04x}, length {wire}"),
+        },
+    }
+}
+
+/// The name that `-e` prints for an EtherType.
+pub(super) fn type_name(kind: u16) -> &'static str {
+    match kind {
+        0x0800 => "IPv4",
+        0x86dd => "IPv6",
+        0x0806 => "ARP",
+        0x8035 => "Reverse ARP",
+        0x8100 => "802.1Q",
+        0x88a8 => "802.1Q-QinQ",
+        0x9100 => "802.1Q-9100",
+        0x9200 => "802.1Q-9200",
+        0x8847 => "MPLS unicast",
+        0x8848 => "MPLS multicast",
+        0x8863 => "PPPoE D",
+        0x8864 => "PPPoE S",
+        _ => known(kind).unwrap_or("Unknown"),
+    }
+}
+
+/// EtherTypes that are only named.
+fn known(kind: u16) -> Option<&'static str> {
+    Some(match kind {
+        0x0600 => "NS",
+        0x0bad => "Vines",
+        0x6003 => "DN",
+        0x6004 => "LAT",
+        0x6558 => "TEB",
+        0x809b => "Appletalk",
+        0x80f3 => "Appletalk AARP",
+        0x8137 => "IPX",
+        0x8808 => "MPCP",
+        0x8809 => "Slow Protocols",
+        0x880b => "PPP",
+        0x888e => "EAPOL",
+        0x8899 => "RRCP",
+        0x88a2 => "AoE",
+        0x88ca => "TIPC",
+        0x88cc => "LLDP",
+        0x88e5 => "802.1AE MACsec",
+        0x88f7 => "PTP",
+        0x8902 => "CFM",
+        0x8906 => "FCoE",
+        0x9000 => "Loopback",
+        0xfefe => "OSI",
+        _ => return None,
+    })
+}

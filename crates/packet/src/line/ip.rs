@@ -1,0 +1,45 @@
+//! IPv4 (RFC 791).
+
+use super::text::{Line, array, be16, put};
+use super::upper::{self, Address, Ends, Fragment, Notes};
+
+const HEADER: usize = 20;
+
+/// Prints a packet from its addresses on.
+pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
+    let Some(&first) = data.first() else { return line.cut("ip") };
+    if first >> 4 != 4 {
+        return put!(line, "IP{} (invalid), length {wire}", first >> 4);
+    }
+    if wire < HEADER {
+        return put!(line, "truncated-ip {wire}");
+    }
+    let header = usize::from(first & 15) * 4;
+    if header < HEADER {
+        return put!(line, "bad-hlen {header}");
+    }
+    let (Some(total), Some(id), Some(offset)) = (be16(data, 2), be16(data, 4), be16(data, 6)) else {
+        return line.cut("ip");
+    };
+    let (Some(src), Some(dst)) = (array(data, 12), array(data, 16)) else { return line.cut("ip") };
+    // A total length of 0 is what a capture sees before the card cuts a large segment to size (TSO).
+    let total = if total == 0 { wire } else { usize::from(total) };
+    if total > wire {
+        put!(line, "truncated-ip - {} bytes missing! ", total - wire);
+    }
+    let len = total.min(wire);
+    if len < header {
+        return put!(line, "bad-len {len}");
+    }
+    let offset_bytes = u32::from(offset & 0x1fff) * 8;
+    let more = offset & 0x2000 != 0;
+    let fragment = Fragment { id: u32::from(id), offset: offset_bytes, length: len - header, more };
+    let ends = Ends {
+        src: Address::V4(src),
+        dst: Address::V4(dst),
+        notes: Notes::default(),
+        fragment: (more || offset_bytes > 0).then_some(fragment),
+    };
+    let body = data.get(header..len.min(data.len())).unwrap_or(&[]);
+    upper::packet(line, ends, data[9], body, len - header);
+}

@@ -1,0 +1,109 @@
+//! PPP (RFC 1661) and PPPoE (RFC 2516).
+
+use super::text::{Line, after, array, be16, put, within};
+use super::{ip, ip6, mpls, names};
+
+/// A PPP frame, with or without the address and control bytes `ff 03`.
+pub(super) fn frame(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
+    let skipped = if data.starts_with(&[0xff, 3]) { 2 } else { 0 };
+    let (rest, rest_wire) = after(data, wire, skipped);
+    skipped + protocol(line, rest, rest_wire, wire)
+}
+
+/// A PPP frame behind a byte that says who sent it: 0 the other end, 1 this one.
+pub(super) fn directed(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
+    let Some(&direction) = data.first() else {
+        line.cut("ppp");
+        return 0;
+    };
+    if line.link_header {
+        line.text(if direction == 0 { "In  " } else { "Out " });
+    }
+    // pppd's device replaces the address byte and keeps the control byte.
+    let skipped = match data {
+        [_, 0xff, 3, ..] => 3,
+        [_, 3, ..] => 2,
+        _ => 1,
+    };
+    let (rest, rest_wire) = after(data, wire, skipped);
+    skipped + protocol(line, rest, rest_wire, wire)
+}
+
+/// The protocol field (one byte if odd, else two) and what follows; returns its length.
+fn protocol(line: &mut Line<'_>, data: &[u8], wire: usize, frame_wire: usize) -> usize {
+    let (kind, header) = match data {
+        [first, ..] if first & 1 == 1 => (u16::from(*first), 1),
+        [hi, lo, ..] => (u16::from_be_bytes([*hi, *lo]), 2),
+        _ => {
+            line.cut("ppp");
+            return 0;
+        }
+    };
+    if line.link_header {
+        let name = match kind {
+            0x0021 => "IP",
+            0x0057 => "IP6",
+            0x0281 | 0x0283 => "MPLS",
+            _ => names::ppp(kind).unwrap_or("unknown"),
+        };
+        put!(line, "{name} (0x{kind:04x}), length {frame_wire}: ");
+    }
+    let (rest, rest_wire) = after(data, wire, header);
+    match kind {
+        0x0021 => ip::packet(line, rest, rest_wire),
+        0x0057 => ip6::packet(line, rest, rest_wire),
+        0x0281 | 0x0283 => mpls::labels(line, rest, rest_wire),
+        0x8021 | 0x8023 | 0x8057 | 0x80fd | 0x8281 | 0xc021 => control(line, kind, rest, rest_wire),
+        _ => match names::ppp(kind) {
+            Some(name) => put!(line, "{name}, length {rest_wire}"),
+            None => put!(line, "ppp-proto-0x{kind:04x}, length {rest_wire}"),
+        },
+    }
+    header
+}
+
+/// LCP and the network control protocols: code, identifier, length.
+fn control(line: &mut Line<'_>, kind: u16, data: &[u8], wire: usize) {
+    let name = names::ppp(kind).unwrap_or("PPP");
+    let Some([code, id]) = array::<2>(data, 0) else { return line.cut(name) };
+    let word = names::ppp_code(code).unwrap_or("unknown");
+    // tcpdump counts the protocol field here.
+    put!(line, "{name}, {word} (0x{code:02x}), id {id}, length {}", wire + 2);
+}
+
+/// A PPPoE session packet; returns the length of its header and of the PPP protocol field.
+pub(super) fn session(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
+    const HEADER: usize = 6;
+    let (Some(session), Some(length)) = (be16(data, 2), be16(data, 4)) else {
+        line.cut("pppoe");
+        return 0;
+    };
+    put!(line, "PPPoE [ses 0x{session:x}] ");
+    if data[1] != 0 {
+        put!(line, "code 0x{:02x}, length {length}", data[1]);
+        return HEADER;
+    }
+    let (rest, rest_wire) = after(data, wire, HEADER);
+    let length = rest_wire.min(usize::from(length));
+    HEADER + protocol(line, within(rest, length), length, length)
+}
+
+/// A PPPoE discovery packet.
+pub(super) fn discovery(line: &mut Line<'_>, data: &[u8], wire: usize) {
+    let (Some([_, code]), Some(session)) = (array::<2>(data, 0), be16(data, 2)) else {
+        return line.cut("pppoe");
+    };
+    line.text("PPPoE ");
+    match code {
+        0x09 => line.text("PADI"),
+        0x07 => line.text("PADO"),
+        0x19 => line.text("PADR"),
+        0x65 => line.text("PADS"),
+        0xa7 => line.text("PADT"),
+        other => put!(line, "code 0x{other:02x}"),
+    }
+    if session != 0 {
+        put!(line, " [ses 0x{session:x}]");
+    }
+    line.length(wire);
+}

@@ -1,0 +1,67 @@
+//! Routing and redundancy protocols directly above IP, by name and kind of message.
+
+use super::text::{Line, array, put};
+
+/// OSPF (RFC 2328, RFC 5340).
+pub(super) fn ospf(line: &mut Line<'_>, data: &[u8], wire: usize) {
+    let Some([version, kind]) = array::<2>(data, 0) else { return line.cut("ospf") };
+    put!(line, "OSPFv{version}");
+    named(line, kind, &["Hello", "Database Description", "LS-Request", "LS-Update", "LS-Ack"], 1);
+    line.length(wire);
+}
+
+/// PIM (RFC 7761).
+pub(super) fn pim(line: &mut Line<'_>, data: &[u8], wire: usize) {
+    const KINDS: [&str; 11] = [
+        "Hello",
+        "Register",
+        "Register-Stop",
+        "Join / Prune",
+        "Bootstrap",
+        "Assert",
+        "Graft",
+        "Graft-ACK",
+        "Candidate RP Advertisement",
+        "Prune-Refresh",
+        "DF-Election",
+    ];
+    let Some(&first) = data.first() else { return line.cut("pim") };
+    put!(line, "PIMv{}", first >> 4);
+    named(line, first & 15, &KINDS, 0);
+    line.length(wire);
+}
+
+/// EIGRP (RFC 7868).
+pub(super) fn eigrp(line: &mut Line<'_>, data: &[u8], wire: usize) {
+    let Some([_, opcode]) = array::<2>(data, 0) else { return line.cut("eigrp") };
+    line.text("EIGRP");
+    match opcode {
+        1 => line.text(" Update"),
+        3 => line.text(" Query"),
+        4 => line.text(" Reply"),
+        5 => line.text(" Hello"),
+        6 => line.text(" IPX SAP"),
+        8 => line.text(" Ack"),
+        other => put!(line, " unknown {other}"),
+    }
+    line.length(wire);
+}
+
+/// VRRP (RFC 5798) and CARP, which has the same number.
+pub(super) fn vrrp(line: &mut Line<'_>, data: &[u8], wire: usize) {
+    let Some([first, id, priority]) = array::<3>(data, 0) else { return line.cut("vrrp") };
+    put!(line, "VRRPv{}, ", first >> 4);
+    match first & 15 {
+        1 => put!(line, "Advertisement, vrid {id}, prio {priority}"),
+        other => put!(line, "[type {other}]"),
+    }
+    line.length(wire);
+}
+
+/// `, NAME`, or the number when the table does not reach it; the table starts at `first`.
+fn named(line: &mut Line<'_>, kind: u8, names: &[&str], first: u8) {
+    match kind.checked_sub(first).and_then(|at| names.get(usize::from(at))) {
+        Some(name) => put!(line, ", {name}"),
+        None => put!(line, ", type {kind}"),
+    }
+}

@@ -1,0 +1,142 @@
+//! The line being written, and checked reads of the bytes it tells about.
+
+use core::fmt::Write;
+
+/// How many packets may lie inside one another (tunnels, VLANs excluded) before the printer stops looking.
+const DEPTH_MAX: u8 = 8;
+
+/// The caller's string with the few ways in which printers append to it.
+pub(super) struct Line<'o> {
+    out: &'o mut String,
+    start: usize,
+    /// Print link headers (`-e`).
+    pub link_header: bool,
+    depth: u8,
+}
+
+/// `write!` into a line; writing to a `String` cannot fail.
+macro_rules! put {
+    ($line:expr, $($rest:tt)*) => { $line.put(format_args!($($rest)*)) };
+}
+pub(super) use put;
+
+impl<'o> Line<'o> {
+    pub fn new(out: &'o mut String, link_header: bool) -> Self {
+        let start = out.len();
+        Self { out, start, link_header, depth: 0 }
+    }
+
+    pub fn put(&mut self, args: core::fmt::Arguments<'_>) {
+        let done = self.out.write_fmt(args);
+        debug_assert!(done.is_ok(), "writing to a String cannot fail");
+    }
+
+    pub fn text(&mut self, text: &str) {
+        self.out.push_str(text);
+    }
+
+    /// A decimal number. By hand: addresses and ports are most of what is printed, and `write!` costs several times more.
+    pub fn dec(&mut self, value: u32) {
+        let mut digits = [0u8; 10];
+        let (mut rest, mut at) = (value, digits.len());
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        for &digit in &digits[at..] {
+            self.out.push(char::from(digit));
+        }
+    }
+
+    pub fn ipv4(&mut self, address: [u8; 4]) {
+        for (i, byte) in address.into_iter().enumerate() {
+            if i > 0 {
+                self.out.push('.');
+            }
+            self.dec(u32::from(byte));
+        }
+    }
+
+    /// As RFC 5952 wants it, and as tcpdump: `::1.2.3.4` also for addresses that embed an IPv4 address without `ffff`.
+    pub fn ipv6(&mut self, address: [u8; 16]) {
+        let [head @ .., a, b, c, d] = address;
+        if head == [0; 12] && (a, b) != (0, 0) {
+            self.out.push_str("::");
+            return self.ipv4([a, b, c, d]);
+        }
+        put!(self, "{}", core::net::Ipv6Addr::from(address));
+    }
+
+    /// Bytes in hex with colons between them: a hardware address.
+    pub fn mac(&mut self, address: &[u8]) {
+        for (i, byte) in address.iter().enumerate() {
+            if i > 0 {
+                self.out.push(':');
+            }
+            self.hex_byte(*byte);
+        }
+    }
+
+    pub fn hex_byte(&mut self, byte: u8) {
+        for nibble in [byte >> 4, byte & 15] {
+            self.out.push(char::from(b"0123456789abcdef"[usize::from(nibble)]));
+        }
+    }
+
+    /// `, length N`
+    pub fn length(&mut self, length: usize) {
+        put!(self, ", length {length}");
+    }
+
+    /// The mark of a header that was not captured whole: `[|tcp]`.
+    pub fn cut(&mut self, protocol: &str) {
+        if self.out.len() > self.start && !self.out.ends_with(' ') {
+            self.out.push(' ');
+        }
+        put!(self, "[|{protocol}]");
+    }
+
+    /// Removes the separator that a printer left for a successor that had nothing to say.
+    pub fn trim(&mut self) {
+        while self.out.len() > self.start && self.out.ends_with([' ', ',', ':']) {
+            self.out.pop();
+        }
+    }
+
+    /// Runs `inner` one level deeper, or says that the nesting is too deep to follow.
+    pub fn nested(&mut self, inner: impl FnOnce(&mut Self)) {
+        if self.depth >= DEPTH_MAX {
+            return self.text("...");
+        }
+        self.depth += 1;
+        inner(self);
+        self.depth -= 1;
+    }
+}
+
+/// `N` bytes at `at`, if captured.
+pub(super) fn array<const N: usize>(data: &[u8], at: usize) -> Option<[u8; N]> {
+    data.get(at..)?.first_chunk().copied()
+}
+
+pub(super) fn be16(data: &[u8], at: usize) -> Option<u16> {
+    array(data, at).map(u16::from_be_bytes)
+}
+
+pub(super) fn be32(data: &[u8], at: usize) -> Option<u32> {
+    array(data, at).map(u32::from_be_bytes)
+}
+
+/// What lies behind the first `header` bytes: the captured rest and the length of the rest on the wire.
+pub(super) fn after(data: &[u8], wire: usize, header: usize) -> (&[u8], usize) {
+    (data.get(header..).unwrap_or(&[]), wire.saturating_sub(header))
+}
+
+/// `data` without what lies beyond `len`: link-layer padding is not the packet's.
+pub(super) fn within(data: &[u8], len: usize) -> &[u8] {
+    data.get(..len).unwrap_or(data)
+}
