@@ -2,14 +2,21 @@
 #![deny(unsafe_code)]
 
 mod error;
+#[doc(hidden)]
+pub mod fuzz_body;
 pub mod interpreter;
 #[allow(unsafe_code)]
 pub mod libpcap;
 mod names;
+#[allow(unsafe_code)]
+pub mod native;
 pub mod program;
 
 pub use error::Error;
+pub use native::Native;
 pub use program::{Insn, Program};
+
+use std::sync::OnceLock;
 
 use weir_packet::{Frame, LinkType};
 
@@ -22,6 +29,8 @@ pub const MAX_BATCH: usize = 64;
 #[derive(Debug)]
 pub struct Filter {
     program: Program,
+    /// Empty until `make_native`; then native code, or `None` where there can be none.
+    native: OnceLock<Option<Native>>,
 }
 
 impl Filter {
@@ -35,7 +44,7 @@ impl Filter {
     /// A filter of an existing program.
     #[must_use]
     pub fn from_program(program: Program) -> Self {
-        Self { program }
+        Self { program, native: OnceLock::new() }
     }
 
     /// The program.
@@ -46,12 +55,18 @@ impl Filter {
 
     /// Makes native code, once; a later call does nothing. Worth about a millisecond, so a caller waits until it has seen
     /// that many packets. Where native code cannot be had, the interpreter stays, and verdicts are the same.
-    pub fn make_native(&self) {}
+    pub fn make_native(&self) {
+        self.native.get_or_init(|| Native::compile(&self.program).ok());
+    }
 
     /// Whether native code judges.
     #[must_use]
     pub fn is_native(&self) -> bool {
-        false
+        self.native().is_some()
+    }
+
+    fn native(&self) -> Option<&Native> {
+        self.native.get()?.as_ref()
     }
 
     /// Bit `i` is set when frame `i` matches.
@@ -60,6 +75,11 @@ impl Filter {
     #[must_use]
     pub fn matches(&self, frames: &[Frame<'_>]) -> u64 {
         assert!(frames.len() <= MAX_BATCH, "at most 64 frames a call");
+        if let Some(native) = self.native() {
+            let mut verdicts = 0;
+            native.matches(frames, &mut verdicts);
+            return verdicts;
+        }
         frames.iter().enumerate().fold(0, |mask, (index, frame)| {
             mask | u64::from(interpreter::run(&self.program, frame.data, frame.wire_len) != 0) << index
         })

@@ -1,0 +1,347 @@
+//! A program as a graph of decisions over values of the packet, with registers and scratch memory gone.
+//!
+//! Running the program symbolically turns "whatever A holds here" into "the two bytes at 12". Values and decisions are
+//! numbered so that equal ones are one: a field loaded on five paths is loaded once. Where paths meet with different
+//! registers (a header of variable length in front), what follows is repeated for each, up to [`MAX_NODES`].
+
+use std::collections::HashMap;
+
+use crate::program::{Alu, Insn, Op, Operand, Program, Relation, SCRATCH_WORDS};
+
+/// Largest graph worth having: beyond it, evaluating everything costs more than branching.
+const MAX_NODES: usize = 512;
+
+/// Index into [`Decision::values`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct ValueId(pub(super) u32);
+
+/// Index into [`Decision::nodes`]; a node's successors have smaller indices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct NodeId(pub(super) u32);
+
+/// Something 32 bits wide that the packet determines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Term {
+    Constant(u32),
+    /// Length on the wire.
+    WireLength,
+    /// Bytes in network order.
+    Load(Place),
+    Alu(Alu, ValueId, ValueId),
+}
+
+/// `size` bytes at `base + k`, where the sum does not wrap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) base: Option<ValueId>,
+    pub(super) k: u32,
+    pub(super) size: u8,
+}
+
+impl Place {
+    /// One past the last byte, without the base.
+    pub(super) fn end(self) -> u64 {
+        u64::from(self.k) + u64::from(self.size)
+    }
+}
+
+/// One decision. A packet that does not pass `Captured` or `NonZero` does not match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Node {
+    No,
+    Yes,
+    Test { relation: Relation, a: ValueId, b: ValueId, yes: NodeId, no: NodeId },
+    Captured { place: Place, next: NodeId },
+    NonZero { value: ValueId, next: NodeId },
+}
+
+/// The whole graph.
+pub(super) struct Decision {
+    pub(super) values: Vec<Term>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) root: NodeId,
+}
+
+impl Decision {
+    /// Runs `program` symbolically; `None` if it loops or if its graph grows too large.
+    pub(super) fn new(program: &Program) -> Option<Self> {
+        if program.has_loops() {
+            return None;
+        }
+        let mut maker = Maker {
+            insns: program.insns(),
+            live: liveness(program.insns()),
+            values: Interner::default(),
+            nodes: Interner::default(),
+            seen: HashMap::new(),
+        };
+        let zero = maker.values.intern(Term::Constant(0));
+        maker.nodes.intern(Node::No);
+        maker.nodes.intern(Node::Yes);
+        let root = maker.visit(0, Registers { a: ValueId(zero), x: ValueId(zero), scratch: [ValueId(zero); 16] })?;
+        Some(Self { values: maker.values.list, nodes: maker.nodes.list, root })
+    }
+
+    pub(super) fn term(&self, id: ValueId) -> Term {
+        self.values[id.0 as usize]
+    }
+
+    pub(super) fn constant(&self, id: ValueId) -> Option<u32> {
+        match self.term(id) {
+            Term::Constant(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+const NO: NodeId = NodeId(0);
+const YES: NodeId = NodeId(1);
+const ZERO: ValueId = ValueId(0);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Registers {
+    a: ValueId,
+    x: ValueId,
+    scratch: [ValueId; SCRATCH_WORDS],
+}
+
+/// A list without equal elements.
+struct Interner<T> {
+    list: Vec<T>,
+    index: HashMap<T, u32>,
+}
+
+impl<T> Default for Interner<T> {
+    fn default() -> Self {
+        Self { list: Vec::new(), index: HashMap::new() }
+    }
+}
+
+impl<T: Copy + Eq + std::hash::Hash> Interner<T> {
+    fn intern(&mut self, item: T) -> u32 {
+        *self.index.entry(item).or_insert_with(|| {
+            self.list.push(item);
+            (self.list.len() - 1) as u32
+        })
+    }
+}
+
+struct Maker<'a> {
+    insns: &'a [Insn],
+    live: Vec<u32>,
+    values: Interner<Term>,
+    nodes: Interner<Node>,
+    seen: HashMap<(usize, Registers), NodeId>,
+}
+
+impl Maker<'_> {
+    /// The decision that running from `pc` with these registers comes to.
+    fn visit(&mut self, pc: usize, registers: Registers) -> Option<NodeId> {
+        let key = (pc, self.only_live(pc, registers));
+        if let Some(&node) = self.seen.get(&key) {
+            return Some(node);
+        }
+        if self.nodes.list.len() + self.seen.len() / 2 > MAX_NODES {
+            return None;
+        }
+        let node = self.block(pc, registers)?;
+        self.seen.insert(key, node);
+        Some(node)
+    }
+
+    /// Registers that nobody reads any more do not tell two states apart.
+    fn only_live(&self, pc: usize, mut registers: Registers) -> Registers {
+        let live = self.live[pc];
+        let keep = |bit: usize, value: ValueId| if live >> bit & 1 == 1 { value } else { ZERO };
+        registers.a = keep(A_BIT, registers.a);
+        registers.x = keep(X_BIT, registers.x);
+        for (word, value) in registers.scratch.iter_mut().enumerate() {
+            *value = keep(word, *value);
+        }
+        registers
+    }
+
+    /// Runs to the end of a basic block and wraps the checks that it passed around the decision at its end.
+    fn block(&mut self, mut pc: usize, mut registers: Registers) -> Option<NodeId> {
+        let mut checks = Vec::new();
+        let mut node = loop {
+            let insn = self.insns[pc];
+            pc += 1;
+            match insn.op()? {
+                Op::ReturnK => break if insn.k == 0 { NO } else { YES },
+                Op::ReturnA => break self.test(Relation::Equal, registers.a, ZERO, NO, YES),
+                Op::Jump => pc += insn.k as usize,
+                Op::Branch(relation, operand) => {
+                    let b = self.operand(operand, insn, &registers);
+                    break self.branch(relation, b, pc, insn, registers)?;
+                }
+                op => {
+                    if !self.step(op, insn, &mut registers, &mut checks) {
+                        break NO;
+                    }
+                }
+            }
+        };
+        for check in checks.into_iter().rev() {
+            node = self.checked(check, node);
+        }
+        Some(node)
+    }
+
+    fn branch(&mut self, relation: Relation, b: ValueId, pc: usize, insn: Insn, registers: Registers) -> Option<NodeId> {
+        let (taken, other) = (pc + usize::from(insn.jt), pc + usize::from(insn.jf));
+        if let (Some(a), Some(b)) = (self.constant(registers.a), self.constant(b)) {
+            return self.visit(if relation.holds(a, b) { taken } else { other }, registers);
+        }
+        let yes = self.visit(taken, registers)?;
+        let no = self.visit(other, registers)?;
+        Some(self.test(relation, registers.a, b, yes, no))
+    }
+
+    fn test(&mut self, relation: Relation, a: ValueId, b: ValueId, yes: NodeId, no: NodeId) -> NodeId {
+        if yes == no {
+            return yes;
+        }
+        if let (Some(a), Some(b)) = (self.constant(a), self.constant(b)) {
+            return if relation.holds(a, b) { yes } else { no };
+        }
+        NodeId(self.nodes.intern(Node::Test { relation, a, b, yes, no }))
+    }
+
+    /// A packet that would not match anyway needs no check.
+    fn checked(&mut self, check: Check, next: NodeId) -> NodeId {
+        if next == NO {
+            return NO;
+        }
+        NodeId(self.nodes.intern(match check {
+            Check::Captured(place) => Node::Captured { place, next },
+            Check::NonZero(value) => Node::NonZero { value, next },
+        }))
+    }
+
+    /// One instruction that only changes registers; false if it always ends the program.
+    fn step(&mut self, op: Op, insn: Insn, registers: &mut Registers, checks: &mut Vec<Check>) -> bool {
+        let k = insn.k;
+        match op {
+            Op::LoadAbsolute(size) => registers.a = self.load(Place { base: None, k, size }, checks),
+            Op::LoadIndirect(size) => match self.constant(registers.x) {
+                Some(x) => match k.checked_add(x) {
+                    Some(k) => registers.a = self.load(Place { base: None, k, size }, checks),
+                    None => return false,
+                },
+                None => registers.a = self.load(Place { base: Some(registers.x), k, size }, checks),
+            },
+            Op::LoadXHeader => {
+                let byte = self.load(Place { base: None, k, size: 1 }, checks);
+                let (mask, two) = (self.number(0xf), self.number(2));
+                let low = self.alu(Alu::And, byte, mask);
+                registers.x = self.alu(Alu::Shl, low, two);
+            }
+            Op::LoadLength => registers.a = ValueId(self.values.intern(Term::WireLength)),
+            Op::LoadXLength => registers.x = ValueId(self.values.intern(Term::WireLength)),
+            Op::LoadImmediate => registers.a = self.number(k),
+            Op::LoadXImmediate => registers.x = self.number(k),
+            Op::LoadScratch => registers.a = registers.scratch[k as usize],
+            Op::LoadXScratch => registers.x = registers.scratch[k as usize],
+            Op::Store => registers.scratch[k as usize] = registers.a,
+            Op::StoreX => registers.scratch[k as usize] = registers.x,
+            Op::CopyAToX => registers.x = registers.a,
+            Op::CopyXToA => registers.a = registers.x,
+            Op::Negate => registers.a = self.alu(Alu::Sub, ZERO, registers.a),
+            Op::Alu(alu, operand) => {
+                let b = self.operand(operand, insn, registers);
+                if matches!(alu, Alu::Div | Alu::Mod) {
+                    match self.constant(b) {
+                        Some(0) => return false,
+                        Some(_) => {}
+                        None => checks.push(Check::NonZero(b)),
+                    }
+                }
+                registers.a = self.alu(alu, registers.a, b);
+            }
+            Op::Jump | Op::Branch(..) | Op::ReturnK | Op::ReturnA => {}
+        }
+        true
+    }
+
+    fn load(&mut self, place: Place, checks: &mut Vec<Check>) -> ValueId {
+        checks.push(Check::Captured(place));
+        ValueId(self.values.intern(Term::Load(place)))
+    }
+
+    fn alu(&mut self, alu: Alu, a: ValueId, b: ValueId) -> ValueId {
+        if let (Some(a), Some(b)) = (self.constant(a), self.constant(b))
+            && let Some(value) = alu.apply(a, b)
+        {
+            return self.number(value);
+        }
+        let neutral = match alu {
+            Alu::Add | Alu::Sub | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => Some(0),
+            Alu::Mul | Alu::Div => Some(1),
+            Alu::And => Some(u32::MAX),
+            Alu::Mod => None,
+        };
+        if neutral.is_some() && self.constant(b) == neutral {
+            return a;
+        }
+        ValueId(self.values.intern(Term::Alu(alu, a, b)))
+    }
+
+    fn operand(&mut self, operand: Operand, insn: Insn, registers: &Registers) -> ValueId {
+        match operand {
+            Operand::K => self.number(insn.k),
+            Operand::X => registers.x,
+        }
+    }
+
+    fn number(&mut self, value: u32) -> ValueId {
+        ValueId(self.values.intern(Term::Constant(value)))
+    }
+
+    fn constant(&self, id: ValueId) -> Option<u32> {
+        match self.values.list[id.0 as usize] {
+            Term::Constant(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Check {
+    Captured(Place),
+    NonZero(ValueId),
+}
+
+const A_BIT: usize = SCRATCH_WORDS;
+const X_BIT: usize = SCRATCH_WORDS + 1;
+
+/// For each instruction the registers that are read before they are written from there on: bits 0 to 15 the scratch words,
+/// then A, then X. Jumps only go forward, so one pass from the end is enough.
+fn liveness(insns: &[Insn]) -> Vec<u32> {
+    let (a, x) = (1 << A_BIT, 1 << X_BIT);
+    let mut live = vec![0u32; insns.len() + 1];
+    for (pc, insn) in insns.iter().enumerate().rev() {
+        let word = 1u32.checked_shl(insn.k).unwrap_or(0);
+        let next = live[pc + 1];
+        let operand = |operand| if operand == Operand::X { x } else { 0 };
+        live[pc] = match insn.op() {
+            Some(Op::ReturnA) => a,
+            Some(Op::Jump) => live[pc + 1 + insn.k as usize],
+            Some(Op::Branch(_, second)) => {
+                live[pc + 1 + usize::from(insn.jt)] | live[pc + 1 + usize::from(insn.jf)] | a | operand(second)
+            }
+            Some(Op::LoadAbsolute(_) | Op::LoadLength | Op::LoadImmediate) => next & !a,
+            Some(Op::LoadIndirect(_) | Op::CopyXToA) => next & !a | x,
+            Some(Op::LoadScratch) => next & !a | word,
+            Some(Op::LoadXImmediate | Op::LoadXLength | Op::LoadXHeader) => next & !x,
+            Some(Op::LoadXScratch) => next & !x | word,
+            Some(Op::CopyAToX) => next & !x | a,
+            Some(Op::Store) => next & !word | a,
+            Some(Op::StoreX) => next & !word | x,
+            Some(Op::Alu(_, second)) => next | a | operand(second),
+            Some(Op::Negate) => next | a,
+            Some(Op::ReturnK) | None => 0,
+        };
+    }
+    live
+}

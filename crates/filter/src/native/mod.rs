@@ -1,0 +1,187 @@
+//! Programs as machine code, through Cranelift.
+//!
+//! `direct` translates a program instruction by instruction and judges one packet; `decision` and `batch` make the loop that
+//! judges many. Both are compared with libpcap's interpreter over captures and random programs.
+//!
+//! This module holds the unsafe code: calling what was generated. What the generated code relies on is said at the calls.
+
+#[deny(unsafe_code)]
+mod batch;
+#[deny(unsafe_code)]
+mod decision;
+#[deny(unsafe_code)]
+mod direct;
+#[deny(unsafe_code)]
+mod emit;
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use cranelift_codegen::Context;
+use cranelift_codegen::ir::{AbiParam, Type, types};
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_codegen::settings::{self, Configurable};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
+use weir_packet::Frame;
+
+use crate::{Error, MAX_BATCH, Program};
+
+type JudgeOne = unsafe extern "C" fn(data: *const u8, len: usize, wire_len: u32) -> u32;
+type JudgeMany = unsafe extern "C" fn(frames: *const Frame<'static>, count: usize) -> u64;
+
+/// A program compiled for this machine.
+///
+/// **Cost**: one to a few milliseconds to make; a packet costs a few nanoseconds. **Threads**: shared freely; the code keeps
+/// no state. **Platform**: x86-64 and aarch64, wherever memory may be made executable.
+pub struct Native {
+    one: JudgeOne,
+    many: JudgeMany,
+    /// Owns the pages that the functions lie in. Only `drop` looks inside.
+    module: Mutex<Option<JITModule>>,
+}
+
+/// Where a slice reference keeps its two words; Rust does not promise an order, so it is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SliceLayout {
+    address: i32,
+    len: i32,
+}
+
+impl Native {
+    /// Generates code.
+    ///
+    /// **Errors**: [`Error::Native`] where Cranelift does not know this machine or memory cannot be made executable.
+    pub fn compile(program: &Program) -> Result<Self, Error> {
+        let layout = SliceLayout::probe()?;
+        let module = JITModule::new(JITBuilder::with_isa(host()?, default_libcall_names()));
+        let mut maker = Maker { context: module.make_context(), frontend: FunctionBuilderContext::new(), module };
+        let (one, many) = maker.functions(program, layout)?;
+        let module = maker.module;
+        let (one, many) = (module.get_finalized_function(one), module.get_finalized_function(many));
+        Ok(Self {
+            // SAFETY: the code at this address was generated with exactly `JudgeOne`'s signature and the C calling
+            // convention, and stays mapped until `drop` frees the module.
+            one: unsafe { std::mem::transmute::<*const u8, JudgeOne>(one) },
+            // SAFETY: as above, with `JudgeMany`'s signature.
+            many: unsafe { std::mem::transmute::<*const u8, JudgeMany>(many) },
+            module: Mutex::new(Some(module)),
+        })
+    }
+
+    /// What the program returns for a packet: 0 for no match, else the bytes to keep.
+    #[must_use]
+    pub fn run(&self, frame: &Frame<'_>) -> u32 {
+        // SAFETY: the code reads only bytes below `len` of `data`, each load behind a comparison (`direct` promises it), and
+        // the borrow of the frame outlives the call.
+        unsafe { (self.one)(frame.data.as_ptr(), frame.data.len(), frame.wire_len) }
+    }
+
+    /// Sets bit `i` of `verdicts` when frame `i` matches, and clears it when not.
+    ///
+    /// **Shape**: at most [`MAX_BATCH`] frames; bits beyond their number are cleared. **Panics**: on more.
+    pub fn matches(&self, frames: &[Frame<'_>], verdicts: &mut u64) {
+        assert!(frames.len() <= MAX_BATCH, "at most 64 frames a call");
+        // SAFETY: the code reads `count` frames from `frames` in the layout that was probed, and of each only bytes below its
+        // length (`batch` promises it and says how); the borrow outlives the call.
+        *verdicts = unsafe { (self.many)(frames.as_ptr().cast(), frames.len()) };
+    }
+}
+
+impl fmt::Debug for Native {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Native").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        let module = self.module.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        if let Some(module) = module {
+            // SAFETY: the function pointers never leave `self`, calls borrow it, and it is being dropped: none is running
+            // and none will be called.
+            unsafe { module.free_memory() }
+        }
+    }
+}
+
+impl SliceLayout {
+    fn probe() -> Result<Self, Error> {
+        let bytes = [0u8; 3];
+        let slice = &bytes[..];
+        // SAFETY: a slice reference is two initialised words, and any bits are a valid integer.
+        let words = unsafe { std::mem::transmute::<&[u8], [usize; 2]>(slice) };
+        let address = slice.as_ptr() as usize;
+        let word = size_of::<usize>() as i32;
+        match words {
+            [first, 3] if first == address => Ok(Self { address: 0, len: word }),
+            [3, second] if second == address => Ok(Self { address: word, len: 0 }),
+            _ => Err(Error::Native { reason: "slices have an unknown layout".into() }),
+        }
+    }
+}
+
+/// The machine we run on.
+fn host() -> Result<Arc<dyn TargetIsa>, Error> {
+    let mut flags = settings::builder();
+    for (name, value) in [
+        ("opt_level", "speed"),
+        ("is_pic", "false"),
+        ("use_colocated_libcalls", "false"),
+        ("enable_probestack", "false"),
+        ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }),
+    ] {
+        flags.set(name, value).map_err(refused)?;
+    }
+    let builder = cranelift_native::builder().map_err(refused)?;
+    builder.finish(settings::Flags::new(flags)).map_err(refused)
+}
+
+fn refused(error: impl fmt::Display) -> Error {
+    Error::Native { reason: error.to_string() }
+}
+
+struct Maker {
+    context: Context,
+    frontend: FunctionBuilderContext,
+    module: JITModule,
+}
+
+impl Maker {
+    /// Generates both functions of a program.
+    fn functions(&mut self, program: &Program, layout: SliceLayout) -> Result<(FuncId, FuncId), Error> {
+        let pointer = self.module.target_config().pointer_type();
+        let one = self.declare("one", &[pointer, pointer, types::I32], types::I32)?;
+        let mut builder = FunctionBuilder::new(&mut self.context.func, &mut self.frontend);
+        direct::build(program, &mut builder);
+        builder.finalize(self.module.target_config());
+        self.define(one)?;
+
+        let decision = decision::Decision::new(program);
+        let many = self.declare("many", &[pointer, pointer], types::I64)?;
+        let direct = self.module.declare_func_in_func(one, &mut self.context.func);
+        let mut builder = FunctionBuilder::new(&mut self.context.func, &mut self.frontend);
+        batch::build(decision.as_ref(), direct, layout, &mut builder);
+        builder.finalize(self.module.target_config());
+        self.define(many)?;
+
+        self.module.finalize_definitions().map_err(refused)?;
+        Ok((one, many))
+    }
+
+    fn declare(&mut self, name: &str, parameters: &[Type], result: Type) -> Result<FuncId, Error> {
+        let mut signature = self.module.make_signature();
+        signature.params.extend(parameters.iter().map(|&kind| AbiParam::new(kind)));
+        signature.returns.push(AbiParam::new(result));
+        let id = self.module.declare_function(name, Linkage::Local, &signature).map_err(refused)?;
+        self.context.func.signature = signature;
+        Ok(id)
+    }
+
+    fn define(&mut self, id: FuncId) -> Result<(), Error> {
+        self.module.define_function(id, &mut self.context).map_err(refused)?;
+        self.module.clear_context(&mut self.context);
+        Ok(())
+    }
+}
