@@ -1,17 +1,20 @@
 //! ARP and RARP (RFC 826, RFC 903, RFC 2390).
 
-use super::names;
 use super::text::{Line, be16, put};
+use super::{ether, names};
 
 /// Prints `Request who-has 10.0.0.1 tell 10.0.0.2, length 28`.
 pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
+    // `-e` has named the EtherType before.
+    if !line.link_header {
+        line.text("ARP, ");
+    }
     let (Some(hard), Some(proto), Some(op)) = (be16(data, 0), be16(data, 2), be16(data, 6)) else {
         return line.cut("arp");
     };
     let (hard_len, proto_len) = (usize::from(data[4]), usize::from(data[5]));
     if proto != 0x0800 || proto_len != 4 || hard_len == 0 {
-        put!(line, "hardware {hard} (len {hard_len}), protocol 0x{proto:04x} (len {proto_len}), op {op}");
-        return line.length(wire);
+        return foreign(line, (hard, hard_len), (proto, proto_len), wire);
     }
     // Sender and target, hardware before protocol address, from byte 8 on.
     let field = |at: usize, len: usize| data.get(at..at + len);
@@ -25,6 +28,21 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
         return line.cut("arp");
     };
     operation(line, op, [sender_hard, target_hard], [sender, target]);
+    line.length(wire);
+}
+
+/// Address resolution for other protocols than IPv4: only their names and lengths.
+fn foreign(line: &mut Line<'_>, hard: (u16, usize), proto: (u16, usize), wire: usize) {
+    match names::hardware(hard.0) {
+        Some(name) => line.text(name),
+        None => put!(line, "Unknown Hardware ({})", hard.0),
+    }
+    put!(line, " (len {}), ", hard.1);
+    match ether::type_name(proto.0) {
+        "Unknown" => put!(line, "Unknown Protocol (0x{:04x})", proto.0),
+        name => line.text(name),
+    }
+    put!(line, " (len {})", proto.1);
     line.length(wire);
 }
 

@@ -1,6 +1,6 @@
 //! Linux "cooked" captures: what `any` delivers.
 
-use super::text::{Line, after, array, be16, be32, put, within};
+use super::text::{Line, after, array, be16, be32, put};
 use super::{ether, llc};
 
 /// ```text
@@ -51,8 +51,8 @@ fn sender(line: &mut Line<'_>, direction: u16, address: &[u8; 8], len: usize) {
         4 => "Out ",
         _ => "  ? ",
     });
-    if len > 0 {
-        line.mac(within(address, len));
+    if len == 6 {
+        line.mac(&address[..6]);
         line.text(" ");
     }
 }

@@ -1,7 +1,7 @@
 //! Ethernet II, 802.3 and VLAN tags; what an EtherType holds.
 
 use super::text::{Line, after, array, be16, put, within};
-use super::{ip, ip6, linkhdr, llc, mpls, ppp};
+use super::{arp, ip, ip6, llc, mpls, ppp};
 
 /// Lengths of 802.3 end and EtherTypes begin above this.
 const LENGTH_MAX: u16 = 1500;
@@ -17,7 +17,7 @@ pub(super) fn frame(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
         line.text(" > ");
         line.mac(&dst);
         if kind <= LENGTH_MAX {
-            put!(line, ", 802.3, length {wire}: ");
+            put!(line, ", 802.3, length {}: ", wire.saturating_sub(14).min(usize::from(kind)));
         } else {
             put!(line, ", ethertype {} (0x{kind:04x}), length {wire}: ", type_name(kind));
         }
@@ -62,8 +62,7 @@ pub(super) fn payload(line: &mut Line<'_>, kind: u16, data: &[u8], wire: usize) 
     match kind {
         0x0800 => ip::packet(line, data, wire),
         0x86dd => ip6::packet(line, data, wire),
-        0x0806 => linkhdr::arp_packet(line, false, data, wire),
-        0x8035 => linkhdr::arp_packet(line, true, data, wire),
+        0x0806 | 0x8035 => arp::packet(line, data, wire),
         0x8847 | 0x8848 => mpls::labels(line, data, wire),
         0x8863 => ppp::discovery(line, data, wire),
         0x8864 => {
@@ -106,30 +105,44 @@ pub(super) fn type_name(kind: u16) -> &'static str {
     }
 }
 
-/// EtherTypes that are only named.
+/// EtherTypes that are only named, in tcpdump's words.
 fn known(kind: u16) -> Option<&'static str> {
     Some(match kind {
         0x0600 => "NS",
-        0x0bad => "Vines",
+        0x0707 => "GeoNet (old)",
+        0x1000 => "Trail",
+        0x1111 => "CALM FAST",
+        0x6001 => "MOP DL",
+        0x6002 => "MOP RC",
         0x6003 => "DN",
         0x6004 => "LAT",
+        0x6007 => "SCA",
         0x6558 => "TEB",
+        0x8038 => "Lanbridge",
+        0x803c => "DEC DNS",
+        0x803e => "DEC DTS",
+        0x805b => "VEXP",
+        0x805c => "VPROD",
         0x809b => "Appletalk",
-        0x80f3 => "Appletalk AARP",
+        0x80f3 => "Appletalk ARP",
         0x8137 => "IPX",
         0x8808 => "MPCP",
         0x8809 => "Slow Protocols",
         0x880b => "PPP",
+        0x886f => "MS NLB heartbeat",
         0x888e => "EAPOL",
-        0x8899 => "RRCP",
+        0x8899 => "Realtek protocols",
         0x88a2 => "AoE",
         0x88ca => "TIPC",
         0x88cc => "LLDP",
         0x88e5 => "802.1AE MACsec",
         0x88f7 => "PTP",
         0x8902 => "CFM",
-        0x8906 => "FCoE",
+        0x893a => "IEEE1905.1",
+        0x8947 => "GeoNet",
+        0x894f => "NSH",
         0x9000 => "Loopback",
+        0xabcd => "CFM (old)",
         0xfefe => "OSI",
         _ => return None,
     })

@@ -3,6 +3,9 @@
 use super::names;
 use super::text::{Line, array, be16, be32, put};
 
+/// Type, code, checksum and four bytes that every kind uses in its own way.
+const HEADER: usize = 8;
+
 /// Prints `ICMP echo request, id 1, seq 2, length 64`.
 pub(super) fn message(line: &mut Line<'_>, data: &[u8], wire: usize) {
     line.text("ICMP ");
@@ -10,6 +13,9 @@ pub(super) fn message(line: &mut Line<'_>, data: &[u8], wire: usize) {
         return line.cut("icmp");
     }
     line.length(wire);
+    if data.len() < wire.min(HEADER) {
+        line.cut("icmp");
+    }
 }
 
 /// The message without its length; `None` where the captured bytes end.
@@ -21,7 +27,7 @@ fn kind(line: &mut Line<'_>, data: &[u8]) -> Option<()> {
         3 => unreachable(line, code, data)?,
         4 => line.text("source quench"),
         5 => redirect(line, code, data)?,
-        9 => put!(line, "router advertisement lifetime {} {}", be16(data, 6)?, data[4]),
+        9 => put!(line, "router advertisement lifetime {}", be16(data, 6)?),
         10 => line.text("router solicitation"),
         11 => match code {
             0 => line.text("time exceeded in-transit"),
@@ -44,16 +50,24 @@ fn kind(line: &mut Line<'_>, data: &[u8]) -> Option<()> {
 }
 
 fn echo(line: &mut Line<'_>, name: &str, data: &[u8]) -> Option<()> {
-    let (id, seq) = (be16(data, 4)?, be16(data, 6)?);
-    put!(line, "{name}, id {id}, seq {seq}");
+    line.text(name);
+    put!(line, ", id {}, seq {}", be16(data, 4)?, be16(data, 6)?);
     Some(())
 }
 
 fn redirect(line: &mut Line<'_>, code: u8, data: &[u8]) -> Option<()> {
     let (gateway, target) = (array(data, 4)?, array(data, 8 + 16)?);
-    line.text(if code >= 2 { "redirect-tos " } else { "redirect " });
+    match code {
+        0 | 1 => line.text("redirect "),
+        2 | 3 => line.text("redirect-tos "),
+        other => put!(line, "redirect-#{other} "),
+    }
     line.ipv4(target);
-    line.text(if code & 1 == 0 { " to net " } else { " to host " });
+    line.text(match code {
+        0 | 2 => " to net ",
+        1 | 3 => " to host ",
+        _ => " to ",
+    });
     line.ipv4(gateway);
     Some(())
 }

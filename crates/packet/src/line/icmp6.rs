@@ -2,13 +2,22 @@
 
 use super::text::{Line, array, be16, be32, put};
 
+/// Type, code, checksum and four bytes that every kind uses in its own way.
+const HEADER: usize = 8;
+
 /// Prints `ICMP6, echo request, id 1, seq 2, length 64`.
 pub(super) fn message(line: &mut Line<'_>, data: &[u8], wire: usize) {
     line.text("ICMP6, ");
+    if wire == 0 {
+        return line.text("length 0 (invalid)");
+    }
     if kind(line, data).is_none() {
         return line.cut("icmp6");
     }
     line.length(wire);
+    if data.len() < wire.min(HEADER) {
+        line.cut("icmp6");
+    }
 }
 
 /// The message without its length; `None` where the captured bytes end.
@@ -37,12 +46,12 @@ fn kind(line: &mut Line<'_>, data: &[u8]) -> Option<()> {
         139 => line.text("node information query"),
         140 => line.text("node information reply"),
         143 => put!(line, "multicast listener report v2, {} group record(s)", be16(data, 6)?),
-        144 => line.text("dhaad request"),
-        145 => line.text("dhaad reply"),
+        144 => line.text("ha discovery request"),
+        145 => line.text("ha discovery reply"),
         146 => line.text("mobile router solicitation"),
         147 => line.text("mobile router advertisement"),
         155 => line.text("RPL"),
-        other => put!(line, "type-#{other}"),
+        other => put!(line, "unknown icmp6 type ({other})"),
     }
     Some(())
 }
@@ -53,8 +62,8 @@ fn about(line: &mut Line<'_>, words: &str, address: [u8; 16]) {
 }
 
 fn echo(line: &mut Line<'_>, name: &str, data: &[u8]) -> Option<()> {
-    let (id, seq) = (be16(data, 4)?, be16(data, 6)?);
-    put!(line, "{name}, id {id}, seq {seq}");
+    line.text(name);
+    put!(line, ", id {}, seq {}", be16(data, 4)?, be16(data, 6)?);
     Some(())
 }
 
@@ -68,7 +77,7 @@ fn parameter_problem(line: &mut Line<'_>, code: u8, octet: u32) {
         0 => put!(line, "parameter problem, erroneous - octet {octet}"),
         1 => put!(line, "parameter problem, next header - octet {octet}"),
         2 => put!(line, "parameter problem, option - octet {octet}"),
-        other => put!(line, "parameter problem, code #{other}"),
+        other => put!(line, "parameter problem, code-#{other}"),
     }
 }
 

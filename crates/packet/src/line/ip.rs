@@ -27,19 +27,20 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
     if total > wire {
         put!(line, "truncated-ip - {} bytes missing! ", total - wire);
     }
-    let len = total.min(wire);
-    if len < header {
-        return put!(line, "bad-len {len}");
+    if total < header {
+        return put!(line, "bad-len {total}");
     }
+    // Lengths above are counted from what the header claims, as tcpdump does; the mark in front says that it is wrong.
+    let length = total - header;
     let offset_bytes = u32::from(offset & 0x1fff) * 8;
     let more = offset & 0x2000 != 0;
-    let fragment = Fragment { id: u32::from(id), offset: offset_bytes, length: len - header, more };
+    let fragment = Fragment { id: u32::from(id), offset: offset_bytes, length, more };
     let ends = Ends {
         src: Address::V4(src),
         dst: Address::V4(dst),
         notes: Notes::default(),
         fragment: (more || offset_bytes > 0).then_some(fragment),
     };
-    let body = data.get(header..len.min(data.len())).unwrap_or(&[]);
-    upper::packet(line, ends, data[9], body, len - header);
+    let body = data.get(header..total.min(data.len())).unwrap_or(&[]);
+    upper::packet(line, ends, data[9], body, length);
 }

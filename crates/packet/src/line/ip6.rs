@@ -25,7 +25,6 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
     if payload > rest {
         put!(line, "truncated-ip6 - {} bytes missing! ", payload - rest);
     }
-    let payload = payload.min(rest);
     let ends = Ends { src: Address::V6(src), dst: Address::V6(dst), notes: Notes::default(), fragment: None };
     let body = within(data.get(HEADER..).unwrap_or(&[]), payload);
     extensions(line, ends, next, body, payload);

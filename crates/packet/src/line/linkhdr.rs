@@ -3,7 +3,7 @@
 //! Every printer returns how many bytes its header has, so that a hex dump can leave it out.
 
 use super::text::{Line, after, array, be16, put};
-use super::{arp, cooked, ether, ip, ip6, mpls, ppp, wlan};
+use super::{cooked, ether, ip, ip6, mpls, ppp, wlan};
 use crate::LinkType;
 
 /// How many bytes of a frame nobody can print are shown.
@@ -70,8 +70,8 @@ fn null(line: &mut Line<'_>, data: &[u8], wire: usize, big_endian: bool) -> usiz
         line.cut("null");
         return 0;
     };
-    let mut family = u32::from_be_bytes(bytes);
-    if !big_endian && family > 0xffff {
+    let mut family = u32::from_le_bytes(bytes);
+    if big_endian || family > 0xffff {
         family = family.swap_bytes();
     }
     // AF_INET6 is 24 on NetBSD and OpenBSD, 28 on FreeBSD, 30 on macOS, 23 on Windows and 10 on Linux.
@@ -79,7 +79,7 @@ fn null(line: &mut Line<'_>, data: &[u8], wire: usize, big_endian: bool) -> usiz
         2 => "IPv4",
         10 | 23 | 24 | 28 | 30 => "IPv6",
         7 => "ISO",
-        _ => "unknown",
+        _ => "Unknown",
     };
     if line.link_header {
         put!(line, "AF {name} ({family}), length {wire}: ");
@@ -180,12 +180,4 @@ fn slip(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     let (rest, rest_wire) = after(data, wire, HEADER);
     by_version(line, rest, rest_wire);
     HEADER
-}
-
-/// What a link header with an EtherType holds; also used where `ARP` stands without Ethernet.
-pub(super) fn arp_packet(line: &mut Line<'_>, reverse: bool, data: &[u8], wire: usize) {
-    if !line.link_header {
-        line.text(if reverse { "RARP, " } else { "ARP, " });
-    }
-    arp::packet(line, data, wire);
 }

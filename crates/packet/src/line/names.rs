@@ -14,6 +14,20 @@ pub(super) fn arp(op: u16) -> Option<&'static str> {
     })
 }
 
+/// ARP hardware types.
+pub(super) fn hardware(hard: u16) -> Option<&'static str> {
+    Some(match hard {
+        1 => "Ethernet",
+        6 => "TokenRing",
+        7 => "ArcNet",
+        15 => "FrameRelay",
+        23 => "Strip",
+        24 => "IEEE 1394",
+        32 => "InfiniBand",
+        _ => return None,
+    })
+}
+
 /// ICMP unreachable codes: the words before the address and behind `unreachable`.
 pub(super) fn unreachable(code: u8) -> Option<(&'static str, &'static str)> {
     Some(match code {

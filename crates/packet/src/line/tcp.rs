@@ -25,14 +25,16 @@ pub(super) fn segment(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize
     let header = usize::from(offset >> 4) * 4;
     if header < HEADER {
         let rest = wire.saturating_sub(header);
-        return put!(line, "tcp {rest} [bad hdr length {header} - too short, < {HEADER}]");
+        put!(line, "tcp {rest} [bad hdr length {header} - too short, < {HEADER}]");
+        return mark(line, data, HEADER);
     }
     let (Some(&flags), Some(window)) = (data.get(13), be16(data, 14)) else {
         return line.cut("tcp");
     };
     write_flags(line, flags);
     if header > wire {
-        return put!(line, " [bad hdr length {header} - too long, > {wire}]");
+        put!(line, " [bad hdr length {header} - too long, > {wire}]");
+        return mark(line, data, HEADER);
     }
     let length = wire - header;
     if length > 0 || flags & SYN_FIN_RST != 0 {
@@ -56,6 +58,14 @@ pub(super) fn segment(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize
         }
     }
     line.length(length);
+    mark(line, data, header);
+}
+
+/// Marks a header that was not captured whole, though what is printed of it was.
+fn mark(line: &mut Line<'_>, data: &[u8], header: usize) {
+    if data.len() < header {
+        line.cut("tcp");
+    }
 }
 
 fn write_flags(line: &mut Line<'_>, flags: u8) {

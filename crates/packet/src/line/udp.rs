@@ -23,9 +23,13 @@ pub(super) fn datagram(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usiz
         return put!(line, "truncated-udplength {length}");
     }
     if length > wire && ends.fragment.is_none() {
-        return put!(line, "UDP, bad length {} > {}", length - HEADER, wire - HEADER);
+        put!(line, "UDP, bad length {} > {}", length - HEADER, wire - HEADER);
+    } else {
+        put!(line, "UDP, length {}", length - HEADER);
     }
-    put!(line, "UDP, length {}", length - HEADER);
+    if data.len() < HEADER {
+        line.cut("udp");
+    }
 }
 
 /// Prints `UDP-Lite, length 118`; the field that is UDP's length covers the checksum there.

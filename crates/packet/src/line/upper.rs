@@ -73,6 +73,10 @@ impl Ends {
         }
     }
 
+    pub fn is_v6(&self) -> bool {
+        matches!(self.dst, Address::V6(_))
+    }
+
     /// A fragment that does not begin with the upper protocol's header.
     pub fn is_later_fragment(&self) -> bool {
         self.fragment.is_some_and(|fragment| fragment.offset > 0)
@@ -123,6 +127,8 @@ fn dispatch(line: &mut Line<'_>, ends: Ends, protocol: u8, data: &[u8], wire: us
         _ => ends.write(line),
     }
     match protocol {
+        1 if ends.is_v6() => line.text("[ICMP requires IPv4] (invalid)"),
+        58 if !ends.is_v6() => line.text("[ICMP6 requires IPv6] (invalid)"),
         1 => icmp::message(line, data, wire),
         58 => icmp6::message(line, data, wire),
         2 => igmp::message(line, data, wire),

@@ -1,0 +1,118 @@
+//! A tolerant reader of tcpdump's lines, which are near enough to the printer's to be read by the same code.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// What was found in a line: name of the field and its text.
+pub type Fields = Vec<(&'static str, String)>;
+
+/// The outermost addresses of a line, each with its port if it has one, and where the text behind them begins.
+pub fn addresses(line: &str) -> Option<(String, String, usize)> {
+    for (at, _) in line.match_indices(" > ") {
+        let before = line[..at].rsplit(' ').next().unwrap_or("");
+        let behind = line[at + 3..].split([' ', '\n']).next().unwrap_or("");
+        let Some(dst) = behind.strip_suffix(':') else { continue };
+        if is_address(before) && is_address(dst) {
+            return Some((before.to_owned(), dst.to_owned(), (at + 3 + behind.len() + 1).min(line.len())));
+        }
+    }
+    None
+}
+
+fn is_address(text: &str) -> bool {
+    let bare = |text: &str| text.parse::<Ipv4Addr>().is_ok() || text.parse::<Ipv6Addr>().is_ok();
+    let with_port = text.rsplit_once('.').is_some_and(|(address, port)| bare(address) && port.parse::<u16>().is_ok());
+    bare(text) || with_port
+}
+
+/// The text between two marks; up to the end if the second does not come.
+pub fn between<'a>(text: &'a str, start: &str, end: &[char]) -> Option<&'a str> {
+    let rest = &text[text.find(start)? + start.len()..];
+    Some(rest.split(end).next().unwrap_or(rest))
+}
+
+/// Every field that a line shows. `-e` and plain lines are both understood.
+pub fn read(line: &str) -> Fields {
+    let mut found = Fields::new();
+    let first = line.lines().next().unwrap_or("");
+    match addresses(first) {
+        Some((src, dst, at)) => {
+            let domain = [&src, &dst].iter().any(|end| end.ends_with(".53") || end.ends_with(".5353"));
+            found.push(("src", src));
+            found.push(("dst", dst));
+            transport(&first[at..], domain, &mut found);
+        }
+        None => {
+            if let Some(rest) = first.strip_prefix("ARP, ").filter(|rest| !rest.contains("[|")) {
+                found.push(("arp", rest.trim_end().to_owned()));
+            }
+        }
+    }
+    found
+}
+
+fn transport(rest: &str, domain: bool, found: &mut Fields) {
+    if let Some(flags) = between(rest, "Flags [", &[']']) {
+        found.push(("tcp flags", flags.to_owned()));
+        let behind = &rest[rest.find("Flags [").unwrap_or(0)..];
+        // Options stand between the window and the length and may contain anything.
+        let head = behind.split(", options [").next().unwrap_or(behind);
+        for (name, mark) in [("tcp seq", ", seq "), ("tcp ack", ", ack "), ("tcp win", ", win "), ("tcp urg", ", urg ")]
+        {
+            if let Some(value) = between(head, mark, &[',', ' ']) {
+                found.push((name, value.to_owned()));
+            }
+        }
+        if let Some(value) = between(behind.split(", win ").nth(1).unwrap_or(""), ", length ", &[':', ',', ' ']) {
+            found.push(("tcp length", value.to_owned()));
+        }
+    } else if let Some(length) = between(rest, "UDP, length ", &[',', ' ']) {
+        found.push(("udp length", length.to_owned()));
+    } else if let Some(length) = between(rest, "UDP, bad length ", &[',', '[']) {
+        found.push(("udp bad length", length.trim_end().to_owned()));
+    } else if let Some((_, length)) = rest.strip_suffix(')').and_then(|rest| rest.rsplit_once('(')).filter(|_| domain)
+        && !rest.contains("[|")
+    {
+        found.push(("udp length", length.to_owned()));
+    }
+    for (name, mark) in [("icmp", "ICMP "), ("icmp6", "ICMP6, ")] {
+        if let Some(at) = rest.find(mark) {
+            let text = rest[at + mark.len()..].split(", fragment (").next().unwrap_or("").trim_end();
+            // How much is printed before the captured bytes end differs; the mark is compared below.
+            if !text.contains("[|") {
+                found.push((name, text.to_owned()));
+            }
+        }
+    }
+    for mark in ["[|tcp]", "[|udp]", "[|icmp]", "[|icmp6]"] {
+        if rest.contains(mark) {
+            found.push(("cut", mark.to_owned()));
+        }
+    }
+}
+
+/// The VLAN tags of a `-e` line.
+pub fn vlans(line: &str) -> Vec<String> {
+    let first = line.lines().next().unwrap_or("");
+    let tags = first.match_indices("vlan ").map(|(at, _)| {
+        let mut parts = first[at..].split(", ");
+        let mut tag = format!("{}, {}", parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+        if parts.next() == Some("DEI") {
+            tag.push_str(", DEI");
+        }
+        tag
+    });
+    tags.collect()
+}
+
+/// The link header of a `-e` line, up to and with its length.
+pub fn link_header(line: &str) -> Option<String> {
+    let first = line.lines().next().unwrap_or("");
+    let at = first.find(", length ")?;
+    let end = first[at + 9..].find(|c: char| !c.is_ascii_digit()).unwrap_or(first.len() - at - 9);
+    Some(first[..at + 9 + end].to_owned())
+}
+
+/// One field of a line, empty if the line does not show it.
+pub fn get(line: &str, name: &str) -> String {
+    read(line).into_iter().find(|field| field.0 == name).map(|field| field.1).unwrap_or_default()
+}

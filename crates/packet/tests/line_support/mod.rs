@@ -1,0 +1,151 @@
+//! What the tests of the line printer share: tcpdump as the oracle, the captures, and a seeded generator.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+pub mod compare;
+pub mod fields;
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use weir_packet::line::{Style, write_line};
+use weir_packet::{Frame, LinkType};
+
+/// One packet of a capture, owned.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    pub data: Vec<u8>,
+    pub wire_len: u32,
+}
+
+impl Packet {
+    pub fn whole(data: Vec<u8>) -> Self {
+        let wire_len = data.len() as u32;
+        Self { data, wire_len }
+    }
+
+    /// The printer's text.
+    pub fn line(&self, link: LinkType, style: &Style) -> String {
+        let mut out = String::new();
+        write_line(&mut out, link, &Frame { data: &self.data, wire_len: self.wire_len, interface: 0 }, style);
+        out
+    }
+}
+
+/// The captures to compare on: `WEIR_CAPTURES`, or `../shared/captures` beside the workspace. Says what is missing.
+pub fn captures(test: &str) -> Vec<PathBuf> {
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures");
+    let directory = std::env::var_os("WEIR_CAPTURES").map_or_else(|| PathBuf::from(beside), PathBuf::from);
+    let Ok(entries) = std::fs::read_dir(&directory) else {
+        eprintln!("{test}: skipped, no captures in {} (set WEIR_CAPTURES)", directory.display());
+        return Vec::new();
+    };
+    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.retain(|path| path.extension().is_some_and(|ext| ext == "pcap" || ext == "pcapng" || ext == "cap"));
+    paths.sort();
+    paths
+}
+
+/// Is tcpdump there? Says so if not.
+pub fn have_tcpdump(test: &str) -> bool {
+    let found = Command::new("tcpdump").arg("--version").output().is_ok();
+    if !found {
+        eprintln!("{test}: skipped, no tcpdump");
+    }
+    found
+}
+
+/// tcpdump's standard output for these arguments and this standard input.
+pub fn tcpdump(args: &[&str], input: &[u8]) -> Vec<u8> {
+    let mut child = Command::new("tcpdump")
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("tcpdump was found before");
+    let mut stdin = child.stdin.take().expect("stdin is piped");
+    let mut stdout = child.stdout.take().expect("stdout is piped");
+    let mut output = Vec::new();
+    std::thread::scope(|scope| {
+        // A file that tcpdump refuses closes the pipe early; its output then tells.
+        scope.spawn(move || drop(stdin.write_all(input)));
+        stdout.read_to_end(&mut output).expect("reading tcpdump's output");
+    });
+    child.wait().expect("waiting for tcpdump");
+    output
+}
+
+/// The packets of any file that tcpdump can read, by way of its own conversion to pcap in this machine's byte order.
+pub fn load(path: &std::path::Path) -> Option<(LinkType, Vec<Packet>)> {
+    let bytes = std::fs::read(path).expect("a capture that is listed can be read");
+    parse_pcap(&tcpdump(&["-r", "-", "-w", "-"], &bytes))
+}
+
+fn parse_pcap(bytes: &[u8]) -> Option<(LinkType, Vec<Packet>)> {
+    let word = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+    let link = LinkType(word(20)? as u16);
+    let (mut packets, mut at) = (Vec::new(), 24);
+    while let (Some(captured), Some(wire_len)) = (word(at + 8), word(at + 12)) {
+        let data = bytes.get(at + 16..at + 16 + captured as usize)?.to_vec();
+        at += 16 + data.len();
+        packets.push(Packet { data, wire_len });
+    }
+    Some((link, packets))
+}
+
+/// A pcap file of these packets, for tcpdump's standard input.
+pub fn pcap(link: LinkType, packets: &[Packet]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for word in [0xa1b2_c3d4, 4 << 16 | 2, 0, 0, 262_144, u32::from(link.0)] {
+        out.extend(u32::to_ne_bytes(word));
+    }
+    for packet in packets {
+        for word in [0, 0, packet.data.len() as u32, packet.wire_len] {
+            out.extend(u32::to_ne_bytes(word));
+        }
+        out.extend(&packet.data);
+    }
+    out
+}
+
+/// tcpdump's text of each packet, without its number; the lines of one packet stay together.
+pub fn texts(flags: &[&str], link: LinkType, packets: &[Packet]) -> Vec<String> {
+    let args = [&["-n", "-S", "-t", "--number", "-r", "-"], flags].concat();
+    let output = tcpdump(&args, &pcap(link, packets));
+    let output = String::from_utf8_lossy(&output);
+    let mut texts: Vec<String> = Vec::new();
+    for line in output.lines() {
+        let expected = (texts.len() + 1).to_string();
+        match line.trim_start().strip_prefix(&expected).and_then(|rest| rest.strip_prefix("  ")) {
+            Some(rest) if !line.starts_with('\t') => texts.push(rest.to_owned()),
+            _ => match texts.last_mut() {
+                Some(last) => {
+                    last.push('\n');
+                    last.push_str(line);
+                }
+                None => panic!("tcpdump's first line has no number: {line}"),
+            },
+        }
+    }
+    assert_eq!(texts.len(), packets.len(), "tcpdump printed every packet");
+    texts
+}
+
+/// SplitMix64: enough for bytes that nobody chose, and its seed replays.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+}
