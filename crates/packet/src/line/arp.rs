@@ -13,7 +13,8 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
         return line.cut("arp");
     };
     let (hard_len, proto_len) = (usize::from(data[4]), usize::from(data[5]));
-    if proto != 0x0800 || proto_len != 4 || hard_len == 0 {
+    // Trailer encapsulation (RFC 893) asks for IPv4 addresses under a number of its own.
+    if !matches!(proto, 0x0800 | 0x1000) || proto_len != 4 || hard_len == 0 {
         return foreign(line, (hard, hard_len), (proto, proto_len), wire);
     }
     // Sender and target, hardware before protocol address, from byte 8 on.
@@ -39,6 +40,7 @@ fn foreign(line: &mut Line<'_>, hard: (u16, usize), proto: (u16, usize), wire: u
     }
     put!(line, " (len {}), ", hard.1);
     match ether::type_name(proto.0) {
+        "Unknown" if proto.0 == 0x0200 => line.text("PUP"),
         "Unknown" => put!(line, "Unknown Protocol (0x{:04x})", proto.0),
         name => line.text(name),
     }

@@ -15,7 +15,8 @@ pub(super) fn v1(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
         return 0;
     };
     if line.link_header {
-        sender(line, direction, &address, usize::from(len));
+        way(line, direction);
+        sender(line, &address, usize::from(len));
         announced(line, protocol, wire);
     }
     payload(line, protocol, data, wire, HEADER);
@@ -34,15 +35,16 @@ pub(super) fn v2(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
         return 0;
     };
     if line.link_header {
+        way(line, u16::from(direction));
         put!(line, "ifindex {interface} ");
-        sender(line, u16::from(direction), &address, usize::from(len));
+        sender(line, &address, usize::from(len));
         announced(line, protocol, wire);
     }
     payload(line, protocol, data, wire, HEADER);
     HEADER
 }
 
-fn sender(line: &mut Line<'_>, direction: u16, address: &[u8; 8], len: usize) {
+fn way(line: &mut Line<'_>, direction: u16) {
     line.text(match direction {
         0 => " In ",
         1 => "  B ",
@@ -51,6 +53,9 @@ fn sender(line: &mut Line<'_>, direction: u16, address: &[u8; 8], len: usize) {
         4 => "Out ",
         _ => "  ? ",
     });
+}
+
+fn sender(line: &mut Line<'_>, address: &[u8; 8], len: usize) {
     if len == 6 {
         line.mac(&address[..6]);
         line.text(" ");

@@ -46,10 +46,14 @@ fn kind(line: &mut Line<'_>, data: &[u8]) -> Option<()> {
         139 => line.text("node information query"),
         140 => line.text("node information reply"),
         143 => put!(line, "multicast listener report v2, {} group record(s)", be16(data, 6)?),
-        144 => line.text("ha discovery request"),
+        141 => line.text("inverse neighbor solicitation"),
+        142 => line.text("inverse neighbor advertisement"),
+        144 => put!(line, "ha discovery request, id 0x{:04x}", be16(data, 4)?),
         145 => line.text("ha discovery reply"),
-        146 => line.text("mobile router solicitation"),
+        146 => put!(line, "mobile router solicitation, id 0x{:04x}", be16(data, 4)?),
         147 => line.text("mobile router advertisement"),
+        200 => line.text("mtrace response"),
+        201 => line.text("mtrace message"),
         155 => line.text("RPL"),
         other => put!(line, "unknown icmp6 type ({other})"),
     }
@@ -88,7 +92,10 @@ fn unreachable(line: &mut Line<'_>, code: u8, data: &[u8]) -> Option<()> {
     match code {
         0 => about(line, "unreachable route ", target),
         1 => about(line, "unreachable prohibited ", target),
-        2 => about(line, "beyond scope ", target),
+        2 => {
+            about(line, "beyond scope ", target);
+            about(line, ", source address ", array(data, 8 + 8)?);
+        }
         3 => about(line, "unreachable address ", target),
         4 => {
             about(line, "unreachable port, ", target);

@@ -38,10 +38,10 @@ fn extensions<'a>(line: &mut Line<'_>, mut ends: Ends, mut next: u8, mut data: &
             43 => "srcrt",
             60 => "DSTOPT",
             44 => "frag6",
-            135 => return mobility(line, &ends, data, wire),
-            59 => {
+            59 | 135 => {
                 ends.write(line);
-                return put!(line, "no next header, length {wire}");
+                last(line, next, data, wire);
+                return upper::fragment(line, &ends);
             }
             _ => return upper::packet(line, ends, next, data, wire),
         };
@@ -50,20 +50,14 @@ fn extensions<'a>(line: &mut Line<'_>, mut ends: Ends, mut next: u8, mut data: &
             (_, Some([after, units])) => Some((after, (usize::from(units) + 1) * 8)),
             (_, None) => None,
         };
-        let Some((following, length)) = header else {
-            ends.write(line);
-            return line.cut(name);
-        };
+        let (following, length) = header.unwrap_or((next, usize::MAX));
         if name != "frag6" {
             ends.notes.add(name);
         }
-        if length > wire {
-            ends.write(line);
-            return put!(line, "{name} header too long, {length} > {wire}");
-        }
         if length > data.len() {
             ends.write(line);
-            return line.cut(name);
+            line.cut(name);
+            return upper::fragment(line, &ends);
         }
         let rest: (&'a [u8], usize) = after(data, wire, length);
         (data, wire) = rest;
@@ -83,9 +77,11 @@ fn fragment(ends: &mut Ends, data: &[u8], wire: usize) -> bool {
     true
 }
 
-/// Mobility header (RFC 6275).
-fn mobility(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize) {
-    ends.write(line);
+/// The headers that nothing follows: no next header, and mobility (RFC 6275).
+fn last(line: &mut Line<'_>, next: u8, data: &[u8], wire: usize) {
+    if next == 59 {
+        return put!(line, "no next header, length {wire}");
+    }
     let Some(&kind) = data.get(2) else { return line.cut("mobility") };
     line.text("mobility: ");
     match kind {

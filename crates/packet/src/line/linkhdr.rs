@@ -78,7 +78,9 @@ fn null(line: &mut Line<'_>, data: &[u8], wire: usize, big_endian: bool) -> usiz
     let name = match family {
         2 => "IPv4",
         10 | 23 | 24 | 28 | 30 => "IPv6",
+        6 => "NS",
         7 => "ISO",
+        16 => "Appletalk",
         _ => "Unknown",
     };
     if line.link_header {

@@ -17,8 +17,8 @@ pub(super) fn datagram(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usiz
     }
     let Some(length) = be16(data, 4) else { return line.cut("udp") };
     let length = usize::from(length);
-    // RFC 2675: zero is a length beyond sixteen bits.
-    let length = if length == 0 { wire } else { length };
+    // RFC 2675: zero is a length beyond sixteen bits, which only IPv6 has.
+    let length = if length == 0 && ends.is_v6() { wire } else { length };
     if length < HEADER {
         return put!(line, "truncated-udplength {length}");
     }

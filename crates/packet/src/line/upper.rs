@@ -97,17 +97,19 @@ fn address(line: &mut Line<'_>, address: Address, port: Option<u16>) {
 
 /// Prints the packet from its addresses on; `data` starts at the header of `protocol`, `wire` is its length.
 pub(super) fn packet(line: &mut Line<'_>, ends: Ends, protocol: u8, data: &[u8], wire: usize) {
-    let Some(fragment) = ends.fragment else {
-        return dispatch(line, ends, protocol, data, wire);
-    };
     if ends.is_later_fragment() {
         ends.write(line);
-        put!(line, "ip-proto-{protocol} ");
+        put!(line, "ip-proto-{protocol}");
     } else {
         dispatch(line, ends, protocol, data, wire);
-        line.text(", ");
     }
-    line.text("fragment (id ");
+    fragment(line, &ends);
+}
+
+/// Says where a fragment belongs: ` fragment (id 7, offset 1480, length 520, more)`; nothing about a whole packet.
+pub(super) fn fragment(line: &mut Line<'_>, ends: &Ends) {
+    let Some(fragment) = ends.fragment else { return };
+    line.text(if fragment.offset > 0 { " fragment (id " } else { ", fragment (id " });
     match ends.src {
         Address::V4(_) => put!(line, "{}", fragment.id),
         Address::V6(_) => put!(line, "0x{:08x}", fragment.id),
@@ -187,7 +189,7 @@ fn authentication(line: &mut Line<'_>, mut ends: Ends, data: &[u8], wire: usize)
     };
     let length = (usize::from(units) + 2) * 4;
     let second = ends.notes.authentic.replace((spi, seq)).is_some();
-    if length > wire || length > data.len() || second || length < 12 {
+    if length > wire || length > data.len() || second {
         ends.write(line);
         return if length > wire { line.text("bad-ah") } else { line.cut("ah") };
     }

@@ -42,7 +42,7 @@ pub fn read(line: &str) -> Fields {
             transport(&first[at..], domain, &mut found);
         }
         None => {
-            if let Some(rest) = first.strip_prefix("ARP, ").filter(|rest| !rest.contains("[|")) {
+            if let Some(rest) = first.split_once("ARP, ").map(|(_, rest)| rest).filter(|rest| !rest.contains("[|")) {
                 found.push(("arp", rest.trim_end().to_owned()));
             }
         }
@@ -69,7 +69,10 @@ fn transport(rest: &str, domain: bool, found: &mut Fields) {
         found.push(("udp length", length.to_owned()));
     } else if let Some(length) = between(rest, "UDP, bad length ", &[',', '[']) {
         found.push(("udp bad length", length.trim_end().to_owned()));
-    } else if let Some((_, length)) = rest.strip_suffix(')').and_then(|rest| rest.rsplit_once('(')).filter(|_| domain)
+    } else if let Some((_, length)) = rest
+        .strip_suffix(')')
+        .and_then(|rest| rest.rsplit_once('('))
+        .filter(|(_, length)| domain && length.bytes().all(|byte| byte.is_ascii_digit()))
         && !rest.contains("[|")
     {
         found.push(("udp length", length.to_owned()));
@@ -79,7 +82,7 @@ fn transport(rest: &str, domain: bool, found: &mut Fields) {
             let text = rest[at + mark.len()..].split(", fragment (").next().unwrap_or("").trim_end();
             // How much is printed before the captured bytes end differs; the mark is compared below.
             if !text.contains("[|") {
-                found.push((name, text.to_owned()));
+                found.push((name, text.replace("  ", " ")));
             }
         }
     }
@@ -115,4 +118,57 @@ pub fn link_header(line: &str) -> Option<String> {
 /// One field of a line, empty if the line does not show it.
 pub fn get(line: &str, name: &str) -> String {
     read(line).into_iter().find(|field| field.0 == name).map(|field| field.1).unwrap_or_default()
+}
+
+/// The number of the protocol whose words stand behind the outermost addresses.
+pub fn protocol(ours: &str) -> Option<String> {
+    const WORDS: &[(&str, u8)] = &[
+        ("Flags [", 6),
+        ("tcp ", 6),
+        ("[|tcp]", 6),
+        ("UDP-Lite", 136),
+        ("UDP", 17),
+        ("truncated-udp", 17),
+        ("[|udp]", 17),
+        ("ICMP ", 1),
+        ("[ICMP6 ", 58),
+        ("igmp", 2),
+        ("GREv", 47),
+        ("[|gre]", 47),
+        ("sctp", 132),
+        ("DCCP", 33),
+        ("[|dccp]", 33),
+        ("IP6 ", 41),
+        ("IP ", 4),
+        ("ESP(", 50),
+        ("AH(", 51),
+        ("EIGRP", 88),
+        ("OSPFv", 89),
+        ("PIMv", 103),
+        ("VRRPv", 112),
+        ("IPComp(", 108),
+        ("RSVP", 46),
+        ("L2TPv3", 115),
+        ("etherip", 97),
+        ("MPLS", 137),
+        ("[|icmp]", 1),
+        ("[|igmp]", 2),
+        ("[|sctp]", 132),
+        ("[|esp]", 50),
+        ("[|ah]", 51),
+        ("bad-ah", 51),
+        ("[|eigrp]", 88),
+        ("[|ospf]", 89),
+        ("[|pim]", 103),
+        ("[|vrrp]", 112),
+        ("[|etherip]", 97),
+        ("[|ipcomp]", 108),
+    ];
+    let (_, _, at) = addresses(ours)?;
+    let rest = ours[at..].trim_start();
+    if let Some(number) = rest.strip_prefix("ip-proto-") {
+        return Some(number.split([' ', ',']).next()?.to_owned());
+    }
+    let word = WORDS.iter().find(|(word, _)| rest.starts_with(word))?;
+    Some(word.1.to_string())
 }

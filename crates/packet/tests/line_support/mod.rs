@@ -1,6 +1,7 @@
 //! What the tests of the line printer share: tcpdump as the oracle, the captures, and a seeded generator.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod build;
 pub mod compare;
 pub mod fields;
 
