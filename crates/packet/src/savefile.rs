@@ -202,6 +202,8 @@ pub enum Fault {
 pub enum Stop {
     /// It stands at or behind its end, on a record boundary.
     End,
+    /// The visitor wanted no more.
+    Enough,
     /// The record at its position needs this many bytes from there, and the slice holds fewer.
     NeedMore(u64),
     /// A block that changes the layout stands at its position: [`Layout::apply`] it.
@@ -242,6 +244,11 @@ impl Layout {
     /// Takes up the layout block at `pos` (where a cursor stopped with [`Stop::Layout`]) and returns the offset behind it.
     pub fn apply(&mut self, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
         pcapng::apply(self, buf, pos, eof)
+    }
+
+    /// Whether a block that changes the layout begins at `pos`.
+    pub fn is_layout_block(&self, buf: &[u8], pos: usize) -> bool {
+        self.format == Format::Pcapng && pcapng::is_layout_block(self.big_endian, buf, pos)
     }
 
     /// Takes apart the packet record at `pos`, which a cursor has already passed.

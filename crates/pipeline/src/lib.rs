@@ -1,1 +1,61 @@
-//! pipeline
+//! The one place that knows all rooms: it reads sources with one worker or several, proves what provisional cursors
+//! found, and hands the pieces on in order.
+#![forbid(unsafe_code)]
+
+mod pool;
+pub mod reader;
+pub mod select;
+pub mod survey;
+mod window;
+
+pub use reader::{Delivery, Options, Reader, Report, SourceFault, Way};
+
+use weir_packet::Frame;
+use weir_packet::savefile::Layout;
+
+/// What is done with the frames of a source.
+///
+/// Workers call it with pieces of the source in any order; the pieces are appended to each other in source order.
+pub trait Consumer: Send + Sync + 'static {
+    /// What is prepared once for each layout of the source.
+    type Plan: Send + Sync + 'static;
+    /// What is known of a piece of the source. Its default is the empty piece.
+    type Part: Default + Send + 'static;
+
+    /// Prepares for a layout. An error ends the source.
+    fn plan(&self, layout: &Layout) -> Result<Self::Plan, PlanError>;
+
+    /// The source is long: spend time now on what makes each packet cheaper. Called at most once per plan.
+    fn settle_in(&self, plan: &Self::Plan) {
+        let _ = plan;
+    }
+
+    /// Takes up to 32 frames of one piece. Returns how many it took: fewer than all end the source.
+    fn frames(&self, with: &With<'_, Self::Plan>, frames: &[Frame<'_>], part: &mut Self::Part) -> usize;
+
+    /// Appends `next`, which follows `part` in the source.
+    fn append(&self, part: &mut Self::Part, next: Self::Part);
+
+    /// Whether frames must come one after another, so that the consumer can say when it has enough.
+    fn in_order(&self) -> bool {
+        false
+    }
+}
+
+/// Where the frames of a call lie.
+#[derive(Clone, Copy, Debug)]
+pub struct With<'a, P> {
+    /// How the source is laid out here.
+    pub layout: &'a Layout,
+    /// What the consumer prepared for it.
+    pub plan: &'a P,
+    /// The bytes the records lie in.
+    pub bytes: &'a [u8],
+    /// Offset of each frame's record in `bytes`.
+    pub records: &'a [u32],
+}
+
+/// Why a consumer cannot work on a source.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct PlanError(pub String);

@@ -1,1 +1,31 @@
-fn main(){}
+//! The `weir` command.
+
+mod cli;
+mod emit;
+mod filter;
+mod generate;
+mod info;
+mod interfaces;
+mod numbers;
+mod outcome;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use outcome::Outcome;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Filter(arguments) => filter::run(&arguments),
+        Command::Info(arguments) => info::run(&arguments),
+        Command::Generate(arguments) => generate::run(&arguments),
+    };
+    match outcome {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Failed) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("weir: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -14,9 +14,10 @@ struct Collect {
 }
 
 impl Visit for Collect {
-    fn frames(&mut self, cursor: usize, records: &[u32], frames: &[Frame<'_>]) {
+    fn frames(&mut self, cursor: usize, records: &[u32], frames: &[Frame<'_>]) -> bool {
         assert_eq!(records.len(), frames.len());
         self.records[cursor].extend(records.iter().map(|&r| r as usize));
+        true
     }
 }
 

@@ -61,9 +61,7 @@ impl<'a, const BE: bool> Codec<'a, BE> {
                 let wire = u32_at::<BE>(buf, pos + 8);
                 (0, self.simple_captured(wire), wire)
             }
-            _ => {
-                (u16_at::<BE>(buf, pos + 8).into(), u32_at::<BE>(buf, pos + 20), u32_at::<BE>(buf, pos + 24))
-            }
+            _ => (u16_at::<BE>(buf, pos + 8).into(), u32_at::<BE>(buf, pos + 20), u32_at::<BE>(buf, pos + 24)),
         };
         let room = (total - fixed - 4) as u32;
         if captured > room {
@@ -185,6 +183,13 @@ impl<const BE: bool> Walker for Codec<'_, BE> {
         }
         None
     }
+}
+
+/// Whether a section header or an interface block begins at `pos`.
+pub(super) fn is_layout_block(big_endian: bool, buf: &[u8], pos: usize) -> bool {
+    let Some(kind) = buf.get(pos..pos + 4) else { return false };
+    let interface = if big_endian { INTERFACE.to_be_bytes() } else { INTERFACE.to_le_bytes() };
+    kind == interface || kind == SECTION.to_le_bytes()
 }
 
 /// Takes up a section header or an interface block.

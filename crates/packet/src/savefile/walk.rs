@@ -34,8 +34,9 @@ impl Cursor {
 
 /// Receives the frames of a walk.
 pub trait Visit {
-    /// The next frames of cursor `cursor`, at most [`BATCH`], and the offset of each one's record.
-    fn frames(&mut self, cursor: usize, records: &[u32], frames: &[Frame<'_>]);
+    /// The next frames of cursor `cursor`, at most [`BATCH`], and the offset of each one's record. Returning `false` ends
+    /// this cursor's walk with [`Stop::Enough`].
+    fn frames(&mut self, cursor: usize, records: &[u32], frames: &[Frame<'_>]) -> bool;
 }
 
 /// One step of a codec.
@@ -141,8 +142,8 @@ fn walk_one<W: Walker>(codec: &W, buf: &[u8], cursor: &mut Cursor, visit: &mut i
                 }
             }
         }
-        if filled > 0 {
-            visit.frames(0, &records[..filled], &frames[..filled]);
+        if filled > 0 && !visit.frames(0, &records[..filled], &frames[..filled]) {
+            cursor.stop = Some(Stop::Enough);
         }
     }
     cursor.pos = pos;
@@ -182,8 +183,8 @@ fn walk_many<W: Walker>(codec: &W, buf: &[u8], cursors: &mut [Cursor], visit: &m
         std::hint::black_box(touched);
         let mut running = false;
         for i in 0..cursors.len() {
-            if filled[i] > 0 {
-                visit.frames(i, &records[i][..filled[i]], &frames[i][..filled[i]]);
+            if filled[i] > 0 && !visit.frames(i, &records[i][..filled[i]], &frames[i][..filled[i]]) {
+                cursors[i].stop = Some(Stop::Enough);
             }
             running |= cursors[i].stop.is_none();
         }

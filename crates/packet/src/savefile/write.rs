@@ -10,7 +10,7 @@ pub enum WriteError {
     /// A pcap file has one link type.
     #[error(
         "a pcap file holds one link type, this one has {}, and a packet of {} came: write pcapng instead",
-        have.0, came.0
+        have.name().unwrap_or("another"), came.name().unwrap_or("another")
     )]
     LinkType {
         /// Of the file.
@@ -63,7 +63,7 @@ impl Encoder {
         self.begun = false;
     }
 
-    /// Writes the file header if the current file has none yet; for an output without packets.
+    /// Writes the file header, and the interfaces announced so far, if the current file has none yet.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if self.begun {
             return;
@@ -71,8 +71,19 @@ impl Encoder {
         self.begun = true;
         match self.format {
             Format::Pcap => self.pcap_header(out),
-            Format::Pcapng => section_header(out),
+            Format::Pcapng => {
+                section_header(out);
+                self.describe(out, self.interfaces.len());
+            }
         }
+    }
+
+    /// Writes the interface blocks that the file lacks of the first `count`.
+    fn describe(&mut self, out: &mut Vec<u8>, count: usize) {
+        for interface in self.interfaces.iter().take(count).skip(self.described) {
+            interface_block(out, interface, self.snaplen);
+        }
+        self.described = self.described.max(count);
     }
 
     /// Appends one packet of interface `id`. A missing time is written as 0, as libpcap does.
@@ -97,10 +108,7 @@ impl Encoder {
                 out.extend_from_slice(data);
             }
             Format::Pcapng => {
-                while self.described <= id as usize {
-                    interface_block(out, &self.interfaces[self.described], self.snaplen);
-                    self.described += 1;
-                }
+                self.describe(out, id as usize + 1);
                 let unit = writable(self.interfaces[id as usize].resolution);
                 enhanced_packet(out, id, unit.from_ns(time_ns), frame.wire_len, data);
             }
@@ -200,15 +208,7 @@ fn enhanced_packet(out: &mut Vec<u8>, id: u32, ticks: u64, wire_len: u32, data: 
     let padded = data.len().next_multiple_of(4);
     let total = padded as u32 + 32;
     let mut header = [0u8; 28];
-    let fields = [
-        pcapng::ENHANCED_PACKET,
-        total,
-        id,
-        (ticks >> 32) as u32,
-        ticks as u32,
-        data.len() as u32,
-        wire_len,
-    ];
+    let fields = [pcapng::ENHANCED_PACKET, total, id, (ticks >> 32) as u32, ticks as u32, data.len() as u32, wire_len];
     for (place, field) in header.chunks_exact_mut(4).zip(fields) {
         place.copy_from_slice(&field.to_le_bytes());
     }

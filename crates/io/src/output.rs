@@ -1,0 +1,223 @@
+//! Capture files we write: buffered, rotated, well-formed even when the disk is full.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use weir_packet::Frame;
+use weir_packet::savefile::write::{Encoder, WriteError};
+use weir_packet::savefile::{Format, Interface};
+
+/// Bytes gathered before they are written.
+const BUFFER: usize = 1 << 20;
+
+/// When a new file begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rotation {
+    /// Begin a new file once the current one is larger than this, bytes (`-C`).
+    pub size: Option<u64>,
+    /// Begin a new file when packet time passes a multiple of this, s (`-G`).
+    pub seconds: Option<u64>,
+    /// With `size`: reuse the oldest of this many names. With `seconds`: end after this many files (`-W`).
+    pub count: Option<u32>,
+}
+
+/// Names the next file: gets its number from 0 on and the time of its first packet, ns.
+pub type Naming = Box<dyn FnMut(u32, i64) -> PathBuf + Send>;
+
+/// Where the bytes go.
+enum Target {
+    /// Standard output.
+    Stdout(io::Stdout),
+    /// Files named one after another.
+    Files { naming: Naming, current: Option<File> },
+}
+
+/// Why writing ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutputError {
+    /// The system refused. Whole records before that are in the file, and nothing after them.
+    #[error("{error} after {packets} packets")]
+    Io {
+        /// What the system said.
+        error: io::Error,
+        /// Packets that are whole in the output.
+        packets: u64,
+    },
+    /// A file cannot be made.
+    #[error("{}: {error}", path.display())]
+    Create {
+        /// Its name.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The packet does not fit the format.
+    #[error(transparent)]
+    Format(#[from] WriteError),
+    /// `-G` with `-W`: the last file is full.
+    #[error("the last of the files to be written is complete")]
+    LastFile,
+}
+
+/// A capture file being written.
+pub struct Output {
+    encoder: Encoder,
+    target: Target,
+    rotation: Rotation,
+    flush_each: bool,
+    buffer: Vec<u8>,
+    /// Ends of the records in `buffer`, so that a write that stops midway can be cut at a record.
+    ends: Vec<u32>,
+    /// Bytes of the current file that were written.
+    written: u64,
+    packets: u64,
+    files: u32,
+    window: Option<i64>,
+}
+
+impl core::fmt::Debug for Output {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Output").field("packets", &self.packets).field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl Output {
+    /// Writes to standard output.
+    pub fn stdout(format: Format, snaplen: u32, flush_each: bool) -> Self {
+        Self::new(Target::Stdout(io::stdout()), format, snaplen, flush_each, Rotation::default())
+    }
+
+    /// Writes to the files that `naming` names; the first is created at once unless its name needs a packet's time
+    /// (`-G`).
+    pub fn files(
+        naming: Naming,
+        format: Format,
+        snaplen: u32,
+        flush_each: bool,
+        rotation: Rotation,
+    ) -> Result<Self, OutputError> {
+        let target = Target::Files { naming, current: None };
+        let mut output = Self::new(target, format, snaplen, flush_each, rotation);
+        if rotation.seconds.is_none() {
+            output.open_next(0)?;
+        }
+        Ok(output)
+    }
+
+    fn new(target: Target, format: Format, snaplen: u32, flush_each: bool, rotation: Rotation) -> Self {
+        let encoder = Encoder::new(format, snaplen);
+        let buffer = Vec::with_capacity(BUFFER + (64 << 10));
+        let ends = Vec::with_capacity(BUFFER / 16);
+        Self { encoder, target, rotation, flush_each, buffer, ends, written: 0, packets: 0, files: 0, window: None }
+    }
+
+    /// Announces an interface and returns its id for [`Self::packet`].
+    pub fn interface(&mut self, interface: &Interface) -> Result<u32, OutputError> {
+        Ok(self.encoder.interface(interface)?)
+    }
+
+    /// Appends a packet of interface `id`. **Cost**: one copy; a system call per MiB.
+    pub fn packet(&mut self, id: u32, time_ns: Option<i64>, frame: &Frame<'_>) -> Result<(), OutputError> {
+        if self.rotation.size.is_some() || self.rotation.seconds.is_some() {
+            self.rotate(time_ns.unwrap_or(0))?;
+        }
+        self.encoder.packet(&mut self.buffer, id, time_ns, frame);
+        self.ends.push(self.buffer.len() as u32);
+        if self.flush_each || self.buffer.len() >= BUFFER {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Writes out what is buffered.
+    pub fn flush(&mut self) -> Result<(), OutputError> {
+        let mut done = 0;
+        while done < self.buffer.len() {
+            let result = match &mut self.target {
+                Target::Stdout(out) => out.write(&self.buffer[done..]),
+                Target::Files { current: Some(file), .. } => file.write(&self.buffer[done..]),
+                Target::Files { current: None, .. } => Err(io::Error::from(io::ErrorKind::NotFound)),
+            };
+            match result {
+                Ok(0) => return Err(self.cut(done, io::Error::from(io::ErrorKind::WriteZero))),
+                Ok(n) => done += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.cut(done, error)),
+            }
+        }
+        if let Target::Stdout(out) = &mut self.target
+            && let Err(error) = out.flush()
+        {
+            return Err(self.cut(done, error));
+        }
+        self.written += done as u64;
+        self.packets += self.ends.len() as u64;
+        self.buffer.clear();
+        self.ends.clear();
+        Ok(())
+    }
+
+    /// Writes what is left; an output without packets gets its file header. Returns the packets written.
+    pub fn finish(mut self) -> Result<u64, OutputError> {
+        if matches!(&self.target, Target::Files { current: None, .. }) && self.packets == 0 && self.files == 0 {
+            self.open_next(0)?;
+        }
+        self.encoder.begin(&mut self.buffer);
+        self.flush()?;
+        Ok(self.packets)
+    }
+
+    /// After a write that stopped at `done`: cuts the file behind its last whole record.
+    fn cut(&mut self, done: usize, error: io::Error) -> OutputError {
+        let whole = self.ends.partition_point(|&end| end as usize <= done);
+        let end = if whole == 0 { 0 } else { self.ends[whole - 1] };
+        if let Target::Files { current: Some(file), .. } = &self.target {
+            // Best effort: a device or a full disk may refuse even this.
+            let _ = file.set_len(self.written + u64::from(end));
+        }
+        self.packets += whole as u64;
+        self.buffer.clear();
+        self.ends.clear();
+        OutputError::Io { error, packets: self.packets }
+    }
+
+    fn rotate(&mut self, time_ns: i64) -> Result<(), OutputError> {
+        let too_large = self.rotation.size.is_some_and(|size| self.written + self.buffer.len() as u64 > size);
+        let mut next_window = false;
+        if let Some(seconds) = self.rotation.seconds {
+            let window = time_ns.div_euclid(1_000_000_000).div_euclid(seconds.max(1) as i64);
+            next_window = self.window.is_none_or(|current| window > current);
+            if next_window {
+                self.window = Some(window);
+            }
+        }
+        if !(too_large || next_window) {
+            return Ok(());
+        }
+        if matches!(&self.target, Target::Files { current: Some(_), .. }) {
+            self.encoder.begin(&mut self.buffer);
+            self.flush()?;
+        }
+        if next_window && self.rotation.count.is_some_and(|count| self.files >= count) {
+            return Err(OutputError::LastFile);
+        }
+        self.open_next(time_ns)
+    }
+
+    fn open_next(&mut self, time_ns: i64) -> Result<(), OutputError> {
+        if let Target::Files { naming, current } = &mut self.target {
+            let number = match (self.rotation.size, self.rotation.count) {
+                (Some(_), Some(count)) => self.files % count.max(1),
+                _ => self.files,
+            };
+            let path = naming(number, time_ns);
+            let file = File::create(&path).map_err(|error| OutputError::Create { path, error })?;
+            *current = Some(file);
+            self.files += 1;
+            self.written = 0;
+            self.encoder.restart();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+//! Bytes that come in order: pipes, decoders, growing files.
+
+use crate::view::View;
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+/// Bytes asked for at once.
+const CHUNK: usize = 1 << 20;
+
+/// Room in front of each chunk for the cut record that the chunk before ended with.
+const HEADROOM: usize = 64 << 10;
+
+/// Chunks in flight between a decoder's thread and us.
+const IN_FLIGHT: usize = 4;
+
+/// A source of views that follow each other.
+pub struct Stream {
+    feed: Feed,
+    stop: Arc<AtomicBool>,
+    /// Offset of the next byte that comes.
+    offset: u64,
+    ended: bool,
+}
+
+impl core::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Stream").field("offset", &self.offset).finish_non_exhaustive()
+    }
+}
+
+enum Feed {
+    Direct { source: Box<dyn Read + Send> },
+    Threaded { chunks: Receiver<Chunk>, spares: Sender<Vec<u8>> },
+}
+
+/// A buffer with data from [`HEADROOM`] to the given end, or how reading failed.
+type Chunk = io::Result<(Vec<u8>, usize)>;
+
+impl Stream {
+    /// Reads when asked, in the caller's thread: the latest bytes are seen at once. Ends early once `stop` is set.
+    pub fn direct(source: impl Read + Send + 'static, stop: Arc<AtomicBool>) -> Self {
+        Self { feed: Feed::Direct { source: Box::new(source) }, stop, offset: 0, ended: false }
+    }
+
+    /// Reads ahead in a thread of its own, so that a decoder runs at its own speed. The thread ends with the source, or
+    /// when the stream is dropped.
+    pub fn threaded(source: Box<dyn Read + Send>, stop: Arc<AtomicBool>) -> Self {
+        let (chunk_sender, chunks) = sync_channel(IN_FLIGHT);
+        let (spares, spare_receiver) = channel();
+        let decoder_stop = Arc::clone(&stop);
+        std::thread::spawn(move || decode(source, &chunk_sender, &spare_receiver, &decoder_stop));
+        Self { feed: Feed::Threaded { chunks, spares }, stop, offset: 0, ended: false }
+    }
+
+    /// Whether the stream was told to end early; what it delivered last may be cut anywhere.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The next bytes behind `tail`, which is what the view before ended with and was not used up.
+    ///
+    /// The view begins with `tail` and holds more bytes than it, unless the source has ended. `spent` is a buffer to use
+    /// again. **Cost**: copies `tail`, and the whole chunk if `tail` is longer than 64 KiB.
+    pub fn next(&mut self, tail: &[u8], spent: Option<Vec<u8>>) -> io::Result<View> {
+        let start = self.offset - tail.len() as u64;
+        let (mut buffer, mut end) = self.chunk(spent)?;
+        if end == HEADROOM {
+            self.ended = true;
+        }
+        self.offset += (end - HEADROOM) as u64;
+        let mut begin = HEADROOM;
+        if tail.len() <= HEADROOM {
+            begin -= tail.len();
+            buffer[begin..HEADROOM].copy_from_slice(tail);
+        } else {
+            let mut joined = Vec::with_capacity(tail.len() + end);
+            joined.extend_from_slice(tail);
+            joined.extend_from_slice(&buffer[HEADROOM..end]);
+            (begin, end) = (0, joined.len());
+            buffer = joined;
+        }
+        Ok(View::owned(start, self.ended, buffer, begin..end))
+    }
+
+    /// `view` with more bytes behind it, or marked as the end. **Cost**: copies what is new, all of it the first time.
+    pub fn more(&mut self, view: View) -> io::Result<View> {
+        let (buffer, end) = self.chunk(None)?;
+        self.ended = end == HEADROOM;
+        self.offset += (end - HEADROOM) as u64;
+        Ok(view.grown(&buffer[HEADROOM..end], self.ended))
+    }
+
+    /// The next chunk; one without data means the end.
+    fn chunk(&mut self, spent: Option<Vec<u8>>) -> Chunk {
+        if self.is_stopped() {
+            return Ok((vec![0; HEADROOM], HEADROOM));
+        }
+        match &mut self.feed {
+            Feed::Direct { source } => read_chunk(source.as_mut(), spent.unwrap_or_default(), false, &self.stop),
+            Feed::Threaded { chunks, spares } => {
+                if let Some(buffer) = spent {
+                    // The thread may have ended already.
+                    let _ = spares.send(buffer);
+                }
+                chunks.recv().unwrap_or_else(|_| Ok((vec![0; HEADROOM], HEADROOM)))
+            }
+        }
+    }
+}
+
+/// Fills `buffer` behind the headroom: with what is there, or, if `full`, until it is full or the source ends.
+fn read_chunk(source: &mut dyn Read, mut buffer: Vec<u8>, full: bool, stop: &AtomicBool) -> Chunk {
+    if buffer.len() != HEADROOM + CHUNK {
+        buffer.clear();
+        buffer.resize(HEADROOM + CHUNK, 0);
+    }
+    let mut end = HEADROOM;
+    while end < buffer.len() {
+        match source.read(&mut buffer[end..]) {
+            Ok(0) => break,
+            Ok(n) => end += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                continue;
+            }
+            // What was decoded before the damage is delivered first; the next call meets the damage again.
+            Err(_) if end > HEADROOM => break,
+            Err(error) => return Err(error),
+        }
+        if !full {
+            break;
+        }
+    }
+    Ok((buffer, end))
+}
+
+fn decode(mut source: Box<dyn Read + Send>, chunks: &SyncSender<Chunk>, spares: &Receiver<Vec<u8>>, stop: &AtomicBool) {
+    let mut failed = None;
+    let mut remember = Remember { source: source.as_mut(), error: &mut failed };
+    loop {
+        let chunk = read_chunk(&mut remember, spares.try_recv().unwrap_or_default(), true, stop);
+        let last = !matches!(&chunk, Ok((_, end)) if *end > HEADROOM);
+        if chunks.send(chunk).is_err() || last {
+            return;
+        }
+    }
+}
+
+/// Repeats a reader's first error for ever: decoders need not.
+struct Remember<'a> {
+    source: &'a mut (dyn Read + Send),
+    error: &'a mut Option<(io::ErrorKind, String)>,
+}
+
+impl Read for Remember<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if let Some((kind, text)) = self.error {
+            return Err(io::Error::new(*kind, text.clone()));
+        }
+        let result = self.source.read(buf);
+        if let Err(error) = &result
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            *self.error = Some((error.kind(), error.to_string()));
+        }
+        result
+    }
+}
+
+/// A file that may grow: at its end it waits for more until the flag is set.
+pub struct Follow {
+    file: File,
+    stop: Arc<AtomicBool>,
+}
+
+impl Follow {
+    /// Follows `file` from its current position.
+    pub fn new(file: File, stop: Arc<AtomicBool>) -> Self {
+        Self { file, stop }
+    }
+}
+
+impl Read for Follow {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        /// How often the end is looked at.
+        const PAUSE: Duration = Duration::from_millis(50);
+        loop {
+            match self.file.read(buf)? {
+                0 if !self.stop.load(Ordering::Relaxed) => std::thread::sleep(PAUSE),
+                n => return Ok(n),
+            }
+        }
+    }
+}

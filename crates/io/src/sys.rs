@@ -1,0 +1,330 @@
+//! System calls: mapping a file and surviving its end, positioned reads, fault counts, processor affinity.
+//!
+//! A mapped file that shrinks, or whose disk fails, raises SIGBUS in whoever touches it. One handler for the process (the
+//! documented exception to "no global state", since signals are global) puts a page of zeros under the touched address,
+//! notes the place in the mapping's slot and lets the reader go on; the reader asks [`Mapping::fault`] before it believes
+//! what it read. A SIGBUS outside our mappings goes to the handler that was there before.
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Size of a huge page of the page table's middle level, bytes: a window aligned to it can be mapped by one entry.
+pub const HUGE: usize = 2 << 20;
+
+/// Mappings that can exist at once in the process.
+const SLOTS: usize = 256;
+
+/// No fault so far.
+const NO_FAULT: usize = usize::MAX;
+
+/// What the signal handler may read. A slot is free while `base` is 0.
+struct Slot {
+    base: AtomicUsize,
+    len: AtomicUsize,
+    /// Lowest offset that faulted.
+    fault: AtomicUsize,
+}
+
+static MAPPED: [Slot; SLOTS] =
+    [const { Slot { base: AtomicUsize::new(0), len: AtomicUsize::new(0), fault: AtomicUsize::new(NO_FAULT) } }; SLOTS];
+
+static PREVIOUS: OnceLock<Previous> = OnceLock::new();
+
+/// The disposition of SIGBUS before ours.
+struct Previous(libc::sigaction);
+// SAFETY: the struct is plain data (an address, a mask, flags) and is never written after it was stored.
+unsafe impl Send for Previous {}
+// SAFETY: as above.
+unsafe impl Sync for Previous {}
+
+/// A read-only mapping of a piece of a file, at an address aligned to [`HUGE`].
+///
+/// **Cost**: three system calls to make, one to drop. **Platform**: Linux.
+#[derive(Debug)]
+pub struct Mapping {
+    base: *mut u8,
+    len: usize,
+    slot: &'static Slot,
+}
+
+impl core::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "fault at {}", self.fault.load(Ordering::Acquire))
+    }
+}
+
+// SAFETY: the mapping is owned, read-only memory; nothing in it is tied to the thread that made it.
+unsafe impl Send for Mapping {}
+// SAFETY: shared access only reads.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `len > 0` bytes of `file` from `offset` on; `offset` is a multiple of the page size.
+    ///
+    /// The bytes may change under the reader if another process writes the file: a reader must bring every length it
+    /// takes from them into bounds in the same load. **Errors**: those of `mmap`; out of slots is `ENOMEM`.
+    pub fn new(file: &File, offset: u64, len: usize) -> io::Result<Self> {
+        install_handler();
+        let base = reserve_aligned(len)?;
+        // SAFETY: `base..base+len` was reserved by us just now and nobody else knows it, so MAP_FIXED replaces only our
+        // own reservation.
+        let mapped = unsafe {
+            libc::mmap(
+                base.cast(),
+                len,
+                libc::PROT_READ,
+                libc::MAP_SHARED | libc::MAP_FIXED,
+                file.as_raw_fd(),
+                offset as libc::off_t,
+            )
+        };
+        if mapped == libc::MAP_FAILED {
+            let error = io::Error::last_os_error();
+            unmap(base, len);
+            return Err(error);
+        }
+        for slot in &MAPPED {
+            if slot.base.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                slot.fault.store(NO_FAULT, Ordering::Relaxed);
+                slot.len.store(len, Ordering::Relaxed);
+                slot.base.store(base as usize, Ordering::Release);
+                return Ok(Self { base, len, slot });
+            }
+        }
+        unmap(base, len);
+        Err(io::Error::from_raw_os_error(libc::ENOMEM))
+    }
+
+    /// The mapped bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: `base..base+len` stays mapped readable until drop; where the file has no bytes the signal handler maps
+        // zeros. See `new` for what concurrent writers of the file mean.
+        unsafe { std::slice::from_raw_parts(self.base, self.len) }
+    }
+
+    /// The lowest offset at which the file could not be read so far. What was read at or behind it was made up.
+    pub fn fault(&self) -> Option<usize> {
+        let at = self.slot.fault.load(Ordering::Acquire);
+        (at != NO_FAULT).then_some(at)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        self.slot.base.store(0, Ordering::Release);
+        unmap(self.base, self.len);
+    }
+}
+
+/// Reserves `len` bytes of address space at a multiple of [`HUGE`].
+fn reserve_aligned(len: usize) -> io::Result<*mut u8> {
+    let total = len.checked_add(HUGE).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+    // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing of ours.
+    let raw =
+        unsafe { libc::mmap(ptr::null_mut(), total, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
+    if raw == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let raw = raw.cast::<u8>();
+    let skip = raw.align_offset(HUGE);
+    let base = raw.wrapping_add(skip);
+    let used = len.next_multiple_of(page_size());
+    if skip > 0 {
+        unmap(raw, skip);
+    }
+    if HUGE - skip > used - len {
+        unmap(base.wrapping_add(used), total.next_multiple_of(page_size()) - skip - used);
+    }
+    Ok(base)
+}
+
+fn unmap(base: *mut u8, len: usize) {
+    // SAFETY: called only with pieces of reservations made above that nobody refers to any more.
+    unsafe { libc::munmap(base.cast(), len) };
+}
+
+fn page_size() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+fn install_handler() {
+    PREVIOUS.get_or_init(|| {
+        let mut old = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: `sigaction` is plain data for which zero is valid; the handler is async-signal-safe (see there); both
+        // pointers are to live locals. SIGBUS is a signal that can be handled, so the call cannot fail.
+        unsafe {
+            let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+            action.sa_sigaction = on_sigbus as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigemptyset(&mut action.sa_mask);
+            libc::sigaction(libc::SIGBUS, &action, old.as_mut_ptr());
+            Previous(old.assume_init())
+        }
+    });
+}
+
+/// Async-signal-safe: atomics, `mmap` and `sigaction` only.
+extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid siginfo for SA_SIGINFO handlers.
+    let address = unsafe { (*info).si_addr() } as usize;
+    for slot in &MAPPED {
+        let base = slot.base.load(Ordering::Acquire);
+        let len = slot.len.load(Ordering::Relaxed);
+        if base > 1 && (base..base + len).contains(&address) {
+            let page = address & !(page_size() - 1);
+            // SAFETY: the page lies in a mapping of ours that is being read this moment, so it is not being unmapped.
+            let zeros = unsafe {
+                libc::mmap(
+                    page as *mut libc::c_void,
+                    page_size(),
+                    libc::PROT_READ,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                    -1,
+                    0,
+                )
+            };
+            if zeros != libc::MAP_FAILED {
+                slot.fault.fetch_min(page - base, Ordering::AcqRel);
+                return;
+            }
+        }
+    }
+    forward(signal, info, context);
+}
+
+/// Gives a SIGBUS that is not ours to the handler before us, or dies of it.
+fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let Some(Previous(old)) = PREVIOUS.get() else { return };
+    let handler = old.sa_sigaction;
+    if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
+        // SAFETY: restores the old disposition; on return the access faults again and is handled by it.
+        unsafe { libc::sigaction(signal, old, ptr::null_mut()) };
+    } else if old.sa_flags & libc::SA_SIGINFO != 0 {
+        // SAFETY: whoever installed this handler with SA_SIGINFO promised this signature.
+        let call: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+            unsafe { std::mem::transmute(handler) };
+        call(signal, info, context);
+    } else {
+        // SAFETY: whoever installed this handler without SA_SIGINFO promised this signature.
+        let call: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(handler) };
+        call(signal);
+    }
+}
+
+static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// From now on SIGINT, SIGTERM and SIGALRM set `flag`, and interrupt a blocked read; a second one ends the process as usual.
+///
+/// The other exception to "no global state": a process has one set of signal handlers. Only the first call has an effect.
+pub fn stop_on_signals(flag: Arc<AtomicBool>) {
+    extern "C" fn on_stop(_: libc::c_int) {
+        if let Some(flag) = STOP.get() {
+            flag.store(true, Ordering::Relaxed);
+        }
+    }
+    if STOP.set(flag).is_err() {
+        return;
+    }
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGALRM] {
+        // SAFETY: `sigaction` is plain data for which zero is valid; the handler only stores to an atomic. Without
+        // SA_RESTART a blocked read returns, with SA_RESETHAND the second signal is not ours.
+        unsafe {
+            let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+            action.sa_sigaction = on_stop as *const () as usize;
+            action.sa_flags = libc::SA_RESETHAND;
+            libc::sigaction(signal, &action, ptr::null_mut());
+        }
+    }
+}
+
+/// Has the kernel send SIGALRM after `time`: see [`stop_on_signals`].
+pub fn stop_after(time: std::time::Duration) {
+    let micros = time.subsec_micros().max(u32::from(time.as_secs() == 0));
+    let once = libc::itimerval {
+        it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 },
+        it_value: libc::timeval { tv_sec: time.as_secs() as libc::time_t, tv_usec: micros.into() },
+    };
+    // SAFETY: the pointer is to a live local; no old value is asked for.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &once, ptr::null_mut()) };
+}
+
+/// Minor page faults of this thread so far.
+pub fn minor_faults() -> u64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to a live local, and zero is a valid rusage should the call fail.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    usage.ru_minflt as u64
+}
+
+/// Processor time of this process so far, user and system, in ns.
+pub fn process_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live local.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Binds the calling thread to processor `cpu`.
+pub fn pin(cpu: usize) -> io::Result<()> {
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: `cpu_set_t` is plain data for which zero is valid; `cpu` is in range; the pointer is to a live local.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = MaybeUninit::zeroed().assume_init();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn temporary(name: &str, bytes: &[u8]) -> File {
+        let path = std::env::temp_dir().join(format!("weir-sys-{}-{name}", std::process::id()));
+        File::create(&path).unwrap().write_all(bytes).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_mapping_shows_the_file_at_an_aligned_address() {
+        let bytes: Vec<u8> = (0..3 * HUGE).map(|i| (i / 7) as u8).collect();
+        let file = temporary("aligned", &bytes);
+        for (offset, len) in [(0, 1), (0, bytes.len()), (4096, HUGE), (HUGE, HUGE + 5)] {
+            let mapping = Mapping::new(&file, offset as u64, len).unwrap();
+            assert_eq!(mapping.bytes().as_ptr().align_offset(HUGE), 0);
+            assert!(mapping.bytes() == &bytes[offset..offset + len]);
+            assert_eq!(mapping.fault(), None);
+        }
+    }
+
+    #[test]
+    fn a_file_that_shrinks_under_the_reader_is_noted_and_reads_as_zeros() {
+        let file = temporary("shrinks", &vec![7u8; 1 << 20]);
+        let mapping = Mapping::new(&file, 0, 1 << 20).unwrap();
+        file.set_len(8192).unwrap();
+        assert_eq!(mapping.bytes()[8191], 7);
+        assert_eq!(mapping.fault(), None);
+        assert_eq!(mapping.bytes()[500_000], 0);
+        assert_eq!(mapping.bytes()[20_000], 0);
+        let page = page_size();
+        assert_eq!(mapping.fault(), Some(20_000 / page * page));
+        let other = Mapping::new(&file, 0, 4096).unwrap();
+        assert_eq!(other.bytes()[0], 7);
+        assert_eq!(other.fault(), None);
+    }
+}

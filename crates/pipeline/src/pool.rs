@@ -1,0 +1,102 @@
+//! Workers that process the windows of a file ahead of the reader.
+
+use crate::Consumer;
+use crate::reader::{Current, Way};
+use crate::window::{Start, Window, process};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use weir_io::View;
+use weir_io::input::PlainFile;
+
+/// Windows per worker that are handed out ahead: one in work, one waiting.
+const AHEAD: u64 = 2;
+
+/// What a worker made of a window.
+pub(crate) struct Ready<C: Consumer> {
+    pub current: Arc<Current<C::Plan>>,
+    pub result: io::Result<(View, Window<C::Part>)>,
+}
+
+struct Task<P> {
+    index: u64,
+    current: Arc<Current<P>>,
+}
+
+/// The workers of one file. They end when the pool is dropped.
+pub(crate) struct Pool<C: Consumer> {
+    tasks: Sender<Task<C::Plan>>,
+    ready: Receiver<(u64, Ready<C>)>,
+    /// Results that came before their turn.
+    early: BTreeMap<u64, Ready<C>>,
+    /// The next window to hand out.
+    next: u64,
+    windows: u64,
+    ahead: u64,
+}
+
+impl<C: Consumer> Pool<C> {
+    /// Starts `workers` threads for the windows of `file` from `first` on.
+    pub fn start(consumer: &Arc<C>, file: &PlainFile, way: Way, workers: usize, cpus: &[usize], first: u64) -> Self {
+        let (tasks, queue) = channel::<Task<C::Plan>>();
+        let queue = Arc::new(Mutex::new(queue));
+        let (results, ready) = channel();
+        for worker in 0..workers {
+            let (consumer, file) = (Arc::clone(consumer), file.clone());
+            let (queue, results) = (Arc::clone(&queue), results.clone());
+            let cpu = (!cpus.is_empty()).then(|| cpus[worker % cpus.len()]);
+            std::thread::spawn(move || {
+                if let Some(cpu) = cpu {
+                    // The list was checked when it was given; a processor that went away since is no reason to stop.
+                    let _ = weir_io::sys::pin(cpu);
+                }
+                loop {
+                    let task = queue.lock().expect("no worker panics with the lock held").recv();
+                    let Ok(Task { index, current }) = task else { return };
+                    let result = work(consumer.as_ref(), &file, way, index, &current);
+                    if results.send((index, Ready { current, result })).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        let windows = file.len.div_ceil(way.window());
+        let ahead = workers as u64 * AHEAD;
+        Self { tasks, ready, early: BTreeMap::new(), next: first, windows, ahead }
+    }
+
+    /// The result for window `index`; hands out the windows ahead of it under the layout `current`.
+    ///
+    /// `None` if the workers are gone. Results of windows before `index` are dropped.
+    pub fn take(&mut self, index: u64, current: &Arc<Current<C::Plan>>) -> Option<Ready<C>> {
+        self.next = self.next.max(index);
+        while self.next < self.windows.min(index + self.ahead) {
+            self.tasks.send(Task { index: self.next, current: Arc::clone(current) }).ok()?;
+            self.next += 1;
+        }
+        loop {
+            if let Some(ready) = self.early.remove(&index) {
+                return Some(ready);
+            }
+            let (done, ready) = self.ready.recv().ok()?;
+            if done >= index {
+                self.early.insert(done, ready);
+            }
+        }
+    }
+}
+
+fn work<C: Consumer>(
+    consumer: &C,
+    file: &PlainFile,
+    way: Way,
+    index: u64,
+    current: &Current<C::Plan>,
+) -> io::Result<(View, Window<C::Part>)> {
+    let offset = index * way.window();
+    let view = way.view(file, offset, way.window() as usize + way.overhang(), Vec::new())?;
+    let limit = view.bytes().len().min(way.window() as usize);
+    let window = process(consumer, current, view.bytes(), view.eof, Start::Guess(0), limit);
+    Ok((view, window))
+}

@@ -1,0 +1,487 @@
+//! Reads a source from start to end and hands its pieces on in order.
+//!
+//! A file is cut into windows. Each is processed from a start that is either certain (the end of the one before) or a
+//! guess made by a worker ahead of us. A guess counts only if the window before lands exactly on it, under the same
+//! layout; otherwise the window is thrown away, read again and counted as such. So the answer never depends on a guess.
+
+use crate::pool::{Pool, Ready};
+use crate::window::{Start, Window, process};
+use crate::{Consumer, PlanError};
+use std::io;
+use std::sync::Arc;
+use weir_io::input::PlainFile;
+use weir_io::stream::Stream;
+use weir_io::{Input, Kind, View};
+use weir_packet::savefile::{Fault, Layout, Stop};
+
+/// Sources shorter than this are not worth settling in for, bytes.
+const LONG: u64 = 256 << 10;
+
+/// How a file's bytes get into memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Mapped: for files that the page cache holds in huge folios.
+    Mapped,
+    /// Read into a buffer that stays in the cache.
+    Read,
+    /// Bytes that come in order.
+    Stream,
+}
+
+impl Way {
+    /// Bytes of a file that one worker takes at a time.
+    pub(crate) fn window(self) -> u64 {
+        match self {
+            Self::Mapped => 16 << 20,
+            Self::Read | Self::Stream => 2 << 20,
+        }
+    }
+
+    /// Bytes behind a window that a record which begins in it may reach into.
+    pub(crate) fn overhang(self) -> usize {
+        match self {
+            Self::Mapped => 1 << 20,
+            Self::Read | Self::Stream => 64 << 10,
+        }
+    }
+
+    pub(crate) fn view(self, file: &PlainFile, offset: u64, len: usize, buffer: Vec<u8>) -> io::Result<View> {
+        match self {
+            Self::Mapped => file.map(offset, len),
+            Self::Read | Self::Stream => file.read(offset, len, buffer),
+        }
+    }
+}
+
+/// How to read.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Threads that process windows; 0 and 1 mean the caller's own.
+    pub workers: usize,
+    /// Processors to bind them to, in turn.
+    pub cpus: Vec<usize>,
+    /// Read a file this way instead of the cheaper one (for tests and comparisons).
+    pub way: Option<Way>,
+}
+
+/// A layout and what the consumer prepared for it.
+pub struct Current<P> {
+    /// The layout.
+    pub layout: Layout,
+    /// The consumer's plan.
+    pub plan: P,
+}
+
+impl<P> core::fmt::Debug for Current<P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.layout.fmt(f)
+    }
+}
+
+/// The next piece of a source, in order.
+#[derive(Debug)]
+pub struct Delivery<C: Consumer> {
+    /// How the source is laid out here.
+    pub current: Arc<Current<C::Plan>>,
+    /// The bytes that the piece's record offsets point into.
+    pub view: View,
+    /// What the consumer made of it.
+    pub part: C::Part,
+}
+
+/// What is wrong with a source, and where.
+#[derive(Debug)]
+pub struct SourceFault {
+    /// Number of the packet that could not be read, from 1 on; packets before it were delivered.
+    pub packet: u64,
+    /// Offset in the source (in the decoded bytes, if it is compressed).
+    pub offset: u64,
+    /// What it is.
+    pub what: Trouble,
+}
+
+/// Kinds of trouble with a source.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Trouble {
+    /// The bytes are not a capture file from here on.
+    #[error(transparent)]
+    Format(Fault),
+    /// The system, or a decoder, could not deliver them.
+    #[error("{0}")]
+    Io(io::Error),
+    /// The file lost bytes while it was read.
+    #[error("the file shrank from {from} to {to} bytes while it was read")]
+    Shrank {
+        /// Size at opening.
+        from: u64,
+        /// Size found.
+        to: u64,
+    },
+    /// A mapped page could not be read although the file has it.
+    #[error("the file cannot be read here (input/output error)")]
+    Unreadable,
+    /// The consumer cannot work on the source from here on.
+    #[error(transparent)]
+    Plan(PlanError),
+}
+
+/// What happened while a source was read.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Packets that arrived in order.
+    pub received: u64,
+    /// Packets found from wrong starts, thrown away and read again.
+    pub reread: u64,
+    /// Bytes of the source that are done.
+    pub offset: u64,
+    /// What ended the source early.
+    pub fault: Option<SourceFault>,
+}
+
+/// Reads one source for one consumer.
+pub struct Reader<C: Consumer> {
+    consumer: Arc<C>,
+    source: Source<C>,
+    current: Option<Arc<Current<C::Plan>>>,
+    settled: bool,
+    report: Report,
+    /// Bytes that the record at `report.offset` needs.
+    need: usize,
+    /// The layout changed at `report.offset`: what follows was not walked.
+    relaid: bool,
+    finished: bool,
+    options: Options,
+    spent: Option<Vec<u8>>,
+}
+
+enum Source<C: Consumer> {
+    File {
+        file: PlainFile,
+        way: Way,
+        pool: Option<Pool<C>>,
+        lost: Option<Trouble>,
+    },
+    /// `tail` is what the last view ended with; `unread` says that it was not walked yet under the current layout.
+    Stream {
+        stream: Stream,
+        tail: Vec<u8>,
+        unread: bool,
+    },
+}
+
+impl<C: Consumer> core::fmt::Debug for Reader<C> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Reader").field("report", &self.report).finish_non_exhaustive()
+    }
+}
+
+impl<C: Consumer> Reader<C> {
+    /// A reader of `input`.
+    pub fn new(input: Input, consumer: Arc<C>, options: Options) -> Self {
+        let source = match input.kind {
+            Kind::File(file) => {
+                let way = options.way.unwrap_or_else(|| if file.prefers_mapping() { Way::Mapped } else { Way::Read });
+                Source::File { file, way, pool: None, lost: None }
+            }
+            Kind::Stream(stream) => Source::Stream { stream, tail: Vec::new(), unread: false },
+        };
+        Self {
+            consumer,
+            source,
+            current: None,
+            settled: false,
+            report: Report::default(),
+            need: 0,
+            relaid: false,
+            finished: false,
+            options,
+            spent: None,
+        }
+    }
+
+    /// What happened so far; complete once [`Self::next`] has returned `None`.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// How the bytes get into memory.
+    pub fn way(&self) -> Way {
+        match &self.source {
+            Source::File { way, .. } => *way,
+            Source::Stream { .. } => Way::Stream,
+        }
+    }
+
+    /// The layout as it is known so far.
+    pub fn layout(&self) -> Option<&Layout> {
+        self.current.as_ref().map(|current| &current.layout)
+    }
+
+    /// Gives back the bytes of a delivery, whose memory is then used again.
+    pub fn recycle(&mut self, view: View) {
+        self.spent = view.into_buffer();
+    }
+
+    /// The next piece that holds packets; `None` at the end, of which [`Self::report`] says whether it is the real one.
+    #[expect(clippy::should_implement_trait, reason = "a delivery is given back with `recycle` between the calls")]
+    pub fn next(&mut self) -> Option<Delivery<C>> {
+        while !self.finished {
+            let step = match self.source {
+                Source::File { .. } => self.step_file(),
+                Source::Stream { .. } => self.step_stream(),
+            };
+            match step {
+                Ok(Some(delivery)) => return Some(delivery),
+                Ok(None) => {}
+                Err(what) => self.fail(what),
+            }
+        }
+        None
+    }
+
+    fn fail(&mut self, what: Trouble) {
+        self.finished = true;
+        self.report.fault = Some(SourceFault { packet: self.report.received + 1, offset: self.report.offset, what });
+    }
+
+    /// Takes the source on from `report.offset`: a window of a file.
+    fn step_file(&mut self) -> Result<Option<Delivery<C>>, Trouble> {
+        let pos = self.report.offset;
+        let Source::File { file, way, pool, lost } = &mut self.source else { unreachable!("asked by source") };
+        if pos >= file.len && self.current.is_some() {
+            self.finished = true;
+            return match lost.take() {
+                Some(trouble) => Err(trouble),
+                None => Ok(None),
+            };
+        }
+        let window = way.window();
+        let index = pos / window;
+        let mut ready = None;
+        if let (Some(pool), Some(current), 0) = (pool.as_mut(), &self.current, self.need) {
+            ready = pool.take(index, current);
+        }
+        let view = match ready {
+            Some(Ready { result: Err(error), .. }) => return Err(Trouble::Io(error)),
+            Some(Ready { current, result: Ok((view, done)) }) => {
+                if sound(file, *way, &view, lost).map_err(Trouble::Io)? {
+                    let known = self.current.as_ref().is_some_and(|known| Arc::ptr_eq(known, &current));
+                    let start = done.start.map(|at| view.offset + at as u64);
+                    self.report.reread += done.reread;
+                    if known && start == Some(pos) {
+                        return Ok(self.accept(view, current, done));
+                    }
+                    self.report.reread += done.received;
+                    view
+                } else {
+                    *pool = None;
+                    return Ok(None);
+                }
+            }
+            None => {
+                let (offset, len) = match way {
+                    Way::Mapped => {
+                        let offset = index * window;
+                        (offset, (pos - offset) as usize + self.need)
+                    }
+                    _ => (pos, self.need),
+                };
+                let len = len.max(window as usize + way.overhang());
+                way.view(file, offset, len, self.spent.take().unwrap_or_default()).map_err(Trouble::Io)?
+            }
+        };
+        let start = (pos - view.offset) as usize;
+        let Some(current) = self.current.clone() else {
+            let begun = self.begin(&view);
+            self.spent = view.into_buffer();
+            return begun.map(|()| None);
+        };
+        let limit = match way {
+            Way::Mapped => view.bytes().len().min(window as usize),
+            _ => view.bytes().len(),
+        };
+        let done = process(self.consumer.as_ref(), &current, view.bytes(), view.eof, Start::Exact(start), limit);
+        if !sound(file, *way, &view, lost).map_err(Trouble::Io)? {
+            *pool = None;
+            return Ok(None);
+        }
+        self.report.reread += done.reread;
+        Ok(self.accept(view, current, done))
+    }
+
+    /// Takes the source on from `report.offset`: the next bytes of a stream, behind what was left over.
+    fn step_stream(&mut self) -> Result<Option<Delivery<C>>, Trouble> {
+        let Source::Stream { stream, tail, unread } = &mut self.source else { unreachable!("asked by source") };
+        let mut view = if std::mem::take(unread) && !tail.is_empty() {
+            // More bytes may be long in coming: what is here goes first.
+            let (tail, len) = (std::mem::take(tail), tail.len());
+            View::owned(self.report.offset, false, tail, 0..len)
+        } else {
+            stream.next(tail, self.spent.take()).map_err(Trouble::Io)?
+        };
+        while view.bytes().len() < self.need && !view.eof {
+            view = stream.more(view).map_err(Trouble::Io)?;
+        }
+        if view.eof && stream.is_stopped() {
+            self.finished = true;
+            return Ok(None);
+        }
+        tail.clear();
+        let Some(current) = self.current.clone() else {
+            let begun = self.begin(&view);
+            self.keep_tail(&view);
+            self.spent = view.into_buffer();
+            return begun.map(|()| None);
+        };
+        if view.eof && view.bytes().is_empty() {
+            self.finished = true;
+            return Ok(None);
+        }
+        let bytes = view.bytes();
+        let done = process(self.consumer.as_ref(), &current, bytes, view.eof, Start::Exact(0), bytes.len());
+        self.report.reread += done.reread;
+        Ok(self.accept(view, current, done))
+    }
+
+    /// Reads the file header, and the layout blocks behind it, from the source's first bytes.
+    fn begin(&mut self, view: &View) -> Result<(), Trouble> {
+        let bytes = view.bytes();
+        let (mut layout, mut pos) = match Layout::read(bytes, view.eof) {
+            Ok(found) => found,
+            Err(Stop::NeedMore(need)) => {
+                self.need = need as usize;
+                return Ok(());
+            }
+            Err(Stop::Fault(fault)) => return Err(Trouble::Format(fault)),
+            Err(_) => unreachable!("a header is read or not"),
+        };
+        self.need = 0;
+        while layout.is_layout_block(bytes, pos) {
+            match layout.apply(bytes, pos, view.eof) {
+                Ok(next) => pos = next,
+                // Met again, and dealt with, by the walk that begins here.
+                Err(_) => break,
+            }
+        }
+        self.report.offset = view.offset + pos as u64;
+        self.take_up(layout)?;
+        self.start_pool();
+        Ok(())
+    }
+
+    /// Makes `layout` the current one.
+    fn take_up(&mut self, layout: Layout) -> Result<(), Trouble> {
+        let plan = self.consumer.plan(&layout).map_err(Trouble::Plan)?;
+        let long = match &self.source {
+            Source::File { file, .. } => file.len >= LONG,
+            Source::Stream { .. } => self.report.offset >= LONG,
+        };
+        if long {
+            self.settled = true;
+            self.consumer.settle_in(&plan);
+        }
+        self.current = Some(Arc::new(Current { layout, plan }));
+        self.relaid = true;
+        Ok(())
+    }
+
+    fn start_pool(&mut self) {
+        let Source::File { file, way, pool, .. } = &mut self.source else { return };
+        let windows = file.len.div_ceil(way.window()) as usize;
+        let workers = self.options.workers.min(windows);
+        if workers >= 2 && !self.consumer.in_order() {
+            let first = self.report.offset / way.window();
+            *pool = Some(Pool::start(&self.consumer, file, *way, workers, &self.options.cpus, first));
+        }
+    }
+
+    /// Counts a proven window and moves on behind it.
+    fn accept(&mut self, view: View, current: Arc<Current<C::Plan>>, done: Window<C::Part>) -> Option<Delivery<C>> {
+        self.report.received += done.received;
+        self.report.offset = view.offset + done.end as u64;
+        self.need = 0;
+        self.relaid = false;
+        match done.stop {
+            Stop::End => {}
+            Stop::Enough => self.finished = true,
+            Stop::NeedMore(need) => self.need = need as usize,
+            Stop::Fault(fault) => self.fault(Trouble::Format(fault)),
+            Stop::Layout => self.relayout(&view, done.end, &current.layout),
+        }
+        if !self.settled && self.report.offset >= LONG {
+            self.settled = true;
+            self.consumer.settle_in(&current.plan);
+        }
+        if let Source::Stream { .. } = self.source {
+            self.keep_tail(&view);
+        }
+        if done.received == 0 {
+            self.spent = view.into_buffer();
+            return None;
+        }
+        Some(Delivery { current, view, part: done.part })
+    }
+
+    /// A fault in the bytes; if the file lost bytes, that is the reason for it.
+    fn fault(&mut self, what: Trouble) {
+        let lost = match &mut self.source {
+            Source::File { lost, .. } => lost.take(),
+            Source::Stream { .. } => None,
+        };
+        self.fail(lost.unwrap_or(what));
+    }
+
+    /// Takes up the layout blocks at `pos` of `view`.
+    fn relayout(&mut self, view: &View, pos: usize, layout: &Layout) {
+        let (bytes, mut pos, mut layout) = (view.bytes(), pos, layout.clone());
+        let taken = loop {
+            if !layout.is_layout_block(bytes, pos) {
+                break Ok(());
+            }
+            match layout.apply(bytes, pos, view.eof) {
+                Ok(next) => pos = next,
+                Err(Stop::NeedMore(need)) => {
+                    self.need = need as usize;
+                    break Ok(());
+                }
+                Err(Stop::Fault(fault)) => break Err(Trouble::Format(fault)),
+                Err(_) => unreachable!("a layout block is applied or not"),
+            }
+        };
+        self.report.offset = view.offset + pos as u64;
+        match taken.and_then(|()| self.take_up(layout)) {
+            Ok(()) => {}
+            Err(what) => self.fault(what),
+        }
+    }
+
+    /// Keeps what `view` holds from `report.offset` on for the next view of the stream.
+    fn keep_tail(&mut self, view: &View) {
+        if let Source::Stream { tail, unread, .. } = &mut self.source {
+            *unread = self.relaid && self.need == 0;
+            let used = (self.report.offset - view.offset) as usize;
+            tail.clear();
+            tail.extend_from_slice(view.bytes().get(used..).unwrap_or(&[]));
+        }
+    }
+}
+
+/// Whether what was read in `view` was really in the file. If not, the file is taken to end where it could be read last,
+/// and `lost` says why.
+fn sound(file: &mut PlainFile, way: Way, view: &View, lost: &mut Option<Trouble>) -> io::Result<bool> {
+    let end = view.offset + view.bytes().len() as u64;
+    let now = match way {
+        Way::Mapped => file.current_len()?,
+        // A read that came short has said so.
+        _ if view.eof => end,
+        _ => file.len,
+    };
+    let readable = view.fault().unwrap_or(end).min(now);
+    if readable >= end.min(file.len) {
+        return Ok(true);
+    }
+    *lost = Some(if now < file.len { Trouble::Shrank { from: file.len, to: now } } else { Trouble::Unreadable });
+    file.len = readable;
+    Ok(false)
+}

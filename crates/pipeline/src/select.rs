@@ -1,0 +1,252 @@
+//! Keeps the packets that match: one expression, and further ones that split what it lets through.
+
+use crate::{Consumer, PlanError, With};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use weir_filter::Filter;
+use weir_packet::savefile::Layout;
+use weir_packet::{Frame, LinkType};
+
+/// What to select.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// The tcpdump expression that packets must match; empty matches all.
+    pub expression: String,
+    /// Keep what does not match instead.
+    pub invert: bool,
+    /// Expressions over the packets kept, each with an output of its own.
+    pub splits: Vec<String>,
+    /// Look host names up.
+    pub resolve: bool,
+    /// Remember where the kept packets lie, not only how many there are.
+    pub remember: bool,
+    /// End after this many kept packets.
+    pub limit: Option<u64>,
+    /// Never make native code (for comparisons).
+    pub interpret: bool,
+}
+
+/// The consumer that selects.
+#[derive(Debug)]
+pub struct Select {
+    selection: Selection,
+    taken: AtomicU64,
+    /// Filters made so far; one set for each link type, whatever the number of interfaces.
+    made: Mutex<Vec<(LinkType, Arc<Filters>)>>,
+}
+
+/// The programs for one link type.
+#[derive(Debug)]
+pub struct Filters {
+    main: Filter,
+    splits: Vec<Filter>,
+}
+
+/// The programs for each interface of a layout.
+#[derive(Debug)]
+pub struct SelectPlan {
+    by_interface: Vec<Arc<Filters>>,
+    /// All interfaces have one link type: a batch is judged in one call.
+    uniform: bool,
+}
+
+/// What was found in a piece of the source.
+#[derive(Debug, Default)]
+pub struct Selected {
+    /// Packets kept.
+    pub passed: u64,
+    /// Packets rejected.
+    pub filtered: u64,
+    /// Wire bytes of the packets kept.
+    pub bytes: u64,
+    /// Record offsets of the packets kept, if they are remembered.
+    pub records: Vec<u32>,
+    /// The same for each split.
+    pub splits: Vec<SplitPart>,
+}
+
+/// What one split found in a piece of the source.
+#[derive(Debug, Default)]
+pub struct SplitPart {
+    /// Packets that went to it.
+    pub passed: u64,
+    /// Their wire bytes.
+    pub bytes: u64,
+    /// Their record offsets, if they are remembered.
+    pub records: Vec<u32>,
+}
+
+impl Select {
+    /// A consumer for `selection`.
+    pub fn new(selection: Selection) -> Self {
+        Self { selection, taken: AtomicU64::new(0), made: Mutex::default() }
+    }
+
+    /// Compiles the expressions for a link type, as reading a source of it would.
+    pub fn check(&self, link: LinkType) -> Result<(), PlanError> {
+        self.filters(link).map(drop)
+    }
+
+    /// Whether the limit is reached.
+    pub fn has_enough(&self) -> bool {
+        self.selection.limit.is_some_and(|limit| self.taken.load(Ordering::Relaxed) >= limit)
+    }
+
+    /// Whether native code judges; false where nothing was compiled yet.
+    pub fn is_native(&self) -> bool {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        !made.is_empty() && made.iter().all(|(_, filters)| filters.main.is_native())
+    }
+
+    fn filters(&self, link: LinkType) -> Result<Arc<Filters>, PlanError> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, filters)) = made.iter().find(|(known, _)| *known == link) {
+            return Ok(Arc::clone(filters));
+        }
+        let compile = |expression: &String| {
+            Filter::compile(expression, link, self.selection.resolve)
+                .map_err(|error| PlanError(format!("expression '{expression}': {error}")))
+        };
+        let main = compile(&self.selection.expression)?;
+        let splits = self.selection.splits.iter().map(compile).collect::<Result<_, _>>()?;
+        let filters = Arc::new(Filters { main, splits });
+        made.push((link, Arc::clone(&filters)));
+        Ok(filters)
+    }
+
+    /// The frames, of one link type, that are kept: bit i for frame i.
+    #[inline]
+    fn verdicts(&self, filters: &Filters, frames: &[Frame<'_>]) -> u64 {
+        let matched = filters.main.matches(frames);
+        if self.selection.invert { !matched & ones(frames.len()) } else { matched }
+    }
+
+    /// Cuts `mask` behind the last packet the limit allows; returns how many frames that takes.
+    fn within_limit(&self, limit: u64, mask: &mut u64, frames: usize) -> usize {
+        let taken = self.taken.load(Ordering::Relaxed);
+        let mut room = limit.saturating_sub(taken);
+        let mut used = 0;
+        for i in 0..frames {
+            if room == 0 {
+                break;
+            }
+            used = i + 1;
+            room -= *mask >> i & 1;
+        }
+        *mask &= ones(used);
+        self.taken.store(limit - room, Ordering::Relaxed);
+        used
+    }
+}
+
+fn ones(n: usize) -> u64 {
+    if n >= 64 { u64::MAX } else { (1 << n) - 1 }
+}
+
+/// Calls `each` with the index of each set bit.
+#[inline]
+fn for_bits(mut mask: u64, mut each: impl FnMut(usize)) {
+    while mask != 0 {
+        each(mask.trailing_zeros() as usize);
+        mask &= mask - 1;
+    }
+}
+
+/// Wire bytes of the frames in `mask`.
+#[inline]
+fn wire_bytes(mask: u64, frames: &[Frame<'_>]) -> u64 {
+    // Without branches: which packets match is what a processor cannot learn.
+    frames.iter().enumerate().map(|(i, frame)| u64::from(frame.wire_len) & (mask >> i & 1).wrapping_neg()).sum()
+}
+
+impl Consumer for Select {
+    type Plan = SelectPlan;
+    type Part = Selected;
+
+    fn plan(&self, layout: &Layout) -> Result<SelectPlan, PlanError> {
+        let by_interface: Vec<_> =
+            layout.interfaces.iter().map(|interface| self.filters(interface.link)).collect::<Result<_, _>>()?;
+        let uniform = by_interface.windows(2).all(|two| Arc::ptr_eq(&two[0], &two[1]));
+        Ok(SelectPlan { by_interface, uniform })
+    }
+
+    fn settle_in(&self, plan: &SelectPlan) {
+        if self.selection.interpret {
+            return;
+        }
+        for filters in &plan.by_interface {
+            filters.main.make_native();
+            filters.splits.iter().for_each(Filter::make_native);
+        }
+    }
+
+    #[inline]
+    fn frames(&self, with: &With<'_, SelectPlan>, frames: &[Frame<'_>], part: &mut Selected) -> usize {
+        let plan = with.plan;
+        let mut at = 0;
+        while at < frames.len() {
+            let filters = &plan.by_interface[frames[at].interface as usize];
+            let run = if plan.uniform {
+                frames.len()
+            } else {
+                let same = |frame: &&Frame<'_>| Arc::ptr_eq(&plan.by_interface[frame.interface as usize], filters);
+                frames[at..].iter().take_while(same).count()
+            };
+            let records = &with.records[at..at + run];
+            let used = self.run_of_one_link(filters, records, &frames[at..at + run], part);
+            at += used;
+            if used < run {
+                break;
+            }
+        }
+        at
+    }
+
+    fn append(&self, part: &mut Selected, next: Selected) {
+        part.passed += next.passed;
+        part.filtered += next.filtered;
+        part.bytes += next.bytes;
+        part.records.extend_from_slice(&next.records);
+        part.splits.resize_with(self.selection.splits.len(), SplitPart::default);
+        for (split, more) in part.splits.iter_mut().zip(next.splits) {
+            split.passed += more.passed;
+            split.bytes += more.bytes;
+            split.records.extend_from_slice(&more.records);
+        }
+    }
+
+    fn in_order(&self) -> bool {
+        self.selection.limit.is_some()
+    }
+}
+
+impl Select {
+    #[inline]
+    fn run_of_one_link(&self, filters: &Filters, records: &[u32], frames: &[Frame<'_>], part: &mut Selected) -> usize {
+        let mut mask = self.verdicts(filters, frames);
+        let mut frames = frames;
+        if let Some(limit) = self.selection.limit {
+            let used = self.within_limit(limit, &mut mask, frames.len());
+            frames = &frames[..used];
+        }
+        part.passed += u64::from(mask.count_ones());
+        part.filtered += u64::from((!mask & ones(frames.len())).count_ones());
+        part.bytes += wire_bytes(mask, frames);
+        if !self.selection.remember && filters.splits.is_empty() {
+            return frames.len();
+        }
+        if self.selection.remember {
+            for_bits(mask, |i| part.records.push(records[i]));
+        }
+        part.splits.resize_with(filters.splits.len(), SplitPart::default);
+        for (filter, split) in filters.splits.iter().zip(&mut part.splits) {
+            let mask = filter.matches(frames) & mask;
+            split.passed += u64::from(mask.count_ones());
+            split.bytes += wire_bytes(mask, frames);
+            if self.selection.remember {
+                for_bits(mask, |i| split.records.push(records[i]));
+            }
+        }
+        frames.len()
+    }
+}

@@ -1,0 +1,118 @@
+//! What a capture file holds: counts, bytes, times, sizes.
+
+use crate::{Consumer, PlanError, With};
+use weir_packet::Frame;
+use weir_packet::savefile::Layout;
+
+/// Upper ends (inclusive) of the size classes, wire bytes; one more class is open-ended.
+pub const SIZE_CLASSES: [u32; 7] = [64, 127, 255, 511, 1023, 1518, 9018];
+
+/// The consumer that surveys.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Survey;
+
+/// What was found in a piece of the source.
+#[derive(Clone, Debug, Default)]
+pub struct Surveyed {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// Their bytes in the file.
+    pub captured_bytes: u64,
+    /// Packets with fewer bytes in the file than on the wire.
+    pub cut: u64,
+    /// Smallest and largest wire length.
+    pub sizes: Option<(u32, u32)>,
+    /// Packets per size class.
+    pub classes: [u64; SIZE_CLASSES.len() + 1],
+    /// Time of the first and of the last packet in the file, ns.
+    pub in_file: Option<(i64, i64)>,
+    /// Earliest and latest time, ns.
+    pub times: Option<(i64, i64)>,
+    /// Packets whose time lies before that of the packet before them.
+    pub backwards: u64,
+    /// Packets without a time (Simple Packet Blocks).
+    pub untimed: u64,
+    /// Packets of each interface.
+    pub by_interface: Vec<u64>,
+}
+
+impl Surveyed {
+    fn time(&mut self, ns: i64) {
+        let (first, last) = self.in_file.unwrap_or((ns, ns));
+        self.backwards += u64::from(ns < last);
+        self.in_file = Some((first, ns));
+        let (earliest, latest) = self.times.unwrap_or((ns, ns));
+        self.times = Some((earliest.min(ns), latest.max(ns)));
+    }
+
+    fn size(&mut self, wire_len: u32) {
+        let (smallest, largest) = self.sizes.unwrap_or((wire_len, wire_len));
+        self.sizes = Some((smallest.min(wire_len), largest.max(wire_len)));
+        self.classes[SIZE_CLASSES.partition_point(|&end| end < wire_len)] += 1;
+    }
+}
+
+impl Consumer for Survey {
+    type Plan = ();
+    type Part = Surveyed;
+
+    fn plan(&self, _: &Layout) -> Result<(), PlanError> {
+        Ok(())
+    }
+
+    fn frames(&self, with: &With<'_, ()>, frames: &[Frame<'_>], part: &mut Surveyed) -> usize {
+        part.by_interface.resize(part.by_interface.len().max(with.layout.interfaces.len()), 0);
+        for (frame, &record) in frames.iter().zip(with.records) {
+            part.packets += 1;
+            part.bytes += u64::from(frame.wire_len);
+            part.captured_bytes += frame.data.len() as u64;
+            part.cut += u64::from(frame.data.len() < frame.wire_len as usize);
+            part.by_interface[frame.interface as usize] += 1;
+            part.size(frame.wire_len);
+            match with.layout.record(with.bytes, record as usize).and_then(|record| record.time_ns) {
+                Some(ns) => part.time(ns),
+                None => part.untimed += 1,
+            }
+        }
+        frames.len()
+    }
+
+    fn append(&self, part: &mut Surveyed, next: Surveyed) {
+        part.packets += next.packets;
+        part.bytes += next.bytes;
+        part.captured_bytes += next.captured_bytes;
+        part.cut += next.cut;
+        part.backwards += next.backwards;
+        part.untimed += next.untimed;
+        for (class, more) in part.classes.iter_mut().zip(next.classes) {
+            *class += more;
+        }
+        part.by_interface.resize(part.by_interface.len().max(next.by_interface.len()), 0);
+        for (count, more) in part.by_interface.iter_mut().zip(next.by_interface) {
+            *count += more;
+        }
+        if let (Some((_, last)), Some((first, _))) = (part.in_file, next.in_file) {
+            part.backwards += u64::from(first < last);
+        }
+        part.in_file = ends(part.in_file, next.in_file);
+        part.times = both(part.times, next.times, i64::min, i64::max);
+        part.sizes = both(part.sizes, next.sizes, u32::min, u32::max);
+    }
+}
+
+/// The first of the one and the last of the other.
+fn ends(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
+    match (a, b) {
+        (Some((first, _)), Some((_, last))) => Some((first, last)),
+        (one, other) => one.or(other),
+    }
+}
+
+fn both<T: Copy>(a: Option<(T, T)>, b: Option<(T, T)>, low: fn(T, T) -> T, high: fn(T, T) -> T) -> Option<(T, T)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((low(a.0, b.0), high(a.1, b.1))),
+        (one, other) => one.or(other),
+    }
+}

@@ -1,0 +1,209 @@
+//! What a user can type. Parsing fills plain data and does nothing.
+
+use crate::numbers::{parse_cpus, parse_rotation_size, parse_time};
+use clap::{ArgAction, Args, Parser, Subcommand};
+use std::time::Duration;
+use weir_generator::Sizes;
+
+/// weir captures, filters, measures, polices and records network traffic.
+#[derive(Debug, Parser)]
+#[command(version, about, propagate_version = true, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show, keep, count or convert the packets that match a tcpdump expression
+    Filter(FilterArgs),
+    /// Say what capture files hold
+    Info(InfoArgs),
+    /// Write a capture file of synthetic traffic whose answers are known
+    Generate(GenerateArgs),
+}
+
+const FILTER_EXAMPLES: &str = "\
+Examples:
+  weir filter 'udp port 53' trace.pcap               one line per packet
+  weir filter 'udp port 53' trace.pcap --count       only how many
+  weir filter 'udp port 53' trace.pcap -w dns.pcapng keep them
+  weir filter '' big.pcapng.zst -w big.pcap          convert (an empty expression matches all)
+  weir filter tcp a.pcap b.pcap --merge -w -         two files by time, to another program
+  weir filter '' trace.pcap --split web='tcp port 443' --split dns='port 53'
+                                                     web.pcapng and dns.pcapng in one pass
+  weir filter -e -X icmp - <trace.pcap               link header, hex and ASCII, from a pipe
+
+Expressions are tcpdump's (man pcap-filter), compiled by libpcap itself.
+Exit codes: 0 done; 1 the input or output failed (what was good was delivered); 2 the command is wrong.";
+
+/// `weir filter`
+#[derive(Args, Debug)]
+#[command(after_help = FILTER_EXAMPLES)]
+pub struct FilterArgs {
+    /// tcpdump expression; '' matches every packet
+    #[arg(value_name = "EXPR", required_unless_present = "list_interfaces")]
+    pub expression: Option<String>,
+    /// Capture files, plain or compressed (gzip, zstd, lz4); - is standard input
+    #[arg(value_name = "SOURCE", required_unless_present = "list_interfaces")]
+    pub sources: Vec<String>,
+
+    /// Write the packets to FILE: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output
+    #[arg(short = 'w', long = "write", value_name = "FILE")]
+    pub write: Option<String>,
+    /// Print only how many packets match
+    #[arg(long, conflicts_with_all = ["write", "link_header", "hex", "hex_ascii"])]
+    pub count: bool,
+    /// Further outputs in the same pass: packets that match EXPR too go to the file NAME (.pcapng is added to a name
+    /// without extension); with --count, one line `COUNT NAME` each
+    #[arg(long, value_name = "NAME=EXPR", value_parser = split)]
+    pub split: Vec<(String, String)>,
+    /// Keep the packets that do not match
+    #[arg(long)]
+    pub invert: bool,
+    /// Stop after N matching packets
+    #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub stop_after: Option<u64>,
+    /// Cut packets to SNAPLEN bytes where they are written or printed; the filter sees all of them (0: no cut)
+    #[arg(short = 's', value_name = "SNAPLEN", default_value_t = 0)]
+    pub snaplen: u32,
+
+    /// Print the link-layer header
+    #[arg(short = 'e')]
+    pub link_header: bool,
+    /// Print the packet in hex, without its link-layer header; twice: with it
+    #[arg(short = 'x', action = ArgAction::Count)]
+    pub hex: u8,
+    /// Print the packet in hex and ASCII, without its link-layer header; twice: with it
+    #[arg(short = 'X', action = ArgAction::Count, conflicts_with = "hex")]
+    pub hex_ascii: u8,
+    /// Times: -t none, -tt seconds since 1970, -tttt date and time
+    #[arg(short = 't', action = ArgAction::Count)]
+    pub time: u8,
+    /// Times in UTC instead of local time
+    #[arg(long)]
+    pub utc: bool,
+    /// Accepted for tcpdump's sake: addresses are never turned into names
+    #[arg(short = 'n', action = ArgAction::Count, hide = true)]
+    pub numeric: u8,
+    /// One JSON object per packet and one for the summary; with --count only the summary
+    #[arg(long, conflicts_with = "write")]
+    pub json: bool,
+    /// Write each packet out at once
+    #[arg(short = 'U', visible_short_alias = 'l')]
+    pub unbuffered: bool,
+
+    /// Begin a new file when the current one is larger than SIZE million bytes (k, M, G: binary units)
+    #[arg(short = 'C', value_name = "SIZE", requires = "write", value_parser = parse_rotation_size)]
+    pub rotate_size: Option<u64>,
+    /// Begin a new file every SECONDS of packet time; the name may hold strftime fields
+    #[arg(short = 'G', value_name = "SECONDS", requires = "write", value_parser = clap::value_parser!(u64).range(1..))]
+    pub rotate_seconds: Option<u64>,
+    /// With -C: reuse the names of COUNT files; with -G: stop after COUNT files
+    #[arg(short = 'W', value_name = "COUNT", requires = "write", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rotate_count: Option<u32>,
+
+    /// Merge the sources by packet time instead of reading them one after another
+    #[arg(long)]
+    pub merge: bool,
+    /// Go on at the end of the file and wait for more, until interrupted
+    #[arg(long)]
+    pub follow: bool,
+    /// Stop after this much time: 500ms, 10s, 5m
+    #[arg(long, value_name = "T", value_parser = parse_time)]
+    pub duration: Option<Duration>,
+    /// Let libpcap look up host names in the expression
+    #[arg(long)]
+    pub resolve: bool,
+
+    /// Threads that read a file [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: Option<u16>,
+    /// Bind the threads to these processors: 0,2-3
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    pub cpus: Option<Cpus>,
+    /// Say on standard error how the work was done
+    #[arg(long)]
+    pub stats: bool,
+    /// List the network interfaces of this machine
+    #[arg(short = 'D', long = "list-interfaces")]
+    pub list_interfaces: bool,
+}
+
+/// A list of processors; a type of its own, since `Vec` means repetition to the parser.
+#[derive(Clone, Debug)]
+pub struct Cpus(pub Vec<usize>);
+
+fn cpus(text: &str) -> Result<Cpus, String> {
+    parse_cpus(text).map(Cpus)
+}
+
+fn split(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, expression)) if !name.is_empty() => Ok((name.to_owned(), expression.to_owned())),
+        _ => Err(format!("'{text}' is not NAME=EXPR, for instance dns='udp port 53'")),
+    }
+}
+
+const INFO_EXAMPLES: &str = "\
+Examples:
+  weir info trace.pcap
+  weir info *.pcapng --json";
+
+/// `weir info`
+#[derive(Args, Debug)]
+#[command(after_help = INFO_EXAMPLES)]
+pub struct InfoArgs {
+    /// Capture files, plain or compressed; - is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<String>,
+    /// One JSON object per file
+    #[arg(long)]
+    pub json: bool,
+    /// Times in UTC instead of local time
+    #[arg(long)]
+    pub utc: bool,
+    /// Threads that read a file [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: Option<u16>,
+}
+
+const GENERATE_EXAMPLES: &str = "\
+Examples:
+  weir generate demo.pcap                          a million packets of Internet-like sizes
+  weir generate demo.pcap --packets 8000000 --sizes 60 --seed 7
+  weir generate demo.pcapng --truth                and print how many match which expression
+
+The same seed and options make the same bytes everywhere.";
+
+/// `weir generate`
+#[derive(Args, Debug)]
+#[command(after_help = GENERATE_EXAMPLES)]
+pub struct GenerateArgs {
+    /// File to write: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output
+    #[arg(value_name = "SINK")]
+    pub sink: String,
+    /// Packets
+    #[arg(long, default_value_t = 1_000_000)]
+    pub packets: u64,
+    /// Seed of all choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Frame sizes without FCS: mwn (an Internet uplink), uniform, or a number of bytes
+    #[arg(long, default_value = "mwn")]
+    pub sizes: Sizes,
+    /// Flows
+    #[arg(long, default_value_t = 100_000)]
+    pub flows: u64,
+    /// Exponent of the Zipf distribution of packets over flows
+    #[arg(long, default_value_t = 1.1)]
+    pub zipf: f64,
+    /// Mean rate in packet time, packets per second
+    #[arg(long, default_value_t = 1_000_000)]
+    pub rate: u64,
+    /// Print `PACKETS BYTES EXPRESSION` for expressions whose answers the generator knows
+    #[arg(long)]
+    pub truth: bool,
+}

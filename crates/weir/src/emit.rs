@@ -1,0 +1,342 @@
+//! What becomes of a kept packet: a line, a JSON object, a record in a file, or nothing.
+
+use crate::outcome::{io_words, is_closed_pipe};
+use anyhow::bail;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use std::io::{self, Stdout, Write};
+use std::path::{Path, PathBuf};
+use weir_io::output::{Naming, Output, OutputError, Rotation};
+use weir_packet::Frame;
+use weir_packet::line::{Style, write_line};
+use weir_packet::savefile::{Format, Interface, Layout, Record};
+use weir_packet::time::{Digits, Shape, Stamp};
+
+/// Why emitting ended before the packets did.
+#[derive(Debug)]
+pub enum End {
+    /// Nobody reads any more: a quiet end.
+    ClosedPipe,
+    /// All files that were asked for are written: a quiet end.
+    Complete,
+    /// One line about what went wrong.
+    Failed(String),
+}
+
+/// Local time or UTC, for stamps.
+#[derive(Debug)]
+pub struct Zone {
+    zone: TimeZone,
+    /// The quarter of an hour last asked for and its offset: no zone changes within one.
+    cached: Option<(i64, i32)>,
+}
+
+impl Zone {
+    /// UTC, or this machine's zone.
+    pub fn new(utc: bool) -> Self {
+        Self { zone: if utc { TimeZone::UTC } else { TimeZone::system() }, cached: None }
+    }
+
+    /// Seconds east of UTC at `ns`.
+    pub fn east_s(&mut self, ns: i64) -> i32 {
+        let quarter = ns.div_euclid(900_000_000_000);
+        match self.cached {
+            Some((known, east)) if known == quarter => east,
+            _ => {
+                let moment = Timestamp::from_second(ns.div_euclid(1_000_000_000)).unwrap_or_default();
+                let east = self.zone.to_offset(moment).seconds();
+                self.cached = Some((quarter, east));
+                east
+            }
+        }
+    }
+
+    /// `ns` by the strftime format `format`.
+    fn strftime(&self, format: &str, ns: i64) -> String {
+        let moment = Timestamp::from_second(ns.div_euclid(1_000_000_000)).unwrap_or_default();
+        moment.to_zoned(self.zone.clone()).strftime(format).to_string()
+    }
+}
+
+/// How packets become text.
+#[derive(Debug)]
+pub struct Text {
+    /// What to print of a packet.
+    pub style: Style,
+    /// How to print its time.
+    pub shape: Shape,
+    /// Where the reader lives.
+    pub zone: Zone,
+    /// Packets are cut to this many bytes first; 0 cuts nothing.
+    pub snaplen: u32,
+    /// One JSON object per packet instead of a line.
+    pub json: bool,
+}
+
+/// Standard output for lines.
+#[derive(Debug)]
+pub struct Lines {
+    text: Text,
+    out: Stdout,
+    buffer: String,
+    flush_each: bool,
+}
+
+impl Lines {
+    /// Lines gathered before they are written.
+    const BUFFER: usize = 64 << 10;
+
+    /// Prints with `text` to standard output.
+    pub fn new(text: Text, flush_each: bool) -> Self {
+        Self { text, out: io::stdout(), buffer: String::with_capacity(2 * Self::BUFFER), flush_each }
+    }
+
+    fn packet(&mut self, interface: &Interface, record: &Record<'_>) -> Result<(), End> {
+        let Text { style, shape, zone, snaplen, json } = &mut self.text;
+        let mut frame = record.frame;
+        if *snaplen != 0 {
+            frame.data = &frame.data[..frame.data.len().min(*snaplen as usize)];
+        }
+        if *json {
+            packet_json(&mut self.buffer, interface, record.time_ns, &frame, style);
+        } else {
+            let digits = if interface.resolution.is_fine() { Digits::Nano } else { Digits::Micro };
+            let ns = record.time_ns.unwrap_or(0);
+            let length = self.buffer.len();
+            Stamp(ns).write(&mut self.buffer, *shape, digits, zone.east_s(ns));
+            if self.buffer.len() > length {
+                self.buffer.push(' ');
+            }
+            write_line(&mut self.buffer, interface.link, &frame, style);
+        }
+        self.buffer.push('\n');
+        if self.flush_each || self.buffer.len() >= Self::BUFFER { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), End> {
+        let result = self.out.write_all(self.buffer.as_bytes()).and_then(|()| self.out.flush());
+        self.buffer.clear();
+        result.map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => End::ClosedPipe,
+            _ => End::Failed(format!("standard output: {}", io_words(&error))),
+        })
+    }
+}
+
+fn packet_json(out: &mut String, interface: &Interface, time_ns: Option<i64>, frame: &Frame<'_>, style: &Style) {
+    let mut summary = String::new();
+    write_line(&mut summary, interface.link, frame, style);
+    let mut time = String::new();
+    if let Some(ns) = time_ns {
+        Stamp(ns).write(&mut time, Shape::Rfc3339, Digits::Nano, 0);
+    }
+    let link = interface.link.name().map_or_else(|| interface.link.0.to_string(), str::to_owned);
+    let object = serde_json::json!({
+        "time": time_ns.map(|_| time),
+        "link": link,
+        "interface": interface.name,
+        "length": frame.wire_len,
+        "captured": frame.data.len(),
+        "summary": summary,
+    });
+    out.push_str(&object.to_string());
+}
+
+/// A capture file to write, made when the first packet comes or the work ends well.
+pub struct FileSink {
+    name: String,
+    settings: FileSettings,
+    output: Option<Output>,
+    /// Ids of the current source's interfaces in the output.
+    ids: Vec<Option<u32>>,
+}
+
+/// How a capture file is written.
+#[derive(Clone, Copy, Debug)]
+pub struct FileSettings {
+    /// pcap or pcapng.
+    pub format: Format,
+    /// Packets are cut to this many bytes; 0 cuts nothing.
+    pub snaplen: u32,
+    /// Write each packet out at once.
+    pub flush_each: bool,
+    /// When to begin a new file.
+    pub rotation: Rotation,
+    /// File names by time are in UTC.
+    pub utc: bool,
+}
+
+impl FileSink {
+    /// A sink for the file `name`; `-` is standard output.
+    pub fn new(name: &str, settings: FileSettings) -> Self {
+        Self { name: name.to_owned(), settings, output: None, ids: Vec::new() }
+    }
+
+    /// Another source follows: its interfaces are not those of the one before.
+    pub fn new_source(&mut self) {
+        self.ids.clear();
+    }
+
+    /// Appends a packet of the source's interface `index`.
+    pub fn packet(&mut self, index: u32, interface: &Interface, record: &Record<'_>) -> Result<(), End> {
+        self.open()?;
+        let index = index as usize;
+        if self.ids.len() <= index {
+            self.ids.resize(index + 1, None);
+        }
+        let output = self.output.as_mut().expect("it was opened just now");
+        let result = match self.ids[index] {
+            Some(id) => Ok(id),
+            None => output.interface(interface),
+        };
+        let result = result.and_then(|id| {
+            self.ids[index] = Some(id);
+            output.packet(id, record.time_ns, &record.frame)
+        });
+        result.map_err(|error| self.end(&error))
+    }
+
+    /// Writes out what is buffered.
+    pub fn flush(&mut self) -> Result<(), End> {
+        match &mut self.output {
+            Some(output) => output.flush().map_err(|error| self.end(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Completes the file. One without packets describes the interfaces of `layout`, so that it is a capture file too.
+    pub fn finish(mut self, layout: Option<&Layout>) -> Result<(), End> {
+        self.open()?;
+        let mut output = self.output.take().expect("it was opened just now");
+        if self.ids.is_empty()
+            && let Some(layout) = layout
+        {
+            for interface in &layout.interfaces {
+                // A pcap file takes the first link type only, and has no packet of another.
+                let _ = output.interface(interface);
+            }
+        }
+        output.finish().map(drop).map_err(|error| self.end(&error))
+    }
+
+    fn open(&mut self) -> Result<(), End> {
+        if self.output.is_some() {
+            return Ok(());
+        }
+        let FileSettings { format, snaplen, flush_each, rotation, utc } = self.settings;
+        let output = if self.name == "-" {
+            Ok(Output::stdout(format, snaplen, flush_each))
+        } else {
+            Output::files(naming(&self.name, rotation, utc), format, snaplen, flush_each, rotation)
+        };
+        self.output = Some(output.map_err(|error| self.end(&error))?);
+        Ok(())
+    }
+
+    fn end(&self, error: &OutputError) -> End {
+        let name = if self.name == "-" { "standard output" } else { &self.name };
+        match error {
+            error if is_closed_pipe(error) => End::ClosedPipe,
+            OutputError::LastFile => End::Complete,
+            OutputError::Io { error, packets } => {
+                End::Failed(format!("{name}: {}; the {packets} packets before that are in the file", io_words(error)))
+            }
+            OutputError::Create { path, error } => End::Failed(format!("{}: {}", path.display(), create_words(error))),
+            error => End::Failed(format!("{name}: {error}")),
+        }
+    }
+}
+
+fn create_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "cannot be created: its directory does not exist".to_owned(),
+        io::ErrorKind::PermissionDenied => "cannot be created: permission denied".to_owned(),
+        io::ErrorKind::IsADirectory => "cannot be written: it is a directory".to_owned(),
+        _ => format!("cannot be created: {}", io_words(error)),
+    }
+}
+
+/// Names as tcpdump makes them: strftime fields by `-G`, then a number by `-C` (padded to a common width with `-W`).
+fn naming(name: &str, rotation: Rotation, utc: bool) -> Naming {
+    let name = name.to_owned();
+    let zone = Zone::new(utc);
+    let width = match (rotation.size, rotation.count) {
+        (Some(_), Some(count)) => (count - 1).to_string().len(),
+        _ => 0,
+    };
+    Box::new(move |number, ns| {
+        let mut path = if rotation.seconds.is_some() { zone.strftime(&name, ns) } else { name.clone() };
+        // Without a field that changes, each file would overwrite the one before.
+        let numbered = match (rotation.size, rotation.seconds) {
+            (Some(_), _) => number > 0 || width > 0,
+            (None, Some(_)) => number > 0 && !name.contains('%'),
+            (None, None) => false,
+        };
+        if numbered {
+            path.push_str(&format!("{number:0width$}"));
+        }
+        PathBuf::from(path)
+    })
+}
+
+/// The format that a file name asks for.
+pub fn format_for(name: &str) -> anyhow::Result<Format> {
+    let extension = Path::new(name).extension().and_then(|extension| extension.to_str()).unwrap_or("");
+    match extension.to_ascii_lowercase().as_str() {
+        "pcap" | "cap" | "dmp" => Ok(Format::Pcap),
+        "gz" | "zst" | "lz4" | "xz" | "bz2" => {
+            bail!(
+                "{name}: captures are written uncompressed: write to - and pipe it, for instance `-w - | zstd >{name}`"
+            )
+        }
+        _ => Ok(Format::Pcapng),
+    }
+}
+
+/// Where the packets of one filter go.
+pub enum Sink {
+    /// They are only counted.
+    Nowhere,
+    /// Lines or JSON objects on standard output.
+    Lines(Lines),
+    /// A capture file.
+    File(Box<FileSink>),
+}
+
+impl Sink {
+    /// Takes a packet of the source's interface `record.frame.interface`.
+    pub fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
+        let index = record.frame.interface;
+        let interface = &layout.interfaces[index as usize];
+        match self {
+            Self::Nowhere => Ok(()),
+            Self::Lines(lines) => lines.packet(interface, record),
+            Self::File(file) => file.packet(index, interface, record),
+        }
+    }
+
+    /// Another source follows.
+    pub fn new_source(&mut self) {
+        if let Self::File(file) = self {
+            file.new_source();
+        }
+    }
+
+    /// Writes out what is buffered, as far as somebody waits for it.
+    pub fn flush(&mut self) -> Result<(), End> {
+        match self {
+            Self::Nowhere => Ok(()),
+            Self::Lines(lines) => lines.flush(),
+            Self::File(file) => file.flush(),
+        }
+    }
+
+    /// Completes the output.
+    pub fn finish(self, layout: Option<&Layout>) -> Result<(), End> {
+        match self {
+            Self::Nowhere => Ok(()),
+            Self::Lines(mut lines) => lines.flush(),
+            Self::File(file) => file.finish(layout),
+        }
+    }
+}

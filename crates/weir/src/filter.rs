@@ -1,0 +1,537 @@
+//! `weir filter`: show, keep, count or convert what matches.
+
+use crate::cli::FilterArgs;
+use crate::emit::{End, FileSettings, FileSink, Lines, Sink, Text, Zone, format_for};
+use crate::interfaces;
+use crate::numbers::{bit_rate, duration, grouped, percent};
+use crate::outcome::{Outcome, fault_line, io_words};
+use anyhow::{Context, anyhow, bail};
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use weir_io::output::Rotation;
+use weir_io::{Input, sys};
+use weir_packet::line::{Hex, Style};
+use weir_packet::savefile::Layout;
+use weir_packet::time::Shape;
+use weir_pipeline::reader::Trouble;
+use weir_pipeline::select::{Select, Selected, Selection};
+use weir_pipeline::{Delivery, Options, Reader, Report, Way};
+
+/// Runs the command.
+pub fn run(arguments: &FilterArgs) -> anyhow::Result<Outcome> {
+    if arguments.list_interfaces {
+        interfaces::list(&mut io::stdout().lock()).context("the list of interfaces")?;
+        return Ok(Outcome::Done);
+    }
+    check(arguments)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    sys::stop_on_signals(Arc::clone(&stop));
+    if let Some(time) = arguments.duration {
+        sys::stop_after(time);
+    }
+    let mut run = Run::new(arguments, stop)?;
+    let ended = if arguments.merge { run.merged()? } else { run.one_by_one()? };
+    run.finish(ended)
+}
+
+/// Refuses what makes no sense before anything is opened.
+fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
+    if arguments.count && arguments.rotate_size.or(arguments.rotate_seconds).is_some() {
+        bail!("--count writes no files to rotate");
+    }
+    if arguments.follow && arguments.merge {
+        bail!("--merge needs the end of each source, and --follow has none");
+    }
+    if arguments.rotate_count.is_some() && arguments.rotate_size.or(arguments.rotate_seconds).is_none() {
+        bail!("-W counts the files of -C or -G: give one of them");
+    }
+    let written = arguments.write.iter().cloned().chain(split_files(arguments));
+    for output in written.filter(|output| output != "-") {
+        for source in arguments.sources.iter().filter(|source| *source != "-") {
+            if same_file(source, &output) {
+                bail!("{output} is both source and output: it would be emptied before it is read");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn same_file(a: &str, b: &str) -> bool {
+    let about = |name: &str| Path::new(name).metadata().ok().filter(|about| about.is_file());
+    match (about(a), about(b)) {
+        (Some(a), Some(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => false,
+    }
+}
+
+fn split_files(arguments: &FilterArgs) -> impl Iterator<Item = String> {
+    let names = if arguments.count { &[][..] } else { &arguments.split[..] };
+    names.iter().map(|(name, _)| {
+        let bare = Path::new(name).extension().is_none() && name != "-";
+        if bare { format!("{name}.pcapng") } else { name.clone() }
+    })
+}
+
+/// Counts over all sources; each where it happens.
+#[derive(Debug, Default)]
+struct Totals {
+    received: u64,
+    passed: u64,
+    filtered: u64,
+    bytes: u64,
+    reread: u64,
+    splits: Vec<(u64, u64)>,
+}
+
+impl Totals {
+    fn add(&mut self, part: &Selected) {
+        self.passed += part.passed;
+        self.filtered += part.filtered;
+        self.bytes += part.bytes;
+        for (total, split) in self.splits.iter_mut().zip(&part.splits) {
+            total.0 += split.passed;
+            total.1 += split.bytes;
+        }
+    }
+}
+
+struct Run<'a> {
+    arguments: &'a FilterArgs,
+    select: Arc<Select>,
+    options: Options,
+    stop: Arc<AtomicBool>,
+    main: Sink,
+    splits: Vec<Sink>,
+    totals: Totals,
+    /// Lines about sources that failed, in order; printed at once, and repeated in JSON.
+    faults: Vec<String>,
+    /// Layout of the last source that was read.
+    layout: Option<Layout>,
+    progress: Progress,
+    begun: Instant,
+    /// How each source was read, for `--stats`.
+    notes: Vec<String>,
+}
+
+impl<'a> Run<'a> {
+    fn new(arguments: &'a FilterArgs, stop: Arc<AtomicBool>) -> anyhow::Result<Self> {
+        let main = main_sink(arguments)?;
+        let splits = split_files(arguments)
+            .map(|name| Ok(Sink::File(Box::new(FileSink::new(&name, file_settings(arguments, &name)?)))))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let remember = !matches!(main, Sink::Nowhere) || !splits.is_empty();
+        let select = Arc::new(Select::new(Selection {
+            expression: arguments.expression.clone().unwrap_or_default(),
+            invert: arguments.invert,
+            splits: arguments.split.iter().map(|(_, expression)| expression.clone()).collect(),
+            resolve: arguments.resolve,
+            remember,
+            limit: arguments.stop_after,
+            interpret: false,
+        }));
+        let workers = match arguments.workers {
+            Some(n) => n.into(),
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        let cpus = arguments.cpus.as_ref().map_or(Vec::new(), |cpus| cpus.0.clone());
+        if let Some(&first) = cpus.first() {
+            for &cpu in cpus.iter().rev() {
+                sys::pin(cpu).map_err(|error| anyhow!("--cpus: processor {cpu}: {}", io_words(&error)))?;
+            }
+            sys::pin(first).map_err(|error| anyhow!("--cpus: processor {first}: {}", io_words(&error)))?;
+        }
+        let totals = Totals { splits: vec![(0, 0); arguments.split.len()], ..Totals::default() };
+        Ok(Self {
+            arguments,
+            select,
+            options: Options { workers, cpus, way: None },
+            stop,
+            main,
+            splits,
+            totals,
+            faults: Vec::new(),
+            layout: None,
+            progress: Progress::new(arguments),
+            begun: Instant::now(),
+            notes: Vec::new(),
+        })
+    }
+
+    /// Opens a source; one that cannot be opened is reported and passed over.
+    fn open(&mut self, name: &str) -> Option<(String, Reader<Select>)> {
+        match Input::open(name, self.arguments.follow, &self.stop) {
+            Ok(input) => {
+                let name = input.name.clone();
+                self.progress.begin(input.len_hint());
+                Some((name, Reader::new(input, Arc::clone(&self.select), self.options.clone())))
+            }
+            Err(error) => {
+                let words = if Path::new("/sys/class/net").join(name).exists() {
+                    "is a network interface of this machine, and no such file: weir filter reads capture files"
+                        .to_owned()
+                } else {
+                    io_words(&error)
+                };
+                self.fault(format!("{name}: {words}"));
+                None
+            }
+        }
+    }
+
+    fn fault(&mut self, line: String) {
+        self.progress.clear();
+        eprintln!("weir: {line}");
+        self.faults.push(line);
+    }
+
+    fn one_by_one(&mut self) -> anyhow::Result<Option<End>> {
+        for name in &self.arguments.sources {
+            let Some((name, mut reader)) = self.open(name) else { continue };
+            self.new_source();
+            let mut ended = None;
+            while let Some(delivery) = reader.next() {
+                ended = self.deliver(&delivery, reader.way()).err();
+                reader.recycle(delivery.view);
+                self.progress.show(reader.report().offset);
+                if ended.is_some() || self.has_enough() {
+                    break;
+                }
+            }
+            self.close(&name, &reader)?;
+            if ended.is_some() || self.has_enough() {
+                return Ok(ended);
+            }
+        }
+        Ok(None)
+    }
+
+    fn has_enough(&self) -> bool {
+        self.select.has_enough() || self.stop.load(Ordering::Relaxed)
+    }
+
+    fn new_source(&mut self) {
+        self.main.new_source();
+        self.splits.iter_mut().for_each(Sink::new_source);
+    }
+
+    /// Passes on what a piece of a source holds.
+    fn deliver(&mut self, delivery: &Delivery<Select>, way: Way) -> Result<(), End> {
+        let Delivery { current, view, part } = delivery;
+        self.totals.add(part);
+        let bytes = view.bytes();
+        let emit = |sink: &mut Sink, records: &[u32]| {
+            records.iter().try_for_each(|&at| {
+                let record = current.layout.record(bytes, at as usize).expect("a walked record can be taken apart");
+                sink.packet(&current.layout, &record)
+            })
+        };
+        emit(&mut self.main, &part.records)?;
+        for (sink, split) in self.splits.iter_mut().zip(&part.splits) {
+            emit(sink, &split.records)?;
+        }
+        if way == Way::Stream && matches!(self.main, Sink::Lines(_)) {
+            self.main.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Books a source that was read to its end, or as far as was wanted.
+    fn close(&mut self, name: &str, reader: &Reader<Select>) -> anyhow::Result<()> {
+        let Report { received, reread, offset, fault } = reader.report();
+        self.totals.received += received;
+        self.totals.reread += reread;
+        if let Some(layout) = reader.layout() {
+            self.layout = Some(layout.clone());
+        }
+        if self.arguments.stats {
+            let way = match reader.way() {
+                Way::Mapped => "mapped",
+                Way::Read => "read in pieces (the page cache holds it in small folios, or not at all)",
+                Way::Stream => "read as a stream",
+            };
+            let code = if self.select.is_native() { "native code" } else { "interpreted" };
+            self.notes.push(format!("{name}: {} bytes, {way}, {code}", grouped(*offset)));
+        }
+        let Some(fault) = fault else { return Ok(()) };
+        if let Trouble::Plan(refused) = &fault.what
+            && self.totals.received == 0
+        {
+            bail!("{refused}");
+        }
+        // After an output that ended, or enough packets, nobody asks for the rest.
+        if !self.has_enough() {
+            self.fault(fault_line(name, fault));
+        }
+        Ok(())
+    }
+
+    /// Reads all sources at once and passes their packets on by time. Equal times keep the order of the sources.
+    fn merged(&mut self) -> anyhow::Result<Option<End>> {
+        let names: Vec<&String> = self.arguments.sources.iter().collect();
+        let mut sources = Vec::new();
+        self.options.workers = 1;
+        for name in names {
+            if let Some((name, reader)) = self.open(name) {
+                sources.push(Merging { name, reader, delivery: None, next: 0 });
+            }
+        }
+        self.progress.begin(None);
+        for source in &mut sources {
+            source.advance(&mut self.totals);
+        }
+        let mut ended = None;
+        let mut last = usize::MAX;
+        while ended.is_none() && !self.stop.load(Ordering::Relaxed) {
+            let times = sources.iter().enumerate().filter_map(|(i, source)| Some((source.time()?, i)));
+            let Some((_, earliest)) = times.min() else { break };
+            if earliest != last {
+                self.new_source();
+                last = earliest;
+            }
+            ended = sources[earliest].emit(&mut self.main).err();
+            sources[earliest].advance(&mut self.totals);
+        }
+        for source in &sources {
+            self.close(&source.name, &source.reader)?;
+        }
+        Ok(ended)
+    }
+
+    /// Completes the outputs, prints the summary, and says how it went.
+    fn finish(mut self, ended: Option<End>) -> anyhow::Result<Outcome> {
+        self.progress.clear();
+        let mut failed = !self.faults.is_empty();
+        let nothing_read = self.layout.is_none();
+        let layout = self.layout.take();
+        let mut ends: Vec<End> = ended.into_iter().collect();
+        // Without any source there is nothing to write a file about.
+        if !nothing_read {
+            let main = std::mem::replace(&mut self.main, Sink::Nowhere);
+            for sink in std::iter::once(main).chain(std::mem::take(&mut self.splits)) {
+                if ends.is_empty() || matches!(sink, Sink::File(_)) {
+                    ends.extend(sink.finish(layout.as_ref()).err());
+                }
+            }
+        }
+        for end in &ends {
+            if let End::Failed(line) = end {
+                self.fault(line.clone());
+                failed = true;
+            }
+        }
+        let answered = self.answer();
+        let pipe_closed = ends.iter().any(|end| matches!(end, End::ClosedPipe)) || answered.is_err();
+        if !pipe_closed {
+            self.summary();
+        }
+        Ok(if failed { Outcome::Failed } else { Outcome::Done })
+    }
+
+    /// What `--count` and `--json` print on standard output.
+    fn answer(&self) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        let totals = &self.totals;
+        if self.arguments.json {
+            let mut object = serde_json::json!({
+                "received": totals.received,
+                "matched": totals.passed,
+                "bytes": totals.bytes,
+                "dropped": {},
+                "fault": self.faults.first(),
+            });
+            if !self.arguments.split.is_empty() {
+                let counts = self.arguments.split.iter().zip(&totals.splits);
+                object["splits"] =
+                    counts.map(|((name, _), (packets, _))| (name.clone(), serde_json::Value::from(*packets))).collect();
+            }
+            writeln!(out, "{object}")?;
+        } else if self.arguments.count {
+            writeln!(out, "{}", totals.passed)?;
+            for ((name, _), (packets, _)) in self.arguments.split.iter().zip(&totals.splits) {
+                writeln!(out, "{packets} {name}")?;
+            }
+        }
+        out.flush()
+    }
+
+    fn summary(&self) {
+        let totals = &self.totals;
+        let time = self.begun.elapsed();
+        let mut line = format!(
+            "{} received, {} matched ({}), {} bytes, 0 dropped, {}",
+            grouped(totals.received),
+            grouped(totals.passed),
+            percent(totals.passed, totals.received),
+            grouped(totals.bytes),
+            duration(time),
+        );
+        if !self.faults.is_empty() {
+            line.push_str(", incomplete: see the fault above");
+        }
+        line.push('\n');
+        if self.arguments.stats {
+            self.stats(&mut line, time);
+        }
+        // A closed standard error is no reason to fail.
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+
+    fn stats(&self, out: &mut String, time: Duration) {
+        let totals = &self.totals;
+        for ((name, _), (packets, bytes)) in self.arguments.split.iter().zip(&totals.splits) {
+            out.push_str(&format!("  {name}: {} packets, {} bytes\n", grouped(*packets), grouped(*bytes)));
+        }
+        for note in &self.notes {
+            out.push_str(&format!("  {note}\n"));
+        }
+        let seconds = time.as_secs_f64().max(1e-9);
+        let cpu = Duration::from_nanos(sys::process_cpu_ns());
+        out.push_str(&format!(
+            "  received {} = passed {} + filtered {} + denied 0 + dropped 0\n",
+            grouped(totals.received),
+            grouped(totals.passed),
+            grouped(totals.filtered),
+        ));
+        out.push_str(&format!("  read twice after a wrong guess: {} packets\n", grouped(totals.reread)));
+        out.push_str(&format!(
+            "  {:.2} Mpps; matched {} (frames without FCS); processor time {}\n",
+            totals.received as f64 / seconds / 1e6,
+            bit_rate(totals.bytes as f64 * 8.0 / seconds),
+            duration(cpu),
+        ));
+    }
+}
+
+fn main_sink(arguments: &FilterArgs) -> anyhow::Result<Sink> {
+    if let Some(name) = &arguments.write {
+        return Ok(Sink::File(Box::new(FileSink::new(name, file_settings(arguments, name)?))));
+    }
+    if arguments.count || !arguments.split.is_empty() {
+        return Ok(Sink::Nowhere);
+    }
+    let hex = match (arguments.hex, arguments.hex_ascii) {
+        (0, 0) => Hex::None,
+        (1, _) => Hex::Hex,
+        (2.., _) => Hex::FrameHex,
+        (0, 1) => Hex::HexAscii,
+        (0, _) => Hex::FrameHexAscii,
+    };
+    let shape = match arguments.time {
+        0 => Shape::Clock,
+        1 => Shape::None,
+        2 => Shape::Epoch,
+        4 => Shape::DateClock,
+        _ => bail!("-t may be given 1, 2 or 4 times: -t none, -tt seconds since 1970, -tttt date and time"),
+    };
+    let text = Text {
+        style: Style { link_header: arguments.link_header, hex },
+        shape,
+        zone: Zone::new(arguments.utc),
+        snaplen: arguments.snaplen,
+        json: arguments.json,
+    };
+    let flush_each = arguments.unbuffered || io::stdout().is_terminal();
+    Ok(Sink::Lines(Lines::new(text, flush_each)))
+}
+
+fn file_settings(arguments: &FilterArgs, name: &str) -> anyhow::Result<FileSettings> {
+    Ok(FileSettings {
+        format: format_for(name)?,
+        snaplen: arguments.snaplen,
+        flush_each: arguments.unbuffered,
+        rotation: Rotation {
+            size: arguments.rotate_size,
+            seconds: arguments.rotate_seconds,
+            count: arguments.rotate_count,
+        },
+        utc: arguments.utc,
+    })
+}
+
+/// One source of a merge.
+struct Merging {
+    name: String,
+    reader: Reader<Select>,
+    delivery: Option<Delivery<Select>>,
+    /// The next record of the delivery.
+    next: usize,
+}
+
+impl Merging {
+    /// Time of the next packet; `None` at the end. A packet without a time goes at once.
+    fn time(&self) -> Option<i64> {
+        let delivery = self.delivery.as_ref()?;
+        let at = *delivery.part.records.get(self.next)?;
+        let record = delivery.current.layout.record(delivery.view.bytes(), at as usize)?;
+        Some(record.time_ns.unwrap_or(i64::MIN))
+    }
+
+    fn emit(&mut self, sink: &mut Sink) -> Result<(), End> {
+        let Some(delivery) = &self.delivery else { return Ok(()) };
+        let layout = &delivery.current.layout;
+        let at = delivery.part.records[self.next] as usize;
+        self.next += 1;
+        let record = layout.record(delivery.view.bytes(), at).expect("a walked record can be taken apart");
+        sink.packet(layout, &record)
+    }
+
+    /// Makes sure that there is a next packet, if the source has one.
+    fn advance(&mut self, totals: &mut Totals) {
+        while self.delivery.as_ref().is_none_or(|delivery| self.next >= delivery.part.records.len()) {
+            if let Some(spent) = self.delivery.take() {
+                self.reader.recycle(spent.view);
+            }
+            self.next = 0;
+            let Some(delivery) = self.reader.next() else { return };
+            totals.add(&delivery.part);
+            self.delivery = Some(delivery);
+        }
+    }
+}
+
+/// How far the work is, on a terminal that shows nothing else.
+struct Progress {
+    enabled: bool,
+    begun: Instant,
+    shown: Option<Instant>,
+    whole: Option<u64>,
+}
+
+impl Progress {
+    const FIRST: Duration = Duration::from_millis(700);
+    const EVERY: Duration = Duration::from_millis(150);
+
+    fn new(arguments: &FilterArgs) -> Self {
+        let lines = !arguments.count && arguments.write.is_none() && arguments.split.is_empty();
+        let busy = lines && io::stdout().is_terminal();
+        Self { enabled: io::stderr().is_terminal() && !busy, begun: Instant::now(), shown: None, whole: None }
+    }
+
+    fn begin(&mut self, whole: Option<u64>) {
+        self.whole = whole;
+    }
+
+    fn show(&mut self, offset: u64) {
+        let now = Instant::now();
+        let due = match self.shown {
+            None => now - self.begun > Self::FIRST,
+            Some(last) => now - last > Self::EVERY,
+        };
+        if !self.enabled || !due {
+            return;
+        }
+        self.shown = Some(now);
+        let share = self.whole.map_or(String::new(), |whole| format!(" ({})", percent(offset, whole)));
+        eprint!("\r{} read{share}\x1b[K", crate::numbers::bytes(offset));
+    }
+
+    fn clear(&mut self) {
+        if self.shown.take().is_some() {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! `weir info`: what capture files hold.
+
+use crate::cli::InfoArgs;
+use crate::emit::Zone;
+use crate::numbers::{bit_rate, grouped};
+use crate::outcome::{Outcome, fault_line, io_words};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use weir_io::Input;
+use weir_packet::LinkType;
+use weir_packet::savefile::{Format, Layout};
+use weir_packet::time::{Digits, Shape, Stamp};
+use weir_pipeline::survey::{SIZE_CLASSES, Survey, Surveyed};
+use weir_pipeline::{Consumer, Options, Reader};
+
+/// Runs the command.
+pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
+    let workers = match arguments.workers {
+        Some(n) => n.into(),
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let mut outcome = Outcome::Done;
+    let mut zone = Zone::new(arguments.utc);
+    for (i, file) in arguments.files.iter().enumerate() {
+        let found = survey(file, workers);
+        if !found.faults.is_empty() {
+            outcome = Outcome::Failed;
+        }
+        let mut text = String::new();
+        if arguments.json {
+            text = format!("{}\n", as_json(&found));
+        } else {
+            if i > 0 {
+                text.push('\n');
+            }
+            as_text(&mut text, &found, &mut zone);
+        }
+        match io::stdout().write_all(text.as_bytes()) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Outcome::Done),
+            Err(error) => {
+                eprintln!("weir: standard output: {}", io_words(&error));
+                return Ok(Outcome::Failed);
+            }
+        }
+        for fault in &found.faults {
+            eprintln!("weir: {fault}");
+        }
+    }
+    Ok(outcome)
+}
+
+/// All that is known of one file.
+struct Found {
+    name: String,
+    layout: Option<Layout>,
+    whole: Surveyed,
+    file_bytes: Option<u64>,
+    faults: Vec<String>,
+}
+
+fn survey(name: &str, workers: usize) -> Found {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut found =
+        Found { name: name.to_owned(), layout: None, whole: Surveyed::default(), file_bytes: None, faults: Vec::new() };
+    let input = match Input::open(name, false, &stop) {
+        Ok(input) => input,
+        Err(error) => {
+            found.faults.push(format!("{name}: {}", io_words(&error)));
+            return found;
+        }
+    };
+    found.name.clone_from(&input.name);
+    found.file_bytes = input.len_hint();
+    let consumer = Arc::new(Survey);
+    let mut reader = Reader::new(input, Arc::clone(&consumer), Options { workers, ..Options::default() });
+    while let Some(delivery) = reader.next() {
+        consumer.append(&mut found.whole, delivery.part);
+        reader.recycle(delivery.view);
+    }
+    found.layout = reader.layout().cloned();
+    found.faults.extend(reader.report().fault.as_ref().map(|fault| fault_line(&found.name, fault)));
+    found
+}
+
+fn link_name(link: LinkType) -> String {
+    link.name().map_or_else(|| format!("LINKTYPE {}", link.0), str::to_owned)
+}
+
+/// Link types in the order they were met, each once.
+fn links(layout: &Layout) -> Vec<LinkType> {
+    let mut links: Vec<LinkType> = Vec::new();
+    for interface in &layout.interfaces {
+        if !links.contains(&interface.link) {
+            links.push(interface.link);
+        }
+    }
+    links
+}
+
+fn format_name(layout: &Layout) -> &'static str {
+    match layout.format {
+        Format::Pcap => "pcap",
+        Format::Pcapng => "pcapng",
+    }
+}
+
+fn as_json(found: &Found) -> Value {
+    let Found { name, layout, whole, faults, .. } = found;
+    let stamp = |ns: i64| {
+        let mut text = String::new();
+        Stamp(ns).write(&mut text, Shape::Rfc3339, Digits::Nano, 0);
+        text
+    };
+    let interfaces = layout.iter().flat_map(|layout| &layout.interfaces).enumerate().map(|(i, interface)| {
+        json!({
+            "linktype": link_name(interface.link),
+            "snaplen": interface.snaplen,
+            "resolution": interface.resolution.to_string(),
+            "name": interface.name,
+            "description": interface.description,
+            "packets": whole.by_interface.get(i).copied().unwrap_or(0),
+        })
+    });
+    let interfaces: Vec<Value> = interfaces.collect();
+    let notes: Vec<Value> = layout.iter().flat_map(|layout| &layout.notes).map(|(k, v)| json!({ *k: v })).collect();
+    json!({
+        "file": name,
+        "format": layout.as_ref().map(format_name),
+        "byte_order": layout.as_ref().map(byte_order),
+        "linktypes": layout.as_ref().map_or(Vec::new(), |layout| links(layout).into_iter().map(link_name).collect()),
+        "packets": whole.packets,
+        "bytes": whole.bytes,
+        "captured_bytes": whole.captured_bytes,
+        "start": whole.times.map(|(first, _)| stamp(first)),
+        "end": whole.times.map(|(_, last)| stamp(last)),
+        "interfaces": interfaces,
+        "notes": notes,
+        "faults": faults,
+    })
+}
+
+fn byte_order(layout: &Layout) -> &'static str {
+    if layout.big_endian { "big-endian" } else { "little-endian" }
+}
+
+fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
+    let mut row = |name: &str, value: String| {
+        if !value.is_empty() {
+            out.push_str(&format!("  {name:<13}{value}\n"));
+        }
+    };
+    let Found { name, layout, whole, file_bytes, faults } = found;
+    let mut head = vec![("file", name.clone())];
+    if let Some(layout) = layout {
+        head.extend(layout_rows(layout, *file_bytes));
+    }
+    for (name, value) in head {
+        row(name, value);
+    }
+    if layout.is_some() {
+        for (name, value) in packet_rows(whole, zone) {
+            row(name, value);
+        }
+    }
+    for (i, interface) in
+        layout.iter().filter(|l| l.format == Format::Pcapng).flat_map(|l| l.interfaces.iter().enumerate())
+    {
+        let packets = whole.by_interface.get(i).copied().unwrap_or(0);
+        let mut text = format!("{} packets, {}", grouped(packets), link_name(interface.link));
+        text.push_str(&match interface.snaplen {
+            0 => ", no snap length".to_owned(),
+            n => format!(", snap length {n}"),
+        });
+        text.push_str(&format!(", {}s", interface.resolution));
+        for extra in interface.name.iter().chain(&interface.description).chain(&interface.comments) {
+            text.push_str(&format!(", \"{}\"", printable(extra)));
+        }
+        row(&format!("interface {i}"), text);
+    }
+    for (name, text) in layout.iter().flat_map(|layout| &layout.notes) {
+        row(name, printable(text));
+    }
+    for fault in faults {
+        row("fault", fault.clone());
+    }
+}
+
+/// Text from a file, harmless on a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+fn layout_rows(layout: &Layout, file_bytes: Option<u64>) -> Vec<(&'static str, String)> {
+    let mut resolutions: Vec<String> = Vec::new();
+    let mut snaplens: Vec<String> = Vec::new();
+    for interface in &layout.interfaces {
+        let snaplen = if interface.snaplen == 0 { "none".to_owned() } else { grouped(interface.snaplen.into()) };
+        for (list, text) in [(&mut resolutions, interface.resolution.to_string()), (&mut snaplens, snaplen)] {
+            if !list.contains(&text) {
+                list.push(text);
+            }
+        }
+    }
+    let types: Vec<String> = links(layout)
+        .into_iter()
+        .map(|link| match link.description() {
+            Some(description) => format!("{} ({description})", link_name(link)),
+            None => link_name(link),
+        })
+        .collect();
+    let sections = if layout.sections > 1 { format!(", {} sections", layout.sections) } else { String::new() };
+    vec![
+        ("format", format!("{}, {}{sections}", format_name(layout), byte_order(layout))),
+        ("file size", file_bytes.map_or(String::new(), |n| format!("{} bytes", grouped(n)))),
+        ("link type", types.join(", ")),
+        ("resolution", resolutions.join(", ")),
+        ("snap length", snaplens.join(", ")),
+    ]
+}
+
+fn packet_rows(whole: &Surveyed, zone: &mut Zone) -> Vec<(&'static str, String)> {
+    let mut rows = vec![
+        ("packets", grouped(whole.packets)),
+        ("bytes", format!("{} on the wire, {} captured", grouped(whole.bytes), grouped(whole.captured_bytes))),
+    ];
+    if whole.cut > 0 {
+        rows.push(("cut", format!("{} packets have fewer bytes in the file than on the wire", grouped(whole.cut))));
+    }
+    if let Some((first, last)) = whole.times {
+        let mut stamp = |ns: i64| {
+            let mut text = String::new();
+            Stamp(ns).write(&mut text, Shape::DateClock, Digits::Nano, zone.east_s(ns));
+            text
+        };
+        rows.push(("first", stamp(first)));
+        rows.push(("last", stamp(last)));
+        let seconds = last.saturating_sub(first) as f64 / 1e9;
+        rows.push(("duration", format!("{seconds:.6} s")));
+        if seconds > 0.0 {
+            let packets = whole.packets as f64 / seconds;
+            let bits = whole.bytes as f64 * 8.0 / seconds;
+            rows.push(("mean rate", format!("{packets:.1} packets/s, {} (frames without FCS)", bit_rate(bits))));
+        }
+        let order = match whole.backwards {
+            0 => "packets are in order of time".to_owned(),
+            n => format!("{} packets are earlier than the one before them", grouped(n)),
+        };
+        rows.push(("order", order));
+    }
+    if whole.untimed > 0 {
+        rows.push(("untimed", format!("{} packets have no time stamp", grouped(whole.untimed))));
+    }
+    if let Some((smallest, largest)) = whole.sizes {
+        let mean = whole.bytes as f64 / whole.packets as f64;
+        rows.push(("sizes", format!("{smallest} to {largest} bytes, mean {mean:.1}")));
+        for (class, &count) in whole.classes.iter().enumerate().filter(|(_, count)| **count > 0) {
+            rows.push(("", size_class(class, count, whole.packets)));
+        }
+    }
+    rows
+}
+
+/// `  65 - 127    1 234 567  ######   41.2 %`
+fn size_class(class: usize, count: u64, packets: u64) -> String {
+    const BAR: u64 = 24;
+    let low = if class == 0 { 0 } else { SIZE_CLASSES[class - 1] + 1 };
+    let range = match SIZE_CLASSES.get(class) {
+        Some(high) => format!("{low:>5} - {high:<5}"),
+        None => format!("{low:>5} and up"),
+    };
+    let bar = "#".repeat(((count * BAR).div_ceil(packets)) as usize);
+    format!("{range} {:>13}  {bar:<24} {:>5.1} %", grouped(count), count as f64 * 100.0 / packets as f64)
+}

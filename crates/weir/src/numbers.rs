@@ -1,0 +1,134 @@
+//! Numbers as people read and write them.
+
+use std::time::Duration;
+
+/// `8 000 000`.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `25.0 %` of `whole`; `-` of nothing.
+pub fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".to_owned() } else { format!("{:.1} %", part as f64 * 100.0 / whole as f64) }
+}
+
+/// `4.1 GB`, decimal units.
+pub fn bytes(n: u64) -> String {
+    scaled(n as f64, &["B", "kB", "MB", "GB", "TB", "PB"])
+}
+
+/// `1.2 Gbit/s`.
+pub fn bit_rate(bits_per_s: f64) -> String {
+    scaled(bits_per_s, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
+}
+
+fn scaled(mut value: f64, units: &[&str]) -> String {
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let digits = if unit == 0 || value >= 99.95 { 0 } else { 1 };
+    format!("{value:.digits$} {}", units[unit])
+}
+
+/// `0.09 s`, `12.0 s`, `3 min 20 s`.
+pub fn duration(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        _ if seconds < 1.0 => format!("{seconds:.2} s"),
+        _ if seconds < 120.0 => format!("{seconds:.1} s"),
+        _ => format!("{} min {} s", time.as_secs() / 60, time.as_secs() % 60),
+    }
+}
+
+/// Parses a size: digits and an optional k, M or G (binary).
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let (digits, factor) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1 << 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 1 << 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 1 << 30),
+        _ => (text, 1),
+    };
+    let n: u64 = digits.parse().map_err(|_| format!("'{text}' is not a size: write 500, 64k, 10M or 1G"))?;
+    n.checked_mul(factor).ok_or_else(|| format!("'{text}' is too large"))
+}
+
+/// Parses the argument of `-C`: a plain number counts million bytes, as tcpdump's does.
+pub fn parse_rotation_size(text: &str) -> Result<u64, String> {
+    let size = match text.parse::<u64>() {
+        Ok(millions) => millions.checked_mul(1_000_000).ok_or_else(|| format!("'{text}' is too large"))?,
+        Err(_) => parse_size(text)?,
+    };
+    if size == 0 { Err("a size of 0 would never hold a packet".to_owned()) } else { Ok(size) }
+}
+
+/// Parses a time: `500ms`, `10s`, `5m`, `2h`; a plain number counts seconds.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    let at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let factor = match &text[at..] {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("'{text}' is not a time: write 500ms, 10s or 5m")),
+    };
+    let n: f64 = text[..at].parse().map_err(|_| format!("'{text}' is not a time: write 500ms, 10s or 5m"))?;
+    Duration::try_from_secs_f64(n * factor).map_err(|_| format!("'{text}' is too long"))
+}
+
+/// Parses a list of processors: `0,2-3`.
+pub fn parse_cpus(text: &str) -> Result<Vec<usize>, String> {
+    let bad = || format!("'{text}' is not a list of processors: write 0,2-3");
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: usize = first.trim().parse().map_err(|_| bad())?;
+        let last: usize = last.trim().parse().map_err(|_| bad())?;
+        if first > last || last >= 4096 {
+            return Err(bad());
+        }
+        cpus.extend(first..=last);
+    }
+    Ok(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_as_people_write_them() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_234_567), "1 234 567");
+        assert_eq!(percent(1, 4), "25.0 %");
+        assert_eq!(percent(0, 0), "-");
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(4_100_000_000), "4.1 GB");
+        assert_eq!(duration(Duration::from_millis(90)), "0.09 s");
+        assert_eq!(duration(Duration::from_secs(200)), "3 min 20 s");
+        assert_eq!(parse_size("64k"), Ok(65_536));
+        assert_eq!(parse_size("1G"), Ok(1 << 30));
+        assert!(parse_size("64q").is_err());
+        assert!(parse_size("").is_err());
+        assert_eq!(parse_rotation_size("2"), Ok(2_000_000));
+        assert_eq!(parse_rotation_size("2k"), Ok(2048));
+        assert!(parse_rotation_size("0").is_err());
+        assert_eq!(parse_time("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_time("5m"), Ok(Duration::from_secs(300)));
+        assert!(parse_time("5 weeks").is_err());
+        assert_eq!(parse_cpus("0,2-3"), Ok(vec![0, 2, 3]));
+        assert!(parse_cpus("3-1").is_err());
+        assert!(parse_cpus("a").is_err());
+    }
+}

@@ -1,0 +1,55 @@
+//! How a command ended, as the contract's exit codes tell it.
+
+use std::io;
+use weir_io::output::OutputError;
+use weir_pipeline::SourceFault;
+use weir_pipeline::reader::Trouble;
+
+/// A command that ran. One that could not begin is an error instead (exit code 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Exit code 0.
+    Done,
+    /// The input or the output failed, and was reported; exit code 1.
+    Failed,
+}
+
+/// One line about a source that failed: where, what, and what is kept.
+pub fn fault_line(name: &str, fault: &SourceFault) -> String {
+    let kept = match fault.packet - 1 {
+        0 => "no packet was delivered".to_owned(),
+        1 => "the packet before it was delivered".to_owned(),
+        n => format!("{n} packets before it were delivered"),
+    };
+    let what = match &fault.what {
+        Trouble::Io(error) => io_words(error),
+        what => what.to_string(),
+    };
+    format!("{name}: packet {}, offset {}: {what}; {kept}", fault.packet, fault.offset)
+}
+
+/// A system error in few words, with what to do where that is known.
+pub fn io_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file".to_owned(),
+        io::ErrorKind::PermissionDenied => {
+            "permission denied: make it readable to you, or run weir as a user who may read it".to_owned()
+        }
+        io::ErrorKind::IsADirectory => {
+            "is a directory: name the capture files in it, for instance DIR/*.pcap".to_owned()
+        }
+        io::ErrorKind::StorageFull => "no space left on the device".to_owned(),
+        _ => match error.raw_os_error() {
+            Some(_) => {
+                let text = error.to_string();
+                text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+            }
+            None => error.to_string(),
+        },
+    }
+}
+
+/// Whether writing ended because nobody reads any more, which is no failure.
+pub fn is_closed_pipe(error: &OutputError) -> bool {
+    matches!(error, OutputError::Io { error, .. } if error.kind() == io::ErrorKind::BrokenPipe)
+}
