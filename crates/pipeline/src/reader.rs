@@ -315,8 +315,9 @@ impl<C: Consumer> Reader<C> {
         let Source::Stream { stream, tail, unread } = &mut self.source else { unreachable!("asked by source") };
         let mut view = if std::mem::take(unread) && !tail.is_empty() {
             // More bytes may be long in coming: what is here goes first.
-            let (tail, len) = (std::mem::take(tail), tail.len());
-            View::owned(self.report.offset, false, tail, 0..len)
+            let rest = std::mem::take(tail);
+            let len = rest.len();
+            View::owned(self.report.offset, false, rest, 0..len)
         } else {
             stream.next(tail, self.spent.take()).map_err(Trouble::Io)?
         };
