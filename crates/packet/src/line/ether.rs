@@ -64,8 +64,9 @@ pub(super) fn payload(line: &mut Line<'_>, kind: u16, data: &[u8], wire: usize) 
         0x86dd => ip6::packet(line, data, wire),
         0x0806 | 0x8035 => arp::packet(line, data, wire),
         0x8847 | 0x8848 => mpls::labels(line, data, wire),
-        0x8863 => ppp::discovery(line, data, wire),
-        0x8864 => {
+        // Code 0 is a session's, whatever the EtherType says.
+        0x8863 if data.get(1) != Some(&0) => ppp::discovery(line, data, wire),
+        0x8863 | 0x8864 => {
             ppp::session(line, data, wire);
         }
         0x8100 | 0x88a8 | 0x9100 | 0x9200 => {

@@ -1,7 +1,7 @@
 //! What IPv4 and IPv6 have in common: the two ends of a packet, fragments, and the protocols above.
 
 use super::text::{Line, after, array, be16, be32, put};
-use super::{icmp, icmp6, igmp, ip, ip6, routing, sctp, tcp, tunnel, udp};
+use super::{ether, icmp, icmp6, igmp, ip, ip6, routing, sctp, tcp, tunnel, udp};
 
 /// Notes kept of the extension headers on the way; more are counted with the last.
 const NOTES_MAX: usize = 6;
@@ -147,6 +147,9 @@ fn dispatch(line: &mut Line<'_>, ends: Ends, protocol: u8, data: &[u8], wire: us
         108 => tunnel::ipcomp(line, data, wire),
         97 => tunnel::ether_in_ip(line, data, wire),
         137 => line.nested(|line| super::mpls::labels(line, data, wire)),
+        143 => line.nested(|line| {
+            ether::frame(line, data, wire);
+        }),
         88 => routing::eigrp(line, data, wire),
         89 => routing::ospf(line, data, wire),
         103 => routing::pim(line, data, wire),

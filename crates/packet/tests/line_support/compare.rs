@@ -80,6 +80,10 @@ const INTENDED: &[Intended] = &[
     ("a total length of 0 is a segment not yet cut to size", |_, _, theirs| theirs.contains("bad-len 0")),
     ("a UDP length of 0 is a jumbogram's under IPv6", |_, _, theirs| theirs.contains("truncated-udplength 0")),
     ("multilink PPP is only named", |_, ours, _| ours.contains("MLPPP")),
+    ("RPL is only named", |_, ours, _| ours.contains("RPL, length")),
+    ("tcpdump reads hardware addresses of ARP over frame relay as a DLCI", |field, _, theirs| {
+        field == "arp" && theirs.contains("DLCI")
+    }),
     ("multicast listeners without delay, node information without names", |field, ours, _| {
         field == "icmp6" && (ours.contains("multicast listener") || ours.contains("node information"))
     }),

@@ -157,6 +157,7 @@ pub fn protocol(ours: &str) -> Option<String> {
         ("[|esp]", 50),
         ("[|ah]", 51),
         ("bad-ah", 51),
+        ("[|udplite]", 136),
         ("[|eigrp]", 88),
         ("[|ospf]", 89),
         ("[|pim]", 103),

@@ -60,6 +60,7 @@ pub fn have_tcpdump(test: &str) -> bool {
 pub fn tcpdump(args: &[&str], input: &[u8]) -> Vec<u8> {
     let mut child = Command::new("tcpdump")
         .args(args)
+        .env("TZ", "UTC")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
