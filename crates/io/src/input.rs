@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weir_packet::savefile::magic;
 
 /// A source of capture file bytes.
@@ -61,7 +61,8 @@ fn classify(mut file: File, follow: bool, stop: Arc<AtomicBool>) -> io::Result<K
     if about.is_dir() {
         return Err(io::Error::from(io::ErrorKind::IsADirectory));
     }
-    if follow {
+    // A pipe says by itself when it ends.
+    if follow && about.is_file() {
         return Ok(Kind::Stream(Stream::direct(Follow::new(file, Arc::clone(&stop)), stop)));
     }
     // Standard input may be a file that someone has read a part of already.
@@ -73,14 +74,28 @@ fn classify(mut file: File, follow: bool, stop: Arc<AtomicBool>) -> io::Result<K
             None => Kind::File(PlainFile { len: about.len(), file: Arc::new(file) }),
         });
     }
-    let mut head = Vec::new();
-    (&mut file).take(4).read_to_end(&mut head)?;
+    let head = first_bytes(&mut file, &stop)?;
     let compression = magic::compression(&head);
     let whole = io::Cursor::new(head).chain(file);
     Ok(Kind::Stream(match compression {
         Some(kind) => Stream::threaded(compressed::decoder(kind, whole)?, stop),
         None => Stream::direct(whole, stop),
     }))
+}
+
+/// The first bytes of a pipe, as many as tell a compression; fewer if it ends, or if `stop` is set.
+fn first_bytes(file: &mut File, stop: &AtomicBool) -> io::Result<Vec<u8>> {
+    let mut head = [0u8; 4];
+    let mut got = 0;
+    while got < head.len() && !stop.load(Ordering::Relaxed) {
+        match file.read(&mut head[got..]) {
+            Ok(0) => break,
+            Ok(n) => got += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(head[..got].to_vec())
 }
 
 /// A regular file with a size fixed at opening.

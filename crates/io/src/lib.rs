@@ -3,13 +3,24 @@
 //! Attaching, opening, mapping live here; the bytes of the formats are `weir-packet`'s.
 #![deny(unsafe_code)]
 
+// Under loom there is the slot table and nothing else.
+mod slots;
+
+#[cfg(not(loom))]
 pub mod compressed;
+#[cfg(not(loom))]
 pub mod input;
+#[cfg(not(loom))]
 pub mod output;
+#[cfg(not(loom))]
 pub mod stream;
+#[cfg(not(loom))]
 #[allow(unsafe_code)]
 pub mod sys;
+#[cfg(not(loom))]
 pub mod view;
 
+#[cfg(not(loom))]
 pub use input::{Input, Kind};
+#[cfg(not(loom))]
 pub use view::View;

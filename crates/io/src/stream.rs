@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 /// Bytes asked for at once.
@@ -13,6 +13,9 @@ const CHUNK: usize = 1 << 20;
 
 /// Room in front of each chunk for the cut record that the chunk before ended with.
 const HEADROOM: usize = 64 << 10;
+
+/// How often a wait for a decoder looks whether it should end.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Chunks in flight between a decoder's thread and us.
 const IN_FLIGHT: usize = 4;
@@ -106,7 +109,14 @@ impl Stream {
                     // The thread may have ended already.
                     let _ = spares.send(buffer);
                 }
-                chunks.recv().unwrap_or_else(|_| Ok((vec![0; HEADROOM], HEADROOM)))
+                // The signal that sets `stop` interrupts a blocked read, but not a blocked receive.
+                loop {
+                    match chunks.recv_timeout(LOOK) {
+                        Ok(chunk) => return chunk,
+                        Err(RecvTimeoutError::Timeout) if !self.stop.load(Ordering::Relaxed) => {}
+                        Err(_) => return Ok((vec![0; HEADROOM], HEADROOM)),
+                    }
+                }
             }
         }
     }

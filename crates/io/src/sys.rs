@@ -5,12 +5,13 @@
 //! notes the place in the mapping's slot and lets the reader go on; the reader asks [`Mapping::fault`] before it believes
 //! what it read. A SIGBUS outside our mappings goes to the handler that was there before.
 
+use crate::slots::Slot;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Size of a huge page of the page table's middle level, bytes: a window aligned to it can be mapped by one entry.
@@ -19,19 +20,7 @@ pub const HUGE: usize = 2 << 20;
 /// Mappings that can exist at once in the process.
 const SLOTS: usize = 256;
 
-/// No fault so far.
-const NO_FAULT: usize = usize::MAX;
-
-/// What the signal handler may read. A slot is free while `base` is 0.
-struct Slot {
-    base: AtomicUsize,
-    len: AtomicUsize,
-    /// Lowest offset that faulted.
-    fault: AtomicUsize,
-}
-
-static MAPPED: [Slot; SLOTS] =
-    [const { Slot { base: AtomicUsize::new(0), len: AtomicUsize::new(0), fault: AtomicUsize::new(NO_FAULT) } }; SLOTS];
+static MAPPED: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 
 static PREVIOUS: OnceLock<Previous> = OnceLock::new();
 
@@ -50,12 +39,6 @@ pub struct Mapping {
     base: *mut u8,
     len: usize,
     slot: &'static Slot,
-}
-
-impl core::fmt::Debug for Slot {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "fault at {}", self.fault.load(Ordering::Acquire))
-    }
 }
 
 // SAFETY: the mapping is owned, read-only memory; nothing in it is tied to the thread that made it.
@@ -88,13 +71,8 @@ impl Mapping {
             unmap(base, len);
             return Err(error);
         }
-        for slot in &MAPPED {
-            if slot.base.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                slot.fault.store(NO_FAULT, Ordering::Relaxed);
-                slot.len.store(len, Ordering::Relaxed);
-                slot.base.store(base as usize, Ordering::Release);
-                return Ok(Self { base, len, slot });
-            }
+        if let Some(slot) = MAPPED.iter().find(|slot| slot.claim(base as usize, len)) {
+            return Ok(Self { base, len, slot });
         }
         unmap(base, len);
         Err(io::Error::from_raw_os_error(libc::ENOMEM))
@@ -109,14 +87,13 @@ impl Mapping {
 
     /// The lowest offset at which the file could not be read so far. What was read at or behind it was made up.
     pub fn fault(&self) -> Option<usize> {
-        let at = self.slot.fault.load(Ordering::Acquire);
-        (at != NO_FAULT).then_some(at)
+        self.slot.fault()
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        self.slot.base.store(0, Ordering::Release);
+        self.slot.release();
         unmap(self.base, self.len);
     }
 }
@@ -174,25 +151,22 @@ extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context
     // SAFETY: the kernel passes a valid siginfo for SA_SIGINFO handlers.
     let address = unsafe { (*info).si_addr() } as usize;
     for slot in &MAPPED {
-        let base = slot.base.load(Ordering::Acquire);
-        let len = slot.len.load(Ordering::Relaxed);
-        if base > 1 && (base..base + len).contains(&address) {
-            let page = address & !(page_size() - 1);
-            // SAFETY: the page lies in a mapping of ours that is being read this moment, so it is not being unmapped.
-            let zeros = unsafe {
-                libc::mmap(
-                    page as *mut libc::c_void,
-                    page_size(),
-                    libc::PROT_READ,
-                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
-                    -1,
-                    0,
-                )
-            };
-            if zeros != libc::MAP_FAILED {
-                slot.fault.fetch_min(page - base, Ordering::AcqRel);
-                return;
-            }
+        let Some(offset) = slot.offset_of(address) else { continue };
+        let within = address & (page_size() - 1);
+        // SAFETY: the page lies in a mapping of ours that is being read this moment, so it is not being unmapped.
+        let zeros = unsafe {
+            libc::mmap(
+                (address - within) as *mut libc::c_void,
+                page_size(),
+                libc::PROT_READ,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                -1,
+                0,
+            )
+        };
+        if zeros != libc::MAP_FAILED {
+            slot.note(offset - within);
+            return;
         }
     }
     forward(signal, info, context);
