@@ -32,6 +32,8 @@ pub(crate) struct Pool<C: Consumer> {
     early: BTreeMap<u64, Ready<C>>,
     /// The next window to hand out.
     next: u64,
+    /// The first window whose result was not taken.
+    untaken: u64,
     windows: u64,
     ahead: u64,
 }
@@ -63,13 +65,17 @@ impl<C: Consumer> Pool<C> {
         }
         let windows = file.len.div_ceil(way.window());
         let ahead = workers as u64 * AHEAD;
-        Self { tasks, ready, early: BTreeMap::new(), next: first, windows, ahead }
+        Self { tasks, ready, early: BTreeMap::new(), next: first, untaken: first, windows, ahead }
     }
 
     /// The result for window `index`; hands out the windows ahead of it under the layout `current`.
     ///
-    /// `None` if the workers are gone. Results of windows before `index` are dropped.
+    /// `None` if it was taken already, or if the workers are gone. Results of windows before `index` are dropped.
     pub fn take(&mut self, index: u64, current: &Arc<Current<C::Plan>>) -> Option<Ready<C>> {
+        if index < self.untaken {
+            return None;
+        }
+        self.untaken = index + 1;
         self.next = self.next.max(index);
         while self.next < self.windows.min(index + self.ahead) {
             self.tasks.send(Task { index: self.next, current: Arc::clone(current) }).ok()?;
@@ -77,6 +83,7 @@ impl<C: Consumer> Pool<C> {
         }
         loop {
             if let Some(ready) = self.early.remove(&index) {
+                self.early = self.early.split_off(&index);
                 return Some(ready);
             }
             let (done, ready) = self.ready.recv().ok()?;

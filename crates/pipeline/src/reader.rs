@@ -297,9 +297,10 @@ impl<C: Consumer> Reader<C> {
             self.spent = view.into_buffer();
             return begun.map(|()| None);
         };
-        let limit = match way {
-            Way::Mapped => view.bytes().len().min(window as usize),
-            _ => view.bytes().len(),
+        // Where workers are ahead, what begins in the next window is theirs.
+        let limit = match (*way, &pool) {
+            (Way::Read, None) => view.bytes().len(),
+            _ => view.bytes().len().min(((index + 1) * window - view.offset) as usize),
         };
         let done = process(self.consumer.as_ref(), &current, view.bytes(), view.eof, Start::Exact(start), limit);
         if !sound(file, *way, &view, lost).map_err(Trouble::Io)? {
