@@ -55,6 +55,17 @@ pub(super) enum Node {
     NonZero { value: ValueId, next: NodeId },
 }
 
+impl Node {
+    fn successors(self) -> impl Iterator<Item = NodeId> {
+        let (first, second) = match self {
+            Self::No | Self::Yes => (None, None),
+            Self::Test { yes, no, .. } => (Some(yes), Some(no)),
+            Self::Captured { next, .. } | Self::NonZero { next, .. } => (Some(next), None),
+        };
+        first.into_iter().chain(second)
+    }
+}
+
 /// The whole graph.
 pub(super) struct Decision {
     pub(super) values: Vec<Term>,
@@ -80,6 +91,26 @@ impl Decision {
         maker.nodes.intern(Node::Yes);
         let root = maker.visit(0, Registers { a: ValueId(zero), x: ValueId(zero), scratch: [ValueId(zero); 16] })?;
         Some(Self { values: maker.values.list, nodes: maker.nodes.list, root })
+    }
+
+    /// Every place that is loaded.
+    pub(super) fn places(&self) -> Vec<Place> {
+        let place = |term: &Term| if let Term::Load(place) = term { Some(*place) } else { None };
+        self.values.iter().filter_map(place).collect()
+    }
+
+    /// Which nodes the root leads to.
+    pub(super) fn reachable(&self) -> Vec<bool> {
+        let mut reached = vec![false; self.nodes.len()];
+        reached[self.root.0 as usize] = true;
+        for index in (0..self.nodes.len()).rev() {
+            if reached[index] {
+                for next in self.nodes[index].successors() {
+                    reached[next.0 as usize] = true;
+                }
+            }
+        }
+        reached
     }
 
     pub(super) fn term(&self, id: ValueId) -> Term {

@@ -20,12 +20,6 @@ pub(super) fn word(size: u8) -> Type {
     }
 }
 
-/// Reads `size` bytes as they lie and widens them to 32 bits.
-pub(super) fn load_raw(builder: &mut FunctionBuilder<'_>, size: u8, address: Value, offset: i32) -> Value {
-    let value = builder.ins().load(word(size), packet_flags(), address, offset);
-    widen(builder, size, value)
-}
-
 /// Reads `size` bytes in network order and widens them to 32 bits.
 pub(super) fn load_network(builder: &mut FunctionBuilder<'_>, size: u8, address: Value, offset: i32) -> Value {
     let value = builder.ins().load(word(size), packet_flags(), address, offset);

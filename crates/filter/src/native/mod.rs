@@ -13,6 +13,8 @@ mod decision;
 mod direct;
 #[deny(unsafe_code)]
 mod emit;
+#[deny(unsafe_code)]
+mod lanes;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -23,7 +25,7 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
+use cranelift_module::{DataDescription, FuncId, Linkage, Module, default_libcall_names};
 use weir_packet::Frame;
 
 use crate::{Error, MAX_BATCH, Program};
@@ -77,6 +79,9 @@ impl Native {
         // the borrow of the frame outlives the call.
         unsafe { (self.one)(frame.data.as_ptr(), frame.data.len(), frame.wire_len) }
     }
+
+    #[doc(hidden)]
+    pub fn dump(&self) -> usize { self.many as *const () as usize }
 
     /// Sets bit `i` of `verdicts` when frame `i` matches, and clears it when not.
     ///
@@ -138,6 +143,14 @@ fn host() -> Result<Arc<dyn TargetIsa>, Error> {
     builder.finish(settings::Flags::new(flags)).map_err(refused)
 }
 
+/// Whether vectors are worth it: x86-64 before SSE 4.1 has no way to pick lanes.
+fn has_vectors() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("sse4.1");
+    #[cfg(not(target_arch = "x86_64"))]
+    return cfg!(target_endian = "little");
+}
+
 fn refused(error: impl fmt::Display) -> Error {
     Error::Native { reason: error.to_string() }
 }
@@ -158,13 +171,20 @@ impl Maker {
         builder.finalize(self.module.target_config());
         self.define(one)?;
 
-        let decision = decision::Decision::new(program);
+        let decision = if has_vectors() { decision::Decision::new(program) } else { None };
         let many = self.declare("many", &[pointer, pointer], types::I64)?;
         let direct = self.module.declare_func_in_func(one, &mut self.context.func);
+        let table = self.module.declare_anonymous_data(false, false).map_err(refused)?;
+        let address = self.module.declare_data_in_func(table, &mut self.context.func);
         let mut builder = FunctionBuilder::new(&mut self.context.func, &mut self.frontend);
-        batch::build(decision.as_ref(), direct, layout, &mut builder);
+        let constants = batch::build(decision.as_ref(), direct, address, layout, &mut builder);
         builder.finalize(self.module.target_config());
         self.define(many)?;
+
+        let mut description = DataDescription::new();
+        description.define(constants.bytes().into());
+        description.set_align(16);
+        self.module.define_data(table, &description).map_err(refused)?;
 
         self.module.finalize_definitions().map_err(refused)?;
         Ok((one, many))
