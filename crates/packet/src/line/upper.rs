@@ -148,6 +148,7 @@ fn dispatch(line: &mut Line<'_>, ends: Ends, protocol: u8, data: &[u8], wire: us
         97 => tunnel::ether_in_ip(line, data, wire),
         137 => line.nested(|line| super::mpls::labels(line, data, wire)),
         143 => line.nested(|line| {
+            put!(line, "Ethernet, length {wire}: ");
             ether::frame(line, data, wire);
         }),
         88 => routing::eigrp(line, data, wire),

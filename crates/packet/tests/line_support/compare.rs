@@ -80,6 +80,10 @@ const INTENDED: &[Intended] = &[
     ("a total length of 0 is a segment not yet cut to size", |_, _, theirs| theirs.contains("bad-len 0")),
     ("a UDP length of 0 is a jumbogram's under IPv6", |_, _, theirs| theirs.contains("truncated-udplength 0")),
     ("multilink PPP is only named", |_, ours, _| ours.contains("MLPPP")),
+    ("IP without a link header has none to show", |field, _, theirs| {
+        field == "link header" && theirs.starts_with("ip: ")
+    }),
+    ("LLC shows no flags, which are not TCP's", |field, ours, _| field == "tcp flags" && ours.contains("LLC, ")),
     ("RPL is only named", |_, ours, _| ours.contains("RPL, length")),
     ("tcpdump reads hardware addresses of ARP over frame relay as a DLCI", |field, _, theirs| {
         field == "arp" && theirs.contains("DLCI")

@@ -158,6 +158,7 @@ pub fn protocol(ours: &str) -> Option<String> {
         ("[|ah]", 51),
         ("bad-ah", 51),
         ("[|udplite]", 136),
+        ("Ethernet, ", 143),
         ("[|eigrp]", 88),
         ("[|ospf]", 89),
         ("[|pim]", 103),
