@@ -12,8 +12,8 @@ use weir_packet::LinkType;
 use crate::program::{Insn, Op, Program, SNAPLEN};
 use crate::{Error, names};
 
-/// `PCAP_NETMASK_UNKNOWN`: `ip broadcast` is refused, as tcpdump does for files.
-const NETMASK_UNKNOWN: u32 = 0xffff_ffff;
+/// The netmask for `ip broadcast`. Nobody knows the one of a file; tcpdump takes 0, so 0.0.0.0 and 255.255.255.255 match.
+const NETMASK: u32 = 0;
 
 /// Longest expression accepted, bytes. libpcap's optimizer recurses once per block; this keeps it within a thread's stack.
 const MAX_EXPRESSION: usize = 32 * 1024;
@@ -102,7 +102,7 @@ impl Dead {
         let mut raw = MaybeUninit::<RawProgram>::zeroed();
         // SAFETY: the handle is live until drop, `expression` ends with NUL, and libpcap writes `raw` before it returns 0.
         let status =
-            unsafe { pcap_compile(self.0.as_ptr(), raw.as_mut_ptr(), expression.as_ptr(), 1, NETMASK_UNKNOWN) };
+            unsafe { pcap_compile(self.0.as_ptr(), raw.as_mut_ptr(), expression.as_ptr(), 1, NETMASK) };
         if status != 0 {
             return Err(Error::Refused { message: self.message() });
         }
