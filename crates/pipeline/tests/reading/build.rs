@@ -1,0 +1,150 @@
+//! Capture files made by hand, field by field.
+
+/// A pcap file being made.
+#[derive(Clone, Debug)]
+pub struct Pcap {
+    pub bytes: Vec<u8>,
+    big: bool,
+    /// Packets so far; sets the time of the next one.
+    pub count: u32,
+}
+
+impl Pcap {
+    pub fn new(link: u32, snaplen: u32) -> Self {
+        Self::with(link, snaplen, false, false)
+    }
+
+    pub fn with(link: u32, snaplen: u32, big: bool, nanoseconds: bool) -> Self {
+        let mut pcap = Self { bytes: Vec::new(), big, count: 0 };
+        pcap.word(if nanoseconds { 0xa1b2_3c4d } else { 0xa1b2_c3d4 });
+        if big {
+            pcap.bytes.extend([0, 2, 0, 4])
+        } else {
+            pcap.bytes.extend([2, 0, 4, 0])
+        }
+        for word in [0, 0, snaplen, link] {
+            pcap.word(word);
+        }
+        pcap
+    }
+
+    fn word(&mut self, word: u32) {
+        self.bytes.extend(if self.big { word.to_be_bytes() } else { word.to_le_bytes() });
+    }
+
+    /// A record of its own time, 1 s + 1 unit after the one before.
+    pub fn record(&mut self, wire_len: u32, data: &[u8]) {
+        let count = self.count;
+        self.header(1_700_000_000 + count / 1000, count % 1000, data.len() as u32, wire_len);
+        self.bytes.extend_from_slice(data);
+        self.count += 1;
+    }
+
+    pub fn header(&mut self, seconds: u32, fraction: u32, captured: u32, wire_len: u32) {
+        for word in [seconds, fraction, captured, wire_len] {
+            self.word(word);
+        }
+    }
+
+    pub fn packet(&mut self, data: &[u8]) {
+        self.record(data.len() as u32, data);
+    }
+}
+
+/// A pcapng file being made.
+#[derive(Clone, Debug, Default)]
+pub struct Pcapng {
+    pub bytes: Vec<u8>,
+    big: bool,
+    /// Packets so far; sets the time of the next one.
+    pub count: u64,
+}
+
+impl Pcapng {
+    /// A file that begins with a section header.
+    pub fn new(big: bool) -> Self {
+        let mut file = Self::default();
+        file.section(big);
+        file
+    }
+
+    fn word(&self, out: &mut Vec<u8>, word: u32) {
+        out.extend(if self.big { word.to_be_bytes() } else { word.to_le_bytes() });
+    }
+
+    fn half(&self, out: &mut Vec<u8>, half: u16) {
+        out.extend(if self.big { half.to_be_bytes() } else { half.to_le_bytes() });
+    }
+
+    pub fn block(&mut self, kind: u32, body: &[u8]) {
+        let total = body.len().next_multiple_of(4) as u32 + 12;
+        let mut out = Vec::with_capacity(total as usize);
+        self.word(&mut out, kind);
+        self.word(&mut out, total);
+        out.extend_from_slice(body);
+        out.resize(out.len().next_multiple_of(4), 0);
+        self.word(&mut out, total);
+        self.bytes.extend(out);
+    }
+
+    /// From here on the file is in this byte order.
+    pub fn section(&mut self, big: bool) {
+        self.big = big;
+        let mut body = Vec::new();
+        self.word(&mut body, 0x1a2b_3c4d);
+        self.half(&mut body, 1);
+        self.half(&mut body, 0);
+        body.extend([0xff; 8]);
+        self.block(0x0a0d_0d0a, &body);
+    }
+
+    /// An interface with a resolution of 10^-`digits` s.
+    pub fn interface(&mut self, link: u16, snaplen: u32, digits: u8) {
+        let mut body = Vec::new();
+        self.half(&mut body, link);
+        self.half(&mut body, 0);
+        self.word(&mut body, snaplen);
+        self.half(&mut body, 9);
+        self.half(&mut body, 1);
+        body.extend([digits, 0, 0, 0]);
+        self.word(&mut body, 0);
+        self.block(1, &body);
+    }
+
+    pub fn enhanced(&mut self, interface: u32, wire_len: u32, data: &[u8]) {
+        let ticks = 1_700_000_000_000_000 + self.count;
+        self.count += 1;
+        let mut body = Vec::with_capacity(data.len() + 24);
+        for word in [interface, (ticks >> 32) as u32, ticks as u32, data.len() as u32, wire_len] {
+            self.word(&mut body, word);
+        }
+        body.extend_from_slice(data);
+        self.block(6, &body);
+    }
+
+    /// A packet block of the old kind.
+    pub fn obsolete(&mut self, interface: u16, wire_len: u32, data: &[u8]) {
+        let ticks = 1_700_000_000_000_000 + self.count;
+        self.count += 1;
+        let mut body = Vec::new();
+        self.half(&mut body, interface);
+        self.half(&mut body, 0xffff);
+        for word in [(ticks >> 32) as u32, ticks as u32, data.len() as u32, wire_len] {
+            self.word(&mut body, word);
+        }
+        body.extend_from_slice(data);
+        self.block(2, &body);
+    }
+
+    /// A simple packet: `data` is as long as the snap length lets it be.
+    pub fn simple(&mut self, wire_len: u32, data: &[u8]) {
+        let mut body = Vec::new();
+        self.word(&mut body, wire_len);
+        body.extend_from_slice(data);
+        self.block(3, &body);
+    }
+
+    pub fn packet(&mut self, data: &[u8]) {
+        self.enhanced(0, data.len() as u32, data);
+    }
+}
