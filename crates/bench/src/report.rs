@@ -1,0 +1,138 @@
+//! A result as a table on the terminal, a README and a CSV.
+
+use crate::machine;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+/// Everything a run found.
+#[derive(Debug)]
+pub struct Report {
+    text: String,
+    csv: String,
+    bars: Vec<Bar>,
+    sound: bool,
+}
+
+/// A claim and what was found.
+#[derive(Debug)]
+struct Bar {
+    what: String,
+    must: String,
+    found: String,
+    holds: bool,
+}
+
+impl Report {
+    /// An empty report, whose head names the machine.
+    pub fn new(rounds: usize) -> Self {
+        let mut report = Self {
+            text: String::new(),
+            csv: "section,input,expression,rival,round,wall_s,cpu_s,answer\n".to_owned(),
+            bars: Vec::new(),
+            sound: true,
+        };
+        for line in machine::description() {
+            report.line(&format!("- {line}"));
+        }
+        report.line(&format!("- {rounds} rounds, rivals in turn within each, medians; all inputs in the page cache"));
+        report
+    }
+
+    /// Prints and keeps a line.
+    pub fn line(&mut self, line: &str) {
+        println!("{line}");
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    /// Prints and keeps a heading.
+    pub fn heading(&mut self, title: &str) {
+        self.line(&format!("\n## {title}\n"));
+    }
+
+    /// Prints and keeps a Markdown table with aligned columns.
+    pub fn table(&mut self, head: &[&str], rows: &[Vec<String>]) {
+        let width = |column: usize| {
+            let cells = rows.iter().map(|row| row[column].chars().count());
+            cells.chain([head[column].chars().count()]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..head.len()).map(width).collect();
+        let row = |cells: &[String]| {
+            let mut line = String::from("|");
+            for (i, (cell, &width)) in cells.iter().zip(&widths).enumerate() {
+                let pad = " ".repeat(width - cell.chars().count());
+                let (left, right) = if i == 0 { ("", pad.as_str()) } else { (pad.as_str(), "") };
+                let _ = write!(line, " {left}{cell}{right} |");
+            }
+            line
+        };
+        self.line(&row(&head.iter().map(|&cell| cell.to_owned()).collect::<Vec<_>>()));
+        let rule: Vec<String> = (0..head.len())
+            .map(|i| if i == 0 { "-".repeat(widths[i]) } else { format!("{}:", "-".repeat(widths[i] - 1)) })
+            .collect();
+        self.line(&row(&rule));
+        for cells in rows {
+            self.line(&row(cells));
+        }
+    }
+
+    /// Keeps a row of raw data.
+    pub fn raw(&mut self, fields: &[&str]) {
+        let quoted: Vec<String> = fields
+            .iter()
+            .map(|field| {
+                if field.contains([',', '"']) {
+                    format!("\"{}\"", field.replace('"', "\"\""))
+                } else {
+                    (*field).to_owned()
+                }
+            })
+            .collect();
+        self.csv.push_str(&quoted.join(","));
+        self.csv.push('\n');
+    }
+
+    /// Keeps a claim and what was found.
+    pub fn bar(&mut self, what: &str, must: &str, found: &str, holds: bool) {
+        self.bars.push(Bar { what: what.to_owned(), must: must.to_owned(), found: found.to_owned(), holds });
+    }
+
+    /// An answer was wrong: the result is worth nothing.
+    pub fn wrong(&mut self, what: &str) {
+        self.sound = false;
+        self.line(&format!("WRONG: {what}"));
+    }
+
+    /// Whether all answers were right.
+    pub fn is_sound(&self) -> bool {
+        self.sound
+    }
+
+    /// Prints the claims.
+    pub fn bars(&mut self) {
+        self.heading("Bars");
+        let rows: Vec<Vec<String>> = self
+            .bars
+            .iter()
+            .map(|bar| {
+                let holds = if bar.holds { "yes" } else { "NO" };
+                vec![bar.what.clone(), bar.must.clone(), bar.found.clone(), holds.to_owned()]
+            })
+            .collect();
+        self.table(&["what", "must", "found", "holds"], &rows);
+    }
+
+    /// Writes `README.md` and `raw.csv`.
+    pub fn write(&self, folder: &Path) -> std::io::Result<()> {
+        fs::create_dir_all(folder)?;
+        let command: Vec<String> = std::env::args().skip(1).collect();
+        let readme = format!(
+            "# weir-bench {}\n\nRepeat it with `make bench`. Every time is that of a whole process, start to end.\n\n{}",
+            command.join(" "),
+            self.text
+        );
+        fs::write(folder.join("README.md"), readme)?;
+        fs::write(folder.join("raw.csv"), &self.csv)
+    }
+}
