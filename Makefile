@@ -35,6 +35,7 @@ test: ## All that CI runs: format, tidy, clippy, tests, documentation
 
 bench: ## Compare weir's filter with tcpdump on this machine; writes results/
 	@scripts/setup bench
+	@cargo build --release --locked -p weir -p weir-bench
 	@cargo run --release --locked -p weir-bench -- filter
 
 check-deep: ## Beyond CI: miri, loom, and MINUTES of fuzzing for each target
