@@ -33,7 +33,7 @@ test: ## All that CI runs: format, tidy, clippy, tests, documentation
 	@scripts/setup test
 	@scripts/test
 
-bench: ## Compare weir's filter with tcpdump on this machine; writes results/
+bench: ## Compare weir's filter with tcpdump here; needs 9 GB in data/, writes results/
 	@scripts/setup bench
 	@cargo build --release --locked -p weir -p weir-bench
 	@cargo run --release --locked -p weir-bench -- filter
