@@ -33,10 +33,12 @@ pub enum Error {
         span: Range<usize>,
     },
     /// libpcap refused the expression; the words are its own.
-    #[error("{message}")]
+    #[error("{message}{}", hint(word.as_deref()))]
     Refused {
         /// `pcap_geterr`'s text.
         message: String,
+        /// The first word that is no keyword and stands where no name can, if there is one.
+        word: Option<String>,
     },
     /// The expression asks for something that the kernel knows at capture time and a packet's bytes do not tell.
     #[error("{what} is known to a live capture only and is not in the packet's bytes")]
@@ -58,4 +60,8 @@ pub enum Error {
         /// The generator's words.
         reason: String,
     },
+}
+
+fn hint(word: Option<&str>) -> String {
+    word.map(|word| format!(" (\"{word}\" is no keyword; a name needs host, net, port or the like before it)")).unwrap_or_default()
 }

@@ -10,11 +10,11 @@ use crate::program::{Insn, Op, Operand, Program, SCRATCH_WORDS, backward_jump_li
 /// [`backward_jump_limit`].
 #[must_use]
 pub fn run(program: &Program, data: &[u8], wire_len: u32) -> u32 {
-    Machine { insns: program.insns(), data, wire_len, a: 0, x: 0, scratch: [0; SCRATCH_WORDS] }.run().unwrap_or(0)
+    let machine = Machine { data, wire_len, a: 0, x: 0, scratch: [0; SCRATCH_WORDS] };
+    machine.run(program.insns(), program.ops()).unwrap_or(0)
 }
 
 struct Machine<'a> {
-    insns: &'a [Insn],
     data: &'a [u8],
     wire_len: u32,
     a: u32,
@@ -24,13 +24,13 @@ struct Machine<'a> {
 
 impl Machine<'_> {
     /// `None` where the program faults.
-    fn run(&mut self) -> Option<u32> {
+    fn run(mut self, insns: &[Insn], ops: &[Op]) -> Option<u32> {
         let mut backward_left = backward_jump_limit(self.data.len());
         let mut pc = 0usize;
         loop {
-            let insn = *self.insns.get(pc)?;
+            let (insn, op) = (*insns.get(pc)?, *ops.get(pc)?);
             pc += 1;
-            match insn.op()? {
+            match op {
                 Op::ReturnK => return Some(insn.k),
                 Op::ReturnA => return Some(self.a),
                 Op::Branch(relation, operand) => {
@@ -50,6 +50,7 @@ impl Machine<'_> {
     }
 
     /// Everything that only changes registers and scratch memory.
+    #[inline(always)]
     fn step(&mut self, op: Op, insn: Insn) -> Option<()> {
         let k = insn.k;
         match op {

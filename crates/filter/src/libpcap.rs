@@ -67,14 +67,12 @@ pub fn compile(expression: &str, link: LinkType, resolve: bool) -> Result<Progra
     if expression.len() > MAX_EXPRESSION {
         return Err(Error::TooLong { length: expression.len(), limit: MAX_EXPRESSION });
     }
-    if expression.trim().is_empty() {
+    if expression.trim_matches([' ', '\t', '\r', '\n']).is_empty() {
         return Ok(Program::accept_all());
     }
-    if !resolve {
-        names::check(expression)?;
-    }
+    let word = if resolve { None } else { names::check(expression)? };
     let text = CString::new(expression).map_err(|error| Error::Nul { offset: error.nul_position() })?;
-    let program = Program::new(Dead::open(link)?.compile(&text)?)?;
+    let program = Program::new(Dead::open(link)?.compile(&text, word)?)?;
     refuse_ancillary(&program)?;
     Ok(program)
 }
@@ -95,16 +93,16 @@ impl Dead {
     fn open(link: LinkType) -> Result<Self, Error> {
         // SAFETY: takes two numbers and returns a fresh handle or null.
         let handle = unsafe { pcap_open_dead(dlt(link), SNAPLEN as c_int) };
-        NonNull::new(handle).map(Self).ok_or_else(|| Error::Refused { message: "libpcap gave no handle".into() })
+        NonNull::new(handle).map(Self).ok_or_else(|| Error::Refused { message: "libpcap gave no handle".into(), word: None })
     }
 
-    fn compile(&self, expression: &CStr) -> Result<Vec<Insn>, Error> {
+    fn compile(&self, expression: &CStr, word: Option<&str>) -> Result<Vec<Insn>, Error> {
         let mut raw = MaybeUninit::<RawProgram>::zeroed();
         // SAFETY: the handle is live until drop, `expression` ends with NUL, and libpcap writes `raw` before it returns 0.
         let status =
             unsafe { pcap_compile(self.0.as_ptr(), raw.as_mut_ptr(), expression.as_ptr(), 1, NETMASK) };
         if status != 0 {
-            return Err(Error::Refused { message: self.message() });
+            return Err(Error::Refused { message: self.message(), word: word.map(str::to_owned) });
         }
         // SAFETY: all-zero is a valid `RawProgram`, and pcap_compile has filled it.
         let mut raw = unsafe { raw.assume_init() };

@@ -1,10 +1,336 @@
 //! Finds the words of an expression that libpcap would send to a resolver.
+//!
+//! libpcap looks a name up as soon as its parser has read it, so the expression is read here first, with the tokens of its
+//! `scanner.l` and as much of its `grammar.y` as tells what a name is: the qualifiers before it (`port http`, `proto ospf`,
+//! `host a`), or those of the name before that (`port http or https`), through parentheses. A name that stands where no
+//! qualifier reaches is a syntax error there and looks nothing up.
+
+use std::net::Ipv6Addr;
+use std::ops::Range;
 
 use crate::Error;
 
-/// Refuses an expression that holds a host name.
+/// Refuses an expression in which a name would be looked up. Names of ports, protocols and kinds of frames are local and pass.
 ///
-/// **Errors**: [`Error::Name`] for the first one.
-pub(crate) fn check(_expression: &str) -> Result<(), Error> {
-    Ok(())
+/// Returns the first word that is no keyword and that no qualifier explains, to blame if libpcap finds a syntax error.
+///
+/// **Cost**: linear in the expression but for runs of hexadecimal digits and colons. **Errors**: [`Error::Name`].
+pub(crate) fn check(expression: &str) -> Result<Option<&str>, Error> {
+    let mut reader = Reader { qualifier: Qualifier::None, head: Head::default(), open: Vec::new(), word: false };
+    let mut unexplained = None;
+    let mut previous = Token::End;
+    let mut at = 0;
+    while at < expression.len() {
+        let (token, length) = token(&expression[at..]);
+        let span = at..at + length;
+        at = span.end;
+        if token == Token::Space {
+            continue;
+        }
+        let text = &expression[span.clone()];
+        match reader.read(token, previous) {
+            Some(Qualifier::Name(what)) => return Err(refuse(text, what, span)),
+            Some(Qualifier::None) => unexplained = unexplained.or(Some(text)),
+            Some(Qualifier::Local) | None => {}
+        }
+        previous = token;
+    }
+    Ok(unexplained)
+}
+
+fn refuse(text: &str, what: &'static str, span: Range<usize>) -> Error {
+    Error::Name { name: text.strip_prefix('\\').unwrap_or(text).to_owned(), what, span }
+}
+
+/// What a name is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Qualifier {
+    /// Nothing: libpcap refuses a name here.
+    None,
+    /// A port, a protocol or another thing that this machine knows by itself.
+    Local,
+    /// Something to be looked up.
+    Name(&'static str),
+}
+
+/// The qualifiers in front of a name, so far.
+#[derive(Clone, Copy, Default)]
+struct Head {
+    protocol: Option<&'static str>,
+    direction: bool,
+    address: Option<Qualifier>,
+}
+
+impl Head {
+    fn qualifier(self) -> Option<Qualifier> {
+        let host = || match self.protocol {
+            Some("link") => Qualifier::Name("link-layer host"),
+            _ => Qualifier::Name("host"),
+        };
+        match self.address {
+            Some(Qualifier::Name("host")) => Some(host()),
+            None if self.direction => Some(host()),
+            None if self.protocol.is_some() => Some(Qualifier::None),
+            address => address,
+        }
+    }
+}
+
+struct Reader {
+    /// What a name without qualifiers inherits.
+    qualifier: Qualifier,
+    head: Head,
+    /// What was inherited at each open parenthesis.
+    open: Vec<Qualifier>,
+    /// The next name belongs to the keyword before it.
+    word: bool,
+}
+
+impl Reader {
+    /// Takes in a token; for a name, says what it is taken for.
+    fn read(&mut self, token: Token, previous: Token) -> Option<Qualifier> {
+        let word = std::mem::take(&mut self.word);
+        match token {
+            Token::Name if word => return Some(Qualifier::Local),
+            Token::Name => return Some(self.identifier()),
+            Token::Address | Token::Number => {
+                self.identifier();
+            }
+            Token::Keyword(keyword) => self.keyword(keyword),
+            Token::Symbol(b'(') => {
+                let inherited = self.identifier();
+                self.open.push(inherited);
+            }
+            Token::Symbol(b')') => {
+                self.term();
+                self.qualifier = self.open.pop().unwrap_or(Qualifier::None);
+            }
+            // A prefix length, not a division.
+            Token::Symbol(b'/') if previous == Token::Address => {}
+            Token::Symbol(b'!') | Token::Space | Token::End => {}
+            Token::Symbol(_) => self.term(),
+        }
+        None
+    }
+
+    /// Something stands where a name could: the head applies to it, or what was before is inherited.
+    fn identifier(&mut self) -> Qualifier {
+        if let Some(qualifier) = std::mem::take(&mut self.head).qualifier() {
+            self.qualifier = qualifier;
+        }
+        self.qualifier
+    }
+
+    /// A primitive that leaves nothing to inherit.
+    fn term(&mut self) {
+        self.head = Head::default();
+        self.qualifier = Qualifier::None;
+    }
+
+    fn keyword(&mut self, keyword: Keyword) {
+        match keyword {
+            Keyword::Protocol(name) => self.head = Head { protocol: Some(name), ..Head::default() },
+            Keyword::Direction => self.head.direction = true,
+            Keyword::Address(qualifier) => self.head.address = Some(qualifier),
+            Keyword::Joint => self.joint(),
+            Keyword::Not | Keyword::Mask => {}
+            Keyword::Word => {
+                self.term();
+                self.word = true;
+            }
+            Keyword::Other => self.term(),
+        }
+    }
+
+    /// `and`, `or`: in `src or dst` they join two qualifiers, and a protocol alone before them was a primitive.
+    fn joint(&mut self) {
+        if self.head.direction && self.head.address.is_none() {
+            return;
+        }
+        if self.head.protocol.is_some() || self.head.address.is_some() {
+            self.term();
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token {
+    Space,
+    Name,
+    /// A network or link-layer address.
+    Address,
+    Number,
+    Keyword(Keyword),
+    Symbol(u8),
+    End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keyword {
+    Protocol(&'static str),
+    Direction,
+    Address(Qualifier),
+    Joint,
+    Not,
+    Mask,
+    /// A name after it is its own.
+    Word,
+    Other,
+}
+
+/// The first token of a text that is not empty, and its length in bytes. As in a flex scanner the longest one wins, and among
+/// equally long ones an address, a number or a keyword before a name.
+fn token(text: &str) -> (Token, usize) {
+    let bytes = text.as_bytes();
+    let name = name(bytes);
+    let best = [(Token::Address, mac(bytes)), (Token::Address, ipv6(text)), (Token::Address, dollar(bytes))];
+    let (token, length) = best.into_iter().max_by_key(|(_, length)| *length).expect("three candidates");
+    if length > 0 && length >= name {
+        return (token, length);
+    }
+    if name > 0 {
+        return (word(&text[..name]), name);
+    }
+    match bytes[0] {
+        b' ' | b'\t' | b'\r' | b'\n' => (Token::Space, 1),
+        b'\\' => match bytes[1..].iter().take_while(|byte| !b" !()\n\t".contains(byte)).count() {
+            0 => (Token::Symbol(b'\\'), 1),
+            length => (Token::Name, 1 + length),
+        },
+        b'&' if bytes.get(1) == Some(&b'&') => (Token::Keyword(Keyword::Joint), 2),
+        b'|' if bytes.get(1) == Some(&b'|') => (Token::Keyword(Keyword::Joint), 2),
+        b'!' if bytes.get(1) == Some(&b'=') => (Token::Symbol(b'='), 2),
+        symbol => (Token::Symbol(symbol), text.chars().next().map_or(1, char::len_utf8)),
+    }
+}
+
+/// Length of `[A-Za-z0-9]([-_.A-Za-z0-9]*[.A-Za-z0-9])?`.
+fn name(bytes: &[u8]) -> usize {
+    if !bytes[0].is_ascii_alphanumeric() {
+        return 0;
+    }
+    let run = bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte)).count();
+    let last = bytes[..run].iter().rposition(|byte| !b"-_".contains(byte));
+    last.map_or(0, |last| last + 1)
+}
+
+/// What a run of letters, digits, dots and dashes is.
+fn word(text: &str) -> Token {
+    if is_number(text) {
+        return Token::Number;
+    }
+    let parts = text.split('.');
+    if (2..=4).contains(&parts.clone().count()) && parts.clone().all(is_number) {
+        return Token::Address;
+    }
+    match keyword(text) {
+        Some(keyword) => Token::Keyword(keyword),
+        None if is_named_number(text) => Token::Number,
+        None => Token::Name,
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    match hex {
+        Some(digits) => !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()),
+    }
+}
+
+/// Length of a link-layer address: six pairs of digits between colons, dashes or dots, three quadruples between dots, or
+/// twelve digits.
+fn mac(bytes: &[u8]) -> usize {
+    let pairs = [b':', b'-', b'.'].map(|separator| digit_groups(bytes, 6, 1..=2, Some(separator)));
+    let others = [digit_groups(bytes, 3, 4..=4, Some(b'.')), digit_groups(bytes, 1, 12..=12, None)];
+    pairs.into_iter().chain(others).max().unwrap_or(0)
+}
+
+/// Length of `count` groups of hexadecimal digits, or 0.
+fn digit_groups(bytes: &[u8], count: usize, size: std::ops::RangeInclusive<usize>, separator: Option<u8>) -> usize {
+    let mut at = 0;
+    for group in 0..count {
+        if group > 0 {
+            if bytes.get(at).copied() != separator {
+                return 0;
+            }
+            at += 1;
+        }
+        let digits = bytes[at..].iter().take(*size.end()).take_while(|byte| byte.is_ascii_hexdigit()).count();
+        if !size.contains(&digits) {
+            return 0;
+        }
+        at += digits;
+    }
+    at
+}
+
+/// Length of the longest IPv6 address at the start.
+fn ipv6(text: &str) -> usize {
+    let run = text.bytes().take_while(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte)).take(64).count();
+    if !text[..run].contains(':') {
+        return 0;
+    }
+    (2..=run).rev().find(|&length| text[..length].parse::<Ipv6Addr>().is_ok()).unwrap_or(0)
+}
+
+/// Length of an ARCNET address, `$` and one or two digits.
+fn dollar(bytes: &[u8]) -> usize {
+    match bytes[0] {
+        b'$' => match digit_groups(&bytes[1..], 1, 1..=2, None) {
+            0 => 0,
+            digits => 1 + digits,
+        },
+        _ => 0,
+    }
+}
+
+/// Names that libpcap's scanner knows as numbers.
+fn is_named_number(text: &str) -> bool {
+    text == "tcpflags"
+        || ["tcp-fin", "tcp-syn", "tcp-rst", "tcp-push", "tcp-ack", "tcp-urg", "tcp-ece", "tcp-cwr"].contains(&text)
+        || ["icmptype", "icmpcode", "icmp6type", "icmp6code"].contains(&text)
+        || ICMP.contains(&text.strip_prefix("icmp-").unwrap_or(""))
+        || ICMP6.contains(&text.strip_prefix("icmp6-").unwrap_or(""))
+}
+
+const ICMP: [&str; 15] = [
+    "echoreply", "unreach", "sourcequench", "redirect", "echo", "routeradvert", "routersolicit", "timxceed", "paramprob",
+    "tstamp", "tstampreply", "ireq", "ireqreply", "maskreq", "maskreply",
+];
+
+const ICMP6: [&str; 26] = [
+    "destinationunreach", "packettoobig", "timeexceeded", "parameterproblem", "echo", "echoreply",
+    "multicastlistenerquery", "multicastlistenerreportv1", "multicastlistenerdone", "routersolicit", "routeradvert",
+    "neighborsolicit", "neighboradvert", "redirect", "routerrenum", "nodeinformationquery", "nodeinformationresponse",
+    "ineighbordiscoverysolicit", "ineighbordiscoveryadvert", "multicastlistenerreportv2", "homeagentdiscoveryrequest",
+    "homeagentdiscoveryreply", "mobileprefixsolicit", "mobileprefixadvert", "certpathsolicit", "certpathadvert",
+];
+
+/// The keywords of libpcap 1.10. A word that only a later version knows counts as a name: harmless where no qualifier
+/// reaches, which is where such words stand.
+fn keyword(text: &str) -> Option<Keyword> {
+    Some(match text {
+        "and" | "or" => Keyword::Joint,
+        "not" => Keyword::Not,
+        "mask" => Keyword::Mask,
+        "src" | "dst" | "address1" | "addr1" | "address2" | "addr2" | "address3" | "addr3" | "address4" | "addr4"
+        | "ra" | "ta" => Keyword::Direction,
+        "host" | "gateway" => Keyword::Address(Qualifier::Name("host")),
+        "net" => Keyword::Address(Qualifier::Name("network")),
+        "port" | "portrange" | "proto" | "protochain" => Keyword::Address(Qualifier::Local),
+        "link" | "ether" | "ppp" | "slip" | "fddi" | "tr" | "wlan" => Keyword::Protocol("link"),
+        "arp" | "rarp" | "ip" | "sctp" | "tcp" | "udp" | "icmp" | "igmp" | "igrp" | "pim" | "vrrp" | "carp"
+        | "radio" | "ip6" | "icmp6" | "ah" | "esp" | "atalk" | "aarp" | "decnet" | "lat" | "sca" | "moprc" | "mopdl"
+        | "iso" | "esis" | "es-is" | "isis" | "is-is" | "l1" | "l2" | "iih" | "lsp" | "snp" | "csnp" | "psnp"
+        | "clnp" | "stp" | "ipx" | "netbeui" => Keyword::Protocol("network"),
+        "type" | "subtype" | "direction" | "dir" | "on" | "ifname" | "rset" | "ruleset" | "reason" | "action"
+        | "llc" => Keyword::Word,
+        "less" | "greater" | "byte" | "broadcast" | "multicast" | "len" | "length" | "inbound" | "outbound"
+        | "ifindex" | "vlan" | "mpls" | "pppoed" | "pppoes" | "geneve" | "lane" | "metac" | "bcc" | "oam" | "oamf4"
+        | "oamf4ec" | "oamf4sc" | "sc" | "ilmic" | "vpi" | "vci" | "connectmsg" | "metaconnect" | "rnr" | "rulenum"
+        | "srnr" | "subrulenum" | "fisu" | "lssu" | "lsu" | "msu" | "hfisu" | "hlssu" | "hmsu" | "sio" | "opc"
+        | "dpc" | "sls" | "hsio" | "hopc" | "hdpc" | "hsls" => Keyword::Other,
+        _ => return None,
+    })
 }

@@ -32,6 +32,8 @@ pub const SNAPLEN: u32 = 262_144;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     insns: Vec<Insn>,
+    /// The operation of each instruction, so that the interpreter need not decode it for every packet.
+    ops: Vec<Op>,
 }
 
 /// How many backward jumps a program may make on a packet of `data_len` bytes before it is ended with 0.
@@ -209,24 +211,31 @@ impl Program {
         if insns.len() > Self::MAX_INSNS {
             return refuse(Self::MAX_INSNS, "the program is too long");
         }
+        let mut ops = Vec::with_capacity(insns.len());
         for (index, insn) in insns.iter().enumerate() {
-            if let Err(reason) = check(*insn, index, insns.len()) {
-                return refuse(index, reason);
+            match check(*insn, index, insns.len()) {
+                Ok(op) => ops.push(op),
+                Err(reason) => return refuse(index, reason),
             }
         }
-        Ok(Self { insns })
+        Ok(Self { insns, ops })
     }
 
     /// The program that every packet matches: what an empty expression means.
     #[must_use]
     pub fn accept_all() -> Self {
-        Self { insns: vec![Insn::statement(0x06, SNAPLEN)] }
+        Self { insns: vec![Insn::statement(0x06, SNAPLEN)], ops: vec![Op::ReturnK] }
     }
 
     /// The instructions.
     #[must_use]
     pub fn insns(&self) -> &[Insn] {
         &self.insns
+    }
+
+    /// The operation of each instruction.
+    pub(crate) fn ops(&self) -> &[Op] {
+        &self.ops
     }
 
     /// Whether some `ja` goes back.
@@ -236,24 +245,26 @@ impl Program {
     }
 }
 
-/// What is wrong with the instruction at `index` of a program of `len`, if anything is.
-fn check(insn: Insn, index: usize, len: usize) -> Result<(), &'static str> {
+/// The operation of the instruction at `index` of a program of `len`, or what is wrong with it.
+fn check(insn: Insn, index: usize, len: usize) -> Result<Op, &'static str> {
     let inside = |skip: i64| {
         let target = index as i64 + 1 + skip;
         (0..len as i64).contains(&target)
     };
-    let falls_on = |ok: bool| if ok { Ok(()) } else { Err("jump out of the program") };
-    match insn.op().ok_or("unknown operation")? {
-        Op::ReturnK | Op::ReturnA => Ok(()),
-        Op::Jump if insn.k as i32 == -1 => Err("jump onto itself"),
-        Op::Jump => falls_on(inside(i64::from(insn.k as i32))),
-        Op::Branch(..) => falls_on(inside(i64::from(insn.jt)) && inside(i64::from(insn.jf))),
+    let op = insn.op().ok_or("unknown operation")?;
+    let fault = match op {
+        Op::ReturnK | Op::ReturnA => None,
+        Op::Jump if insn.k as i32 == -1 => Some("jump onto itself"),
+        Op::Jump if inside(i64::from(insn.k as i32)) => None,
+        Op::Branch(..) if inside(i64::from(insn.jt)) && inside(i64::from(insn.jf)) => None,
+        Op::Jump | Op::Branch(..) => Some("jump out of the program"),
         Op::LoadScratch | Op::LoadXScratch | Op::Store | Op::StoreX if insn.k as usize >= SCRATCH_WORDS => {
-            Err("scratch memory has 16 words")
+            Some("scratch memory has 16 words")
         }
-        Op::Alu(Alu::Div | Alu::Mod, Operand::K) if insn.k == 0 => Err("division by constant zero"),
-        Op::Alu(Alu::Shl | Alu::Shr, Operand::K) if insn.k >= 32 => Err("shift by more than 31 bits"),
-        _ if index + 1 == len => Err("the program runs past its end"),
-        _ => Ok(()),
-    }
+        Op::Alu(Alu::Div | Alu::Mod, Operand::K) if insn.k == 0 => Some("division by constant zero"),
+        Op::Alu(Alu::Shl | Alu::Shr, Operand::K) if insn.k >= 32 => Some("shift by more than 31 bits"),
+        _ if index + 1 == len => Some("the program runs past its end"),
+        _ => None,
+    };
+    fault.map_or(Ok(op), Err)
 }
