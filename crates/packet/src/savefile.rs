@@ -237,6 +237,10 @@ impl Layout {
                 Ok((layout, next))
             }
             magic::Magic::Known(name) => Err(Stop::Fault(Fault::Known(name))),
+            // A pipe may give a few bytes first, and some formats have longer names.
+            magic::Magic::Unknown if buf.len() < magic::MAX_MAGIC && !eof => {
+                Err(Stop::NeedMore(magic::MAX_MAGIC as u64))
+            }
             magic::Magic::Unknown => Err(Stop::Fault(Fault::Magic(*head))),
         }
     }
