@@ -149,6 +149,8 @@ pub struct FileSink {
     output: Option<Output>,
     /// Ids of the current source's interfaces in the output.
     ids: Vec<Option<u32>>,
+    /// The system refuses to take more.
+    broken: bool,
 }
 
 /// How a capture file is written.
@@ -169,7 +171,7 @@ pub struct FileSettings {
 impl FileSink {
     /// A sink for the file `name`; `-` is standard output.
     pub fn new(name: &str, settings: FileSettings) -> Self {
-        Self { name: name.to_owned(), settings, output: None, ids: Vec::new() }
+        Self { name: name.to_owned(), settings, output: None, ids: Vec::new(), broken: false }
     }
 
     /// Another source follows: its interfaces are not those of the one before.
@@ -206,6 +208,9 @@ impl FileSink {
 
     /// Completes the file. One without packets describes the interfaces of `layout`, so that it is a capture file too.
     pub fn finish(mut self, layout: Option<&Layout>) -> Result<(), End> {
+        if self.broken {
+            return Ok(());
+        }
         self.open()?;
         let mut output = self.output.take().expect("it was opened just now");
         if self.ids.is_empty()
@@ -219,7 +224,8 @@ impl FileSink {
         output.finish().map(drop).map_err(|error| self.end(&error))
     }
 
-    fn open(&mut self) -> Result<(), End> {
+    /// Makes the file, unless it is there: its name may be refused, which is better known before the work than after it.
+    pub fn open(&mut self) -> Result<(), End> {
         if self.output.is_some() {
             return Ok(());
         }
@@ -233,13 +239,19 @@ impl FileSink {
         Ok(())
     }
 
-    fn end(&self, error: &OutputError) -> End {
+    fn end(&mut self, error: &OutputError) -> End {
+        self.broken = matches!(error, OutputError::Io { .. } | OutputError::Create { .. });
         let name = if self.name == "-" { "standard output" } else { &self.name };
         match error {
             error if is_closed_pipe(error) => End::ClosedPipe,
             OutputError::LastFile => End::Complete,
             OutputError::Io { error, packets } => {
-                End::Failed(format!("{name}: {}; the {packets} packets before that are in the file", io_words(error)))
+                let kept = match packets {
+                    0 => "no packet was written".to_owned(),
+                    1 => "1 packet was written before that".to_owned(),
+                    n => format!("{n} packets were written before that"),
+                };
+                End::Failed(format!("{name}: {}; {kept}", io_words(error)))
             }
             OutputError::Create { path, error } => End::Failed(format!("{}: {}", path.display(), create_words(error))),
             error => End::Failed(format!("{name}: {error}")),
@@ -247,7 +259,8 @@ impl FileSink {
     }
 }
 
-fn create_words(error: &io::Error) -> String {
+/// Why a file cannot be made, in few words.
+pub fn create_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "cannot be created: its directory does not exist".to_owned(),
         io::ErrorKind::PermissionDenied => "cannot be created: permission denied".to_owned(),
@@ -312,6 +325,14 @@ impl Sink {
             Self::Nowhere => Ok(()),
             Self::Lines(lines) => lines.packet(interface, record),
             Self::File(file) => file.packet(index, interface, record),
+        }
+    }
+
+    /// Makes the file, if it is one, before its first packet.
+    pub fn open(&mut self) -> Result<(), End> {
+        match self {
+            Self::Nowhere | Self::Lines(_) => Ok(()),
+            Self::File(file) => file.open(),
         }
     }
 

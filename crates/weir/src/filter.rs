@@ -4,7 +4,7 @@ use crate::cli::FilterArgs;
 use crate::emit::{End, FileSettings, FileSink, Lines, Sink, Text, Zone, format_for};
 use crate::interfaces;
 use crate::numbers::{bit_rate, duration, grouped, percent};
-use crate::outcome::{Outcome, fault_line, io_words};
+use crate::outcome::{Outcome, fault_line, io_words, say};
 use anyhow::{Context, anyhow, bail};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
@@ -14,12 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weir_io::output::Rotation;
 use weir_io::{Input, sys};
+use weir_packet::Frame;
 use weir_packet::line::{Hex, Style};
 use weir_packet::savefile::Layout;
+use weir_packet::savefile::walk::{Cursor, Visit, walk};
 use weir_packet::time::Shape;
 use weir_pipeline::reader::Trouble;
-use weir_pipeline::select::{Select, Selected, Selection};
-use weir_pipeline::{Delivery, Options, Reader, Report, Way};
+use weir_pipeline::select::{Select, Selected, Selection, SplitPart};
+use weir_pipeline::{Delivery, Options, Reader, Report, SourceFault, Way};
 
 /// Runs the command.
 pub fn run(arguments: &FilterArgs) -> anyhow::Result<Outcome> {
@@ -49,12 +51,21 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
     if arguments.rotate_count.is_some() && arguments.rotate_size.or(arguments.rotate_seconds).is_none() {
         bail!("-W counts the files of -C or -G: give one of them");
     }
-    let written = arguments.write.iter().cloned().chain(split_files(arguments));
-    for output in written.filter(|output| output != "-") {
+    if arguments.follow && arguments.sources.len() > 1 {
+        bail!("--follow never comes to the end of the first source: name only one");
+    }
+    if arguments.sources.iter().filter(|source| *source == "-").count() > 1 {
+        bail!("standard input is named twice, and can be read once");
+    }
+    let outputs: Vec<String> = arguments.write.iter().cloned().chain(split_files(arguments)).collect();
+    for (i, output) in outputs.iter().enumerate() {
         for source in arguments.sources.iter().filter(|source| *source != "-") {
-            if same_file(source, &output) {
+            if same_file(source, output) {
                 bail!("{output} is both source and output: it would be emptied before it is read");
             }
+        }
+        if outputs[..i].iter().any(|other| other == output && output != "/dev/null" || same_file(other, output)) {
+            bail!("{output} is the name of two outputs: each needs its own");
         }
     }
     Ok(())
@@ -106,6 +117,8 @@ struct Run<'a> {
     stop: Arc<AtomicBool>,
     main: Sink,
     splits: Vec<Sink>,
+    /// A merge has passed on as many packets as were wanted.
+    merged_enough: bool,
     totals: Totals,
     /// Lines about sources that failed, in order; printed at once, and repeated in JSON.
     faults: Vec<String>,
@@ -123,14 +136,16 @@ impl<'a> Run<'a> {
         let splits = split_files(arguments)
             .map(|name| Ok(Sink::File(Box::new(FileSink::new(&name, file_settings(arguments, &name)?)))))
             .collect::<anyhow::Result<Vec<_>>>()?;
-        let remember = !matches!(main, Sink::Nowhere) || !splits.is_empty();
+        // A merge has enough after N packets in the order of time, which is not the order of reading.
+        let limit = arguments.stop_after.filter(|_| !arguments.merge);
+        let remember = !matches!(main, Sink::Nowhere) || !splits.is_empty() || limit != arguments.stop_after;
         let select = Arc::new(Select::new(Selection {
             expression: arguments.expression.clone().unwrap_or_default(),
             invert: arguments.invert,
             splits: arguments.split.iter().map(|(_, expression)| expression.clone()).collect(),
             resolve: arguments.resolve,
             remember,
-            limit: arguments.stop_after,
+            limit,
             interpret: false,
         }));
         let workers = match arguments.workers {
@@ -152,6 +167,7 @@ impl<'a> Run<'a> {
             stop,
             main,
             splits,
+            merged_enough: false,
             totals,
             faults: Vec::new(),
             layout: None,
@@ -170,7 +186,8 @@ impl<'a> Run<'a> {
                 Some((name, Reader::new(input, Arc::clone(&self.select), self.options.clone())))
             }
             Err(error) => {
-                let words = if Path::new("/sys/class/net").join(name).exists() {
+                let missing = error.kind() == io::ErrorKind::NotFound && !name.is_empty() && !name.contains('/');
+                let words = if missing && Path::new("/sys/class/net").join(name).exists() {
                     "is a network interface of this machine, and no such file: weir filter reads capture files"
                         .to_owned()
                 } else {
@@ -184,7 +201,7 @@ impl<'a> Run<'a> {
 
     fn fault(&mut self, line: String) {
         self.progress.clear();
-        eprintln!("weir: {line}");
+        say(&line);
         self.faults.push(line);
     }
 
@@ -210,7 +227,7 @@ impl<'a> Run<'a> {
     }
 
     fn has_enough(&self) -> bool {
-        self.select.has_enough() || self.stop.load(Ordering::Relaxed)
+        self.select.has_enough() || self.merged_enough || self.stop.load(Ordering::Relaxed)
     }
 
     fn new_source(&mut self) {
@@ -218,10 +235,16 @@ impl<'a> Run<'a> {
         self.splits.iter_mut().for_each(Sink::new_source);
     }
 
+    fn open_sinks(&mut self) -> Result<(), End> {
+        self.main.open()?;
+        self.splits.iter_mut().try_for_each(Sink::open)
+    }
+
     /// Passes on what a piece of a source holds.
     fn deliver(&mut self, delivery: &Delivery<Select>, way: Way) -> Result<(), End> {
         let Delivery { current, view, part } = delivery;
         self.totals.add(part);
+        self.open_sinks()?;
         let bytes = view.bytes();
         let emit = |sink: &mut Sink, records: &[u32]| {
             records.iter().try_for_each(|&at| {
@@ -283,20 +306,33 @@ impl<'a> Run<'a> {
         for source in &mut sources {
             source.advance(&mut self.totals);
         }
-        let mut ended = None;
+        // Before anything is written; later it would be a fault of one source.
+        for source in &sources {
+            if let Some(SourceFault { what: Trouble::Plan(refused), packet: 1, .. }) = &source.reader.report().fault {
+                bail!("{refused}");
+            }
+        }
+        let mut ended = if sources.is_empty() { None } else { self.open_sinks().err() };
         let mut last = usize::MAX;
-        while ended.is_none() && !self.stop.load(Ordering::Relaxed) {
+        let mut passed = 0u64;
+        while ended.is_none() && !self.has_enough() {
             let times = sources.iter().enumerate().filter_map(|(i, source)| Some((source.time()?, i)));
             let Some((_, earliest)) = times.min() else { break };
             if earliest != last {
                 self.new_source();
                 last = earliest;
             }
-            ended = sources[earliest].emit(&mut self.main).err();
+            ended = sources[earliest].emit(&mut self.main, &mut self.splits).err();
             sources[earliest].advance(&mut self.totals);
+            passed += 1;
+            self.merged_enough = self.arguments.stop_after == Some(passed);
+            if passed.is_multiple_of(4096) {
+                self.progress.show(sources.iter().map(|source| source.reader.report().offset).sum());
+            }
         }
         for source in &sources {
             self.close(&source.name, &source.reader)?;
+            source.give_back(&mut self.totals);
         }
         Ok(ended)
     }
@@ -323,8 +359,19 @@ impl<'a> Run<'a> {
                 failed = true;
             }
         }
-        let answered = self.answer();
-        let pipe_closed = ends.iter().any(|end| matches!(end, End::ClosedPipe)) || answered.is_err();
+        let mut pipe_closed = ends.iter().any(|end| matches!(end, End::ClosedPipe));
+        if let Err(error) = self.answer() {
+            if error.kind() == io::ErrorKind::BrokenPipe {
+                pipe_closed = true;
+            } else {
+                let line = format!("standard output: {}", io_words(&error));
+                // Lines may have met it before.
+                if !self.faults.contains(&line) {
+                    self.fault(line);
+                }
+                failed = true;
+            }
+        }
         if !pipe_closed {
             self.summary();
         }
@@ -470,13 +517,50 @@ impl Merging {
         Some(record.time_ns.unwrap_or(i64::MIN))
     }
 
-    fn emit(&mut self, sink: &mut Sink) -> Result<(), End> {
+    fn emit(&mut self, sink: &mut Sink, splits: &mut [Sink]) -> Result<(), End> {
         let Some(delivery) = &self.delivery else { return Ok(()) };
         let layout = &delivery.current.layout;
         let at = delivery.part.records[self.next] as usize;
         self.next += 1;
         let record = layout.record(delivery.view.bytes(), at).expect("a walked record can be taken apart");
-        sink.packet(layout, &record)
+        sink.packet(layout, &record)?;
+        let wants = |part: &SplitPart| part.records.binary_search(&(at as u32)).is_ok();
+        let mut sinks = splits.iter_mut().zip(&delivery.part.splits).filter(|(_, part)| wants(part));
+        sinks.try_for_each(|(sink, _)| sink.packet(layout, &record))
+    }
+
+    /// Takes what was read ahead, and not passed on when the merge ended, out of the counts again.
+    fn give_back(&self, totals: &mut Totals) {
+        struct Ahead(u64);
+        impl Visit for Ahead {
+            fn frames(&mut self, _: usize, records: &[u32], _: &[Frame<'_>]) -> bool {
+                self.0 += records.len() as u64;
+                true
+            }
+        }
+        let Some(delivery) = &self.delivery else { return };
+        let Some(&at) = delivery.part.records.get(self.next) else { return };
+        let (layout, bytes) = (&delivery.current.layout, delivery.view.bytes());
+        let wire = |records: &[u32]| -> u64 {
+            records
+                .iter()
+                .filter_map(|&at| layout.record(bytes, at as usize))
+                .map(|r| u64::from(r.frame.wire_len))
+                .sum()
+        };
+        let end = (self.reader.report().offset - delivery.view.offset) as usize;
+        let mut ahead = Ahead(0);
+        walk(layout, bytes, delivery.view.eof, &mut [Cursor::new(at as usize, end)], &mut ahead);
+        let kept = &delivery.part.records[self.next..];
+        totals.received -= ahead.0;
+        totals.passed -= kept.len() as u64;
+        totals.filtered -= ahead.0 - kept.len() as u64;
+        totals.bytes -= wire(kept);
+        for (total, part) in totals.splits.iter_mut().zip(&delivery.part.splits) {
+            let kept = &part.records[part.records.partition_point(|&record| record < at)..];
+            total.0 -= kept.len() as u64;
+            total.1 -= wire(kept);
+        }
     }
 
     /// Makes sure that there is a next packet, if the source has one.
@@ -526,12 +610,12 @@ impl Progress {
         }
         self.shown = Some(now);
         let share = self.whole.map_or(String::new(), |whole| format!(" ({})", percent(offset, whole)));
-        eprint!("\r{} read{share}\x1b[K", crate::numbers::bytes(offset));
+        let _ = write!(io::stderr(), "\r{} read{share}\x1b[K", crate::numbers::bytes(offset));
     }
 
     fn clear(&mut self) {
         if self.shown.take().is_some() {
-            eprint!("\r\x1b[K");
+            let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `weir generate`: a capture file whose answers are known.
 
 use crate::cli::GenerateArgs;
-use crate::emit::format_for;
-use crate::outcome::{Outcome, io_words, is_closed_pipe};
+use crate::emit::{create_words, format_for};
+use crate::outcome::{Outcome, io_words, is_closed_pipe, say};
 use anyhow::Context;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -28,11 +28,15 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         Ok(()) => {}
         Err(error) if is_closed_pipe(&error) => return Ok(Outcome::Done),
         Err(OutputError::Io { error, packets }) => {
-            eprintln!("weir: {}: {}; {packets} packets were written", arguments.sink, io_words(&error));
+            say(&format!("{}: {}; {packets} packets were written", arguments.sink, io_words(&error)));
+            return Ok(Outcome::Failed);
+        }
+        Err(OutputError::Create { path, error }) => {
+            say(&format!("{}: {}", path.display(), create_words(&error)));
             return Ok(Outcome::Failed);
         }
         Err(error) => {
-            eprintln!("weir: {error}");
+            say(&error.to_string());
             return Ok(Outcome::Failed);
         }
     }

@@ -3,7 +3,7 @@
 use crate::cli::InfoArgs;
 use crate::emit::Zone;
 use crate::numbers::{bit_rate, grouped};
-use crate::outcome::{Outcome, fault_line, io_words};
+use crate::outcome::{Outcome, fault_line, io_words, say};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -41,12 +41,12 @@ pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Outcome::Done),
             Err(error) => {
-                eprintln!("weir: standard output: {}", io_words(&error));
+                say(&format!("standard output: {}", io_words(&error)));
                 return Ok(Outcome::Failed);
             }
         }
         for fault in &found.faults {
-            eprintln!("weir: {fault}");
+            say(fault);
         }
     }
     Ok(outcome)

@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("weir: {error:#}");
+            outcome::say(&format!("{error:#}"));
             ExitCode::from(2)
         }
     }

@@ -1,6 +1,6 @@
 //! How a command ended, as the contract's exit codes tell it.
 
-use std::io;
+use std::io::{self, Write};
 use weir_io::output::OutputError;
 use weir_pipeline::SourceFault;
 use weir_pipeline::reader::Trouble;
@@ -12,6 +12,11 @@ pub enum Outcome {
     Done,
     /// The input or the output failed, and was reported; exit code 1.
     Failed,
+}
+
+/// Prints a line on standard error. One that is closed or full is no reason to fail: nothing is left to tell it to.
+pub fn say(line: &str) {
+    let _ = io::stderr().write_all(format!("weir: {line}\n").as_bytes());
 }
 
 /// One line about a source that failed: where, what, and what is kept.
