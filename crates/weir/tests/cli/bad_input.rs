@@ -1,0 +1,534 @@
+//! What goes wrong, and how it is told: one line each, what was good delivered, the right exit code, no panic.
+
+use crate::support::*;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A file and what reading it must come to.
+struct Case {
+    name: &'static str,
+    bytes: Vec<u8>,
+    /// Packets before the fault.
+    good: u64,
+    /// What the line says behind `weir: FILE: `.
+    says: &'static str,
+}
+
+fn case(name: &'static str, good: u64, says: &'static str, bytes: impl Into<Vec<u8>>) -> Case {
+    Case { name, bytes: bytes.into(), good, says }
+}
+
+/// `bytes` with the words at `at` replaced.
+fn patched(mut bytes: Vec<u8>, at: usize, words: &[u32]) -> Vec<u8> {
+    for (i, word) in words.iter().enumerate() {
+        bytes[at + 4 * i..at + 4 * i + 4].copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+/// Two good packets in a pcapng file, and what else.
+fn ng(more: &[u8]) -> Vec<u8> {
+    [pcapng_start(1), pcapng_packet(1, &udp(1, 2)), pcapng_packet(2, &udp(2, 2)), more.to_vec()].concat()
+}
+
+fn cases() -> Vec<Case> {
+    const RECORD: usize = 16 + 62;
+    let pcap = small_pcap(12);
+    let third = 24 + 2 * RECORD;
+    let packet = pcapng_packet(3, &udp(3, 2));
+    let lying = |word: u32, value: u32| ng(&patched(packet.clone(), word as usize * 4, &[value]));
+    let mut huge = packet.clone();
+    huge = patched(huge, 4, &[0x4000_0000]);
+    vec![
+        case("empty", 0, "packet 1, offset 0: the file ends inside the file header: 0 of 24 bytes are there", []),
+        case(
+            "three-bytes",
+            0,
+            "packet 1, offset 0: the file ends inside the file header: 3 of 24 bytes are there",
+            [0xd4, 0xc3, 0xb2],
+        ),
+        case("cut-file-header", 0, "the file ends inside the pcap file header: 20 of 24 bytes are there", &pcap[..20]),
+        case(
+            "cut-in-record-header",
+            2,
+            "packet 3, offset 180: the file ends inside a record header: 7 of 16 bytes are there; 2 packets before it were delivered",
+            &pcap[..third + 7],
+        ),
+        case(
+            "cut-in-data",
+            2,
+            "packet 3, offset 180: the file ends inside a packet: it claims 62 bytes, 30 are there; 2 packets before it were delivered",
+            &pcap[..third + 46],
+        ),
+        case(
+            "cut-in-first",
+            0,
+            "packet 1, offset 24: the file ends inside a packet: it claims 62 bytes, 1 are there; no packet was delivered",
+            &pcap[..41],
+        ),
+        case("cut-in-second", 1, "the packet before it was delivered", &pcap[..24 + RECORD + 20]),
+        case(
+            "absurd-length",
+            11,
+            "packet 12, offset 882: record claims 4294967295 bytes, the file's snap length is 65535; 11 packets before it were delivered",
+            patched(pcap.clone(), 24 + 11 * RECORD + 8, &[u32::MAX]),
+        ),
+        case(
+            "absurd-first",
+            0,
+            "packet 1, offset 24: record claims 16777216 bytes",
+            patched(pcap.clone(), 32, &[1 << 24]),
+        ),
+        case(
+            "zeros",
+            0,
+            "packet 1, offset 0: not a capture file: it starts with [00, 00, 00, 00]; no packet was delivered",
+            [0; 4096],
+        ),
+        case("text", 0, "not a capture file: it starts with [68, 65, 6c, 6c]", *b"hello world, this is no capture"),
+        case("elf", 0, "not a capture file", *b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0"),
+        case(
+            "snoop",
+            0,
+            "a snoop capture, which is not read: convert it with `editcap -F pcapng`",
+            *b"snoop\0\0\0\0\0\0\x02\0\0\0\x04",
+        ),
+        case("kuznetzov", 0, "modified pcap (Kuznetzov's patched libpcap)", patched(pcap.clone(), 0, &[0xa1b2_cd34])),
+        case("netmon", 0, "a Microsoft Network Monitor capture", *b"GMBU\0\x02\0\0\0\0\0\0\0\0\0\0"),
+        case("xz", 0, "xz compressed: pipe it through `xz -dc", [0xfd, b'7', b'z', b'X', b'Z', 0, 0, 0]),
+        case("bzip2", 0, "bzip2 compressed: pipe it through `bzip2 -dc", *b"BZh91AY&SY\0\0\0\0"),
+        case("zip", 0, "a zip archive: unpack it first", *b"PK\x03\x04\0\0\0\0\0\0\0\0"),
+        case("pcap-version", 0, "pcap version 2.9, which is not supported", patched(pcap.clone(), 4, &[0x0009_0002])),
+        case("ng-only-type", 0, "the file ends inside", [0x0a, 0x0d, 0x0d, 0x0a]),
+        case("ng-byte-order", 0, "section header with byte order mark 0x12345678", patched(ng(&[]), 8, &[0x1234_5678])),
+        case("ng-version", 0, "pcapng version 7.0, which is not supported", patched(ng(&[]), 12, &[7])),
+        case(
+            "ng-length-not-aligned",
+            2,
+            "block of type 0x00000006 claims a total length of 81 bytes, not a multiple of 4",
+            lying(1, 81),
+        ),
+        case(
+            "ng-length-tiny",
+            2,
+            "block of type 0x00000006 claims a total length of 8 bytes, less than an empty block has",
+            lying(1, 8),
+        ),
+        case("ng-length-zero", 2, "claims a total length of 0 bytes", lying(1, 0)),
+        case("ng-length-short", 2, "block of type 0x00000006 says", lying(1, 40)),
+        case(
+            "ng-trailer",
+            2,
+            "block of type 0x00000006 says 76 bytes at its start and 77 at its end",
+            ng(&patched(packet.clone(), 72, &[77])),
+        ),
+        case(
+            "ng-too-large",
+            2,
+            "block of type 0x00000006 claims a total length of 1073741824 bytes, more than any packet needs",
+            ng(&huge),
+        ),
+        case("ng-cut", 2, "the file ends inside a packet block: it claims 76 bytes, 50 are there", ng(&packet[..50])),
+        case("ng-cut-in-type", 2, "the file ends inside", ng(&packet[..2])),
+        case("ng-captured", 2, "packet claims 4294967295 bytes, its block has room for 44", lying(5, u32::MAX)),
+        case("ng-interface", 2, "packet names interface 9, the section has described 1", lying(2, 9)),
+        case(
+            "ng-no-interface",
+            0,
+            "packet names interface 0, the section has described 0",
+            [pcapng_start(1)[..28].to_vec(), packet.clone()].concat(),
+        ),
+    ]
+}
+
+/// Asserts that `err` is `lines` fault lines and then, unless `bare`, one summary; and that nothing panicked.
+#[track_caller]
+fn assert_told(context: &str, done: &Done, faults: usize, summary: bool) {
+    assert!(!done.err.contains("panicked"), "{context}: {}", done.err);
+    let told = done.err.lines().filter(|line| line.starts_with("weir: ")).count();
+    let all = done.err.lines().count();
+    assert_eq!((told, all), (faults, faults + usize::from(summary)), "{context}: {}", done.err);
+    if summary {
+        let last = done.err.lines().last().unwrap();
+        assert!(last.contains(" received, "), "{context}: {last}");
+        assert_eq!(last.ends_with(", incomplete: see the fault above"), faults > 0, "{context}: {last}");
+    }
+}
+
+#[test]
+fn what_is_before_the_fault_is_delivered_and_counted() {
+    for Case { name, bytes, good, says } in cases() {
+        let temp = Temp::new();
+        let file = temp.file(name, &bytes);
+        let sources: [(&str, &str, &[u8]); 2] = [(&file, &file, &[]), ("-", "standard input", &bytes)];
+        for (source, called, input) in sources {
+            let context = format!("{name} from {called}");
+            let check = |done: &Done| {
+                assert_eq!(done.code, Some(1), "{context}: {}", done.err);
+                let line = done.err.lines().next().unwrap_or("");
+                assert!(
+                    line.starts_with(&format!("weir: {called}: packet {}, offset ", good + 1)),
+                    "{context}: {line}"
+                );
+                assert!(line.contains(says), "{context}: {line}\nwanted {says}");
+            };
+
+            let count = weir_fed(["filter", "", source, "--count"], input);
+            check(&count);
+            assert_told(&context, &count, 1, true);
+            assert_eq!(count.count(), good, "{context}");
+
+            let lines = weir_fed(["filter", "", source, "-t"], input);
+            check(&lines);
+            assert_eq!(lines.text().lines().count() as u64, good, "{context}");
+
+            for out in ["out.pcap", "out.pcapng"] {
+                let out = temp.at(out);
+                let written = weir_fed(["filter", "", source, "-w", &out], input);
+                check(&written);
+                assert_told(&context, &written, 1, true);
+                if Path::new(&out).exists() {
+                    assert_eq!(records(&out).len() as u64, good, "{context}");
+                    std::fs::remove_file(&out).unwrap();
+                } else {
+                    assert_eq!(good, 0, "{context}");
+                }
+            }
+
+            let info = weir_fed(["info", source, "--json"], input);
+            check(&info);
+            assert_told(&context, &info, 1, false);
+            let value: serde_json::Value = serde_json::from_slice(&info.out).unwrap();
+            assert_eq!(value["packets"], good, "{context}");
+            assert!(value["faults"][0].as_str().unwrap().contains(says), "{context}");
+
+            let merged = weir_fed(["filter", "", source, "--merge", "--count"], input);
+            check(&merged);
+            assert_eq!(merged.count(), good, "{context}, merged");
+        }
+        // The next source is read all the same.
+        let next = temp.file("next.pcap", &small_pcap(3));
+        let both = weir(["filter", "", &file, &next, "--count"]);
+        assert_eq!((both.code, both.count()), (Some(1), good + 3), "{name}");
+        assert_told(name, &both, 1, true);
+    }
+}
+
+#[test]
+fn a_file_cut_anywhere_is_told_of_in_one_line() {
+    let temp = Temp::new();
+    for (name, whole, good) in [("in.pcap", small_pcap(3), 3), ("in.pcapng", ng(&[]), 2)] {
+        for len in (0..whole.len()).step_by(3) {
+            let file = temp.file(name, &whole[..len]);
+            let done = weir(["filter", "", &file, "--count"]);
+            let clean = weir(["info", "--json", &file]).code == Some(0);
+            assert_told(&format!("{name} cut to {len}"), &done, usize::from(!clean), true);
+            assert_eq!(done.code, Some(i32::from(!clean)));
+            assert!(done.count() < good || clean, "{name} cut to {len}");
+        }
+    }
+}
+
+#[test]
+fn damaged_compression_is_told_of_behind_what_it_held() {
+    let test = "damaged_compression_is_told_of_behind_what_it_held";
+    let temp = Temp::new();
+    let plain = temp.at("plain.pcap");
+    weir(["generate", &plain, "--packets", "30000"]).ok();
+    let bytes = std::fs::read(&plain).unwrap();
+    for program in ["gzip", "zstd", "lz4"] {
+        if !have(test, &[program]) {
+            continue;
+        }
+        let packed = tool_fed(program, ["-c"], &bytes).ok().out;
+        let mut flipped = packed.clone();
+        let middle = packed.len() / 2;
+        flipped[middle..middle + 64].fill(0xa5);
+        let damaged = [("cut", packed[..middle].to_vec()), ("flipped", flipped), ("head-only", packed[..4].to_vec())];
+        for (how, bytes) in damaged {
+            let context = format!("{program}, {how}");
+            let file = temp.file("packed", &bytes);
+            for done in [weir(["filter", "", &file, "--count"]), weir_fed(["filter", "", "-", "--count"], &bytes)] {
+                assert_eq!(done.code, Some(1), "{context}: {}", done.err);
+                assert_told(&context, &done, 1, true);
+                assert!(done.count() < 30_000, "{context}: {}", done.err);
+                assert!(done.count() > 1000 || how != "cut", "{context}: {} packets; {}", done.count(), done.err);
+            }
+            let out = temp.at("out.pcap");
+            let done = weir(["filter", "", &file, "-w", &out]);
+            if how == "cut" {
+                let ours = std::fs::read(&out).unwrap();
+                assert!(bytes_begin(&std::fs::read(&plain).unwrap(), &ours), "{context}: {}", done.err);
+            }
+        }
+    }
+}
+
+/// Whether `whole` begins with all of `part`.
+fn bytes_begin(whole: &[u8], part: &[u8]) -> bool {
+    whole.get(..part.len()).is_some_and(|start| start == part)
+}
+
+#[test]
+fn sources_that_cannot_be_opened_are_told_of_and_passed_over() {
+    let temp = Temp::new();
+    let good = temp.file("good.pcap", &small_pcap(4));
+    let (missing, directory) = (temp.at("missing.pcap"), s(temp.path()).to_owned());
+    for (source, says) in [
+        (missing.as_str(), "no such file"),
+        (directory.as_str(), "is a directory: name the capture files in it, for instance DIR/*.pcap"),
+        ("lo", "is a network interface of this machine, and no such file: weir filter reads capture files"),
+    ] {
+        if source == "lo" && !Path::new("/sys/class/net/lo").exists() {
+            eprintln!("sources_that_cannot_be_opened_are_told_of_and_passed_over: lo skipped, no such interface");
+            continue;
+        }
+        let alone = weir(["filter", "", source, "--count"]);
+        assert_eq!((alone.code, alone.count()), (Some(1), 0), "{}", alone.err);
+        assert_told(source, &alone, 1, true);
+        assert!(alone.err.starts_with(&format!("weir: {source}: {says}\n")), "{}", alone.err);
+        for more in [&[][..], &["--merge"]] {
+            let both = weir([&["filter", "", source, &good, "--count"][..], more].concat());
+            assert_eq!((both.code, both.count()), (Some(1), 4), "{}", both.err);
+            assert_told(source, &both, 1, true);
+        }
+        let out = temp.at("out.pcap");
+        weir(["filter", "", source, "-w", &out]);
+        assert!(!Path::new(&out).exists(), "{source}: nothing was read, so nothing is written");
+    }
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_told_of() {
+    let test = "a_file_that_may_not_be_read_is_told_of";
+    use std::os::unix::fs::PermissionsExt;
+    let temp = Temp::new();
+    let file = temp.file("secret.pcap", &small_pcap(1));
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0)).unwrap();
+    let mut command = if std::fs::read(&file).is_ok() {
+        // Root may read anything: the child gives that up. It must still reach the binary, so a copy goes to the directory.
+        if !have(test, &["setpriv"]) {
+            return;
+        }
+        std::fs::set_permissions(temp.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let copy = temp.at("weir");
+        std::fs::copy(env!("CARGO_BIN_EXE_weir"), &copy).unwrap();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", &copy]);
+        command
+    } else {
+        Command::new(env!("CARGO_BIN_EXE_weir"))
+    };
+    let done = run(command.args(["filter", "", &file, "--count"]).stdin(Stdio::null()), &[]);
+    if done.err.starts_with("setpriv") {
+        eprintln!("{test}: skipped, {}", done.err.trim());
+        return;
+    }
+    assert_eq!((done.code, done.count()), (Some(1), 0), "{}", done.err);
+    assert!(done.err.starts_with(&format!("weir: {file}: permission denied: ")), "{}", done.err);
+    assert_told(test, &done, 1, true);
+}
+
+#[test]
+fn a_wrong_command_does_nothing() {
+    let temp = Temp::new();
+    let file = temp.file("in.pcap", &small_pcap(4));
+    let out = temp.at("out.pcap");
+    let link_name = temp.at("link.pcap");
+    std::os::unix::fs::symlink(&file, &link_name).unwrap();
+    let before = std::fs::read(&file).unwrap();
+    let twice = format!("{out}=udp");
+    let onto = format!("{file}=udp");
+    let table: &[(&[&str], &str)] = &[
+        (&["foo bar", &file], "weir: expression 'foo bar': can't parse filter expression: syntax error"),
+        (&["tcp and", &file], "weir: expression 'tcp and': can't parse filter expression: syntax error"),
+        (&["port 99999999", &file], "weir: expression 'port 99999999': "),
+        (&["tcp", &file, "--split", "x=foo bar"], "weir: expression 'foo bar': "),
+        (
+            &["host example.com", &file],
+            "would be looked up over the network: write its address, or allow it with --resolve\n",
+        ),
+        (&["tcp or src host localhost", &file], "allow it with --resolve\n"),
+        (&["", &file, "-w", &file], "is both source and output: it would be emptied before it is read\n"),
+        (&["", &file, "-w", &link_name], "is both source and output"),
+        (&["", &file, "--split", &onto], "is both source and output"),
+        (&["", &file, "-w", &out, "--split", &twice], "is the name of two outputs: each needs its own\n"),
+        (&["", &file, "--split", &twice, "--split", &twice], "is the name of two outputs"),
+        (&["", "-", "-"], "weir: standard input is named twice, and can be read once\n"),
+        (&["", &file, &file, "--follow"], "weir: --follow never comes to the end of the first source: name only one\n"),
+        (&["", &file, "--follow", "--merge"], "weir: --merge needs the end of each source, and --follow has none\n"),
+        (&["", &file, "-w", &out, "-W", "3"], "weir: -W counts the files of -C or -G: give one of them\n"),
+        (&["", &file, "-w", "out.pcap.gz"], "captures are written uncompressed: write to - and pipe it"),
+        (&["", &file, "-ttt"], "weir: -t may be given 1, 2 or 4 times"),
+        (&["", &file, "--cpus", "4000"], "weir: --cpus: processor 4000: "),
+        (&["", &file, "--count", "-w", &out], "cannot be used with"),
+        (&["", &file, "-c", "0"], "invalid value '0'"),
+        (&["", &file, "-c", "many"], "invalid value 'many'"),
+        (&["", &file, "-C", "0", "-w", &out], "would never hold a packet"),
+        (&["", &file, "-G", "0", "-w", &out], "invalid value '0'"),
+        (&["", &file, "--duration", "5 weeks"], "is not a time: write 500ms, 10s or 5m"),
+        (&["", &file, "--split", "udp"], "'udp' is not NAME=EXPR"),
+        (&["", &file, "--workers", "0"], "invalid value '0'"),
+        (&["", &file, "--no-such-flag"], "unexpected argument"),
+        (&["tcp"], "required"),
+        (&[], "required"),
+    ];
+    for (arguments, says) in table {
+        let done = run(weir_command().arg("filter").args(*arguments).current_dir(temp.path()), &[]);
+        assert_eq!(done.code, Some(2), "{arguments:?}: {done:?}");
+        assert!(done.err.contains(says), "{arguments:?}: {}\nwanted {says}", done.err);
+        assert!(done.out.is_empty(), "{arguments:?}");
+        assert!(!done.err.contains("panicked"), "{arguments:?}: {}", done.err);
+        if says.starts_with("weir: ") {
+            assert_told(&format!("{arguments:?}"), &done, 1, false);
+        }
+        assert_eq!(temp.names(), ["in.pcap", "link.pcap"], "{arguments:?}");
+    }
+    assert!(std::fs::read(&file).unwrap() == before);
+    assert_eq!(weir(["frobnicate"]).code, Some(2));
+    assert_eq!(weir([""; 0]).code, Some(2));
+}
+
+#[test]
+fn a_name_is_refused_whatever_the_source() {
+    let temp = Temp::new();
+    let out = temp.at("out.pcap");
+    let done = weir_fed(["filter", "host www.example.com", "-", "-w", &out], &small_pcap(3));
+    assert_eq!((done.code, Path::new(&out).exists()), (Some(2), false), "{}", done.err);
+    assert_told("host name", &done, 1, false);
+}
+
+#[test]
+fn a_link_type_nobody_knows_is_counted_and_kept() {
+    let temp = Temp::new();
+    let mut bytes = pcap_header(65_535, 65_000);
+    bytes.extend(pcap_record(1, b"whatever it is"));
+    let file = temp.file("unknown.pcap", &bytes);
+    assert_eq!(weir(["filter", "", &file, "--count"]).ok().count(), 1);
+    let line = weir(["filter", "", &file, "-t"]).ok().text();
+    assert!(line.contains("65000") && line.lines().count() == 1, "{line}");
+    let out = temp.at("out.pcap");
+    weir(["filter", "", &file, "-w", &out]).ok();
+    assert_eq!(std::fs::read(&out).unwrap(), bytes);
+    let refused = weir(["filter", "tcp", &file, "--count"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
+    assert_told("unknown link type", &refused, 1, false);
+    let info = weir(["info", "--json", &file]).ok().text();
+    assert!(info.contains("65000"), "{info}");
+}
+
+#[test]
+fn a_pcap_file_takes_one_link_type() {
+    let temp = Temp::new();
+    let ethernet = temp.file("a.pcap", &small_pcap(3));
+    let mut bytes = pcap_header(65_535, 101);
+    bytes.extend(pcap_record(1, &udp(1, 1)[14..]));
+    let raw = temp.file("b.pcap", &bytes);
+    let out = temp.at("out.pcap");
+    let done = weir(["filter", "", &ethernet, &raw, "-w", &out]);
+    assert_eq!(done.code, Some(1));
+    assert!(
+        done.err
+            .contains("a pcap file holds one link type, this one has EN10MB, and a packet of RAW came: write pcapng")
+    );
+    assert_told("two link types", &done, 1, true);
+    assert_eq!(records(&out).len(), 3);
+    let out = temp.at("out.pcapng");
+    weir(["filter", "", &ethernet, &raw, "-w", &out]).ok();
+    assert_eq!(weir(["filter", "", &out, "--count"]).ok().count(), 4);
+}
+
+#[test]
+fn outputs_that_cannot_be_made_are_told_of_once() {
+    let temp = Temp::new();
+    let file = temp.file("in.pcap", &small_pcap(4));
+    let nowhere = temp.at("no/such/directory/out.pcap");
+    for expression in ["", "tcp"] {
+        let done = weir(["filter", expression, &file, "-w", &nowhere]);
+        assert_eq!(done.code, Some(1));
+        assert_told(expression, &done, 1, true);
+        assert!(
+            done.err.starts_with(&format!("weir: {nowhere}: cannot be created: its directory does not exist\n")),
+            "{}",
+            done.err
+        );
+    }
+    let done = weir(["filter", "", &file, "-w", s(temp.path())]);
+    assert_eq!(done.code, Some(1));
+    assert_told("a directory", &done, 1, true);
+    let done = weir(["generate", &nowhere]);
+    assert_eq!(done.code, Some(1));
+    assert_told("generate", &done, 1, false);
+    assert!(done.err.contains("its directory does not exist"), "{}", done.err);
+}
+
+#[test]
+fn a_full_disk_is_told_of() {
+    let test = "a_full_disk_is_told_of";
+    if !Path::new("/dev/full").exists() {
+        eprintln!("{test}: skipped, no /dev/full");
+        return;
+    }
+    let temp = Temp::new();
+    let file = temp.file("in.pcap", &small_pcap(4));
+    let done = weir(["filter", "", &file, "-w", "/dev/full"]);
+    assert_eq!(done.code, Some(1));
+    assert_told("-w /dev/full", &done, 1, true);
+    assert!(
+        done.err.starts_with("weir: /dev/full: no space left on the device; no packet was written\n"),
+        "{}",
+        done.err
+    );
+    let shell = |script: &str| {
+        let script =
+            script.replace("WEIR", &format!("'{}'", env!("CARGO_BIN_EXE_weir"))).replace("FILE", &format!("'{file}'"));
+        run(Command::new("sh").args(["-c", &script]).stdin(Stdio::null()), &[])
+    };
+    for command in [
+        "filter '' FILE",
+        "filter '' FILE --count",
+        "filter '' FILE --json",
+        "filter '' FILE -w -",
+        "filter '' FILE --count --json",
+    ] {
+        let done = shell(&format!("exec WEIR {command} >/dev/full"));
+        assert_eq!(done.code, Some(1), "{command}: {}", done.err);
+        assert!(done.err.starts_with("weir: standard output: no space left on the device"), "{command}: {}", done.err);
+        assert_told(command, &done, 1, true);
+    }
+    for command in ["info FILE", "info --json FILE", "generate - --packets 10"] {
+        let done = shell(&format!("exec WEIR {command} >/dev/full"));
+        assert_eq!(done.code, Some(1), "{command}: {}", done.err);
+        assert_told(command, &done, 1, false);
+    }
+    // With nowhere to complain to, the exit code still tells.
+    assert_eq!(shell("exec WEIR filter '' FILE --count 2>/dev/full").code, Some(0));
+    assert_eq!(shell("exec WEIR filter '' nofile --count 2>/dev/full").code, Some(1));
+    assert_eq!(shell("exec WEIR info nofile 2>/dev/full").code, Some(1));
+    assert_eq!(shell("exec WEIR filter 'foo bar' FILE 2>/dev/full").code, Some(2));
+    assert_eq!(shell("exec WEIR filter '' FILE --count 2>&- >&-").code, Some(0));
+}
+
+#[test]
+fn a_file_size_limit_leaves_whole_packets() {
+    let temp = Temp::new();
+    let file = temp.at("in.pcap");
+    weir(["generate", &file, "--packets", "8000"]).ok();
+    let all = records(&file);
+    for name in ["out.pcap", "out.pcapng"] {
+        let out = temp.at(name);
+        // Blocks of 512 or 1024 bytes: some MB either way, which is several writes.
+        let script = format!(
+            "trap '' XFSZ; ulimit -f 5000; exec '{}' filter '' '{file}' -w '{out}'",
+            env!("CARGO_BIN_EXE_weir")
+        );
+        let done = run(Command::new("sh").args(["-c", &script]).stdin(Stdio::null()), &[]);
+        assert_eq!(done.code, Some(1), "{}", done.err);
+        assert_told(name, &done, 1, true);
+        let kept = records(&out);
+        assert!(kept.len() > 1000 && kept.len() < 8000, "{}", kept.len());
+        assert!(kept == all[..kept.len()]);
+        let says = format!("weir: {out}: file too large; {} packets were written before that\n", kept.len());
+        assert!(done.err.starts_with(&says), "{}\nwanted {says}", done.err);
+    }
+}

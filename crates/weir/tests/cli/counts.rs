@@ -1,0 +1,226 @@
+//! How many packets match: weir against tcpdump, over captures and expressions.
+
+use crate::support::*;
+use std::path::Path;
+
+/// Judged on every capture.
+const ON_ALL: [&str; 5] =
+    ["", "ip", "udp or tcp[tcpflags] & tcp-syn != 0", "not ip and len < 100", "ip6 or arp or vlan"];
+
+/// Judged on some captures; a link type may refuse an expression, in tcpdump's words.
+const ON_SOME: [&str; 40] = [
+    "tcp",
+    "udp",
+    "icmp",
+    "icmp6",
+    "arp or rarp",
+    "ip6",
+    "port 53",
+    "tcp port 80 or tcp port 443",
+    "src port 80",
+    "dst portrange 1-1023",
+    "udp portrange 1000-60000",
+    "host 10.0.0.6",
+    "src host 10.0.0.6 and tcp",
+    "net 10.0.0.0/8",
+    "src net 192.168.0.0/16 or dst net 172.16.0.0/12",
+    "not net 10.0.0.0/24",
+    "ether broadcast",
+    "ether multicast",
+    "ip broadcast or ip multicast",
+    "vlan",
+    "vlan and ip",
+    "mpls",
+    "pppoes",
+    "pppoes and ip",
+    "ip proto 47",
+    "proto \\sctp",
+    "ip6 proto 58",
+    "ip[8] < 64",
+    "ip[6:2] & 0x3fff != 0",
+    "tcp[13] & 2 != 0",
+    "tcp[tcpflags] & (tcp-syn|tcp-fin) != 0 and not src and dst net 10.0.0.0/8",
+    "tcp[((tcp[12] & 0xf0) >> 2):4] = 0x47455420",
+    "udp[4:2] > 100",
+    "ether[0] & 1 = 0 and ip[16] >= 224",
+    "ether proto 0x88cc",
+    "less 64",
+    "greater 1000",
+    "len >= 60 and len <= 200",
+    "(tcp or udp) and not (port 53 or port 80)",
+    "link[0] != 0 or ip[0] & 0xf != 5",
+];
+
+/// Captures of several link types and formats.
+const SOME: [&str; 8] = [
+    "pcapplusplus__example.pcap",
+    "ndpi__fuzz-2006-06-26-2594.pcap",
+    "ndpi__tls_heur__trojan-tcp-tls.pcapng",
+    "pcapplusplus__one_ipv6_http_stream.pcap",
+    "zeek__http-qinq-0.pcap",
+    "suricata-verify__pppoe_input.pcap",
+    "suricata-verify__defrag_bug-6887-defrag-ppp-ipv6-tcp_frag-ppp-ipv6-tcp.pcap",
+    "zeek__ntp_ntp-no-extensions-mac.pcap",
+];
+
+/// tcpdump's count, or its words of refusal.
+fn tcpdump_count(file: &str, expression: &str) -> Result<u64, String> {
+    let done = tool("tcpdump", ["-n", "--count", "-r", file, expression]);
+    match done.code {
+        Some(0) => Ok(done.count()),
+        _ => Err(done.err.lines().last().unwrap_or("").trim_start_matches("tcpdump: ").to_owned()),
+    }
+}
+
+/// Compares one count, and one refusal.
+fn compare(file: &str, expression: &str) {
+    let ours = weir(["filter", expression, file, "--count"]);
+    match tcpdump_count(file, expression) {
+        Ok(count) => {
+            assert_eq!((ours.code, ours.count()), (Some(0), count), "'{expression}' on {file}: {}", ours.err);
+        }
+        Err(words) => {
+            assert_eq!(ours.code, Some(2), "'{expression}' on {file}: tcpdump says {words}; {ours:?}");
+            let told = format!("weir: expression '{expression}': {words}");
+            assert!(ours.err.starts_with(&told), "on {file}: {}\nwanted {told}", ours.err);
+            assert!(ours.out.is_empty());
+        }
+    }
+}
+
+/// The packets tcpdump reads before it stops, as a file of their own; `None` if it reads all, or none.
+fn part_tcpdump_reads(file: &Path, temp: &Temp) -> Result<bool, Option<String>> {
+    let done = tool("tcpdump", ["-n", "-r", s(file), "-w", "-"]);
+    if done.code == Some(0) {
+        return Ok(true);
+    }
+    if done.out.len() <= 24 {
+        return Err(None);
+    }
+    let count = parse_pcap(&done.out).1.len().to_string();
+    let part = temp.at("part.pcap");
+    weir(["filter", "", s(file), "-c", &count, "-w", &part]).ok();
+    Err(Some(part))
+}
+
+#[test]
+fn every_capture_counts_as_tcpdump_counts() {
+    let test = "every_capture_counts_as_tcpdump_counts";
+    if !have(test, &["tcpdump"]) {
+        return;
+    }
+    let (mut whole, mut partly) = (0, 0);
+    for file in captures(test) {
+        let temp = Temp::new();
+        let part = match part_tcpdump_reads(&file, &temp) {
+            Ok(_) => None,
+            Err(Some(part)) => Some(part),
+            Err(None) => continue,
+        };
+        *if part.is_some() { &mut partly } else { &mut whole } += 1;
+        for expression in ON_ALL {
+            compare(part.as_deref().unwrap_or(s(&file)), expression);
+        }
+    }
+    eprintln!("{test}: {whole} captures as a whole, {partly} as far as libpcap reads them");
+}
+
+#[test]
+fn many_expressions_count_as_tcpdump_counts() {
+    let test = "many_expressions_count_as_tcpdump_counts";
+    if !have(test, &["tcpdump"]) {
+        return;
+    }
+    for file in SOME.iter().filter_map(|name| capture(test, name)) {
+        for expression in ON_SOME {
+            compare(s(&file), expression);
+        }
+    }
+}
+
+#[test]
+fn a_count_and_its_inverse_make_the_total() {
+    let test = "a_count_and_its_inverse_make_the_total";
+    for file in SOME.iter().filter_map(|name| capture(test, name)) {
+        let total = weir(["filter", "", s(&file), "--count"]).ok().count();
+        assert_eq!(weir(["filter", "", s(&file), "--count", "--invert"]).ok().count(), 0);
+        for expression in ["tcp", "ip and not udp", "len > 100", "ip6"] {
+            let count = weir(["filter", expression, s(&file), "--count"]).ok().count();
+            let inverse = weir(["filter", expression, s(&file), "--count", "--invert"]).ok().count();
+            assert_eq!(count + inverse, total, "{expression} on {}", file.display());
+        }
+    }
+}
+
+#[test]
+fn the_summary_counts_every_packet_once() {
+    let temp = Temp::new();
+    let file = temp.file("ten.pcap", &small_pcap(10));
+    let done = weir(["filter", "udp dst portrange 1-4", &file, "--count", "--stats"]).ok();
+    assert_eq!(done.text(), "4\n");
+    assert!(done.err.starts_with("10 received, 4 matched (40.0 %), 248 bytes, 0 dropped, "), "{}", done.err);
+    assert!(done.err.contains("received 10 = passed 4 + filtered 6 + denied 0 + dropped 0"), "{}", done.err);
+    let done = weir(["filter", "", &file, "--count", "-c", "3"]).ok();
+    assert_eq!(done.text(), "3\n");
+    assert!(done.err.starts_with("3 received, 3 matched (100.0 %)"), "{}", done.err);
+}
+
+#[test]
+fn json_of_a_count_has_the_promised_keys() {
+    let temp = Temp::new();
+    let file = temp.file("ten.pcap", &small_pcap(10));
+    let done = weir(["filter", "udp dst portrange 1-4", &file, "--count", "--json"]).ok();
+    let value: serde_json::Value = serde_json::from_slice(&done.out).unwrap();
+    let wanted = serde_json::json!({"received": 10, "matched": 4, "bytes": 248, "dropped": {}, "fault": null});
+    assert_eq!(value, wanted);
+
+    let done = weir(["filter", "", &file, "--count", "--json", "--split", "low=udp dst portrange 1-3"]).ok();
+    let value: serde_json::Value = serde_json::from_slice(&done.out).unwrap();
+    assert_eq!(value["splits"], serde_json::json!({"low": 3}));
+
+    let cut = temp.file("cut.pcap", &small_pcap(10)[..200]);
+    let done = weir(["filter", "", &cut, "--count", "--json"]);
+    let value: serde_json::Value = serde_json::from_slice(&done.out).unwrap();
+    assert_eq!((done.code, &value["received"]), (Some(1), &serde_json::json!(2)));
+    assert!(value["fault"].as_str().unwrap().contains("cut.pcap: packet 3"), "{value}");
+}
+
+#[test]
+fn several_sources_are_read_in_a_row() {
+    let temp = Temp::new();
+    let a = temp.file("a.pcap", &small_pcap(10));
+    let b = temp.file("b.pcap", &small_pcap(5));
+    assert_eq!(weir(["filter", "", &a, &b, "--count"]).ok().count(), 15);
+    assert_eq!(weir(["filter", "", &a, &a, "--count"]).ok().count(), 20, "one file twice");
+    assert_eq!(weir(["filter", "udp dst port 5", &a, &b, "--count"]).ok().count(), 2);
+    assert_eq!(weir(["filter", "", &a, &b, "--count", "-c", "12"]).ok().count(), 12);
+    assert_eq!(weir_fed(["filter", "", &a, "-", "--count"], &small_pcap(7)).ok().count(), 17);
+    let lines = weir(["filter", "udp dst port 5", &a, &b, "-tt"]).ok().text();
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+}
+
+#[test]
+fn compressed_and_piped_sources_count_alike() {
+    let test = "compressed_and_piped_sources_count_alike";
+    let temp = Temp::new();
+    let plain = temp.at("plain.pcap");
+    weir(["generate", &plain, "--packets", "20000", "--seed", "5"]).ok();
+    let bytes = std::fs::read(&plain).unwrap();
+    let count = weir(["filter", "udp", &plain, "--count"]).ok().count();
+    assert!(count > 1000, "{count}");
+    assert_eq!(weir_fed(["filter", "udp", "-", "--count"], &bytes).ok().count(), count, "a pipe");
+    for program in ["gzip", "zstd", "lz4"] {
+        if !have(test, &[program]) {
+            continue;
+        }
+        let packed = tool_fed(program, ["-c"], &bytes).ok().out;
+        // The name does not matter: what it is, its bytes say.
+        let file = temp.file("packed.pcap", &packed);
+        assert_eq!(weir(["filter", "udp", &file, "--count"]).ok().count(), count, "{program}");
+        assert_eq!(weir_fed(["filter", "udp", "-", "--count"], &packed).ok().count(), count, "{program}, a pipe");
+        let twice =
+            [tool_fed(program, ["-c"], &bytes[..999_999]).out, tool_fed(program, ["-c"], &bytes[999_999..]).out];
+        let file = temp.file("members.pcap", &twice.concat());
+        assert_eq!(weir(["filter", "udp", &file, "--count"]).ok().count(), count, "{program}, two members");
+    }
+}

@@ -1,0 +1,203 @@
+//! Sources that go on and readers that go away: pipes, growing files, signals.
+
+use crate::support::*;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+
+/// Starts `weir` with pipes at all three ends.
+fn start(arguments: &[&str]) -> Child {
+    let mut command = weir_command();
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the binary was built")
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill can be run");
+    assert!(sent.success());
+}
+
+/// Waits until `path` has `len` bytes, for as long as the test runner has patience.
+fn wait_for_len(path: &str, len: u64) {
+    while std::fs::metadata(path).map_or(0, |about| about.len()) < len {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_pipe_is_printed_packet_by_packet() {
+    let mut child = start(&["filter", "udp", "-", "-t"]);
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    input.write_all(&pcap_header(65_535, 1)).unwrap();
+    for port in 1..=5u16 {
+        input.write_all(&pcap_record(1, &udp(port, 4))).unwrap();
+        // Read before the next packet is sent: a line that waits for company would hang here.
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line, format!("10.0.0.1.4000 > 10.0.0.2.{port}: UDP, length 4\n"));
+    }
+    drop(input);
+    let done = gather(child, &[]).ok();
+    assert!(done.err.starts_with("5 received, 5 matched"), "{}", done.err);
+}
+
+#[test]
+fn unbuffered_packets_go_out_one_by_one() {
+    let mut child = start(&["filter", "udp", "-", "-w", "-", "-U"]);
+    let mut input = child.stdin.take().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    input.write_all(&pcap_header(65_535, 1)).unwrap();
+    let mut head = 28 + 48;
+    for port in 1..=3u16 {
+        let frame = udp(port, 2);
+        input.write_all(&pcap_record(1, &frame)).unwrap();
+        let mut bytes = vec![0; head + 32 + frame.len().next_multiple_of(4)];
+        if head > 0 {
+            // Section and interface block come before the first packet; how long they are is their affair.
+            let mut start = vec![0; 8];
+            output.read_exact(&mut start).unwrap();
+            let section = u32::from_le_bytes(start[4..8].try_into().unwrap()) as usize;
+            let mut rest = vec![0; section - 8];
+            output.read_exact(&mut rest).unwrap();
+            output.read_exact(&mut start).unwrap();
+            let interface = u32::from_le_bytes(start[4..8].try_into().unwrap()) as usize;
+            let mut rest = vec![0; interface - 8];
+            output.read_exact(&mut rest).unwrap();
+            head = 0;
+            bytes.truncate(32 + frame.len().next_multiple_of(4));
+        }
+        output.read_exact(&mut bytes).unwrap();
+        assert_eq!(bytes[28..28 + frame.len()], frame);
+    }
+    drop(input);
+    assert_eq!(gather(child, &[]).code, Some(0));
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    let temp = Temp::new();
+    let file = temp.at("made.pcap");
+    weir(["generate", &file, "--packets", "50000"]).ok();
+    let weir = env!("CARGO_BIN_EXE_weir");
+    for command in ["filter '' FILE", "filter '' FILE -w -", "filter '' FILE --json", "generate - --packets 50000"] {
+        let command = command.replace("FILE", &format!("'{file}'"));
+        let script = format!("{{ '{weir}' {command}; echo \"code $?\" >&2; }} | head -c 10 >/dev/null");
+        let done = run(Command::new("sh").args(["-c", &script]).stdin(Stdio::null()), &[]);
+        assert_eq!(done.err, "code 0\n", "{command}");
+    }
+}
+
+#[test]
+fn a_growing_file_is_followed_until_it_is_interrupted() {
+    let temp = Temp::new();
+    let path = temp.file("growing.pcap", &small_pcap(2));
+    let mut child = start(&["filter", "", &path, "--follow", "-t"]);
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = || {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        line.split("10.0.0.2.").nth(1).and_then(|rest| rest.split(':').next()).map(str::to_owned)
+    };
+    assert_eq!(line().as_deref(), Some("1"));
+    assert_eq!(line().as_deref(), Some("2"));
+    let mut writer = OpenOptions::new().append(true).open(&path).unwrap();
+    for port in 3..=6u16 {
+        // A writer that is not done with a packet yet.
+        let record = pcap_record(5, &udp(port, 9));
+        let (first, second) = record.split_at(usize::from(port) * 7);
+        writer.write_all(first).unwrap();
+        writer.flush().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        writer.write_all(second).unwrap();
+        assert_eq!(line(), Some(port.to_string()));
+    }
+    // Half a packet at the end is no fault: more might have come.
+    writer.write_all(&pcap_record(5, &udp(7, 9))[..30]).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(120));
+    signal(&child, "-INT");
+    let done = gather(child, &[]).ok();
+    assert!(done.err.starts_with("6 received, 6 matched (100.0 %)"), "{}", done.err);
+    assert_eq!(done.err.lines().count(), 1, "{}", done.err);
+}
+
+#[test]
+fn a_followed_file_may_begin_empty() {
+    let temp = Temp::new();
+    let path = temp.file("growing.pcapng", &[]);
+    let child = start(&["filter", "", &path, "--follow", "-c", "2", "-t"]);
+    let mut writer = File::options().append(true).open(&path).unwrap();
+    for piece in [pcapng_start(1), pcapng_packet(1, &udp(1, 1)), pcapng_packet(1, &udp(2, 1))] {
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        writer.write_all(&piece).unwrap();
+    }
+    let done = gather(child, &[]).ok();
+    assert_eq!(done.text().lines().count(), 2);
+}
+
+#[test]
+fn an_interrupted_follow_leaves_a_whole_file() {
+    let temp = Temp::new();
+    let path = temp.file("growing.pcap", &small_pcap(5));
+    for (name, signal_name) in [("out.pcap", "-INT"), ("out.pcapng", "-TERM")] {
+        let out = temp.at(name);
+        let child = start(&["filter", "", &path, "--follow", "-w", &out, "-U"]);
+        wait_for_len(&out, std::fs::metadata(&path).unwrap().len());
+        signal(&child, signal_name);
+        let done = gather(child, &[]).ok();
+        assert!(done.err.starts_with("5 received, 5 matched"), "{}", done.err);
+        assert_eq!(records(&out).len(), 5);
+    }
+    // What is buffered is written at the end.
+    let out = temp.at("late.pcap");
+    let done = weir(["filter", "", &path, "--follow", "--duration", "300ms", "-w", &out]).ok();
+    assert!(done.err.starts_with("5 received, 5 matched"), "{}", done.err);
+    assert_eq!(records(&out).len(), 5);
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_pipe() {
+    for begun in [&[][..], &small_pcap(3), &small_pcap(3)[..200]] {
+        let mut child = start(&["filter", "", "-", "-t", "-U"]);
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(begun).unwrap();
+        let mut lines = String::new();
+        if begun.is_empty() {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        } else {
+            // The first line says that it is at work.
+            let mut output = BufReader::new(child.stdout.take().unwrap());
+            output.read_line(&mut lines).unwrap();
+            child.stdout = None;
+            drop(output);
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        signal(&child, "-INT");
+        let done = gather(child, &[]);
+        assert_eq!(done.code, Some(0), "{} bytes: {}", begun.len(), done.err);
+        assert!(!done.err.contains("weir:"), "{} bytes: {}", begun.len(), done.err);
+        drop(input);
+    }
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_decoder() {
+    if !have("a_signal_ends_the_wait_for_a_decoder", &["gzip"]) {
+        return;
+    }
+    let packed = tool_fed("gzip", ["-c"], &small_pcap(2000)).ok().out;
+    let mut child = start(&["filter", "", "-", "--count"]);
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&packed[..packed.len() / 2]).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    signal(&child, "-INT");
+    let done = gather(child, &[]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(!done.err.contains("weir:"), "{}", done.err);
+    drop(input);
+}
+
+#[test]
+fn a_pipe_that_is_followed_ends_with_the_pipe() {
+    assert_eq!(weir_fed(["filter", "", "-", "--follow", "--count"], &small_pcap(4)).ok().count(), 4);
+}

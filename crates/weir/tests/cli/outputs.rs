@@ -1,0 +1,366 @@
+//! What is written: the same packets as tcpdump writes, in the same order, in files named the same way.
+
+use crate::support::*;
+use std::fs;
+
+/// Packets of a made file; a few windows of work for several threads whichever way it is read.
+const MADE: &str = "70000";
+
+/// A file of more than 60 MB.
+fn made(temp: &Temp) -> String {
+    let path = temp.at("made.pcap");
+    weir(["generate", &path, "--packets", MADE, "--seed", "3", "--flows", "5000"]).ok();
+    assert!(fs::metadata(&path).unwrap().len() > 60 << 20);
+    path
+}
+
+#[test]
+fn every_capture_is_written_as_tcpdump_writes_it() {
+    let test = "every_capture_is_written_as_tcpdump_writes_it";
+    if !have(test, &["tcpdump"]) {
+        return;
+    }
+    let mut compared = 0;
+    for file in captures(test) {
+        let temp = Temp::new();
+        for expression in ["", "tcp or udp"] {
+            let precision = "--time-stamp-precision=nano";
+            let theirs = tool("tcpdump", ["-n", precision, "-r", s(&file), "-w", "-", expression]);
+            if theirs.code != Some(0) {
+                continue;
+            }
+            let (pcap, pcapng) = (temp.at("out.pcap"), temp.at("out.pcapng"));
+            weir(["filter", expression, s(&file), "-w", &pcap]).ok();
+            let theirs = parse_pcap(&theirs.out);
+            assert_eq!(parse_pcap(&fs::read(&pcap).unwrap()), theirs, "'{expression}' on {}", file.display());
+            weir(["filter", expression, s(&file), "-w", &pcapng]).ok();
+            let again = tool("tcpdump", ["-n", precision, "-r", &pcapng, "-w", "-"]).ok();
+            assert_eq!(parse_pcap(&again.out), theirs, "'{expression}' on {}, as pcapng", file.display());
+            compared += 1;
+        }
+    }
+    eprintln!("{test}: {compared} files compared");
+}
+
+#[test]
+fn a_little_endian_pcap_comes_out_byte_for_byte() {
+    let test = "a_little_endian_pcap_comes_out_byte_for_byte";
+    if !have(test, &["tcpdump"]) {
+        return;
+    }
+    let Some(file) = capture(test, "pcapplusplus__example.pcap") else { return };
+    let temp = Temp::new();
+    for expression in ["", "tcp", "port 53", "ip6"] {
+        let (ours, theirs) = (temp.at("ours.pcap"), temp.at("theirs.pcap"));
+        weir(["filter", expression, s(&file), "-w", &ours]).ok();
+        tool("tcpdump", ["-n", "-r", s(&file), "-w", &theirs, expression]).ok();
+        assert!(fs::read(&ours).unwrap() == fs::read(&theirs).unwrap(), "'{expression}'");
+    }
+}
+
+#[test]
+fn wireshark_reads_what_is_written() {
+    let test = "wireshark_reads_what_is_written";
+    if !have(test, &["tshark"]) {
+        return;
+    }
+    let temp = Temp::new();
+    for name in ["gopacket__pcapgo_tests_be_test006.pcapng", "ndpi__http2.pcapng", "scapy__netflowv9.pcap"] {
+        let Some(file) = capture(test, name) else { continue };
+        let out = temp.at("out.pcapng");
+        weir(["filter", "", s(&file), "-w", &out]).ok();
+        let fields = [
+            "-T",
+            "fields",
+            "-e",
+            "frame.time_epoch",
+            "-e",
+            "frame.len",
+            "-e",
+            "frame.cap_len",
+            "-e",
+            "frame.encap_type",
+        ];
+        let text = |path: &str| tool("tshark", [&["-n", "-r", path][..], &fields].concat()).ok().text();
+        assert_eq!(text(&out), text(s(&file)), "{name}");
+    }
+}
+
+#[test]
+fn several_workers_keep_the_order() {
+    let test = "several_workers_keep_the_order";
+    let temp = Temp::new();
+    let file = made(&temp);
+    for expression in ["", "udp", "tcp and len > 1000"] {
+        let (one, four) = (temp.at("one.pcap"), temp.at("four.pcap"));
+        weir(["filter", expression, &file, "-w", &one, "--workers", "1"]).ok();
+        weir(["filter", expression, &file, "-w", &four, "--workers", "4"]).ok();
+        let one = fs::read(one).unwrap();
+        assert!(one == fs::read(four).unwrap(), "'{expression}'");
+        if have(test, &["tcpdump"]) {
+            let theirs = temp.at("theirs.pcap");
+            tool("tcpdump", ["-n", "-r", &file, "-w", &theirs, expression]).ok();
+            assert!(one == fs::read(theirs).unwrap(), "'{expression}'");
+        }
+    }
+    let one = weir(["filter", "udp", &file, "-tt", "--workers", "1"]).ok();
+    let four = weir(["filter", "udp", &file, "-tt", "--workers", "4"]).ok();
+    assert!(one.out == four.out, "lines");
+    assert_eq!(one.text().lines().count() as u64, weir(["filter", "udp", &file, "--count"]).ok().count());
+}
+
+#[test]
+fn a_pipe_and_a_file_give_the_same_output() {
+    let temp = Temp::new();
+    let file = temp.at("made.pcapng");
+    weir(["generate", &file, "--packets", "20000", "--seed", "9"]).ok();
+    let bytes = fs::read(&file).unwrap();
+    let from_file = weir(["filter", "tcp", &file, "-w", "-"]).ok().out;
+    let from_pipe = weir_fed(["filter", "tcp", "-", "-w", "-"], &bytes).ok().out;
+    assert!(from_file == from_pipe);
+    let lines = weir(["filter", "tcp", &file]).ok().out;
+    assert!(lines == weir_fed(["filter", "tcp", "-"], &bytes).ok().out);
+    if have("a_pipe_and_a_file_give_the_same_output", &["zstd"]) {
+        let packed = tool_fed("zstd", ["-c"], &bytes).ok().out;
+        assert!(lines == weir_fed(["filter", "tcp", "-"], &packed).ok().out, "zstd");
+    }
+}
+
+#[test]
+fn standard_output_feeds_tcpdump() {
+    let test = "standard_output_feeds_tcpdump";
+    if !have(test, &["tcpdump"]) {
+        return;
+    }
+    let ours = weir_fed(["filter", "udp dst portrange 2-4", "-", "-w", "-"], &small_pcap(9)).ok();
+    let theirs = tool_fed("tcpdump", ["-n", "--count", "-r", "-"], &ours.out).ok();
+    assert_eq!(theirs.count(), 3);
+    assert!(ours.err.starts_with("9 received, 3 matched"), "{}", ours.err);
+}
+
+#[test]
+fn it_stops_after_the_packets_asked_for() {
+    let temp = Temp::new();
+    let file = temp.at("made.pcap");
+    weir(["generate", &file, "--packets", "30000"]).ok();
+    let out = temp.at("out.pcap");
+    weir(["filter", "udp", &file, "-w", &out]).ok();
+    let all = records(&out);
+    for n in [1, 2, 31, 32, 33, 1000] {
+        let done = weir(["filter", "udp", &file, "-w", &out, "-c", &n.to_string(), "--workers", "4"]).ok();
+        assert_eq!(records(&out), all[..n]);
+        assert!(done.err.contains(&format!("received, {} matched", grouped(n))), "{}", done.err);
+        assert_eq!(weir(["filter", "udp", &file, "-c", &n.to_string()]).ok().text().lines().count(), n);
+    }
+    let more = weir(["filter", "udp", &file, "--count", "-c", "99999"]).ok();
+    assert_eq!(more.count(), all.len() as u64);
+}
+
+fn grouped(n: usize) -> String {
+    if n < 1000 { n.to_string() } else { format!("{} {:03}", n / 1000, n % 1000) }
+}
+
+#[test]
+fn packets_are_cut_where_they_are_written_and_not_where_they_are_judged() {
+    let temp = Temp::new();
+    let file = temp.file("in.pcap", &small_pcap(4));
+    let out = temp.at("out.pcap");
+    weir(["filter", "udp[8] = 0", &file, "-s", "40", "-w", &out]).ok();
+    let (cut, whole) = (records(&out), records(&file));
+    assert_eq!(cut.len(), 4);
+    for (cut, whole) in cut.iter().zip(&whole) {
+        assert_eq!((cut.wire_len, &cut.data[..]), (62, &whole.data[..40]));
+    }
+    assert_eq!(fs::read(&out).unwrap()[16..20], 40u32.to_le_bytes());
+    if have("packets_are_cut_where_they_are_written_and_not_where_they_are_judged", &["editcap"]) {
+        let theirs = temp.at("theirs.pcap");
+        tool("editcap", ["-F", "pcap", "-s", "40", &file, &theirs]).ok();
+        assert_eq!(records(&theirs), cut);
+    }
+}
+
+#[test]
+fn a_split_writes_what_separate_runs_write() {
+    let temp = Temp::new();
+    let file = temp.at("made.pcap");
+    weir(["generate", &file, "--packets", "30000"]).ok();
+    let at = |name: &str| temp.at(name);
+    let web = format!("{}=tcp port 443", at("web"));
+    let dns = format!("{}=port 53", at("dns.pcap"));
+    let done = weir(["filter", "ip", &file, "-w", &at("all.pcap"), "--split", &web, "--split", &dns, "--stats"]).ok();
+    for (name, expression) in
+        [("all.pcap", "ip"), ("web.pcapng", "ip and tcp port 443"), ("dns.pcap", "ip and port 53")]
+    {
+        let alone = at(&format!("alone-{name}"));
+        weir(["filter", expression, &file, "-w", &alone]).ok();
+        assert!(fs::read(at(name)).unwrap() == fs::read(&alone).unwrap(), "{name}");
+        assert!(fs::metadata(alone).unwrap().len() > 10_000, "{name}");
+    }
+    assert!(done.err.contains("web: "), "{}", done.err);
+
+    let counts = weir(["filter", "ip", &file, "--count", "--split", "web=tcp port 443", "--split", "dns=port 53"]).ok();
+    let expected = |expression| weir(["filter", expression, &file, "--count"]).ok().count();
+    let lines =
+        format!("{}\n{} web\n{} dns\n", expected("ip"), expected("ip and tcp port 443"), expected("ip and port 53"));
+    assert_eq!(counts.text(), lines);
+    assert!(!temp.names().contains(&"web".to_owned()));
+}
+
+/// Records by time, equal times in a fixed order: how a merge orders those is its own affair.
+fn by_time(mut records: Vec<Record>) -> Vec<Record> {
+    records.sort();
+    records
+}
+
+#[test]
+fn a_merge_is_in_the_order_of_time() {
+    let test = "a_merge_is_in_the_order_of_time";
+    let temp = Temp::new();
+    let mut sources = Vec::new();
+    for (i, seed) in ["1", "2", "3"].iter().enumerate() {
+        let source = temp.at(&format!("{i}.pcap"));
+        weir(["generate", &source, "--packets", "9000", "--seed", seed, "--rate", "700000"]).ok();
+        sources.push(source);
+    }
+    for count in [2, 3] {
+        let sources: Vec<&str> = sources[..count].iter().map(String::as_str).collect();
+        let out = temp.at("merged.pcap");
+        let done = weir([&["filter", "", "--merge", "-w", &out], &sources[..]].concat()).ok();
+        assert!(done.err.contains(&format!("{} received", grouped(9000 * count))), "{}", done.err);
+        let merged = records(&out);
+        assert!(merged.is_sorted_by_key(|record| record.time_ns));
+        // Equal times keep the order of the sources.
+        let mut expected: Vec<Record> = sources.iter().flat_map(|source| records(source)).collect();
+        expected.sort_by_key(|record| record.time_ns);
+        assert!(merged == expected, "{count} sources");
+        let lines = weir([&["filter", "", "--merge", "-tt"], &sources[..]].concat()).ok();
+        assert!(lines.out == weir(["filter", "", "-tt", &out]).ok().out);
+        if have(test, &["mergecap"]) {
+            let theirs = temp.at("theirs.pcap");
+            tool("mergecap", [&["-F", "pcap", "-w", &theirs], &sources[..]].concat()).ok();
+            assert!(by_time(merged.clone()) == by_time(records(&theirs)));
+        }
+        // The first N of the merge are not the first N of a source.
+        for n in [1, 50, 8000] {
+            let first = temp.at("first.pcap");
+            let n_text = n.to_string();
+            let done = weir([&["filter", "", "--merge", "-c", &n_text, "-w", &first], &sources[..]].concat()).ok();
+            assert!(records(&first) == merged[..n], "{n} of {count} sources");
+            assert!(
+                done.err.contains(&format!("{} received, {} matched (100.0 %)", grouped(n), grouped(n))),
+                "{}",
+                done.err
+            );
+            let done =
+                weir([&["filter", "udp", "--merge", "-c", &n_text, "--count", "--stats"], &sources[..]].concat()).ok();
+            let all = weir(["filter", "udp", "--count", &out]).ok().count();
+            assert_eq!(done.count(), all.min(n as u64));
+        }
+    }
+}
+
+#[test]
+fn a_merge_may_be_split() {
+    let temp = Temp::new();
+    let a = temp.file("a.pcap", &small_pcap(10));
+    let b = temp.file("b.pcap", &small_pcap(10));
+    let odd = format!("{}=udp dst port 1 or udp dst port 3", temp.at("odd.pcap"));
+    let even = format!("{}=udp dst port 2", temp.at("even.pcap"));
+    weir(["filter", "", &a, &b, "--merge", "--split", &odd, "--split", &even]).ok();
+    let seconds = |name: &str| -> Vec<u64> {
+        records(&temp.at(name)).iter().map(|record| record.time_ns / 1_000_000_000 - 1_700_000_000).collect()
+    };
+    assert_eq!(seconds("odd.pcap"), [0, 0, 2, 2]);
+    assert_eq!(seconds("even.pcap"), [1, 1]);
+    weir(["filter", "", &a, &b, "--merge", "-c", "5", "--split", &odd, "--split", &even]).ok();
+    assert_eq!(seconds("odd.pcap"), [0, 0, 2]);
+    let counts = weir(["filter", "", &a, &b, "--merge", "-c", "5", "--count", "--split", "x=udp dst port 3"]).ok();
+    assert_eq!(counts.text(), "5\n1 x\n");
+}
+
+#[test]
+fn files_rotate_by_size_as_tcpdumps_do() {
+    let test = "files_rotate_by_size_as_tcpdumps_do";
+    if !have(test, &["tcpdump"]) {
+        return;
+    }
+    let source = Temp::new();
+    let file = source.at("made.pcap");
+    weir(["generate", &file, "--packets", "6000"]).ok();
+    for options in [&["-C", "1"][..], &["-C", "2"], &["-C", "1", "-W", "3"], &["-C", "1", "-W", "12"]] {
+        let (ours, theirs) = (Temp::new(), Temp::new());
+        weir([&["filter", "ip", &file, "-w", &ours.at("r.pcap")], options].concat()).ok();
+        tool("tcpdump", [&["-n", "-Z", "root", "-r", &file, "-w", &theirs.at("r.pcap")], options, &["ip"]].concat())
+            .ok();
+        assert_eq!(ours.names(), theirs.names(), "{options:?}");
+        assert!(ours.names().len() >= 3, "{:?}", ours.names());
+        for name in ours.names() {
+            assert!(fs::read(ours.at(&name)).unwrap() == fs::read(theirs.at(&name)).unwrap(), "{options:?}: {name}");
+        }
+    }
+}
+
+#[test]
+fn files_rotate_by_packet_time() {
+    let source = Temp::new();
+    let file = source.file("in.pcap", &small_pcap(10));
+    let whole = records(&file);
+
+    // 1 700 000 000 is 22:13:20 UTC: windows of 4 s begin at :20, :24, :28.
+    let temp = Temp::new();
+    weir(["filter", "", &file, "-G", "4", "-w", &temp.at("g-%H%M%S.pcap"), "--utc"]).ok();
+    assert_eq!(temp.names(), ["g-221320.pcap", "g-221324.pcap", "g-221328.pcap"]);
+    let parts: Vec<Record> = temp.names().iter().flat_map(|name| records(&temp.at(name))).collect();
+    assert_eq!(parts, whole);
+    assert_eq!(records(&temp.at("g-221324.pcap")), whole[4..8]);
+
+    let temp = Temp::new();
+    let done = weir(["filter", "", &file, "-G", "4", "-W", "2", "-w", &temp.at("g-%H%M%S.pcap"), "--utc"]).ok();
+    assert_eq!(temp.names(), ["g-221320.pcap", "g-221324.pcap"]);
+    assert!(!done.err.contains("weir:"), "{}", done.err);
+
+    let temp = Temp::new();
+    weir(["filter", "", &file, "-G", "4", "-w", &temp.at("g.pcap")]).ok();
+    assert_eq!(temp.names(), ["g.pcap", "g.pcap1", "g.pcap2"], "names that would repeat are numbered");
+}
+
+#[test]
+fn an_empty_answer_is_a_capture_file_too() {
+    let test = "an_empty_answer_is_a_capture_file_too";
+    let temp = Temp::new();
+    let file = temp.file("in.pcap", &small_pcap(3));
+    for name in ["none.pcap", "none.pcapng"] {
+        let out = temp.at(name);
+        weir(["filter", "tcp", &file, "-w", &out]).ok();
+        assert_eq!(weir(["filter", "", &out, "--count"]).ok().count(), 0);
+        if have(test, &["tcpdump"]) {
+            assert_eq!(tool("tcpdump", ["-n", "--count", "-r", &out]).ok().count(), 0);
+        }
+    }
+    assert_eq!(fs::read(temp.at("none.pcap")).unwrap(), pcap_header(65_535, 1));
+}
+
+#[test]
+fn a_generated_file_knows_its_answers() {
+    let temp = Temp::new();
+    let file = temp.at("made.pcapng");
+    let truth = weir(["generate", &file, "--packets", "30000", "--seed", "11", "--truth"]).ok().text();
+    assert!(truth.lines().count() > 5, "{truth}");
+    for line in truth.lines() {
+        let mut fields = line.splitn(3, '\t');
+        let mut next = || fields.next().expect("three fields");
+        let (packets, bytes, expression) = (next(), next(), next());
+        let done = weir(["filter", expression, &file, "--count", "--json"]).ok();
+        let value: serde_json::Value = serde_json::from_slice(&done.out).unwrap();
+        assert_eq!(
+            (value["matched"].to_string().as_str(), value["bytes"].to_string().as_str()),
+            (packets, bytes),
+            "{line}"
+        );
+    }
+    let again = temp.at("again.pcapng");
+    weir(["generate", &again, "--packets", "30000", "--seed", "11"]).ok();
+    assert!(fs::read(&file).unwrap() == fs::read(&again).unwrap());
+    let piped = weir(["generate", "-", "--packets", "30000", "--seed", "11"]).ok();
+    assert!(fs::read(&file).unwrap() == piped.out);
+}
