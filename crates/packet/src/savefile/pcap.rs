@@ -87,10 +87,10 @@ impl<const BE: bool> Codec<BE> {
         }
     }
 
-    /// Captured and wire length of the record header at `pos`.
+    /// Captured and wire length of a record header.
     #[inline(always)]
-    fn lengths(&self, buf: &[u8], pos: usize) -> (u32, u32) {
-        let (first, second) = (u32_at::<BE>(buf, pos + 8), u32_at::<BE>(buf, pos + 12));
+    fn lengths(&self, header: &[u8; RECORD_HEADER]) -> (u32, u32) {
+        let (first, second) = (u32_at::<BE>(header, 8), u32_at::<BE>(header, 12));
         match self.lengths {
             Lengths::Normal => (first, second),
             Lengths::Swapped => (second, first),
@@ -101,42 +101,44 @@ impl<const BE: bool> Codec<BE> {
     /// Whether a record header may stand at `pos`; returns the time in seconds and the offset behind the record.
     #[inline(always)]
     fn plausible(&self, buf: &[u8], pos: usize) -> Option<(u32, usize)> {
-        let (captured, wire) = self.lengths(buf, pos);
-        let fraction = u32_at::<BE>(buf, pos + 4);
+        let header = buf[pos..].first_chunk()?;
+        let (captured, wire) = self.lengths(header);
+        let fraction = u32_at::<BE>(header, 4);
         let ok = captured <= self.max_captured
             && wire != 0
             && captured <= wire
             && wire <= self.max_captured.max(65_535 + 18)
             && u64::from(fraction) < self.resolution.per_second();
-        ok.then(|| (u32_at::<BE>(buf, pos), pos + RECORD_HEADER + captured as usize))
+        ok.then(|| (u32_at::<BE>(header, 0), pos + RECORD_HEADER + captured as usize))
     }
 
     pub(super) fn record<'a>(&self, buf: &'a [u8], pos: usize) -> Option<Record<'a>> {
-        let Step::Packet { start, len, wire_len, interface, .. } = self.step(buf, pos) else { return None };
+        let Step::Packet(frame, _) = self.step(buf, pos) else { return None };
         let ticks = u64::from(u32_at::<BE>(buf, pos + 4));
         let seconds = i64::from(u32_at::<BE>(buf, pos));
         let time_ns = Some(self.resolution.to_ns(ticks, seconds));
-        Some(Record { time_ns, frame: Frame { data: &buf[start..start + len], wire_len, interface } })
+        Some(Record { time_ns, frame })
     }
 }
 
 impl<const BE: bool> Walker for Codec<BE> {
     #[inline(always)]
-    fn step(&self, buf: &[u8], pos: usize) -> Step {
-        if buf.len() - pos < RECORD_HEADER {
+    fn step<'a>(&self, buf: &'a [u8], pos: usize) -> Step<'a> {
+        let Some((header, body)) = buf[pos..].split_first_chunk::<RECORD_HEADER>() else {
             return Step::Stop(short("a record header", buf, pos, RECORD_HEADER as u64, self.eof));
-        }
-        let (captured, wire_len) = self.lengths(buf, pos);
+        };
+        let (captured, wire_len) = self.lengths(header);
         if captured > self.max_captured {
             return Step::Stop(Stop::Fault(Fault::AbsurdLength { claims: captured, snaplen: self.snaplen }));
         }
-        let start = pos + RECORD_HEADER;
-        let next = start + captured as usize;
-        if next > buf.len() {
-            return Step::Stop(self.short_data(buf, start, captured));
+        let Some(mut data) = body.get(..captured as usize) else {
+            return Step::Stop(self.short_data(body.len(), captured));
+        };
+        if captured > self.cut {
+            data = &data[..self.cut as usize];
         }
-        let len = captured.min(self.cut) as usize;
-        Step::Packet { start, len, wire_len, interface: 0, next }
+        let next = pos + RECORD_HEADER + captured as usize;
+        Step::Packet(Frame { data, wire_len, interface: 0 }, next)
     }
 
     fn guess(&self, buf: &[u8], from: usize, to: usize) -> Option<usize> {
@@ -168,8 +170,8 @@ impl<const BE: bool> Walker for Codec<BE> {
 
 impl<const BE: bool> Codec<BE> {
     #[cold]
-    fn short_data(&self, buf: &[u8], start: usize, captured: u32) -> Stop {
-        let have = (buf.len() - start) as u64;
+    fn short_data(&self, have: usize, captured: u32) -> Stop {
+        let have = have as u64;
         let claims = u64::from(captured);
         if self.eof {
             Stop::Fault(Fault::ShortData { what: "a packet", claims, have })

@@ -49,29 +49,30 @@ impl<'a, const BE: bool> Codec<'a, BE> {
         Self { layout, eof }
     }
 
-    fn packet(&self, buf: &[u8], pos: usize, kind: u32, total: usize) -> Step {
+    /// The packet of a whole packet block.
+    #[inline(always)]
+    fn packet<'b>(&self, block: &'b [u8], kind: u32) -> Result<Frame<'b>, Fault> {
         let fixed = if kind == SIMPLE_PACKET { 12 } else { 28 };
-        if total < fixed + 4 {
-            let claims = total as u32;
-            return fault(Fault::BlockLength { kind, claims, why: "too short for its fields" });
+        if block.len() < fixed + 4 {
+            let claims = block.len() as u32;
+            return Err(Fault::BlockLength { kind, claims, why: "too short for its fields" });
         }
         let (id, captured, wire_len) = match kind {
-            ENHANCED_PACKET => (u32_at::<BE>(buf, pos + 8), u32_at::<BE>(buf, pos + 20), u32_at::<BE>(buf, pos + 24)),
+            ENHANCED_PACKET => (u32_at::<BE>(block, 8), u32_at::<BE>(block, 20), u32_at::<BE>(block, 24)),
             SIMPLE_PACKET => {
-                let wire = u32_at::<BE>(buf, pos + 8);
+                let wire = u32_at::<BE>(block, 8);
                 (0, self.simple_captured(wire), wire)
             }
-            _ => (u16_at::<BE>(buf, pos + 8).into(), u32_at::<BE>(buf, pos + 20), u32_at::<BE>(buf, pos + 24)),
+            _ => (u16_at::<BE>(block, 8).into(), u32_at::<BE>(block, 20), u32_at::<BE>(block, 24)),
         };
-        let room = (total - fixed - 4) as u32;
-        if captured > room {
-            return fault(Fault::PacketOverrun { claims: captured, room });
-        }
+        let room = &block[fixed..block.len() - 4];
+        let Some(data) = room.get(..captured as usize) else {
+            return Err(Fault::PacketOverrun { claims: captured, room: room.len() as u32 });
+        };
         let Some(&interface) = self.layout.section.get(id as usize) else {
-            return fault(Fault::UnknownInterface { id, count: self.layout.section.len() as u32 });
+            return Err(Fault::UnknownInterface { id, count: self.layout.section.len() as u32 });
         };
-        let start = pos + fixed;
-        Step::Packet { start, len: captured as usize, wire_len, interface, next: pos + total }
+        Ok(Frame { data, wire_len, interface })
     }
 
     /// A Simple Packet Block stores no captured length: it is the wire length, cut by the first interface's snap length.
@@ -84,13 +85,13 @@ impl<'a, const BE: bool> Codec<'a, BE> {
     }
 
     pub(super) fn record<'b>(&self, buf: &'b [u8], pos: usize) -> Option<Record<'b>> {
-        let Step::Packet { start, len, wire_len, interface, .. } = self.step(buf, pos) else { return None };
+        let Step::Packet(frame, _) = self.step(buf, pos) else { return None };
         let time_ns = (u32_at::<BE>(buf, pos) != SIMPLE_PACKET).then(|| {
             let ticks = u64::from(u32_at::<BE>(buf, pos + 12)) << 32 | u64::from(u32_at::<BE>(buf, pos + 16));
-            let from = &self.layout.interfaces[interface as usize];
+            let from = &self.layout.interfaces[frame.interface as usize];
             from.resolution.to_ns(ticks, from.offset_s)
         });
-        Some(Record { time_ns, frame: Frame { data: &buf[start..start + len], wire_len, interface } })
+        Some(Record { time_ns, frame })
     }
 
     /// Whether a whole packet block stands at `pos`; returns the offset behind it.
@@ -99,20 +100,15 @@ impl<'a, const BE: bool> Codec<'a, BE> {
             return None;
         }
         match self.step(buf, pos) {
-            Step::Packet { next, .. } => Some(next),
+            Step::Packet(_, next) => Some(next),
             _ => None,
         }
     }
 }
 
-#[cold]
-fn fault(fault: Fault) -> Step {
-    Step::Stop(Stop::Fault(fault))
-}
-
-/// The total length of the block at `pos`, once all of it is in `buf` and both its lengths agree.
+/// Type and bytes of the block at `pos`, once all of it is in `buf` and both its lengths agree.
 #[inline(always)]
-fn block<const BE: bool>(buf: &[u8], pos: usize, eof: bool) -> Result<(u32, usize), Stop> {
+fn block<const BE: bool>(buf: &[u8], pos: usize, eof: bool) -> Result<(u32, &[u8]), Stop> {
     if buf.len() - pos < 12 {
         return Err(short("a block header", buf, pos, 12, eof));
     }
@@ -121,15 +117,14 @@ fn block<const BE: bool>(buf: &[u8], pos: usize, eof: bool) -> Result<(u32, usiz
         let why = if claims < 12 { "less than an empty block has" } else { "not a multiple of 4" };
         return Err(Stop::Fault(Fault::BlockLength { kind, claims, why }));
     }
-    let total = claims as usize;
-    if buf.len() - pos < total {
+    let Some(block) = buf[pos..].get(..claims as usize) else {
         return Err(short_block(kind, buf, pos, claims, eof));
-    }
-    let tail = u32_at::<BE>(buf, pos + total - 4);
+    };
+    let tail = u32_at::<BE>(block, block.len() - 4);
     if tail != claims {
         return Err(Stop::Fault(Fault::Trailer { kind, head: claims, tail }));
     }
-    Ok((kind, total))
+    Ok((kind, block))
 }
 
 #[cold]
@@ -148,19 +143,23 @@ fn short_block(kind: u32, buf: &[u8], pos: usize, claims: u32, eof: bool) -> Sto
 
 impl<const BE: bool> Walker for Codec<'_, BE> {
     #[inline(always)]
-    fn step(&self, buf: &[u8], pos: usize) -> Step {
+    fn step<'b>(&self, buf: &'b [u8], pos: usize) -> Step<'b> {
         // A new section may have the other byte order: only its type is read before its byte order mark.
         if buf.len() - pos >= 4 && u32_at::<BE>(buf, pos) == SECTION {
             return Step::Stop(Stop::Layout);
         }
-        let (kind, total) = match block::<BE>(buf, pos, self.eof) {
+        let (kind, block) = match block::<BE>(buf, pos, self.eof) {
             Ok(found) => found,
             Err(stop) => return Step::Stop(stop),
         };
+        let next = pos + block.len();
         match kind {
-            ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET => self.packet(buf, pos, kind, total),
+            ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET => match self.packet(block, kind) {
+                Ok(frame) => Step::Packet(frame, next),
+                Err(fault) => Step::Stop(Stop::Fault(fault)),
+            },
             INTERFACE => Step::Stop(Stop::Layout),
-            _ => Step::Skip(pos + total),
+            _ => Step::Skip(next),
         }
     }
 
@@ -210,12 +209,13 @@ pub(super) fn apply(layout: &mut Layout, buf: &[u8], pos: usize, eof: bool) -> R
 fn section<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
     /// Section options that `info` shows.
     const NOTES: [(u16, &str); 4] = [(1, "comment"), (2, "hardware"), (3, "os"), (4, "application")];
-    let (kind, total) = block::<BE>(buf, pos, eof)?;
+    let (kind, block) = block::<BE>(buf, pos, eof)?;
+    let total = block.len();
     if total < 28 {
         let why = "too short for its fields";
         return Err(Stop::Fault(Fault::BlockLength { kind, claims: total as u32, why }));
     }
-    let (major, minor) = (u16_at::<BE>(buf, pos + 12), u16_at::<BE>(buf, pos + 14));
+    let (major, minor) = (u16_at::<BE>(block, 12), u16_at::<BE>(block, 14));
     // 1.2 was written by some tools for the same format (draft, section 4.1).
     if major != 1 || !matches!(minor, 0 | 2) {
         return Err(Stop::Fault(Fault::Version { format: "pcapng", major, minor, known: "1.0 and 1.2" }));
@@ -223,7 +223,7 @@ fn section<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: boo
     layout.big_endian = BE;
     layout.sections = layout.sections.saturating_add(1);
     layout.section.clear();
-    for (code, value) in options::<BE>(&buf[pos + 24..pos + total - 4]) {
+    for (code, value) in options::<BE>(&block[24..total - 4]) {
         let note = NOTES.iter().find(|(c, _)| *c == code).map(|(_, name)| (*name, text(value)));
         if let Some(note) = note
             && layout.notes.len() < 256
@@ -236,14 +236,15 @@ fn section<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: boo
 }
 
 fn interface<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
-    let (kind, total) = block::<BE>(buf, pos, eof)?;
+    let (kind, block) = block::<BE>(buf, pos, eof)?;
+    let total = block.len();
     if total < 20 {
         let why = "too short for its fields";
         return Err(Stop::Fault(Fault::BlockLength { kind, claims: total as u32, why }));
     }
-    let link = LinkType(u16_at::<BE>(buf, pos + 8));
-    let mut found = Interface::plain(link, u32_at::<BE>(buf, pos + 12), Resolution::MICROSECOND);
-    for (code, value) in options::<BE>(&buf[pos + 16..pos + total - 4]) {
+    let link = LinkType(u16_at::<BE>(block, 8));
+    let mut found = Interface::plain(link, u32_at::<BE>(block, 12), Resolution::MICROSECOND);
+    for (code, value) in options::<BE>(&block[16..total - 4]) {
         match (code, value) {
             (1, _) if found.comments.len() < 16 => found.comments.push(text(value)),
             (2, _) => found.name = Some(text(value)),

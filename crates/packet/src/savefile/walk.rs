@@ -40,20 +40,9 @@ pub trait Visit {
 }
 
 /// One step of a codec.
-pub(super) enum Step {
-    /// A packet record.
-    Packet {
-        /// Offset of the frame's first byte.
-        start: usize,
-        /// Bytes of it.
-        len: usize,
-        /// Length on the wire.
-        wire_len: u32,
-        /// Index of the interface.
-        interface: u32,
-        /// Offset of the next record.
-        next: usize,
-    },
+pub(super) enum Step<'a> {
+    /// A packet record, and the offset of the next record.
+    Packet(Frame<'a>, usize),
     /// A record that holds no packet.
     Skip(usize),
     /// No step: why.
@@ -63,7 +52,7 @@ pub(super) enum Step {
 /// What a format must tell the walk.
 pub(super) trait Walker {
     /// Takes the step at `pos <= buf.len()`.
-    fn step(&self, buf: &[u8], pos: usize) -> Step;
+    fn step<'a>(&self, buf: &'a [u8], pos: usize) -> Step<'a>;
     /// The first offset in `from..to` where a record seems to begin.
     fn guess(&self, buf: &[u8], from: usize, to: usize) -> Option<usize>;
 }
@@ -129,8 +118,8 @@ fn walk_one<W: Walker>(codec: &W, buf: &[u8], cursor: &mut Cursor, visit: &mut i
                 break;
             }
             match codec.step(buf, pos) {
-                Step::Packet { start, len, wire_len, interface, next } => {
-                    frames[filled] = Frame { data: &buf[start..start + len], wire_len, interface };
+                Step::Packet(frame, next) => {
+                    frames[filled] = frame;
                     records[filled] = pos as u32;
                     filled += 1;
                     pos = next;
@@ -167,10 +156,9 @@ fn walk_many<W: Walker>(codec: &W, buf: &[u8], cursors: &mut [Cursor], visit: &m
                     continue;
                 }
                 match codec.step(buf, cursor.pos) {
-                    Step::Packet { start, len, wire_len, interface, next } => {
-                        let data = &buf[start..start + len];
-                        touched ^= data.get(36).copied().unwrap_or(0);
-                        frames[i][filled[i]] = Frame { data, wire_len, interface };
+                    Step::Packet(frame, next) => {
+                        touched ^= frame.data.get(36).copied().unwrap_or(0);
+                        frames[i][filled[i]] = frame;
                         records[i][filled[i]] = cursor.pos as u32;
                         filled[i] += 1;
                         cursor.pos = next;
