@@ -21,7 +21,7 @@ pub struct Rotation {
     pub count: Option<u32>,
 }
 
-/// Names the next file: gets its number from 0 on and the time of its first packet, ns.
+/// Names the next file: gets its number from 0 on and, with `-G`, the time of the window's first packet, ns.
 pub type Naming = Box<dyn FnMut(u32, i64) -> PathBuf + Send>;
 
 /// Where the bytes go.
@@ -74,6 +74,8 @@ pub struct Output {
     packets: u64,
     files: u32,
     window: Option<i64>,
+    /// Time of the window's first packet, ns: its files are named by it.
+    window_ns: i64,
 }
 
 impl core::fmt::Debug for Output {
@@ -109,7 +111,19 @@ impl Output {
         let encoder = Encoder::new(format, snaplen);
         let buffer = Vec::with_capacity(BUFFER + (64 << 10));
         let ends = Vec::with_capacity(BUFFER / 16);
-        Self { encoder, target, rotation, flush_each, buffer, ends, written: 0, packets: 0, files: 0, window: None }
+        Self {
+            encoder,
+            target,
+            rotation,
+            flush_each,
+            buffer,
+            ends,
+            written: 0,
+            packets: 0,
+            files: 0,
+            window: None,
+            window_ns: 0,
+        }
     }
 
     /// Announces an interface and returns its id for [`Self::packet`].
@@ -190,6 +204,7 @@ impl Output {
             next_window = self.window.is_none_or(|current| window > current);
             if next_window {
                 self.window = Some(window);
+                self.window_ns = time_ns;
             }
         }
         if !(too_large || next_window) {
@@ -202,7 +217,7 @@ impl Output {
         if next_window && self.rotation.count.is_some_and(|count| self.files >= count) {
             return Err(OutputError::LastFile);
         }
-        self.open_next(time_ns)
+        self.open_next(self.window_ns)
     }
 
     fn open_next(&mut self, time_ns: i64) -> Result<(), OutputError> {
