@@ -25,23 +25,37 @@ pub enum Command {
     Generate(GenerateArgs),
 }
 
+const FILTER_USAGE: &str = "weir filter [OPTIONS] EXPR SOURCE...
+       weir filter -D";
+
+// Headings of the help page, in its order.
+const PACKETS: &str = "Which packets";
+const LINES: &str = "What to print";
+const FILES: &str = "What to write";
+const SOURCES: &str = "What to read";
+const WORK: &str = "How to work";
+
 const FILTER_EXAMPLES: &str = "\
 Examples:
-  weir filter 'udp port 53' trace.pcap               one line per packet
-  weir filter 'udp port 53' trace.pcap --count       only how many
-  weir filter 'udp port 53' trace.pcap -w dns.pcapng keep them
-  weir filter '' big.pcapng.zst -w big.pcap          convert (an empty expression matches all)
-  weir filter tcp a.pcap b.pcap --merge -w -         two files by time, to another program
+  weir filter 'udp port 53' trace.pcap                 one line per packet
+  weir filter 'udp port 53' trace.pcap --count         only how many
+  weir filter 'udp port 53' trace.pcap -w dns.pcapng   keep them
+  weir filter '' big.pcapng.zst -w big.pcap            convert: an empty expression matches all
+  weir filter tcp a.pcap b.pcap --merge -w -           two files by time, to another program
+  weir filter -e -X icmp - <trace.pcap                 link header, hex and ASCII, from a pipe
   weir filter '' trace.pcap --split web='tcp port 443' --split dns='port 53'
-                                                     web.pcapng and dns.pcapng in one pass
-  weir filter -e -X icmp - <trace.pcap               link header, hex and ASCII, from a pipe
+                                                       web.pcapng and dns.pcapng in one pass
 
 Expressions are tcpdump's (man pcap-filter), compiled by libpcap itself.
-Exit codes: 0 done; 1 the input or output failed (what was good was delivered); 2 the command is wrong.";
+
+Exit codes:
+  0  done, or nobody reads the output any more
+  1  the input or output failed; what was good was delivered
+  2  the command is wrong; nothing was done";
 
 /// `weir filter`
 #[derive(Args, Debug)]
-#[command(after_help = FILTER_EXAMPLES)]
+#[command(after_help = FILTER_EXAMPLES, override_usage = FILTER_USAGE)]
 pub struct FilterArgs {
     /// tcpdump expression; '' matches every packet
     #[arg(value_name = "EXPR", required_unless_present = "list_interfaces")]
@@ -50,86 +64,86 @@ pub struct FilterArgs {
     #[arg(value_name = "SOURCE", required_unless_present = "list_interfaces")]
     pub sources: Vec<String>,
 
-    /// Write the packets to FILE: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output
-    #[arg(short = 'w', long = "write", value_name = "FILE")]
-    pub write: Option<String>,
-    /// Print only how many packets match
-    #[arg(long, conflicts_with_all = ["write", "link_header", "hex", "hex_ascii"])]
-    pub count: bool,
-    /// Further outputs in the same pass: packets that match EXPR too go to the file NAME (.pcapng is added to a name
-    /// without extension); with --count, one line `COUNT NAME` each
-    #[arg(long, value_name = "NAME=EXPR", value_parser = split)]
-    pub split: Vec<(String, String)>,
     /// Keep the packets that do not match
-    #[arg(long)]
+    #[arg(help_heading = PACKETS, long)]
     pub invert: bool,
     /// Stop after N matching packets
-    #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(help_heading = PACKETS, short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub stop_after: Option<u64>,
     /// Cut packets to SNAPLEN bytes where they are written or printed; the filter sees all of them (0: no cut)
-    #[arg(short = 's', value_name = "SNAPLEN", default_value_t = 0)]
+    #[arg(help_heading = PACKETS, short = 's', value_name = "SNAPLEN", default_value_t = 0)]
     pub snaplen: u32,
+    /// Let libpcap look up host names in the expression
+    #[arg(help_heading = PACKETS, long)]
+    pub resolve: bool,
 
+    /// Print only how many packets match
+    #[arg(help_heading = LINES, long, conflicts_with_all = ["write", "link_header", "hex", "hex_ascii"])]
+    pub count: bool,
     /// Print the link-layer header
-    #[arg(short = 'e')]
+    #[arg(help_heading = LINES, short = 'e')]
     pub link_header: bool,
     /// Print the packet in hex, without its link-layer header; twice: with it
-    #[arg(short = 'x', action = ArgAction::Count)]
+    #[arg(help_heading = LINES, short = 'x', action = ArgAction::Count)]
     pub hex: u8,
     /// Print the packet in hex and ASCII, without its link-layer header; twice: with it
-    #[arg(short = 'X', action = ArgAction::Count, conflicts_with = "hex")]
+    #[arg(help_heading = LINES, short = 'X', action = ArgAction::Count, conflicts_with = "hex")]
     pub hex_ascii: u8,
     /// Times: -t none, -tt seconds since 1970, -tttt date and time
-    #[arg(short = 't', action = ArgAction::Count)]
+    #[arg(help_heading = LINES, short = 't', action = ArgAction::Count)]
     pub time: u8,
     /// Times in UTC instead of local time
-    #[arg(long)]
+    #[arg(help_heading = LINES, long)]
     pub utc: bool,
+    /// One JSON object per packet and one for the summary; with --count only the summary
+    #[arg(help_heading = LINES, long, conflicts_with = "write")]
+    pub json: bool,
     /// Accepted for tcpdump's sake: addresses are never turned into names
     #[arg(short = 'n', action = ArgAction::Count, hide = true)]
     pub numeric: u8,
-    /// One JSON object per packet and one for the summary; with --count only the summary
-    #[arg(long, conflicts_with = "write")]
-    pub json: bool,
-    /// Write each packet out at once
-    #[arg(short = 'U', visible_short_alias = 'l')]
-    pub unbuffered: bool,
 
+    /// Write the packets to FILE: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output
+    #[arg(help_heading = FILES, short = 'w', long = "write", value_name = "FILE")]
+    pub write: Option<String>,
+    /// Further outputs in the same pass: packets that match EXPR too go to the file NAME (.pcapng is added to a name
+    /// without extension); with --count, one line `COUNT NAME` each
+    #[arg(help_heading = FILES, long, value_name = "NAME=EXPR", value_parser = split)]
+    pub split: Vec<(String, String)>,
+    /// Write each packet out at once
+    #[arg(help_heading = FILES, short = 'U', visible_short_alias = 'l')]
+    pub unbuffered: bool,
     /// Begin a new file when the current one is larger than SIZE million bytes (k, M, G: binary units)
-    #[arg(short = 'C', value_name = "SIZE", requires = "write", value_parser = parse_rotation_size)]
+    #[arg(help_heading = FILES, short = 'C', value_name = "SIZE", requires = "write", value_parser = parse_rotation_size)]
     pub rotate_size: Option<u64>,
     /// Begin a new file every SECONDS of packet time; the name may hold strftime fields
-    #[arg(short = 'G', value_name = "SECONDS", requires = "write", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(help_heading = FILES, short = 'G', value_name = "SECONDS", requires = "write", value_parser = clap::value_parser!(u64).range(1..))]
     pub rotate_seconds: Option<u64>,
     /// With -C: reuse the names of COUNT files; with -G: stop after COUNT files
-    #[arg(short = 'W', value_name = "COUNT", requires = "write", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = FILES, short = 'W', value_name = "COUNT", requires = "write", value_parser = clap::value_parser!(u32).range(1..))]
     pub rotate_count: Option<u32>,
 
     /// Merge the sources by packet time instead of reading them one after another
-    #[arg(long)]
+    #[arg(help_heading = SOURCES, long)]
     pub merge: bool,
     /// Go on at the end of the file and wait for more, until interrupted
-    #[arg(long)]
+    #[arg(help_heading = SOURCES, long)]
     pub follow: bool,
     /// Stop after this much time: 500ms, 10s, 5m
-    #[arg(long, value_name = "T", value_parser = parse_time)]
+    #[arg(help_heading = SOURCES, long, value_name = "T", value_parser = parse_time)]
     pub duration: Option<Duration>,
-    /// Let libpcap look up host names in the expression
-    #[arg(long)]
-    pub resolve: bool,
+    /// List the network interfaces of this machine
+    #[arg(help_heading = SOURCES, short = 'D', long = "list-interfaces")]
+    pub list_interfaces: bool,
 
     /// Threads that read a file [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(help_heading = WORK, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,
     /// Bind the threads to these processors: 0,2-3
-    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    #[arg(help_heading = WORK, long, value_name = "LIST", value_parser = cpus)]
     pub cpus: Option<Cpus>,
     /// Say on standard error how the work was done
-    #[arg(long)]
+    #[arg(help_heading = WORK, long)]
     pub stats: bool,
-    /// List the network interfaces of this machine
-    #[arg(short = 'D', long = "list-interfaces")]
-    pub list_interfaces: bool,
 }
 
 /// A list of processors; a type of its own, since `Vec` means repetition to the parser.

@@ -270,6 +270,8 @@ pub fn create_words(error: &io::Error) -> String {
 }
 
 /// Names as tcpdump makes them: strftime fields by `-G`, then a number by `-C` (padded to a common width with `-W`).
+///
+/// Where the fields of two windows in a row come out alike, tcpdump overwrites the first file; here the second gets a number.
 fn naming(name: &str, rotation: Rotation, utc: bool) -> Naming {
     let name = name.to_owned();
     let zone = Zone::new(utc);
@@ -277,15 +279,16 @@ fn naming(name: &str, rotation: Rotation, utc: bool) -> Naming {
         (Some(_), Some(count)) => (count - 1).to_string().len(),
         _ => 0,
     };
+    let (mut last, mut repeats) = (String::new(), 0);
     Box::new(move |number, ns| {
-        let mut path = if rotation.seconds.is_some() { zone.strftime(&name, ns) } else { name.clone() };
-        // Without a field that changes, each file would overwrite the one before.
-        let numbered = match (rotation.size, rotation.seconds) {
-            (Some(_), _) => number > 0 || width > 0,
-            (None, Some(_)) => number > 0 && !name.contains('%'),
-            (None, None) => false,
-        };
-        if numbered {
+        let (mut path, mut number) = (name.clone(), number);
+        if rotation.seconds.is_some() {
+            path = zone.strftime(&name, ns);
+            repeats = if path == last { repeats + 1 } else { 0 };
+            number = repeats;
+            last.clone_from(&path);
+        }
+        if number > 0 || width > 0 {
             path.push_str(&format!("{number:0width$}"));
         }
         PathBuf::from(path)

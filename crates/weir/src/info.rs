@@ -2,7 +2,7 @@
 
 use crate::cli::InfoArgs;
 use crate::emit::Zone;
-use crate::numbers::{bit_rate, grouped};
+use crate::numbers::{bit_rate, grouped, packets, rate};
 use crate::outcome::{Outcome, fault_line, io_words, say};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -168,13 +168,13 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
     for (i, interface) in
         layout.iter().filter(|l| l.format == Format::Pcapng).flat_map(|l| l.interfaces.iter().enumerate())
     {
-        let packets = whole.by_interface.get(i).copied().unwrap_or(0);
-        let mut text = format!("{} packets, {}", grouped(packets), link_name(interface.link));
+        let count = whole.by_interface.get(i).copied().unwrap_or(0);
+        let mut text = format!("{}, {}", packets(count), link_name(interface.link));
         text.push_str(&match interface.snaplen {
             0 => ", no snap length".to_owned(),
-            n => format!(", snap length {n}"),
+            n => format!(", snap length {}", grouped(n.into())),
         });
-        text.push_str(&format!(", {}s", interface.resolution));
+        text.push_str(&format!(", {} resolution", interface.resolution));
         for extra in interface.name.iter().chain(&interface.description).chain(&interface.comments) {
             text.push_str(&format!(", \"{}\"", printable(extra)));
         }
@@ -227,7 +227,7 @@ fn packet_rows(whole: &Surveyed, zone: &mut Zone) -> Vec<(&'static str, String)>
         ("bytes", format!("{} on the wire, {} captured", grouped(whole.bytes), grouped(whole.captured_bytes))),
     ];
     if whole.cut > 0 {
-        rows.push(("cut", format!("{} packets have fewer bytes in the file than on the wire", grouped(whole.cut))));
+        rows.push(("cut", format!("{} with fewer bytes in the file than on the wire", packets(whole.cut))));
     }
     if let Some((first, last)) = whole.times {
         let mut stamp = |ns: i64| {
@@ -240,22 +240,26 @@ fn packet_rows(whole: &Surveyed, zone: &mut Zone) -> Vec<(&'static str, String)>
         let seconds = last.saturating_sub(first) as f64 / 1e9;
         rows.push(("duration", format!("{seconds:.6} s")));
         if seconds > 0.0 {
-            let packets = whole.packets as f64 / seconds;
+            let mean = rate(whole.packets as f64 / seconds);
             let bits = whole.bytes as f64 * 8.0 / seconds;
-            rows.push(("mean rate", format!("{packets:.1} packets/s, {} (frames without FCS)", bit_rate(bits))));
+            rows.push(("mean rate", format!("{mean} packets/s, {} (frames without FCS)", bit_rate(bits))));
         }
         let order = match whole.backwards {
             0 => "packets are in order of time".to_owned(),
-            n => format!("{} packets are earlier than the one before them", grouped(n)),
+            n => format!("{} earlier than the one before", packets(n)),
         };
         rows.push(("order", order));
     }
     if whole.untimed > 0 {
-        rows.push(("untimed", format!("{} packets have no time stamp", grouped(whole.untimed))));
+        rows.push(("untimed", format!("{} without a time stamp", packets(whole.untimed))));
     }
     if let Some((smallest, largest)) = whole.sizes {
         let mean = whole.bytes as f64 / whole.packets as f64;
-        rows.push(("sizes", format!("{smallest} to {largest} bytes, mean {mean:.1}")));
+        let range = match smallest == largest {
+            true => format!("all {} bytes", grouped(smallest.into())),
+            false => format!("{} to {} bytes, mean {mean:.1}", grouped(smallest.into()), grouped(largest.into())),
+        };
+        rows.push(("sizes", range));
         for (class, &count) in whole.classes.iter().enumerate().filter(|(_, count)| **count > 0) {
             rows.push(("", size_class(class, count, whole.packets)));
         }

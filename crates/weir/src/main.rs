@@ -1,4 +1,5 @@
 //! The `weir` command.
+#![forbid(unsafe_code)]
 
 mod cli;
 mod emit;

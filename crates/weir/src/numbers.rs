@@ -15,6 +15,16 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
+/// `1 packet`, `1 234 packets`.
+pub fn packets(n: u64) -> String {
+    if n == 1 { "1 packet".to_owned() } else { format!("{} packets", grouped(n)) }
+}
+
+/// `12.5`, `1 234`: a rate with as many digits as it is worth.
+pub fn rate(per_s: f64) -> String {
+    if per_s < 999.95 { format!("{per_s:.1}") } else { grouped(per_s.round() as u64) }
+}
+
 /// `25.0 %` of `whole`; `-` of nothing.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.1} %", part as f64 * 100.0 / whole as f64) }
@@ -111,6 +121,11 @@ mod tests {
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_234_567), "1 234 567");
+        assert_eq!(packets(1), "1 packet");
+        assert_eq!(packets(1000), "1 000 packets");
+        assert_eq!(rate(12.34), "12.3");
+        assert_eq!(rate(999.94), "999.9");
+        assert_eq!(rate(999.95), "1 000");
         assert_eq!(percent(1, 4), "25.0 %");
         assert_eq!(percent(0, 0), "-");
         assert_eq!(bytes(999), "999 B");

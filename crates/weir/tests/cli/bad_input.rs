@@ -304,7 +304,7 @@ fn a_file_that_may_not_be_read_is_told_of() {
     use std::os::unix::fs::PermissionsExt;
     let temp = Temp::new();
     let file = temp.file("secret.pcap", &small_pcap(1));
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o0)).unwrap();
     let mut command = if std::fs::read(&file).is_ok() {
         // Root may read anything: the child gives that up. It must still reach the binary, so a copy goes to the directory.
         if !have(test, &["setpriv"]) {

@@ -322,6 +322,22 @@ fn files_rotate_by_packet_time() {
     let temp = Temp::new();
     weir(["filter", "", &file, "-G", "4", "-w", &temp.at("g.pcap")]).ok();
     assert_eq!(temp.names(), ["g.pcap", "g.pcap1", "g.pcap2"], "names that would repeat are numbered");
+
+    // The same hour three times: nothing is overwritten.
+    let temp = Temp::new();
+    weir(["filter", "", &file, "-G", "4", "-w", &temp.at("g-%H.pcap"), "--utc"]).ok();
+    assert_eq!(temp.names(), ["g-22.pcap", "g-22.pcap1", "g-22.pcap2"]);
+    let parts: Vec<Record> = temp.names().iter().flat_map(|name| records(&temp.at(name))).collect();
+    assert_eq!(parts, whole);
+
+    // By time and size: numbers begin again in each window.
+    let temp = Temp::new();
+    let file = source.file("long.pcap", &small_pcap(60));
+    weir(["filter", "", &file, "-G", "30", "-C", "1k", "-w", &temp.at("g-%S.pcap"), "--utc"]).ok();
+    let expected = ["g-00.pcap", "g-00.pcap1", "g-20.pcap", "g-30.pcap", "g-30.pcap1", "g-30.pcap2"];
+    assert_eq!(temp.names(), expected);
+    let count: usize = expected.iter().map(|name| records(&temp.at(name)).len()).sum();
+    assert_eq!(count, 60);
 }
 
 #[test]
