@@ -45,6 +45,12 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
     if arguments.count && arguments.rotate_size.or(arguments.rotate_seconds).is_some() {
         bail!("--count writes no files to rotate");
     }
+    let expression = arguments.expression.as_deref().unwrap_or("");
+    if expression.contains(['.', '/']) && Path::new(expression).is_file() {
+        bail!(
+            "{expression} is a file where the expression should be: weir filter EXPR SOURCE, and '' matches all packets"
+        );
+    }
     if arguments.follow && arguments.merge {
         bail!("--merge needs the end of each source, and --follow has none");
     }
@@ -69,6 +75,21 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Why there is no file of a name that is one word, if it was not meant for a file.
+fn missing_words(name: &str) -> String {
+    const IN_EXPRESSIONS: [&str; 16] = [
+        "and", "or", "not", "host", "net", "port", "src", "dst", "proto", "ip", "ip6", "tcp", "udp", "icmp", "arp",
+        "vlan",
+    ];
+    if Path::new("/sys/class/net").join(name).exists() {
+        "is a network interface of this machine, and no such file: weir filter reads capture files".to_owned()
+    } else if IN_EXPRESSIONS.contains(&name) {
+        "no such file: an expression is one argument, in quotes: weir filter 'udp port 53' FILE".to_owned()
+    } else {
+        io_words(&io::Error::from(io::ErrorKind::NotFound))
+    }
 }
 
 fn same_file(a: &str, b: &str) -> bool {
@@ -186,12 +207,10 @@ impl<'a> Run<'a> {
                 Some((name, Reader::new(input, Arc::clone(&self.select), self.options.clone())))
             }
             Err(error) => {
-                let missing = error.kind() == io::ErrorKind::NotFound && !name.is_empty() && !name.contains('/');
-                let words = if missing && Path::new("/sys/class/net").join(name).exists() {
-                    "is a network interface of this machine, and no such file: weir filter reads capture files"
-                        .to_owned()
-                } else {
-                    io_words(&error)
+                let bare = !name.is_empty() && !name.contains('/');
+                let words = match error.kind() {
+                    io::ErrorKind::NotFound if bare => missing_words(name),
+                    _ => io_words(&error),
                 };
                 self.fault(format!("{name}: {words}"));
                 None

@@ -276,6 +276,7 @@ fn sources_that_cannot_be_opened_are_told_of_and_passed_over() {
     let (missing, directory) = (temp.at("missing.pcap"), s(temp.path()).to_owned());
     for (source, says) in [
         (missing.as_str(), "no such file"),
+        ("port", "no such file: an expression is one argument, in quotes: weir filter 'udp port 53' FILE"),
         (directory.as_str(), "is a directory: name the capture files in it, for instance DIR/*.pcap"),
         ("lo", "is a network interface of this machine, and no such file: weir filter reads capture files"),
     ] {
@@ -354,6 +355,8 @@ fn a_wrong_command_does_nothing() {
         (&["", &file, "--split", &onto], "is both source and output"),
         (&["", &file, "-w", &out, "--split", &twice], "is the name of two outputs: each needs its own\n"),
         (&["", &file, "--split", &twice, "--split", &twice], "is the name of two outputs"),
+        (&[&file, "tcp"], "is a file where the expression should be: weir filter EXPR SOURCE"),
+        (&["in.pcap", &file], "is a file where the expression should be"),
         (&["", "-", "-"], "weir: standard input is named twice, and can be read once\n"),
         (&["", &file, &file, "--follow"], "weir: --follow never comes to the end of the first source: name only one\n"),
         (&["", &file, "--follow", "--merge"], "weir: --merge needs the end of each source, and --follow has none\n"),
