@@ -142,6 +142,10 @@ impl PlainFile {
     pub fn map(&self, offset: u64, len: usize) -> io::Result<View> {
         let left = self.len.saturating_sub(offset);
         let len = left.min(len as u64);
+        if len == 0 {
+            // Nothing cannot be mapped.
+            return Ok(View::owned(offset, true, Vec::new(), 0..0));
+        }
         let mapping = Mapping::new(&self.file, offset, len as usize)?;
         Ok(View::mapped(offset, len == left, mapping))
     }

@@ -234,7 +234,7 @@ impl<C: Consumer> Reader<C> {
             match step {
                 Ok(Some(delivery)) => return Some(delivery),
                 Ok(None) => {}
-                Err(what) => self.fail(what),
+                Err(what) => self.fault(what),
             }
         }
         None
@@ -348,8 +348,13 @@ impl<C: Consumer> Reader<C> {
 
     /// Reads the file header, and the layout blocks behind it, from the source's first bytes.
     fn begin(&mut self, view: &View) -> Result<(), Trouble> {
-        let bytes = view.bytes();
-        let (mut layout, mut pos) = match Layout::read(bytes, view.eof) {
+        let read = first_layout(view);
+        if let Source::File { file, way, lost, .. } = &mut self.source
+            && !sound(file, *way, view, lost).map_err(Trouble::Io)?
+        {
+            return Ok(());
+        }
+        let (layout, pos) = match read {
             Ok(found) => found,
             Err(Stop::NeedMore(need)) => {
                 self.need = need as usize;
@@ -359,13 +364,6 @@ impl<C: Consumer> Reader<C> {
             Err(_) => unreachable!("a header is read or not"),
         };
         self.need = 0;
-        while layout.is_layout_block(bytes, pos) {
-            match layout.apply(bytes, pos, view.eof) {
-                Ok(next) => pos = next,
-                // Met again, and dealt with, by the walk that begins here.
-                Err(_) => break,
-            }
-        }
         self.report.offset = view.offset + pos as u64;
         self.take_up(layout)?;
         self.start_pool();
@@ -469,21 +467,36 @@ impl<C: Consumer> Reader<C> {
     }
 }
 
+/// The layout that a source begins with, and the offset behind the blocks that describe it.
+fn first_layout(view: &View) -> Result<(Layout, usize), Stop> {
+    let bytes = view.bytes();
+    let (mut layout, mut pos) = Layout::read(bytes, view.eof)?;
+    while layout.is_layout_block(bytes, pos) {
+        match layout.apply(bytes, pos, view.eof) {
+            Ok(next) => pos = next,
+            // Met again, and dealt with, by the walk that begins here.
+            Err(_) => break,
+        }
+    }
+    Ok((layout, pos))
+}
+
 /// Whether what was read in `view` was really in the file. If not, the file is taken to end where it could be read last,
 /// and `lost` says why.
 fn sound(file: &mut PlainFile, way: Way, view: &View, lost: &mut Option<Trouble>) -> io::Result<bool> {
     let end = view.offset + view.bytes().len() as u64;
-    let now = match way {
-        Way::Mapped => file.current_len()?,
-        // A read that came short has said so.
-        _ if view.eof => end,
-        _ => file.len,
-    };
+    // A read that came short has met the file's end where it was not.
+    let short = view.eof && end < file.len;
+    let now = if short || way == Way::Mapped { file.current_len()? } else { file.len };
     let readable = view.fault().unwrap_or(end).min(now);
-    if readable >= end.min(file.len) {
+    if !short && readable >= end.min(file.len) {
         return Ok(true);
     }
-    *lost = Some(if now < file.len { Trouble::Shrank { from: file.len, to: now } } else { Trouble::Unreadable });
+    let from = match lost {
+        Some(Trouble::Shrank { from, .. }) => *from,
+        _ => file.len,
+    };
+    *lost = Some(if now < file.len { Trouble::Shrank { from, to: now } } else { Trouble::Unreadable });
     file.len = readable;
     Ok(false)
 }

@@ -1,0 +1,148 @@
+//! A file that loses bytes while it is read: what was whole is delivered, the fault says where and why, nothing crashes.
+
+mod reading;
+
+use reading::build::{Pcap, Pcapng};
+use reading::compare::{Answer, WORKERS, collect, expected, options, plain};
+use reading::{Random, Scratch, naive};
+use std::fs::File;
+use weir_pipeline::Way;
+use weir_pipeline::reader::Trouble;
+
+/// Three mapped windows.
+const LEN: usize = 40 << 20;
+
+fn pcap() -> Vec<u8> {
+    let mut random = Random(21);
+    let mut file = Pcap::new(1, 65_535);
+    while file.bytes.len() < LEN {
+        let len = 100 + random.below(1400);
+        file.packet(&random.bytes(len));
+    }
+    file.bytes
+}
+
+fn pcapng() -> Vec<u8> {
+    let mut random = Random(22);
+    let mut file = Pcapng::new(false);
+    file.interface(1, 0, 6);
+    while file.bytes.len() < LEN {
+        let len = 100 + random.below(1400);
+        file.packet(&random.bytes(len));
+    }
+    file.bytes
+}
+
+/// Reads `file`, which is cut to `len` bytes after `deliveries` of its pieces; returns the answer and the fault's text.
+fn read_while_cut(file: &[u8], way: Way, workers: usize, deliveries: usize, len: usize) -> (Answer, String) {
+    let scratch = Scratch::new("shrinking", file);
+    let cut = || File::options().write(true).open(&scratch.0).unwrap().set_len(len as u64).unwrap();
+    let mut reader = reading::compare::reader(plain(&scratch), "", options(way, workers));
+    let mut answer = Answer::default();
+    let mut count = 0;
+    if deliveries == 0 {
+        cut();
+    }
+    while let Some(delivery) = reader.next() {
+        collect(&mut answer, &delivery);
+        reader.recycle(delivery.view);
+        count += 1;
+        assert!(count < 10_000, "reading ends");
+        if count == deliveries {
+            cut();
+        }
+    }
+    let report = reader.report();
+    answer.received = report.received;
+    let fault = report.fault.as_ref().expect("a file that shrank is not read well");
+    answer.fault = Some((fault.packet, fault.offset));
+    let Trouble::Shrank { from, to } = fault.what else { panic!("{way:?}, {workers} workers, cut to {len}: {fault:?}") };
+    assert_eq!((from, to), (file.len() as u64, len as u64));
+    (answer, fault.what.to_string())
+}
+
+/// What is whole in the first `len` bytes, and the place where that ends.
+fn whole(file: &[u8], len: usize) -> Answer {
+    let contents = naive::read(&file[..len]);
+    let mut right = expected(file, &contents, |_, _| true);
+    let end = contents.fault.unwrap_or(len) as u64;
+    right.fault = Some((right.received + 1, end));
+    right
+}
+
+fn same(what: &str, found: &Answer, right: &Answer) {
+    reading::compare::same(what, found, right);
+}
+
+#[test]
+fn mapped_and_cut_behind_the_reader() {
+    for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
+        let boundary = naive::read(&file).packets.iter().find(|packet| packet.end > 30 << 20).unwrap().end;
+        for len in [30 << 20, (30 << 20) + 1234, (17 << 20) + 4095, (39 << 20) + 1, boundary] {
+            let right = whole(&file, len);
+            for workers in WORKERS {
+                let (found, _) = read_while_cut(&file, Way::Mapped, workers, 1, len);
+                same(&format!("{name}, {workers} workers, cut to {len}"), &found, &right);
+            }
+        }
+    }
+}
+
+#[test]
+fn mapped_and_cut_in_front_of_the_reader() {
+    for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
+        // What was delivered before stays delivered; the place is where the reader stood.
+        let contents = naive::read(&file);
+        let first = contents.packets.iter().position(|packet| packet.end >= 16 << 20).unwrap() + 1;
+        let end = contents.packets[first - 1].end as u64;
+        for len in [0, 24, 5000, 8 << 20] {
+            for workers in WORKERS {
+                let (found, _) = read_while_cut(&file, Way::Mapped, workers, 1, len);
+                let what = format!("{name}, {workers} workers, cut to {len}");
+                assert_eq!((found.received, found.fault), (first as u64, Some((first as u64 + 1, end))), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn cut_before_the_first_byte_is_read() {
+    for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
+        for len in [0, 10, 24, 4096, 5000, 1 << 20, (20 << 20) + 77] {
+            let right = whole(&file, len);
+            for way in [Way::Mapped, Way::Read] {
+                for workers in WORKERS {
+                    let (found, text) = read_while_cut(&file, way, workers, 0, len);
+                    same(&format!("{name}, {way:?}, {workers} workers, cut to {len}"), &found, &right);
+                    assert_eq!(text, format!("the file shrank from {} to {len} bytes while it was read", file.len()));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn read_in_pieces_and_cut() {
+    for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
+        let boundary = naive::read(&file).packets.iter().find(|packet| packet.end > 30 << 20).unwrap().end;
+        for len in [30 << 20, (17 << 20) + 1234, boundary] {
+            let right = whole(&file, len);
+            for workers in WORKERS {
+                let (found, _) = read_while_cut(&file, Way::Read, workers, 1, len);
+                same(&format!("{name}, {workers} workers, cut to {len}"), &found, &right);
+            }
+        }
+        // In front of the reader: how far the workers were ahead is their affair, but what came is what was there.
+        let all = expected(&file, &naive::read(&file), |_, _| true);
+        for len in [0, 5000, 1 << 20] {
+            for workers in WORKERS {
+                let (found, _) = read_while_cut(&file, Way::Read, workers, 2, len);
+                let what = format!("{name}, {workers} workers, cut to {len}");
+                assert_eq!(found.received, found.passed + found.filtered, "{what}");
+                assert!(found.received > 0 && found.received < all.received, "{what}: {}", found.received);
+                assert!(found.kept[..] == all.kept[..found.kept.len()], "{what}: the packets that came are right");
+                assert_eq!(found.fault.map(|(packet, _)| packet), Some(found.received + 1), "{what}");
+            }
+        }
+    }
+}
