@@ -17,6 +17,10 @@ use weir_packet::savefile::{Fault, Layout, Stop};
 /// Sources shorter than this are not worth settling in for, bytes.
 const LONG: u64 = 256 << 10;
 
+/// Behind a change of layout this much is walked first, bytes, and four times as much in each step after that: where
+/// layouts change often, a whole window walked by many cursors would be thrown away at each change.
+const FIRST_REACH: usize = 64 << 10;
+
 /// How a file's bytes get into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -148,8 +152,8 @@ pub struct Reader<C: Consumer> {
     report: Report,
     /// Bytes that the record at `report.offset` needs.
     need: usize,
-    /// The layout changed at `report.offset`: what follows was not walked.
-    relaid: bool,
+    /// Most bytes to walk in the next step.
+    reach: usize,
     finished: bool,
     options: Options,
     spent: Option<Vec<u8>>,
@@ -193,7 +197,7 @@ impl<C: Consumer> Reader<C> {
             settled: false,
             report: Report::default(),
             need: 0,
-            relaid: false,
+            reach: usize::MAX,
             finished: false,
             options,
             spent: None,
@@ -280,14 +284,14 @@ impl<C: Consumer> Reader<C> {
                 }
             }
             None => {
-                let (offset, len) = match way {
+                let (offset, need, least) = match way {
                     Way::Mapped => {
                         let offset = index * window;
-                        (offset, (pos - offset) as usize + self.need)
+                        (offset, (pos - offset) as usize + self.need, window as usize)
                     }
-                    _ => (pos, self.need),
+                    _ => (pos, self.need, self.reach.min(window as usize)),
                 };
-                let len = len.max(window as usize + way.overhang());
+                let len = need.max(least + way.overhang());
                 way.view(file, offset, len, self.spent.take().unwrap_or_default()).map_err(Trouble::Io)?
             }
         };
@@ -302,6 +306,7 @@ impl<C: Consumer> Reader<C> {
             (Way::Read, None) => view.bytes().len(),
             _ => view.bytes().len().min(((index + 1) * window - view.offset) as usize),
         };
+        let limit = limit.min(start.saturating_add(self.reach));
         let done = process(self.consumer.as_ref(), &current, view.bytes(), view.eof, Start::Exact(start), limit);
         if !sound(file, *way, &view, lost).map_err(Trouble::Io)? {
             *pool = None;
@@ -341,7 +346,8 @@ impl<C: Consumer> Reader<C> {
             return Ok(None);
         }
         let bytes = view.bytes();
-        let done = process(self.consumer.as_ref(), &current, bytes, view.eof, Start::Exact(0), bytes.len());
+        let limit = bytes.len().min(self.reach);
+        let done = process(self.consumer.as_ref(), &current, bytes, view.eof, Start::Exact(0), limit);
         self.report.reread += done.reread;
         Ok(self.accept(view, current, done))
     }
@@ -382,7 +388,6 @@ impl<C: Consumer> Reader<C> {
             self.consumer.settle_in(&plan);
         }
         self.current = Some(Arc::new(Current { layout, plan }));
-        self.relaid = true;
         Ok(())
     }
 
@@ -401,7 +406,7 @@ impl<C: Consumer> Reader<C> {
         self.report.received += done.received;
         self.report.offset = view.offset + done.end as u64;
         self.need = 0;
-        self.relaid = false;
+        self.reach = self.reach.saturating_mul(4);
         match done.stop {
             Stop::End => {}
             Stop::Enough => self.finished = true,
@@ -434,6 +439,7 @@ impl<C: Consumer> Reader<C> {
 
     /// Takes up the layout blocks at `pos` of `view`.
     fn relayout(&mut self, view: &View, pos: usize, layout: &Layout) {
+        self.reach = FIRST_REACH;
         let (bytes, mut pos, mut layout) = (view.bytes(), pos, layout.clone());
         let taken = loop {
             if !layout.is_layout_block(bytes, pos) {
@@ -459,7 +465,7 @@ impl<C: Consumer> Reader<C> {
     /// Keeps what `view` holds from `report.offset` on for the next view of the stream.
     fn keep_tail(&mut self, view: &View) {
         if let Source::Stream { tail, unread, .. } = &mut self.source {
-            *unread = self.relaid && self.need == 0;
+            *unread = self.need == 0;
             let used = (self.report.offset - view.offset) as usize;
             tail.clear();
             tail.extend_from_slice(view.bytes().get(used..).unwrap_or(&[]));
