@@ -23,8 +23,9 @@ const SIMPLE_PACKET: u32 = 3;
 pub(super) const ENHANCED_PACKET: u32 = 6;
 pub(super) const BYTE_ORDER_MARK: u32 = 0x1a2b_3c4d;
 
-/// A packet block larger than this is absurd: the largest link types of libpcap hold 128 MiB.
-const MAX_PACKET_BLOCK: u32 = (128 << 20) + (1 << 20);
+/// A block larger than this is absurd, whatever its type: the largest link types of libpcap hold 128 MiB, and a block must
+/// be in memory as a whole, also one that is stepped over, so that both its lengths are seen to agree.
+const MAX_BLOCK: u32 = (128 << 20) + (1 << 20);
 
 pub(super) fn empty_layout() -> Layout {
     Layout {
@@ -129,8 +130,7 @@ fn block<const BE: bool>(buf: &[u8], pos: usize, eof: bool) -> Result<(u32, &[u8
 
 #[cold]
 fn short_block(kind: u32, buf: &[u8], pos: usize, claims: u32, eof: bool) -> Stop {
-    let packet = matches!(kind, ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET | INTERFACE | SECTION);
-    if packet && claims > MAX_PACKET_BLOCK {
+    if claims > MAX_BLOCK {
         return Stop::Fault(Fault::BlockLength { kind, claims, why: "more than any packet needs" });
     }
     if eof {
