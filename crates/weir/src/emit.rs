@@ -4,7 +4,7 @@ use crate::outcome::{io_words, is_closed_pipe};
 use anyhow::bail;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use std::io::{self, Stdout, Write};
+use std::io::{self, IsTerminal, Stdout, Write};
 use std::path::{Path, PathBuf};
 use weir_io::output::{Naming, Output, OutputError, Rotation};
 use weir_packet::Frame;
@@ -307,6 +307,14 @@ pub fn format_for(name: &str) -> anyhow::Result<Format> {
         }
         _ => Ok(Format::Pcapng),
     }
+}
+
+/// A capture file on a terminal is of use to nobody, and may change how the terminal behaves.
+pub fn refuse_terminal() -> anyhow::Result<()> {
+    if io::stdout().is_terminal() {
+        bail!("a capture file is no text for a terminal: pipe standard output to a program or a file");
+    }
+    Ok(())
 }
 
 /// Where the packets of one filter go.

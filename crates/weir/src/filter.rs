@@ -1,10 +1,11 @@
 //! `weir filter`: show, keep, count or convert what matches.
 
 use crate::cli::FilterArgs;
-use crate::emit::{End, FileSettings, FileSink, Lines, Sink, Text, Zone, format_for};
+use crate::emit::{End, FileSettings, FileSink, Lines, Sink, Text, Zone, format_for, refuse_terminal};
 use crate::interfaces;
 use crate::numbers::{bit_rate, duration, grouped, percent};
 use crate::outcome::{Outcome, fault_line, io_words, say};
+use crate::progress::Progress;
 use anyhow::{Context, anyhow, bail};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
@@ -65,6 +66,9 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
     }
     let outputs: Vec<String> = arguments.write.iter().cloned().chain(split_files(arguments)).collect();
     for (i, output) in outputs.iter().enumerate() {
+        if output == "-" {
+            refuse_terminal()?;
+        }
         for source in arguments.sources.iter().filter(|source| *source != "-") {
             if same_file(source, output) {
                 bail!("{output} is both source and output: it would be emptied before it is read");
@@ -192,7 +196,7 @@ impl<'a> Run<'a> {
             totals,
             faults: Vec::new(),
             layout: None,
-            progress: Progress::new(arguments),
+            progress: Progress::new(prints_lines(arguments) && io::stdout().is_terminal()),
             begun: Instant::now(),
             notes: Vec::new(),
         })
@@ -472,6 +476,10 @@ impl<'a> Run<'a> {
     }
 }
 
+fn prints_lines(arguments: &FilterArgs) -> bool {
+    !arguments.count && arguments.write.is_none() && arguments.split.is_empty()
+}
+
 fn main_sink(arguments: &FilterArgs) -> anyhow::Result<Sink> {
     if let Some(name) = &arguments.write {
         return Ok(Sink::File(Box::new(FileSink::new(name, file_settings(arguments, name)?))));
@@ -592,49 +600,6 @@ impl Merging {
             let Some(delivery) = self.reader.next() else { return };
             totals.add(&delivery.part);
             self.delivery = Some(delivery);
-        }
-    }
-}
-
-/// How far the work is, on a terminal that shows nothing else.
-struct Progress {
-    enabled: bool,
-    begun: Instant,
-    shown: Option<Instant>,
-    whole: Option<u64>,
-}
-
-impl Progress {
-    const FIRST: Duration = Duration::from_millis(700);
-    const EVERY: Duration = Duration::from_millis(150);
-
-    fn new(arguments: &FilterArgs) -> Self {
-        let lines = !arguments.count && arguments.write.is_none() && arguments.split.is_empty();
-        let busy = lines && io::stdout().is_terminal();
-        Self { enabled: io::stderr().is_terminal() && !busy, begun: Instant::now(), shown: None, whole: None }
-    }
-
-    fn begin(&mut self, whole: Option<u64>) {
-        self.whole = whole;
-    }
-
-    fn show(&mut self, offset: u64) {
-        let now = Instant::now();
-        let due = match self.shown {
-            None => now - self.begun > Self::FIRST,
-            Some(last) => now - last > Self::EVERY,
-        };
-        if !self.enabled || !due {
-            return;
-        }
-        self.shown = Some(now);
-        let share = self.whole.map_or(String::new(), |whole| format!(" ({})", percent(offset, whole)));
-        let _ = write!(io::stderr(), "\r{} read{share}\x1b[K", crate::numbers::bytes(offset));
-    }
-
-    fn clear(&mut self) {
-        if self.shown.take().is_some() {
-            let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `weir generate`: a capture file whose answers are known.
 
 use crate::cli::GenerateArgs;
-use crate::emit::{create_words, format_for};
+use crate::emit::{create_words, format_for, refuse_terminal};
 use crate::outcome::{Outcome, io_words, is_closed_pipe, say};
 use anyhow::Context;
 use std::io::{self, Write};
@@ -24,6 +24,9 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     };
     let mut generator = Generator::new(&profile).context("the profile")?;
     let format = format_for(&arguments.sink)?;
+    if arguments.sink == "-" {
+        refuse_terminal()?;
+    }
     match write(&mut generator, &arguments.sink, format) {
         Ok(()) => {}
         Err(error) if is_closed_pipe(&error) => return Ok(Outcome::Done),

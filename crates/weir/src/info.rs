@@ -4,6 +4,7 @@ use crate::cli::InfoArgs;
 use crate::emit::Zone;
 use crate::numbers::{bit_rate, grouped, packets, rate};
 use crate::outcome::{Outcome, fault_line, io_words, say};
+use crate::progress::Progress;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -75,11 +76,15 @@ fn survey(name: &str, workers: usize) -> Found {
     found.name.clone_from(&input.name);
     found.file_bytes = input.len_hint();
     let consumer = Arc::new(Survey);
+    let mut progress = Progress::new(false);
+    progress.begin(found.file_bytes);
     let mut reader = Reader::new(input, Arc::clone(&consumer), Options { workers, ..Options::default() });
     while let Some(delivery) = reader.next() {
         consumer.append(&mut found.whole, delivery.part);
         reader.recycle(delivery.view);
+        progress.show(reader.report().offset);
     }
+    progress.clear();
     found.layout = reader.layout().cloned();
     found.faults.extend(reader.report().fault.as_ref().map(|fault| fault_line(&found.name, fault)));
     found

@@ -9,6 +9,7 @@ mod info;
 mod interfaces;
 mod numbers;
 mod outcome;
+mod progress;
 
 use clap::Parser;
 use cli::{Cli, Command};

@@ -13,7 +13,8 @@ fn start(arguments: &[&str]) -> Child {
 }
 
 fn signal(child: &Child, name: &str) {
-    let sent = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill can be run");
+    let kill = format!("kill {name} {}", child.id());
+    let sent = Command::new("sh").args(["-c", &kill]).status().expect("a shell can be run");
     assert!(sent.success());
 }
 

@@ -1,0 +1,51 @@
+//! How far long work is.
+
+use crate::numbers::{bytes, percent};
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// How far the work is, on a terminal that shows nothing else.
+#[derive(Debug)]
+pub struct Progress {
+    enabled: bool,
+    begun: Instant,
+    shown: Option<Instant>,
+    whole: Option<u64>,
+}
+
+impl Progress {
+    const FIRST: Duration = Duration::from_millis(700);
+    const EVERY: Duration = Duration::from_millis(150);
+
+    /// Shows nothing if `busy`: the terminal shows the work itself.
+    pub fn new(busy: bool) -> Self {
+        Self { enabled: io::stderr().is_terminal() && !busy, begun: Instant::now(), shown: None, whole: None }
+    }
+
+    /// A source begins; it has `whole` bytes, where that is known.
+    pub fn begin(&mut self, whole: Option<u64>) {
+        self.whole = whole;
+    }
+
+    /// `offset` bytes of the source are done.
+    pub fn show(&mut self, offset: u64) {
+        let now = Instant::now();
+        let due = match self.shown {
+            None => now - self.begun > Self::FIRST,
+            Some(last) => now - last > Self::EVERY,
+        };
+        if !self.enabled || !due {
+            return;
+        }
+        self.shown = Some(now);
+        let share = self.whole.map_or(String::new(), |whole| format!(" ({})", percent(offset, whole)));
+        let _ = write!(io::stderr(), "\r{} read{share}\x1b[K", bytes(offset));
+    }
+
+    /// Leaves the line to others.
+    pub fn clear(&mut self) {
+        if self.shown.take().is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
