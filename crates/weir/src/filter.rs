@@ -439,6 +439,11 @@ impl<'a> Run<'a> {
             grouped(totals.bytes),
             duration(time),
         );
+        // To end so is what --follow and --duration are for.
+        let endless = self.arguments.follow || self.arguments.duration.is_some();
+        if self.stop.load(Ordering::Relaxed) && !endless {
+            line.push_str(", interrupted");
+        }
         if !self.faults.is_empty() {
             line.push_str(", incomplete: see the fault above");
         }

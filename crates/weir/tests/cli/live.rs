@@ -119,6 +119,7 @@ fn a_growing_file_is_followed_until_it_is_interrupted() {
     signal(&child, "-INT");
     let done = gather(child, &[]).ok();
     assert!(done.err.starts_with("6 received, 6 matched (100.0 %)"), "{}", done.err);
+    assert!(done.err.ends_with(" s\n"), "{}", done.err);
     assert_eq!(done.err.lines().count(), 1, "{}", done.err);
 }
 
@@ -195,6 +196,7 @@ fn a_signal_ends_the_wait_for_a_decoder() {
     let done = gather(child, &[]);
     assert_eq!(done.code, Some(0), "{}", done.err);
     assert!(!done.err.contains("weir:"), "{}", done.err);
+    assert!(done.err.ends_with(", interrupted\n"), "{}", done.err);
     drop(input);
 }
 
