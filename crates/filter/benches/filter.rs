@@ -25,11 +25,9 @@ fn main() {
         .collect();
     println!("{PACKETS} packets, {} bytes, {rounds} rounds", packets.iter().map(Vec::len).sum::<usize>());
     for order in [Order::Shuffled, Order::Same] {
-        for (expression, by_hand) in [
-            ("ip", hand::ip as fn(&[u8]) -> bool),
-            ("tcp port 80", hand::tcp_port_80),
-            (hand::LONG, hand::long),
-        ] {
+        for (expression, by_hand) in
+            [("ip", hand::ip as fn(&[u8]) -> bool), ("tcp port 80", hand::tcp_port_80), (hand::LONG, hand::long)]
+        {
             measure(expression, by_hand, &mut frames, rounds, order);
         }
     }
@@ -51,8 +49,14 @@ fn measure(expression: &str, by_hand: fn(&[u8]) -> bool, frames: &mut [Frame<'_>
     let native = Native::compile(program).expect("this machine has native code");
     let compile_us = start.elapsed().as_micros();
     let rivals: [Rival<'_>; 5] = [
-        ("bpf_filter", Box::new(|batch| mask(batch, |frame| libpcap::bpf_filter(program, frame.data, frame.wire_len) != 0))),
-        ("interpreter", Box::new(|batch| mask(batch, |frame| interpreter::run(program, frame.data, frame.wire_len) != 0))),
+        (
+            "bpf_filter",
+            Box::new(|batch| mask(batch, |frame| libpcap::bpf_filter(program, frame.data, frame.wire_len) != 0)),
+        ),
+        (
+            "interpreter",
+            Box::new(|batch| mask(batch, |frame| interpreter::run(program, frame.data, frame.wire_len) != 0)),
+        ),
         ("native, one", Box::new(|batch| mask(batch, |frame| native.run(frame) != 0))),
         ("native, batch", Box::new(|batch| native_batch(batch, &native))),
         ("by hand", Box::new(|batch| mask(batch, |frame| by_hand(frame.data)))),
@@ -72,7 +76,10 @@ fn measure(expression: &str, by_hand: fn(&[u8]) -> bool, frames: &mut [Frame<'_>
         }
     }
     let matched = frames.iter().filter(|frame| by_hand(frame.data)).count();
-    println!("\n{expression}\n  {order:?} order, {} instructions, compiled in {compile_us} us, {matched} packets match", program.insns().len());
+    println!(
+        "\n{expression}\n  {order:?} order, {} instructions, compiled in {compile_us} us, {matched} packets match",
+        program.insns().len()
+    );
     for times in &mut times {
         times.sort_by(f64::total_cmp);
     }

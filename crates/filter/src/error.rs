@@ -63,5 +63,6 @@ pub enum Error {
 }
 
 fn hint(word: Option<&str>) -> String {
-    word.map(|word| format!(" (\"{word}\" is no keyword; a name needs host, net, port or the like before it)")).unwrap_or_default()
+    word.map(|word| format!(" (\"{word}\" is no keyword; a name needs host, net, port or the like before it)"))
+        .unwrap_or_default()
 }

@@ -89,12 +89,15 @@ fn insn(bytes: &mut Bytes<'_>, left: usize) -> Insn {
         return Insn::jump(JUMPS[usize::from(choice & 7)], k, skip(shape >> 3), skip(low >> 2));
     }
     let code = STATEMENTS[usize::from(choice) % STATEMENTS.len()];
-    Insn::statement(code, match code {
-        0x60 | 0x61 | 0x02 | 0x03 => k % 16,
-        0x64 | 0x74 => k % 32,
-        0x34 | 0x94 => k.max(1),
-        _ => k,
-    })
+    Insn::statement(
+        code,
+        match code {
+            0x60 | 0x61 | 0x02 | 0x03 => k % 16,
+            0x64 | 0x74 => k % 32,
+            0x34 | 0x94 => k.max(1),
+            _ => k,
+        },
+    )
 }
 
 /// Mostly offsets within a packet and small numbers, sometimes the ends of the range.

@@ -93,14 +93,15 @@ impl Dead {
     fn open(link: LinkType) -> Result<Self, Error> {
         // SAFETY: takes two numbers and returns a fresh handle or null.
         let handle = unsafe { pcap_open_dead(dlt(link), SNAPLEN as c_int) };
-        NonNull::new(handle).map(Self).ok_or_else(|| Error::Refused { message: "libpcap gave no handle".into(), word: None })
+        NonNull::new(handle)
+            .map(Self)
+            .ok_or_else(|| Error::Refused { message: "libpcap gave no handle".into(), word: None })
     }
 
     fn compile(&self, expression: &CStr, word: Option<&str>) -> Result<Vec<Insn>, Error> {
         let mut raw = MaybeUninit::<RawProgram>::zeroed();
         // SAFETY: the handle is live until drop, `expression` ends with NUL, and libpcap writes `raw` before it returns 0.
-        let status =
-            unsafe { pcap_compile(self.0.as_ptr(), raw.as_mut_ptr(), expression.as_ptr(), 1, NETMASK) };
+        let status = unsafe { pcap_compile(self.0.as_ptr(), raw.as_mut_ptr(), expression.as_ptr(), 1, NETMASK) };
         if status != 0 {
             return Err(Error::Refused { message: self.message(), word: word.map(str::to_owned) });
         }

@@ -295,16 +295,50 @@ fn is_named_number(text: &str) -> bool {
 }
 
 const ICMP: [&str; 15] = [
-    "echoreply", "unreach", "sourcequench", "redirect", "echo", "routeradvert", "routersolicit", "timxceed", "paramprob",
-    "tstamp", "tstampreply", "ireq", "ireqreply", "maskreq", "maskreply",
+    "echoreply",
+    "unreach",
+    "sourcequench",
+    "redirect",
+    "echo",
+    "routeradvert",
+    "routersolicit",
+    "timxceed",
+    "paramprob",
+    "tstamp",
+    "tstampreply",
+    "ireq",
+    "ireqreply",
+    "maskreq",
+    "maskreply",
 ];
 
 const ICMP6: [&str; 26] = [
-    "destinationunreach", "packettoobig", "timeexceeded", "parameterproblem", "echo", "echoreply",
-    "multicastlistenerquery", "multicastlistenerreportv1", "multicastlistenerdone", "routersolicit", "routeradvert",
-    "neighborsolicit", "neighboradvert", "redirect", "routerrenum", "nodeinformationquery", "nodeinformationresponse",
-    "ineighbordiscoverysolicit", "ineighbordiscoveryadvert", "multicastlistenerreportv2", "homeagentdiscoveryrequest",
-    "homeagentdiscoveryreply", "mobileprefixsolicit", "mobileprefixadvert", "certpathsolicit", "certpathadvert",
+    "destinationunreach",
+    "packettoobig",
+    "timeexceeded",
+    "parameterproblem",
+    "echo",
+    "echoreply",
+    "multicastlistenerquery",
+    "multicastlistenerreportv1",
+    "multicastlistenerdone",
+    "routersolicit",
+    "routeradvert",
+    "neighborsolicit",
+    "neighboradvert",
+    "redirect",
+    "routerrenum",
+    "nodeinformationquery",
+    "nodeinformationresponse",
+    "ineighbordiscoverysolicit",
+    "ineighbordiscoveryadvert",
+    "multicastlistenerreportv2",
+    "homeagentdiscoveryrequest",
+    "homeagentdiscoveryreply",
+    "mobileprefixsolicit",
+    "mobileprefixadvert",
+    "certpathsolicit",
+    "certpathadvert",
 ];
 
 /// The keywords of libpcap 1.10. A word that only a later version knows counts as a name: harmless where no qualifier
@@ -321,9 +355,9 @@ fn keyword(text: &str) -> Option<Keyword> {
         "port" | "portrange" | "proto" | "protochain" => Keyword::Address(Qualifier::Local),
         "link" | "ether" | "ppp" | "slip" | "fddi" | "tr" | "wlan" => Keyword::Protocol("link"),
         "arp" | "rarp" | "ip" | "sctp" | "tcp" | "udp" | "icmp" | "igmp" | "igrp" | "pim" | "vrrp" | "carp"
-        | "radio" | "ip6" | "icmp6" | "ah" | "esp" | "atalk" | "aarp" | "decnet" | "lat" | "sca" | "moprc" | "mopdl"
-        | "iso" | "esis" | "es-is" | "isis" | "is-is" | "l1" | "l2" | "iih" | "lsp" | "snp" | "csnp" | "psnp"
-        | "clnp" | "stp" | "ipx" | "netbeui" => Keyword::Protocol("network"),
+        | "radio" | "ip6" | "icmp6" | "ah" | "esp" | "atalk" | "aarp" | "decnet" | "lat" | "sca" | "moprc"
+        | "mopdl" | "iso" | "esis" | "es-is" | "isis" | "is-is" | "l1" | "l2" | "iih" | "lsp" | "snp" | "csnp"
+        | "psnp" | "clnp" | "stp" | "ipx" | "netbeui" => Keyword::Protocol("network"),
         "type" | "subtype" | "direction" | "dir" | "on" | "ifname" | "rset" | "ruleset" | "reason" | "action"
         | "llc" => Keyword::Word,
         "less" | "greater" | "byte" | "broadcast" | "multicast" | "len" | "length" | "inbound" | "outbound"
@@ -333,4 +367,101 @@ fn keyword(text: &str) -> Option<Keyword> {
         | "dpc" | "sls" | "hsio" | "hopc" | "hdpc" | "hsls" => Keyword::Other,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+    use crate::Error;
+
+    /// The name that would be looked up, and as what.
+    fn looked_up(expression: &str) -> Option<(String, &'static str)> {
+        match check(expression) {
+            Err(Error::Name { name, what, span }) => {
+                assert!(expression[span].ends_with(&name), "the span is the name's");
+                Some((name, what))
+            }
+            Ok(_) => None,
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    fn refused(expression: &str, name: &str, what: &'static str) {
+        assert_eq!(looked_up(expression), Some((name.to_owned(), what)), "{expression}");
+    }
+
+    #[test]
+    fn names_of_hosts_and_networks_are_found() {
+        refused("host a", "a", "host");
+        refused("src a", "a", "host");
+        refused("src or dst a", "a", "host");
+        refused("src and dst host a", "a", "host");
+        refused("tcp src a", "a", "host");
+        refused("net a", "a", "network");
+        refused("dst net a", "a", "network");
+        refused("gateway a", "a", "host");
+        refused("ether host a", "a", "link-layer host");
+        refused("wlan addr1 a", "a", "link-layer host");
+        refused("host \\tcp", "tcp", "host");
+        refused("host 10.0.0.1.example", "10.0.0.1.example", "host");
+        refused("host tcp-server", "tcp-server", "host");
+    }
+
+    #[test]
+    fn a_name_inherits_the_qualifier_before_it() {
+        refused("host 10.0.0.1 or a", "a", "host");
+        refused("src 10.0.0.1 && ! a", "a", "host");
+        refused("host (10.0.0.1 or a)", "a", "host");
+        refused("host (10.0.0.1 or 10.0.0.2) or a", "a", "host");
+        refused("net 10.0.0.0/8 or a", "a", "network");
+        refused("net 10.0.0.0 mask 255.0.0.0 or a", "a", "network");
+        refused("host ::1 or 10.0.0.1 or 00:11:22:33:44:55 or a", "a", "host");
+        refused("(port 80 or 443) and src host (10.0.0.1 or a)", "a", "host");
+        refused("port 80 or (host 10.0.0.1 or a)", "a", "host");
+    }
+
+    #[test]
+    fn names_that_this_machine_knows_pass() {
+        for expression in [
+            "port http",
+            "port http or https",
+            "not port (http or https)",
+            "(host 10.0.0.1 or port http) and tcp",
+            "port http or (host 10.0.0.1) or https",
+            "portrange ftp-data-http",
+            "ip proto ospf or igmp",
+            "ether proto \\ip",
+            "ip protochain \\tcp",
+            "wlan type mgt subtype beacon",
+            "type data or dir tods",
+            "llc rr or llc rnr",
+            "ifname en0 and reason match and action pass",
+            "tcp[tcpflags] & (tcp-syn|tcp-fin) != 0",
+            "icmp6[icmp6type] == icmp6-echo",
+            "host aa:bb:cc:dd:ee:ff or fe80::1 or aabb.ccdd.eeff or aabbccddeeff",
+        ] {
+            assert_eq!(looked_up(expression), None, "{expression}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_nothing_explains_is_named() {
+        for (expression, word) in [
+            ("tpc port 80", Some("tpc")),
+            ("tcp or a", Some("a")),
+            ("host 10.0.0.1 and len > 5 or a", Some("a")),
+            ("(host 10.0.0.1) or a", Some("a")),
+            ("port 80 and b and c", None),
+            ("", None),
+        ] {
+            assert_eq!(check(expression).ok(), Some(word), "{expression}");
+        }
+    }
+
+    #[test]
+    fn any_text_is_read_to_its_end() {
+        for text in ["\\", "host \\", "é", "host é", "$", "$5", ":::", "1:2:3", "0x", "a-", "-a", "..", "\u{a0}x"] {
+            let _ = check(text);
+        }
+    }
 }

@@ -35,10 +35,10 @@ fn compare(expression: &str, link: LinkType, program: &weir_filter::Program, fra
 fn frames<'a>(link: LinkType, captured: &'a [Sample], made_up: &'a [Vec<u8>]) -> Vec<Frame<'a>> {
     let own: Vec<_> = captured.iter().filter(|sample| sample.link == link).map(Sample::frame).collect();
     let cut_from = own.iter().enumerate().filter(|(index, _)| *index < 24 || index % 100 == 0).map(|(_, frame)| *frame);
-    let cut = cut_from.flat_map(|frame| {
-        (0..frame.data.len().min(120)).map(move |len| Frame { data: &frame.data[..len], ..frame })
-    });
-    let made_up = made_up.iter().zip(0u32..).map(|(data, number)| Frame { data, wire_len: number * 7 % 1600, interface: 0 });
+    let cut = cut_from
+        .flat_map(|frame| (0..frame.data.len().min(120)).map(move |len| Frame { data: &frame.data[..len], ..frame }));
+    let made_up =
+        made_up.iter().zip(0u32..).map(|(data, number)| Frame { data, wire_len: number * 7 % 1600, interface: 0 });
     own.iter().copied().chain(cut).chain(made_up).collect()
 }
 
@@ -49,7 +49,8 @@ fn agree(first: usize, step: usize) {
     let mut links: Vec<u16> = captured.iter().map(|sample| sample.link.0).chain(LINKS).collect();
     links.sort_unstable();
     links.dedup();
-    let samples: Vec<_> = links.iter().map(|&link| (LinkType(link), frames(LinkType(link), &captured, &made_up))).collect();
+    let samples: Vec<_> =
+        links.iter().map(|&link| (LinkType(link), frames(LinkType(link), &captured, &made_up))).collect();
     let mut seen = HashSet::new();
     let mut nowhere = Vec::new();
     for expression in section("[accepted]").skip(first).step_by(step) {
@@ -88,14 +89,16 @@ fn the_language_is_covered() {
 
 #[test]
 fn refusals_name_their_reason() {
-    let wrong: Vec<_> = section("[refused]").filter_map(|line| {
-        let (expression, reason) = line.split_once(" => ").expect("a refusal has a reason");
-        match Filter::compile(expression, LinkType::ETHERNET, false) {
-            Ok(_) => Some(format!("{expression:?} was accepted")),
-            Err(error) if error.to_string().contains(reason) => None,
-            Err(error) => Some(format!("{expression:?}: {error:?} says nothing of {reason:?}")),
-        }
-    }).collect();
+    let wrong: Vec<_> = section("[refused]")
+        .filter_map(|line| {
+            let (expression, reason) = line.split_once(" => ").expect("a refusal has a reason");
+            match Filter::compile(expression, LinkType::ETHERNET, false) {
+                Ok(_) => Some(format!("{expression:?} was accepted")),
+                Err(error) if error.to_string().contains(reason) => None,
+                Err(error) => Some(format!("{expression:?}: {error:?} says nothing of {reason:?}")),
+            }
+        })
+        .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

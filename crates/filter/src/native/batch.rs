@@ -20,9 +20,9 @@ use cranelift_codegen::ir::{Block, FuncRef, GlobalValue, InstBuilder, MemFlagsDa
 use cranelift_frontend::FunctionBuilder;
 use weir_packet::Frame;
 
+use super::SliceLayout;
 use super::decision::Decision;
 use super::lanes::{self, Constants, Judged, LANES};
-use super::SliceLayout;
 
 /// Fills the body of `extern "C" fn(frames: *const Frame, count: usize) -> u64`, for at most 64 frames.
 ///
@@ -125,13 +125,7 @@ impl Groups {
 }
 
 /// Asks `direct` about each packet of `slow`, and returns.
-fn judge_slow(
-    frames: Frames,
-    verdicts: Value,
-    slow: Value,
-    direct: FuncRef,
-    builder: &mut FunctionBuilder<'_>,
-) {
+fn judge_slow(frames: Frames, verdicts: Value, slow: Value, direct: FuncRef, builder: &mut FunctionBuilder<'_>) {
     let (head, body, done) = (builder.create_block(), builder.create_block(), builder.create_block());
     builder.set_cold_block(body);
     let left = builder.append_block_param(head, types::I64);

@@ -219,7 +219,14 @@ impl Maker<'_> {
         Some(node)
     }
 
-    fn branch(&mut self, relation: Relation, b: ValueId, pc: usize, insn: Insn, registers: Registers) -> Option<NodeId> {
+    fn branch(
+        &mut self,
+        relation: Relation,
+        b: ValueId,
+        pc: usize,
+        insn: Insn,
+        registers: Registers,
+    ) -> Option<NodeId> {
         let (taken, other) = (pc + usize::from(insn.jt), pc + usize::from(insn.jf));
         if let (Some(a), Some(b)) = (self.constant(registers.a), self.constant(b)) {
             return self.visit(if relation.holds(a, b) { taken } else { other }, registers);

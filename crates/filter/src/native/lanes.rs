@@ -149,9 +149,8 @@ fn windows(places: &[Place], floor: u64) -> HashMap<Place, Window> {
     let mut rest = &places[..];
     while let Some(first) = rest.first() {
         let limit = u64::from(first.k) + WINDOW;
-        let together = |place: &&Place| {
-            place.base == first.base && promised(place) == promised(first) && place.end() <= limit
-        };
+        let together =
+            |place: &&Place| place.base == first.base && promised(place) == promised(first) && place.end() <= limit;
         // A field that does not fit is left for a later window, with all behind it.
         let count = rest.iter().take_while(together).count();
         let (fields, others) = rest.split_at(count);

@@ -80,9 +80,6 @@ impl Native {
         unsafe { (self.one)(frame.data.as_ptr(), frame.data.len(), frame.wire_len) }
     }
 
-    #[doc(hidden)]
-    pub fn dump(&self) -> usize { self.many as *const () as usize }
-
     /// Sets bit `i` of `verdicts` when frame `i` matches, and clears it when not.
     ///
     /// **Shape**: at most [`MAX_BATCH`] frames; bits beyond their number are cleared. **Panics**: on more.

@@ -129,7 +129,8 @@ pub fn made_up(count: usize) -> Vec<Vec<u8>> {
 fn frame(random: &mut Random) -> Vec<u8> {
     let mut frame: Vec<u8> = (0..160).map(|_| random.below(256) as u8).collect();
     if random.below(4) == 0 {
-        frame[..6].copy_from_slice(&[[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [0, 0x11, 0x22, 0x33, 0x44, 0x55]][random.below(3)]);
+        frame[..6]
+            .copy_from_slice(&[[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [0, 0x11, 0x22, 0x33, 0x44, 0x55]][random.below(3)]);
     }
     let mut at = 12;
     for _ in 0..random.below(3) {
@@ -139,7 +140,8 @@ fn frame(random: &mut Random) -> Vec<u8> {
     }
     let protocol = [6, 6, 17, 17, 1, 58, 132, 2, 47, 4, 50, 51, 0, 60][random.below(14)];
     let ports: [[u8; 2]; 8] = [[0, 80], [1, 187], [0, 53], [0x17, 0xc1], [0x13, 0xc4], [4, 0], [0, 22], [0x7d, 0]];
-    let kind = [[8, 0], [8, 0], [8, 0], [0x86, 0xdd], [0x86, 0xdd], [8, 6], [0x88, 0x47], [0x88, 0x64], [0, 60], [0x88, 0x63]];
+    let kind =
+        [[8, 0], [8, 0], [8, 0], [0x86, 0xdd], [0x86, 0xdd], [8, 6], [0x88, 0x47], [0x88, 0x64], [0, 60], [0x88, 0x63]];
     let kind = kind[random.below(10)];
     frame[at..at + 2].copy_from_slice(&kind);
     at += 2;
