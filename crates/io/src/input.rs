@@ -63,6 +63,13 @@ fn classify(mut file: File, follow: bool, stop: Arc<AtomicBool>) -> io::Result<K
     }
     // A pipe says by itself when it ends.
     if follow && about.is_file() {
+        let mut head = [0u8; magic::MAX_MAGIC];
+        let here = file.stream_position()?;
+        let got = file.read_at(&mut head, here)?;
+        if magic::compression(&head[..got]).is_some() {
+            let why = "is compressed, and what is compressed cannot be followed: leave --follow out";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         return Ok(Kind::Stream(Stream::direct(Follow::new(file, Arc::clone(&stop)), stop)));
     }
     // Standard input may be a file that someone has read a part of already.

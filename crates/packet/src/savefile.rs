@@ -104,6 +104,9 @@ pub struct Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
+    /// There are no bytes at all.
+    #[error("the file is empty")]
+    Empty,
     /// The bytes end inside a header.
     #[error("the file ends inside {what}: {have} of {need} bytes are there")]
     ShortHeader {
@@ -226,6 +229,9 @@ impl Layout {
     ///
     /// Returns the layout and the offset of the first record. `Err(Stop::NeedMore(n))` asks for the first n bytes.
     pub fn read(buf: &[u8], eof: bool) -> Result<(Self, usize), Stop> {
+        if buf.is_empty() && eof {
+            return Err(Stop::Fault(Fault::Empty));
+        }
         let Some(head) = buf.first_chunk::<4>() else {
             return Err(short("the file header", buf, 0, 24, eof));
         };

@@ -58,11 +58,14 @@ Exit codes:
 #[command(after_help = FILTER_EXAMPLES, override_usage = FILTER_USAGE)]
 pub struct FilterArgs {
     /// tcpdump expression; '' matches every packet
-    #[arg(value_name = "EXPR", required_unless_present = "list_interfaces")]
+    #[arg(value_name = "EXPR", required_unless_present_any = ["list_interfaces", "read"])]
     pub expression: Option<String>,
     /// Capture files, plain or compressed (gzip, zstd, lz4); - is standard input
-    #[arg(value_name = "SOURCE", required_unless_present = "list_interfaces")]
+    #[arg(value_name = "SOURCE", required_unless_present_any = ["list_interfaces", "read"])]
     pub sources: Vec<String>,
+    /// Accepted for tcpdump's sake: one more source
+    #[arg(short = 'r', value_name = "SOURCE", hide = true)]
+    pub read: Vec<String>,
 
     /// Keep the packets that do not match
     #[arg(help_heading = PACKETS, long)]

@@ -25,7 +25,9 @@ use weir_pipeline::select::{Select, Selected, Selection, SplitPart};
 use weir_pipeline::{Delivery, Options, Reader, Report, SourceFault, Way};
 
 /// Runs the command.
-pub fn run(arguments: &FilterArgs) -> anyhow::Result<Outcome> {
+pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
+    arguments.sources.append(&mut arguments.read);
+    let arguments = &arguments;
     if arguments.list_interfaces {
         interfaces::list(&mut io::stdout().lock()).context("the list of interfaces")?;
         return Ok(Outcome::Done);
@@ -52,6 +54,10 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
             "{expression} is a file where the expression should be: weir filter EXPR SOURCE, and '' matches all packets"
         );
     }
+    let shows = arguments.link_header || arguments.hex + arguments.hex_ascii > 0;
+    if shows && (arguments.write.is_some() || !arguments.split.is_empty()) {
+        bail!("-e, -x and -X print packets, and -w and --split write them to files instead: leave one of them out");
+    }
     if arguments.follow && arguments.merge {
         bail!("--merge needs the end of each source, and --follow has none");
     }
@@ -72,6 +78,9 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
         for source in arguments.sources.iter().filter(|source| *source != "-") {
             if same_file(source, output) {
                 bail!("{output} is both source and output: it would be emptied before it is read");
+            }
+            if arguments.rotate_size.is_some() && is_numbered(source, output) {
+                bail!("-C may come to write {source}, which is a source: give -w another name");
             }
         }
         if outputs[..i].iter().any(|other| other == output && output != "/dev/null" || same_file(other, output)) {
@@ -94,6 +103,11 @@ fn missing_words(name: &str) -> String {
     } else {
         io_words(&io::Error::from(io::ErrorKind::NotFound))
     }
+}
+
+/// Whether `source` is named as `-C` names the files after `output`.
+fn is_numbered(source: &str, output: &str) -> bool {
+    source.strip_prefix(output).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
 }
 
 fn same_file(a: &str, b: &str) -> bool {

@@ -40,7 +40,7 @@ fn cases() -> Vec<Case> {
     let mut huge = packet.clone();
     huge = patched(huge, 4, &[0x4000_0000]);
     vec![
-        case("empty", 0, "packet 1, offset 0: the file ends inside the file header: 0 of 24 bytes are there", []),
+        case("empty", 0, "packet 1, offset 0: the file is empty", []),
         case(
             "three-bytes",
             0,
@@ -338,6 +338,7 @@ fn a_wrong_command_does_nothing() {
     let link_name = temp.at("link.pcap");
     std::os::unix::fs::symlink(&file, &link_name).unwrap();
     let before = std::fs::read(&file).unwrap();
+    let numbered = format!("{out}12");
     let twice = format!("{out}=udp");
     let onto = format!("{file}=udp");
     let table: &[(&[&str], &str)] = &[
@@ -361,6 +362,12 @@ fn a_wrong_command_does_nothing() {
         (&["", &file, &file, "--follow"], "weir: --follow never comes to the end of the first source: name only one\n"),
         (&["", &file, "--follow", "--merge"], "weir: --merge needs the end of each source, and --follow has none\n"),
         (&["", &file, "-w", &out, "-W", "3"], "weir: -W counts the files of -C or -G: give one of them\n"),
+        (
+            &["", &file, "-w", &file[..file.len() - 5], "-e"],
+            "weir: -e, -x and -X print packets, and -w and --split write",
+        ),
+        (&["", &file, "--split", "a=tcp", "-x"], "weir: -e, -x and -X print packets, and -w and --split write"),
+        (&["", "-r", &numbered, "-w", &out, "-C", "1"], "which is a source: give -w another name"),
         (&["", &file, "-w", "out.pcap.gz"], "captures are written uncompressed: write to - and pipe it"),
         (&["", &file, "-ttt"], "weir: -t may be given 1, 2 or 4 times"),
         (&["", &file, "--cpus", "4000"], "weir: --cpus: processor 4000: "),
