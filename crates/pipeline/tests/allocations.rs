@@ -1,0 +1,130 @@
+//! Memory is asked for by the window, not by the packet.
+//!
+//! The allocator counts for the whole process, hence one test in this file.
+
+mod reading;
+
+use reading::Scratch;
+use reading::build::{Pcap, Pcapng};
+use reading::compare::{options, piecewise, plain};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use weir_io::Input;
+use weir_io::output::{Output, Rotation};
+use weir_packet::savefile::Format;
+use weir_pipeline::select::{Select, Selection};
+use weir_pipeline::{Options, Reader, Way};
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+struct Counting;
+
+// SAFETY: every call is handed on to the system's allocator unchanged; counting touches no memory but the counter.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are those `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Bytes that are handed on at once, at least: the chunk of a stream.
+const WINDOW: u64 = 1 << 20;
+
+/// Reads `input`; the records kept go to a file if `write`. Returns packets and allocations.
+fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, u64) {
+    let scratch = Scratch::empty("written.pcapng");
+    let path = scratch.0.clone();
+    let selection = Selection { expression: expression.to_owned(), remember: write, ..Selection::default() };
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let mut reader = Reader::new(input, Arc::new(Select::new(selection)), options);
+    let mut output = write.then(|| {
+        let naming = Box::new(move |_: u32, _: i64| path.clone());
+        Output::files(naming, Format::Pcapng, 0, false, Rotation::default()).expect("a scratch file can be made")
+    });
+    let mut passed = 0;
+    while let Some(delivery) = reader.next() {
+        passed += delivery.part.passed;
+        if let Some(output) = &mut output {
+            let layout = &delivery.current.layout;
+            let id = output.interface(&layout.interfaces[0]).expect("it fits");
+            for &at in &delivery.part.records {
+                let record = layout.record(delivery.view.bytes(), at as usize).expect("it was walked");
+                output.packet(id, record.time_ns, &record.frame).expect("there is room");
+            }
+        }
+        reader.recycle(delivery.view);
+    }
+    let written = output.map(|output| output.finish().expect("there is room"));
+    let spent = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    assert!(reader.report().fault.is_none());
+    assert!(written.is_none_or(|written| written == passed));
+    assert!(passed > 0);
+    (reader.report().received, spent)
+}
+
+#[test]
+fn allocations_do_not_grow_with_packets() {
+    // 60-byte packets are walked by one cursor, 1000-byte packets by several.
+    for (data, few, many) in [(60, 50_000, 600_000), (1000, 8_000, 80_000)] {
+        let pcap = |count| {
+            let mut file = Pcap::new(1, 65_535);
+            (0..count).for_each(|i| file.packet(&vec![i as u8; data]));
+            file.bytes
+        };
+        let pcapng = |count| {
+            let mut file = Pcapng::new(false);
+            file.interface(1, 0, 9);
+            (0..count).for_each(|i| file.packet(&vec![i as u8; data]));
+            file.bytes
+        };
+        let files = [(pcap(few), pcap(many)), (pcapng(few), pcapng(many))];
+        for (few, many) in files.map(|(few, many)| (Arc::new(few), Arc::new(many))) {
+            let (few_file, many_file) = (Scratch::new("few", &few), Scratch::new("many", &many));
+            let windows = (many.len() as u64).div_ceil(WINDOW);
+            for (expression, write) in
+                [("", false), ("link[20] & 1 = 1", false), ("", true), ("link[20] & 1 = 1", true)]
+            {
+                for way in [Way::Mapped, Way::Read, Way::Stream] {
+                    for workers in [1, 2] {
+                        let run = |file: &Arc<Vec<u8>>, scratch| match way {
+                            Way::Stream => cost(piecewise(file, 1 << 20), Options::default(), expression, write),
+                            way => cost(plain(scratch), options(way, workers), expression, write),
+                        };
+                        let (few_packets, first) = run(&few, &few_file);
+                        let (many_packets, second) = run(&many, &many_file);
+                        let more = second.saturating_sub(first);
+                        println!(
+                            "{data} bytes, {way:?}, {workers} workers, '{expression}', write: {write}: {first} for \
+                             {few_packets} packets, {second} for {many_packets} in {windows} MiB"
+                        );
+                        // The lists of records of up to sixteen cursors in 2 MiB double about seven times each.
+                        let each = if write { 64 } else { 12 };
+                        assert!(more <= windows * each, "{more} more allocations in {windows} MiB");
+                    }
+                }
+            }
+        }
+    }
+}
