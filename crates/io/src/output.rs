@@ -69,6 +69,8 @@ pub struct Output {
     buffer: Vec<u8>,
     /// Ends of the records in `buffer`, so that a write that stops midway can be cut at a record.
     ends: Vec<u32>,
+    /// End of the file header in `buffer`; 0 if it was written before.
+    header_end: u32,
     /// Bytes of the current file that were written.
     written: u64,
     packets: u64,
@@ -118,6 +120,7 @@ impl Output {
             flush_each,
             buffer,
             ends,
+            header_end: 0,
             written: 0,
             packets: 0,
             files: 0,
@@ -136,12 +139,23 @@ impl Output {
         if self.rotation.size.is_some() || self.rotation.seconds.is_some() {
             self.rotate(time_ns.unwrap_or(0))?;
         }
+        self.begin();
         self.encoder.packet(&mut self.buffer, id, time_ns, frame);
         self.ends.push(self.buffer.len() as u32);
         if self.flush_each || self.buffer.len() >= BUFFER {
             self.flush()?;
         }
         Ok(())
+    }
+
+    /// Puts the file header into the buffer, unless the current file has it.
+    #[inline]
+    fn begin(&mut self) {
+        let before = self.buffer.len();
+        self.encoder.begin(&mut self.buffer);
+        if self.buffer.len() > before {
+            self.header_end = self.buffer.len() as u32;
+        }
     }
 
     /// Writes out what is buffered.
@@ -169,6 +183,7 @@ impl Output {
         self.packets += self.ends.len() as u64;
         self.buffer.clear();
         self.ends.clear();
+        self.header_end = 0;
         Ok(())
     }
 
@@ -177,15 +192,16 @@ impl Output {
         if matches!(&self.target, Target::Files { current: None, .. }) && self.packets == 0 && self.files == 0 {
             self.open_next(0)?;
         }
-        self.encoder.begin(&mut self.buffer);
+        self.begin();
         self.flush()?;
         Ok(self.packets)
     }
 
-    /// After a write that stopped at `done`: cuts the file behind its last whole record.
+    /// After a write that stopped at `done`: cuts the file behind its last whole record, or behind its header.
     fn cut(&mut self, done: usize, error: io::Error) -> OutputError {
         let whole = self.ends.partition_point(|&end| end as usize <= done);
-        let end = if whole == 0 { 0 } else { self.ends[whole - 1] };
+        let header = if self.header_end as usize <= done { self.header_end } else { 0 };
+        let end = if whole == 0 { header } else { self.ends[whole - 1] };
         if let Target::Files { current: Some(file), .. } = &self.target {
             // Best effort: a device or a full disk may refuse even this.
             let _ = file.set_len(self.written + u64::from(end));
@@ -193,6 +209,7 @@ impl Output {
         self.packets += whole as u64;
         self.buffer.clear();
         self.ends.clear();
+        self.header_end = 0;
         OutputError::Io { error, packets: self.packets }
     }
 
@@ -211,7 +228,7 @@ impl Output {
             return Ok(());
         }
         if matches!(&self.target, Target::Files { current: Some(_), .. }) {
-            self.encoder.begin(&mut self.buffer);
+            self.begin();
             self.flush()?;
         }
         if next_window && self.rotation.count.is_some_and(|count| self.files >= count) {

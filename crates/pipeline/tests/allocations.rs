@@ -119,8 +119,8 @@ fn allocations_do_not_grow_with_packets() {
                             "{data} bytes, {way:?}, {workers} workers, '{expression}', write: {write}: {first} for \
                              {few_packets} packets, {second} for {many_packets} in {windows} MiB"
                         );
-                        // The lists of records of up to sixteen cursors in 2 MiB double about seven times each.
-                        let each = if write { 64 } else { 12 };
+                        // The lists of records of up to sixteen cursors in each piece double about six times.
+                        let each = if write { 128 } else { 12 };
                         assert!(more <= windows * each, "{more} more allocations in {windows} MiB");
                     }
                 }
