@@ -1,0 +1,582 @@
+//! Savefile bytes made by hand, field by field: what they mean, and what we write for it.
+
+use weir_packet::savefile::walk::{Cursor, Visit, walk};
+use weir_packet::savefile::write::{Encoder, WriteError};
+use weir_packet::savefile::{Fault, Format, Interface, Layout, Resolution, Stop};
+use weir_packet::{Frame, LinkType};
+
+/// Words of a file in one byte order, with single bytes where a field is not a word.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    W(u32),
+    H(u16),
+    D(u64),
+    B(&'a [u8]),
+}
+use Part::{B, D, H, W};
+
+fn bytes(big: bool, parts: &[Part<'_>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for part in parts {
+        match (part, big) {
+            (W(word), false) => out.extend(word.to_le_bytes()),
+            (W(word), true) => out.extend(word.to_be_bytes()),
+            (H(half), false) => out.extend(half.to_le_bytes()),
+            (H(half), true) => out.extend(half.to_be_bytes()),
+            (D(double), false) => out.extend(double.to_le_bytes()),
+            (D(double), true) => out.extend(double.to_be_bytes()),
+            (B(some), _) => out.extend(*some),
+        }
+    }
+    out
+}
+
+/// Time, interface, wire length and bytes of a packet.
+type Seen = (Option<i64>, u32, u32, Vec<u8>);
+
+struct Offsets(Vec<u32>);
+
+impl Visit for Offsets {
+    fn frames(&mut self, _: usize, records: &[u32], _: &[Frame<'_>]) -> bool {
+        self.0.extend(records);
+        true
+    }
+}
+
+/// All packets of a file, its last layout, and why it ended early.
+fn read(file: &[u8]) -> (Vec<Seen>, Option<Layout>, Option<Fault>) {
+    let fault = |stop| match stop {
+        Stop::Fault(fault) => fault,
+        other => panic!("{other:?}"),
+    };
+    let (mut layout, mut pos) = match Layout::read(file, true) {
+        Ok(found) => found,
+        Err(stop) => return (Vec::new(), None, Some(fault(stop))),
+    };
+    let mut seen = Vec::new();
+    loop {
+        let mut cursor = [Cursor::new(pos, file.len())];
+        let mut offsets = Offsets(Vec::new());
+        walk(&layout, file, true, &mut cursor, &mut offsets);
+        for at in offsets.0 {
+            let record = layout.record(file, at as usize).expect("it was walked");
+            let Frame { data, wire_len, interface } = record.frame;
+            seen.push((record.time_ns, interface, wire_len, data.to_vec()));
+        }
+        match cursor[0].stop.expect("the walk ended") {
+            Stop::End => return (seen, Some(layout), None),
+            Stop::Layout => match layout.apply(file, cursor[0].pos, true) {
+                Ok(next) => pos = next,
+                Err(stop) => return (seen, Some(layout), Some(fault(stop))),
+            },
+            stop => return (seen, Some(layout), Some(fault(stop))),
+        }
+    }
+}
+
+const ABC: &[u8] = &[0xa, 0xb, 0xc];
+
+#[test]
+fn pcap_fields_in_both_orders_and_resolutions() {
+    for big in [false, true] {
+        for (magic, fraction_ns, resolution) in
+            [(0xa1b2_c3d4, 1000, Resolution::MICROSECOND), (0xa1b2_3c4d, 1, Resolution::NANOSECOND)]
+        {
+            let file = bytes(
+                big,
+                &[
+                    // magic, version 2.4, zone, accuracy, snap length, link type
+                    W(magic),
+                    H(2),
+                    H(4),
+                    W(0x1111_1111),
+                    W(0x2222_2222),
+                    W(0x0001_0203),
+                    W(113),
+                    // seconds, fraction, captured, wire
+                    W(0x6553_f100),
+                    W(0x0001_0203),
+                    W(3),
+                    W(0x0304_0506),
+                    B(ABC),
+                    W(0xffff_ffff),
+                    W(999_999),
+                    W(0),
+                    W(0),
+                ],
+            );
+            let (seen, layout, fault) = read(&file);
+            let fraction = 0x0001_0203 * fraction_ns;
+            assert_eq!(
+                seen,
+                [
+                    (Some(1_700_000_000_000_000_000 + fraction), 0, 0x0304_0506, ABC.to_vec()),
+                    (Some(4_294_967_295_000_000_000 + 999_999 * fraction_ns), 0, 0, Vec::new()),
+                ]
+            );
+            let layout = layout.unwrap();
+            assert_eq!((layout.format, layout.big_endian, layout.sections, fault), (Format::Pcap, big, 1, None));
+            assert_eq!(layout.interfaces, [Interface::plain(LinkType(113), 0x0001_0203, resolution)]);
+        }
+    }
+}
+
+#[test]
+fn the_upper_bits_of_a_pcap_link_type_are_no_link_type() {
+    let header = |link: u32| bytes(false, &[W(0xa1b2_c3d4), H(2), H(4), W(0), W(0), W(100), W(link)]);
+    // An FCS length of 4 and the flag that says so; reserved bits.
+    for link in [0x4400_0001, 0x5400_0001, 0xfc00_0001] {
+        let (_, layout, fault) = read(&header(link));
+        assert_eq!((layout.unwrap().interfaces[0].link, fault), (LinkType(1), None), "{link:#x}");
+    }
+    assert_eq!(read(&header(0x0001_0000)).2, Some(Fault::LinkType(0x0001_0000)));
+    assert_eq!(read(&header(0x0000_ffff)).1.unwrap().interfaces[0].link, LinkType(0xffff));
+}
+
+#[test]
+fn old_versions_of_pcap_store_the_lengths_the_other_way_round() {
+    let file = |major, minor, first, second| {
+        let header = [W(0xa1b2_c3d4), H(major), H(minor), W(0), W(0), W(100), W(1)];
+        let record = [W(1), W(2), W(first), W(second), B(ABC)];
+        read(&bytes(true, &[&header[..], &record[..]].concat()))
+    };
+    let whole = vec![(Some(1_000_002_000), 0, 60, ABC.to_vec())];
+    for (major, minor, first, second) in
+        [(2, 4, 3, 60), (2, 3, 3, 60), (2, 3, 60, 3), (543, 0, 60, 3), (2, 2, 60, 3), (2, 1, 60, 3), (2, 0, 60, 3)]
+    {
+        let (seen, _, fault) = file(major, minor, first, second);
+        assert_eq!((seen, fault), (whole.clone(), None), "{major}.{minor}, {first} {second}");
+    }
+    for (major, minor) in [(2, 5), (1, 4), (3, 0), (0, 0), (542, 0), (543, 1)] {
+        let fault = file(major, minor, 3, 60).2;
+        assert!(matches!(fault, Some(Fault::Version { format: "pcap", .. })), "{major}.{minor}: {fault:?}");
+    }
+}
+
+#[test]
+fn pcap_lengths_and_snap_lengths() {
+    let file = |snaplen, link, captured: usize, wire| {
+        let header = [W(0xa1b2_c3d4), H(2), H(4), W(0), W(0), W(snaplen), W(link)];
+        let mut file = bytes(false, &header);
+        file.extend(bytes(false, &[W(0), W(0), W(captured as u32), W(wire)]));
+        file.resize(file.len() + captured, 7);
+        read(&file)
+    };
+    // A record longer than the snap length is cut, one longer than any reader takes is a fault.
+    for (snaplen, link, captured, kept) in [
+        (96, 1, 96, Some(96)),
+        (96, 1, 97, Some(96)),
+        (96, 1, 262_144, Some(96)),
+        (96, 1, 262_145, None),
+        (0, 1, 262_144, Some(262_144)),
+        (0, 1, 262_145, None),
+        (u32::MAX, 1, 262_144, Some(262_144)),
+        (300_000, 1, 300_000, Some(300_000)),
+        (300_000, 1, 300_001, None),
+        (96, 249, 1 << 20, Some(96)),
+        (1 << 20, 249, 1 << 20, Some(1 << 20)),
+    ] {
+        let (seen, _, fault) = file(snaplen, link, captured, 5);
+        assert_eq!(seen.first().map(|(_, _, _, data)| data.len()), kept, "snap length {snaplen}, {captured} bytes");
+        let absurd = Fault::AbsurdLength { claims: captured as u32, snaplen };
+        assert_eq!(fault, kept.is_none().then_some(absurd), "snap length {snaplen}, {captured} bytes");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_capture() {
+    assert_eq!(read(b"Hello!").2, Some(Fault::Magic(*b"Hell")));
+    let empty = read(b"").2;
+    assert_eq!(empty, Some(Fault::Empty));
+    assert!(matches!(read(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0]).2, Some(Fault::ShortHeader { have: 6, need: 24, .. })));
+    for (start, word) in [
+        (&[0x34u8, 0xcd, 0xb2, 0xa1][..], "Kuznetzov"),
+        (&[0xa1, 0xb2, 0x34, 0xcd], "Nokia"),
+        (b"snoop\0\0\0", "snoop"),
+        (b"btsnoop\0", "btsnoop"),
+        (b"BZh91AY", "bzip2"),
+        (b"\xfd7zXZ\0", "xz"),
+        (b"PK\x03\x04", "zip"),
+        (b"XCP\0", "NetXRay"),
+        (b"RTSS", "Network Monitor"),
+        (b"GMBU", "Network Monitor"),
+    ] {
+        let fault = read(&[start, &[0; 40]].concat()).2.expect("it is no capture");
+        assert!(matches!(fault, Fault::Known(_)) && fault.to_string().contains(word), "{fault}");
+    }
+}
+
+/// A section header of 28 bytes.
+fn section(big: bool) -> Vec<u8> {
+    bytes(big, &[W(0x0a0d_0d0a), W(28), W(0x1a2b_3c4d), H(1), H(0), D(u64::MAX), W(28)])
+}
+
+#[test]
+fn every_pcapng_block_in_both_orders() {
+    for big in [false, true] {
+        let mut file = bytes(
+            big,
+            &[
+                // The header, of a length that is given, with a comment, a hardware, an OS and an application.
+                W(0x0a0d_0d0a),
+                W(68),
+                W(0x1a2b_3c4d),
+                H(1),
+                H(2),
+                D(4096),
+                H(1),
+                H(5),
+                B(b"hello\0\0\0"),
+                H(2),
+                H(3),
+                B(b"cpu\0"),
+                H(3),
+                H(2),
+                B(b"os\0\0"),
+                H(4),
+                H(4),
+                B(b"tool"),
+                H(0),
+                H(0),
+                W(68),
+            ],
+        );
+        // Interfaces: plain; in ns, with a name, a description, a comment and an offset; in 2^-10 s.
+        file.extend(bytes(big, &[W(1), W(20), H(1), H(0xffff), W(0x0001_0203), W(20)]));
+        file.extend(bytes(
+            big,
+            &[
+                W(1),
+                W(72),
+                H(276),
+                H(0),
+                W(0),
+                H(1),
+                H(2),
+                B(b"hi\0\0"),
+                H(2),
+                H(4),
+                B(b"eth7"),
+                H(3),
+                H(6),
+                B(b"uplink\0\0"),
+                H(9),
+                H(1),
+                B(&[9, 0, 0, 0]),
+                H(14),
+                H(8),
+                D((-5i64) as u64),
+                H(0),
+                H(0),
+                W(72),
+            ],
+        ));
+        file.extend(bytes(big, &[W(1), W(28), H(101), H(0), W(64), H(9), H(1), B(&[0x8a, 0, 0, 0]), W(28)]));
+        // Enhanced packets: of interface 0, with padding; of 1, with options; of 2, without bytes.
+        let ticks = |value: u64| [W((value >> 32) as u32), W(value as u32)];
+        let [high, low] = ticks(1_700_000_000_000_123);
+        file.extend(bytes(big, &[W(6), W(36), W(0), high, low, W(3), W(1514), B(ABC), B(&[0]), W(36)]));
+        let [high, low] = ticks(1_700_000_000_000_000_123);
+        file.extend(bytes(
+            big,
+            &[W(6), W(48), W(1), high, low, W(4), W(4), B(b"abcd"), H(2), H(4), W(1), H(0), H(0), W(48)],
+        ));
+        let [high, low] = ticks(1536);
+        file.extend(bytes(big, &[W(6), W(32), W(2), high, low, W(0), W(9), W(32)]));
+        // An obsolete packet block of interface 1 that counts 7 drops.
+        let [high, low] = ticks(6_000_000_001);
+        file.extend(bytes(big, &[W(2), W(36), H(1), H(7), high, low, W(3), W(3), B(ABC), B(&[0]), W(36)]));
+        // A simple packet of the first interface.
+        file.extend(bytes(big, &[W(3), W(20), W(3), B(ABC), B(&[0]), W(20)]));
+        // Name resolution, statistics, custom, unknown: stepped over.
+        for kind in [4, 5, 0x0bad, 0x4000_0bad, 0x8000_0000, 10] {
+            file.extend(bytes(big, &[W(kind), W(16), W(6), W(16)]));
+        }
+        file.extend(bytes(big, &[W(6), W(32), W(0), W(0), W(1), W(0), W(0), W(32)]));
+
+        let (seen, layout, fault) = read(&file);
+        assert_eq!(fault, None);
+        assert_eq!(
+            seen,
+            [
+                (Some(1_700_000_000_000_123_000), 0, 1514, ABC.to_vec()),
+                (Some(1_699_999_995_000_000_123), 1, 4, b"abcd".to_vec()),
+                (Some(1_500_000_000), 2, 9, Vec::new()),
+                (Some(1_000_000_001), 1, 3, ABC.to_vec()),
+                (None, 0, 3, ABC.to_vec()),
+                (Some(1000), 0, 0, Vec::new()),
+            ]
+        );
+        let layout = layout.unwrap();
+        assert_eq!((layout.format, layout.big_endian, layout.sections), (Format::Pcapng, big, 1));
+        let notes = [("comment", "hello"), ("hardware", "cpu"), ("os", "os"), ("application", "tool")];
+        assert_eq!(layout.notes, notes.map(|(name, text)| (name, text.to_owned())));
+        let second = Interface {
+            offset_s: -5,
+            name: Some("eth7".to_owned()),
+            description: Some("uplink".to_owned()),
+            comments: vec!["hi".to_owned()],
+            ..Interface::plain(LinkType(276), 0, Resolution(9))
+        };
+        let first = Interface::plain(LinkType(1), 0x0001_0203, Resolution(6));
+        assert_eq!(layout.interfaces, [first, second, Interface::plain(LinkType(101), 64, Resolution(0x8a))]);
+    }
+}
+
+#[test]
+fn a_simple_packet_is_cut_by_the_snap_length() {
+    for (snaplen, wire, stored) in [(0, 5, 5), (4, 5, 4), (4, 3, 3), (65_535, 5, 5)] {
+        let mut file = section(false);
+        file.extend(bytes(false, &[W(1), W(20), H(1), H(0), W(snaplen), W(20)]));
+        let padded = [9; 8];
+        file.extend(bytes(false, &[W(3), W(24), W(wire), B(&padded), W(24)]));
+        let (seen, _, fault) = read(&file);
+        assert_eq!((seen, fault), (vec![(None, 0, wire, vec![9; stored])], None), "snap length {snaplen}, {wire}");
+    }
+}
+
+#[test]
+fn a_section_has_its_own_order_and_interfaces() {
+    let mut file = section(false);
+    file.extend(bytes(false, &[W(1), W(20), H(1), H(0), W(0), W(20)]));
+    file.extend(bytes(false, &[W(6), W(32), W(0), W(0), W(1), W(0), W(60), W(32)]));
+    file.extend(section(true));
+    // A raw interface first, then one equal to the first of the section before.
+    file.extend(bytes(true, &[W(1), W(20), H(101), H(0), W(0), W(20)]));
+    file.extend(bytes(true, &[W(1), W(20), H(1), H(0), W(0), W(20)]));
+    file.extend(bytes(true, &[W(6), W(32), W(0), W(0), W(2), W(0), W(61), W(32)]));
+    file.extend(bytes(true, &[W(6), W(32), W(1), W(0), W(3), W(0), W(62), W(32)]));
+    let (seen, layout, fault) = read(&file);
+    let lengths: Vec<_> = seen.iter().map(|(time, interface, wire, _)| (time.unwrap(), *interface, *wire)).collect();
+    assert_eq!((lengths, fault), (vec![(1000, 0, 60), (2000, 1, 61), (3000, 0, 62)], None));
+    assert_eq!(layout.unwrap().sections, 2);
+
+    // The new section has no interface 2, and the old one's are gone.
+    file.extend(bytes(true, &[W(6), W(32), W(2), W(0), W(3), W(0), W(62), W(32)]));
+    assert_eq!(read(&file).2, Some(Fault::UnknownInterface { id: 2, count: 2 }));
+}
+
+#[test]
+fn pcapng_faults_say_what_is_wrong() {
+    let with = |block: Vec<u8>| {
+        let mut file = section(false);
+        file.extend(bytes(false, &[W(1), W(20), H(1), H(0), W(0), W(20)]));
+        file.extend(block);
+        read(&file).2.expect("a fault")
+    };
+    let word = |parts: &[u32]| parts.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let lengths = |kind, claims, why| Fault::BlockLength { kind, claims, why };
+    assert_eq!(with(word(&[6, 8, 8])), lengths(6, 8, "less than an empty block has"));
+    assert_eq!(with(word(&[5, 30, 0, 0, 0, 0, 0, 0])), lengths(5, 30, "not a multiple of 4"));
+    assert_eq!(with(word(&[6, 12, 12])), lengths(6, 12, "too short for its fields"));
+    assert_eq!(with(word(&[3, 12, 12])), lengths(3, 12, "too short for its fields"));
+    assert_eq!(with(word(&[1, 16, 0, 16])), lengths(1, 16, "too short for its fields"));
+    assert_eq!(with(word(&[6, 0x8200_0000, 0])), lengths(6, 0x8200_0000, "more than any packet needs"));
+    assert_eq!(with(word(&[5, 0x8200_0000, 0])), lengths(5, 0x8200_0000, "more than any packet needs"));
+    assert_eq!(with(word(&[5, 16, 0, 20])), Fault::Trailer { kind: 5, head: 16, tail: 20 });
+    let overrun = word(&[6, 36, 0, 0, 0, 5, 5, 0, 36]);
+    assert_eq!(with(overrun), Fault::PacketOverrun { claims: 5, room: 4 });
+    assert_eq!(with(word(&[3, 16, 1, 16])), Fault::PacketOverrun { claims: 1, room: 0 });
+    assert_eq!(with(word(&[6, 32, 1, 0, 0, 0, 0, 32])), Fault::UnknownInterface { id: 1, count: 1 });
+    assert_eq!(with(word(&[6, 40, 0])), Fault::ShortData { what: "a packet block", claims: 40, have: 12 });
+    assert_eq!(with(word(&[5, 40, 0])), Fault::ShortData { what: "a block", claims: 40, have: 12 });
+    assert!(matches!(with(word(&[6, 40])), Fault::ShortHeader { have: 8, need: 12, .. }));
+    let header = |mark, version| word(&[0x0a0d_0d0a, 28, mark, version, !0, !0, 28]);
+    assert_eq!(with(header(0x1a2b_3c4e, 1)), Fault::ByteOrder(0x1a2b_3c4e));
+    assert!(matches!(with(header(0x1a2b_3c4d, 2)), Fault::Version { format: "pcapng", major: 2, minor: 0, .. }));
+    assert_eq!(
+        with(word(&[0x0a0d_0d0a, 12, 0x1a2b_3c4d])),
+        Fault::Trailer { kind: 0x0a0d_0d0a, head: 12, tail: 0x1a2b_3c4d }
+    );
+}
+
+#[test]
+fn options_end_where_they_do_not_fit() {
+    let interface = |options: &[Part<'_>]| {
+        let options = bytes(false, options);
+        let mut file = section(false);
+        let total = W(20 + options.len() as u32);
+        file.extend(bytes(false, &[W(1), total, H(1), H(0), W(0), B(&options), total]));
+        let (_, layout, fault) = read(&file);
+        assert_eq!(fault, None);
+        layout.unwrap().interfaces[0].clone()
+    };
+    assert_eq!(interface(&[]).name, None);
+    assert_eq!(interface(&[H(2), H(4), B(b"eth0")]).name.as_deref(), Some("eth0"), "without an end mark");
+    assert_eq!(interface(&[H(0), H(0), H(2), H(4), B(b"eth0")]).name, None, "behind the end mark");
+    assert_eq!(interface(&[H(2), H(400), B(b"eth0")]).name, None, "longer than the block");
+    assert_eq!(interface(&[H(9), H(0)]).resolution, Resolution(6), "without a value");
+    assert_eq!(interface(&[H(14), H(4), W(7)]).offset_s, 0, "too short");
+    assert_eq!(interface(&[H(2), H(4), B(b"e\xffh\0")]).name.as_deref(), Some("e\u{fffd}h"), "not UTF-8");
+}
+
+#[test]
+fn pcap_bytes_we_write() {
+    for (resolution, magic, fraction) in
+        [(Resolution::MICROSECOND, 0xa1b2_c3d4, 123_456), (Resolution::NANOSECOND, 0xa1b2_3c4d, 123_456_789)]
+    {
+        let mut encoder = Encoder::new(Format::Pcap, 0);
+        let id = encoder.interface(&Interface::plain(LinkType(113), 4096, resolution)).unwrap();
+        let mut out = Vec::new();
+        encoder.packet(&mut out, id, Some(1_700_000_000_123_456_789), &Frame { data: ABC, wire_len: 60, interface: 0 });
+        encoder.packet(&mut out, id, None, &Frame { data: &[], wire_len: 0, interface: 0 });
+        encoder.packet(&mut out, id, Some(-1), &Frame { data: &[1], wire_len: 1, interface: 0 });
+        encoder.packet(&mut out, id, Some(i64::MAX), &Frame { data: &[1], wire_len: 1, interface: 0 });
+        let (before, last) = if magic == 0xa1b2_c3d4 { (999_999, 854_775) } else { (999_999_999, 854_775_807) };
+        let expected = bytes(
+            false,
+            &[
+                W(magic),
+                H(2),
+                H(4),
+                W(0),
+                W(0),
+                W(4096),
+                W(113),
+                W(1_700_000_000),
+                W(fraction),
+                W(3),
+                W(60),
+                B(ABC),
+                W(0),
+                W(0),
+                W(0),
+                W(0),
+                // Times that a pcap cannot hold: the nearest second.
+                W(0),
+                W(before),
+                W(1),
+                W(1),
+                B(&[1]),
+                W(u32::MAX),
+                W(last),
+                W(1),
+                W(1),
+                B(&[1]),
+            ],
+        );
+        assert_eq!(out, expected);
+    }
+}
+
+#[test]
+fn pcapng_bytes_we_write() {
+    let mut encoder = Encoder::new(Format::Pcapng, 0);
+    let named = Interface {
+        name: Some("eth7".to_owned()),
+        description: Some("uplink".to_owned()),
+        comments: vec!["hi".to_owned()],
+        offset_s: 5,
+        ..Interface::plain(LinkType(1), 262_144, Resolution::NANOSECOND)
+    };
+    let first = encoder.interface(&named).unwrap();
+    let mut out = Vec::new();
+    let time = 1_700_000_000_123_456_789;
+    encoder.packet(&mut out, first, Some(time), &Frame { data: ABC, wire_len: 60, interface: 0 });
+    // Announced midway: its block comes before its first packet. Finer than 1 ns is written in ns.
+    let second = encoder.interface(&Interface::plain(LinkType(101), 0, Resolution(12))).unwrap();
+    assert_eq!((first, second, encoder.interface(&named).unwrap()), (0, 1, 0));
+    encoder.packet(&mut out, second, Some(time), &Frame { data: b"abcd", wire_len: 4, interface: 0 });
+    let ns = [W((time >> 32) as u32), W(time as u32)];
+    let tool = concat!("weir ", env!("CARGO_PKG_VERSION")).as_bytes();
+    let padding = [0u8; 3];
+    let padding = &padding[..tool.len().next_multiple_of(4) - tool.len()];
+    let total = (28 + 8 + tool.len() + padding.len()) as u32;
+    let mut expected = bytes(
+        false,
+        &[
+            W(0x0a0d_0d0a),
+            W(total),
+            W(0x1a2b_3c4d),
+            H(1),
+            H(0),
+            D(u64::MAX),
+            H(4),
+            H(tool.len() as u16),
+            B(tool),
+            B(padding),
+            H(0),
+            H(0),
+            W(total),
+            W(1),
+            W(60),
+            H(1),
+            H(0),
+            W(262_144),
+            H(1),
+            H(2),
+            B(b"hi\0\0"),
+            H(2),
+            H(4),
+            B(b"eth7"),
+            H(3),
+            H(6),
+            B(b"uplink\0\0"),
+            H(9),
+            H(1),
+            B(&[9, 0, 0, 0]),
+            H(0),
+            H(0),
+            W(60),
+        ],
+    );
+    // Times are absolute: no offset is written.
+    expected.extend(bytes(false, &[W(6), W(36), W(0), ns[0], ns[1], W(3), W(60), B(ABC), B(&[0]), W(36)]));
+    expected.extend(bytes(false, &[W(1), W(32), H(101), H(0), W(0), H(9), H(1), B(&[9, 0, 0, 0]), H(0), H(0), W(32)]));
+    expected.extend(bytes(false, &[W(6), W(36), W(1), ns[0], ns[1], W(4), W(4), B(b"abcd"), W(36)]));
+    assert_eq!(out, expected);
+
+    // A new file describes all interfaces at its start.
+    encoder.restart();
+    let mut again = Vec::new();
+    encoder.begin(&mut again);
+    let middle = total as usize + 60 + 36;
+    assert_eq!(again, [&expected[..total as usize + 60], &expected[middle..middle + 32]].concat());
+}
+
+#[test]
+fn every_unit_we_write_is_read_as_the_same_time() {
+    for unit in (0..=12).chain([0x80, 0x8a, 0x9e, 0xff]) {
+        let mut encoder = Encoder::new(Format::Pcapng, 0);
+        let id = encoder.interface(&Interface::plain(LinkType(1), 0, Resolution(unit))).unwrap();
+        let mut out = Vec::new();
+        let time = 1_700_000_000_123_456_789i64;
+        encoder.packet(&mut out, id, Some(time), &Frame { data: ABC, wire_len: 3, interface: 0 });
+        let kept =
+            if unit <= 9 { time / 10i64.pow(9 - u32::from(unit)) * 10i64.pow(9 - u32::from(unit)) } else { time };
+        assert_eq!(read(&out).0, [(Some(kept), 0, 3, ABC.to_vec())], "unit {unit:#x}");
+    }
+}
+
+#[test]
+fn a_snap_length_cuts_packets_and_is_written() {
+    for (format, at) in [(Format::Pcap, 16), (Format::Pcapng, 0)] {
+        for (source, asked, written) in [(0, 0, 0), (0, 2, 2), (100, 2, 2), (2, 100, 2), (100, 0, 100)] {
+            let mut encoder = Encoder::new(format, asked);
+            let id = encoder.interface(&Interface::plain(LinkType(1), source, Resolution::MICROSECOND)).unwrap();
+            let mut out = Vec::new();
+            encoder.packet(&mut out, id, Some(0), &Frame { data: b"ab", wire_len: 60, interface: 0 });
+            encoder.packet(&mut out, id, Some(0), &Frame { data: ABC, wire_len: 60, interface: 0 });
+            let (seen, layout, fault) = read(&out);
+            assert_eq!(fault, None);
+            let lengths: Vec<_> = seen.iter().map(|(_, _, wire, data)| (*wire, data.len())).collect();
+            // A pcap reader cuts at the snap length of the source, too; in a pcapng the block says what there is.
+            let kept = if asked == 2 || (source == 2 && at == 16) { 2 } else { 3 };
+            assert_eq!(lengths, [(60, 2), (60, kept)], "{format:?}, {source}, {asked}");
+            // A pcap has no word for "none": libpcap's maximum stands for it.
+            let none = if format == Format::Pcap && written == 0 { 262_144 } else { written };
+            assert_eq!(layout.unwrap().interfaces[0].snaplen, none, "{format:?}, {source}, {asked}");
+        }
+    }
+}
+
+#[test]
+fn a_pcap_takes_one_link_type() {
+    let mut encoder = Encoder::new(Format::Pcap, 0);
+    let ethernet = Interface::plain(LinkType(1), 0, Resolution::MICROSECOND);
+    encoder.interface(&ethernet).unwrap();
+    encoder.interface(&Interface { name: Some("another".to_owned()), ..ethernet }).unwrap();
+    let raw = Interface::plain(LinkType(101), 0, Resolution::MICROSECOND);
+    let refused = WriteError::LinkType { have: LinkType(1), came: LinkType(101) };
+    assert_eq!(encoder.interface(&raw), Err(refused));
+}
