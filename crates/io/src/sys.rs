@@ -17,8 +17,8 @@ use std::sync::{Arc, OnceLock};
 /// Size of a huge page of the page table's middle level, bytes: a window aligned to it can be mapped by one entry.
 pub const HUGE: usize = 2 << 20;
 
-/// Mappings that can exist at once in the process.
-const SLOTS: usize = 256;
+/// Mappings that can exist at once in the process: a reader has two for each of its workers, and a few more.
+const SLOTS: usize = 2048;
 
 static MAPPED: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 

@@ -56,7 +56,9 @@ fn read_while_cut(file: &[u8], way: Way, workers: usize, deliveries: usize, len:
     answer.received = report.received;
     let fault = report.fault.as_ref().expect("a file that shrank is not read well");
     answer.fault = Some((fault.packet, fault.offset));
-    let Trouble::Shrank { from, to } = fault.what else { panic!("{way:?}, {workers} workers, cut to {len}: {fault:?}") };
+    let Trouble::Shrank { from, to } = fault.what else {
+        panic!("{way:?}, {workers} workers, cut to {len}: {fault:?}")
+    };
     assert_eq!((from, to), (file.len() as u64, len as u64));
     (answer, fault.what.to_string())
 }
@@ -143,6 +145,38 @@ fn read_in_pieces_and_cut() {
                 assert!(found.kept[..] == all.kept[..found.kept.len()], "{what}: the packets that came are right");
                 assert_eq!(found.fault.map(|(packet, _)| packet), Some(found.received + 1), "{what}");
             }
+        }
+    }
+}
+
+/// A delivery's bytes are the file's: whoever reads them late may find them gone, and is told so.
+#[test]
+fn cut_between_delivery_and_use() {
+    for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
+        for len in [0usize, 5000, 9 << 20] {
+            let scratch = Scratch::new("late", &file);
+            let mut reader = reading::compare::reader(plain(&scratch), "", options(Way::Mapped, 2));
+            let delivery = reader.next().expect("a file of three windows");
+            File::options().write(true).open(&scratch.0).unwrap().set_len(len as u64).unwrap();
+            let bytes = delivery.view.bytes();
+            let mut good = 0;
+            for &at in &delivery.part.records {
+                let record = delivery.current.layout.record(bytes, at as usize);
+                // What lies before the cut is whole; what lies behind it is nothing, or a packet without bytes.
+                if record.is_some_and(|record| !record.frame.data.is_empty()) {
+                    good += 1;
+                }
+            }
+            let whole = naive::read(&file[..len]).packets.len();
+            assert!((whole..=whole + 1).contains(&good), "{name}, cut to {len}: {good} of {whole}");
+            let page = len.next_multiple_of(4096) as u64;
+            assert_eq!(delivery.view.fault(), Some(page), "{name}, cut to {len}");
+            reader.recycle(delivery.view);
+            while let Some(delivery) = reader.next() {
+                reader.recycle(delivery.view);
+            }
+            let fault = reader.report().fault.as_ref().expect("the file shrank");
+            assert!(matches!(fault.what, Trouble::Shrank { .. }), "{name}, cut to {len}: {fault:?}");
         }
     }
 }
