@@ -2,14 +2,18 @@
 //!
 //! Running the program symbolically turns "whatever A holds here" into "the two bytes at 12". Values and decisions are
 //! numbered so that equal ones are one: a field loaded on five paths is loaded once. Where paths meet with different
-//! registers (a header of variable length in front), what follows is repeated for each, up to [`MAX_NODES`].
+//! registers (a header of variable length in front), what follows is repeated for each, up to [`MAX_TESTS`].
 
 use std::collections::HashMap;
 
 use crate::program::{Alu, Insn, Op, Operand, Program, Relation, SCRATCH_WORDS};
 
-/// Largest graph worth having: beyond it, evaluating everything costs more than branching.
-const MAX_NODES: usize = 512;
+/// Most tests worth making without a branch. Measured with lists of ports and hosts on packets that no predictor knows: 30
+/// ports or hosts (about 100 tests) take as long either way, 12 take half as long here.
+const MAX_TESTS: usize = 100;
+
+/// Most basic blocks that are run symbolically before giving up; it bounds the recursion too.
+const MAX_VISITS: usize = 4 * MAX_TESTS;
 
 /// Index into [`Decision::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -85,12 +89,16 @@ impl Decision {
             values: Interner::default(),
             nodes: Interner::default(),
             seen: HashMap::new(),
+            visits_left: MAX_VISITS,
         };
         let zero = maker.values.intern(Term::Constant(0));
         maker.nodes.intern(Node::No);
         maker.nodes.intern(Node::Yes);
         let root = maker.visit(0, Registers { a: ValueId(zero), x: ValueId(zero), scratch: [ValueId(zero); 16] })?;
-        Some(Self { values: maker.values.list, nodes: maker.nodes.list, root })
+        let decision = Self { values: maker.values.list, nodes: maker.nodes.list, root };
+        let tests = |(node, reached): &(&Node, bool)| *reached && matches!(node, Node::Test { .. });
+        let tests = decision.nodes.iter().zip(decision.reachable()).filter(tests).count();
+        (tests <= MAX_TESTS).then_some(decision)
     }
 
     /// Every place that is loaded.
@@ -163,6 +171,7 @@ struct Maker<'a> {
     values: Interner<Term>,
     nodes: Interner<Node>,
     seen: HashMap<(usize, Registers), NodeId>,
+    visits_left: usize,
 }
 
 impl Maker<'_> {
@@ -172,9 +181,7 @@ impl Maker<'_> {
         if let Some(&node) = self.seen.get(&key) {
             return Some(node);
         }
-        if self.nodes.list.len() + self.seen.len() / 2 > MAX_NODES {
-            return None;
-        }
+        self.visits_left = self.visits_left.checked_sub(1)?;
         let node = self.block(pc, registers)?;
         self.seen.insert(key, node);
         Some(node)
