@@ -279,7 +279,7 @@ fn writing_until_the_disk_is_full() {
     let path = PathBuf::from(std::env::var_os("WEIR_TEST_OUTPUT").expect("set by the test that runs this"));
     let format = if path.extension().is_some_and(|ext| ext == "pcap") { Format::Pcap } else { Format::Pcapng };
     let flush_each = path.to_string_lossy().contains("each");
-    let size = path.to_string_lossy().contains("large").then_some(4000).unwrap_or(100);
+    let size = if path.to_string_lossy().contains("large") { 4000 } else { 100 };
     let mut output = Output::files(one_name(&path), format, 0, flush_each, Rotation::default()).unwrap();
     let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
     let data = vec![0x55; size];

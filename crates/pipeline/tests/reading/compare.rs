@@ -13,8 +13,11 @@ use weir_packet::savefile::{Interface, Layout, Record};
 use weir_pipeline::select::{Select, Selection};
 use weir_pipeline::{Delivery, Options, Reader, Way};
 
-/// An expression, and what it means, by hand.
-pub const EXPRESSIONS: [(&str, fn(&[u8], &Packet) -> bool); 2] = [
+/// What an expression means, by hand, for a packet of a file.
+type Keep = fn(&[u8], &Packet) -> bool;
+
+/// Expressions and their meanings.
+pub const EXPRESSIONS: [(&str, Keep); 2] = [
     ("", |_, _| true),
     ("len >= 200 and link[20] & 1 = 1", |file, packet| {
         let data = &file[packet.data.clone()];
