@@ -11,7 +11,8 @@
 //!    packets are not too short.
 //! 2. A window that ends at or below the floor needs no check.
 //! 3. Any other window is read at its place if all of it was captured, and at the packet's start if not.
-//! 4. A packet that ends within such a window, so that it has some of the window's fields but not all, is unsure too.
+//! 4. A packet that ends within such a window, so that it has some of the window's fields but not all, is unsure too, if the
+//!    program gets to ask it for one of them.
 //!
 //! Every address depends on the lengths through data and not through branches, so loads may be moved about freely
 //! (Cranelift's `can_move`), which lets them stand where they are needed.
@@ -85,7 +86,7 @@ pub(super) fn judge(
     let floor = floor(&places);
     let windows = windows(&places, floor);
     let (network, fetched, captured) = Default::default();
-    let truths = vec![None; decision.nodes.len()];
+    let outcomes = vec![None; decision.nodes.len()];
     let unknown_zero = builder.ins().load(types::I64, MemFlagsData::trusted(), table, 0);
     let table = builder.ins().iadd(table, unknown_zero);
     let len = group.lens(builder);
@@ -103,14 +104,13 @@ pub(super) fn judge(
         network,
         fetched,
         captured,
-        truths,
-        sure: None,
+        outcomes,
     };
-    lanes.guard();
-    let truth = lanes.root();
-    let matched = lanes.mask(truth);
-    let matched = lanes.bits(matched);
-    let unsure = lanes.sure.map(|sure| {
+    let long_enough = lanes.guard();
+    let outcome = lanes.root();
+    let matched = lanes.bits(outcome.matched);
+    let unsure = long_enough.map(|long_enough| {
+        let sure = lanes.and(Truth::Where(long_enough), outcome.torn.not());
         let sure = lanes.bits(sure);
         lanes.builder.ins().bxor_imm_u(sure, (1 << LANES) - 1)
     });
@@ -186,6 +186,14 @@ impl Truth {
     }
 }
 
+/// What a node comes to.
+#[derive(Clone, Copy)]
+struct Outcome {
+    matched: Truth,
+    /// Where `matched` is not to be trusted.
+    torn: Truth,
+}
+
 struct Lanes<'a, 'b> {
     decision: &'a Decision,
     builder: &'a mut FunctionBuilder<'b>,
@@ -202,67 +210,79 @@ struct Lanes<'a, 'b> {
     network: HashMap<ValueId, Value>,
     fetched: HashMap<Window, Value>,
     captured: HashMap<(Option<ValueId>, u64), Value>,
-    truths: Vec<Option<Truth>>,
-    /// Lanes that nothing cast doubt on.
-    sure: Option<Value>,
+    outcomes: Vec<Option<Outcome>>,
 }
 
 impl Lanes<'_, '_> {
-    /// Point 1 of the module's list.
-    fn guard(&mut self) {
+    /// Point 1 of the module's list. Returns where packets are long enough.
+    fn guard(&mut self) -> Option<Value> {
         if self.floor == 0 {
-            return;
+            return None;
         }
         let floor = self.constant(self.floor as u32);
-        let long = self.builder.ins().umax(self.len, floor);
-        self.sure = Some(self.builder.ins().icmp(IntCC::Equal, long, self.len));
-        self.len = long;
+        let len = self.len;
+        self.len = self.builder.ins().umax(len, floor);
         let zeroes = self.builder.ins().iconst(types::I64, ZEROES.as_ptr() as i64);
         for lane in 0..4 {
             let len = self.group.len(self.builder, lane);
             let enough = emit::has_bytes(self.builder, len, self.floor);
             self.data[lane] = self.builder.ins().select(enough, self.data[lane], zeroes);
         }
+        Some(self.builder.ins().icmp(IntCC::Equal, self.len, len))
     }
 
-    fn root(&mut self) -> Truth {
+    fn root(&mut self) -> Outcome {
         let decision = self.decision;
         let needed = decision.reachable();
         for (index, node) in decision.nodes.iter().enumerate() {
             if needed[index] {
-                self.truths[index] = Some(self.evaluate(*node));
+                self.outcomes[index] = Some(self.evaluate(*node));
             }
         }
-        self.truth(decision.root)
+        self.outcome(decision.root)
     }
 
-    fn truth(&self, id: NodeId) -> Truth {
-        self.truths[id.0 as usize].expect("successors come first")
+    fn outcome(&self, id: NodeId) -> Outcome {
+        self.outcomes[id.0 as usize].expect("successors come first")
     }
 
-    fn evaluate(&mut self, node: Node) -> Truth {
+    fn evaluate(&mut self, node: Node) -> Outcome {
         match node {
-            Node::No => Truth::No,
-            Node::Yes => Truth::Yes,
+            Node::No => Outcome { matched: Truth::No, torn: Truth::No },
+            Node::Yes => Outcome { matched: Truth::Yes, torn: Truth::No },
             Node::Test { relation, a, b, yes, no } => {
-                let (yes, no) = (self.truth(yes), self.truth(no));
+                let (yes, no) = (self.outcome(yes), self.outcome(no));
                 let holds = self.test(relation, a, b);
-                self.choose(holds, yes, no)
+                let torn = match (yes.torn, no.torn) {
+                    (Truth::No, Truth::No) => Truth::No,
+                    (yes, no) => self.choose(holds, yes, no),
+                };
+                Outcome { matched: self.choose(holds, yes.matched, no.matched), torn }
             }
             Node::Captured { place, next } => {
-                let next = self.truth(next);
-                match self.captured(place.base, place.end()) {
-                    Some(captured) => self.and(Truth::Where(captured), next),
-                    None => next,
-                }
+                let next = self.outcome(next);
+                let Some(captured) = self.captured(place.base, place.end()) else { return next };
+                let torn = self.torn(self.windows[&place]);
+                Outcome { matched: self.and(Truth::Where(captured), next.matched), torn: self.or(torn, next.torn) }
             }
             Node::NonZero { value, next } => {
-                let next = self.truth(next);
+                let next = self.outcome(next);
                 let value = self.network(value);
                 let zero = self.constant(0);
                 let is_zero = self.builder.ins().icmp(IntCC::Equal, value, zero);
-                self.and(Truth::WhereNot(is_zero), next)
+                Outcome { matched: self.and(Truth::WhereNot(is_zero), next.matched), torn: next.torn }
             }
+        }
+    }
+
+    /// Point 4 of the module's list: where a packet ends within a window, behind its first field.
+    fn torn(&mut self, window: Window) -> Truth {
+        if window.least_end >= window.end() {
+            return Truth::No;
+        }
+        match (self.captured(window.base, window.least_end), self.captured(window.base, window.end())) {
+            (Some(least), Some(all)) => self.and(Truth::Where(least), Truth::WhereNot(all)),
+            _ => Truth::No,
         }
     }
 
@@ -315,7 +335,8 @@ impl Lanes<'_, '_> {
     }
 
     /// One bit per lane.
-    fn bits(&mut self, mask: Value) -> Value {
+    fn bits(&mut self, truth: Truth) -> Value {
+        let mask = self.mask(truth);
         let bits = self.builder.ins().vhigh_bits(types::I32, mask);
         self.builder.ins().uextend(types::I64, bits)
     }
@@ -487,15 +508,8 @@ impl Lanes<'_, '_> {
         bytes
     }
 
-    /// Points 3 and 4 of the module's list.
+    /// Point 3 of the module's list.
     fn guarded(&mut self, window: Window, captured: Value) -> [(Value, i32); 4] {
-        if let Some(least) = self.captured(window.base, window.least_end)
-            && window.least_end < window.end()
-        {
-            let torn = self.builder.ins().band_not(least, captured);
-            let sure = self.sure.expect("a program that loads has a floor");
-            self.sure = Some(self.builder.ins().band_not(sure, torn));
-        }
         let (mut at, mut offset) = (self.constant(0), 0);
         if let Some(base) = window.base {
             at = self.network(base);
