@@ -66,7 +66,8 @@ pub fn compare(report: &mut Report) -> anyhow::Result<()> {
         return Ok(());
     };
     let text = fs::read_to_string(EXPRESSIONS).with_context(|| EXPRESSIONS.to_owned())?;
-    let accepted = text.lines().take_while(|line| !line.starts_with('['));
+    let section = text.lines().skip_while(|line| *line != "[accepted]").skip(1);
+    let accepted = section.take_while(|line| !line.starts_with('['));
     let expressions: Vec<&str> =
         accepted.map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     let mut judge = Judge { expressions, ..Judge::default() };

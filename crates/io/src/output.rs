@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use weir_packet::Frame;
 use weir_packet::savefile::write::{Encoder, WriteError};
@@ -26,8 +27,8 @@ pub type Naming = Box<dyn FnMut(u32, i64) -> PathBuf + Send>;
 
 /// Where the bytes go.
 enum Target {
-    /// Standard output.
-    Stdout(io::Stdout),
+    /// Standard output, without the library's buffer: what is written is counted, and is out.
+    Stdout(File),
     /// Files named one after another.
     Files { naming: Naming, current: Option<File> },
 }
@@ -88,8 +89,9 @@ impl core::fmt::Debug for Output {
 
 impl Output {
     /// Writes to standard output.
-    pub fn stdout(format: Format, snaplen: u32, flush_each: bool) -> Self {
-        Self::new(Target::Stdout(io::stdout()), format, snaplen, flush_each, Rotation::default())
+    pub fn stdout(format: Format, snaplen: u32, flush_each: bool) -> Result<Self, OutputError> {
+        let out = io::stdout().as_fd().try_clone_to_owned().map_err(|error| OutputError::Io { error, packets: 0 })?;
+        Ok(Self::new(Target::Stdout(out.into()), format, snaplen, flush_each, Rotation::default()))
     }
 
     /// Writes to the files that `naming` names; the first is created at once unless its name needs a packet's time
@@ -173,11 +175,6 @@ impl Output {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.cut(done, error)),
             }
-        }
-        if let Target::Stdout(out) = &mut self.target
-            && let Err(error) = out.flush()
-        {
-            return Err(self.cut(done, error));
         }
         self.written += done as u64;
         self.packets += self.ends.len() as u64;

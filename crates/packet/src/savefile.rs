@@ -35,7 +35,7 @@ pub fn max_snaplen(link: LinkType) -> u32 {
 }
 
 /// More interfaces than this in one file are a fault, so that a hostile file cannot make us allocate without bound.
-pub const MAX_INTERFACES: usize = 65_536;
+pub const MAX_INTERFACES: usize = 8192;
 
 /// The two families of capture files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,6 +19,12 @@ pub(crate) struct Ready<C: Consumer> {
     pub result: io::Result<(View, Window<C::Part>)>,
 }
 
+impl<C: Consumer> Ready<C> {
+    fn packets(&self) -> u64 {
+        self.result.as_ref().map_or(0, |(_, window)| window.received + window.reread)
+    }
+}
+
 struct Task<P> {
     index: u64,
     current: Arc<Current<P>>,
@@ -36,6 +42,8 @@ pub(crate) struct Pool<C: Consumer> {
     untaken: u64,
     windows: u64,
     ahead: u64,
+    /// Packets in results that nobody took.
+    wasted: u64,
 }
 
 impl<C: Consumer> Pool<C> {
@@ -65,7 +73,12 @@ impl<C: Consumer> Pool<C> {
         }
         let windows = file.len.div_ceil(way.window());
         let ahead = workers as u64 * AHEAD;
-        Self { tasks, ready, early: BTreeMap::new(), next: first, untaken: first, windows, ahead }
+        Self { tasks, ready, early: BTreeMap::new(), next: first, untaken: first, windows, ahead, wasted: 0 }
+    }
+
+    /// Packets in results that nobody took since the last call.
+    pub fn wasted(&mut self) -> u64 {
+        std::mem::take(&mut self.wasted)
     }
 
     /// The result for window `index`; hands out the windows ahead of it under the layout `current`.
@@ -83,12 +96,15 @@ impl<C: Consumer> Pool<C> {
         }
         loop {
             if let Some(ready) = self.early.remove(&index) {
-                self.early = self.early.split_off(&index);
+                let later = self.early.split_off(&index);
+                self.wasted += std::mem::replace(&mut self.early, later).values().map(Ready::packets).sum::<u64>();
                 return Some(ready);
             }
             let (done, ready) = self.ready.recv().ok()?;
             if done >= index {
                 self.early.insert(done, ready);
+            } else {
+                self.wasted += ready.packets();
             }
         }
     }

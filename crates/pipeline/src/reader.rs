@@ -265,6 +265,7 @@ impl<C: Consumer> Reader<C> {
         let mut ready = None;
         if let (Some(pool), Some(current), 0) = (pool.as_mut(), &self.current, self.need) {
             ready = pool.take(index, current);
+            self.report.reread += pool.wasted();
         }
         let view = match ready {
             Some(Ready { result: Err(error), .. }) => return Err(Trouble::Io(error)),

@@ -19,6 +19,8 @@ pub enum End {
     ClosedPipe,
     /// All files that were asked for are written: a quiet end.
     Complete,
+    /// A packet that was there is not there any more: someone else writes the source.
+    SourceChanged,
     /// One line about what went wrong.
     Failed(String),
 }
@@ -179,23 +181,32 @@ impl FileSink {
         self.ids.clear();
     }
 
-    /// Appends a packet of the source's interface `index`.
-    pub fn packet(&mut self, index: u32, interface: &Interface, record: &Record<'_>) -> Result<(), End> {
+    /// Appends a packet of a source with `layout`.
+    pub fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
         self.open()?;
-        let index = index as usize;
-        if self.ids.len() <= index {
-            self.ids.resize(index + 1, None);
-        }
-        let output = self.output.as_mut().expect("it was opened just now");
-        let result = match self.ids[index] {
-            Some(id) => Ok(id),
-            None => output.interface(interface),
+        let index = record.frame.interface as usize;
+        let result = match self.ids.get(index) {
+            Some(Some(id)) => Ok(*id),
+            _ => self.announce(layout, index),
         };
-        let result = result.and_then(|id| {
-            self.ids[index] = Some(id);
-            output.packet(id, record.time_ns, &record.frame)
-        });
+        let output = self.output.as_mut().expect("it was opened just now");
+        let result = result.and_then(|id| output.packet(id, record.time_ns, &record.frame));
         result.map_err(|error| self.end(&error))
+    }
+
+    /// Tells the output of the interface `index`; a pcap of all there are, since its header holds the largest snap length.
+    fn announce(&mut self, layout: &Layout, index: usize) -> Result<u32, OutputError> {
+        let output = self.output.as_mut().expect("the caller opened it");
+        let id = output.interface(&layout.interfaces[index])?;
+        self.ids.resize(self.ids.len().max(index + 1), None);
+        self.ids[index] = Some(id);
+        if self.settings.format == Format::Pcap {
+            for interface in &layout.interfaces {
+                // One of another link type is refused when a packet of it comes.
+                let _ = output.interface(interface);
+            }
+        }
+        Ok(id)
     }
 
     /// Writes out what is buffered.
@@ -231,7 +242,7 @@ impl FileSink {
         }
         let FileSettings { format, snaplen, flush_each, rotation, utc } = self.settings;
         let output = if self.name == "-" {
-            Ok(Output::stdout(format, snaplen, flush_each))
+            Output::stdout(format, snaplen, flush_each)
         } else {
             Output::files(naming(&self.name, rotation, utc), format, snaplen, flush_each, rotation)
         };
@@ -330,12 +341,10 @@ pub enum Sink {
 impl Sink {
     /// Takes a packet of the source's interface `record.frame.interface`.
     pub fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
-        let index = record.frame.interface;
-        let interface = &layout.interfaces[index as usize];
         match self {
             Self::Nowhere => Ok(()),
-            Self::Lines(lines) => lines.packet(interface, record),
-            Self::File(file) => file.packet(index, interface, record),
+            Self::Lines(lines) => lines.packet(&layout.interfaces[record.frame.interface as usize], record),
+            Self::File(file) => file.packet(layout, record),
         }
     }
 

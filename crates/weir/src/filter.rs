@@ -90,6 +90,10 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn changed_line(name: &str) -> String {
+    format!("{name}: it was changed while it was read; what was printed or written last may be wrong")
+}
+
 /// Why there is no file of a name that is one word, if it was not meant for a file.
 fn missing_words(name: &str) -> String {
     const IN_EXPRESSIONS: [&str; 16] = [
@@ -251,6 +255,16 @@ impl<'a> Run<'a> {
                 ended = self.deliver(&delivery, reader.way()).err();
                 reader.recycle(delivery.view);
                 self.progress.show(reader.report().offset);
+                if let Some(End::SourceChanged) = ended {
+                    // If it lost bytes, the next step says so; other changes nobody else can tell of.
+                    ended = None;
+                    if reader.next().is_some() || reader.report().fault.is_none() {
+                        self.fault(format!(
+                            "{name}: it was changed while it was read; what was printed or written last may be wrong"
+                        ));
+                    }
+                    break;
+                }
                 if ended.is_some() || self.has_enough() {
                     break;
                 }
@@ -285,7 +299,7 @@ impl<'a> Run<'a> {
         let bytes = view.bytes();
         let emit = |sink: &mut Sink, records: &[u32]| {
             records.iter().try_for_each(|&at| {
-                let record = current.layout.record(bytes, at as usize).expect("a walked record can be taken apart");
+                let record = current.layout.record(bytes, at as usize).ok_or(End::SourceChanged)?;
                 sink.packet(&current.layout, &record)
             })
         };
@@ -360,6 +374,11 @@ impl<'a> Run<'a> {
                 last = earliest;
             }
             ended = sources[earliest].emit(&mut self.main, &mut self.splits).err();
+            if let Some(End::SourceChanged) = ended {
+                ended = None;
+                self.fault(changed_line(&sources[earliest].name));
+                break;
+            }
             sources[earliest].advance(&mut self.totals);
             passed += 1;
             self.merged_enough = self.arguments.stop_after == Some(passed);
@@ -555,12 +574,12 @@ struct Merging {
 }
 
 impl Merging {
-    /// Time of the next packet; `None` at the end. A packet without a time goes at once.
+    /// Time of the next packet; `None` at the end. One without a time, or that is not there any more, goes at once.
     fn time(&self) -> Option<i64> {
         let delivery = self.delivery.as_ref()?;
         let at = *delivery.part.records.get(self.next)?;
-        let record = delivery.current.layout.record(delivery.view.bytes(), at as usize)?;
-        Some(record.time_ns.unwrap_or(i64::MIN))
+        let record = delivery.current.layout.record(delivery.view.bytes(), at as usize);
+        Some(record.and_then(|record| record.time_ns).unwrap_or(i64::MIN))
     }
 
     fn emit(&mut self, sink: &mut Sink, splits: &mut [Sink]) -> Result<(), End> {
@@ -568,7 +587,7 @@ impl Merging {
         let layout = &delivery.current.layout;
         let at = delivery.part.records[self.next] as usize;
         self.next += 1;
-        let record = layout.record(delivery.view.bytes(), at).expect("a walked record can be taken apart");
+        let record = layout.record(delivery.view.bytes(), at).ok_or(End::SourceChanged)?;
         sink.packet(layout, &record)?;
         let wants = |part: &SplitPart| part.records.binary_search(&(at as u32)).is_ok();
         let mut sinks = splits.iter_mut().zip(&delivery.part.splits).filter(|(_, part)| wants(part));

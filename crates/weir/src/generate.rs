@@ -58,7 +58,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
 
 fn write(generator: &mut Generator, sink: &str, format: Format) -> Result<(), OutputError> {
     let mut output = if sink == "-" {
-        Output::stdout(format, 0, false)
+        Output::stdout(format, 0, false)?
     } else {
         let path = PathBuf::from(sink);
         Output::files(Box::new(move |_, _| path.clone()), format, 0, false, Rotation::default())?

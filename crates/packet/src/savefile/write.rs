@@ -133,8 +133,10 @@ impl Encoder {
         let magic = if self.pcap_resolution().is_fine() { 0xa1b2_3c4du32 } else { 0xa1b2_c3d4 };
         let first = self.interfaces.first();
         let link = first.map_or(LinkType::ETHERNET, |first| first.link);
-        let snaplen = cut(first.map_or(MAX_SNAPLEN, |first| first.snaplen), self.snaplen);
-        let snaplen = if snaplen == 0 { MAX_SNAPLEN } else { snaplen };
+        // A reader cuts what is longer than this, so it is the longest of all; 0 means none.
+        let unlimited = |snaplen| if snaplen == 0 { MAX_SNAPLEN } else { snaplen };
+        let longest = self.interfaces.iter().map(|interface| unlimited(interface.snaplen)).max();
+        let snaplen = cut(longest.unwrap_or(MAX_SNAPLEN), self.snaplen);
         for word in [magic, 0x0004_0002, 0, 0, snaplen, link.0.into()] {
             out.extend_from_slice(&word.to_le_bytes());
         }
