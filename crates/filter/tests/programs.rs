@@ -85,6 +85,37 @@ fn loads_end_at_the_captured_bytes() {
 }
 
 #[test]
+fn one_check_covers_what_it_checked_and_no_more() {
+    for (first, size) in [(0x20, 4), (0x28, 2), (0x30, 1)] {
+        // Two loads, the second ending one byte behind the first.
+        let insns = [Insn::statement(first, 40), Insn::statement(0x30, 40 + size), ACCEPT];
+        for len in 0..60u32 {
+            let expected = if len > 40 + size { 7 } else { 0 };
+            assert_eq!(run(&insns, &vec![0; len as usize]), expected, "{size} bytes at 40 and one more of {len}");
+        }
+    }
+}
+
+#[test]
+fn paths_that_meet_know_only_what_all_of_them_checked() {
+    // ldb [0]; jeq #1, +0, +1; ldb [30]; then on both paths ldb [30]
+    let insns = [
+        Insn::statement(0x30, 0),
+        Insn::jump(0x15, 1, 0, 1),
+        Insn::statement(0x30, 30),
+        Insn::statement(0x30, 30),
+        ACCEPT,
+    ];
+    for first in [1, 2] {
+        for len in 1..40 {
+            let mut data = vec![0; len];
+            data[0] = first;
+            assert_eq!(run(&insns, &data), if len > 30 { 7 } else { 0 }, "{len} bytes, the first {first}");
+        }
+    }
+}
+
+#[test]
 fn an_empty_batch_has_no_verdicts() {
     let filter = Filter::from_program(Program::accept_all());
     assert_eq!(filter.matches(&[]), 0);
