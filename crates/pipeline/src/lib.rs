@@ -25,9 +25,10 @@ pub trait Consumer: Send + Sync + 'static {
     /// Prepares for a layout. An error ends the source.
     fn plan(&self, layout: &Layout) -> Result<Self::Plan, PlanError>;
 
-    /// The source is long: spend time now on what makes each packet cheaper. Called at most once per plan.
-    fn settle_in(&self, plan: &Self::Plan) {
-        let _ = plan;
+    /// The source is long: spend time now on what makes each packet cheaper; `aside`, in a thread of its own, if others work
+    /// meanwhile. Called at most once per plan.
+    fn settle_in(&self, plan: &Self::Plan, aside: bool) {
+        let _ = (plan, aside);
     }
 
     /// Takes up to 32 frames of one piece. Returns how many it took: fewer than all end the source.

@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex};
 use weir_io::View;
 use weir_io::input::PlainFile;
 
+/// Buffers that came back. A worker that finds none makes one: there are as many as windows in flight.
+type Spares = Arc<Mutex<Vec<Vec<u8>>>>;
+
 /// Windows per worker that are handed out ahead: one in work, one waiting.
 const AHEAD: u64 = 2;
 
@@ -42,6 +45,8 @@ pub(crate) struct Pool<C: Consumer> {
     untaken: u64,
     windows: u64,
     ahead: u64,
+    /// Buffers to read into again.
+    spares: Spares,
     /// Packets in results that nobody took.
     wasted: u64,
 }
@@ -52,9 +57,10 @@ impl<C: Consumer> Pool<C> {
         let (tasks, queue) = channel::<Task<C::Plan>>();
         let queue = Arc::new(Mutex::new(queue));
         let (results, ready) = channel();
+        let spares = Spares::default();
         for worker in 0..workers {
             let (consumer, file) = (Arc::clone(consumer), file.clone());
-            let (queue, results) = (Arc::clone(&queue), results.clone());
+            let (queue, results, spares) = (Arc::clone(&queue), results.clone(), Arc::clone(&spares));
             let cpu = (!cpus.is_empty()).then(|| cpus[worker % cpus.len()]);
             std::thread::spawn(move || {
                 if let Some(cpu) = cpu {
@@ -64,7 +70,8 @@ impl<C: Consumer> Pool<C> {
                 loop {
                     let task = queue.lock().expect("no worker panics with the lock held").recv();
                     let Ok(Task { index, current }) = task else { return };
-                    let result = work(consumer.as_ref(), &file, way, index, &current);
+                    let buffer = spares.lock().expect("no one panics with the lock held").pop().unwrap_or_default();
+                    let result = work(consumer.as_ref(), &file, way, index, &current, buffer);
                     if results.send((index, Ready { current, result })).is_err() {
                         return;
                     }
@@ -73,7 +80,12 @@ impl<C: Consumer> Pool<C> {
         }
         let windows = file.len.div_ceil(way.window());
         let ahead = workers as u64 * AHEAD;
-        Self { tasks, ready, early: BTreeMap::new(), next: first, untaken: first, windows, ahead, wasted: 0 }
+        Self { tasks, ready, early: BTreeMap::new(), next: first, untaken: first, windows, ahead, spares, wasted: 0 }
+    }
+
+    /// Takes a buffer back.
+    pub fn give_back(&mut self, buffer: Vec<u8>) {
+        self.spares.lock().expect("no one panics with the lock held").push(buffer);
     }
 
     /// Packets in results that nobody took since the last call.
@@ -116,9 +128,10 @@ fn work<C: Consumer>(
     way: Way,
     index: u64,
     current: &Current<C::Plan>,
+    buffer: Vec<u8>,
 ) -> io::Result<(View, Window<C::Part>)> {
     let offset = index * way.window();
-    let view = way.view(file, offset, way.window() as usize + way.overhang(), Vec::new())?;
+    let view = way.view(file, offset, way.window() as usize + way.overhang(), buffer)?;
     let limit = view.bytes().len().min(way.window() as usize);
     let window = process(consumer, current, view.bytes(), view.eof, Start::Guess(0), limit);
     Ok((view, window))

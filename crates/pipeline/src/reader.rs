@@ -37,7 +37,7 @@ impl Way {
     pub(crate) fn window(self) -> u64 {
         match self {
             Self::Mapped => 16 << 20,
-            Self::Read | Self::Stream => 2 << 20,
+            Self::Read | Self::Stream => 1 << 20,
         }
     }
 
@@ -224,7 +224,11 @@ impl<C: Consumer> Reader<C> {
 
     /// Gives back the bytes of a delivery, whose memory is then used again.
     pub fn recycle(&mut self, view: View) {
-        self.spent = view.into_buffer();
+        let Some(buffer) = view.into_buffer() else { return };
+        match &mut self.source {
+            Source::File { pool: Some(pool), .. } => pool.give_back(buffer),
+            _ => self.spent = Some(buffer),
+        }
     }
 
     /// The next piece that holds packets; `None` at the end, of which [`Self::report`] says whether it is the real one.
@@ -299,7 +303,7 @@ impl<C: Consumer> Reader<C> {
         let start = (pos - view.offset) as usize;
         let Some(current) = self.current.clone() else {
             let begun = self.begin(&view);
-            self.spent = view.into_buffer();
+            self.recycle(view);
             return begun.map(|()| None);
         };
         // Where workers are ahead, what begins in the next window is theirs.
@@ -339,7 +343,7 @@ impl<C: Consumer> Reader<C> {
         let Some(current) = self.current.clone() else {
             let begun = self.begin(&view);
             self.keep_tail(&view);
-            self.spent = view.into_buffer();
+            self.recycle(view);
             return begun.map(|()| None);
         };
         if view.eof && view.bytes().is_empty() {
@@ -386,17 +390,27 @@ impl<C: Consumer> Reader<C> {
         };
         if long {
             self.settled = true;
-            self.consumer.settle_in(&plan);
+            self.consumer.settle_in(&plan, self.workers() > 1);
         }
         self.current = Some(Arc::new(Current { layout, plan }));
         Ok(())
     }
 
+    /// Threads that the source deserves; 1 is the caller's own.
+    fn workers(&self) -> usize {
+        match &self.source {
+            Source::File { file, way, .. } if !self.consumer.in_order() => {
+                let windows = file.len.div_ceil(way.window()) as usize;
+                self.options.workers.min(windows).max(1)
+            }
+            _ => 1,
+        }
+    }
+
     fn start_pool(&mut self) {
+        let workers = self.workers();
         let Source::File { file, way, pool, .. } = &mut self.source else { return };
-        let windows = file.len.div_ceil(way.window()) as usize;
-        let workers = self.options.workers.min(windows);
-        if workers >= 2 && !self.consumer.in_order() {
+        if workers > 1 {
             let first = self.report.offset / way.window();
             *pool = Some(Pool::start(&self.consumer, file, *way, workers, &self.options.cpus, first));
         }
@@ -417,13 +431,13 @@ impl<C: Consumer> Reader<C> {
         }
         if !self.settled && self.report.offset >= LONG {
             self.settled = true;
-            self.consumer.settle_in(&current.plan);
+            self.consumer.settle_in(&current.plan, false);
         }
         if let Source::Stream { .. } = self.source {
             self.keep_tail(&view);
         }
         if done.received == 0 {
-            self.spent = view.into_buffer();
+            self.recycle(view);
             return None;
         }
         Some(Delivery { current, view, part: done.part })

@@ -42,6 +42,13 @@ pub struct Filters {
     splits: Vec<Filter>,
 }
 
+impl Filters {
+    fn make_native(&self) {
+        self.main.make_native();
+        self.splits.iter().for_each(Filter::make_native);
+    }
+}
+
 /// The programs for each interface of a layout.
 #[derive(Debug)]
 pub struct SelectPlan {
@@ -170,13 +177,18 @@ impl Consumer for Select {
         Ok(SelectPlan { by_interface, uniform })
     }
 
-    fn settle_in(&self, plan: &SelectPlan) {
+    fn settle_in(&self, plan: &SelectPlan, aside: bool) {
         if self.selection.interpret {
             return;
         }
-        for filters in &plan.by_interface {
-            filters.main.make_native();
-            filters.splits.iter().for_each(Filter::make_native);
+        for filters in plan.by_interface.iter().filter(|filters| !filters.main.is_native()) {
+            if aside {
+                // Until it is done, the interpreter judges.
+                let filters = Arc::clone(filters);
+                std::thread::spawn(move || filters.make_native());
+            } else {
+                filters.make_native();
+            }
         }
     }
 

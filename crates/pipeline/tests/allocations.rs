@@ -121,7 +121,9 @@ fn allocations_do_not_grow_with_packets() {
                         );
                         // The lists of records of up to sixteen cursors in each piece double about six times.
                         let each = if write { 128 } else { 12 };
-                        assert!(more <= windows * each, "{more} more allocations in {windows} MiB");
+                        // Native code is made aside by another thread, sooner or later: within one count or not.
+                        let aside = if workers > 1 { 3000 } else { 0 };
+                        assert!(more <= windows * each + aside, "{more} more allocations in {windows} MiB");
                     }
                 }
             }

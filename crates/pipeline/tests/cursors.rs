@@ -361,7 +361,7 @@ fn records_that_end_where_windows_end() {
             pcap.packet(&data);
         }
         if shift == 0 {
-            assert_eq!(pcap.bytes.len(), 32 << 20, "exactly two mapped windows, sixteen others");
+            assert_eq!(pcap.bytes.len(), 32 << 20, "exactly two mapped windows, thirty-two others");
         }
         everywhere(&format!("records that end where windows end, {shift:+}"), pcap.bytes);
     }
@@ -374,7 +374,7 @@ fn records_that_end_where_windows_end() {
         let data = random.bytes(1024 - 32);
         file.packet(&data);
     }
-    assert_eq!(file.bytes.len(), 32 << 20, "exactly two mapped windows, sixteen others");
+    assert_eq!(file.bytes.len(), 32 << 20, "exactly two mapped windows, thirty-two others");
     everywhere("blocks that end where windows end", file.bytes);
 }
 

@@ -10,7 +10,7 @@ use std::fs::File;
 use weir_pipeline::reader::Trouble;
 use weir_pipeline::{Options, Way};
 
-const WINDOW: usize = 2 << 20;
+const WINDOW: usize = 1 << 20;
 
 fn pcap(len: usize, most: usize) -> Pcap {
     let mut random = Random(len as u64);

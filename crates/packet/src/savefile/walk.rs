@@ -37,6 +37,13 @@ pub trait Visit {
     /// The next frames of cursor `cursor`, at most [`BATCH`], and the offset of each one's record. Returning `false` ends
     /// this cursor's walk with [`Stop::Enough`].
     fn frames(&mut self, cursor: usize, records: &[u32], frames: &[Frame<'_>]) -> bool;
+
+    /// With several cursors: the record at `next` (it may lie behind the end of `buf`) is looked at in the next turn of its
+    /// cursor. This is the place to have the processor fetch it, for which this crate, without unsafe code, has no means.
+    #[inline(always)]
+    fn ahead(&mut self, buf: &[u8], next: usize) {
+        let _ = (buf, next);
+    }
 }
 
 /// One step of a codec.
@@ -143,9 +150,6 @@ fn walk_many<W: Walker>(codec: &W, buf: &[u8], cursors: &mut [Cursor], visit: &m
     let mut records = [[0u32; BATCH]; MAX_CURSORS];
     loop {
         let mut filled = [0usize; MAX_CURSORS];
-        // A byte of each frame is loaded here, where the loads of the cursors are independent, so that the filter finds
-        // the line in the cache.
-        let mut touched = 0u8;
         for _ in 0..BATCH {
             for (i, cursor) in cursors.iter_mut().enumerate() {
                 if cursor.stop.is_some() {
@@ -157,7 +161,7 @@ fn walk_many<W: Walker>(codec: &W, buf: &[u8], cursors: &mut [Cursor], visit: &m
                 }
                 match codec.step(buf, cursor.pos) {
                     Step::Packet(frame, next) => {
-                        touched ^= frame.data.get(36).copied().unwrap_or(0);
+                        visit.ahead(buf, next);
                         frames[i][filled[i]] = frame;
                         records[i][filled[i]] = cursor.pos as u32;
                         filled[i] += 1;
@@ -168,7 +172,6 @@ fn walk_many<W: Walker>(codec: &W, buf: &[u8], cursors: &mut [Cursor], visit: &m
                 }
             }
         }
-        std::hint::black_box(touched);
         let mut running = false;
         for i in 0..cursors.len() {
             if filled[i] > 0 && !visit.frames(i, &records[i][..filled[i]], &frames[i][..filled[i]]) {
