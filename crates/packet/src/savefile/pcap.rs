@@ -128,13 +128,13 @@ impl<const BE: bool> Walker for Codec<BE> {
             return Step::Stop(short("a record header", buf, pos, RECORD_HEADER as u64, self.eof));
         };
         let (captured, wire_len) = self.lengths(header);
-        if captured > self.max_captured {
-            return Step::Stop(Stop::Fault(Fault::AbsurdLength { claims: captured, snaplen: self.snaplen }));
-        }
         let Some(mut data) = body.get(..captured as usize) else {
             return Step::Stop(self.short_data(body.len(), captured));
         };
         if captured > self.cut {
+            if captured > self.max_captured {
+                return Step::Stop(self.absurd(captured));
+            }
             data = &data[..self.cut as usize];
         }
         let next = pos + RECORD_HEADER + captured as usize;
@@ -170,7 +170,15 @@ impl<const BE: bool> Walker for Codec<BE> {
 
 impl<const BE: bool> Codec<BE> {
     #[cold]
+    fn absurd(&self, captured: u32) -> Stop {
+        Stop::Fault(Fault::AbsurdLength { claims: captured, snaplen: self.snaplen })
+    }
+
+    #[cold]
     fn short_data(&self, have: usize, captured: u32) -> Stop {
+        if captured > self.max_captured {
+            return self.absurd(captured);
+        }
         let have = have as u64;
         let claims = u64::from(captured);
         if self.eof {

@@ -116,35 +116,51 @@ const EMPTY: Frame<'static> = Frame { data: &[], wire_len: 0, interface: 0 };
 fn walk_one<W: Walker>(codec: &W, buf: &[u8], cursor: &mut Cursor, visit: &mut impl Visit) {
     let mut frames = [EMPTY; BATCH];
     let mut records = [0u32; BATCH];
-    let mut pos = cursor.pos;
     while cursor.stop.is_none() {
-        let mut filled = 0;
-        while filled < BATCH {
-            if pos >= cursor.end {
-                cursor.stop = Some(Stop::End);
-                break;
-            }
-            match codec.step(buf, pos) {
-                Step::Packet(frame, next) => {
-                    frames[filled] = frame;
-                    records[filled] = pos as u32;
-                    filled += 1;
-                    pos = next;
-                }
-                Step::Skip(next) => pos = next,
-                Step::Stop(stop) => {
-                    cursor.stop = Some(stop);
-                    break;
-                }
-            }
-        }
+        let filled = fill(codec, buf, cursor, &mut frames, &mut records);
         if filled > 0 && !visit.frames(0, &records[..filled], &frames[..filled]) {
             cursor.stop = Some(Stop::Enough);
         }
     }
-    cursor.pos = pos;
 }
 
+/// Takes a cursor on by up to a batch; returns how many frames that gave.
+///
+/// A function of its own, so that its few variables stay in registers.
+#[inline(never)]
+fn fill<'a, W: Walker>(
+    codec: &W,
+    buf: &'a [u8],
+    cursor: &mut Cursor,
+    frames: &mut [Frame<'a>; BATCH],
+    records: &mut [u32; BATCH],
+) -> usize {
+    let Cursor { mut pos, end, .. } = *cursor;
+    let mut filled = 0;
+    while filled < BATCH {
+        if pos >= end {
+            cursor.stop = Some(Stop::End);
+            break;
+        }
+        match codec.step(buf, pos) {
+            Step::Packet(frame, next) => {
+                frames[filled] = frame;
+                records[filled] = pos as u32;
+                filled += 1;
+                pos = next;
+            }
+            Step::Skip(next) => pos = next,
+            Step::Stop(stop) => {
+                cursor.stop = Some(stop);
+                break;
+            }
+        }
+    }
+    cursor.pos = pos;
+    filled
+}
+
+#[inline(never)]
 fn walk_many<W: Walker>(codec: &W, buf: &[u8], cursors: &mut [Cursor], visit: &mut impl Visit) {
     let mut frames = [[EMPTY; BATCH]; MAX_CURSORS];
     let mut records = [[0u32; BATCH]; MAX_CURSORS];
