@@ -4,6 +4,7 @@
 //! other and printed beside the times: a rival that finds something else is a failure, not a winner.
 #![forbid(unsafe_code)]
 
+mod ceiling;
 mod filter;
 mod inputs;
 mod machine;
