@@ -40,12 +40,6 @@ pub enum Error {
         /// The first word that is no keyword and stands where no name can, if there is one.
         word: Option<String>,
     },
-    /// The expression asks for something that the kernel knows at capture time and a packet's bytes do not tell.
-    #[error("{what} is known to a live capture only and is not in the packet's bytes")]
-    Ancillary {
-        /// What was asked for.
-        what: &'static str,
-    },
     /// A program is not one that can be run on any packet and come to an end.
     #[error("instruction {index}: {reason}")]
     Program {

@@ -9,17 +9,21 @@ use std::ptr::NonNull;
 
 use weir_packet::LinkType;
 
-use crate::program::{Insn, Op, Program, SNAPLEN};
+use crate::program::{Insn, Program, SNAPLEN};
 use crate::{Error, names};
 
 /// The netmask for `ip broadcast`. Nobody knows the one of a file; tcpdump takes 0, so 0.0.0.0 and 255.255.255.255 match.
 const NETMASK: u32 = 0;
 
+/// Magic and version of a pcap header, in this machine's byte order (<https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html>).
+const MAGIC: u32 = 0xa1b2_c3d4;
+const VERSION: u32 = if cfg!(target_endian = "little") { 2 | 4 << 16 } else { 2 << 16 | 4 };
+
+/// `PCAP_ERRBUF_SIZE`.
+const ERROR_BUFFER: usize = 256;
+
 /// Longest expression accepted, bytes. libpcap's optimizer recurses once per block; this keeps it within a thread's stack.
 const MAX_EXPRESSION: usize = 32 * 1024;
-
-/// Kernel's `SKF_AD_OFF`, as a load offset, and the number of ancillary words behind it (`linux/filter.h`).
-const ANCILLARY: std::ops::Range<u32> = 0xffff_f000..0xffff_f040;
 
 /// `pcap_t`, only ever behind a pointer.
 #[repr(C)]
@@ -37,7 +41,7 @@ struct RawProgram {
 // Declared from <pcap/pcap.h> and <pcap/bpf.h> of libpcap 1.10.
 #[link(name = "pcap")]
 unsafe extern "C" {
-    fn pcap_open_dead(linktype: c_int, snaplen: c_int) -> *mut Handle;
+    fn pcap_fopen_offline(file: *mut libc::FILE, message: *mut c_char) -> *mut Handle;
     fn pcap_compile(
         handle: *mut Handle,
         program: *mut RawProgram,
@@ -58,7 +62,7 @@ unsafe extern "C" {
 /// names of hosts would go to a resolver and are refused unless `resolve`.
 ///
 /// **Cost**: tens of microseconds to milliseconds; allocates; with `resolve` as long as the resolver takes.
-/// **Errors**: [`Error::Name`], [`Error::Nul`], [`Error::TooLong`], [`Error::Ancillary`], and [`Error::Refused`] with
+/// **Errors**: [`Error::Name`], [`Error::Nul`], [`Error::TooLong`], and [`Error::Refused`] with
 /// libpcap's words.
 pub fn compile(expression: &str, link: LinkType, resolve: bool) -> Result<Program, Error> {
     if let Some(offset) = expression.bytes().position(|byte| byte == 0) {
@@ -72,9 +76,7 @@ pub fn compile(expression: &str, link: LinkType, resolve: bool) -> Result<Progra
     }
     let word = if resolve { None } else { names::check(expression)? };
     let text = CString::new(expression).map_err(|error| Error::Nul { offset: error.nul_position() })?;
-    let program = Program::new(Dead::open(link)?.compile(&text, word)?)?;
-    refuse_ancillary(&program)?;
-    Ok(program)
+    Program::new(EmptyFile::open(link)?.compile(&text, word)?)
 }
 
 /// What libpcap's own interpreter returns: the oracle of every test here.
@@ -86,22 +88,48 @@ pub fn bpf_filter(program: &Program, data: &[u8], wire_len: u32) -> u32 {
     unsafe { raw_bpf_filter(program.insns().as_ptr(), data.as_ptr(), wire_len, data_len) }
 }
 
-/// A handle that captures nothing and only knows its link type.
-struct Dead(NonNull<Handle>);
+/// A savefile without packets, in memory.
+///
+/// `pcap_open_dead` would need no file, but makes programs for a live capture: `ip6` on BSD loopback then asks for this
+/// system's own number, and `inbound` for what only a kernel knows.
+struct EmptyFile {
+    handle: NonNull<Handle>,
+    /// What libpcap's stream reads from; not touched while the handle lives.
+    _header: Box<[u8; 24]>,
+}
 
-impl Dead {
+impl EmptyFile {
     fn open(link: LinkType) -> Result<Self, Error> {
-        // SAFETY: takes two numbers and returns a fresh handle or null.
-        let handle = unsafe { pcap_open_dead(dlt(link), SNAPLEN as c_int) };
-        NonNull::new(handle)
-            .map(Self)
-            .ok_or_else(|| Error::Refused { message: "libpcap gave no handle".into(), word: None })
+        let mut header = Box::new([0u8; 24]);
+        for (place, field) in header.chunks_exact_mut(4).zip([MAGIC, VERSION, 0, 0, SNAPLEN, link.0.into()]) {
+            place.copy_from_slice(&field.to_ne_bytes());
+        }
+        // SAFETY: the header outlives the stream (it is a field beside the handle, which closes the stream when dropped), and
+        // the mode only reads it.
+        let file = unsafe { libc::fmemopen(header.as_mut_ptr().cast(), header.len(), c"r".as_ptr()) };
+        if file.is_null() {
+            return Err(Error::Refused { message: "no memory for libpcap".into(), word: None });
+        }
+        let mut message: [c_char; ERROR_BUFFER] = [0; ERROR_BUFFER];
+        // SAFETY: the stream is open, and the buffer has the size that libpcap promises not to exceed.
+        let handle = unsafe { pcap_fopen_offline(file, message.as_mut_ptr()) };
+        match NonNull::new(handle) {
+            Some(handle) => Ok(Self { handle, _header: header }),
+            None => {
+                // SAFETY: libpcap has not taken the stream over, and has written a string that ends in the buffer.
+                let text = unsafe {
+                    libc::fclose(file);
+                    CStr::from_ptr(message.as_ptr())
+                };
+                Err(Error::Refused { message: text.to_string_lossy().into_owned(), word: None })
+            }
+        }
     }
 
     fn compile(&self, expression: &CStr, word: Option<&str>) -> Result<Vec<Insn>, Error> {
         let mut raw = MaybeUninit::<RawProgram>::zeroed();
         // SAFETY: the handle is live until drop, `expression` ends with NUL, and libpcap writes `raw` before it returns 0.
-        let status = unsafe { pcap_compile(self.0.as_ptr(), raw.as_mut_ptr(), expression.as_ptr(), 1, NETMASK) };
+        let status = unsafe { pcap_compile(self.handle.as_ptr(), raw.as_mut_ptr(), expression.as_ptr(), 1, NETMASK) };
         if status != 0 {
             return Err(Error::Refused { message: self.message(), word: word.map(str::to_owned) });
         }
@@ -120,43 +148,15 @@ impl Dead {
 
     fn message(&self) -> String {
         // SAFETY: pcap_geterr returns the handle's own NUL-terminated buffer, read before anything else touches the handle.
-        let text = unsafe { CStr::from_ptr(pcap_geterr(self.0.as_ptr())) };
+        let text = unsafe { CStr::from_ptr(pcap_geterr(self.handle.as_ptr())) };
         text.to_string_lossy().into_owned()
     }
 }
 
-impl Drop for Dead {
+impl Drop for EmptyFile {
     fn drop(&mut self) {
-        // SAFETY: the handle came from pcap_open_dead, is closed here once, and nothing derived from it is left.
-        unsafe { pcap_close(self.0.as_ptr()) }
+        // SAFETY: the handle came from pcap_fopen_offline, is closed here once together with its stream, and nothing derived
+        // from it is left.
+        unsafe { pcap_close(self.handle.as_ptr()) }
     }
-}
-
-/// The DLT_ value that libpcap uses for a LINKTYPE_ value of a file; they differ where systems disagreed about a number
-/// (<https://www.tcpdump.org/linktypes.html>, libpcap `pcap-common.c`; the Linux values of `pcap/dlt.h`).
-fn dlt(link: LinkType) -> c_int {
-    match link.0 {
-        100 => 11, // ATM_RFC1483
-        101 => 12, // RAW
-        102 => 15, // SLIP_BSDOS
-        103 => 16, // PPP_BSDOS
-        106 => 19, // ATM_CLIP
-        246 => 18, // PFSYNC
-        same => c_int::from(same),
-    }
-}
-
-/// A handle without a file makes libpcap take `inbound`, `ifindex` and the like for questions to the Linux kernel.
-fn refuse_ancillary(program: &Program) -> Result<(), Error> {
-    for insn in program.insns() {
-        if matches!(insn.op(), Some(Op::LoadAbsolute(_))) && ANCILLARY.contains(&insn.k) {
-            let what = match insn.k - ANCILLARY.start {
-                4 => "the direction of a packet (inbound, outbound)",
-                8 => "the interface index (ifindex)",
-                _ => "kernel metadata",
-            };
-            return Err(Error::Ancillary { what });
-        }
-    }
-    Ok(())
 }

@@ -171,8 +171,11 @@ impl Consumer for Select {
     type Part = Selected;
 
     fn plan(&self, layout: &Layout) -> Result<SelectPlan, PlanError> {
+        // BSD loopback frames begin with an address family in the byte order of the machine that captured them, which libpcap
+        // knows of files but not of programs made without one. In a big-endian file they are what LOOP frames always are.
+        let link = |link| if link == LinkType::NULL && layout.big_endian { LinkType::LOOP } else { link };
         let by_interface: Vec<_> =
-            layout.interfaces.iter().map(|interface| self.filters(interface.link)).collect::<Result<_, _>>()?;
+            layout.interfaces.iter().map(|interface| self.filters(link(interface.link))).collect::<Result<_, _>>()?;
         let uniform = by_interface.windows(2).all(|two| Arc::ptr_eq(&two[0], &two[1]));
         Ok(SelectPlan { by_interface, uniform })
     }

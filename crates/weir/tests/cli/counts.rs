@@ -224,3 +224,39 @@ fn compressed_and_piped_sources_count_alike() {
         assert_eq!(weir(["filter", "udp", &file, "--count"]).ok().count(), count, "{program}, two members");
     }
 }
+
+/// The address family of a loopback frame is in the byte order of the machine that captured it, and so is the file.
+#[test]
+fn loopback_frames_of_either_byte_order_count_as_tcpdump_counts() {
+    if !have("loopback_frames_of_either_byte_order_count_as_tcpdump_counts", &["tcpdump"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let mut matched = 0;
+    for big_endian in [false, true] {
+        let word = |value: u32| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
+        let half = |value: u16| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
+        let mut bytes = [word(0xa1b2_c3d4).to_vec(), half(2).to_vec(), half(4).to_vec()].concat();
+        [0, 0, 65_535, 0].map(word).iter().for_each(|field| bytes.extend_from_slice(field));
+        for (family, version) in
+            [([0, 0, 0, 2], 0x45), ([2, 0, 0, 0], 0x45), ([0, 0, 0, 10], 0x60), ([10, 0, 0, 0], 0x60)]
+        {
+            let mut data = family.to_vec();
+            data.resize(4 + 48, 0);
+            data[4] = version;
+            data[4 + 9] = 17;
+            data[4 + 6] = if version == 0x60 { 17 } else { 0 };
+            [0, 0, data.len() as u32, data.len() as u32]
+                .map(word)
+                .iter()
+                .for_each(|field| bytes.extend_from_slice(field));
+            bytes.extend_from_slice(&data);
+        }
+        let file = temp.file(if big_endian { "big.pcap" } else { "little.pcap" }, &bytes);
+        for expression in ["ip", "ip6", "udp", "not ip", "ip6 proto 17"] {
+            compare(&file, expression);
+            matched += tcpdump_count(&file, expression).unwrap();
+        }
+    }
+    assert!(matched > 0, "the frames are such that some match");
+}
