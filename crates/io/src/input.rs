@@ -40,7 +40,7 @@ impl Input {
         let file = if name == "-" {
             File::from(io::stdin().as_fd().try_clone_to_owned()?)
         } else {
-            File::open(Path::new(name))?
+            sys::open(Path::new(name), stop)?
         };
         let kind = classify(file, follow, Arc::clone(stop))?;
         let name = if name == "-" { "standard input" } else { name };

@@ -217,6 +217,26 @@ pub fn stop_on_signals(flag: Arc<AtomicBool>) {
     }
 }
 
+/// Opens `path` for reading. Unlike the standard library's, the wait for a pipe's writer ends when `stop` is set by a
+/// signal: see [`stop_on_signals`].
+pub fn open(path: &std::path::Path, stop: &AtomicBool) -> io::Result<File> {
+    use std::os::fd::{FromRawFd, OwnedFd};
+    use std::os::unix::ffi::OsStrExt;
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    loop {
+        // SAFETY: the name ends with NUL and outlives the call.
+        let fd = unsafe { libc::open(name.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        if fd >= 0 {
+            // SAFETY: the descriptor was made by the call above and is nobody else's.
+            return Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted || stop.load(Ordering::Relaxed) {
+            return Err(error);
+        }
+    }
+}
+
 /// Has the kernel send SIGALRM after `time`: see [`stop_on_signals`].
 pub fn stop_after(time: std::time::Duration) {
     let micros = time.subsec_micros().max(u32::from(time.as_secs() == 0));

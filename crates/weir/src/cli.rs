@@ -5,9 +5,9 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use std::time::Duration;
 use weir_generator::Sizes;
 
-/// weir captures, filters, measures, polices and records network traffic.
+/// weir answers questions about network captures: which packets match, how many, what is in a file.
 #[derive(Debug, Parser)]
-#[command(version, about, propagate_version = true, max_term_width = 100)]
+#[command(version, about = "weir answers questions about network captures", long_about = None, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -8,6 +8,7 @@ use crate::outcome::{Outcome, fault_line, io_words, say};
 use crate::progress::Progress;
 use anyhow::{Context, anyhow, bail};
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -76,15 +77,25 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
             refuse_terminal()?;
         }
         for source in arguments.sources.iter().filter(|source| *source != "-") {
-            if same_file(source, output) {
+            let onto = output == "-" && std::fs::File::open(source).is_ok_and(|file| is_open_on(&file, "-"));
+            if onto || same_file(source, output) {
                 bail!("{output} is both source and output: it would be emptied before it is read");
             }
             if arguments.rotate_size.is_some() && is_numbered(source, output) {
                 bail!("-C may come to write {source}, which is a source: give -w another name");
             }
         }
-        if outputs[..i].iter().any(|other| other == output && output != "/dev/null" || same_file(other, output)) {
+        if outputs[..i].iter().any(|other| other == output && output != "/dev/null" || same_place(other, output)) {
             bail!("{output} is the name of two outputs: each needs its own");
+        }
+        if output.is_empty() {
+            bail!("the name of an output is empty: write -w FILE, or -w - for standard output");
+        }
+        if output == "-" && arguments.rotate_size.or(arguments.rotate_seconds).is_some() {
+            bail!("-C and -G make files, and standard output is none: give -w the name of a file");
+        }
+        if arguments.sources.iter().any(|source| source == "-") && is_open_on(&io::stdin(), output) {
+            bail!("{output} is both standard input and output: it would be emptied before it is read");
         }
     }
     Ok(())
@@ -114,12 +125,41 @@ fn is_numbered(source: &str, output: &str) -> bool {
     source.strip_prefix(output).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
 }
 
+/// A regular file's identity.
+fn identity(about: &std::fs::Metadata) -> Option<(u64, u64)> {
+    about.is_file().then(|| (about.dev(), about.ino()))
+}
+
 fn same_file(a: &str, b: &str) -> bool {
-    let about = |name: &str| Path::new(name).metadata().ok().filter(|about| about.is_file());
-    match (about(a), about(b)) {
-        (Some(a), Some(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
-        _ => false,
-    }
+    let of = |name: &str| Path::new(name).metadata().ok().as_ref().and_then(identity);
+    of(a).is_some() && of(a) == of(b)
+}
+
+/// Whether two names lead to one file, which need not be there yet.
+fn same_place(a: &str, b: &str) -> bool {
+    let place = |name: &str| {
+        let mut path = Path::new(name).to_owned();
+        // A link to nothing is followed too: writing would make its target.
+        while let Ok(target) = path.read_link() {
+            path = path.parent().unwrap_or(Path::new("")).join(target);
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some(folder.canonicalize().ok()?.join(path.file_name()?))
+    };
+    same_file(a, b) || place(a).is_some_and(|a| Some(a) == place(b)) && !a.starts_with("/dev/")
+}
+
+/// Whether the regular file behind an open descriptor is the one that `output` names (or standard output is).
+fn is_open_on(open: &impl AsFd, output: &str) -> bool {
+    let of = |fd: std::os::fd::BorrowedFd<'_>| {
+        let file = std::fs::File::from(fd.try_clone_to_owned().ok()?);
+        identity(&file.metadata().ok()?)
+    };
+    let written = match output {
+        "-" => of(io::stdout().as_fd()),
+        name => Path::new(name).metadata().ok().as_ref().and_then(identity),
+    };
+    written.is_some() && written == of(open.as_fd())
 }
 
 fn split_files(arguments: &FilterArgs) -> impl Iterator<Item = String> {
@@ -228,6 +268,8 @@ impl<'a> Run<'a> {
                 self.progress.begin(input.len_hint());
                 Some((name, Reader::new(input, Arc::clone(&self.select), self.options.clone())))
             }
+            // Told to end while a pipe had no writer.
+            Err(_) if self.stop.load(Ordering::Relaxed) => None,
             Err(error) => {
                 let bare = !name.is_empty() && !name.contains('/');
                 let words = match error.kind() {
@@ -334,7 +376,10 @@ impl<'a> Run<'a> {
         if let Trouble::Plan(refused) = &fault.what
             && self.totals.received == 0
         {
-            bail!("{refused}");
+            match self.arguments.sources.len() {
+                1 => bail!("{refused}"),
+                _ => bail!("{name}: {refused}"),
+            }
         }
         // After an output that ended, or enough packets, nobody asks for the rest.
         if !self.has_enough() {

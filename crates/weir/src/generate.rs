@@ -47,11 +47,17 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         let rows = generator.truth().rows();
         let text: String =
             rows.map(|(expression, packets, bytes)| format!("{packets}\t{bytes}\t{expression}\n")).collect();
-        // With the packets on standard output, the truth goes where a summary goes. Who closes either wants no more.
-        let _ = match arguments.sink.as_str() {
+        // With the packets on standard output, the truth goes where a summary goes.
+        let written = match arguments.sink.as_str() {
             "-" => io::stderr().write_all(text.as_bytes()),
             _ => io::stdout().write_all(text.as_bytes()),
         };
+        if let Err(error) = written
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            say(&format!("standard output: {}", io_words(&error)));
+            return Ok(Outcome::Failed);
+        }
     }
     Ok(Outcome::Done)
 }

@@ -339,6 +339,7 @@ fn a_wrong_command_does_nothing() {
     std::os::unix::fs::symlink(&file, &link_name).unwrap();
     let before = std::fs::read(&file).unwrap();
     let numbered = format!("{out}12");
+    let roundabout = format!("{}=udp", out.replace("out.pcap", "./out.pcap"));
     let twice = format!("{out}=udp");
     let onto = format!("{file}=udp");
     let table: &[(&[&str], &str)] = &[
@@ -368,6 +369,9 @@ fn a_wrong_command_does_nothing() {
         ),
         (&["", &file, "--split", "a=tcp", "-x"], "weir: -e, -x and -X print packets, and -w and --split write"),
         (&["", "-r", &numbered, "-w", &out, "-C", "1"], "which is a source: give -w another name"),
+        (&["", &file, "-w", &out, "--split", &roundabout], "is the name of two outputs: each needs its own\n"),
+        (&["", &file, "-w", ""], "weir: the name of an output is empty"),
+        (&["", &file, "-w", "-", "-C", "1"], "weir: -C and -G make files, and standard output is none"),
         (&["", &file, "-w", "out.pcap.gz"], "captures are written uncompressed: write to - and pipe it"),
         (&["", &file, "-ttt"], "weir: -t may be given 1, 2 or 4 times"),
         (&["", &file, "--cpus", "4000"], "weir: --cpus: processor 4000: "),
@@ -541,4 +545,23 @@ fn a_file_size_limit_leaves_whole_packets() {
         let says = format!("weir: {out}: file too large; {} packets were written before that\n", kept.len());
         assert!(done.err.starts_with(&says), "{}\nwanted {says}", done.err);
     }
+}
+
+/// The file behind standard input is not emptied by an output of the same name.
+#[test]
+fn a_source_on_standard_input_is_not_its_own_output() {
+    let temp = Temp::new();
+    let file = temp.file("in.pcap", &small_pcap(4));
+    let before = std::fs::read(&file).unwrap();
+    let mut command = weir_command();
+    command.args(["filter", "", "-", "-w", &file]).stdin(std::fs::File::open(&file).unwrap());
+    let done = command.output().unwrap();
+    assert_eq!(done.status.code(), Some(2), "{done:?}");
+    let told = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(told.contains("is both standard input and output: it would be emptied before it is read"), "{told}");
+    assert!(std::fs::read(&file).unwrap() == before);
+    let own = std::fs::File::options().append(true).open(&file).unwrap();
+    let done = weir_command().args(["filter", "", &file, "-w", "-"]).stdout(own).output().unwrap();
+    assert_eq!(done.status.code(), Some(2), "{done:?}");
+    assert!(std::fs::read(&file).unwrap() == before);
 }
