@@ -1,5 +1,7 @@
 //! The body of the fuzz target over the captures, over files made by hand, and over both with seeded damage.
 
+mod line_support;
+
 use std::path::PathBuf;
 use weir_packet::savefile::fuzz_body::savefile;
 use weir_packet::savefile::write::Encoder;
@@ -10,16 +12,8 @@ use weir_packet::{Frame, LinkType};
 const MOST: u64 = 100_000;
 
 fn captures() -> Vec<(String, Vec<u8>)> {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures");
-    let directory = std::env::var_os("WEIR_CAPTURES").map_or_else(|| PathBuf::from(beside), PathBuf::from);
-    let Ok(entries) = std::fs::read_dir(&directory) else {
-        eprintln!("skipped: no captures in {} (set WEIR_CAPTURES)", directory.display());
-        return Vec::new();
-    };
-    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.retain(|path| path.extension().is_some_and(|ext| ext == "pcap" || ext == "pcapng" || ext == "cap"));
+    let mut paths = line_support::captures("savefile_corpus");
     paths.retain(|path| path.metadata().is_ok_and(|about| about.len() <= MOST));
-    paths.sort();
     let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     paths.iter().map(|path| (name(path), std::fs::read(path).expect("a listed capture can be read"))).collect()
 }
