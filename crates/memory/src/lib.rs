@@ -1,0 +1,34 @@
+//! Memory by page policy: where tables, sketches and rings live.
+//!
+//! A [`Region`] is zeroed memory made of the pages that a [`Request`] asks for; a [`Table`] is a slice of values in a region,
+//! a [`ring`] hands values from one thread to another through a table. What was really obtained is read back from the kernel
+//! when it is asked for ([`Obtained`]), never assumed.
+//!
+//! Nothing here is a pool or an allocator: a region is made at the start and given back at the end.
+#![deny(unsafe_code)]
+
+mod error;
+mod obtained;
+mod policy;
+#[allow(unsafe_code)]
+mod prefetch;
+mod region;
+#[allow(unsafe_code)]
+pub mod ring;
+#[allow(unsafe_code)]
+mod sys;
+#[allow(unsafe_code)]
+mod table;
+
+pub use error::Error;
+pub use obtained::{Contiguity, Obtained};
+pub use policy::{Policy, Request, UnknownPolicy};
+pub use prefetch::prefetch;
+pub use region::Region;
+pub use table::Table;
+
+/// Bytes of a huge page of the page table's middle level (x86-64, and aarch64 with base pages of 4 KiB).
+pub const HUGE: usize = 2 << 20;
+
+/// Bytes of a huge page of the page table's upper level.
+pub const GIGANTIC: usize = 1 << 30;

@@ -1,0 +1,309 @@
+//! A region: how a request becomes memory.
+
+use crate::error::Error;
+use crate::obtained::{self, Obtained};
+use crate::policy::{Policy, Request};
+use crate::sys::{self, Memory};
+use crate::{GIGANTIC, HUGE};
+use std::fs;
+use std::io;
+use std::ptr::NonNull;
+
+/// Below this many bytes `auto` takes memory from the allocator: a page of its own costs system calls and a fault, and
+/// nobody gains by it. Miri knows no page policies.
+const OWN_PAGES: usize = if cfg!(miri) { usize::MAX } else { 64 << 10 };
+
+/// Alignment of every region, bytes: a cache line.
+const LINE: usize = 64;
+
+/// How often `contiguous` tries.
+const TRIES: usize = 8;
+
+const THP_MODE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+/// Zeroed memory of its own, made of the pages that were asked for, given back when dropped.
+///
+/// Two regions never share a mapping, so that [`Region::obtained`] speaks of this one alone; a write beyond the end of one
+/// made of pages meets an untouchable page (`hugetlb` excepted).
+///
+/// **Cost**: three to six system calls to make, plus population where asked for. **Threads**: owned memory, may be sent.
+#[derive(Debug)]
+pub struct Region {
+    memory: Memory,
+    policy: Policy,
+    stepped_down: Vec<(Policy, String)>,
+}
+
+impl Region {
+    /// `len` zeroed bytes.
+    ///
+    /// `auto` takes `hugetlb` if the region is at least 2 MiB, rounding up to pages wastes an eighth at most, and the pool
+    /// has that many free; else `thp`, its end in small pages; else `virtual`. Below 2 MiB it takes ordinary pages, below
+    /// 64 KiB from the allocator unless node or lock are asked for. Nothing at all is never an error. What it stepped over is in [`Obtained::stepped_down`].
+    ///
+    /// **Errors**: a forced policy, node or lock that cannot be had. **Platform**: Linux; `MADV_POPULATE_WRITE` (5.14) is
+    /// used where there is one.
+    pub fn zeroed(len: usize, request: &Request) -> Result<Self, Error> {
+        if !request.align.max(1).is_power_of_two() || request.align > HUGE {
+            return Err(Error::Align(request.align));
+        }
+        if len > isize::MAX as usize - GIGANTIC {
+            return Err(Error::NoMemory(len));
+        }
+        if let Some(node) = request.node {
+            check_node(node)?;
+        }
+        if request.pages == Policy::Auto {
+            return auto(len, request);
+        }
+        if len == 0 {
+            return auto(len, request);
+        }
+        let memory = match request.pages {
+            Policy::Hugetlb2M | Policy::Hugetlb1G => pool(len, request.pages, request)?,
+            Policy::Thp => forced_thp(len, request)?,
+            Policy::Contiguous => contiguous(len, request)?,
+            Policy::Auto | Policy::Virtual => small_pages(len, request)?,
+        };
+        Ok(Self { memory, policy: request.pages, stepped_down: Vec::new() })
+    }
+
+    /// Its bytes, as many as asked for.
+    pub fn bytes(&self) -> &[u8] {
+        self.memory.bytes()
+    }
+
+    /// Its bytes, to write.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.memory.bytes_mut()
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The first byte, for who keeps typed values in it.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.memory.base()
+    }
+
+    /// What was really obtained, read back now.
+    ///
+    /// **Cost**: reads `/proc/self/smaps` and 8 bytes of `/proc/self/pagemap` per page: about a millisecond. Not for hot paths.
+    pub fn obtained(&self) -> Obtained {
+        Obtained::read(&self.memory, self.policy, &self.stepped_down)
+    }
+}
+
+fn auto(len: usize, request: &Request) -> Result<Region, Error> {
+    let mut stepped_down = Vec::new();
+    if len >= HUGE && !cfg!(miri) {
+        match auto_pool(len, request) {
+            Ok(memory) => return Ok(Region { memory, policy: Policy::Hugetlb2M, stepped_down }),
+            Err(why) => stepped_down.push((Policy::Hugetlb2M, why)),
+        }
+        match thp_mode(Policy::Thp) {
+            Ok(()) => {
+                let memory = mapped(len, 1, HUGE)?;
+                match memory.advise_huge(true) {
+                    Ok(()) => {
+                        finish(&memory, request, request.populate)?;
+                        return Ok(Region { memory, policy: Policy::Thp, stepped_down });
+                    }
+                    Err(error) => stepped_down.push((Policy::Thp, error.to_string())),
+                }
+            }
+            Err(error) => stepped_down.push((Policy::Thp, short(&error))),
+        }
+    }
+    let memory = if len == 0 || len < OWN_PAGES && request.node.is_none() && !request.lock {
+        Memory::heap(len, request.align.max(LINE)).map_err(|_| Error::NoMemory(len))?
+    } else {
+        // No advice: where the administrator switched larger pages on for everybody, they are welcome.
+        let memory = mapped(len, 1, request.align)?;
+        finish(&memory, request, request.populate)?;
+        memory
+    };
+    Ok(Region { memory, policy: Policy::Virtual, stepped_down })
+}
+
+/// `hugetlb` as `auto` takes it, or why not.
+fn auto_pool(len: usize, request: &Request) -> Result<Memory, String> {
+    let waste = len.next_multiple_of(HUGE) - len;
+    if waste > len / 8 {
+        return Err(format!("{} of its pages would be wasted", obtained::Size(waste)));
+    }
+    let needed = len.div_ceil(HUGE);
+    match Pool::read(HUGE, request.node) {
+        Some(pool) if pool.free >= needed => {}
+        Some(pool) => return Err(format!("{} of {needed} pages free", pool.free)),
+        None => return Err("no pages of that size".to_owned()),
+    }
+    pool(len, Policy::Hugetlb2M, request).map_err(|error| short(&error))
+}
+
+/// What an error says, without policy and remedy.
+fn short(error: &Error) -> String {
+    match error {
+        Error::ThpOff { mode, .. } => format!("off ({mode})"),
+        Error::Pool { needed, free, .. } => format!("{free} of {needed} pages free"),
+        other => other.to_string(),
+    }
+}
+
+fn small_pages(len: usize, request: &Request) -> Result<Memory, Error> {
+    let memory = mapped(len, 1, request.align)?;
+    match memory.advise_huge(false) {
+        // A kernel without huge pages has small ones.
+        Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(failed("madvise", len, error)),
+        _ => finish(&memory, request, request.populate).map(|()| memory),
+    }
+}
+
+fn forced_thp(len: usize, request: &Request) -> Result<Memory, Error> {
+    let memory = populated_thp(len, Policy::Thp, request)?;
+    let huge = obtained::huge_bytes(&memory).map_err(|error| failed("reading /proc/self/smaps", len, error))?;
+    if huge < memory.span() {
+        return Err(Error::ThpMissing { policy: Policy::Thp, huge, wanted: memory.span() });
+    }
+    Ok(memory)
+}
+
+fn populated_thp(len: usize, policy: Policy, request: &Request) -> Result<Memory, Error> {
+    thp_mode(policy)?;
+    let memory = mapped(len, HUGE, HUGE)?;
+    memory.advise_huge(true).map_err(|error| failed("madvise", len, error))?;
+    finish(&memory, request, true)?;
+    Ok(memory)
+}
+
+/// Tries that failed stay mapped until the end, so that the kernel has to offer other memory.
+fn contiguous(len: usize, request: &Request) -> Result<Memory, Error> {
+    let (mut failed, mut longest) = (Vec::new(), 0);
+    while failed.len() < TRIES {
+        let memory = match populated_thp(len, Policy::Contiguous, request) {
+            // Memory that the tries before took is no error of this request.
+            Err(Error::NoMemory(_)) if !failed.is_empty() => break,
+            other => other?,
+        };
+        match obtained::longest_run(&memory) {
+            Ok(run) if run < len => longest = longest.max(run),
+            // Long enough, or nobody can tell.
+            _ => return Ok(memory),
+        }
+        failed.push(memory);
+    }
+    if let Ok(memory) = pool(len, Policy::Hugetlb1G, request) {
+        match obtained::longest_run(&memory) {
+            Ok(run) if run < len => longest = longest.max(run),
+            _ => return Ok(memory),
+        }
+    }
+    Err(Error::NotContiguous { longest, wanted: len, tries: failed.len() })
+}
+
+/// Pages of the pool, populated at once: a pool that is empty at the first touch would end the process with SIGBUS.
+fn pool(len: usize, policy: Policy, request: &Request) -> Result<Memory, Error> {
+    let page_bytes = if policy == Policy::Hugetlb1G { GIGANTIC } else { HUGE };
+    let needed = len.div_ceil(page_bytes);
+    let too_few = || match Pool::read(page_bytes, request.node) {
+        Some(Pool { free, total, path }) => {
+            // The kernel's own reservations may leave fewer than it shows.
+            let mend = total + needed.saturating_sub(free).max(1);
+            Error::Pool { policy, page_bytes, needed, free, total, mend, pool: path }
+        }
+        None => Error::NoSuchPages { policy, page_bytes },
+    };
+    let memory = Memory::hugetlb(len, page_bytes).map_err(|_| too_few())?;
+    finish(&memory, request, true).map_err(|error| match error {
+        Error::NoMemory(_) => too_few(),
+        other => other,
+    })?;
+    Ok(memory)
+}
+
+/// Pages whose size is left open.
+fn mapped(len: usize, unit: usize, align: usize) -> Result<Memory, Error> {
+    Memory::mapped(len, unit, align).map_err(|_| Error::NoMemory(len))
+}
+
+/// Node, pages, lock: in this order, since a page stays where it came to be.
+fn finish(memory: &Memory, request: &Request, populate: bool) -> Result<(), Error> {
+    let len = memory.len();
+    if let Some(node) = request.node {
+        match memory.bind(node) {
+            // A kernel without NUMA has one node, and `check_node` knows that this is it.
+            Err(error) if error.raw_os_error() != Some(libc::ENOSYS) => return Err(failed("mbind", len, error)),
+            _ => {}
+        }
+    }
+    if populate {
+        memory.populate().map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOMEM) => Error::NoMemory(len),
+            _ => failed("populating", len, error),
+        })?;
+    }
+    if request.lock {
+        memory.lock().map_err(|source| {
+            let limit =
+                sys::lock_limit().map_or("unlimited".to_owned(), |bytes| obtained::Size(bytes as usize).to_string());
+            Error::Lock { bytes: len, limit, source }
+        })?;
+    }
+    Ok(())
+}
+
+fn failed(what: &'static str, bytes: usize, source: io::Error) -> Error {
+    Error::System { what, bytes, source }
+}
+
+/// Whether transparent huge pages can be had by advice.
+fn thp_mode(policy: Policy) -> Result<(), Error> {
+    let off = |mode: &str| Err(Error::ThpOff { policy, mode: mode.to_owned(), file: THP_MODE });
+    match fs::read_to_string(THP_MODE) {
+        Ok(modes) if modes.contains("[never]") => off("never"),
+        Ok(_) if sys::thp_disabled() => off("disabled for this process by prctl"),
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::NoSuchPages { policy, page_bytes: HUGE }),
+    }
+}
+
+/// A pool of huge pages of one size: the kernel's admin-guide/mm/hugetlbpage.
+struct Pool {
+    /// Pages that nobody has and nobody reserved.
+    free: usize,
+    total: usize,
+    path: String,
+}
+
+impl Pool {
+    /// The pool of one node, or of all; `None` if there are no such pages.
+    fn read(page_bytes: usize, node: Option<u32>) -> Option<Self> {
+        let size = format!("hugepages/hugepages-{}kB", page_bytes >> 10);
+        let whole = format!("/sys/kernel/mm/{size}");
+        let path = node.map_or(whole.clone(), |node| format!("/sys/devices/system/node/node{node}/{size}"));
+        let number = |path: &str, file| fs::read_to_string(format!("{path}/{file}")).ok()?.trim().parse::<usize>().ok();
+        // Reservations are counted for all nodes together.
+        let reserved = number(&whole, "resv_hugepages")?;
+        let free = number(&path, "free_hugepages")?.saturating_sub(reserved);
+        Some(Self { free, total: number(&path, "nr_hugepages")?, path })
+    }
+}
+
+/// Whether `node` is one of those with memory; a kernel without NUMA has node 0.
+fn check_node(node: u32) -> Result<(), Error> {
+    let present = fs::read_to_string("/sys/devices/system/node/has_memory").unwrap_or_else(|_| "0".to_owned());
+    let present = present.trim();
+    let listed = present.split(',').any(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let inside = |first: u32, last: u32| (first..=last).contains(&node);
+        first.parse().is_ok_and(|first| last.parse().is_ok_and(|last| inside(first, last)))
+    });
+    if listed && node < sys::NODES { Ok(()) } else { Err(Error::NoSuchNode { node, present: present.to_owned() }) }
+}

@@ -1,0 +1,341 @@
+//! A bounded ring of plain values from one thread to one other, in memory of a chosen kind.
+//!
+//! ```text
+//! head: values taken so far (the consumer's)      tail: values put so far (the producer's)
+//! slot of the n-th value: n mod capacity          tail - head values wait; both only grow, and wrap at 2^64
+//! ```
+//!
+//! Each side keeps a copy of the other's index and asks for it again only when the copy says that it cannot go on, so that
+//! a batch costs one store that the other side sees, and seldom a load of a line that the other side wrote (the cached
+//! indices of FastForward-like queues; Lamport 1983 for the two indices). Nothing blocks and nothing spins here.
+//!
+//! Checked under loom as it is shipped, but for the slots, which loom watches in cells of its own.
+
+use crate::{Error, Request};
+use std::fmt;
+use zerocopy::FromZeros;
+
+#[cfg(not(loom))]
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+#[cfg(loom)]
+use loom::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+/// An own pair of cache lines: processors fetch them in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Lines<T>(T);
+
+struct Shared<T> {
+    /// Values taken; written by the consumer.
+    head: Lines<AtomicUsize>,
+    /// Values put; written by the producer.
+    tail: Lines<AtomicUsize>,
+    /// One of the sides is gone.
+    closed: Lines<AtomicBool>,
+    slots: Slots<T>,
+}
+
+/// A ring for `capacity` values, rounded up to a power of two (at least 1).
+///
+/// **Cost**: the region is made here; putting and taking never allocate or enter the kernel.
+/// **Errors**: those of [`crate::Region::zeroed`].
+pub fn channel<T: Copy + FromZeros + Send>(
+    capacity: usize,
+    request: &Request,
+) -> Result<(Producer<T>, Consumer<T>), Error> {
+    let too_large = Error::TooLarge { len: capacity, size: size_of::<T>() };
+    let capacity = capacity.max(1).checked_next_power_of_two().ok_or(too_large)?;
+    let shared = Arc::new(Shared {
+        head: Lines(AtomicUsize::new(0)),
+        tail: Lines(AtomicUsize::new(0)),
+        closed: Lines(AtomicBool::new(false)),
+        slots: Slots::new(capacity, request)?,
+    });
+    Ok((
+        Producer { shared: Arc::clone(&shared), capacity, tail: 0, head_seen: 0 },
+        Consumer { shared, capacity, head: 0, tail_seen: 0 },
+    ))
+}
+
+/// The side that puts values. **Threads**: one at a time; it may be sent.
+pub struct Producer<T> {
+    shared: Arc<Shared<T>>,
+    capacity: usize,
+    /// Values put: the shared tail.
+    tail: usize,
+    /// The head as last seen; the true one is at least this.
+    head_seen: usize,
+}
+
+impl<T: Copy> Producer<T> {
+    /// Puts as many of `items` as fit, the first ones first, and says how many. They become visible together.
+    ///
+    /// **Cost**: copies, one store; one load when the ring seems too full.
+    #[inline]
+    pub fn push(&mut self, items: &[T]) -> usize {
+        let mut room = self.capacity - self.tail.wrapping_sub(self.head_seen);
+        if room < items.len() {
+            // Acquire: the consumer has copied what was in the slots that are taken up again below.
+            self.head_seen = self.shared.head.0.load(Ordering::Acquire);
+            room = self.capacity - self.tail.wrapping_sub(self.head_seen);
+        }
+        let count = room.min(items.len());
+        let at = self.tail & (self.capacity - 1);
+        let first = count.min(self.capacity - at);
+        // SAFETY: the slots from tail on, `room` of them, are the producer's until the store below; there is one producer.
+        unsafe {
+            self.shared.slots.write(at, &items[..first]);
+            self.shared.slots.write(0, &items[first..count]);
+        }
+        self.tail = self.tail.wrapping_add(count);
+        // Release: the values are there before the index says so.
+        self.shared.tail.0.store(self.tail, Ordering::Release);
+        count
+    }
+
+    /// Values that wait, at least: the consumer may be taking some.
+    pub fn len(&self) -> usize {
+        self.tail.wrapping_sub(self.shared.head.0.load(Ordering::Acquire))
+    }
+}
+
+/// The side that takes values. **Threads**: one at a time; it may be sent.
+pub struct Consumer<T> {
+    shared: Arc<Shared<T>>,
+    capacity: usize,
+    /// Values taken: the shared head.
+    head: usize,
+    /// The tail as last seen; the true one is at least this.
+    tail_seen: usize,
+}
+
+impl<T: Copy> Consumer<T> {
+    /// Takes values, the oldest first, into the front of `items`, as many as there are and fit, and says how many.
+    ///
+    /// **Cost**: copies, one store; one load when the ring seems to hold too few.
+    #[inline]
+    pub fn pop(&mut self, items: &mut [T]) -> usize {
+        let mut there = self.tail_seen.wrapping_sub(self.head);
+        if there < items.len() {
+            // Acquire: the values below the index are there.
+            self.tail_seen = self.shared.tail.0.load(Ordering::Acquire);
+            there = self.tail_seen.wrapping_sub(self.head);
+        }
+        let count = there.min(items.len());
+        let at = self.head & (self.capacity - 1);
+        let first = count.min(self.capacity - at);
+        // SAFETY: the slots from head on, `there` of them, are the consumer's until the store below; there is one consumer.
+        unsafe {
+            self.shared.slots.read(at, &mut items[..first]);
+            self.shared.slots.read(0, &mut items[first..count]);
+        }
+        self.head = self.head.wrapping_add(count);
+        // Release: the values are copied before the producer may write over them.
+        self.shared.head.0.store(self.head, Ordering::Release);
+        count
+    }
+
+    /// Values that wait, at least: the producer may be putting more.
+    pub fn len(&self) -> usize {
+        self.shared.tail.0.load(Ordering::Acquire).wrapping_sub(self.head)
+    }
+}
+
+/// What both sides can say.
+macro_rules! side {
+    ($side:ident, $other:literal) => {
+        impl<T: Copy> $side<T> {
+            /// Values that fit.
+            pub fn capacity(&self) -> usize {
+                self.capacity
+            }
+
+            /// Whether no value waits.
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+
+            #[doc = concat!("Whether the ", $other, " is gone. What it did before is visible once this is true:")]
+            /// a consumer that sees it and then pops nothing has had everything.
+            pub fn is_closed(&self) -> bool {
+                self.shared.closed.0.load(Ordering::Acquire)
+            }
+
+            /// What the ring's memory is, read back now.
+            #[cfg(not(loom))]
+            pub fn obtained(&self) -> crate::Obtained {
+                self.shared.slots.0.obtained()
+            }
+        }
+
+        impl<T> Drop for $side<T> {
+            fn drop(&mut self) {
+                self.shared.closed.0.store(true, Ordering::Release);
+            }
+        }
+
+        impl<T: Copy> fmt::Debug for $side<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({} of {})", stringify!($side), self.len(), self.capacity)
+            }
+        }
+    };
+}
+
+side!(Producer, "consumer");
+side!(Consumer, "producer");
+
+/// The values, of which each side owns a part that the indices tell.
+#[cfg(not(loom))]
+struct Slots<T>(crate::Table<std::cell::UnsafeCell<T>>);
+
+// SAFETY: values are copied in by one thread and out by another, which `T: Send` allows; who may touch which slot is the
+// caller's promise at `write` and `read`.
+#[cfg(not(loom))]
+unsafe impl<T: Send> Sync for Slots<T> {}
+
+#[cfg(not(loom))]
+impl<T: Copy> Slots<T> {
+    fn new(capacity: usize, request: &Request) -> Result<Self, Error>
+    where
+        T: FromZeros,
+    {
+        crate::Table::zeroed(capacity, request).map(Self)
+    }
+
+    /// Copies `items` into the slots from `at` on.
+    ///
+    /// # Safety
+    /// `at + items.len()` is at most the capacity, and nobody else touches these slots now.
+    #[inline]
+    unsafe fn write(&self, at: usize, items: &[T]) {
+        let slots = std::cell::UnsafeCell::raw_get(self.0.as_ptr());
+        // SAFETY: in bounds and alone, as promised; `items` is borrowed from elsewhere, since nobody can borrow a slot.
+        unsafe { std::ptr::copy_nonoverlapping(items.as_ptr(), slots.add(at), items.len()) };
+    }
+
+    /// Copies the slots from `at` on into `items`.
+    ///
+    /// # Safety
+    /// As for `write`.
+    #[inline]
+    unsafe fn read(&self, at: usize, items: &mut [T]) {
+        let slots = std::cell::UnsafeCell::raw_get(self.0.as_ptr());
+        // SAFETY: as for `write`; slots hold zeroed values or copies of `T`, both valid.
+        unsafe { std::ptr::copy_nonoverlapping(slots.add(at), items.as_mut_ptr(), items.len()) };
+    }
+}
+
+#[cfg(loom)]
+struct Slots<T>(Vec<loom::cell::UnsafeCell<T>>);
+
+// SAFETY: as above; loom reports whoever breaks the promise.
+#[cfg(loom)]
+unsafe impl<T: Send> Sync for Slots<T> {}
+
+#[cfg(loom)]
+impl<T: Copy> Slots<T> {
+    fn new(capacity: usize, _: &Request) -> Result<Self, Error>
+    where
+        T: FromZeros,
+    {
+        Ok(Self((0..capacity).map(|_| loom::cell::UnsafeCell::new(T::new_zeroed())).collect()))
+    }
+
+    /// # Safety
+    /// As above.
+    unsafe fn write(&self, at: usize, items: &[T]) {
+        for (slot, item) in self.0[at..].iter().zip(items) {
+            // SAFETY: nobody else touches the slot now, as promised.
+            slot.with_mut(|slot| unsafe { *slot = *item });
+        }
+    }
+
+    /// # Safety
+    /// As above.
+    unsafe fn read(&self, at: usize, items: &mut [T]) {
+        for (slot, item) in self.0[at..].iter().zip(items) {
+            // SAFETY: nobody else touches the slot now, as promised.
+            slot.with(|slot| unsafe { *item = *slot });
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    use super::*;
+    use loom::thread;
+
+    /// More values than slots, in batches that wrap: they come out once each, in order, and the end is seen at the end.
+    #[test]
+    fn values_come_out_once_in_order() {
+        loom::model(|| {
+            let (mut producer, mut consumer) = channel::<u32>(2, &Request::default()).unwrap();
+            let putting = thread::spawn(move || {
+                let (mut left, mut tries) = (&[1u32, 2, 3][..], 0);
+                while !left.is_empty() && tries < 3 {
+                    left = &left[producer.push(left)..];
+                    tries += 1;
+                    thread::yield_now();
+                }
+                3 - left.len()
+            });
+            let mut taken = Vec::new();
+            let mut items = [0; 2];
+            for _ in 0..2 {
+                let count = consumer.pop(&mut items);
+                taken.extend_from_slice(&items[..count]);
+                thread::yield_now();
+            }
+            let put = putting.join().unwrap();
+            assert!(consumer.is_closed());
+            while consumer.len() > 0 {
+                let count = consumer.pop(&mut items);
+                taken.extend_from_slice(&items[..count]);
+            }
+            assert_eq!(taken, [1, 2, 3][..put]);
+        });
+    }
+
+    /// A consumer that sees the producer gone sees all that it put.
+    #[test]
+    fn closed_means_that_everything_is_visible() {
+        loom::model(|| {
+            let (mut producer, mut consumer) = channel::<u32>(2, &Request::default()).unwrap();
+            let putting = thread::spawn(move || {
+                assert_eq!(producer.push(&[7]), 1);
+            });
+            let closed = consumer.is_closed();
+            let count = consumer.pop(&mut [0; 2]);
+            assert!(!closed || count == 1);
+            putting.join().unwrap();
+        });
+    }
+
+    /// The producer writes over a slot only after the consumer has copied it.
+    #[test]
+    fn a_slot_is_used_again_only_after_it_was_read() {
+        loom::model(|| {
+            let (mut producer, mut consumer) = channel::<u32>(1, &Request::default()).unwrap();
+            assert_eq!(producer.push(&[1]), 1);
+            let taking = thread::spawn(move || {
+                let mut items = [0; 1];
+                assert_eq!(consumer.pop(&mut items), 1);
+                assert_eq!(items, [1]);
+                consumer
+            });
+            let again = producer.push(&[2]);
+            let mut consumer = taking.join().unwrap();
+            let mut items = [0; 1];
+            assert_eq!(consumer.pop(&mut items), again);
+            assert_eq!(items[0], 2 * again as u32);
+        });
+    }
+}
