@@ -9,11 +9,13 @@
 pub mod magic;
 pub mod pcap;
 pub mod pcapng;
+pub mod slots;
 pub mod walk;
 pub mod write;
 
 mod bytes;
 mod resolution;
+mod ring;
 
 #[doc(hidden)]
 pub mod fuzz_body;
@@ -37,13 +39,17 @@ pub fn max_snaplen(link: LinkType) -> u32 {
 /// More interfaces than this in one file are a fault, so that a hostile file cannot make us allocate without bound.
 pub const MAX_INTERFACES: usize = 8192;
 
-/// The two families of capture files.
+/// The two families of capture files, and those that are never in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// The classic format of libpcap.
     Pcap,
     /// The block format.
     Pcapng,
+    /// A block of a packet socket's ring in memory, as the kernel wrote it.
+    Ring,
+    /// A burst of packets in the [`slots`] of a memory area.
+    Slots,
 }
 
 /// Where a packet came from: the file header of a pcap, or an Interface Description Block.
@@ -84,7 +90,7 @@ impl Interface {
 /// Equal interfaces of several sections share one place in [`Layout::interfaces`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// pcap or pcapng.
+    /// pcap, pcapng, or the kernel's ring.
     pub format: Format,
     /// Byte order of the current section.
     pub big_endian: bool,
@@ -195,6 +201,9 @@ pub enum Fault {
     /// Not a capture file at all.
     #[error("not a capture file: it starts with {0:02x?}")]
     Magic([u8; 4]),
+    /// A block of the kernel's ring that cannot be right.
+    #[error("the kernel's ring is damaged: {0}")]
+    Ring(&'static str),
     /// A known format that is not read.
     #[error("{0}")]
     Known(&'static str),
@@ -251,6 +260,28 @@ impl Layout {
         }
     }
 
+    /// The layout of the blocks of a packet socket's ring (TPACKET_V3), all of one interface. There is no header to read.
+    pub fn ring(interface: Interface) -> Self {
+        Self::in_memory(Format::Ring, interface)
+    }
+
+    /// The layout of bursts of packets in the [`slots`] of a memory area, all of one interface. There is no header to read.
+    pub fn slots(interface: Interface) -> Self {
+        Self::in_memory(Format::Slots, interface)
+    }
+
+    fn in_memory(format: Format, interface: Interface) -> Self {
+        Self {
+            format,
+            big_endian: cfg!(target_endian = "big"),
+            interfaces: vec![interface],
+            section: vec![0],
+            sections: 1,
+            notes: Vec::new(),
+            lengths: Lengths::Normal,
+        }
+    }
+
     /// Takes up the layout block at `pos` (where a cursor stopped with [`Stop::Layout`]) and returns the offset behind it.
     pub fn apply(&mut self, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
         pcapng::apply(self, buf, pos, eof)
@@ -263,11 +294,27 @@ impl Layout {
 
     /// Takes apart the packet record at `pos`, which a cursor has already passed.
     pub fn record<'a>(&self, buf: &'a [u8], pos: usize) -> Option<Record<'a>> {
+        let mut found = None;
+        self.records(buf, &[pos as u32], |_, record| found = record);
+        found
+    }
+
+    /// The same for many: `each` gets the number of each place in `at`, and its record.
+    #[inline]
+    pub fn records<'a>(&self, buf: &'a [u8], at: &[u32], mut each: impl FnMut(usize, Option<Record<'a>>)) {
+        macro_rules! with {
+            ($codec:expr) => {{
+                let codec = $codec;
+                at.iter().enumerate().for_each(|(i, &pos)| each(i, codec.record(buf, pos as usize)))
+            }};
+        }
         match (self.format, self.big_endian) {
-            (Format::Pcap, false) => pcap::Codec::<false>::new(self, false).record(buf, pos),
-            (Format::Pcap, true) => pcap::Codec::<true>::new(self, false).record(buf, pos),
-            (Format::Pcapng, false) => pcapng::Codec::<false>::new(self, false).record(buf, pos),
-            (Format::Pcapng, true) => pcapng::Codec::<true>::new(self, false).record(buf, pos),
+            (Format::Pcap, false) => with!(pcap::Codec::<false>::new(self, false)),
+            (Format::Pcap, true) => with!(pcap::Codec::<true>::new(self, false)),
+            (Format::Pcapng, false) => with!(pcapng::Codec::<false>::new(self, false)),
+            (Format::Pcapng, true) => with!(pcapng::Codec::<true>::new(self, false)),
+            (Format::Ring, _) => with!(ring::Codec),
+            (Format::Slots, _) => with!(slots::Codec),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Savefile bytes made by hand, field by field: what they mean, and what we write for it.
 
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
-use weir_packet::savefile::write::{Encoder, WriteError};
+use weir_packet::savefile::write::{Encoder, Statistics, WriteError};
 use weir_packet::savefile::{Fault, Format, Interface, Layout, Resolution, Stop};
 use weir_packet::{Frame, LinkType};
 
@@ -579,4 +579,32 @@ fn a_pcap_takes_one_link_type() {
     let raw = Interface::plain(LinkType(101), 0, Resolution::MICROSECOND);
     let refused = WriteError::LinkType { have: LinkType(1), came: LinkType(101) };
     assert_eq!(encoder.interface(&raw), Err(refused));
+}
+
+#[test]
+fn statistics_are_a_block_of_their_own() {
+    let ethernet = Interface::plain(LinkType(1), 0, Resolution::NANOSECOND);
+    let counts = Statistics { received: 0x0102, dropped: 3, delivered: 0xff };
+    let mut out = Vec::new();
+    let mut encoder = Encoder::new(Format::Pcapng, 0);
+    let id = encoder.interface(&ethernet).unwrap();
+    encoder.begin(&mut out);
+    let before = out.len();
+    encoder.statistics(&mut out, id, (7 << 32) + 9, &counts);
+    // The draft's section 4.6: type, length, interface, time, options 4, 7 and 8 of eight bytes, end, length.
+    let mut expected = Vec::new();
+    for word in [5u32, 64, 0, 7, 9, 8 << 16 | 4, 0x0102, 0, 8 << 16 | 7, 3, 0, 8 << 16 | 8, 0xff, 0, 0, 64] {
+        expected.extend(word.to_le_bytes());
+    }
+    assert_eq!(&out[before..], expected);
+    let frame = Frame { data: &[1, 2, 3], wire_len: 3, interface: 0 };
+    encoder.packet(&mut out, id, Some(5), &frame);
+    let (seen, _, fault) = read(&out);
+    assert_eq!((seen.len(), fault), (1, None));
+
+    let mut out = Vec::new();
+    let mut encoder = Encoder::new(Format::Pcap, 0);
+    encoder.interface(&ethernet).unwrap();
+    encoder.statistics(&mut out, 0, 1, &counts);
+    assert!(out.is_empty());
 }

@@ -2,8 +2,8 @@
 
 use super::walk::{Cursor, MAX_CURSORS, Visit, guess, walk};
 use super::write::Encoder;
-use super::{Format, Layout, Stop};
-use crate::Frame;
+use super::{Format, Interface, Layout, Resolution, Stop};
+use crate::{Frame, LinkType};
 
 /// A packet as the tests compare it: time, interface, wire length, data.
 type Seen = (Option<i64>, u32, u32, Vec<u8>);
@@ -58,6 +58,7 @@ pub fn savefile(file: &[u8]) {
     several(file);
     prefix(file, &seen);
     rewrite(file, &seen);
+    ring(file);
 }
 
 /// A walk with many provisional cursors: those whose start is proven hold exactly the serial records of their part.
@@ -87,6 +88,31 @@ fn several(file: &[u8]) {
         }
     }
     assert_eq!(joined, serial.records[0][..joined.len()], "proven cursors equal the serial walk");
+}
+
+/// Any bytes as a block of a packet socket's ring: the walk finds what a plain reading of linux/if_packet.h finds.
+fn ring(block: &[u8]) {
+    let word = |at: usize| u32::from_ne_bytes(block[at..at + 4].try_into().expect("four bytes")) as usize;
+    let mut expected = Vec::new();
+    let mut at = 0;
+    while at + 48 <= block.len() {
+        let next = word(at);
+        let end = if next == 0 { block.len() } else { at + next };
+        let from = at + usize::from(u16::from_ne_bytes([block[at + 24], block[at + 25]]));
+        let to = from + word(at + 12);
+        if next != 0 && (next < 48 || end >= block.len()) || from < at + 48 || to > end {
+            break;
+        }
+        expected.push((at, &block[from..to]));
+        at = end;
+    }
+    let layout = Layout::ring(Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND));
+    let mut cursors = [Cursor::new(0, block.len())];
+    let mut collect = Collect { records: vec![Vec::new()] };
+    walk(&layout, block, true, &mut cursors, &mut collect);
+    let data = |&at: &usize| (at, layout.record(block, at).expect("a walked record can be taken apart").frame.data);
+    assert_eq!(collect.records[0].iter().map(data).collect::<Vec<_>>(), expected);
+    assert_eq!((cursors[0].pos, cursors[0].stop == Some(Stop::End)), (at, at == block.len()));
 }
 
 /// A file cut anywhere yields a prefix of its packets.
@@ -141,6 +167,26 @@ mod tests {
             encoder.packet(&mut out, id, Some(1_700_000_000_000_000_000 + i64::from(i)), &frame);
         }
         out
+    }
+
+    /// A block of three records, and every way to spoil one byte of their headers.
+    #[test]
+    fn damaged_blocks_are_read_as_the_header_file_says() {
+        let mut block = [[0u8; 64]; 3].concat();
+        for (at, next, captured) in [(0, 64u32, 9u32), (64, 64, 0), (128, 0, 16)] {
+            block[at..at + 4].copy_from_slice(&next.to_ne_bytes());
+            block[at + 12..at + 16].copy_from_slice(&captured.to_ne_bytes());
+            block[at + 24..at + 26].copy_from_slice(&48u16.to_ne_bytes());
+        }
+        super::ring(&block);
+        for at in (0..block.len()).filter(|at| at % 64 < 26) {
+            for value in (0..=255).step_by(if cfg!(miri) { 51 } else { 1 }) {
+                let mut damaged = block.clone();
+                damaged[at] = value;
+                super::ring(&damaged);
+            }
+        }
+        (0..block.len()).for_each(|len| super::ring(&block[..len]));
     }
 
     /// Runs in a moment natively and in minutes under miri, which then sees the codecs, the walk and the writer.

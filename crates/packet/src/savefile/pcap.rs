@@ -112,6 +112,7 @@ impl<const BE: bool> Codec<BE> {
         ok.then(|| (u32_at::<BE>(header, 0), pos + RECORD_HEADER + captured as usize))
     }
 
+    #[inline(always)]
     pub(super) fn record<'a>(&self, buf: &'a [u8], pos: usize) -> Option<Record<'a>> {
         let Step::Packet(frame, _) = self.step(buf, pos) else { return None };
         let ticks = u64::from(u32_at::<BE>(buf, pos + 4));

@@ -20,6 +20,7 @@ pub(super) const SECTION: u32 = 0x0a0d_0d0a;
 pub(super) const INTERFACE: u32 = 1;
 const OBSOLETE_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
+pub(super) const STATISTICS: u32 = 5;
 pub(super) const ENHANCED_PACKET: u32 = 6;
 pub(super) const BYTE_ORDER_MARK: u32 = 0x1a2b_3c4d;
 
@@ -85,6 +86,7 @@ impl<'a, const BE: bool> Codec<'a, BE> {
         }
     }
 
+    #[inline(always)]
     pub(super) fn record<'b>(&self, buf: &'b [u8], pos: usize) -> Option<Record<'b>> {
         let Step::Packet(frame, _) = self.step(buf, pos) else { return None };
         let time_ns = (u32_at::<BE>(buf, pos) != SIMPLE_PACKET).then(|| {

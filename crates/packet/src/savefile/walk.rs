@@ -5,7 +5,7 @@
 //! one ended is *provisional*: see [`guess`]. What it finds counts only once the cursor before it has landed exactly on
 //! its start.
 
-use super::{Format, Layout, Stop, pcap, pcapng};
+use super::{Format, Layout, Stop, pcap, pcapng, ring, slots};
 use crate::Frame;
 
 /// Frames that are handed on at once.
@@ -82,6 +82,14 @@ macro_rules! with_codec {
             }
             (Format::Pcapng, true) => {
                 let $codec = pcapng::Codec::<true>::new($layout, $eof);
+                $body
+            }
+            (Format::Ring, _) => {
+                let $codec = ring::Codec;
+                $body
+            }
+            (Format::Slots, _) => {
+                let $codec = slots::Codec;
                 $body
             }
         }

@@ -20,6 +20,17 @@ pub enum WriteError {
     },
 }
 
+/// What a capture counted at an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Packets that reached it.
+    pub received: u64,
+    /// Packets for which the system had no room.
+    pub dropped: u64,
+    /// Packets that were delivered.
+    pub delivered: u64,
+}
+
 /// Encodes one output, file after file if it is rotated.
 ///
 /// pcap: nanosecond magic if the first interface is finer than a microsecond. pcapng: one section, an interface block for
@@ -37,7 +48,8 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder that cuts packets to `snaplen` bytes (0: not at all).
+    /// An encoder that cuts packets to `snaplen` bytes (0: not at all). [`Format::Ring`] and [`Format::Slots`] are no formats of
+    /// files: they are written as pcapng.
     pub fn new(format: Format, snaplen: u32) -> Self {
         Self { format, snaplen, interfaces: Vec::new(), described: 0, begun: false }
     }
@@ -71,7 +83,7 @@ impl Encoder {
         self.begun = true;
         match self.format {
             Format::Pcap => self.pcap_header(out),
-            Format::Pcapng => {
+            Format::Pcapng | Format::Ring | Format::Slots => {
                 section_header(out);
                 self.describe(out, self.interfaces.len());
             }
@@ -107,7 +119,7 @@ impl Encoder {
                 out.extend_from_slice(&header);
                 out.extend_from_slice(data);
             }
-            Format::Pcapng => {
+            Format::Pcapng | Format::Ring | Format::Slots => {
                 self.describe(out, id as usize + 1);
                 let unit = writable(self.interfaces[id as usize].resolution);
                 enhanced_packet(out, id, unit.from_ns(time_ns), frame.wire_len, data);
@@ -115,12 +127,34 @@ impl Encoder {
         }
     }
 
+    /// Appends what was counted at interface `id` up to this time; a pcap file has no place for it.
+    ///
+    /// **Source**: Interface Statistics Block of the pcapng draft, section 4.6.
+    pub fn statistics(&mut self, out: &mut Vec<u8>, id: u32, time_ns: i64, counts: &Statistics) {
+        if self.format == Format::Pcap {
+            return;
+        }
+        self.begin(out);
+        self.describe(out, id as usize + 1);
+        let ticks = writable(self.interfaces[id as usize].resolution).from_ns(time_ns);
+        block(out, pcapng::STATISTICS, |body| {
+            for field in [id, (ticks >> 32) as u32, ticks as u32] {
+                word(body, field);
+            }
+            // isb_ifrecv, isb_osdrop, isb_usrdeliv
+            for (code, count) in [(4, counts.received), (7, counts.dropped), (8, counts.delivered)] {
+                option(body, code, &count.to_le_bytes());
+            }
+            word(body, 0);
+        });
+    }
+
     /// Bytes that [`Self::packet`] appends at most for a packet with `captured` bytes, headers of the file apart.
     pub fn record_len(&self, captured: usize) -> usize {
         let captured = if self.snaplen == 0 { captured } else { captured.min(self.snaplen as usize) };
         match self.format {
             Format::Pcap => pcap::RECORD_HEADER + captured,
-            Format::Pcapng => 32 + captured.next_multiple_of(4),
+            Format::Pcapng | Format::Ring | Format::Slots => 32 + captured.next_multiple_of(4),
         }
     }
 

@@ -1,0 +1,130 @@
+//! From the IP header to the key.
+//!
+//! **Lengths are claims.** The captured bytes are the limit. Inside it, a total length (IPv4) or payload length (IPv6) that
+//! says less is believed, so that the padding of a short Ethernet frame holds no ports. A length of zero says nothing: it is
+//! what a host writes that leaves the segmentation to its network card, and what a jumbogram has. A total length below the
+//! header's own leaves no room for ports; the addresses are there and make a key.
+
+use super::link::{Packet, be16, byte, head};
+use super::{FlowKey, NoKey};
+
+pub(super) const UDP: u8 = 17;
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const DESTINATION: u8 = 60;
+
+/// Extension headers that are walked. RFC 8200 knows at most seven in a packet.
+const MOST_EXTENSIONS: usize = 16;
+
+/// Does this protocol begin with a source and a destination port? TCP, UDP, DCCP, SCTP, UDP-Lite.
+#[inline(always)]
+pub(super) fn has_ports(proto: u8) -> bool {
+    const SET: [u64; 4] = {
+        let mut set = [0; 4];
+        let mut i = 0;
+        let protocols = [6, 17, 33, 132, 136];
+        while i < protocols.len() {
+            set[protocols[i] / 64] |= 1 << (protocols[i] % 64);
+            i += 1;
+        }
+        set
+    };
+    SET[usize::from(proto >> 6)] >> (proto & 63) & 1 == 1
+}
+
+/// The key of an IP packet, and what its transport header begins with: empty in a later fragment.
+pub(super) fn key(packet: Packet<'_>) -> Result<(FlowKey, &[u8]), NoKey> {
+    let (mut key, payload) = match packet {
+        Packet::V4(data) => v4(data)?,
+        Packet::V6(data) => v6(data)?,
+    };
+    if let (true, Some(&[a, b, c, d])) = (has_ports(key.proto), payload.first_chunk()) {
+        key.sport = u16::from_be_bytes([a, b]);
+        key.dport = u16::from_be_bytes([c, d]);
+        key.flags |= FlowKey::HAS_PORTS;
+    }
+    Ok((key, payload))
+}
+
+/// RFC 791, section 3.1.
+fn v4(data: &[u8]) -> Result<(FlowKey, &[u8]), NoKey> {
+    let first = byte(data, 0)?;
+    let header = usize::from(first & 15) * 4;
+    if first >> 4 != 4 || header < 20 {
+        return Err(NoKey::Malformed);
+    }
+    let fixed: [u8; 20] = head(data)?;
+    let mut key = FlowKey { proto: fixed[9], family: 4, ..FlowKey::NONE };
+    key.src[..4].copy_from_slice(&fixed[12..16]);
+    key.dst[..4].copy_from_slice(&fixed[16..20]);
+    if u16::from_be_bytes([fixed[6], fixed[7]]) & 0x1fff != 0 {
+        key.flags |= FlowKey::LATER_FRAGMENT;
+        return Ok((key, &[]));
+    }
+    let total = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
+    let limit = if total == 0 { data.len() } else { total.min(data.len()) };
+    let mut payload = data.get(header..limit).unwrap_or(&[]);
+    for _ in 0..MOST_EXTENSIONS {
+        // The only extension header that IPv4 has (RFC 4302).
+        if key.proto != AUTHENTICATION || !skip(&mut key.proto, &mut payload, 4, 2) {
+            break;
+        }
+    }
+    Ok((key, payload))
+}
+
+/// RFC 8200. Mobility headers (RFC 6275), HIP and SHIM6 are messages of their own and nothing follows them, so they are the
+/// transport here.
+fn v6(data: &[u8]) -> Result<(FlowKey, &[u8]), NoKey> {
+    if byte(data, 0)? >> 4 != 6 {
+        return Err(NoKey::Malformed);
+    }
+    let fixed: [u8; 40] = head(data)?;
+    let mut key = FlowKey { proto: fixed[6], family: 6, ..FlowKey::NONE };
+    key.src.copy_from_slice(&fixed[8..24]);
+    key.dst.copy_from_slice(&fixed[24..40]);
+    let claimed = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
+    let limit = if claimed == 0 { data.len() } else { (40 + claimed).min(data.len()) };
+    let mut payload = &data[40..limit];
+    for _ in 0..MOST_EXTENSIONS {
+        let walked = match key.proto {
+            HOP_BY_HOP | ROUTING | DESTINATION => skip(&mut key.proto, &mut payload, 8, 1),
+            AUTHENTICATION => skip(&mut key.proto, &mut payload, 4, 2),
+            FRAGMENT => {
+                let offset = be16(payload, 2).unwrap_or(0) >> 3;
+                if payload.len() < 8 {
+                    false
+                } else if offset == 0 {
+                    (key.proto, payload) = (payload[0], &payload[8..]);
+                    true
+                } else {
+                    key.proto = payload[0];
+                    key.flags |= FlowKey::LATER_FRAGMENT;
+                    return Ok((key, &[]));
+                }
+            }
+            _ => false,
+        };
+        if !walked {
+            break;
+        }
+    }
+    Ok((key, payload))
+}
+
+/// Goes behind an extension header of `(length + more) * unit` bytes. Stays where it is if the header is not all there:
+/// then the protocol is that of the header.
+fn skip(proto: &mut u8, payload: &mut &[u8], unit: usize, more: usize) -> bool {
+    let &[next, length, ..] = *payload else { return false };
+    match payload.get((usize::from(length) + more) * unit..) {
+        // An authentication header has twelve bytes at least.
+        Some(_) if *proto == AUTHENTICATION && length == 0 => false,
+        Some(rest) => {
+            (*proto, *payload) = (next, rest);
+            true
+        }
+        None => false,
+    }
+}

@@ -1,0 +1,116 @@
+//! From the transport header of a tunnel to the frame or packet inside it.
+
+use super::FlowKey;
+use super::ip::UDP;
+use super::link::{Layer, be16, byte};
+
+const IPV4: u8 = 4;
+const IPV6: u8 = 41;
+const GRE: u8 = 47;
+const MPLS: u8 = 137;
+
+const VXLAN: u16 = 4789;
+const GENEVE: u16 = 6081;
+const GTP_U: u16 = 2152;
+
+/// Bytes of a UDP header.
+const UDP_HEADER: usize = 8;
+
+/// May a UDP packet to this port be a tunnel?
+#[inline(always)]
+pub(super) fn is_tunnel_port(dport: u16) -> bool {
+    matches!(dport, VXLAN | GENEVE | GTP_U)
+}
+
+/// What is inside, if `payload`, the packet of `key` behind its IP header, is a tunnel we know.
+///
+/// The destination port tells the tunnels over UDP: their source ports are hashes of what is inside.
+pub(super) fn enter<'a>(key: &FlowKey, payload: &'a [u8]) -> Option<(Layer, &'a [u8])> {
+    if payload.is_empty() {
+        return None;
+    }
+    match key.proto {
+        IPV4 => Some((Layer::V4, payload)),
+        IPV6 => Some((Layer::V6, payload)),
+        MPLS => Some((Layer::Mpls, payload)),
+        GRE => gre(payload),
+        UDP if is_tunnel_port(key.dport) => {
+            let message = payload.get(UDP_HEADER..)?;
+            match key.dport {
+                VXLAN => vxlan(message),
+                GENEVE => geneve(message),
+                _ => gtp(message),
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The payload of an EtherType, of which one means a whole Ethernet frame and one PPP.
+fn typed(kind: u16, rest: &[u8]) -> Option<(Layer, &[u8])> {
+    let layer = match kind {
+        0x6558 => Layer::Ethernet,
+        0x880b => Layer::Ppp,
+        other => Layer::Type(other),
+    };
+    Some((layer, rest))
+}
+
+/// RFC 2784 with the key and sequence number of RFC 2890; version 1 is PPTP's (RFC 2637).
+fn gre(data: &[u8]) -> Option<(Layer, &[u8])> {
+    const CHECKSUM: u16 = 0x8000;
+    const ROUTING: u16 = 0x4000;
+    const KEY: u16 = 0x2000;
+    const SEQUENCE: u16 = 0x1000;
+    const ACKNOWLEDGMENT: u16 = 0x0080;
+    let flags = be16(data, 0).ok()?;
+    let counted = match flags & 7 {
+        // RFC 1701's source routes are not walked: no length tells where they end but their own.
+        0 if flags & ROUTING == 0 => CHECKSUM | KEY | SEQUENCE,
+        1 => KEY | SEQUENCE | ACKNOWLEDGMENT,
+        _ => return None,
+    };
+    let header = 4 + 4 * (flags & counted).count_ones() as usize;
+    typed(be16(data, 2).ok()?, data.get(header..)?)
+}
+
+/// RFC 7348, section 5: the I flag must be set.
+fn vxlan(data: &[u8]) -> Option<(Layer, &[u8])> {
+    let rest = data.get(8..)?;
+    (data[0] & 8 != 0).then_some((Layer::Ethernet, rest))
+}
+
+/// RFC 8926, section 3.4: version 0, options counted in words.
+fn geneve(data: &[u8]) -> Option<(Layer, &[u8])> {
+    let first = byte(data, 0).ok()?;
+    if first >> 6 != 0 {
+        return None;
+    }
+    typed(be16(data, 2).ok()?, data.get(8 + 4 * usize::from(first)..)?)
+}
+
+/// 3GPP TS 29.281, sections 5.1 and 5.2: a G-PDU, behind its extension headers.
+fn gtp(data: &[u8]) -> Option<(Layer, &[u8])> {
+    const G_PDU: u8 = 255;
+    let &[flags, kind, ..] = data else { return None };
+    // Version 1, and GTP rather than the charging protocol GTP'.
+    if flags >> 4 != 3 || kind != G_PDU {
+        return None;
+    }
+    if flags & 7 == 0 {
+        return Some((Layer::Ip, data.get(8..)?));
+    }
+    // One of E, S and PN makes room for all three fields; the last is the type of the first extension header.
+    let mut next = if flags & 4 != 0 { byte(data, 11).ok()? } else { 0 };
+    let mut rest = data.get(12..)?;
+    while next != 0 {
+        // Ends, since each turn takes four bytes at least.
+        let words = usize::from(byte(rest, 0).ok()?);
+        if words == 0 {
+            return None;
+        }
+        next = byte(rest, 4 * words - 1).ok()?;
+        rest = &rest[4 * words..];
+    }
+    Some((Layer::Ip, rest))
+}

@@ -1,0 +1,82 @@
+//! Flow keys of frames made by hand, whole and cut anywhere.
+
+mod flow_support;
+mod line_support;
+
+use flow_support::{cases, oracle};
+use weir_packet::LinkType;
+use weir_packet::flow::{FlowKey, NoKey, Parser};
+
+#[test]
+fn every_header_and_tunnel_has_its_key() {
+    for case in cases::all() {
+        for (inner, expected) in [(false, case.outer), (true, case.inner)] {
+            let parser = Parser::new(case.link, inner).expect("the case's link type has keys");
+            assert_eq!(parser.key(&case.data), expected, "{}, inner {inner}", case.name);
+        }
+        // The comparing body checks its own part, on the same frames.
+        oracle::compare(case.link, &case.data);
+    }
+}
+
+#[test]
+fn frames_cut_anywhere_have_the_key_so_far_or_none() {
+    for case in cases::all() {
+        println!("{}", case.name);
+        let [outer, inner] = [false, true].map(|inner| Parser::new(case.link, inner).expect("it has keys"));
+        let mut keys_inside = Vec::new();
+        for cut in 0..=case.data.len() {
+            oracle::properties(case.link, &case.data, cut);
+            oracle::compare(case.link, &case.data[..cut]);
+            let data = &case.data[..cut];
+            oracle::fewer_bytes(case.outer, outer.key(data));
+            keys_inside.push(inner.key(data).ok());
+        }
+        // With more bytes the key moves inwards and never back: the last key of all is the whole frame's.
+        assert_eq!(keys_inside.last(), Some(&case.inner.ok()));
+        let steps = keys_inside.windows(2).filter(|pair| pair[0].is_some() && pair[1].is_none()).count();
+        assert_eq!(steps, 0, "{}", case.name);
+    }
+}
+
+/// One field at a time, at its offset in RFC 791, RFC 8200 and RFC 768.
+#[test]
+fn every_field_is_read_where_it_is() {
+    let frame = line_support::build::hex(
+        "00005e005302 00005e005301 0800
+         45 00 0020 0001 4000 40 11 0000 01020304 05060708
+         090a 0b0c 000c 0000 00000000",
+    );
+    let key = Parser::new(LinkType::ETHERNET, false).expect("it has keys").key(&frame).expect("a key");
+    assert_eq!((key.src[..4].to_vec(), key.dst[..4].to_vec()), (vec![1, 2, 3, 4], vec![5, 6, 7, 8]));
+    assert_eq!((key.sport, key.dport, key.proto, key.family), (0x090a, 0x0b0c, 17, 4));
+    assert_eq!((key.flags, key.ports()), (FlowKey::HAS_PORTS, Some((0x090a, 0x0b0c))));
+    let address = |last| std::net::IpAddr::from(if last == 4 { [1, 2, 3, 4] } else { [5, 6, 7, 8] });
+    assert_eq!((key.source(), key.destination()), (Some(address(4)), Some(address(8))));
+}
+
+#[test]
+fn steps_are_bounded() {
+    let parser = Parser::new(LinkType::ETHERNET, true).expect("it has keys");
+    let mut tags = line_support::build::hex("00005e005302 00005e005301");
+    (0..10_000).for_each(|_| tags.extend([0x81, 0, 0, 1]));
+    assert_eq!(parser.key(&tags), Err(NoKey::NotIp));
+    let labels = line_support::build::ether(0x8847, &[0; 40_000]);
+    assert_eq!(parser.key(&labels), Err(NoKey::NotIp));
+    // Sixteen extension headers are walked, the number of the seventeenth is the protocol.
+    let chain = |headers: usize| {
+        let mut payload = [60u8, 0, 0, 0, 0, 0, 0, 0].repeat(headers - 1);
+        payload.extend([17, 0, 0, 0, 0, 0, 0, 0]);
+        payload.extend(line_support::build::udp(4));
+        parser.key(&line_support::build::ether(0x86dd, &line_support::build::ip6(60, &payload)))
+    };
+    assert_eq!(chain(16), Ok(cases::ports(cases::six(17), 5300, 40_000)));
+    assert_eq!(chain(17), Ok(cases::six(60)));
+}
+
+#[test]
+fn other_link_types_have_no_keys() {
+    for link in [8, 105, 107, 127, 147, 9999] {
+        assert!(Parser::new(LinkType(link), false).is_none(), "link type {link}");
+    }
+}

@@ -1,0 +1,187 @@
+//! Flow keys against tshark's fields, over the captures and the frames made by hand.
+
+mod flow_support;
+mod line_support;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::IpAddr;
+use std::process::{Command, Stdio};
+
+use flow_support::{cases, packets};
+use weir_packet::flow::{FlowKey, Parser};
+use weir_packet::savefile::write::Encoder;
+use weir_packet::savefile::{Format, Interface, Resolution};
+use weir_packet::{Frame, LinkType};
+
+/// An IP header as tshark saw it, outermost first.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    src: IpAddr,
+    dst: IpAddr,
+    ports: Option<(u16, u16)>,
+    /// What tshark calls the protocol behind it.
+    next: String,
+}
+
+const FIELDS: [&str; 13] = [
+    "frame.protocols",
+    "ip.src",
+    "ip.dst",
+    "ipv6.src",
+    "ipv6.dst",
+    "tcp.srcport",
+    "tcp.dstport",
+    "udp.srcport",
+    "udp.dstport",
+    "sctp.srcport",
+    "sctp.dstport",
+    "dccp.srcport",
+    "dccp.dstport",
+];
+
+/// The headers of all frames, from one run: starting tshark takes longer than the frames.
+fn tshark(frames: &[(LinkType, Vec<u8>)]) -> Vec<Vec<Seen>> {
+    let mut encoder = Encoder::new(Format::Pcapng, 0);
+    let mut input = Vec::new();
+    for (link, data) in frames {
+        let id = encoder.interface(&Interface::plain(*link, 0, Resolution::MICROSECOND)).expect("pcapng takes all");
+        let frame = Frame { data, wire_len: data.len() as u32, interface: id };
+        encoder.packet(&mut input, id, Some(0), &frame);
+    }
+    let mut command = Command::new("tshark");
+    command.args(["-n", "-r", "-", "-T", "fields", "-E", "occurrence=a", "-E", "aggregator=,"]);
+    // Each frame by itself: nothing is put together from several.
+    for preference in ["ip.defragment:FALSE", "ipv6.defragment:FALSE", "tcp.desegment_tcp_streams:FALSE"] {
+        command.args(["-o", preference]);
+    }
+    command.args(FIELDS.iter().flat_map(|field| ["-e", field]));
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("tshark was found before");
+    let mut stdin = child.stdin.take().expect("stdin is piped");
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().expect("waiting for tshark");
+    writer.join().expect("the writer does not panic");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let seen: Vec<_> = text.lines().map(headers).collect();
+    assert_eq!(seen.len(), frames.len(), "tshark printed every frame");
+    seen
+}
+
+/// Reads a line of fields: the protocols in order say which header the next address belongs to.
+fn headers(line: &str) -> Vec<Seen> {
+    let mut columns: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (field, text) in FIELDS.iter().zip(line.split('\t')) {
+        columns.insert(field, text.split(',').filter(|part| !part.is_empty()).rev().collect());
+    }
+    let protocols: Vec<_> = line.split('\t').next().unwrap_or("").split(':').map(str::to_owned).collect();
+    let mut seen: Vec<Seen> = Vec::new();
+    for (i, protocol) in protocols.iter().enumerate() {
+        let mut take = |field: &str| columns.get_mut(field).and_then(Vec::pop);
+        match protocol.as_str() {
+            "ip" | "ipv6" => {
+                let (src, dst) = (take(&format!("{protocol}.src")), take(&format!("{protocol}.dst")));
+                let address = |text: Option<&str>| text.and_then(|text| text.parse().ok());
+                let (Some(src), Some(dst)) = (address(src), address(dst)) else { break };
+                let behind = protocols[i + 1..].iter().find(|name| !name.starts_with("ipv6.") && *name != "ah");
+                seen.push(Seen { src, dst, ports: None, next: behind.cloned().unwrap_or_default() });
+            }
+            "tcp" | "udp" | "udplite" | "sctp" | "dccp" => {
+                let field = if protocol == "udplite" { "udp" } else { protocol };
+                let port = |text: Option<&str>| text.and_then(|text| text.parse().ok());
+                let ports = port(take(&format!("{field}.srcport"))).zip(port(take(&format!("{field}.dstport"))));
+                if let Some(last) = seen.last_mut() {
+                    last.ports = last.ports.or(ports);
+                }
+            }
+            // What these quote is no tunnel.
+            "icmp" | "icmpv6" => break,
+            _ => {}
+        }
+    }
+    seen
+}
+
+fn ours(key: &FlowKey) -> (Option<IpAddr>, Option<IpAddr>, Option<(u16, u16)>) {
+    (key.source(), key.destination(), key.ports())
+}
+
+#[derive(Default)]
+struct Tally {
+    compared: usize,
+    inner: usize,
+    without: usize,
+    intended: BTreeMap<&'static str, usize>,
+    differences: Vec<String>,
+}
+
+fn compare(tally: &mut Tally, frames: &[(LinkType, Vec<u8>)]) {
+    for ((link, data), seen) in frames.iter().zip(tshark(frames)) {
+        let [outer, inner] = [false, true].map(|inner| Parser::new(*link, inner).expect("filtered by the caller"));
+        let (key, inside) = (outer.key(data).ok(), inner.key(data).ok());
+        let theirs = seen.first().map(|seen| (Some(seen.src), Some(seen.dst), seen.ports));
+        if key.as_ref().map(ours) == theirs {
+            *if key.is_some() { &mut tally.compared } else { &mut tally.without } += 1;
+        } else if let Some(why) = intended(data, key, seen.first()) {
+            *tally.intended.entry(why).or_default() += 1;
+        } else {
+            tally.differences.push(format!("link type {}: {key:?}, tshark {seen:?}, {data:02x?}", link.0));
+        }
+        // Where we went in, tshark did so too, and to the same place.
+        if let Some(inside) = inside.filter(|inside| Some(*inside) != key) {
+            let at = seen.iter().rposition(|seen| (Some(seen.src), Some(seen.dst), seen.ports) == ours(&inside));
+            match at {
+                Some(at) if at > 0 => tally.inner += 1,
+                _ => tally.differences.push(format!("inside: {inside:?}, tshark {seen:?}, {data:02x?}")),
+            }
+        }
+    }
+}
+
+/// Why tshark's answer is another one, where it is meant to be.
+fn intended(data: &[u8], key: Option<FlowKey>, theirs: Option<&Seen>) -> Option<&'static str> {
+    let ether = |kind: [u8; 2]| data.get(12..14) == Some(&kind);
+    let at = |at: usize| data.get(at).copied().unwrap_or(0);
+    match (key, theirs) {
+        (None, Some(_)) if ether([0x89, 3]) => Some("Cisco FabricPath is not opened"),
+        (Some(key), None) if ether([8, 0]) && at(16) == 0 && (1..20).contains(&at(17)) && key.ports().is_none() => {
+            Some("the addresses are believed though the total length is below the header's")
+        }
+        (Some(_), Some(Seen { ports: None, .. })) if ether([0x86, 0xdd]) && (at(18), at(19)) == (0, 0) => {
+            Some("an IPv6 payload length of zero is segmentation left to the card, or a jumbogram")
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn keys_of_the_captures_and_of_frames_by_hand() {
+    let test = "keys_of_the_captures_and_of_frames_by_hand";
+    if Command::new("tshark").arg("--version").output().is_err() {
+        eprintln!("{test}: skipped, no tshark");
+        return;
+    }
+    let captured = packets(test).into_iter();
+    let captured = captured.flat_map(|(link, frames)| frames.into_iter().map(move |data| (link, data)));
+    let mut all: Vec<_> = captured.collect();
+    let captured = all.len();
+    all.extend(cases::all().into_iter().map(|case| (case.link, case.data)));
+    // tshark 4.0 reads no files of these.
+    let unread = [LinkType::PPP_PPPD, LinkType::MPLS];
+    all.retain(|(link, _)| Parser::new(*link, false).is_some() && !unread.contains(link));
+    let mut tally = Tally::default();
+    compare(&mut tally, &all);
+    println!(
+        "{} keys the same, {} inside tunnels, {} without key, intended differences {:?}",
+        tally.compared, tally.inner, tally.without, tally.intended
+    );
+    for difference in tally.differences.iter().take(40) {
+        println!("{difference}");
+    }
+    assert!(tally.differences.is_empty(), "{} differences", tally.differences.len());
+    assert!(tally.compared >= if captured > 0 { 5000 } else { 80 } && tally.inner >= 20, "too little was compared");
+}
