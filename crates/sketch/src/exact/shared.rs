@@ -1,0 +1,167 @@
+//! The exact table that several threads update at once.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use weir_memory::Request;
+
+use super::Exact;
+use crate::{Counts, Error, Key, LANES, Packet, Weigh, largest, spread};
+
+/// An [`Exact`] in parts by hash, each behind a lock, with the same answers.
+///
+/// A part is full when its own slots are, so the whole begins to turn keys away a little earlier than one table would.
+///
+/// **Cost**: as `Exact`, and a lock for each part that a batch touches. **Threads**: any may do anything; what
+/// one of them reads across parts is of no single instant while others update.
+#[derive(Debug)]
+pub struct SharedExact<K> {
+    parts: Vec<Part<K>>,
+}
+
+/// Neighbours do not share a line.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Part<K>(Mutex<Exact<K>>);
+
+/// Enough that threads seldom meet; few enough that the parts of a table of some size lie in huge pages.
+const PARTS: usize = 16;
+
+/// Items that are sorted by part together; their indices fit in bytes.
+const GROUP: usize = 256;
+
+impl<K: Key> SharedExact<K> {
+    /// A table of at most `memory_bytes`; `seed` names the hash that its keys will come with.
+    ///
+    /// **Errors**: as [`Exact::new`].
+    pub fn new(memory_bytes: usize, seed: u64, request: &Request) -> Result<Self, Error> {
+        let part = |_| Exact::new(memory_bytes / PARTS, seed, request).map(|table| Part(Mutex::new(table)));
+        Ok(Self { parts: (0..PARTS).map(part).collect::<Result<_, _>>()? })
+    }
+
+    /// Counts a batch of packets. A batch of hundreds locks each part once and has the cache misses within a part
+    /// overlap.
+    pub fn update<P: Packet<K>>(&self, items: &[P]) {
+        for items in items.chunks(GROUP) {
+            // A counting sort: the items of part p are those of `order[ends[p - 1]..ends[p]]`.
+            let mut ends = [0; PARTS];
+            for item in items {
+                ends[Self::part(item.hash())] += 1;
+            }
+            let mut end = 0;
+            for count in &mut ends {
+                end += core::mem::replace(count, end);
+            }
+            let mut order = [0u8; GROUP];
+            for (index, item) in items.iter().enumerate() {
+                let next = &mut ends[Self::part(item.hash())];
+                order[*next] = index as u8;
+                *next += 1;
+            }
+            let mut start = 0;
+            for (part, end) in ends.into_iter().enumerate() {
+                if start < end {
+                    let mut table = self.lock(part);
+                    for lanes in order[start..end].chunks(LANES) {
+                        table.update_lanes(lanes.iter().map(|index| &items[usize::from(*index)]));
+                    }
+                    start = end;
+                }
+            }
+        }
+    }
+
+    /// The part of a key. Not by the upper bits: within a part, these place the key.
+    fn part(hash: u64) -> usize {
+        (spread(hash) >> 16) as usize % PARTS
+    }
+
+    fn lock(&self, part: usize) -> MutexGuard<'_, Exact<K>> {
+        // Whoever panicked in there did so between two packets, or after an overflow that ended the run.
+        self.parts[part].0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Exact<K>>> {
+        (0..PARTS).map(|part| self.lock(part))
+    }
+
+    fn sum(&self, of: impl Fn(&Exact<K>) -> Counts) -> Counts {
+        self.each().fold(Counts::default(), |sum, part| {
+            let counts = of(&part);
+            Counts { packets: sum.packets + counts.packets, bytes: sum.bytes + counts.bytes }
+        })
+    }
+
+    /// The counts of a key, if it is in.
+    pub fn get(&self, key: &K, hash: u64) -> Option<Counts> {
+        self.lock(Self::part(hash)).get(key, hash)
+    }
+
+    /// Keys and their counts, in no order that means anything.
+    pub fn entries(&self) -> Vec<(K, Counts)> {
+        self.each().flat_map(|part| part.iter().collect::<Vec<_>>()).collect()
+    }
+
+    /// The `k` keys that weigh most, as [`Exact::top`].
+    pub fn top(&self, k: usize, weigh: Weigh) -> Vec<(K, Counts)> {
+        let best = self.each().flat_map(|part| part.top(k, weigh)).collect();
+        largest(best, k, |(key, counts)| (counts.by(weigh), *key))
+    }
+
+    /// Keys that are in.
+    pub fn len(&self) -> usize {
+        self.each().map(|part| part.len()).sum()
+    }
+
+    /// Is no key in?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Keys that find room, if they fall evenly.
+    pub fn capacity(&self) -> usize {
+        self.each().map(|part| part.capacity()).sum()
+    }
+
+    /// Will some next new key be turned away?
+    pub fn is_full(&self) -> bool {
+        self.each().any(|part| part.is_full())
+    }
+
+    /// What was counted for keys that found no room.
+    pub fn untracked(&self) -> Counts {
+        self.sum(Exact::untracked)
+    }
+
+    /// All that was counted, untracked or not.
+    pub fn total(&self) -> Counts {
+        self.sum(Exact::total)
+    }
+
+    /// Bytes of its tables.
+    pub fn memory_bytes(&self) -> usize {
+        self.each().map(|part| part.memory_bytes()).sum()
+    }
+
+    /// What the hash was seeded with, as told at the start.
+    pub fn seed(&self) -> u64 {
+        self.lock(0).seed()
+    }
+
+    /// Forgets everything; keeps the memory.
+    pub fn clear(&mut self) {
+        for part in self.each() {
+            let mut part = part;
+            part.clear();
+        }
+    }
+
+    /// Adds all that it has counted to one table, as [`Exact::merge`] does.
+    ///
+    /// **Errors**: those of [`Exact::merge`].
+    pub fn merge_into(&self, table: &mut Exact<K>, mut hash: impl FnMut(&K) -> u64) -> Result<(), Error> {
+        for part in self.each() {
+            table.merge(&part, &mut hash)?;
+        }
+        Ok(())
+    }
+}

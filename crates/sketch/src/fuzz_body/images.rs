@@ -1,0 +1,94 @@
+//! Any bytes as an image of a sketch.
+
+use weir_memory::{Policy, Request};
+
+use super::hash;
+use crate::image::{Kind, Writer};
+use crate::{Cell, Cms, Distinct, Error, Exact, Heavy, Item};
+
+/// Images may ask for no more than this.
+const MEMORY: usize = 1 << 16;
+
+/// Reads `data` as an image of each kind, as it is, and as what follows a right header and goes before a right
+/// checksum.
+///
+/// **Panics**: if reading panics, if an accepted image is not what the sketch writes again, or if the sketch does not
+/// bear an update, a query and a merge with itself.
+pub fn images(data: &[u8]) {
+    let framed = |kind, key| {
+        let mut image = Writer::new(kind, key, 1 << 32 | 0xffff);
+        data.iter().for_each(|byte| image.u8(*byte));
+        image.finish()
+    };
+    for image in [data, &framed(Kind::Exact, size_of::<Number>())] {
+        exact(image);
+    }
+    for image in [data, &framed(Kind::Heavy, size_of::<Number>())] {
+        heavy(image);
+    }
+    for image in [data, &framed(Kind::Cms, 0)] {
+        cms::<u32>(image);
+        cms::<u64>(image);
+    }
+    let _ = Distinct::from_bytes(data, &request());
+}
+
+type Number = [u8; 2];
+
+fn hash_of(seed: u64, key: &Number) -> u64 {
+    hash(seed, u16::from_le_bytes(*key).into())
+}
+
+fn request() -> Request {
+    Request { pages: Policy::Virtual, ..Request::default() }
+}
+
+fn items(seed: u64) -> Vec<Item<Number>> {
+    let keys = (0..40).map(|number| [number, 0]);
+    keys.map(|key| Item { hash: hash_of(seed, &key), bytes: u32::MAX, key }).collect()
+}
+
+fn exact(image: &[u8]) {
+    let Ok(mut table) = Exact::<Number>::from_bytes(image, MEMORY, &request(), hash_of) else { return };
+    assert_eq!(table.to_bytes(), image);
+    assert!(table.memory_bytes() <= MEMORY);
+    table.update(&items(table.seed()));
+    let other = Exact::from_bytes(image, MEMORY, &request(), hash_of).expect("it was accepted before");
+    let seed = table.seed();
+    bearable(table.merge(&other, |key| hash_of(seed, key)));
+    let keys = table.iter().count();
+    assert_eq!(keys, table.len());
+    table.clear();
+    assert!(table.is_empty());
+}
+
+fn heavy(image: &[u8]) {
+    let Ok(mut table) = Heavy::<Number>::from_bytes(image, &request()) else { return };
+    assert_eq!(table.to_bytes(), image);
+    let items = items(table.seed());
+    table.update(&items);
+    for item in &items {
+        let (lower, upper) = table.bounds(&item.key, item.hash);
+        assert!(lower <= upper);
+    }
+    let other = Heavy::from_bytes(image, &request()).expect("it was accepted before");
+    bearable(table.merge(&other));
+    let sum: u128 = table.iter().map(|entry| u128::from(entry.lower)).sum();
+    assert!(sum <= u128::from(table.total().by(table.weigh())));
+}
+
+fn cms<C: Cell>(image: &[u8]) {
+    let Ok(mut sketch) = Cms::<C>::from_bytes(image, &request()) else { return };
+    assert_eq!(sketch.to_bytes(), image);
+    let before = sketch.estimate(7);
+    sketch.update_weighted([(7, u32::MAX)]);
+    assert!(sketch.estimate(7) >= before);
+    let other = Cms::from_bytes(image, &request()).expect("it was accepted before");
+    bearable(sketch.merge(&other));
+    assert!(sketch.bound().epsilon > 0.0);
+}
+
+/// A merge may find the totals too large, and nothing else.
+fn bearable(merged: Result<(), Error>) {
+    assert!(matches!(merged, Ok(()) | Err(Error::TooMuch)), "{merged:?}");
+}

@@ -1,0 +1,169 @@
+//! One bucket: what is known of 13 keys, and of all others that fall into it.
+
+use zerocopy::FromZeros;
+
+use crate::{Key, same};
+
+/// Slots of a bucket: with them its head fills two cache lines.
+pub(super) const WAYS: usize = 13;
+
+const LOW: u64 = 0x0101_0101_0101_0101;
+const HIGH: u64 = 0x8080_8080_8080_8080;
+
+/// What is read and written for every packet of a bucket.
+#[derive(Clone, Copy, FromZeros)]
+#[repr(C, align(64))]
+pub(super) struct Head {
+    /// No key that is not in weighs more.
+    floor: u64,
+    /// A byte for each slot; 0 is a free slot, and all free ones come after all others. The last three are never used.
+    tags: [u8; 16],
+    /// No key that is in weighs more than its count.
+    counts: [u64; WAYS],
+}
+
+const _: () = assert!(size_of::<Head>() == 128);
+
+/// The rest of what is known of a key.
+#[derive(Clone, Copy, FromZeros)]
+#[repr(C, align(32))]
+pub(super) struct Slot<K> {
+    /// What it has, since it came in, of the quantity that does not rank.
+    pub(super) companion: u64,
+    /// What it may have weighed before it came in.
+    pub(super) error: u64,
+    pub(super) key: K,
+}
+
+/// The high bit of each byte that is zero, and of no other: the shorter `(x - LOW) & !x & HIGH` may show a byte of 1
+/// too, which would let a free slot pass for the key of zeros.
+#[inline(always)]
+fn zeros(bytes: u64) -> u64 {
+    !(((bytes & !HIGH) + !HIGH) | bytes) & HIGH
+}
+
+/// The slot of the lowest bit of what [`Head::matches`] gives; some number above all slots if there is none.
+#[inline(always)]
+fn first(matches: u64) -> usize {
+    let bit = matches.trailing_zeros() as usize;
+    bit / 8 + (bit & 4) * 2
+}
+
+impl Head {
+    pub(super) const EMPTY: Self = Self { floor: 0, tags: [0; 16], counts: [0; WAYS] };
+
+    /// Adds a packet, and says whether its key was in; `likely` is what [`Self::likely`] said a moment ago.
+    #[inline(always)]
+    pub(super) fn add<K: Key>(
+        &mut self,
+        slots: &mut [Slot<K>; WAYS],
+        (tag, likely): (u8, usize),
+        key: &K,
+        weight: u64,
+        companion: u64,
+    ) -> bool {
+        if self.tags[likely] == tag && same(&slots[likely].key, key) {
+            self.counts[likely] += weight;
+            slots[likely].companion += companion;
+        } else if let Some(slot) = self.find(slots, tag, key) {
+            self.counts[slot] += weight;
+            slots[slot].companion += companion;
+        } else {
+            self.miss(slots, tag, key, weight, companion);
+            return false;
+        }
+        true
+    }
+
+    /// Has both lines fetched.
+    #[inline(always)]
+    pub(super) fn ask(&self) {
+        weir_memory::prefetch(&self.tags, 0);
+        weir_memory::prefetch(&self.counts, WAYS - 1);
+    }
+
+    /// Where a key of this tag is, if it is in: almost always the first slot that has the tag.
+    #[inline(always)]
+    pub(super) fn likely(&self, tag: u8) -> usize {
+        first(self.matches(tag)).min(WAYS - 1)
+    }
+
+    /// Slots of this tag: bit 8 i for slot i, and bit 8 i + 4 for slot 8 + i. In one word, since no branch could
+    /// foresee which of two has it.
+    #[inline(always)]
+    fn matches(&self, tag: u8) -> u64 {
+        let wanted = u64::from(tag) * LOW;
+        let [low, high] = [0, 8].map(|at| u64::from_le_bytes(core::array::from_fn(|i| self.tags[at + i])));
+        zeros(low ^ wanted) >> 7 | zeros(high ^ wanted) >> 3
+    }
+
+    /// The slot of a key that is in.
+    #[inline(always)]
+    pub(super) fn find<K: Key>(&self, slots: &[Slot<K>; WAYS], tag: u8, key: &K) -> Option<usize> {
+        let mut found = self.matches(tag);
+        while found != 0 {
+            let slot = first(found);
+            if slot < WAYS && same(&slots[slot].key, key) {
+                return Some(slot);
+            }
+            found &= found - 1;
+        }
+        None
+    }
+
+    /// Adds a packet of a key that is not in.
+    #[inline(always)]
+    fn miss<K: Key>(&mut self, slots: &mut [Slot<K>; WAYS], tag: u8, key: &K, weight: u64, companion: u64) {
+        let (least, slot) = self.least();
+        let error = self.floor;
+        if error + weight < least {
+            self.floor += weight;
+            return;
+        }
+        self.floor = error.max(least);
+        self.put(slots, slot, tag, error + weight, Slot { companion, error, key: *key });
+    }
+
+    /// The least count, and its slot.
+    ///
+    /// Counts are compared with their slots in the low bits, as a tree: no branch, and four steps that wait for each other
+    /// where a loop has thirteen. Totals stay below 2^59, so that there is room.
+    #[inline(always)]
+    fn least(&self) -> (u64, usize) {
+        let at = |slot: usize| self.counts[slot] << 4 | slot as u64;
+        let four = |slot: usize| at(slot).min(at(slot + 1)).min(at(slot + 2).min(at(slot + 3)));
+        let least = four(0).min(four(4)).min(four(8).min(at(12)));
+        (least >> 4, (least & 15) as usize)
+    }
+
+    /// Puts a key in a slot.
+    #[inline(always)]
+    pub(super) fn put<K: Key>(&mut self, slots: &mut [Slot<K>; WAYS], slot: usize, tag: u8, count: u64, what: Slot<K>) {
+        self.tags[slot] = tag;
+        self.counts[slot] = count;
+        slots[slot] = what;
+    }
+
+    /// A bucket with this floor and no keys.
+    pub(super) fn with_floor(floor: u64) -> Self {
+        Self { floor, ..Self::EMPTY }
+    }
+
+    #[inline(always)]
+    pub(super) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    pub(super) fn count(&self, slot: usize) -> u64 {
+        self.counts[slot]
+    }
+
+    pub(super) fn tag(&self, slot: usize) -> u8 {
+        self.tags[slot]
+    }
+
+    /// Keys that are in: they fill the first slots.
+    pub(super) fn len(&self) -> usize {
+        (0..WAYS).take_while(|slot| self.tag(*slot) != 0).count()
+    }
+}

@@ -1,0 +1,155 @@
+//! Summaries of streams over hashed keys, each with its error bound. Knows no packets.
+//!
+//! | sketch | names its heavy keys | answer for a key | merge of two against one stream |
+//! |---|---|---|---|
+//! | [`Exact`] | yes | exact, until its memory is full: then it says so | equal |
+//! | [`Heavy`] | yes | lower and upper bound, always true | bounds kept |
+//! | [`Cms`], plain | no | never below the truth, rarely more than epsilon N above | equal |
+//! | [`Cms`], conservative | no | the same, closer to the truth | bound kept |
+//! | [`Distinct`] | no | how many keys there are, and a 95 % range | equal |
+//!
+//! [`SharedExact`] and [`SharedCms`] are the forms that several threads update at once, without losing an update.
+//!
+//! Each is made with a budget in bytes, takes all its memory at the start and none on an update ([`Distinct`] names its
+//! exception). A key comes with its hash; the sketches never hash, but name the seed of the hash they were fed with, so
+//! that two that cannot be merged are not.
+#![forbid(unsafe_code)]
+
+mod cms;
+mod distinct;
+mod error;
+mod exact;
+pub mod fuzz_body;
+mod heavy;
+mod image;
+
+pub use cms::{Bound, Cell, Cms, Rule, Shape, SharedCms};
+pub use distinct::Distinct;
+pub use error::Error;
+pub use exact::{Exact, SharedExact};
+pub use heavy::{Entry, Heavy};
+
+use zerocopy::{FromZeros, Immutable, IntoBytes};
+
+/// What is counted: a plain value whose bytes are its identity.
+pub trait Key: Copy + Eq + FromZeros + IntoBytes + Immutable + Send + Sync + core::fmt::Debug + 'static {}
+
+impl<K: Copy + Eq + FromZeros + IntoBytes + Immutable + Send + Sync + core::fmt::Debug + 'static> Key for K {}
+
+/// One packet, as a sketch sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<K> {
+    /// Hash of the key, uniform over all 64 bits, seeded by the caller; equal keys have equal hashes.
+    pub hash: u64,
+    /// Bytes of the packet.
+    pub bytes: u32,
+    /// Whose packet it is.
+    pub key: K,
+}
+
+/// A packet, in whatever form it is at hand.
+pub trait Packet<K> {
+    /// Hash of the key: see [`Item::hash`].
+    fn hash(&self) -> u64;
+    /// Bytes of the packet.
+    fn bytes(&self) -> u32;
+    /// Whose packet it is.
+    fn key(&self) -> &K;
+}
+
+impl<K> Packet<K> for Item<K> {
+    #[inline(always)]
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    #[inline(always)]
+    fn key(&self) -> &K {
+        &self.key
+    }
+}
+
+/// What is counted of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Counts {
+    /// The one of the two that ranks.
+    pub fn by(&self, weigh: Weigh) -> u64 {
+        match weigh {
+            Weigh::Packets => self.packets,
+            Weigh::Bytes => self.bytes,
+        }
+    }
+
+    /// Both sums, or none if one of them passes [`LIMIT`].
+    fn plus(self, other: Self) -> Option<Self> {
+        let packets = self.packets.checked_add(other.packets).filter(|sum| *sum <= LIMIT)?;
+        let bytes = self.bytes.checked_add(other.bytes).filter(|sum| *sum <= LIMIT)?;
+        Some(Self { packets, bytes })
+    }
+}
+
+/// What makes a key heavy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weigh {
+    /// Its packets.
+    #[default]
+    Packets,
+    /// Its bytes.
+    Bytes,
+}
+
+/// The largest total that a merge or an image may bring in. What updates can still add to it does not overflow 64 bits:
+/// that would be 2^31 packets of 4 GiB.
+const LIMIT: u64 = 1 << 63;
+
+/// Items that are worked on together: the memory of all of them is asked for before the first is counted.
+const LANES: usize = 32;
+
+/// Makes every bit of the hash count in the upper bits.
+///
+/// Packets are often dealt out to workers by bits of the same hash. Then these bits are the same for all that a sketch
+/// sees, and must not be the only ones that decide where a key goes.
+#[inline(always)]
+fn spread(hash: u64) -> u64 {
+    hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Where a spread hash falls among `len` places, by its upper bits.
+#[inline(always)]
+fn place(spread: u64, len: usize) -> usize {
+    ((u128::from(spread) * len as u128) >> 64) as usize
+}
+
+/// Are these the same key? The key's own comparison, which knows its length: comparing slices of bytes is a call to
+/// memcmp.
+#[inline(always)]
+fn same<K: Key>(a: &K, b: &K) -> bool {
+    a == b
+}
+
+/// The `k` largest by rank, largest first; of equal ranks the smaller key bytes first, so that the order is no
+/// accident.
+fn largest<T, K: Key>(mut all: Vec<T>, k: usize, of: impl Fn(&T) -> (u64, K)) -> Vec<T> {
+    let order = |a: &T, b: &T| {
+        let ((a, a_key), (b, b_key)) = (of(a), of(b));
+        b.cmp(&a).then_with(|| a_key.as_bytes().cmp(b_key.as_bytes()))
+    };
+    if k < all.len() {
+        all.select_nth_unstable_by(k, order);
+        all.truncate(k);
+    }
+    all.sort_unstable_by(order);
+    all
+}

@@ -1,0 +1,61 @@
+//! Updates allocate nothing: the allocator counts.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use weir_memory::Request;
+use weir_sketch::{Cms, Distinct, Exact, Heavy, Item, Rule, Shape, SharedCms, SharedExact, Weigh};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is handed on to the system's allocator unchanged; counting touches no memory but the counter.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller promises a layout of non-zero size, which is all that `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller promises memory that `alloc` above gave out for this layout, and that came from `System`.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// One test alone: others would allocate beside it.
+#[test]
+fn updates_allocate_nothing() {
+    let request = &Request::default();
+    let item = |key: u32| Item { hash: support::random(1, u64::from(key)), bytes: 100, key };
+    let items: Vec<_> = support::zipf(1, 20_000, 9000, 1.0).into_iter().map(item).collect();
+    let hashes: Vec<_> = items.iter().map(|item| item.hash).collect();
+    let shape = Shape::new(4, 512).unwrap();
+    let mut exact = Exact::new(1 << 16, 1, request).unwrap();
+    let shared_exact = SharedExact::new(1 << 16, 1, request).unwrap();
+    let mut heavy = Heavy::new(1 << 14, Weigh::Bytes, 1, request).unwrap();
+    let mut cms = Cms::<u32>::new(shape, Rule::Conservative, 1, request).unwrap();
+    let shared_cms = SharedCms::new(shape, Rule::Conservative, 1, request).unwrap();
+    let mut distinct = Distinct::new(request).unwrap();
+    // The exception: the library's sketch grows with its first keys.
+    (0..4000u32).for_each(|key| distinct.see(u64::from(key) << 3 | 1, || key.to_le_bytes()));
+
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    for (items, hashes) in items.chunks(100).zip(hashes.chunks(100)) {
+        exact.update(items);
+        shared_exact.update(items);
+        heavy.update(items);
+        cms.update(hashes);
+        shared_cms.update(hashes);
+        items.iter().for_each(|item| distinct.see(item.hash, || item.key.to_le_bytes()));
+    }
+    let after = ALLOCATIONS.load(Ordering::Relaxed);
+    assert_eq!(after - before, 0);
+    assert_eq!(exact.total().packets + heavy.total().packets + cms.total(), 60_000);
+}
