@@ -1,0 +1,115 @@
+//! What is told: figures, each with its bound and the kind of the bound.
+
+use crate::State;
+use crate::tally::Arrivals;
+use weir_packet::flow::FlowKey;
+use weir_sketch::Counts;
+
+/// In what sense a bound holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum BoundKind {
+    /// There is no error.
+    Exact,
+    /// It always holds.
+    Deterministic,
+    /// It holds with at least this probability, over the choice of the hash functions.
+    Probabilistic {
+        /// For one figure.
+        confidence: f64,
+    },
+}
+
+/// The true value lies in `lower..=upper`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    /// In what sense.
+    pub kind: BoundKind,
+    /// Not less than this.
+    pub lower: u64,
+    /// Not more than this.
+    pub upper: u64,
+}
+
+/// One row of a table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    /// Whose row.
+    pub key: FlowKey,
+    /// What was counted. The figure that the table is ordered by lies within `bound`; the other one was counted since the
+    /// key was noticed, and is not larger than the truth.
+    pub counts: Counts,
+    /// Bound of the figure that the table is ordered by.
+    pub bound: Bound,
+}
+
+/// The largest keys.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// Largest first.
+    pub rows: Vec<Row>,
+    /// What an exact table had no room for: rows may be missing, and none of these has more than that.
+    pub untracked: Counts,
+}
+
+/// How many there are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// So many.
+    pub value: u64,
+    /// Give or take; 0 if it is exact.
+    pub plus_minus: u64,
+    /// With this probability; 1 if it is exact.
+    pub confidence: f64,
+}
+
+impl Estimate {
+    /// A number that was counted.
+    pub fn exact(value: u64) -> Self {
+        Self { value, plus_minus: 0, confidence: 1.0 }
+    }
+}
+
+/// A key whose figure changed from one window to the next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// Whose figure.
+    pub key: FlowKey,
+    /// Estimate in the window before.
+    pub before: u64,
+    /// Estimate in this window.
+    pub after: u64,
+    /// The true change lies in `lower..=upper`; the kind is that of the figures.
+    pub lower: i64,
+    /// See `lower`.
+    pub upper: i64,
+    /// In what sense.
+    pub kind: BoundKind,
+}
+
+impl Change {
+    /// Estimate of the change.
+    pub fn delta(&self) -> i64 {
+        self.after as i64 - self.before as i64
+    }
+}
+
+/// A window of time that is complete.
+#[derive(Clone, Copy, Debug)]
+pub struct Window<'a> {
+    /// From, to (exclusive), ns since 1970; `None`: all of time.
+    pub span: Option<(i64, i64)>,
+    /// What arrived.
+    pub arrivals: Arrivals,
+    /// What is known of the packets that passed; `None` if none did.
+    pub state: Option<&'a State>,
+    /// What is known of the window before it; `None` inside if that held no packet, outside if this one is the first.
+    pub before: Option<Option<&'a State>>,
+}
+
+impl Window<'_> {
+    /// The `rows` keys of table `i` whose figures changed most since the window before; `None` in the first window.
+    pub fn changers(&self, i: usize, rows: usize) -> Option<Vec<Change>> {
+        let before = self.before?;
+        Some(crate::state::changers(before, self.state, i, rows))
+    }
+}

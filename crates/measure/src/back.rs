@@ -1,0 +1,74 @@
+//! The counters of one worker.
+
+use crate::{Config, Error, Observation, State, Windows};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// States of windows that were given out, to be used again: making one costs page faults, clearing it does not.
+#[derive(Debug, Default)]
+pub struct Spares(Mutex<Vec<State>>);
+
+impl Spares {
+    /// More are not kept: a few windows end at once, and each state is as large as its tables.
+    const MOST: usize = 16;
+
+    /// Keeps a state, unless it holds what others share.
+    pub fn keep(&self, mut state: State) {
+        let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spares.len() < Self::MOST && state.clear() {
+            spares.push(state);
+        }
+    }
+
+    fn take(&self) -> Option<State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+}
+
+/// Takes packets and counts them, in the windows they belong to.
+#[derive(Debug)]
+pub struct Back {
+    config: Arc<Config>,
+    spares: Arc<Spares>,
+    windows: Windows<State>,
+    /// Made ahead, so that memory that cannot be had shows before the first packet.
+    spare: Option<State>,
+    taken: u64,
+}
+
+impl Back {
+    /// Counters for `config`, with the memory of a first window.
+    pub fn new(config: Arc<Config>, spares: Arc<Spares>) -> Result<Self, Error> {
+        // A shared table belongs to one window, and which comes first is not known yet.
+        let known = config.shared.is_none() || config.cut.window_ns.is_none();
+        let spare = known.then(|| State::new(&config, 0)).transpose()?;
+        Ok(Self { windows: Windows::new(config.cut), config, spares, spare, taken: 0 })
+    }
+
+    /// Counts packets, in their order. An error is want of memory for the tables of a new window.
+    ///
+    /// **Cost**: no allocation but for a new window.
+    pub fn take(&mut self, packets: &[Observation]) -> Result<(), Error> {
+        let mut rest = packets;
+        while let Some(first) = rest.first() {
+            let Self { config, spares, windows, spare, .. } = self;
+            let number = config.cut.number(first.time_ns);
+            let begin = || spare.take().or_else(|| spares.take()).map_or_else(|| State::new(config, number), Ok);
+            let (state, window) = windows.at(first.time_ns, begin)?;
+            let run = rest.iter().take_while(|packet| window.contains(&packet.time_ns)).count().max(1);
+            state.take(&rest[..run]);
+            self.taken += run as u64;
+            rest = &rest[run..];
+        }
+        Ok(())
+    }
+
+    /// Takes out what is known of the windows before number `open`.
+    pub fn close(&mut self, open: i64) -> Vec<(i64, State)> {
+        self.windows.close(open)
+    }
+
+    /// Packets counted so far.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+}

@@ -1,0 +1,409 @@
+//! One table: a sketch, or two that complete each other, behind what the tasks ask.
+
+use crate::answer::{Bound, BoundKind, Change, Row, Table};
+use crate::{Config, Error};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use weir_packet::flow::FlowKey;
+use weir_sketch::{Cms, Counts, Entry, Exact, Heavy, Packet, Rule, Shape, SharedCms, SharedExact, Weigh};
+use zerocopy::IntoBytes;
+
+/// Packets that are counted together.
+pub(crate) const TOGETHER: usize = 64;
+
+/// How to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sketch {
+    /// Every key, as long as there is memory.
+    Exact,
+    /// The largest keys, with bounds that always hold.
+    Heavy,
+    /// Count-Min, and a heavy table beside it that names the keys: three quarters of the memory for the one, the rest for the other.
+    Cms {
+        /// With conservative update.
+        conservative: bool,
+    },
+}
+
+impl Sketch {
+    /// Whether several workers can update one of it.
+    pub fn can_be_shared(self) -> bool {
+        self != Self::Heavy
+    }
+}
+
+/// Rows of Count-Min: a figure is within its bound with a probability of 1 - e^-4.
+const ROWS: usize = 4;
+
+/// Count-Min cells: packets of one worker fit in 32 bits, bytes do not.
+#[derive(Debug)]
+pub(crate) enum Cells {
+    Narrow(Cms<u32>),
+    Wide(Cms<u64>),
+}
+
+impl Cells {
+    fn estimate(&self, hash: u64) -> u64 {
+        match self {
+            Self::Narrow(cms) => cms.estimate(hash),
+            Self::Wide(cms) => cms.estimate(hash),
+        }
+    }
+
+    fn bound(&self) -> weir_sketch::Bound {
+        match self {
+            Self::Narrow(cms) => cms.bound(),
+            Self::Wide(cms) => cms.bound(),
+        }
+    }
+
+    fn is_saturated(&self) -> bool {
+        match self {
+            Self::Narrow(cms) => cms.is_saturated(),
+            Self::Wide(cms) => cms.is_saturated(),
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Narrow(cms) => cms.memory_bytes(),
+            Self::Wide(cms) => cms.memory_bytes(),
+        }
+    }
+
+    fn obtained(&self) -> weir_memory::Obtained {
+        match self {
+            Self::Narrow(cms) => cms.obtained(),
+            Self::Wide(cms) => cms.obtained(),
+        }
+    }
+}
+
+/// A table that several workers update.
+#[derive(Clone, Debug)]
+pub(crate) enum Shared {
+    Exact(Arc<SharedExact<FlowKey>>),
+    Cms(Arc<SharedCms>),
+}
+
+/// The shared tables of the open windows.
+#[derive(Debug, Default)]
+pub struct SharedTables(Mutex<BTreeMap<i64, Vec<Shared>>>);
+
+impl SharedTables {
+    /// The tables of a window, one per key. Whoever asks first makes them.
+    pub(crate) fn of(&self, config: &Config, number: i64) -> Result<Vec<Shared>, Error> {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tables) = windows.get(&number) {
+            return Ok(tables.clone());
+        }
+        let tables: Vec<Shared> = config.keys.iter().map(|_| Shared::new(config)).collect::<Result<_, _>>()?;
+        windows.insert(number, tables.clone());
+        Ok(tables)
+    }
+
+    /// The window is complete.
+    pub(crate) fn forget(&self, number: i64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+}
+
+impl Shared {
+    fn new(config: &Config) -> Result<Self, Error> {
+        let Config { memory, seed, request, .. } = config;
+        match config.sketch {
+            Sketch::Cms { conservative } => {
+                let shape = shape(*memory, size_of::<u64>())?;
+                Ok(Self::Cms(Arc::new(SharedCms::new(shape, rule(conservative), *seed, request)?)))
+            }
+            // Refused where settings are made, since its update touches several places.
+            Sketch::Exact | Sketch::Heavy => Ok(Self::Exact(Arc::new(SharedExact::new(*memory, *seed, request)?))),
+        }
+    }
+}
+
+fn rule(conservative: bool) -> Rule {
+    if conservative { Rule::Conservative } else { Rule::Plain }
+}
+
+/// The largest Count-Min within three quarters of the memory.
+fn shape(memory: usize, cell_bytes: usize) -> Result<Shape, Error> {
+    Shape::for_memory(memory / 4 * 3, ROWS, cell_bytes)
+}
+
+/// One table.
+#[derive(Debug)]
+pub(crate) enum Counter {
+    Exact(Exact<FlowKey>),
+    Heavy(Heavy<FlowKey>),
+    Cms(Cells, Heavy<FlowKey>),
+    SharedExact(Arc<SharedExact<FlowKey>>),
+    SharedCms(Arc<SharedCms>, Heavy<FlowKey>),
+}
+
+/// What is known of a key's weight.
+#[derive(Clone, Copy, Debug)]
+struct Figure {
+    value: u64,
+    bound: Bound,
+}
+
+impl Counter {
+    /// An empty one.
+    pub fn new(config: &Config, shared: Option<&Shared>) -> Result<Self, Error> {
+        let Config { memory, by, seed, request, .. } = config;
+        let names = |used: usize| Heavy::new(memory - used, *by, *seed, request);
+        match (config.sketch, shared) {
+            (_, Some(Shared::Exact(table))) => Ok(Self::SharedExact(Arc::clone(table))),
+            (_, Some(Shared::Cms(cells))) => Ok(Self::SharedCms(Arc::clone(cells), names(cells.memory_bytes())?)),
+            (Sketch::Exact, None) => Ok(Self::Exact(Exact::new(*memory, *seed, request)?)),
+            (Sketch::Heavy, None) => Ok(Self::Heavy(names(0)?)),
+            (Sketch::Cms { conservative }, None) => {
+                let rule = rule(conservative);
+                let cells = match by {
+                    Weigh::Packets => Cells::Narrow(Cms::new(shape(*memory, size_of::<u32>())?, rule, *seed, request)?),
+                    Weigh::Bytes => Cells::Wide(Cms::new(shape(*memory, size_of::<u64>())?, rule, *seed, request)?),
+                };
+                let names = names(cells.memory_bytes())?;
+                Ok(Self::Cms(cells, names))
+            }
+        }
+    }
+
+    /// Counts packets, at most [`TOGETHER`], each under the key it names. Bit i of what comes back is clear if the key of
+    /// packet i was counted here before.
+    #[inline]
+    pub fn update<P: Packet<FlowKey>>(&mut self, items: &[P]) -> u64 {
+        match self {
+            Self::Heavy(table) => table.update_and_tell(items),
+            Self::Exact(table) => {
+                table.update(items);
+                u64::MAX
+            }
+            Self::SharedExact(table) => {
+                table.update(items);
+                u64::MAX
+            }
+            Self::Cms(Cells::Narrow(cms), names) => {
+                let mut hashes = [0; TOGETHER];
+                hashes.iter_mut().zip(items).for_each(|(hash, item)| *hash = item.hash());
+                cms.update(&hashes[..items.len()]);
+                names.update_and_tell(items)
+            }
+            Self::Cms(Cells::Wide(cms), names) => {
+                cms.update_weighted(items.iter().map(|item| (item.hash(), item.bytes())));
+                names.update_and_tell(items)
+            }
+            Self::SharedCms(cms, names) => {
+                let weigh = names.weigh();
+                let weight = |item: &P| if weigh == Weigh::Packets { 1 } else { item.bytes() };
+                cms.update_weighted(items.iter().map(|item| (item.hash(), weight(item))));
+                names.update_and_tell(items)
+            }
+        }
+    }
+
+    /// Adds what another one counted. Workers that share a table have nothing to add but names.
+    pub fn merge(&mut self, other: &Self, hash: impl FnMut(&FlowKey) -> u64) -> Result<(), Error> {
+        match (self, other) {
+            (Self::Exact(mine), Self::Exact(theirs)) => mine.merge(theirs, hash),
+            (Self::Heavy(mine), Self::Heavy(theirs)) => mine.merge(theirs),
+            (Self::Cms(cells, names), Self::Cms(their_cells, their_names)) => {
+                match (cells, their_cells) {
+                    (Cells::Narrow(mine), Cells::Narrow(theirs)) => mine.merge(theirs)?,
+                    (Cells::Wide(mine), Cells::Wide(theirs)) => mine.merge(theirs)?,
+                    _ => unreachable!("tables of one configuration have cells of one width"),
+                }
+                names.merge(their_names)
+            }
+            (Self::SharedCms(_, mine), Self::SharedCms(_, theirs)) => mine.merge(theirs),
+            (Self::SharedExact(..), Self::SharedExact(..)) => Ok(()),
+            _ => unreachable!("tables of one configuration are of one kind"),
+        }
+    }
+
+    /// Makes a shared table one's own, once nobody updates it any more.
+    pub fn settle(&mut self, config: &Config, hash: impl FnMut(&FlowKey) -> u64) -> Result<(), Error> {
+        let Config { memory, by, seed, request, .. } = config;
+        let own = match self {
+            Self::SharedExact(table) => {
+                let mut own = Exact::new(*memory, *seed, request)?;
+                table.merge_into(&mut own, hash)?;
+                Self::Exact(own)
+            }
+            Self::SharedCms(cms, names) => {
+                // The names move; what takes their place is dropped with the shared table.
+                let least = Heavy::new(names.memory_bytes(), *by, *seed, request)?;
+                Self::Cms(Cells::Wide(cms.snapshot(request)?), std::mem::replace(names, least))
+            }
+            _ => return Ok(()),
+        };
+        *self = own;
+        Ok(())
+    }
+
+    /// Forgets everything and keeps the memory; not if others share it, or if it is not what [`Self::new`] makes.
+    pub fn clear(&mut self) -> bool {
+        match self {
+            Self::Exact(table) => table.clear(),
+            Self::Heavy(names) => names.clear(),
+            Self::Cms(Cells::Narrow(cms), names) => {
+                cms.clear();
+                names.clear();
+            }
+            Self::Cms(Cells::Wide(cms), names) if names.weigh() == Weigh::Bytes => {
+                cms.clear();
+                names.clear();
+            }
+            // One of packets in wide cells was shared.
+            Self::Cms(..) | Self::SharedExact(_) | Self::SharedCms(..) => return false,
+        }
+        true
+    }
+
+    /// How many keys there were, if that is known exactly.
+    pub fn count_of_keys(&self) -> Option<u64> {
+        match self {
+            Self::Exact(table) if table.untracked() == Counts::default() => Some(table.len() as u64),
+            _ => None,
+        }
+    }
+
+    /// The largest `rows` keys.
+    pub fn table(&self, by: Weigh, rows: usize, hash: impl Fn(&FlowKey) -> u64) -> Table {
+        match self {
+            Self::Exact(table) => {
+                let doubt = table.doubt().by(by);
+                let row = |(key, counts): (FlowKey, Counts)| Row { key, counts, bound: exact(counts.by(by), doubt) };
+                Table { rows: table.top(rows, by).into_iter().map(row).collect(), untracked: table.untracked() }
+            }
+            Self::Heavy(names) => {
+                let row = |entry: Entry<FlowKey>| {
+                    let bound = Bound { kind: BoundKind::Deterministic, lower: entry.lower, upper: entry.upper };
+                    Row { key: entry.key, counts: counts(&entry, entry.lower, by), bound }
+                };
+                Table { rows: names.top(rows).into_iter().map(row).collect(), untracked: Counts::default() }
+            }
+            Self::Cms(cells, names) => {
+                let row = |entry: Entry<FlowKey>| {
+                    let figure = cells.figure(&entry, hash(&entry.key));
+                    Row { key: entry.key, counts: counts(&entry, figure.value, by), bound: figure.bound }
+                };
+                let mut all: Vec<Row> = names.iter().map(row).collect();
+                all.sort_unstable_by(|a, b| {
+                    b.counts.by(by).cmp(&a.counts.by(by)).then_with(|| a.key.as_bytes().cmp(b.key.as_bytes()))
+                });
+                all.truncate(rows);
+                Table { rows: all, untracked: Counts::default() }
+            }
+            Self::SharedExact(..) | Self::SharedCms(..) => unreachable!("a shared table is settled before it is asked"),
+        }
+    }
+
+    /// The keys whose figures changed most; where there is no table, there were no packets.
+    pub fn changes(
+        before: Option<&Self>,
+        after: Option<&Self>,
+        by: Weigh,
+        rows: usize,
+        hash: impl Fn(&FlowKey) -> u64,
+    ) -> Vec<Change> {
+        let keys: HashSet<FlowKey> = before.into_iter().chain(after).flat_map(Self::keys).collect();
+        let nothing = Figure { value: 0, bound: exact(0, 0) };
+        let change = |key: FlowKey| {
+            let hash = hash(&key);
+            let figure = |table: Option<&Self>| table.map_or(nothing, |table| table.figure(&key, hash, by));
+            let (then, now) = (figure(before), figure(after));
+            let kind = if then.bound.kind == BoundKind::Exact { now.bound.kind } else { then.bound.kind };
+            let lower = now.bound.lower as i64 - then.bound.upper as i64;
+            let upper = now.bound.upper as i64 - then.bound.lower as i64;
+            Change { key, before: then.value, after: now.value, lower, upper, kind }
+        };
+        let mut all: Vec<Change> = keys.into_iter().map(change).collect();
+        all.sort_unstable_by(|a, b| {
+            b.delta().unsigned_abs().cmp(&a.delta().unsigned_abs()).then_with(|| a.key.as_bytes().cmp(b.key.as_bytes()))
+        });
+        all.truncate(rows);
+        all
+    }
+
+    /// The keys it can name.
+    fn keys(&self) -> Vec<FlowKey> {
+        match self {
+            Self::Exact(table) => table.iter().map(|(key, _)| key).collect(),
+            Self::Heavy(names) | Self::Cms(_, names) | Self::SharedCms(_, names) => {
+                names.iter().map(|entry| entry.key).collect()
+            }
+            Self::SharedExact(table) => table.entries().into_iter().map(|(key, _)| key).collect(),
+        }
+    }
+
+    /// What is known of any key.
+    fn figure(&self, key: &FlowKey, hash: u64, by: Weigh) -> Figure {
+        match self {
+            Self::Exact(table) => {
+                let value = table.get(key, hash).map(|counts| counts.by(by));
+                // A key that found no room may be any of those that were not tracked.
+                let missing = if value.is_none() { table.untracked().by(by) } else { 0 };
+                let value = value.unwrap_or(0);
+                Figure { value, bound: exact(value, table.doubt().by(by) + missing) }
+            }
+            Self::Heavy(names) => {
+                let (lower, upper) = names.bounds(key, hash);
+                Figure { value: lower, bound: Bound { kind: BoundKind::Deterministic, lower, upper } }
+            }
+            Self::Cms(cells, names) => match names.get(key, hash) {
+                Some(entry) => cells.figure(&entry, hash),
+                None => cells.bare_figure(hash, 0, u64::MAX),
+            },
+            Self::SharedExact(..) | Self::SharedCms(..) => unreachable!("a shared table is settled before it is asked"),
+        }
+    }
+
+    /// A line about it, and one about its memory.
+    pub fn describe(&self) -> [String; 2] {
+        match self {
+            Self::Exact(table) => {
+                [format!("exact, {} of {} keys", table.len(), table.capacity()), table.obtained().to_string()]
+            }
+            Self::Heavy(names) => [format!("heavy, room for {} keys", names.capacity()), names.obtained().to_string()],
+            Self::Cms(cells, names) => [
+                format!("Count-Min, epsilon {:.2e}; heavy, room for {} names", cells.bound().epsilon, names.capacity()),
+                format!("{}; {}", cells.obtained(), names.obtained()),
+            ],
+            Self::SharedExact(_) | Self::SharedCms(..) => unreachable!("a shared table is settled before it is asked"),
+        }
+    }
+}
+
+impl Cells {
+    /// What is known of a key that a heavy table names too: the narrower of both bounds, on either side.
+    fn figure(&self, entry: &Entry<FlowKey>, hash: u64) -> Figure {
+        self.bare_figure(hash, entry.lower, entry.upper)
+    }
+
+    fn bare_figure(&self, hash: u64, least: u64, most: u64) -> Figure {
+        let (estimate, bound) = (self.estimate(hash), self.bound());
+        // A cell at its end says only that it is not less.
+        let above = if self.is_saturated() { most } else { estimate.min(most) };
+        // What is certain stands above what is only probable: where the two contradict each other, the improbable has happened.
+        let below = estimate.saturating_sub(bound.excess);
+        let lower = if below > most { least } else { below.max(least) };
+        let kind = BoundKind::Probabilistic { confidence: 1.0 - bound.delta };
+        let upper = above.max(lower);
+        Figure { value: upper.min(estimate.max(lower)), bound: Bound { kind, lower, upper } }
+    }
+}
+
+fn exact(value: u64, doubt: u64) -> Bound {
+    let kind = if doubt == 0 { BoundKind::Exact } else { BoundKind::Deterministic };
+    Bound { kind, lower: value, upper: value.saturating_add(doubt) }
+}
+
+/// A key's two figures: `value` is the one that ranks.
+fn counts(entry: &Entry<FlowKey>, value: u64, by: Weigh) -> Counts {
+    match by {
+        Weigh::Packets => Counts { packets: value, bytes: entry.companion_lower },
+        Weigh::Bytes => Counts { packets: entry.companion_lower, bytes: value },
+    }
+}

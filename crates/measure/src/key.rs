@@ -1,0 +1,193 @@
+//! What is counted: a part of the flow key.
+
+use core::fmt;
+use core::str::FromStr;
+use weir_packet::flow::{FlowKey, Hasher};
+
+/// Which part of a packet's flow key is counted. All but [`KeyKind::Conversation`] are directional.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyKind {
+    /// Addresses, ports and protocol.
+    FiveTuple,
+    /// A 5-tuple and its reverse as one.
+    Conversation,
+    /// Source and destination address.
+    Pair,
+    /// Source address, cut to so many leading bits; an address with fewer bits is kept whole.
+    Src(u8),
+    /// Destination address, likewise.
+    Dst(u8),
+    /// Source port and protocol.
+    Sport,
+    /// Destination port and protocol.
+    Dport,
+    /// IP protocol.
+    Proto,
+}
+
+/// Bits of the longest address.
+const ALL_BITS: u8 = 128;
+
+impl KeyKind {
+    /// The names that have no parameter.
+    pub const NAMES: [(&'static str, Self); 8] = [
+        ("5tuple", Self::FiveTuple),
+        ("conversation", Self::Conversation),
+        ("pair", Self::Pair),
+        ("src", Self::Src(ALL_BITS)),
+        ("dst", Self::Dst(ALL_BITS)),
+        ("sport", Self::Sport),
+        ("dport", Self::Dport),
+        ("proto", Self::Proto),
+    ];
+
+    /// The part of `flow` that is counted; the rest is zero.
+    ///
+    /// Flags are kept out of all but whole flows, so that a fragment counts for its address; under a key of a port, packets
+    /// without ports are told from those of port 0.
+    #[inline]
+    pub fn project(self, flow: &FlowKey) -> FlowKey {
+        let FlowKey { src, dst, sport, dport, proto, family, .. } = *flow;
+        let flags = flow.flags & FlowKey::HAS_PORTS;
+        match self {
+            Self::FiveTuple => *flow,
+            Self::Conversation => flow.canonical(),
+            Self::Pair => FlowKey { src, dst, family, ..FlowKey::NONE },
+            Self::Src(bits) => FlowKey { src: prefix(src, family, bits), family, ..FlowKey::NONE },
+            Self::Dst(bits) => FlowKey { dst: prefix(dst, family, bits), family, ..FlowKey::NONE },
+            Self::Sport => FlowKey { sport, proto, flags, ..FlowKey::NONE },
+            Self::Dport => FlowKey { dport, proto, flags, ..FlowKey::NONE },
+            Self::Proto => FlowKey { proto, ..FlowKey::NONE },
+        }
+    }
+
+    /// The hash under which the projected key is counted; `flow_hash` is the directed hash of the whole flow.
+    #[inline]
+    pub fn hash(self, key: &FlowKey, flow_hash: u64, hasher: &Hasher) -> u64 {
+        if self == Self::FiveTuple { flow_hash } else { hasher.plain(key) }
+    }
+
+    /// The same, given only the key.
+    pub fn hash_of(self, key: &FlowKey, hasher: &Hasher) -> u64 {
+        if self == Self::FiveTuple { hasher.flow(key).directed } else { hasher.plain(key) }
+    }
+
+    /// Length of the prefix of an address of `family`, if it is one.
+    pub fn prefix_len(self, family: u8) -> Option<u8> {
+        match self {
+            Self::Src(bits) | Self::Dst(bits) if bits < ALL_BITS => Some(bits.min(width(family))),
+            _ => None,
+        }
+    }
+}
+
+fn width(family: u8) -> u8 {
+    if family == 4 { 32 } else { ALL_BITS }
+}
+
+#[inline]
+fn prefix(address: [u8; 16], family: u8, bits: u8) -> [u8; 16] {
+    if bits >= width(family) {
+        return address;
+    }
+    let kept = !(u128::MAX >> bits);
+    (u128::from_be_bytes(address) & kept).to_be_bytes()
+}
+
+impl fmt::Display for KeyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (Self::NAMES.iter().find(|(_, kind)| kind == self), self) {
+            (Some((name, _)), _) => f.write_str(name),
+            (None, Self::Src(bits)) => write!(f, "src/{bits}"),
+            (None, Self::Dst(bits)) => write!(f, "dst/{bits}"),
+            (None, _) => unreachable!("every other kind has a name"),
+        }
+    }
+}
+
+/// Why a text names no key.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "'{0}' is no key: 5tuple, conversation, pair, src, dst, sport, dport, proto, or a prefix such as src/24, dst/48"
+)]
+pub struct NoSuchKey(String);
+
+impl FromStr for KeyKind {
+    type Err = NoSuchKey;
+
+    fn from_str(text: &str) -> Result<Self, NoSuchKey> {
+        if let Some((_, kind)) = Self::NAMES.iter().find(|(name, _)| *name == text) {
+            return Ok(*kind);
+        }
+        let no_such = || NoSuchKey(text.to_owned());
+        let (name, bits) = text.split_once('/').ok_or_else(no_such)?;
+        let digits = bits.bytes().all(|byte| byte.is_ascii_digit());
+        let bits: u8 = bits.parse().ok().filter(|bits| digits && (1..=ALL_BITS).contains(bits)).ok_or_else(no_such)?;
+        match name {
+            "src" => Ok(Self::Src(bits)),
+            "dst" => Ok(Self::Dst(bits)),
+            _ => Err(no_such()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::IpAddr;
+
+    fn flow(src: &str, dst: &str) -> FlowKey {
+        let bytes = |text: &str| match text.parse().expect("an address") {
+            IpAddr::V4(address) => {
+                let mut all = [0; 16];
+                all[..4].copy_from_slice(&address.octets());
+                (all, 4)
+            }
+            IpAddr::V6(address) => (address.octets(), 6),
+        };
+        let ((src, family), (dst, _)) = (bytes(src), bytes(dst));
+        FlowKey { src, dst, sport: 1111, dport: 53, proto: 17, family, flags: FlowKey::HAS_PORTS, reserved: 0 }
+    }
+
+    #[test]
+    fn prefixes_keep_leading_bits() {
+        let v4 = flow("10.1.2.203", "192.0.2.77");
+        let source = |bits| KeyKind::Src(bits).project(&v4).source().expect("IPv4").to_string();
+        assert_eq!(source(24), "10.1.2.0");
+        assert_eq!(source(30), "10.1.2.200");
+        assert_eq!(source(1), "0.0.0.0");
+        assert_eq!(source(32), "10.1.2.203");
+        assert_eq!(source(64), "10.1.2.203");
+        let v6 = flow("2001:db8:1:2:3:4:5:6", "2001:db8:ffff:ffff::1");
+        let dest = |bits| KeyKind::Dst(bits).project(&v6).destination().expect("IPv6").to_string();
+        assert_eq!(dest(48), "2001:db8:ffff::");
+        assert_eq!(dest(33), "2001:db8:8000::");
+        assert_eq!(dest(128), "2001:db8:ffff:ffff::1");
+        assert_eq!(KeyKind::Dst(48).prefix_len(4), Some(32));
+        assert_eq!(KeyKind::Dst(48).prefix_len(6), Some(48));
+        assert_eq!(KeyKind::Dst(128).prefix_len(6), None);
+    }
+
+    #[test]
+    fn a_projection_holds_nothing_but_its_part() {
+        let one = flow("10.1.2.3", "192.0.2.7");
+        let other = FlowKey { dst: flow("10.1.2.3", "192.0.2.8").dst, sport: 9, dport: 9, proto: 6, flags: 0, ..one };
+        assert_eq!(KeyKind::Src(128).project(&one), KeyKind::Src(128).project(&other));
+        assert_ne!(KeyKind::Pair.project(&one), KeyKind::Pair.project(&other));
+        assert_ne!(KeyKind::Proto.project(&one), KeyKind::Proto.project(&other));
+        let reply = FlowKey { src: one.dst, dst: one.src, sport: one.dport, dport: one.sport, ..one };
+        assert_eq!(KeyKind::Conversation.project(&one), KeyKind::Conversation.project(&reply));
+        assert_ne!(KeyKind::FiveTuple.project(&one), KeyKind::FiveTuple.project(&reply));
+    }
+
+    #[test]
+    fn names_are_read_and_written() {
+        for text in ["5tuple", "conversation", "pair", "src", "dst", "sport", "dport", "proto", "src/24", "dst/48"] {
+            assert_eq!(text.parse::<KeyKind>().expect("a key").to_string(), text);
+        }
+        assert_eq!("src/128".parse::<KeyKind>().expect("a key").to_string(), "src");
+        for text in ["", "SRC", "src/", "src/0", "src/129", "src/+4", "sport/8", "src/24/8", "5-tuple"] {
+            assert!(text.parse::<KeyKind>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Packets become answers: counters per key, windows of time, totals, and the bound of every figure.
+//!
+//! A [`Back`] takes [`Observation`]s and keeps a [`State`] for each open window. States of several workers merge; the
+//! merged one answers. Where packets come from, and who runs whom, is not known here.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod back;
+mod canonical;
+mod counter;
+mod key;
+mod observation;
+mod state;
+mod tally;
+mod windows;
+
+pub use answer::{Bound, BoundKind, Change, Estimate, Row, Table, Window};
+pub use back::{Back, Spares};
+pub use counter::{SharedTables, Sketch};
+pub use key::{KeyKind, NoSuchKey};
+pub use observation::{Kind, Observation};
+pub use state::State;
+pub use tally::{Arrivals, Keyless, SIZE_CLASSES, Sizes, Tally, size_class};
+pub use weir_sketch::Weigh;
+pub use windows::{Cut, Windows};
+
+use weir_memory::Request;
+use weir_packet::flow::Hasher;
+
+/// What to count and how.
+#[derive(Debug)]
+pub struct Config {
+    /// What is counted by; each has a table of its own.
+    pub keys: Vec<KeyKind>,
+    /// What makes a key large.
+    pub by: Weigh,
+    /// How to count.
+    pub sketch: Sketch,
+    /// Memory of each table, bytes.
+    pub memory: usize,
+    /// What kind of memory.
+    pub request: Request,
+    /// How time is cut.
+    pub cut: Cut,
+    /// Seed of the hash functions.
+    pub seed: u64,
+    /// The hash functions of that seed.
+    pub hasher: Hasher,
+    /// Tables that all workers share, which not every sketch can be: see [`Sketch::can_be_shared`]. `None`: each has its own.
+    pub shared: Option<SharedTables>,
+}
+
+/// Why counters cannot be had or put together.
+pub type Error = weir_sketch::Error;

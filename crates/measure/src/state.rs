@@ -1,0 +1,201 @@
+//! What one worker, or all of them, know of a window of time.
+
+use crate::answer::{Change, Estimate, Table};
+use crate::canonical::Canonical;
+use crate::counter::{Counter, TOGETHER};
+use crate::tally::Tally;
+use crate::{Config, Error, KeyKind, Kind, Observation};
+use weir_memory::Request;
+use weir_packet::flow::{FlowKey, Hasher};
+use weir_sketch::{Distinct, Item, Weigh};
+
+/// Totals, one table per key, and how many different flows, sources and destinations there were.
+#[derive(Debug)]
+pub struct State {
+    tally: Tally,
+    tables: Vec<(KeyKind, Counter)>,
+    flows: Distinct,
+    sources: Distinct,
+    destinations: Distinct,
+    hasher: Hasher,
+    by: Weigh,
+    /// Packets under a table's key.
+    parts: Vec<Item<FlowKey>>,
+}
+
+impl State {
+    /// Nothing was seen yet of window `number`.
+    pub fn new(config: &Config, number: i64) -> Result<Self, Error> {
+        let shared = config.shared.as_ref().map(|shared| shared.of(config, number)).transpose()?;
+        let table = |(i, &kind): (usize, &KeyKind)| {
+            let shared = shared.as_ref().map(|tables| &tables[i]);
+            Ok((kind, Counter::new(config, shared)?))
+        };
+        let distinct = || Distinct::new(&Request::default());
+        Ok(Self {
+            tally: Tally::default(),
+            tables: config.keys.iter().enumerate().map(table).collect::<Result<_, Error>>()?,
+            flows: distinct()?,
+            sources: distinct()?,
+            destinations: distinct()?,
+            hasher: config.hasher.clone(),
+            by: config.by,
+            parts: Vec::with_capacity(TOGETHER),
+        })
+    }
+
+    /// Counts packets of this window.
+    #[inline]
+    pub(crate) fn take(&mut self, packets: &[Observation]) {
+        self.tally.take(packets);
+        // Runs of packets that have a flow key: nearly always all of them.
+        for run in packets.split(|packet| packet.kind() != Kind::Flow) {
+            run.chunks(TOGETHER).for_each(|packets| self.count(packets));
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, packets: &[Observation]) {
+        let mut new = u64::MAX >> (TOGETHER - packets.len());
+        for (kind, table) in &mut self.tables {
+            if *kind == KeyKind::FiveTuple {
+                new &= table.update(packets);
+                continue;
+            }
+            let part = |packet: &Observation| {
+                let key = kind.project(&packet.flow);
+                Item { hash: kind.hash(&key, packet.hash, &self.hasher), bytes: packet.bytes, key }
+            };
+            self.parts.clear();
+            self.parts.extend(packets.iter().map(part));
+            table.update(&self.parts);
+        }
+        self.see(packets, new);
+    }
+
+    /// Counts what is seen for the first time, of at most [`TOGETHER`] packets: only those of `maybe` can be. Most of them were
+    /// seen a moment ago.
+    #[inline]
+    fn see(&mut self, packets: &[Observation], maybe: u64) {
+        let Self { flows, sources, destinations, hasher, .. } = self;
+        each(maybe, |i| flows.ask(packets[i].hash));
+        let mut new = 0;
+        each(maybe, |i| new |= u64::from(flows.is_new(packets[i].hash)) << i);
+        // Hosts of flows that are not new are not new either.
+        let mut hosts = [(0, 0); TOGETHER];
+        each(new, |i| {
+            let flow = &packets[i].flow;
+            hosts[i] = (hasher.address(flow.family, &flow.src), hasher.address(flow.family, &flow.dst));
+            sources.ask(hosts[i].0);
+            destinations.ask(hosts[i].1);
+        });
+        let (mut new_sources, mut new_destinations) = (0, 0);
+        each(new, |i| {
+            new_sources |= u64::from(sources.is_new(hosts[i].0)) << i;
+            new_destinations |= u64::from(destinations.is_new(hosts[i].1)) << i;
+        });
+        each(new, |i| flows.add(Canonical::flow(&packets[i].flow).as_ref()));
+        each(new_sources, |i| {
+            sources.add(Canonical::address(packets[i].flow.family, &packets[i].flow.src).as_ref());
+        });
+        each(new_destinations, |i| {
+            destinations.add(Canonical::address(packets[i].flow.family, &packets[i].flow.dst).as_ref());
+        });
+    }
+
+    /// Adds what another worker knows, of this window or of another one.
+    pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
+        self.tally += other.tally;
+        self.flows.merge(&other.flows);
+        self.sources.merge(&other.sources);
+        self.destinations.merge(&other.destinations);
+        for ((kind, mine), (_, theirs)) in self.tables.iter_mut().zip(&other.tables) {
+            mine.merge(theirs, |key| kind.hash_of(key, &self.hasher))?;
+        }
+        Ok(())
+    }
+
+    /// All workers are done with the window: shared tables become its own.
+    pub fn settle(&mut self, config: &Config, number: i64) -> Result<(), Error> {
+        if let Some(shared) = &config.shared {
+            shared.forget(number);
+            for (kind, table) in &mut self.tables {
+                table.settle(config, |key| kind.hash_of(key, &self.hasher))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets everything and keeps the memory, if all of that is its own.
+    pub(crate) fn clear(&mut self) -> bool {
+        self.tally = Tally::default();
+        for distinct in [&mut self.flows, &mut self.sources, &mut self.destinations] {
+            distinct.clear();
+        }
+        self.tables.iter_mut().all(|(_, table)| table.clear())
+    }
+
+    /// Totals.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// How many different 5-tuples there were, in each direction.
+    pub fn flows(&self) -> Estimate {
+        let exact = self.tables.iter().find_map(|(kind, table)| match kind {
+            KeyKind::FiveTuple => table.count_of_keys(),
+            _ => None,
+        });
+        exact.map_or_else(|| estimate(&self.flows), Estimate::exact)
+    }
+
+    /// How many different source addresses.
+    pub fn sources(&self) -> Estimate {
+        estimate(&self.sources)
+    }
+
+    /// How many different destination addresses.
+    pub fn destinations(&self) -> Estimate {
+        estimate(&self.destinations)
+    }
+
+    /// The largest `rows` keys of table `i`.
+    pub fn table(&self, i: usize, rows: usize) -> Table {
+        let (kind, table) = &self.tables[i];
+        table.table(self.by, rows, |key| kind.hash_of(key, &self.hasher))
+    }
+
+    /// Lines about the tables, for those who want to know how the work was done.
+    pub fn describe(&self) -> Vec<String> {
+        let lines = |(kind, table): &(KeyKind, Counter)| {
+            let [what, memory] = table.describe();
+            [format!("{kind}: {what}"), format!("{kind}: {memory}")]
+        };
+        self.tables.iter().flat_map(lines).collect()
+    }
+}
+
+/// The `rows` keys of table `i` whose figures changed most from `before` to `after`; a window without packets has none.
+pub(crate) fn changers(before: Option<&State>, after: Option<&State>, i: usize, rows: usize) -> Vec<Change> {
+    let Some(State { tables, hasher, by, .. }) = after.or(before) else { return Vec::new() };
+    let kind = tables[i].0;
+    Counter::changes(before.map(|state| &state.tables[i].1), after.map(|state| &state.tables[i].1), *by, rows, |key| {
+        kind.hash_of(key, hasher)
+    })
+}
+
+/// Calls `each` with the number of each bit that is set.
+#[inline(always)]
+fn each(mut mask: u64, mut each: impl FnMut(usize)) {
+    while mask != 0 {
+        each(mask.trailing_zeros() as usize);
+        mask &= mask - 1;
+    }
+}
+
+fn estimate(distinct: &Distinct) -> Estimate {
+    let (value, (lower, upper)) = (distinct.estimate(), distinct.range());
+    // The truth is a whole number, so that the range ends at whole numbers too.
+    let plus_minus = (value.round() - lower.ceil()).max(upper.floor() - value.round()).max(0.0) as u64;
+    Estimate { value: value.round() as u64, plus_minus, confidence: 0.95 }
+}
