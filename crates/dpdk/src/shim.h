@@ -1,0 +1,60 @@
+/* What shim.c gives to the Rust side; raw.rs says the same in Rust. */
+#ifndef WEIR_DPDK_SHIM_H
+#define WEIR_DPDK_SHIM_H
+
+#include <rte_config.h>
+
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <rte_memzone.h>
+
+/* Bytes in front of each frame that the caller may use; frame - WEIR_BEFORE is at a cache line. */
+#define WEIR_BEFORE 16
+
+/* Memory of mbufs, and slots for frames that do not fit in one; all of it in one zone. */
+struct weir_pool {
+	struct rte_mempool *mempool;
+	const struct rte_memzone *zone;
+	uint8_t *area;
+	size_t area_len;
+	/* Where in the area the slots begin, how many bytes each has. */
+	size_t slots_at;
+	size_t slot_len;
+	/* Bytes of a frame that an mbuf holds. */
+	uint32_t room;
+};
+
+/* Where in the area a frame lies. */
+struct weir_place {
+	uint32_t at;
+	uint32_t len;
+};
+
+/* What one call received. */
+struct weir_received {
+	/* Places and mbufs that were written. */
+	uint32_t packets;
+	uint32_t mbufs;
+	/* Packets for which there was no room. */
+	uint32_t dropped;
+	uint32_t unused;
+	/* Slots taken, a bit each. */
+	uint64_t slots;
+};
+
+struct weir_about {
+	uint16_t rx_queues;
+	uint16_t tx_queues;
+	uint16_t mtu;
+	uint16_t unused;
+	uint32_t if_index;
+	int32_t socket;
+	char driver[64];
+};
+
+struct weir_stats {
+	uint64_t ipackets, opackets, ibytes, obytes, imissed, ierrors, oerrors, rx_nombuf;
+};
+
+#endif
