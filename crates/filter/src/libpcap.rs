@@ -1,4 +1,4 @@
-//! libpcap's compiler and interpreter: six functions, and nothing else is bound.
+//! libpcap's compiler and interpreter: seven functions, and nothing else is bound.
 //!
 //! Since libpcap 1.8 the compiler keeps its state in the handle and not in globals, so each call here opens a handle of its
 //! own and needs no lock. **Threads**: any.
@@ -52,8 +52,17 @@ unsafe extern "C" {
     fn pcap_geterr(handle: *mut Handle) -> *mut c_char;
     fn pcap_close(handle: *mut Handle);
     fn pcap_freecode(program: *mut RawProgram);
+    fn pcap_lib_version() -> *const c_char;
     #[link_name = "bpf_filter"]
     fn raw_bpf_filter(insns: *const Insn, data: *const c_uchar, wire_len: c_uint, data_len: c_uint) -> c_uint;
+}
+
+/// What libpcap says it is, for instance `libpcap version 1.10.3 (with TPACKET_V3)`.
+#[must_use]
+pub fn version() -> String {
+    // SAFETY: the function has no preconditions and returns a text that ends with NUL and lives as long as the library.
+    let text = unsafe { CStr::from_ptr(pcap_lib_version()) };
+    text.to_string_lossy().into_owned()
 }
 
 /// Compiles a tcpdump expression for frames of `link`, as a savefile of that link type would have it.
