@@ -1,6 +1,7 @@
 //! Opening a source by what it is: a file to map, or bytes that come one after another.
 
 use crate::compressed;
+use crate::live::{Backend, Live};
 use crate::stream::{Follow, Stream};
 use crate::sys::{self, HUGE, Mapping};
 use crate::view::View;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_packet::savefile::magic;
 
-/// A source of capture file bytes.
+/// A source of packets.
 #[derive(Debug)]
 pub struct Input {
     /// As the user wrote it.
@@ -22,13 +23,15 @@ pub struct Input {
     pub kind: Kind,
 }
 
-/// The two ways to read.
+/// The ways to read.
 #[derive(Debug)]
 pub enum Kind {
     /// A plain file: any piece of it at any time.
     File(PlainFile),
     /// Bytes in order: pipe, compressed file, growing file.
     Stream(Stream),
+    /// What an interface receives and sends.
+    Live(Box<Live>),
 }
 
 impl Input {
@@ -47,11 +50,17 @@ impl Input {
         Ok(Self { name: name.to_owned(), kind })
     }
 
+    /// Captures by `backend`, until `stop` is set; `name` is what the user called it.
+    pub fn live(name: &str, backend: Box<dyn Backend>, stop: &Arc<AtomicBool>) -> Self {
+        let live = Live::new(backend, Arc::clone(stop));
+        Self { name: name.to_owned(), kind: Kind::Live(Box::new(live)) }
+    }
+
     /// Size in bytes of what will be delivered, where that is known.
     pub fn len_hint(&self) -> Option<u64> {
         match &self.kind {
             Kind::File(file) => Some(file.len),
-            Kind::Stream(_) => None,
+            Kind::Stream(_) | Kind::Live(_) => None,
         }
     }
 }

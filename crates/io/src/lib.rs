@@ -8,8 +8,12 @@ mod slots;
 
 #[cfg(not(loom))]
 pub mod compressed;
+#[cfg(all(feature = "dpdk", not(loom)))]
+pub mod dpdk;
 #[cfg(not(loom))]
 pub mod input;
+#[cfg(not(loom))]
+pub mod live;
 #[cfg(not(loom))]
 pub mod output;
 #[cfg(not(loom))]

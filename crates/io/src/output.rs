@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use weir_packet::Frame;
-use weir_packet::savefile::write::{Encoder, WriteError};
+use weir_packet::savefile::write::{Encoder, Statistics, WriteError};
 use weir_packet::savefile::{Format, Interface};
 
 /// Bytes gathered before they are written.
@@ -148,6 +148,23 @@ impl Output {
             self.flush()?;
         }
         Ok(())
+    }
+
+    /// Appends what was counted at interface `id` up to this time, ns; a pcap file has no place for it.
+    pub fn statistics(&mut self, id: u32, time_ns: i64, counts: &Statistics) {
+        if !matches!(&self.target, Target::Files { current: None, .. }) {
+            self.begin();
+            self.encoder.statistics(&mut self.buffer, id, time_ns, counts);
+        }
+    }
+
+    /// Writes the file header, with the interfaces announced so far, if there is a file that lacks it.
+    pub fn start(&mut self) -> Result<(), OutputError> {
+        if matches!(&self.target, Target::Files { current: None, .. }) {
+            return Ok(());
+        }
+        self.begin();
+        self.flush()
     }
 
     /// Puts the file header into the buffer, unless the current file has it.

@@ -5,13 +5,21 @@
 //! notes the place in the mapping's slot and lets the reader go on; the reader asks [`Mapping::fault`] before it believes
 //! what it read. A SIGBUS outside our mappings goes to the handler that was there before.
 
+pub mod bpf;
+pub mod device;
+pub mod inject;
+mod option;
+pub mod packet_socket;
+pub mod privilege;
+pub mod xdp;
+
 use crate::slots::Slot;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Size of a huge page of the page table's middle level, bytes: a window aligned to it can be mapped by one entry.
@@ -193,27 +201,79 @@ fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// From now on SIGINT, SIGTERM and SIGALRM set `flag`, and interrupt a blocked read; a second one ends the process as usual.
+/// When the first of these signals came, ns of the monotonic clock; 0 if none did.
+static STOPPED_NS: AtomicU64 = AtomicU64::new(0);
+
+/// From now on SIGINT, SIGTERM, SIGALRM, and SIGHUP unless it is ignored, set `flag`, and interrupt a blocked read. One that comes a
+/// second and more after the first ends the process as usual; before that it is taken for the same wish, said twice.
 ///
-/// The other exception to "no global state": a process has one set of signal handlers. Only the first call has an effect.
+/// The first call of the process counts.
 pub fn stop_on_signals(flag: Arc<AtomicBool>) {
-    extern "C" fn on_stop(_: libc::c_int) {
-        if let Some(flag) = STOP.get() {
-            flag.store(true, Ordering::Relaxed);
+    extern "C" fn on_stop(signal: libc::c_int) {
+        const PATIENCE_NS: u64 = 1_000_000_000;
+        let now = monotonic_ns().max(1);
+        let first = STOPPED_NS.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        match (first, STOP.get()) {
+            (Ok(_), Some(flag)) => flag.store(true, Ordering::Relaxed),
+            (Err(first), _) if now - first < PATIENCE_NS => {}
+            // SAFETY: both calls may be made in a handler; the signal arrives when this one returns.
+            _ => unsafe {
+                libc::signal(signal, libc::SIG_DFL);
+                libc::raise(signal);
+            },
         }
     }
     if STOP.set(flag).is_err() {
         return;
     }
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGALRM] {
-        // SAFETY: `sigaction` is plain data for which zero is valid; the handler only stores to an atomic. Without
-        // SA_RESTART a blocked read returns, with SA_RESETHAND the second signal is not ours.
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGALRM, libc::SIGHUP] {
+        // SAFETY: `sigaction` is plain data for which zero is valid; the handler stores to atomics, reads a clock, and makes calls
+        // that handlers may make. Without SA_RESTART a blocked read returns.
         unsafe {
+            let mut old: libc::sigaction = MaybeUninit::zeroed().assume_init();
+            libc::sigaction(signal, ptr::null(), &mut old);
+            // Who starts us with nohup wants to keep us.
+            if signal == libc::SIGHUP && old.sa_sigaction == libc::SIG_IGN {
+                continue;
+            }
             let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
             action.sa_sigaction = on_stop as *const () as usize;
-            action.sa_flags = libc::SA_RESETHAND;
             libc::sigaction(signal, &action, ptr::null_mut());
         }
+    }
+}
+
+fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live local.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// SIGUSR1 asks how things stand, and must not end who has nothing to tell: see [`tell_on_signal`].
+pub fn bear_questions() {
+    // SAFETY: ignoring a signal touches no memory of ours.
+    unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
+}
+
+static TELL: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// From now on SIGUSR1 sets `flag`: whoever looks at it next tells how things stand, and clears it.
+pub fn tell_on_signal(flag: Arc<AtomicBool>) {
+    extern "C" fn on_tell(_: libc::c_int) {
+        if let Some(flag) = TELL.get() {
+            flag.store(true, Ordering::Relaxed);
+        }
+    }
+    if TELL.set(flag).is_err() {
+        return;
+    }
+    // SAFETY: as in `stop_on_signals`; with SA_RESTART a blocked read goes on.
+    unsafe {
+        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        action.sa_sigaction = on_tell as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut());
     }
 }
 
@@ -246,22 +306,6 @@ pub fn stop_after(time: std::time::Duration) {
     };
     // SAFETY: the pointer is to a live local; no old value is asked for.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &once, ptr::null_mut()) };
-}
-
-/// Has the processor fetch the cache line that holds `bytes[at]`, for reading, without waiting for it.
-///
-/// `at` may lie anywhere: a prefetch never faults. **Platform**: does nothing but on x86-64.
-#[inline(always)]
-pub fn prefetch(bytes: &[u8], at: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let address = bytes.as_ptr().wrapping_add(at);
-        // SAFETY: SSE is part of x86-64, and a prefetch of any address has no effect that a program can see.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, at);
 }
 
 /// Minor page faults of this thread so far.

@@ -1,8 +1,9 @@
-//! A piece of a capture file in memory.
+//! A piece of a source in memory.
 
+use crate::live::Lent;
 use crate::sys::Mapping;
 
-/// Bytes of a source from `offset` on, mapped or owned.
+/// Bytes of a source from `offset` on: mapped, owned, or lent by a capture.
 #[derive(Debug)]
 pub struct View {
     /// Offset of the first byte in the source.
@@ -17,6 +18,7 @@ enum Bytes {
     Mapped(Mapping),
     /// A buffer and the part of it that holds data.
     Owned(Vec<u8>, std::ops::Range<usize>),
+    Lent(Box<dyn Lent>),
 }
 
 impl View {
@@ -30,11 +32,33 @@ impl View {
         Self { offset, eof, bytes: Bytes::Owned(buffer, part) }
     }
 
+    /// Memory of a capture, which gets it back when the view is dropped or [released](Self::release).
+    pub fn lent(offset: u64, lent: Box<dyn Lent>) -> Self {
+        Self { offset, eof: false, bytes: Bytes::Lent(lent) }
+    }
+
+    /// Where in the bytes the first record begins, if that is known.
+    pub fn first(&self) -> usize {
+        match &self.bytes {
+            Bytes::Lent(lent) => lent.first(),
+            Bytes::Mapped(_) | Bytes::Owned(..) => 0,
+        }
+    }
+
+    /// Nobody reads the bytes any more: what others wait for is given back now, and the view is empty if it held that.
+    pub fn release(self) -> Self {
+        match self.bytes {
+            Bytes::Lent(_) => Self::owned(self.offset, self.eof, Vec::new(), 0..0),
+            _ => self,
+        }
+    }
+
     /// The same piece with `more` behind it.
     pub(crate) fn grown(self, more: &[u8], eof: bool) -> Self {
         let (mut buffer, part) = match self.bytes {
             Bytes::Owned(buffer, part) => (buffer, part),
             Bytes::Mapped(mapping) => (mapping.bytes().to_vec(), 0..mapping.bytes().len()),
+            Bytes::Lent(lent) => (lent.bytes().to_vec(), 0..lent.bytes().len()),
         };
         buffer.truncate(part.end);
         buffer.extend_from_slice(more);
@@ -47,6 +71,7 @@ impl View {
         match &self.bytes {
             Bytes::Mapped(mapping) => mapping.bytes(),
             Bytes::Owned(buffer, part) => &buffer[part.clone()],
+            Bytes::Lent(lent) => lent.bytes(),
         }
     }
 
@@ -54,14 +79,14 @@ impl View {
     pub fn fault(&self) -> Option<u64> {
         match &self.bytes {
             Bytes::Mapped(mapping) => mapping.fault().map(|at| self.offset + at as u64),
-            Bytes::Owned(..) => None,
+            Bytes::Owned(..) | Bytes::Lent(_) => None,
         }
     }
 
     /// The buffer, to be used again.
     pub fn into_buffer(self) -> Option<Vec<u8>> {
         match self.bytes {
-            Bytes::Mapped(_) => None,
+            Bytes::Mapped(_) | Bytes::Lent(_) => None,
             Bytes::Owned(buffer, _) => Some(buffer),
         }
     }

@@ -1,0 +1,138 @@
+//! What an interface receives and sends, as it comes, by one of several backends.
+
+use crate::view::View;
+use core::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use weir_packet::savefile::Layout;
+
+/// A way to capture. It ends when its `stop` is set, and hands over all that it has received before.
+pub trait Backend: Send + Debug {
+    /// What comes next, at the latest after about 100 ms. Once `stop` is set nothing more is let in, and what was received by
+    /// then is handed over, up to [`Next::End`].
+    ///
+    /// **Errors**: the interface is gone, or the counts do not agree with what was handed over; all that was received came
+    /// before.
+    fn next(&mut self, stop: &AtomicBool) -> io::Result<Next>;
+
+    /// What was counted so far; complete once [`Self::next`] has returned [`Next::End`] or an error.
+    fn counts(&self) -> Counts;
+
+    /// What it noticed beside the packets.
+    fn marks(&self) -> Marks {
+        Marks::default()
+    }
+
+    /// How the records in its pieces are laid out.
+    fn layout(&self) -> Layout;
+
+    /// Where it drops what it has no room for: one word, `kernel` or `device`.
+    fn place(&self) -> &'static str;
+
+    /// What it does, in a line: memory, modes, directions.
+    fn describe(&self) -> String;
+}
+
+/// Memory of a backend with packets in it; dropping it gives it back.
+pub trait Lent: Send + Sync + Debug {
+    /// The memory that the records lie in.
+    fn bytes(&self) -> &[u8];
+
+    /// Where in it the first record begins.
+    fn first(&self) -> usize {
+        0
+    }
+}
+
+/// What a backend found.
+#[derive(Debug)]
+pub enum Next {
+    /// Records, and how many there are.
+    Records(Box<dyn Lent>, u64),
+    /// Nothing for a while.
+    Idle,
+    /// The capture was stopped, and all that it received is handed over.
+    End,
+}
+
+/// What was counted where it happened. None of these is computed from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets that reached us, rejected and lost ones too.
+    pub received: u64,
+    /// Packets that a filter before us rejected; `None` if there is one that does not count.
+    pub filtered: Option<u64>,
+    /// Packets for which there was no room.
+    pub dropped: u64,
+    /// Packets that were handed over.
+    pub handed_over: u64,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self { received: 0, filtered: Some(0), dropped: 0, handed_over: 0 }
+    }
+}
+
+/// What a backend noticed: why a capture may not look as the wire did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// How often the interface was down meanwhile.
+    pub downs: u64,
+    /// Packets whose checksum was not filled in yet: their sender is this host, and its card does it.
+    pub unfinished_checksums: u64,
+    /// Packets larger than the medium takes: the kernel or the card merged them, or did not cut them yet.
+    pub large: u64,
+}
+
+/// A capture that runs.
+#[derive(Debug)]
+pub struct Live {
+    backend: Box<dyn Backend>,
+    layout: Layout,
+    stop: Arc<AtomicBool>,
+    /// Bytes of the pieces so far.
+    offset: u64,
+}
+
+/// What [`Live::wait`] found.
+#[derive(Debug)]
+pub enum Piece {
+    /// Records, and how many there are.
+    Records(View, u64),
+    /// Nothing for a while.
+    Idle,
+    /// The capture was stopped, and all that it received is delivered.
+    End,
+}
+
+impl Live {
+    /// A capture by `backend`, until `stop` is set.
+    pub fn new(backend: Box<dyn Backend>, stop: Arc<AtomicBool>) -> Self {
+        Self { layout: backend.layout(), backend, stop, offset: 0 }
+    }
+
+    /// How the records are laid out.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The way it captures.
+    pub fn backend(&self) -> &dyn Backend {
+        self.backend.as_ref()
+    }
+
+    /// What comes next. **Errors**: those of [`Backend::next`].
+    pub fn wait(&mut self) -> io::Result<Piece> {
+        Ok(match self.backend.next(&self.stop)? {
+            Next::Records(lent, packets) => {
+                let view = View::lent(self.offset, lent);
+                self.offset += view.bytes().len() as u64;
+                Piece::Records(view, packets)
+            }
+            Next::Idle => Piece::Idle,
+            Next::End => Piece::End,
+        })
+    }
+}

@@ -1,0 +1,269 @@
+//! What the kernel says of a network interface, and whether a kind of socket can be had: questions only, nothing is changed.
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// `SIOCETHTOOL` of linux/sockios.h.
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+
+/// `AF_XDP` of linux/socket.h.
+const AF_XDP: c_int = 44;
+
+// Commands of linux/ethtool.h; each answers with the one number that follows the command.
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GTSO: u32 = 0x1e;
+const ETHTOOL_GGSO: u32 = 0x23;
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_GGRO: u32 = 0x2b;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// `ETH_FLAG_LRO` and `ETH_FLAG_RXVLAN` of linux/ethtool.h.
+const FLAG_LRO: u32 = 1 << 15;
+const FLAG_RXVLAN: u32 = 1 << 8;
+
+/// Offloads of an interface that make captured packets differ from those on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offloads {
+    /// Received packets of a flow are merged by the kernel.
+    pub gro: bool,
+    /// Received packets of a flow are merged by the card.
+    pub lro: bool,
+    /// Large TCP segments are cut by the card, behind the capture.
+    pub tso: bool,
+    /// Large packets are cut late by the kernel, behind the capture.
+    pub gso: bool,
+    /// The card takes the VLAN tag out of received packets.
+    pub rxvlan: bool,
+}
+
+/// The offloads of an interface. **Errors**: those of the ioctl, `ENODEV` for no such interface.
+pub fn offloads(interface: &str) -> io::Result<Offloads> {
+    let value = |command| ethtool::<1>(interface, command).map(|[value]| value);
+    let flags = value(ETHTOOL_GFLAGS)?;
+    Ok(Offloads {
+        gro: value(ETHTOOL_GGRO)? != 0,
+        lro: flags & FLAG_LRO != 0,
+        tso: value(ETHTOOL_GTSO)? != 0,
+        gso: value(ETHTOOL_GGSO)? != 0,
+        rxvlan: flags & FLAG_RXVLAN != 0,
+    })
+}
+
+/// The name of an interface's driver. **Errors**: `EOPNOTSUPP` where there is none, as for `lo`.
+pub fn driver(interface: &str) -> io::Result<String> {
+    // struct ethtool_drvinfo: the command, then the name in 32 bytes; 196 bytes in all.
+    let words: [u32; 48] = ethtool(interface, ETHTOOL_GDRVINFO)?;
+    let bytes = words[..8].iter().flat_map(|word| word.to_ne_bytes());
+    let name: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
+    Ok(String::from_utf8_lossy(&name).into_owned())
+}
+
+/// The most receive queues that the driver could have. **Errors**: `EOPNOTSUPP` where the number cannot be changed.
+pub fn max_rx_queues(interface: &str) -> io::Result<u32> {
+    // struct ethtool_channels: max_rx, max_tx, max_other, max_combined, then the four numbers of now.
+    let [rx, _, _, combined, ..]: [u32; 8] = ethtool(interface, ETHTOOL_GCHANNELS)?;
+    Ok(rx + combined)
+}
+
+/// The receive queues that are in use. **Errors**: `EOPNOTSUPP` where the driver does not say.
+pub fn rx_queues(interface: &str) -> io::Result<u32> {
+    let [_, _, _, _, rx, _, _, combined]: [u32; 8] = ethtool(interface, ETHTOOL_GCHANNELS)?;
+    Ok(rx + combined)
+}
+
+/// One question to a driver: the command, and room for an answer of `N` words behind it.
+fn ethtool<const N: usize>(interface: &str, command: u32) -> io::Result<[u32; N]> {
+    #[repr(C)]
+    struct Question<const N: usize> {
+        command: u32,
+        answer: [u32; N],
+    }
+    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    let mut question = Question { command, answer: [0; N] };
+    let mut name = [0; libc::IFNAMSIZ];
+    if interface.len() >= name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, byte) in name.iter_mut().zip(interface.bytes()) {
+        *to = byte as libc::c_char;
+    }
+    let ifr_ifru = libc::__c_anonymous_ifr_ifru { ifru_data: (&raw mut question).cast() };
+    let mut request = libc::ifreq { ifr_name: name, ifr_ifru };
+    // SAFETY: the request and the question behind it are live locals; each command used here writes at most the `N` words
+    // behind it (see the structures named at the callers).
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(question.answer) }
+}
+
+/// Whether a packet socket can be had, by opening one that receives nothing. **Errors**: `EPERM` without CAP_NET_RAW.
+pub fn try_af_packet() -> io::Result<()> {
+    socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map(drop)
+}
+
+/// Whether an AF_XDP socket can be had. **Errors**: `EPERM` without CAP_NET_RAW, `EAFNOSUPPORT` on a kernel without it.
+pub fn try_af_xdp() -> io::Result<()> {
+    socket(AF_XDP, libc::SOCK_RAW, 0).map(drop)
+}
+
+/// `NETDEV_XDP_ACT_*` of linux/netdev.h: what a driver can do with XDP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XdpFeatures(pub u64);
+
+impl XdpFeatures {
+    /// Programs run in the driver.
+    pub fn native(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// They may send packets elsewhere, as to an AF_XDP socket.
+    pub fn redirect(self) -> bool {
+        self.0 & 2 != 0
+    }
+
+    /// AF_XDP sockets get packets without a copy.
+    pub fn zero_copy(self) -> bool {
+        self.0 & 8 != 0
+    }
+}
+
+/// What the driver of interface number `index` can do with XDP.
+///
+/// **Errors**: `ENOENT` on a kernel before 6.3, which does not say. **Platform**: generic netlink, linux/netdev.h.
+pub fn xdp_features(index: u32) -> io::Result<XdpFeatures> {
+    const CTRL_VERSION: u8 = 2;
+    const NETDEV_VERSION: u8 = 1;
+    const NETDEV_CMD_DEV_GET: u8 = 1;
+    const NETDEV_A_DEV_IFINDEX: u16 = 1;
+    const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
+    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_GENERIC)?;
+    let family = message(
+        libc::GENL_ID_CTRL as u16,
+        libc::CTRL_CMD_GETFAMILY as u8,
+        CTRL_VERSION,
+        libc::CTRL_ATTR_FAMILY_NAME as u16,
+        b"netdev\0",
+    );
+    let answer = exchange(&socket, &family)?;
+    let family = attribute(&answer, libc::CTRL_ATTR_FAMILY_ID as u16)?;
+    let family = u16::from_ne_bytes(family.try_into().map_err(|_| malformed())?);
+    let device = message(family, NETDEV_CMD_DEV_GET, NETDEV_VERSION, NETDEV_A_DEV_IFINDEX, &index.to_ne_bytes());
+    let answer = exchange(&socket, &device)?;
+    let features = attribute(&answer, NETDEV_A_DEV_XDP_FEATURES)?;
+    Ok(XdpFeatures(u64::from_ne_bytes(features.try_into().map_err(|_| malformed())?)))
+}
+
+/// Bytes of `struct nlmsghdr` and of `struct genlmsghdr`.
+const HEADERS: usize = 16 + 4;
+
+/// A generic netlink request with one attribute.
+fn message(family: u16, command: u8, version: u8, kind: u16, value: &[u8]) -> Vec<u8> {
+    let attribute = 4 + value.len();
+    let mut bytes = Vec::with_capacity(HEADERS + attribute + 3);
+    bytes.extend_from_slice(&((HEADERS + attribute.next_multiple_of(4)) as u32).to_ne_bytes());
+    bytes.extend_from_slice(&family.to_ne_bytes());
+    bytes.extend_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    // Sequence number and port: one question at a time, and the kernel fills in the port.
+    bytes.extend_from_slice(&[0; 8]);
+    bytes.extend_from_slice(&[command, version, 0, 0]);
+    bytes.extend_from_slice(&(attribute as u16).to_ne_bytes());
+    bytes.extend_from_slice(&kind.to_ne_bytes());
+    bytes.extend_from_slice(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// Sends a request and returns the attributes of the answer.
+fn exchange(socket: &OwnedFd, request: &[u8]) -> io::Result<Vec<u8>> {
+    let mut answer = vec![0u8; 8192];
+    // SAFETY: both buffers are live and as long as said. An unconnected netlink socket sends to the kernel, which answers
+    // before `send` returns, so that a read that would wait (MSG_DONTWAIT) is an error.
+    let got = unsafe {
+        if libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), libc::MSG_DONTWAIT)
+    };
+    answer.truncate(usize::try_from(got).map_err(|_| io::Error::last_os_error())?);
+    attributes(&answer).map(<[u8]>::to_vec)
+}
+
+/// The attributes of a message, or the error that it carries.
+fn attributes(answer: &[u8]) -> io::Result<&[u8]> {
+    let word = |at: usize| answer.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).ok_or_else(malformed);
+    let len = u32::from_ne_bytes(word(0)?) as usize;
+    let [a, b, ..] = word(4)?;
+    if i32::from(u16::from_ne_bytes([a, b])) == libc::NLMSG_ERROR {
+        return Err(io::Error::from_raw_os_error(i32::from_ne_bytes(word(16)?).wrapping_neg()));
+    }
+    answer.get(HEADERS..len).ok_or_else(malformed)
+}
+
+/// The value of the first attribute of this kind.
+fn attribute(mut attributes: &[u8], kind: u16) -> io::Result<&[u8]> {
+    while let [a, b, c, d, ..] = *attributes {
+        let (len, this) = (usize::from(u16::from_ne_bytes([a, b])), u16::from_ne_bytes([c, d]));
+        let value = attributes.get(4..len).ok_or_else(malformed)?;
+        if this == kind {
+            return Ok(value);
+        }
+        attributes = attributes.get(len.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Err(malformed())
+}
+
+fn malformed() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is not understood")
+}
+
+pub(super) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: socket has no preconditions.
+    let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was made by the call above and is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_answers_and_nobody_else() {
+        let loopback = offloads("lo").unwrap();
+        // The kernel's loopback driver is born with both and they are seldom changed; no tool is needed to know.
+        assert!(loopback.gso && !loopback.lro, "{loopback:?}");
+        assert_eq!(offloads("no-such-if").unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        assert_eq!(offloads("a-name-that-is-too-long").unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        assert_eq!(driver("no-such-if").unwrap_err().raw_os_error(), Some(libc::ENODEV));
+    }
+
+    /// A request as linux/netlink.h and linux/genetlink.h draw it, and an answer the other way.
+    #[test]
+    fn messages_are_as_the_kernel_has_them() {
+        let request = message(0x10, 3, 2, 2, b"netdev\0");
+        let mut golden = Vec::new();
+        golden.extend_from_slice(&32u32.to_ne_bytes());
+        golden.extend_from_slice(&0x10u16.to_ne_bytes());
+        golden.extend_from_slice(&1u16.to_ne_bytes());
+        golden.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 3, 2, 0, 0]);
+        golden.extend_from_slice(&11u16.to_ne_bytes());
+        golden.extend_from_slice(&2u16.to_ne_bytes());
+        golden.extend_from_slice(b"netdev\0\0");
+        assert_eq!(request, golden);
+        let inside = attributes(&golden).unwrap();
+        assert_eq!(attribute(inside, 2).unwrap(), b"netdev\0");
+        assert!(attribute(inside, 3).is_err());
+        for len in 0..golden.len() {
+            assert!(attributes(&golden[..len]).is_err());
+        }
+        assert!(attribute(&[3, 0, 2, 0], 2).is_err());
+        let mut error = vec![0; 36];
+        error[..4].copy_from_slice(&36u32.to_ne_bytes());
+        error[4..6].copy_from_slice(&2u16.to_ne_bytes());
+        error[16..20].copy_from_slice(&(-2i32).to_ne_bytes());
+        assert_eq!(attributes(&error).unwrap_err().raw_os_error(), Some(libc::ENOENT));
+    }
+}

@@ -1,0 +1,223 @@
+//! Frames by the million without a sender: the kernel runs a program of ours on copies of one frame, each as if an interface
+//! had just received it (BPF_F_TEST_XDP_LIVE_FRAMES).
+//!
+//! One system call repeats one frame, so the program writes into each copy what tells it from the others, see [`Fields`].
+//! It was chosen such that no checksum breaks: fields that a checksum covers come in pairs whose sum does not change, and
+//! the UDP checksum is 0, which means none (RFC 768).
+//!
+//! **Platform**: Linux 5.18; privilege: CAP_NET_ADMIN with CAP_BPF, or CAP_SYS_ADMIN. **Source**:
+//! Documentation/bpf/bpf_prog_run.rst.
+
+use super::bpf::{
+    self, Assembler, Helper, If, Kind, Map, Op, Program, Register::*, Run, Size, Values, XDP_DROP, XDP_PASS,
+};
+use super::packet_socket::index_of;
+use std::io;
+use std::sync::atomic::Ordering;
+
+/// Bytes of the headers of Ethernet, IPv4 without options, and UDP.
+pub const HEADERS: usize = 14 + 20 + 8;
+
+/// The longest frame: a page, less what the kernel keeps before it (256 bytes, and up to 128 of its own) and behind (320).
+pub const LONGEST: usize = 4096 - 256 - 128 - 320;
+
+/// How many frames a system call is asked for: a signal ends it early, and the caller has its turn between two.
+const AT_ONCE: u32 = 1 << 18;
+
+const IDENTIFICATION: usize = 14 + 4;
+const CHECKSUM: usize = 14 + 10;
+const SOURCE_LOW: usize = 14 + 14;
+const SOURCE_PORT: usize = 14 + 20;
+const UDP_CHECKSUM: usize = 14 + 20 + 6;
+
+// Words of the program's map.
+const COUNT: usize = 0;
+
+/// Why frames cannot be injected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no interface of this name.
+    #[error("no such network interface")]
+    NoInterface,
+    /// A frame of a length that the kernel does not take.
+    #[error("a frame of {0} bytes, the kernel injects 14 to {LONGEST}")]
+    Length(usize),
+    /// A field that does not lie in the frame.
+    #[error("a field at {at} does not fit into a frame of {len} bytes")]
+    Outside {
+        /// Where it begins.
+        at: usize,
+        /// The frame's bytes.
+        len: usize,
+    },
+    /// Flows need a frame whose fields are known.
+    #[error("flows need an Ethernet frame with IPv4 without options and UDP")]
+    NoFlow,
+    /// The program cannot be had.
+    #[error(transparent)]
+    Bpf(#[from] bpf::Error),
+}
+
+/// What the program writes into each copy of the frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fields {
+    /// Where the copy's number goes: 8 bytes, network byte order, counted from 0 over the injector's life.
+    pub counter: Option<usize>,
+    /// Where the time goes: 8 bytes, network byte order, ns of CLOCK_MONOTONIC.
+    pub time: Option<usize>,
+    /// How many flows there are; 0 leaves the frame's own. Copy `n` is of flow `f = n % flows`: the UDP source port is `f`'s
+    /// lower half, the lower half of the IPv4 source address its upper half, the identification the complement of the
+    /// latter, so that the header's checksum holds for all of them. The UDP checksum is made 0.
+    pub flows: u32,
+}
+
+/// What becomes of the copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The interface has received them: they go to the stack, and so to packet sockets and programs in generic mode.
+    Pass,
+    /// The interface of this number sends them; one end of a cable does, and the other receives them, native mode and all.
+    Redirect(u32),
+    /// They are thrown away: what the injection itself costs.
+    Drop,
+}
+
+/// Copies of a frame, ready to go.
+#[derive(Debug)]
+pub struct Injector {
+    program: Program,
+    values: Values,
+    frame: Vec<u8>,
+    interface: u32,
+    /// Frames that are under way at once, up to 256.
+    pub batch: u32,
+}
+
+impl Injector {
+    /// Prepares to inject `frame` as if received on queue 0 of interface `name`.
+    ///
+    /// **Errors**: a frame or fields that do not fit each other; [`bpf::Error::NotPermitted`].
+    pub fn open(name: &str, frame: &[u8], fields: &Fields, mode: Mode) -> Result<Self, Error> {
+        let interface = index_of(name).ok_or(Error::NoInterface)?;
+        if !(14..=LONGEST).contains(&frame.len()) {
+            return Err(Error::Length(frame.len()));
+        }
+        for at in [fields.counter, fields.time].into_iter().flatten() {
+            if at > frame.len() || frame.len() - at < 8 {
+                return Err(Error::Outside { at, len: frame.len() });
+            }
+        }
+        let mut frame = frame.to_vec();
+        if fields.flows > 0 {
+            prepare(&mut frame)?;
+        }
+        let map = Map::array(1, 8)?;
+        let program = Program::load(Kind::Xdp, &assemble(&map, frame.len(), fields, mode), false)?;
+        Ok(Self { program, values: map.memory()?, frame, interface, batch: 64 })
+    }
+
+    /// Injects `count` copies and says how many it were: fewer if a signal came. What is lost behind the program, as by an
+    /// interface that has no room, is among them.
+    ///
+    /// **Cost**: a system call for every 262144 copies, which runs on the caller's processor and does not return before they
+    /// are done. **Errors**: those of the system call: `EINVAL` or `EOPNOTSUPP` on a kernel before 5.18.
+    pub fn inject(&mut self, count: u64) -> io::Result<u64> {
+        let before = self.injected();
+        let mut left = count;
+        while left > 0 {
+            let repeat = left.min(u64::from(AT_ONCE)) as u32;
+            let run = Run { frame: &self.frame, interface: self.interface, queue: 0, repeat, batch: self.batch };
+            match self.program.run(&run) {
+                Ok(()) => left -= u64::from(repeat),
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.injected() - before)
+    }
+
+    /// Copies that were injected so far, counted by the program.
+    pub fn injected(&self) -> u64 {
+        self.values.word(0, COUNT).load(Ordering::Relaxed)
+    }
+}
+
+/// Makes the IPv4 checksum right for identification `!x` and a lower half of the source address of `x`, whatever `x`.
+fn prepare(frame: &mut [u8]) -> Result<(), Error> {
+    if frame.len() < HEADERS || frame[12..15] != [0x08, 0x00, 0x45] || frame[14 + 9] != libc::IPPROTO_UDP as u8 {
+        return Err(Error::NoFlow);
+    }
+    for (at, value) in [(SOURCE_LOW, 0u16), (IDENTIFICATION, !0), (CHECKSUM, 0), (UDP_CHECKSUM, 0)] {
+        frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    }
+    let (words, _) = frame[14..34].as_chunks::<2>();
+    let sum: u32 = words.iter().map(|&word| u32::from(u16::from_be_bytes(word))).sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    frame[CHECKSUM..CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
+    Ok(())
+}
+
+/// ```text
+/// if the frame is shorter than it was: drop
+/// n = count++
+/// counter = n, time = now, f = n % flows
+/// port = f low, source = f high, identification = !f high
+/// ```
+fn assemble<'a>(map: &'a Map, len: usize, fields: &Fields, mode: Mode) -> Assembler<'a> {
+    /// `data` and `data_end` in `struct xdp_md`.
+    const DATA: i16 = 0;
+    const DATA_END: i16 = 4;
+    let mut a = Assembler::new();
+    let short = a.label();
+    a.load(Size::Four, R6, R1, DATA);
+    a.load(Size::Four, R2, R1, DATA_END);
+    a.set(R3, R6);
+    a.alu(Op::Add, R3, len as i32);
+    a.jump(If::Greater, R3, R2, short);
+    a.map_value(R1, map, COUNT as u32);
+    a.set(R7, 1);
+    a.atomic_fetch_add(Size::Eight, R1, 0, R7);
+    if let Some(at) = fields.counter {
+        a.set(R1, R7);
+        a.swap(R1, Size::Eight);
+        a.store(Size::Eight, R6, at as i16, R1);
+    }
+    if let Some(at) = fields.time {
+        a.call(Helper::TIME);
+        a.swap(R0, Size::Eight);
+        a.store(Size::Eight, R6, at as i16, R0);
+    }
+    if fields.flows > 0 {
+        // As a register: a constant would be extended with its sign.
+        a.wide(R1, fields.flows.into());
+        a.alu(Op::Mod, R7, R1);
+        a.set(R1, R7);
+        a.swap(R1, Size::Two);
+        a.store(Size::Two, R6, SOURCE_PORT as i16, R1);
+        a.alu(Op::ShiftRight, R7, 16);
+        a.set(R1, R7);
+        a.swap(R1, Size::Two);
+        a.store(Size::Two, R6, SOURCE_LOW as i16, R1);
+        a.alu(Op::Xor, R7, 0xffff);
+        a.swap(R7, Size::Two);
+        a.store(Size::Two, R6, IDENTIFICATION as i16, R7);
+    }
+    match mode {
+        Mode::Pass => a.set(R0, XDP_PASS),
+        Mode::Drop => a.set(R0, XDP_DROP),
+        Mode::Redirect(to) => {
+            a.set(R1, to as i32);
+            a.set(R2, 0);
+            a.call(Helper::REDIRECT);
+        }
+    }
+    a.exit();
+    a.place(short);
+    a.result(XDP_DROP);
+    a
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! Options of sockets.
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// # Safety
+/// Any bytes, zero among them, are a value.
+pub(super) unsafe trait Plain: Copy {}
+// SAFETY: integers, and arrays and unions of integers and addresses.
+unsafe impl Plain for c_int {}
+// SAFETY: as above.
+unsafe impl Plain for libc::packet_mreq {}
+// SAFETY: as above.
+unsafe impl Plain for libc::sockaddr_ll {}
+// SAFETY: as above.
+unsafe impl Plain for libc::ifreq {}
+// SAFETY: as above.
+unsafe impl Plain for libc::tpacket_stats_v3 {}
+// SAFETY: as above.
+unsafe impl Plain for libc::mmsghdr {}
+// SAFETY: as above.
+unsafe impl Plain for libc::xdp_mmap_offsets {}
+// SAFETY: as above.
+unsafe impl Plain for libc::xdp_options {}
+// SAFETY: as above.
+unsafe impl Plain for libc::xdp_statistics {}
+
+/// A structure of the kernel's interface, all zero.
+pub(super) fn zeroed<T: Plain>() -> T {
+    // SAFETY: `Plain` types are integers and arrays of them, for which zero is valid.
+    unsafe { std::mem::zeroed() }
+}
+
+pub(super) fn set_option<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
+    let pointer: *const c_void = std::ptr::from_ref(value).cast();
+    // SAFETY: the value lives through the call and is as long as said.
+    let done =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, pointer, size_of::<T>() as libc::socklen_t) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+pub(super) fn get_option<T: Plain>(socket: &OwnedFd, level: c_int, option: c_int) -> io::Result<T> {
+    let mut value = zeroed::<T>();
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into a live local for which any bytes are a value.
+    let done = unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut len) };
+    if done == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,479 @@
+//! A packet socket with a receive ring that the kernel and we share (AF_PACKET, TPACKET_V3).
+//!
+//! The kernel fills one block after another and hands each over by a bit in its first words; a block of the ring that is
+//! dropped goes back to it. Blocks may be out in any number and come back in any order. Everything ends with the last of ring
+//! and blocks: mapping, socket, promiscuous membership.
+//!
+//! An interface that goes down is waited for; one that is removed ends the capture.
+//!
+//! **Platform**: Linux, linux/if_packet.h, Documentation/networking/packet_mmap.rst; `PACKET_IGNORE_OUTGOING` needs 4.20.
+
+mod counting;
+mod fanout;
+mod filter;
+mod memory;
+mod options;
+mod record;
+mod send;
+mod stamps;
+
+pub use fanout::Fanout;
+pub use filter::{Insn, KernelFilter};
+pub use options::{index_of, is_up};
+pub use send::{Sender, Sent};
+pub use stamps::Stamps;
+
+use crate::live::{Backend, Counts, Marks, Next};
+use crate::sys::option::{get_option, set_option, zeroed};
+use filter::{Away, Filter};
+use memory::Shared;
+use options::PACKET_IGNORE_OUTGOING;
+use record::Finish;
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use weir_packet::LinkType;
+use weir_packet::savefile::{Interface, Layout, MAX_SNAPLEN, Resolution};
+
+/// The name that stands for all interfaces.
+pub const ANY: &str = "any";
+
+/// `ARPHRD_RAWIP` of linux/if_arp.h.
+const ARPHRD_RAWIP: u16 = 519;
+
+/// Bytes of an Ethernet header, and of two VLAN tags behind it.
+const ETHERNET: u32 = 14;
+const TAGS: u32 = 8;
+
+/// How long a wait lasts before the caller has its turn again.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What the kernel is given to hand over at the end, once nothing new comes.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How to capture.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Have the interface receive what is for others too.
+    pub promiscuous: bool,
+    /// Bytes of a block: a power of two, a multiple of the page size. No packet is larger.
+    pub block: usize,
+    /// Blocks of the ring. While traffic is thin the kernel hands over a block at each `retire`, full or not, so their
+    /// number also bounds for how long the reader may be away.
+    pub blocks: usize,
+    /// A block is handed over at the latest this long after its first packet.
+    pub retire: Duration,
+    /// Bytes of a packet that are kept, at least one; its length on the wire is told all the same.
+    pub snaplen: u32,
+    /// Which packets.
+    pub direction: Direction,
+    /// A program that rejects packets before they are copied. The kernel may let more through than it would accept, see
+    /// [`Ring::kernel_filter`]: who gives one filters again what comes out, with a program for frames as they are on the wire.
+    /// It sees packets whole, and who filters again sees `snaplen` bytes of them.
+    pub filter: Option<Vec<Insn>>,
+    /// Whose clock.
+    pub stamps: Stamps,
+}
+
+/// Packets by the way they go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// What the interface receives.
+    In,
+    /// What it sends.
+    Out,
+    /// Both; on the loopback, where each packet is sent and received, what it receives.
+    #[default]
+    Both,
+}
+
+impl Settings {
+    /// The smallest ring.
+    pub const LEAST: usize = 2 * Self::SMALL;
+
+    const SMALL: usize = 256 << 10;
+    const LARGE: usize = 1 << 20;
+    const ENOUGH: usize = 64;
+
+    /// A ring of about `bytes`, in blocks of 1 MiB if there are 64 of them, else in blocks of 256 KiB.
+    ///
+    /// With 1 MiB a fast stream wakes the reader a quarter as often: for frames of 1500 bytes it spends half the time, for
+    /// those of 60 bytes the same. A thin stream costs the same, since blocks are handed over by time; there 64 blocks let the
+    /// reader be away for 1.3 s.
+    pub fn of_size(bytes: usize) -> Self {
+        Self::of_blocks(bytes, if bytes / Self::LARGE >= Self::ENOUGH { Self::LARGE } else { Self::SMALL })
+    }
+
+    /// A ring of about `bytes`, at least two blocks, in blocks of `block` bytes.
+    pub fn of_blocks(bytes: usize, block: usize) -> Self {
+        Self {
+            promiscuous: true,
+            block,
+            blocks: (bytes / block).max(2),
+            retire: Duration::from_millis(50),
+            snaplen: MAX_SNAPLEN,
+            direction: Direction::Both,
+            filter: None,
+            stamps: Stamps::Software,
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::of_size(32 << 20)
+    }
+}
+
+/// Why an interface cannot be captured from, or sent to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is none of this name.
+    #[error("no such network interface")]
+    NoInterface,
+    /// Packet sockets need CAP_NET_RAW.
+    #[error("capturing needs CAP_NET_RAW")]
+    NotPermitted,
+    /// It is down.
+    #[error("the interface is down")]
+    Down,
+    /// Frames of a kind that is not read; the number is an ARPHRD_ value of linux/if_arp.h.
+    #[error("frames of hardware type {0}, which are not captured: Ethernet, loopback and IP tunnels are")]
+    Hardware(u16),
+    /// The system refuses.
+    #[error("{what}: {error}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// What it says.
+        error: io::Error,
+    },
+}
+
+/// The reading end of the ring.
+#[derive(Debug)]
+pub struct Ring {
+    shared: Arc<Shared>,
+    next: usize,
+    name: String,
+    /// 0 for all interfaces.
+    index: u32,
+    link: LinkType,
+    modes: String,
+    retire: Duration,
+    finish: Finish,
+    filter: Filter,
+    told: Told,
+    handed_over: u64,
+    marks: Marks,
+    is_down: bool,
+    ending: Option<Ending>,
+}
+
+/// What the kernel told so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// Packets that passed the filter, lost ones among them.
+    packets: u64,
+    drops: u64,
+}
+
+#[derive(Debug)]
+struct Ending {
+    /// When nothing came for [`PATIENCE`], it is over.
+    quiet_since: Instant,
+    /// Of what the ring ends, if nobody asked for it.
+    why: Option<&'static str>,
+}
+
+impl Ring {
+    /// Begins to capture from interface `name`, or from all of them for [`ANY`]: then packets are of link type LINUX_SLL2,
+    /// their interface stands in their header, and the kernel does not filter them.
+    pub fn open(name: &str, settings: &Settings) -> Result<Self, Error> {
+        Self::start(name, settings, false)
+    }
+
+    /// Whether the kernel filters.
+    pub fn kernel_filter(&self) -> &KernelFilter {
+        self.filter.how()
+    }
+
+    /// If `held`, nothing comes before [`Self::release`].
+    fn start(name: &str, settings: &Settings, held: bool) -> Result<Self, Error> {
+        let any = name == ANY;
+        let index = if any { 0 } else { index_of(name).ok_or(Error::NoInterface)? };
+        let socket = options::open()?;
+        let set = |what, option, value: c_int| {
+            set_option(&socket, libc::SOL_PACKET, option, &value).map_err(|error| Error::System { what, error })
+        };
+        set("TPACKET_V3", libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as c_int)?;
+        set("PACKET_RESERVE", libc::PACKET_RESERVE, record::RESERVE as c_int)?;
+        let loopback = options::flags_of(name, &socket).is_some_and(|flags| flags & libc::IFF_LOOPBACK != 0);
+        let away = match settings.direction {
+            Direction::Out => Away::Received,
+            Direction::Both if any => Away::SentOnLoopback,
+            Direction::Both if !loopback => Away::Nothing,
+            Direction::Both | Direction::In => {
+                set("PACKET_IGNORE_OUTGOING", PACKET_IGNORE_OUTGOING, 1)?;
+                Away::Nothing
+            }
+        };
+        let stamps = settings.stamps.ask(name, &socket)?;
+        let snaplen = filter::kernel_snaplen(settings.snaplen.clamp(1, MAX_SNAPLEN), any);
+        let mut filter = match &settings.filter {
+            Some(_) if any => Filter::refused("link headers differ from interface to interface", away, snaplen),
+            program => Filter::new(program.as_deref(), away, snaplen),
+        };
+        if held {
+            Filter::hold(&socket).map_err(|error| Error::System { what: "the filter", error })?;
+        } else {
+            // Before it is bound: nothing that the filter would have rejected ever arrives.
+            filter.attach(&socket)?;
+        }
+        let shared = Shared::new(socket, settings)?;
+        let hardware = options::bind(shared.socket(), index, libc::ETH_P_ALL)?;
+        let link = if any { LinkType::LINUX_SLL2 } else { link(hardware)? };
+        let header = if link == LinkType::ETHERNET { ETHERNET + TAGS } else { 0 };
+        let promiscuous = settings.promiscuous && !any;
+        if promiscuous {
+            join_promiscuous(shared.socket(), index)?;
+        }
+        let mtu = if any { None } else { options::mtu_of(name, shared.socket()) };
+        let largest = mtu.map_or(u32::MAX, |mtu| mtu.saturating_add(header));
+        let direction = match settings.direction {
+            Direction::In => "what is received",
+            Direction::Out => "what is sent",
+            Direction::Both => "both directions",
+        };
+        let promiscuous = if promiscuous { "promiscuous" } else { "not promiscuous" };
+        Ok(Self {
+            next: 0,
+            name: name.to_owned(),
+            index,
+            link,
+            modes: format!("{direction}, {promiscuous}, {stamps}"),
+            retire: settings.retire,
+            finish: Finish { cooked: any, snaplen: settings.snaplen.clamp(1, MAX_SNAPLEN), largest },
+            filter,
+            told: Told::default(),
+            handed_over: 0,
+            marks: Marks::default(),
+            is_down: false,
+            ending: None,
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Lets packets in.
+    fn release(&mut self) -> Result<(), Error> {
+        self.filter.attach(self.shared.socket())
+    }
+
+    /// Lets nothing more in.
+    fn end(&mut self, why: Option<&'static str>) -> io::Result<()> {
+        Filter::hold(self.shared.socket())?;
+        self.ending = Some(Ending { quiet_since: Instant::now(), why });
+        Ok(())
+    }
+
+    /// Whether all that was received is handed over.
+    ///
+    /// A packet may be on its way through the old filter when the new one is attached, and the last block is handed over when
+    /// its time is up: so the counts must agree after that time, and not before.
+    fn is_over(&mut self) -> io::Result<bool> {
+        let Some(ending) = &mut self.ending else { return Ok(false) };
+        if self.shared.is_out(self.next) {
+            // The next block is still out from the last round: what comes behind it must wait.
+            ending.quiet_since = Instant::now();
+            return Ok(false);
+        }
+        let quiet = ending.quiet_since.elapsed();
+        if quiet < self.retire {
+            return Ok(false);
+        }
+        self.read_counts()?;
+        // Asked again: between the first look and the counts a block may have come.
+        Ok(!self.shared.is_ready(self.next) && (self.agree() || quiet > PATIENCE))
+    }
+
+    /// Whether each packet is where it should be: the kernel's counters, the filter's and ours.
+    fn agree(&self) -> bool {
+        let Told { packets, drops } = self.told;
+        let passed = |(seen, rejected): (u64, u64)| seen.checked_sub(rejected) == Some(packets);
+        packets.checked_sub(drops) == Some(self.handed_over) && self.filter.counts().is_none_or(passed)
+    }
+
+    fn over(&self) -> io::Result<Next> {
+        let why = self.ending.as_ref().and_then(|ending| ending.why);
+        if !self.agree() {
+            let Told { packets, drops } = self.told;
+            let why = why.map_or(String::new(), |why| format!("{why}; "));
+            let counted = |(seen, rejected)| format!("the filter saw {seen} packets and rejected {rejected}, ");
+            let filtered = self.filter.counts().map_or(String::new(), counted);
+            return Err(io::Error::other(format!(
+                "{why}{filtered}the kernel counted {packets} packets, dropped {drops} and handed over {}",
+                self.handed_over
+            )));
+        }
+        match why {
+            Some(why) => Err(io::Error::other(why)),
+            None => Ok(Next::End),
+        }
+    }
+
+    /// Waits until something happens, for a while.
+    fn wait(&mut self) -> io::Result<()> {
+        /// What is waited for may be a block that is out, of which `poll` says at once that it is ready.
+        const PAUSE: Duration = Duration::from_millis(1);
+        let time = if self.ending.is_some() { self.retire } else { LOOK };
+        let mut asked = libc::pollfd { fd: self.shared.socket().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: the pointer is to one live local.
+        let ready = unsafe { libc::poll(&raw mut asked, 1, time.as_millis() as c_int) };
+        if ready < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
+        }
+        if asked.revents & libc::POLLERR != 0 {
+            match get_option::<c_int>(self.shared.socket(), libc::SOL_SOCKET, libc::SO_ERROR)? {
+                0 => {}
+                libc::ENETDOWN => self.is_down = true,
+                error => return Err(io::Error::from_raw_os_error(error)),
+            }
+        } else if ready > 0 && !self.shared.is_ready(self.next) {
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Sees what became of an interface that went down. It goes down before it is removed, and the kernel says no more then.
+    fn look_after(&mut self) -> io::Result<()> {
+        if !self.is_down || self.ending.is_some() {
+            return Ok(());
+        }
+        let socket = self.shared.socket();
+        match options::name_of(self.index).and_then(|name| options::flags_of(&name, socket)) {
+            None => {
+                // It was not down, it was removed.
+                self.is_down = false;
+                self.end(Some("the interface is gone"))?;
+            }
+            Some(flags) if flags & libc::IFF_UP != 0 => {
+                self.is_down = false;
+                self.marks.downs += 1;
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Adds what the kernel counted since the last call: it forgets what it has told.
+    fn read_counts(&mut self) -> io::Result<()> {
+        let told: libc::tpacket_stats_v3 = get_option(self.shared.socket(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
+        // `tp_packets` includes `tp_drops`.
+        self.told.packets += u64::from(told.tp_packets);
+        self.told.drops += u64::from(told.tp_drops);
+        Ok(())
+    }
+}
+
+impl Backend for Ring {
+    fn next(&mut self, stop: &AtomicBool) -> io::Result<Next> {
+        let turn = Instant::now();
+        loop {
+            if self.ending.is_none() && stop.load(Ordering::Relaxed) {
+                self.end(None)?;
+            }
+            if self.shared.is_ready(self.next) {
+                let (block, packets) = self.shared.take(self.next, &self.finish, &mut self.marks)?;
+                self.next = self.shared.behind(self.next);
+                self.handed_over += u64::from(packets);
+                self.read_counts()?;
+                if let Some(ending) = &mut self.ending {
+                    ending.quiet_since = Instant::now();
+                }
+                return Ok(Next::Records(Box::new(block), packets.into()));
+            }
+            if self.is_over()? {
+                return self.over();
+            }
+            self.look_after()?;
+            if turn.elapsed() >= LOOK {
+                self.read_counts()?;
+                return Ok(Next::Idle);
+            }
+            self.wait()?;
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        let filter = self.filter.counts();
+        Counts {
+            received: filter.map_or(self.told.packets, |(seen, _)| seen),
+            filtered: match self.kernel_filter() {
+                KernelFilter::Plain(_) => None,
+                KernelFilter::None | KernelFilter::Counting | KernelFilter::Refused(_) => {
+                    Some(filter.map_or(0, |(_, rejected)| rejected))
+                }
+            },
+            dropped: self.told.drops,
+            handed_over: self.handed_over,
+        }
+    }
+
+    fn marks(&self) -> Marks {
+        let downs = self.marks.downs + u64::from(self.is_down);
+        Marks { downs, ..self.marks }
+    }
+
+    fn layout(&self) -> Layout {
+        let mut interface = Interface::plain(self.link, self.finish.snaplen, Resolution::NANOSECOND);
+        interface.name = Some(self.name.clone());
+        Layout::ring(interface)
+    }
+
+    fn place(&self) -> &'static str {
+        "kernel"
+    }
+
+    fn describe(&self) -> String {
+        let filter = match self.kernel_filter() {
+            KernelFilter::None => String::new(),
+            KernelFilter::Counting => ", the kernel filters".to_owned(),
+            KernelFilter::Plain(why) => format!(", the kernel filters and does not count: {why}"),
+            KernelFilter::Refused(why) => format!(", the kernel does not filter: {why}"),
+        };
+        format!("AF_PACKET, {}, a ring of {} KiB{filter}", self.modes, self.shared.len() >> 10)
+    }
+}
+
+/// What packets of interface `name` begin with, as a capture of it will say.
+pub fn link_of(name: &str) -> Result<LinkType, Error> {
+    if name == ANY {
+        return Ok(LinkType::LINUX_SLL2);
+    }
+    link(options::hardware_of(name).ok_or(Error::NoInterface)?)
+}
+
+fn link(hardware: u16) -> Result<LinkType, Error> {
+    match hardware {
+        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Ok(LinkType::ETHERNET),
+        libc::ARPHRD_NONE | ARPHRD_RAWIP => Ok(LinkType::RAW),
+        other => Err(Error::Hardware(other)),
+    }
+}
+
+/// Has the interface receive what is for others, as long as the socket lives.
+fn join_promiscuous(socket: &OwnedFd, index: u32) -> Result<(), Error> {
+    let mut wanted = zeroed::<libc::packet_mreq>();
+    wanted.mr_ifindex = index as c_int;
+    wanted.mr_type = libc::PACKET_MR_PROMISC as u16;
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &wanted)
+        .map_err(|error| Error::System { what: "promiscuous mode", error })
+}
+
+#[cfg(test)]
+mod tests;

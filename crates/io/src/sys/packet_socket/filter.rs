@@ -1,0 +1,266 @@
+//! The filter that the kernel runs before it copies a packet into the ring.
+//!
+//! An expression's program was made for frames as they are on the wire, and the kernel takes the outermost VLAN tag out
+//! before it runs ours. So what had a tag passes, and whoever has the frame with its tag put back decides again. What had
+//! none is judged here as there.
+//!
+//! Where eBPF is permitted the program is translated into one that counts, see [`counting`](super::counting); elsewhere it is
+//! given to the kernel as it is, and nobody knows how many packets it rejected.
+
+use super::counting::Counting;
+use super::options::attach;
+use super::{Error, record};
+use crate::sys::option::set_option;
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::OwnedFd;
+use weir_packet::savefile::MAX_SNAPLEN;
+
+/// An instruction of classic BPF, laid out as the kernel's `struct sock_filter` and libpcap's `struct bpf_insn`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Insn {
+    /// Operation class, size, mode.
+    pub code: u16,
+    /// Instructions to skip when a conditional jump is taken.
+    pub jt: u8,
+    /// Instructions to skip when it is not.
+    pub jf: u8,
+    /// Immediate operand.
+    pub k: u32,
+}
+
+impl Insn {
+    const fn new(code: u16, jt: u8, jf: u8, k: u32) -> Self {
+        Self { code, jt, jf, k }
+    }
+
+    /// Ends with `k`.
+    pub(super) const fn ret(k: u32) -> Self {
+        Self::new(RET_K, 0, 0, k)
+    }
+
+    /// The class, which decides what the rest means.
+    pub(super) fn class(self) -> u16 {
+        self.code & 7
+    }
+}
+
+/// Whether packets are filtered before they are copied into the ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KernelFilter {
+    /// None was asked for.
+    None,
+    /// The kernel filters, and counts what it rejects.
+    Counting,
+    /// The kernel filters without counting, for this reason.
+    Plain(String),
+    /// It does not filter, for this reason: who asked for it filters alone.
+    Refused(String),
+}
+
+/// Packets that are none of ours: turned away and not counted, as if they had not been there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Away {
+    Nothing,
+    /// What the interface receives.
+    Received,
+    /// What the loopback sends: it receives it too.
+    SentOnLoopback,
+}
+
+/// Most instructions of a program, the kernel's BPF_MAXINSNS.
+const LONGEST: usize = 4096;
+
+/// Words of scratch memory, BPF_MEMWORDS.
+pub(super) const SCRATCH: u32 = 16;
+
+const RET_K: u16 = 0x06;
+pub(super) const RET_A: u16 = 0x16;
+const LD_W_ABS: u16 = 0x20;
+const LD_IMM: u16 = 0x00;
+const JEQ_K: u16 = 0x15;
+pub(super) const JA: u16 = 0x05;
+
+/// What the kernel knows of a packet beside its bytes, at these offsets: `SKF_AD_OFF` of linux/filter.h.
+const BESIDE: u32 = -0x1000_i32 as u32;
+const PACKET_TYPE: u32 = BESIDE + 4;
+const HARDWARE_TYPE: u32 = BESIDE + 28;
+const TAG_PRESENT: u32 = BESIDE + 48;
+
+/// A filter that is ready to be attached.
+#[derive(Debug)]
+pub(super) struct Filter {
+    how: KernelFilter,
+    counting: Option<Counting>,
+    /// Without the expression's program, if the kernel refuses that.
+    bare: Vec<Insn>,
+    plain: Option<Vec<Insn>>,
+}
+
+impl Filter {
+    /// A filter that lets `snaplen` bytes of what passes through. `program` may be refused; then it filters nothing.
+    pub(super) fn new(program: Option<&[Insn]>, away: Away, snaplen: u32) -> Self {
+        let bare = bare(away, snaplen);
+        let mut filter = Self { how: KernelFilter::None, counting: None, bare, plain: None };
+        let Some(program) = program else { return filter };
+        if let Err(why) = check(program) {
+            filter.how = KernelFilter::Refused(why);
+            return filter;
+        }
+        let uncounted = match Counting::new(program, away, snaplen) {
+            Ok(counting) => {
+                filter.counting = Some(counting);
+                filter.how = KernelFilter::Counting;
+                return filter;
+            }
+            Err(error) => error.to_string(),
+        };
+        filter.how = match check_plain(program) {
+            Ok(()) => {
+                filter.plain = Some(plain(program, away, snaplen));
+                KernelFilter::Plain(uncounted)
+            }
+            Err(why) => KernelFilter::Refused(why.to_owned()),
+        };
+        filter
+    }
+
+    /// One that filters nothing, though it was asked to.
+    pub(super) fn refused(why: &str, away: Away, snaplen: u32) -> Self {
+        let how = KernelFilter::Refused(why.to_owned());
+        Self { how, counting: None, bare: bare(away, snaplen), plain: None }
+    }
+
+    /// Lets nothing pass.
+    pub(super) fn hold(socket: &OwnedFd) -> io::Result<()> {
+        attach(socket, &[Insn::ret(0)])
+    }
+
+    /// Attaches it, in place of what was there.
+    pub(super) fn attach(&mut self, socket: &OwnedFd) -> Result<(), Error> {
+        let failed = |error| Error::System { what: "the filter", error };
+        if let Some(counting) = &self.counting {
+            return counting.attach(socket).map_err(failed);
+        }
+        if let Some(plain) = self.plain.take() {
+            match attach(socket, &plain) {
+                Ok(()) => return Ok(()),
+                Err(error) => self.how = KernelFilter::Refused(format!("the kernel refuses the program: {error}")),
+            }
+        }
+        if self.bare.as_slice() != [Insn::ret(MAX_SNAPLEN)] {
+            return attach(socket, &self.bare).map_err(failed);
+        }
+        match set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &(0 as c_int)) {
+            // There was none.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            other => other.map_err(failed),
+        }
+    }
+
+    pub(super) fn how(&self) -> &KernelFilter {
+        &self.how
+    }
+
+    /// Packets that reached it, and how many of them it rejected, if it counts.
+    pub(super) fn counts(&self) -> Option<(u64, u64)> {
+        self.counting.as_ref().map(Counting::counts)
+    }
+}
+
+/// How many bytes the kernel is to copy so that `snaplen` remain once what it took out is put back.
+pub(super) fn kernel_snaplen(snaplen: u32, cooked: bool) -> u32 {
+    /// More than link headers have, which are replaced.
+    const LINK: u32 = 64;
+    // The place of a tag is behind the addresses.
+    if cooked { snaplen + LINK } else { snaplen.max(record::ADDRESSES as u32) }
+}
+
+/// The program that turns away what is none of ours.
+fn bare(away: Away, snaplen: u32) -> Vec<Insn> {
+    let mut program = turn_away(away);
+    program.push(Insn::ret(snaplen));
+    program
+}
+
+fn turn_away(away: Away) -> Vec<Insn> {
+    let outgoing = u32::from(libc::PACKET_OUTGOING);
+    match away {
+        Away::Nothing => Vec::new(),
+        Away::Received => vec![Insn::new(LD_W_ABS, 0, 0, PACKET_TYPE), Insn::new(JEQ_K, 1, 0, outgoing), Insn::ret(0)],
+        Away::SentOnLoopback => vec![
+            Insn::new(LD_W_ABS, 0, 0, PACKET_TYPE),
+            Insn::new(JEQ_K, 0, 3, outgoing),
+            Insn::new(LD_W_ABS, 0, 0, HARDWARE_TYPE),
+            Insn::new(JEQ_K, 0, 1, u32::from(libc::ARPHRD_LOOPBACK)),
+            Insn::ret(0),
+        ],
+    }
+}
+
+/// The whole filter in classic BPF.
+fn plain(program: &[Insn], away: Away, snaplen: u32) -> Vec<Insn> {
+    let mut whole = turn_away(away);
+    whole.extend([
+        Insn::new(LD_W_ABS, 0, 0, TAG_PRESENT),
+        Insn::new(JEQ_K, 1, 0, 0),
+        Insn::ret(snaplen),
+        // As the expression's program expects it.
+        Insn::new(LD_IMM, 0, 0, 0),
+    ]);
+    whole.extend(program.iter().map(|insn| match insn.code {
+        RET_K if insn.k != 0 => Insn::ret(snaplen),
+        _ => *insn,
+    }));
+    whole
+}
+
+/// Whether the kernel can run a program as libpcap's `bpf_filter` does; if not, why.
+fn check(program: &[Insn]) -> Result<(), String> {
+    if program.len() > LONGEST {
+        return Err(format!("a program of {} instructions, the kernel takes {LONGEST}", program.len()));
+    }
+    let ends = |insn: &Insn| matches!(insn.code, RET_K | RET_A);
+    if !program.last().is_some_and(ends) {
+        return Err("the program runs past its end".to_owned());
+    }
+    program.iter().enumerate().try_for_each(|(at, insn)| {
+        let behind = program.len() - at - 1;
+        check_insn(*insn, behind).map_err(|why| format!("instruction {at}: {why}"))
+    })
+}
+
+/// `behind` is the number of instructions that follow.
+fn check_insn(insn: Insn, behind: usize) -> Result<(), &'static str> {
+    let inside = |skip: u32| (skip as usize) < behind;
+    match insn.code {
+        // Loads and MSH at a place; at these the kernel tells what is not in the packet.
+        0x20 | 0x28 | 0x30 | 0xb1 if insn.k > i32::MAX as u32 => Err("a load far behind the packet's end"),
+        0x20 | 0x28 | 0x30 | 0xb1 | 0x40 | 0x48 | 0x50 => Ok(()),
+        // Constants, lengths, A and X to each other, negation, ends.
+        0x00 | 0x01 | 0x80 | 0x81 | 0x07 | 0x87 | 0x84 | RET_K | RET_A => Ok(()),
+        0x60 | 0x61 | 0x02 | 0x03 if insn.k >= SCRATCH => Err("scratch memory has 16 words"),
+        0x60 | 0x61 | 0x02 | 0x03 => Ok(()),
+        0x34 | 0x94 if insn.k == 0 => Err("a division by zero"),
+        0x64 | 0x74 if insn.k >= 32 => Err("a shift by more than 31 bits"),
+        JA if insn.k > i32::MAX as u32 => Err("a jump back, as in protochain, which the kernel does not run"),
+        JA if inside(insn.k) => Ok(()),
+        _ => match (insn.class(), insn.code & 0xf0, insn.code >> 8) {
+            (4, 0x00..=0x70 | 0x90 | 0xa0, 0) => Ok(()),
+            (5, 0x10..=0x40, 0) if inside(insn.jt.into()) && inside(insn.jf.into()) => Ok(()),
+            (5, 0x00..=0x40, 0) => Err("a jump out of the program"),
+            _ => Err("an unknown operation"),
+        },
+    }
+}
+
+/// What only the translation can do.
+fn check_plain(program: &[Insn]) -> Result<(), &'static str> {
+    let fault = |insn: &Insn| match insn.code {
+        RET_A => Some("its result is computed"),
+        0x6c | 0x7c => Some("it shifts by a number that is computed, of which the kernel takes the last five bits"),
+        _ => None,
+    };
+    program.iter().find_map(fault).map_or(Ok(()), Err)
+}

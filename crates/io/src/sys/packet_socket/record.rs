@@ -1,0 +1,197 @@
+//! What is done to the records of a block before they are handed on: what the kernel tells beside a frame is put back into
+//! it.
+//!
+//! ```text
+//! struct sockaddr_ll of linux/if_packet.h, behind the 48 bytes of a record's header
+//! 48 family (u16)  50 protocol (big-endian u16)  52 interface  56 ARPHRD_ (u16)  58 direction (u8)  59 address length (u8)  60 address
+//!
+//! LINUX_SLL2 (https://www.tcpdump.org/linktypes/LINKTYPE_LINUX_SLL2.html), all big-endian
+//!  0 protocol (u16)  2 zero (u16)  4 interface (u32)  8 ARPHRD_ (u16)  10 direction (u8)  11 address length (u8)  12 address
+//! ```
+
+use crate::live::Marks;
+
+// `struct tpacket3_hdr`.
+pub(super) const NEXT: usize = 0;
+pub(super) const CAPTURED: usize = 12;
+pub(super) const WIRE: usize = 16;
+pub(super) const FLAGS: usize = 20;
+pub(super) const FRAME: usize = 24;
+const NETWORK: usize = 26;
+const TAG: usize = 32;
+const TAG_PROTOCOL: usize = 36;
+const ADDRESS: usize = 48;
+/// Bytes of it and of the `sockaddr_ll` behind it: what lies between them and the frame is nobody's.
+const RECORD_HEADER: usize = ADDRESS + 20;
+
+/// Bytes of a VLAN tag, and of the addresses before it.
+const VLAN: usize = 4;
+pub(super) const ADDRESSES: usize = 12;
+const ETHERTYPE_VLAN: u16 = 0x8100;
+
+/// The least number that is a type of Ethernet and no length.
+const LEAST_TYPE: u16 = 0x600;
+
+/// Bytes of a LINUX_SLL2 header.
+pub(super) const COOKED: usize = 20;
+
+/// Room in front of each frame for what is put back.
+pub(super) const RESERVE: usize = COOKED + VLAN;
+
+/// `TP_STATUS_GSO_TCP` of linux/if_packet.h, since Linux 6.5.
+const TP_STATUS_GSO_TCP: u32 = 1 << 8;
+
+/// What is done to records.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finish {
+    /// A LINUX_SLL2 header replaces the link header, whatever that is.
+    pub cooked: bool,
+    /// Bytes of a packet that are kept.
+    pub snaplen: u32,
+    /// The longest frame that fits the medium, tags included; the largest number if that is not known.
+    pub largest: u32,
+}
+
+impl Finish {
+    /// Puts the VLAN tags back where they were on the wire (the kernel takes the outermost one out and tells it apart), and
+    /// counts what does not look as on the wire.
+    ///
+    /// **Cost**: a look at each record's header, which the reader needs next anyway; for a tagged or cooked packet some 20
+    /// bytes moved.
+    pub(super) fn records(&self, records: &mut [u8], packets: u32, marks: &mut Marks) {
+        /// Records that are fetched ahead, where all are as long as this one: the kernel wrote them on another processor.
+        const AHEAD: usize = 8;
+        let mut rest = records;
+        for _ in 0..packets {
+            if rest.len() < RECORD_HEADER {
+                return;
+            }
+            self.record(rest, marks);
+            let next = word(rest, NEXT) as usize;
+            if next == 0 || next > rest.len() {
+                return;
+            }
+            weir_memory::prefetch(rest, next * AHEAD);
+            weir_memory::prefetch(rest, next * AHEAD + LINE);
+            rest = &mut rest[next..];
+        }
+    }
+
+    fn record(&self, record: &mut [u8], marks: &mut Marks) {
+        let flags = word(record, FLAGS);
+        if flags & libc::TP_STATUS_CSUMNOTREADY != 0 {
+            marks.unfinished_checksums += 1;
+        }
+        if flags & TP_STATUS_GSO_TCP != 0 || word(record, WIRE) > self.largest {
+            marks.large += 1;
+        }
+        if self.cooked {
+            cook(record);
+        } else if flags & libc::TP_STATUS_VLAN_VALID != 0 {
+            put_tag_back(record);
+        }
+        if word(record, CAPTURED) > self.snaplen {
+            // What was put back is counted too.
+            set_word(record, CAPTURED, self.snaplen);
+        }
+    }
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// The tag that the kernel told, as it was on the wire.
+fn tag_of(record: &[u8]) -> Option<[u8; VLAN]> {
+    let flags = word(record, FLAGS);
+    if flags & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let known = flags & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let protocol = if known { half(record, TAG_PROTOCOL) } else { ETHERTYPE_VLAN };
+    let [a, b] = protocol.to_be_bytes();
+    let [c, d] = (word(record, TAG) as u16).to_be_bytes();
+    Some([a, b, c, d])
+}
+
+fn put_tag_back(record: &mut [u8]) {
+    let frame = usize::from(half(record, FRAME));
+    // A frame too short for addresses has none.
+    if word(record, CAPTURED) < ADDRESSES as u32 || !shift(record, VLAN as isize) {
+        return;
+    }
+    let tag = tag_of(record).expect("the caller saw its flag");
+    let begin = frame - VLAN;
+    record.copy_within(frame..frame + ADDRESSES, begin);
+    record[begin + ADDRESSES..frame + ADDRESSES].copy_from_slice(&tag);
+    let flags = word(record, FLAGS);
+    set_word(record, FLAGS, flags & !libc::TP_STATUS_VLAN_VALID);
+}
+
+/// Puts a LINUX_SLL2 header in the place of the link header; VLAN tags stand behind it as they would behind the addresses of
+/// Ethernet. (libpcap 1.10 leaves the outermost out.)
+///
+/// The kernel would take the link header off itself (SOCK_DGRAM), and with it tags, or what says that there are tags: so it is
+/// done here.
+fn cook(record: &mut [u8]) {
+    let frame = usize::from(half(record, FRAME));
+    let captured = word(record, CAPTURED) as usize;
+    if frame < RECORD_HEADER || frame + captured > record.len() {
+        return;
+    }
+    let mut header = [0; COOKED + VLAN];
+    header[..2].copy_from_slice(&record[ADDRESS + 2..ADDRESS + 4]);
+    header[4..8].copy_from_slice(&word(record, ADDRESS + 4).to_be_bytes());
+    header[8..10].copy_from_slice(&half(record, ADDRESS + 8).to_be_bytes());
+    header[10..12].copy_from_slice(&record[ADDRESS + 10..ADDRESS + 12]);
+    // The kernel leaves what lies behind a short address as it was.
+    let address = usize::from(header[11]).min(8);
+    header[12..12 + address].copy_from_slice(&record[ADDRESS + 12..ADDRESS + 12 + address]);
+    let link = match (half(record, ADDRESS + 8), record[frame..frame + captured].first_chunk()) {
+        (libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK, Some([_, _, _, _, _, _, _, _, _, _, _, _, a, b])) => {
+            // A length stands where others have a type, and the kernel says what follows.
+            if u16::from_be_bytes([*a, *b]) >= LEAST_TYPE {
+                header[..2].copy_from_slice(&[*a, *b]);
+            }
+            ADDRESSES + 2
+        }
+        _ => usize::from(half(record, NETWORK)).saturating_sub(frame).min(captured),
+    };
+    let mut len = COOKED;
+    if let Some(tag) = tag_of(record) {
+        header.copy_within(..2, COOKED + 2);
+        header[..2].copy_from_slice(&tag[..2]);
+        header[COOKED..COOKED + 2].copy_from_slice(&tag[2..]);
+        len += VLAN;
+    }
+    if shift(record, len as isize - link as isize) {
+        let begin = usize::from(half(record, FRAME));
+        record[begin..begin + len].copy_from_slice(&header[..len]);
+    }
+}
+
+/// Has the frame begin `by` bytes earlier; `false` if there is no room or the record lies.
+fn shift(record: &mut [u8], by: isize) -> bool {
+    let frame = usize::from(half(record, FRAME));
+    let end = frame + word(record, CAPTURED) as usize;
+    let Some(begin) = frame.checked_add_signed(-by) else { return false };
+    if begin < RECORD_HEADER || begin > end || end > record.len() {
+        return false;
+    }
+    let wire = word(record, WIRE).wrapping_add_signed(by as i32);
+    record[FRAME..FRAME + 2].copy_from_slice(&(begin as u16).to_ne_bytes());
+    set_word(record, CAPTURED, (end - begin) as u32);
+    set_word(record, WIRE, wire);
+    true
+}
+
+pub(super) fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("a slice of four has four bytes"))
+}
+
+fn set_word(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+}
+
+pub(super) fn half(bytes: &[u8], at: usize) -> u16 {
+    u16::from_ne_bytes(bytes[at..at + 2].try_into().expect("a slice of two has two bytes"))
+}

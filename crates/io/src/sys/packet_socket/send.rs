@@ -1,0 +1,116 @@
+//! Sending frames as they are.
+
+use super::Error;
+use super::options::{PACKET_QDISC_BYPASS, bind, index_of, open};
+use crate::sys::option::{set_option, zeroed};
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Frames that go to the kernel in one call.
+const BATCH: usize = 64;
+
+/// How long the kernel may have no room before sending fails.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A socket that sends frames with their link headers.
+///
+/// **Platform**: as [`Ring`](super::Ring).
+#[derive(Debug)]
+pub struct Sender {
+    socket: OwnedFd,
+    sent: Sent,
+}
+
+/// What became of the frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Frames that the kernel took, and their bytes. What becomes of them behind it, nobody says.
+    pub frames: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Frames refused since they are longer than the interface takes.
+    pub too_long: u64,
+    /// Frames refused since they are shorter than a link header.
+    pub too_short: u64,
+    /// How often the kernel had no room and was asked again.
+    pub waits: u64,
+}
+
+impl Sender {
+    /// Opens interface `name`. With `direct`, frames go to the driver past the queueing discipline (PACKET_QDISC_BYPASS).
+    pub fn open(name: &str, direct: bool) -> Result<Self, Error> {
+        let index = index_of(name).ok_or(Error::NoInterface)?;
+        let socket = open()?;
+        if direct {
+            set_option(&socket, libc::SOL_PACKET, PACKET_QDISC_BYPASS, &(1 as c_int))
+                .map_err(|error| Error::System { what: "PACKET_QDISC_BYPASS", error })?;
+        }
+        // Of protocol 0: it receives nothing.
+        bind(&socket, index, 0)?;
+        Ok(Self { socket, sent: Sent::default() })
+    }
+
+    /// What became of all frames so far.
+    pub fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    /// Sends frames in their order, 64 in a system call, and waits while the kernel has no room.
+    ///
+    /// **Cost**: a system call for 64 frames, no allocation. **Errors**: those of `sendmmsg`, such as `ENETDOWN`, and
+    /// `ENOBUFS` if there is no room for two seconds: then [`Self::sent`] tells how many went before.
+    pub fn send(&mut self, frames: &[&[u8]]) -> io::Result<()> {
+        let mut rest = frames;
+        let mut stuck: Option<Instant> = None;
+        while let [first, ..] = rest {
+            match self.send_some(rest) {
+                Ok(taken) => {
+                    let (gone, left) = rest.split_at(taken);
+                    self.sent.frames += taken as u64;
+                    self.sent.bytes += gone.iter().map(|frame| frame.len() as u64).sum::<u64>();
+                    rest = left;
+                    stuck = None;
+                }
+                // It is the first frame that the error is about: those before it were taken.
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EMSGSIZE) => {
+                        self.sent.too_long += 1;
+                        rest = &rest[1..];
+                    }
+                    Some(libc::EINVAL) if first.len() < super::ETHERNET as usize => {
+                        self.sent.too_short += 1;
+                        rest = &rest[1..];
+                    }
+                    Some(libc::EINTR) => {}
+                    Some(libc::ENOBUFS | libc::EAGAIN) => {
+                        if stuck.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                            return Err(error);
+                        }
+                        self.sent.waits += 1;
+                        std::thread::sleep(Duration::from_micros(100));
+                    }
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a batch; how many of them the kernel took, at least one.
+    fn send_some(&self, frames: &[&[u8]]) -> io::Result<usize> {
+        let mut parts = [const { libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 } }; BATCH];
+        let mut messages = [zeroed::<libc::mmsghdr>(); BATCH];
+        let count = frames.len().min(BATCH);
+        for ((part, message), frame) in parts.iter_mut().zip(&mut messages).zip(frames) {
+            *part = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
+            message.msg_hdr.msg_iov = part;
+            message.msg_hdr.msg_iovlen = 1;
+        }
+        // SAFETY: messages, parts and frames live through the call, which only reads what the parts point to; `count` of
+        // each are filled in.
+        let taken = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), messages.as_mut_ptr(), count as u32, 0) };
+        if taken < 0 { Err(io::Error::last_os_error()) } else { Ok(taken as usize) }
+    }
+}

@@ -1,0 +1,69 @@
+//! Whose clock stamps packets.
+
+use super::Error;
+use super::options::request_for;
+use crate::sys::option::set_option;
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Whose clock stamps packets, where there is a choice. All stamps are in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stamps {
+    /// The kernel's, when it first has the packet in hand.
+    #[default]
+    Software,
+    /// The card's, when the packet arrives, where card and driver stamp all packets; else the kernel's.
+    ///
+    /// The card is told to stamp, and still does so when the capture has ended. Its clock is set by nobody unless somebody
+    /// does (ptp4l, phc2sys). A packet that it did not stamp, such as one that is sent, has the kernel's stamp.
+    Hardware,
+}
+
+/// `SIOCGHWTSTAMP` of linux/sockios.h.
+const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1;
+const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
+
+/// `HWTSTAMP_FILTER_ALL` of linux/net_tstamp.h.
+const ALL: c_int = 1;
+
+/// `struct hwtstamp_config`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Config {
+    flags: c_int,
+    sent: c_int,
+    received: c_int,
+}
+
+impl Stamps {
+    /// Asks for them; says which they are.
+    pub(super) fn ask(self, name: &str, socket: &OwnedFd) -> Result<&'static str, Error> {
+        if self == Self::Software {
+            return Ok("stamps of the kernel");
+        }
+        if !stamps_all(name, socket) {
+            return Ok("stamps of the kernel (the card has none for all packets)");
+        }
+        let whose = libc::SOF_TIMESTAMPING_RAW_HARDWARE as c_int;
+        set_option(socket, libc::SOL_PACKET, libc::PACKET_TIMESTAMP, &whose)
+            .map_err(|error| Error::System { what: "PACKET_TIMESTAMP", error })?;
+        Ok("stamps of the card")
+    }
+}
+
+/// Has the card stamp all it receives, and leaves as it is what it does with what it sends.
+fn stamps_all(name: &str, socket: &OwnedFd) -> bool {
+    let mut config = Config::default();
+    if exchange(name, socket, SIOCGHWTSTAMP, &mut config) && config.received == ALL {
+        return true;
+    }
+    config.received = ALL;
+    exchange(name, socket, SIOCSHWTSTAMP, &mut config) && config.received == ALL
+}
+
+fn exchange(name: &str, socket: &OwnedFd, command: libc::Ioctl, config: &mut Config) -> bool {
+    let mut request = request_for(name);
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(config).cast();
+    // SAFETY: the request is a live local; both commands read and write the structure that it points to, which lives too.
+    unsafe { libc::ioctl(socket.as_raw_fd(), command, &raw mut request) == 0 }
+}

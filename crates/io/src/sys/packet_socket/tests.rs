@@ -1,0 +1,149 @@
+//! The ring on networks of the test's own, and what it finds there by the word of others.
+
+mod counting;
+mod fanout;
+mod modes;
+mod net;
+mod record;
+
+use super::*;
+use crate::live::Lent;
+use std::net::UdpSocket;
+
+#[test]
+fn names_that_are_none() {
+    assert_eq!(index_of("no-such-if"), None);
+    assert_eq!(index_of("a\0b"), None);
+    assert!(index_of("lo").is_some());
+    assert!(matches!(Ring::open("no-such-if", &Settings::default()), Err(Error::NoInterface)));
+}
+
+/// Moves this thread into a network namespace of its own, whose loopback is up.
+fn alone(test: &str) -> bool {
+    // SAFETY: changes which network this thread sees, and nothing else.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        eprintln!("{test}: skipped, no network namespace: {}", io::Error::last_os_error());
+        return false;
+    }
+    let socket = crate::sys::device::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).unwrap();
+    let mut request = zeroed::<libc::ifreq>();
+    request.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
+    request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    // SAFETY: the request is a live local.
+    assert_eq!(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) }, 0);
+    true
+}
+
+/// Two ends on the loopback; what is sent is not answered.
+fn sender() -> impl Fn(u32) {
+    let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+    move |packets| {
+        for _ in 0..packets {
+            near.send_to(&[7; 1000], far.local_addr().unwrap()).unwrap();
+        }
+    }
+}
+
+fn small() -> Settings {
+    Settings { promiscuous: false, retire: Duration::from_millis(4), ..Settings::of_blocks(256 << 10, 64 << 10) }
+}
+
+#[track_caller]
+fn block(ring: &mut Ring, stop: &AtomicBool) -> (Box<dyn Lent>, u64) {
+    match ring.next(stop).unwrap() {
+        Next::Records(block, packets) => (block, packets),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn blocks_come_back_in_any_order_and_are_never_taken_twice() {
+    if !alone("blocks_come_back_in_any_order_and_are_never_taken_twice") {
+        return;
+    }
+    let stop = AtomicBool::new(false);
+    let mut ring = Ring::open("lo", &small()).unwrap();
+    assert_eq!(ring.layout().interfaces[0].link, LinkType::ETHERNET);
+    let send = sender();
+    let mut out = Vec::new();
+    for _ in 0..4 {
+        send(1);
+        let (block, packets) = block(&mut ring, &stop);
+        assert_eq!(packets, 1);
+        out.push((block.bytes().to_vec(), block));
+    }
+    // The ring is empty of blocks: what comes now is lost, and no block that is out comes again.
+    send(50);
+    assert!(matches!(ring.next(&stop).unwrap(), Next::Idle));
+    assert!(out.iter().all(|(bytes, block)| bytes == block.bytes()));
+    for at in [2, 0, 1, 0] {
+        // From another thread, as workers do.
+        let (_, block) = out.remove(at);
+        std::thread::spawn(move || drop(block)).join().unwrap();
+    }
+    // The kernel finds out at its next look.
+    std::thread::sleep(Duration::from_millis(50));
+    send(6);
+    stop.store(true, Ordering::Relaxed);
+    let mut last = 0;
+    loop {
+        match ring.next(&stop).unwrap() {
+            Next::Records(_, packets) => last += packets,
+            Next::Idle => {}
+            Next::End => break,
+        }
+    }
+    let Counts { received, dropped, handed_over, .. } = ring.counts();
+    assert_eq!((received, handed_over, last), (4 + 50 + 6, 4 + last, 6), "{dropped}");
+    assert_eq!(dropped, 50);
+}
+
+#[test]
+fn a_ring_that_ends_waits_for_the_block_that_is_out() {
+    if !alone("a_ring_that_ends_waits_for_the_block_that_is_out") {
+        return;
+    }
+    let stop = AtomicBool::new(false);
+    let mut ring = Ring::open("lo", &small()).unwrap();
+    let send = sender();
+    send(5);
+    let first = block(&mut ring, &stop);
+    // Fills the other three blocks, and more.
+    send(400);
+    for _ in 0..3 {
+        drop(block(&mut ring, &stop));
+    }
+    stop.store(true, Ordering::Relaxed);
+    assert!(matches!(ring.next(&stop).unwrap(), Next::Idle));
+    drop(first);
+    loop {
+        match ring.next(&stop).unwrap() {
+            Next::End => break,
+            Next::Records(..) | Next::Idle => {}
+        }
+    }
+    let Counts { received, dropped, handed_over, .. } = ring.counts();
+    assert_eq!((received, dropped + handed_over), (405, 405));
+}
+
+#[test]
+fn what_comes_after_the_end_is_not_received() {
+    if !alone("what_comes_after_the_end_is_not_received") {
+        return;
+    }
+    let stop = AtomicBool::new(false);
+    let mut ring = Ring::open("lo", &small()).unwrap();
+    let send = sender();
+    send(30);
+    stop.store(true, Ordering::Relaxed);
+    drop(block(&mut ring, &stop));
+    send(30);
+    loop {
+        match ring.next(&stop).unwrap() {
+            Next::End => break,
+            Next::Records(..) | Next::Idle => {}
+        }
+    }
+    assert_eq!(ring.counts(), Counts { received: 30, filtered: Some(0), dropped: 0, handed_over: 30 });
+}

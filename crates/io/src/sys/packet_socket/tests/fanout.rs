@@ -1,0 +1,165 @@
+//! Several rings, and sending: what is sent is in one of them, once.
+
+use super::super::{Fanout, Insn, Ring, Sender, Sent, Settings};
+use super::net::{Plain, cable, finish, have, run, udp};
+use crate::live::Backend;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+fn settings() -> Settings {
+    Settings { retire: Duration::from_millis(4), ..Settings::of_blocks(4 << 20, 128 << 10) }
+}
+
+fn number_of(frame: &[u8]) -> u32 {
+    u32::from_be_bytes(frame[42..46].try_into().unwrap())
+}
+
+/// 300 flows, each in both directions.
+fn conversations() -> Vec<Vec<u8>> {
+    let flow = |number: u32| {
+        let there = udp(number, [1000 + number as u16, 53], 90);
+        let mut back = udp(number, [53, 1000 + number as u16], 90);
+        back[26..34].rotate_left(4);
+        [there, back]
+    };
+    (0..300).flat_map(flow).collect()
+}
+
+#[test]
+fn each_packet_is_in_one_ring() {
+    if !cable("each_packet_is_in_one_ring") {
+        return;
+    }
+    let far = Plain::on("far");
+    let sent = conversations();
+    // Of what is received the program sees what is behind the link header.
+    let program = vec![Insn { code: 0x20, jt: 0, jf: 0, k: 28 }, Insn { code: 0x16, jt: 0, jf: 0, k: 0 }];
+    for fanout in [Fanout::Hash, Fanout::Cpu, Fanout::Queue, Fanout::Program(program)] {
+        let mut rings = Ring::open_fanout("near", &settings(), 3, &fanout).unwrap();
+        far.send_all(&sent);
+        let got: Vec<Vec<_>> = rings.iter_mut().map(|ring| finish(ring).unwrap()).collect();
+        assert_eq!(got.iter().map(Vec::len).sum::<usize>(), sent.len(), "{fanout:?}");
+        let received: u64 = rings.iter().map(|ring| ring.counts().received).sum();
+        assert_eq!(received, sent.len() as u64, "{fanout:?}");
+        let mut all: Vec<_> = got.iter().flatten().map(|(frame, _)| frame.clone()).collect();
+        let mut expected = sent.clone();
+        all.sort();
+        expected.sort();
+        assert!(all == expected, "{fanout:?}");
+        let mut place = BTreeMap::<u32, BTreeSet<usize>>::new();
+        for (ring, frames) in got.iter().enumerate() {
+            for (frame, _) in frames {
+                place.entry(number_of(frame)).or_default().insert(ring);
+            }
+        }
+        match fanout {
+            Fanout::Hash => {
+                assert!(place.values().all(|rings| rings.len() == 1), "both directions of a flow are in one ring");
+                assert!(got.iter().all(|frames| frames.len() > 100));
+            }
+            Fanout::Program(_) => {
+                assert!(place.iter().all(|(number, rings)| rings.first() == Some(&(*number as usize % 3))))
+            }
+            _ => {}
+        }
+    }
+}
+
+/// While the group is made and taken apart, and while other groups exist.
+#[test]
+fn nothing_is_doubled_while_a_group_is_made() {
+    if !cable("nothing_is_doubled_while_a_group_is_made") {
+        return;
+    }
+    let (stop, sent) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let far = Plain::on("far");
+            // Of so many at most: the test may fail meanwhile.
+            while !stop.load(Ordering::Relaxed) && sent.load(Ordering::Relaxed) < 300_000 {
+                let number = sent.fetch_add(1, Ordering::Relaxed);
+                far.send(&udp(number, [(number % 500) as u16, 53], 90));
+                if number % 64 == 0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        for _ in 0..2 {
+            // Of blocks enough for the time in which the others are asked.
+            let settings = Settings { retire: Duration::from_millis(20), ..settings() };
+            let mut groups = [0, 1].map(|_| Ring::open_fanout("near", &settings, 3, &Fanout::Hash).unwrap());
+            let begun = sent.load(Ordering::Relaxed);
+            while sent.load(Ordering::Relaxed) < begun + 1000 {
+                std::thread::yield_now();
+            }
+            for rings in &mut groups {
+                let got: Vec<Vec<_>> = rings.iter_mut().map(|ring| finish(ring).unwrap()).collect();
+                let mut numbers = BTreeSet::new();
+                let mut ports = BTreeMap::<u32, usize>::new();
+                for (ring, frames) in got.iter().enumerate() {
+                    for (frame, _) in frames {
+                        assert!(numbers.insert(number_of(frame)), "it came twice");
+                        // Whoever has a flow has had it from the first packet on.
+                        assert_eq!(*ports.entry(number_of(frame) % 500).or_insert(ring), ring);
+                    }
+                }
+                // Each ring: from some packet to some other without a gap in what is its own.
+                for (ring, frames) in got.iter().enumerate() {
+                    let own: Vec<_> = frames.iter().map(|(frame, _)| number_of(frame)).collect();
+                    let (first, last) = (own[0], own[own.len() - 1]);
+                    let mine = |number: &u32| ports.get(&(number % 500)) == Some(&ring);
+                    assert_eq!(own, (first..=last).filter(mine).collect::<Vec<_>>());
+                }
+                let dropped: u64 = rings.iter().map(|ring| ring.counts().dropped).sum();
+                assert_eq!(dropped, 0);
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn what_is_sent_arrives_and_what_cannot_be_sent_is_counted() {
+    if !cable("what_is_sent_arrives_and_what_cannot_be_sent_is_counted") {
+        return;
+    }
+    let good: Vec<_> = (0..200).map(|number| udp(number, [1, 2], 60 + 5 * number as usize)).collect();
+    let (long, short) = (udp(0, [1, 2], 1600), vec![2; 13]);
+    for direct in [false, true] {
+        let mut ring = Ring::open("near", &settings()).unwrap();
+        let mut sender = Sender::open("far", direct).unwrap();
+        let mut frames: Vec<&[u8]> = good.iter().map(Vec::as_slice).collect();
+        for (at, bad) in [(0, &long), (70, &short), (71, &long), (72, &long), (204, &short)] {
+            frames.insert(at, bad);
+        }
+        sender.send(&frames).unwrap();
+        let bytes = good.iter().map(|frame| frame.len() as u64).sum();
+        assert_eq!(sender.sent(), Sent { frames: 200, bytes, too_long: 3, too_short: 2, waits: 0 });
+        let got: Vec<_> = finish(&mut ring).unwrap().into_iter().map(|(frame, _)| frame).collect();
+        assert_eq!(got, good);
+    }
+    super::net::ip("link set dev far down");
+    assert!(Sender::open("far", false).is_err() || Sender::open("far", false).unwrap().send(&[&good[0]]).is_err());
+    assert!(Sender::open("no-such-if", false).is_err());
+}
+
+#[test]
+fn a_queue_that_is_full_is_waited_for() {
+    let test = "a_queue_that_is_full_is_waited_for";
+    if !cable(test) || !have(test, "tc") {
+        return;
+    }
+    run("tc", "qdisc add dev far root tbf rate 80mbit burst 4k limit 6k");
+    let mut ring = Ring::open("near", &settings()).unwrap();
+    let good: Vec<_> = (0..200).map(|number| udp(number, [1, 2], 1000)).collect();
+    let mut sender = Sender::open("far", false).unwrap();
+    sender.send(&good.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap();
+    let sent = sender.sent();
+    assert_eq!((sent.frames, sent.bytes), (200, 200_000));
+    assert!(sent.waits > 0);
+    let stop = AtomicBool::new(false);
+    let got = super::net::take_until(&mut ring, &stop, |all| all.len() >= 200).unwrap();
+    assert_eq!(got.into_iter().map(|(frame, _)| frame).collect::<Vec<_>>(), good);
+    assert!(finish(&mut ring).unwrap().is_empty());
+}

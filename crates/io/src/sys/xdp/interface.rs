@@ -1,0 +1,104 @@
+//! What an AF_XDP socket needs to know of its interface, and to ask of it: by a packet socket that receives nothing.
+
+use super::super::device;
+use super::super::packet_socket::index_of;
+use super::Error;
+use crate::sys::option::set_option;
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// An interface, and a socket in its network namespace.
+#[derive(Debug)]
+pub(super) struct Interface {
+    socket: OwnedFd,
+    pub(super) name: String,
+    pub(super) index: u32,
+}
+
+/// Whether packets can come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Up,
+    Down,
+    Gone,
+}
+
+impl Interface {
+    /// An Ethernet interface that is up.
+    pub(super) fn open(name: &str) -> Result<Self, Error> {
+        let index = index_of(name).ok_or(Error::NoInterface)?;
+        let socket = device::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => Error::NotPermitted("CAP_NET_RAW"),
+            _ => Error::System { what: "a packet socket", error },
+        })?;
+        let interface = Self { socket, name: name.to_owned(), index };
+        match interface.hardware().map_err(|error| Error::System { what: "the kind of the interface", error })? {
+            libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => {}
+            other => return Err(Error::Hardware(other)),
+        }
+        match interface.state() {
+            State::Up => Ok(interface),
+            State::Down => Err(Error::Down),
+            State::Gone => Err(Error::NoInterface),
+        }
+    }
+
+    /// Asks about the interface by its present name, or its absence.
+    fn ask(&self, command: libc::Ioctl) -> io::Result<libc::ifreq> {
+        // SAFETY: integers, and a union of integers and addresses, for which zero is valid.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        request.ifr_ifru.ifru_ifindex = self.index as c_int;
+        // SAFETY: the request is a live local; the first command puts the name in it, the second the answer, within it.
+        let done = unsafe {
+            let fd = self.socket.as_raw_fd();
+            libc::ioctl(fd, libc::SIOCGIFNAME, &raw mut request) == 0 && libc::ioctl(fd, command, &raw mut request) == 0
+        };
+        if done { Ok(request) } else { Err(io::Error::last_os_error()) }
+    }
+
+    pub(super) fn state(&self) -> State {
+        match self.ask(libc::SIOCGIFFLAGS) {
+            // SAFETY: the command wrote the flags.
+            Ok(request) if c_int::from(unsafe { request.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0 => State::Up,
+            Ok(_) => State::Down,
+            Err(_) => State::Gone,
+        }
+    }
+
+    /// An ARPHRD_ value.
+    fn hardware(&self) -> io::Result<u16> {
+        let request = self.ask(libc::SIOCGIFHWADDR)?;
+        // SAFETY: the command wrote the address, whose family the kind is.
+        Ok(unsafe { request.ifr_ifru.ifru_hwaddr.sa_family })
+    }
+
+    /// The largest payload of a frame, bytes.
+    pub(super) fn mtu(&self) -> Result<usize, Error> {
+        let request = self.ask(libc::SIOCGIFMTU).map_err(|error| Error::System { what: "the MTU", error })?;
+        // SAFETY: the command wrote the number.
+        Ok(unsafe { request.ifr_ifru.ifru_mtu } as usize)
+    }
+
+    /// Has it receive what is for others too, as long as this lives.
+    pub(super) fn promiscuous(&self) -> Result<(), Error> {
+        let wanted = libc::packet_mreq {
+            mr_ifindex: self.index as c_int,
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        set_option(&self.socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &wanted)
+            .map_err(|error| Error::System { what: "promiscuous mode", error })
+    }
+
+    /// Its receive queues.
+    pub(super) fn queues(&self) -> u32 {
+        let listed = || {
+            let queues = std::fs::read_dir(format!("/sys/class/net/{}/queues", self.name)).ok()?;
+            let names = queues.filter_map(|queue| queue.ok()?.file_name().into_string().ok());
+            Some(names.filter(|name| name.starts_with("rx-")).count() as u32)
+        };
+        device::rx_queues(&self.name).ok().or_else(listed).unwrap_or(1).max(1)
+    }
+}

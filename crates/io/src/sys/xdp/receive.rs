@@ -1,0 +1,592 @@
+//! The reading end of a queue.
+
+use super::interface::{Interface, State};
+use super::redirect::Redirect;
+use super::rings::{Consumer, Producer, Which};
+use super::socket::{Area, XDP_PACKET_HEADROOM, Xsk};
+use super::{BusyPoll, Error, Mode, Settings, ZeroCopy};
+use crate::live::{Backend, Counts, Lent, Next};
+use crate::sys::option::set_option;
+use std::ffi::c_int;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use weir_packet::LinkType;
+use weir_packet::savefile::slots::{HEADER, LAST, header};
+use weir_packet::savefile::{self, Layout, MAX_SNAPLEN, Resolution};
+
+/// Descriptors that are taken at once.
+const BURST: u32 = 256;
+
+/// How long a wait lasts before the caller has its turn again.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long it lasts while others hold more than half of the memory: what they give back must reach the kernel.
+const SHORT: Duration = Duration::from_millis(1);
+
+/// The rest after packets came, before the kernel is asked to wake us: a wake-up for every few packets costs the reader, and
+/// in generic mode the sender, several times what the packets cost.
+const REST: Duration = Duration::from_micros(50);
+
+/// Chunks from which on it is taken: with the slack of the kernel's timers about 100 us pass, 1500 packets at 15 Mpps.
+const MANY: usize = 4096;
+
+/// What the kernel is given to agree with us at the end.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often the kernel is asked for its counts while there are packets.
+const COUNTS: Duration = Duration::from_millis(10);
+
+/// Marks a place in the jumbo area among the places that a burst holds.
+const JUMBO: u32 = 1 << 31;
+
+/// Bytes of a frame around the payload that the MTU bounds: addresses, type, two VLAN tags.
+const AROUND: usize = 14 + 8;
+
+/// Room for what is larger than the MTU: packets that a card or the kernel has merged, below 64 KiB.
+const MERGED: usize = 64 << 10;
+
+/// Where things lie in the memory: chunks first, the kernel's and ours; then places for packets that the kernel gives in
+/// several chunks, which are put together there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Plan {
+    chunk: usize,
+    chunks: usize,
+    /// Bytes of a place.
+    place: usize,
+    places: usize,
+    /// The interface's largest packets do not fit into a chunk.
+    needs_places: bool,
+}
+
+impl Plan {
+    fn new(settings: &Settings, mtu: usize) -> Result<Self, Error> {
+        let Settings { memory, chunk, .. } = *settings;
+        if chunk != 2048 && chunk != 4096 {
+            return Err(Error::Settings("chunks of AF_XDP memory have 2048 or 4096 bytes"));
+        }
+        if memory >= 1 << 32 {
+            return Err(Error::Settings("AF_XDP memory is below 4 GiB for each queue"));
+        }
+        let needs_places = mtu + AROUND > chunk - XDP_PACKET_HEADROOM - HEADER;
+        let (place, share) = if needs_places { (HEADER + mtu + AROUND, memory / 2) } else { (MERGED, memory / 8) };
+        let place = place.next_multiple_of(64);
+        let places = share / place;
+        let chunks = (memory - places * place) / chunk;
+        if chunks < 2 {
+            return Err(Error::Settings("AF_XDP memory of at least two chunks is needed"));
+        }
+        Ok(Self { chunk, chunks, place, places, needs_places })
+    }
+
+    /// Bytes that are the kernel's: the places are behind them.
+    fn shared(&self) -> usize {
+        self.chunk * self.chunks
+    }
+
+    fn len(&self) -> usize {
+        self.shared() + self.place * self.places
+    }
+
+    fn place_at(&self, place: u32) -> usize {
+        self.shared() + self.place * place as usize
+    }
+}
+
+/// A queue's packets.
+#[derive(Debug)]
+pub struct Socket {
+    // In this order: the rings' mappings and then the socket go, after which the kernel writes no more into the memory.
+    fill: Producer<u64>,
+    receive: Consumer<libc::xdp_desc>,
+    _completion: Consumer<u64>,
+    xsk: Xsk,
+    shared: Arc<Shared>,
+    redirect: Arc<Redirect>,
+    interface: Arc<Interface>,
+    queue: u32,
+    plan: Plan,
+    busy_poll: bool,
+    about: String,
+    /// Chunks that neither the kernel nor a burst has.
+    free: Vec<u32>,
+    free_places: Vec<u32>,
+    /// Chunks and places that bursts have.
+    out: usize,
+    /// A packet of several chunks whose last one has not come.
+    partial: Option<Partial>,
+    counts: Counts,
+    /// Packets of several chunks for which there was no place.
+    homeless: u64,
+    counted_ns: i64,
+    now_ns: i64,
+    /// Nothing came since the last rest.
+    rested: bool,
+    ending: Option<Ending>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    area: Area,
+    /// What dropped bursts gave back. It never has more than there is, which it has room for.
+    returned: Mutex<Vec<u32>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Partial {
+    /// `None` if there is none, or the packet is too large.
+    place: Option<u32>,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Ending {
+    /// From then on nothing new comes.
+    quiet: Instant,
+    /// Of what it ends, if nobody asked for it.
+    why: Option<&'static str>,
+}
+
+/// Packets that were taken together. Dropping it gives their places back.
+#[derive(Debug)]
+struct Burst {
+    shared: Arc<Shared>,
+    first: usize,
+    held: Vec<u32>,
+}
+
+impl Lent for Burst {
+    fn bytes(&self) -> &[u8] {
+        let area = &self.shared.area;
+        // SAFETY: the memory lives as long as the area. Readers go from header to header, as the layout has it, and so touch
+        // the places of this burst alone: neither the kernel nor anybody else writes to those before it is dropped. What the
+        // slice has between them is others', written while it exists, and never read through it.
+        unsafe { std::slice::from_raw_parts(area.base(), area.len()) }
+    }
+
+    fn first(&self) -> usize {
+        self.first
+    }
+}
+
+impl Drop for Burst {
+    fn drop(&mut self) {
+        self.shared.returned.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&self.held);
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // The kernel does so too, when the socket is closed.
+        let _ = self.redirect.end(self.queue);
+    }
+}
+
+impl Socket {
+    /// `entries` of the receive ring; by default it has room for every chunk.
+    pub(super) fn open(
+        interface: &Arc<Interface>,
+        redirect: &Arc<Redirect>,
+        queue: u32,
+        settings: &Settings,
+        entries: Option<u32>,
+    ) -> Result<Self, Error> {
+        let mtu = interface.mtu()?;
+        let plan = Plan::new(settings, mtu)?;
+        let xsk = Xsk::new()?;
+        let area = Area::new(plan.len(), settings.pages, settings.node)?;
+        // SAFETY: `shared` and with it the area outlive the socket, see the order of the fields. A chunk is in a ring, or in
+        // `free`, or in a burst, never in two of them: only `take` and `fill_up` move it.
+        unsafe { xsk.register(&area, plan.shared(), plan.chunk, HEADER)? };
+        let system = |what| move |error| Error::System { what, error };
+        let all = (plan.chunks as u32).next_power_of_two();
+        let fill = Producer::new(&xsk, Which::Fill, all).map_err(system("the fill ring"))?;
+        let _completion = Consumer::new(&xsk, Which::Completion, 1).map_err(system("the completion ring"))?;
+        let receive =
+            Consumer::new(&xsk, Which::Receive, entries.unwrap_or(all)).map_err(system("the receive ring"))?;
+        let flags = bind(&xsk, interface, queue, settings, redirect.mode, plan.needs_places.then_some(mtu))?;
+        let zero_copy = xsk.is_zero_copy().map_err(system("what was bound"))?;
+        if let Some(busy) = &settings.busy_poll {
+            prefer_busy_poll(&xsk, busy).map_err(system("busy polling"))?;
+        }
+        let returned = Mutex::new(Vec::with_capacity(plan.chunks + plan.places));
+        let mut socket = Self {
+            fill,
+            receive,
+            _completion,
+            xsk,
+            shared: Arc::new(Shared { area, returned }),
+            redirect: Arc::clone(redirect),
+            interface: Arc::clone(interface),
+            queue,
+            plan,
+            busy_poll: settings.busy_poll.is_some(),
+            about: String::new(),
+            // The first chunk is the first to be used.
+            free: (0..plan.chunks as u32).rev().collect(),
+            free_places: (0..plan.places as u32).rev().collect(),
+            out: 0,
+            partial: None,
+            counts: Counts::default(),
+            homeless: 0,
+            counted_ns: 0,
+            now_ns: 0,
+            rested: true,
+            ending: None,
+        };
+        socket.about = socket.words(settings, zero_copy, flags & libc::XDP_USE_SG != 0);
+        // All of it, before the first packet comes.
+        socket.fill_up();
+        redirect.begin(queue, socket.xsk.fd())?;
+        Ok(socket)
+    }
+
+    /// What a mistake of ours would do: a packet is taken from the ring and not handed over.
+    #[cfg(test)]
+    pub(super) fn lose_one(&mut self) {
+        while self.receive.available() == 0 {
+            std::thread::yield_now();
+        }
+        self.free.push((self.receive.peek(0).addr as usize / self.plan.chunk) as u32);
+        self.receive.release(1);
+    }
+
+    /// Waits until the program has counted so many packets: a sender does not wait for the receiver.
+    #[cfg(test)]
+    pub(super) fn await_count(&self, packets: u64) {
+        let start = Instant::now();
+        while self.redirect.count(self.queue) < packets && start.elapsed() < Duration::from_secs(5) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// What the kernel counts.
+    #[cfg(test)]
+    pub(super) fn statistics(&self) -> libc::xdp_statistics {
+        self.xsk.statistics().expect("an AF_XDP socket has statistics")
+    }
+
+    /// Takes back what bursts gave back, and gives the kernel what is free.
+    fn fill_up(&mut self) {
+        {
+            let mut returned = self.shared.returned.lock().unwrap_or_else(PoisonError::into_inner);
+            self.out -= returned.len();
+            for place in returned.drain(..) {
+                if place & JUMBO == 0 { self.free.push(place) } else { self.free_places.push(place & !JUMBO) }
+            }
+        }
+        let count = self.free.len();
+        for chunk in self.free.drain(..).rev() {
+            // The ring has room for every chunk there is.
+            self.fill.put(u64::from(chunk) * self.plan.chunk as u64);
+        }
+        if count > 0 {
+            self.fill.publish();
+            if self.fill.needs_wakeup() {
+                self.xsk.kick_receive();
+            }
+        }
+    }
+
+    /// Takes what has come, up to [`BURST`] descriptors: packets, and how many.
+    fn take(&mut self) -> io::Result<Option<(Burst, u64)>> {
+        let count = self.receive.available().min(BURST);
+        if count == 0 {
+            return Ok(None);
+        }
+        self.now_ns = self.now_ns.max(realtime_ns());
+        self.rested = self.plan.chunks < MANY;
+        let shared = Arc::clone(&self.shared);
+        let area = &shared.area;
+        let mut chain = Chain { area, time_ns: self.now_ns, first: 0, last: None, packets: 0 };
+        let mut held = Vec::with_capacity(count as usize);
+        for i in 0..count {
+            let libc::xdp_desc { addr, len, options } = self.receive.peek(i);
+            let (at, len) = (addr as usize, len as usize);
+            let chunk = at / self.plan.chunk;
+            let within = at % self.plan.chunk;
+            if chunk >= self.plan.chunks || within < HEADER || len > self.plan.chunk - within {
+                return Err(io::Error::other("the kernel's ring is damaged: a packet lies outside its memory"));
+            }
+            let continues = options & libc::XDP_PKT_CONTD != 0;
+            if self.partial.is_none() && !continues {
+                held.push(chunk as u32);
+                chain.push(at - HEADER, len);
+            } else {
+                self.free.push(chunk as u32);
+                if let Some((place, len)) = self.piece(area, at, len, continues) {
+                    held.push(place | JUMBO);
+                    chain.push(self.plan.place_at(place), len);
+                }
+            }
+        }
+        self.receive.release(count);
+        chain.end();
+        let (first, packets) = (chain.first, chain.packets);
+        self.out += held.len();
+        self.counts.handed_over += packets;
+        Ok((packets > 0).then(|| (Burst { shared, first, held }, packets)))
+    }
+
+    /// Copies a piece of a packet to the others; after the last one its place and length.
+    fn piece(&mut self, area: &Area, at: usize, len: usize, continues: bool) -> Option<(u32, usize)> {
+        let room = self.plan.place - HEADER;
+        let mut packet = match self.partial.take() {
+            Some(packet) => packet,
+            None => Partial { place: self.free_places.pop(), len: 0 },
+        };
+        if let Some(place) = packet.place {
+            if len > room - packet.len {
+                self.free_places.push(place);
+                packet.place = None;
+            } else {
+                let to = self.plan.place_at(place) + HEADER + packet.len;
+                // SAFETY: both lie in the area, as `part` has it; the chunk and the place are ours: neither the kernel nor a
+                // burst has them. They cannot overlap, since the places are behind all chunks.
+                unsafe { std::ptr::copy_nonoverlapping(area.part(at, len), area.part(to, len), len) };
+                packet.len += len;
+            }
+        }
+        if continues {
+            self.partial = Some(packet);
+            return None;
+        }
+        if packet.place.is_none() {
+            self.homeless += 1;
+        }
+        packet.place.map(|place| (place, packet.len))
+    }
+
+    /// What it is, in a line.
+    fn words(&self, settings: &Settings, zero_copy: bool, pieces: bool) -> String {
+        let Plan { chunk, chunks, place, places, .. } = self.plan;
+        let mode = match self.redirect.mode {
+            Mode::Native => "native",
+            Mode::Generic => "generic",
+        };
+        let copy = if zero_copy { "zero copy" } else { "copied" };
+        let promiscuous = if settings.promiscuous { "promiscuous" } else { "not promiscuous" };
+        let busy = if self.busy_poll { ", busy polling" } else { "" };
+        let pieces = if pieces { format!(" and {places} places of {place}") } else { String::new() };
+        let (queue, name, memory) = (self.queue, &self.interface.name, self.shared.area.obtained());
+        format!(
+            "AF_XDP, queue {queue} of {name}, {mode}, {copy}, received only, {promiscuous}{busy}, \
+             {chunks} chunks of {chunk}{pieces} bytes: {memory}"
+        )
+    }
+
+    /// Lets nothing more in.
+    fn end(&mut self, why: Option<&'static str>) -> io::Result<()> {
+        /// `MEMBARRIER_CMD_GLOBAL` of linux/membarrier.h.
+        const GLOBAL: c_int = 1;
+        /// Long enough for a program that runs to end, where the kernel cannot say so.
+        const UNSURE: Duration = Duration::from_millis(50);
+        self.redirect.end(self.queue)?;
+        // A program that runs may have found the socket before it was taken away. The kernel runs it, and what follows from
+        // it, where no grace period ends (local_bh_disable): after one, all that it let in is in the ring, and counted.
+        // SAFETY: no memory is involved.
+        let waited = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) } == 0;
+        let quiet = if waited { Instant::now() } else { Instant::now() + UNSURE };
+        self.ending = Some(Ending { quiet, why });
+        Ok(())
+    }
+
+    /// Whether all that was received is handed over.
+    fn is_over(&mut self) -> io::Result<bool> {
+        let Some(ending) = &self.ending else { return Ok(false) };
+        let now = Instant::now();
+        if now < ending.quiet {
+            return Ok(false);
+        }
+        let patience = ending.quiet + PATIENCE;
+        self.read_counts()?;
+        // Asked again: between the first look and the counts something may have come.
+        Ok(self.receive.available() == 0 && (self.agrees() || now > patience))
+    }
+
+    fn agrees(&self) -> bool {
+        let Counts { received, dropped, handed_over, .. } = self.counts;
+        received == handed_over + dropped
+    }
+
+    fn over(&self) -> io::Result<Next> {
+        let Counts { received, dropped, handed_over, .. } = self.counts;
+        let why = self.ending.as_ref().and_then(|ending| ending.why);
+        if !self.agrees() {
+            let why = why.map_or(String::new(), |why| format!("{why}; "));
+            return Err(io::Error::other(format!(
+                "{why}the program counted {received} packets, dropped were {dropped} and handed over {handed_over}"
+            )));
+        }
+        match why {
+            Some(why) => Err(io::Error::other(why)),
+            None => Ok(Next::End),
+        }
+    }
+
+    /// Waits until something happens, for a while.
+    fn wait(&mut self) -> io::Result<()> {
+        if self.busy_poll {
+            self.xsk.kick_receive();
+            return Ok(());
+        }
+        if !std::mem::replace(&mut self.rested, true) {
+            std::thread::sleep(REST);
+            return Ok(());
+        }
+        let short = self.ending.is_some() || self.out > self.plan.chunks / 2 || self.out > self.plan.places / 2;
+        self.xsk.wait(if short { SHORT } else { LOOK })
+    }
+
+    fn read_counts(&mut self) -> io::Result<()> {
+        self.counted_ns = self.now_ns;
+        // Packets for which no chunk was free are in `rx_dropped`, and counted in `rx_fill_ring_empty_descs` once more;
+        // those for which the receive ring had no room are in `rx_ring_full` alone. A bad address from us, of which
+        // `rx_invalid_descs` would tell, costs a chunk and no packet.
+        let told = self.xsk.statistics()?;
+        self.counts.dropped = told.rx_dropped + told.rx_ring_full + self.homeless;
+        self.counts.received = self.redirect.count(self.queue);
+        Ok(())
+    }
+
+    fn look_at_interface(&mut self) -> io::Result<()> {
+        match self.interface.state() {
+            State::Up => Ok(()),
+            State::Down => self.end(Some("the interface went down")),
+            State::Gone => self.end(Some("the interface is gone")),
+        }
+    }
+}
+
+impl Backend for Socket {
+    fn next(&mut self, stop: &AtomicBool) -> io::Result<Next> {
+        let turn = Instant::now();
+        loop {
+            if self.ending.is_none() && stop.load(Ordering::Relaxed) {
+                self.end(None)?;
+            }
+            self.fill_up();
+            if let Some((burst, packets)) = self.take()? {
+                if self.now_ns - self.counted_ns > COUNTS.as_nanos() as i64 {
+                    self.read_counts()?;
+                }
+                return Ok(Next::Records(Box::new(burst), packets));
+            }
+            if self.is_over()? {
+                return self.over();
+            }
+            if turn.elapsed() >= LOOK {
+                self.read_counts()?;
+                if self.ending.is_none() {
+                    self.look_at_interface()?;
+                }
+                return Ok(Next::Idle);
+            }
+            self.wait()?;
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        // Until the end, when nothing is let in any more, the program counts on.
+        Counts { received: self.counts.received.max(self.redirect.count(self.queue)), ..self.counts }
+    }
+
+    fn layout(&self) -> Layout {
+        let mut interface = savefile::Interface::plain(LinkType::ETHERNET, MAX_SNAPLEN, Resolution::NANOSECOND);
+        interface.name = Some(self.interface.name.clone());
+        Layout::slots(interface)
+    }
+
+    fn place(&self) -> &'static str {
+        "kernel"
+    }
+
+    fn describe(&self) -> String {
+        self.about.clone()
+    }
+}
+
+/// Headers that lead from packet to packet.
+struct Chain<'a> {
+    area: &'a Area,
+    time_ns: i64,
+    first: usize,
+    /// Where the last packet's header goes, and its length: it is written once the next one is known.
+    last: Option<(usize, usize)>,
+    packets: u64,
+}
+
+impl Chain<'_> {
+    /// A packet whose header goes to `at`.
+    #[inline]
+    fn push(&mut self, at: usize, len: usize) {
+        match self.last.replace((at, len)) {
+            Some(last) => self.write(last, at as u32),
+            None => self.first = at,
+        }
+        self.packets += 1;
+    }
+
+    fn end(&mut self) {
+        if let Some(last) = self.last.take() {
+            self.write(last, LAST);
+        }
+    }
+
+    #[inline]
+    fn write(&self, (at, len): (usize, usize), next: u32) {
+        let bytes = header(next, len as u32, self.time_ns);
+        // SAFETY: the header lies in the area, as `part` has it, in front of its packet, whose chunk or place is ours until a
+        // burst has it.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.area.part(at, HEADER), HEADER) };
+    }
+}
+
+/// Binds with the best of the ways that are allowed and to be had, and says which. `mtu` is given if packets of several
+/// chunks will come.
+fn bind(
+    xsk: &Xsk,
+    interface: &Interface,
+    queue: u32,
+    settings: &Settings,
+    mode: Mode,
+    mtu: Option<usize>,
+) -> Result<u16, Error> {
+    let wakeup = if settings.need_wakeup { libc::XDP_USE_NEED_WAKEUP } else { 0 };
+    let mut choices = Vec::with_capacity(4);
+    let ways = match (settings.zero_copy, mode) {
+        (ZeroCopy::Force, _) => &[libc::XDP_ZEROCOPY][..],
+        (ZeroCopy::Never, _) | (ZeroCopy::Auto, Mode::Generic) => &[libc::XDP_COPY],
+        (ZeroCopy::Auto, Mode::Native) => &[libc::XDP_ZEROCOPY, libc::XDP_COPY],
+    };
+    for way in ways {
+        choices.push(way | wakeup | libc::XDP_USE_SG);
+        if mtu.is_none() {
+            choices.push(way | wakeup);
+        }
+    }
+    xsk.bind(interface.index, queue, &choices).map_err(|error| match (error.raw_os_error(), mtu) {
+        (Some(libc::EBUSY), _) => Error::QueueInUse { interface: interface.name.clone(), queue },
+        (Some(libc::ENODEV), _) => Error::NoInterface,
+        (Some(libc::ENETDOWN), _) => Error::Down,
+        (Some(libc::EPERM), _) => Error::NotPermitted("CAP_NET_RAW"),
+        (Some(libc::EOPNOTSUPP | libc::EINVAL), _) if settings.zero_copy == ZeroCopy::Force => Error::NoZeroCopy(error),
+        (Some(libc::EOPNOTSUPP | libc::EINVAL), Some(mtu)) => Error::Mtu(mtu),
+        _ => Error::System { what: "binding to the queue", error },
+    })
+}
+
+fn prefer_busy_poll(xsk: &Xsk, busy: &BusyPoll) -> io::Result<()> {
+    let set = |option, value: c_int| set_option(xsk.fd(), libc::SOL_SOCKET, option, &value);
+    set(libc::SO_PREFER_BUSY_POLL, 1)?;
+    set(libc::SO_BUSY_POLL, busy.time.as_micros() as c_int)?;
+    set(libc::SO_BUSY_POLL_BUDGET, busy.packets.into())
+}
+
+fn realtime_ns() -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live local.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}

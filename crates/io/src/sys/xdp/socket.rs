@@ -1,0 +1,176 @@
+//! The AF_XDP socket and the memory that its packets lie in.
+
+use super::Error;
+use crate::sys::option::{get_option, set_option};
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+use weir_memory::{Policy, Region, Request};
+
+/// Bytes that the kernel keeps free in front of each packet, below the headroom that is asked for.
+pub(super) const XDP_PACKET_HEADROOM: usize = 256;
+
+/// How long a queue may be busy: the socket before us is taken down some time after it was closed.
+const BUSY: Duration = Duration::from_secs(2);
+
+/// Memory for packets. It is accessed by raw pointers: the kernel and several threads each have their own parts.
+#[derive(Debug)]
+pub(super) struct Area {
+    base: NonNull<u8>,
+    region: Region,
+}
+
+// SAFETY: the memory is owned by the region; nothing in it is tied to a thread. Who may touch which part is decided by the
+// rings and by who holds a burst.
+unsafe impl Send for Area {}
+// SAFETY: as above.
+unsafe impl Sync for Area {}
+
+impl Area {
+    /// `len` bytes, at a page's start, all there.
+    pub(super) fn new(len: usize, pages: Policy, node: Option<u32>) -> Result<Self, Error> {
+        /// Small regions come from the allocator, which might use them again while the kernel still holds its pages.
+        const OWN_PAGES: usize = 64 << 10;
+        let request = Request { pages, node, populate: true, align: 4096, ..Request::default() };
+        let mut region = Region::zeroed(len.max(OWN_PAGES), &request)?;
+        let base = NonNull::new(region.bytes_mut().as_mut_ptr()).expect("memory has an address");
+        Ok(Self { base, region })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.region.len()
+    }
+
+    pub(super) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Where `at..at + len` is. **Panics** if it does not lie within.
+    pub(super) fn part(&self, at: usize, len: usize) -> *mut u8 {
+        assert!(at <= self.len() && len <= self.len() - at, "a part of the packets' memory");
+        self.base().wrapping_add(at)
+    }
+
+    /// What the memory is.
+    pub(super) fn obtained(&self) -> String {
+        self.region.obtained().to_string()
+    }
+}
+
+/// An AF_XDP socket.
+#[derive(Debug)]
+pub(super) struct Xsk(OwnedFd);
+
+impl Xsk {
+    pub(super) fn new() -> Result<Self, Error> {
+        super::super::device::socket(libc::AF_XDP, libc::SOCK_RAW, 0).map(Self).map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => Error::NotPermitted("CAP_NET_RAW"),
+                Some(libc::EAFNOSUPPORT) => Error::NoAfXdp,
+                _ => Error::System { what: "an AF_XDP socket", error },
+            }
+        })
+    }
+
+    pub(super) fn fd(&self) -> &OwnedFd {
+        &self.0
+    }
+
+    /// Gives the kernel the first `len` bytes of the area, in chunks; each packet has `headroom` bytes in front of it.
+    ///
+    /// # Safety
+    /// The area outlives the socket, and nobody but the kernel touches a chunk while a ring has it.
+    pub(super) unsafe fn register(&self, area: &Area, len: usize, chunk: usize, headroom: usize) -> Result<(), Error> {
+        let memory = libc::xdp_umem_reg {
+            addr: area.part(0, len) as u64,
+            len: len as u64,
+            chunk_size: chunk as u32,
+            headroom: headroom as u32,
+            flags: 0,
+            tx_metadata_len: 0,
+        };
+        set_option(&self.0, libc::SOL_XDP, libc::XDP_UMEM_REG, &memory).map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOBUFS) => Error::Locked(len),
+            _ => Error::System { what: "registering the packets' memory", error },
+        })
+    }
+
+    /// Binds to a queue with the first of these flags that the kernel takes, and returns them.
+    ///
+    /// A queue that is busy is asked for again, for a while.
+    pub(super) fn bind(&self, interface: u32, queue: u32, choices: &[u16]) -> io::Result<u16> {
+        const PAUSE: Duration = Duration::from_millis(5);
+        let start = Instant::now();
+        let mut last = io::Error::from(io::ErrorKind::Unsupported);
+        for &flags in choices {
+            loop {
+                let address = libc::sockaddr_xdp {
+                    sxdp_family: libc::AF_XDP as u16,
+                    sxdp_flags: flags,
+                    sxdp_ifindex: interface,
+                    sxdp_queue_id: queue,
+                    sxdp_shared_umem_fd: 0,
+                };
+                let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
+                // SAFETY: the address is a live local as long as said.
+                if unsafe { libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), len) } == 0 {
+                    return Ok(flags);
+                }
+                last = io::Error::last_os_error();
+                match last.raw_os_error() {
+                    Some(libc::EBUSY) if start.elapsed() < BUSY => std::thread::sleep(PAUSE),
+                    Some(libc::EBUSY | libc::ENODEV | libc::ENETDOWN | libc::EPERM) => return Err(last),
+                    // Drivers differ in how they say that they cannot.
+                    _ => break,
+                }
+            }
+        }
+        Err(last)
+    }
+
+    pub(super) fn is_zero_copy(&self) -> io::Result<bool> {
+        let options: libc::xdp_options = get_option(&self.0, libc::SOL_XDP, libc::XDP_OPTIONS)?;
+        Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
+    }
+
+    pub(super) fn statistics(&self) -> io::Result<libc::xdp_statistics> {
+        get_option(&self.0, libc::SOL_XDP, libc::XDP_STATISTICS)
+    }
+
+    /// Has the kernel look at the fill ring, and poll the device where busy polling is on.
+    pub(super) fn kick_receive(&self) {
+        // SAFETY: no buffer. That nothing is there, or the interface is down, is found out elsewhere.
+        unsafe {
+            libc::recvfrom(
+                self.0.as_raw_fd(),
+                std::ptr::null_mut(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        };
+    }
+
+    /// Has the kernel look at the transmit ring.
+    pub(super) fn kick_transmit(&self) -> io::Result<()> {
+        // SAFETY: no buffer and no address.
+        let done =
+            unsafe { libc::sendto(self.0.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Waits until there is something to receive, at most for `time`.
+    pub(super) fn wait(&self, time: Duration) -> io::Result<()> {
+        let mut asked = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: the pointer is to one live local.
+        let ready = unsafe { libc::poll(&raw mut asked, 1, time.as_millis() as c_int) };
+        if ready < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
+        }
+        Ok(())
+    }
+}

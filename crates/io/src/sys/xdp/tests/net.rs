@@ -1,0 +1,127 @@
+//! A cable in a network namespace of the test's own, which vanishes with the test's thread, and frames that can be told apart.
+
+use crate::live::{Backend, Counts, Lent, Next};
+use crate::sys::{bpf, device, packet_socket};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+
+/// Moves this thread into a namespace with interfaces `far` and `near` at the ends of a cable; `false`, with a line that says
+/// what was lacking, where that cannot be had.
+pub fn cable(test: &str, queues: u32, mtu: u32) -> bool {
+    let lacking = |what: &str, error: &dyn std::fmt::Display| {
+        eprintln!("{test}: skipped, {what}: {error}");
+        false
+    };
+    if let Err(error) = device::try_af_xdp() {
+        return lacking("no AF_XDP", &error);
+    }
+    if let Err(error) = bpf::Map::array(1, 8) {
+        return lacking("no BPF", &error);
+    }
+    // SAFETY: changes which network this thread and its children see, and nothing else.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return lacking("no network namespace", &io::Error::last_os_error());
+    }
+    let script = format!(
+        "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 >$f; done
+        n='numrxqueues {queues} numtxqueues {queues}'
+        ip link add far $n mtu {mtu} type veth peer name near $n mtu {mtu} && ip link set far up && ip link set near up"
+    );
+    match Command::new("sh").args(["-c", &script]).stderr(Stdio::piped()).output() {
+        Ok(done) if done.status.success() => true,
+        Ok(done) => lacking("no veth", &String::from_utf8_lossy(&done.stderr).trim()),
+        Err(error) => lacking("no shell", &error),
+    }
+}
+
+/// What `ip` says to this, in the test's namespace.
+pub fn ip(arguments: &str) -> String {
+    let done = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+    assert!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// Where a frame has its number.
+pub const NUMBER: usize = 14;
+
+/// Frame `number`: broadcast, of a type for experiments, and bytes that only it has.
+pub fn frame(number: u64, len: usize) -> Vec<u8> {
+    let mut frame = vec![0xff; 6];
+    frame.extend([2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
+    frame.extend(number.to_be_bytes());
+    frame.extend((frame.len()..len).map(|i| (number as usize * 7 + i * 3 + i / 256) as u8));
+    frame
+}
+
+pub fn number(frame: &[u8]) -> u64 {
+    u64::from_be_bytes(frame[NUMBER..NUMBER + 8].try_into().unwrap())
+}
+
+/// A packet socket that sends out of `interface`.
+pub struct Raw(OwnedFd);
+
+impl Raw {
+    pub fn open(interface: &str) -> Self {
+        let socket = device::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).unwrap();
+        // SAFETY: integers.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_ifindex = packet_socket::index_of(interface).unwrap() as i32;
+        let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: the address is a live local as long as said.
+        assert_eq!(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }, 0);
+        // Else, as long as the kernel has not noticed that the cable was plugged in, frames vanish without an error.
+        let bypass: libc::c_int = 1;
+        let (value, len) = ((&raw const bypass).cast(), size_of::<libc::c_int>() as libc::socklen_t);
+        // SAFETY: the value is a live local as long as said.
+        let set =
+            unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, value, len) };
+        assert_eq!(set, 0);
+        Self(socket)
+    }
+
+    /// Sends a frame that must not be refused: it is at the other end, though perhaps not looked at yet.
+    pub fn send(&self, frame: &[u8]) {
+        // SAFETY: the frame is as long as said.
+        let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        assert_eq!(sent, frame.len() as isize, "{}", io::Error::last_os_error());
+    }
+}
+
+/// The packets of a burst and their times, by the naive reading of what `slots` says.
+pub fn packets(burst: &dyn Lent) -> Vec<(i64, &[u8])> {
+    let (memory, mut at, mut packets) = (burst.bytes(), burst.first(), Vec::new());
+    loop {
+        let word = |at: usize| u32::from_ne_bytes(memory[at..at + 4].try_into().unwrap());
+        let (next, len) = (word(at), word(at + 4) as usize);
+        let time = i64::from_ne_bytes(memory[at + 8..at + 16].try_into().unwrap());
+        assert!(at % 64 <= 16, "the header and the first bytes of the packet share a cache line: {at}");
+        packets.push((time, &memory[at + 16..at + 16 + len]));
+        if next == u32::MAX {
+            return packets;
+        }
+        at = next as usize;
+    }
+}
+
+/// Shows `each` every burst up to the end; the counts then, and packets.
+pub fn until_end(
+    backend: &mut dyn Backend,
+    stop: &AtomicBool,
+    mut each: impl FnMut(Box<dyn Lent>),
+) -> io::Result<(Counts, u64)> {
+    let mut sum = 0;
+    loop {
+        match backend.next(stop)? {
+            Next::Records(burst, count) => {
+                assert_eq!(packets(&*burst).len() as u64, count);
+                sum += count;
+                each(burst);
+            }
+            Next::Idle => {}
+            Next::End => return Ok((backend.counts(), sum)),
+        }
+    }
+}
