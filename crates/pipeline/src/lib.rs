@@ -2,7 +2,9 @@
 //! found, and hands the pieces on in order.
 #![forbid(unsafe_code)]
 
+pub mod measuring;
 mod pool;
+pub mod pump;
 pub mod reader;
 pub mod select;
 pub mod survey;
@@ -29,6 +31,12 @@ pub trait Consumer: Send + Sync + 'static {
     /// meanwhile. Called at most once per plan.
     fn settle_in(&self, plan: &Self::Plan, aside: bool) {
         let _ = (plan, aside);
+    }
+
+    /// The empty piece, of a source that says how many packets will come.
+    fn piece(&self, packets: u64) -> Self::Part {
+        let _ = packets;
+        Self::Part::default()
     }
 
     /// Takes up to 32 frames of one piece. Returns how many it took: fewer than all end the source.

@@ -10,6 +10,7 @@ use crate::{Consumer, PlanError};
 use std::io;
 use std::sync::Arc;
 use weir_io::input::PlainFile;
+use weir_io::live::{Counts, Live, Marks, Piece};
 use weir_io::stream::Stream;
 use weir_io::{Input, Kind, View};
 use weir_packet::savefile::{Fault, Layout, Stop};
@@ -30,6 +31,8 @@ pub enum Way {
     Read,
     /// Bytes that come in order.
     Stream,
+    /// Blocks of a packet socket's ring, where the kernel put them.
+    Live,
 }
 
 impl Way {
@@ -37,7 +40,7 @@ impl Way {
     pub(crate) fn window(self) -> u64 {
         match self {
             Self::Mapped => 16 << 20,
-            Self::Read | Self::Stream => 1 << 20,
+            Self::Read | Self::Stream | Self::Live => 1 << 20,
         }
     }
 
@@ -45,14 +48,14 @@ impl Way {
     pub(crate) fn overhang(self) -> usize {
         match self {
             Self::Mapped => 1 << 20,
-            Self::Read | Self::Stream => 64 << 10,
+            Self::Read | Self::Stream | Self::Live => 64 << 10,
         }
     }
 
     pub(crate) fn view(self, file: &PlainFile, offset: u64, len: usize, buffer: Vec<u8>) -> io::Result<View> {
         match self {
             Self::Mapped => file.map(offset, len),
-            Self::Read | Self::Stream => file.read(offset, len, buffer),
+            Self::Read | Self::Stream | Self::Live => file.read(offset, len, buffer),
         }
     }
 }
@@ -89,6 +92,8 @@ pub struct Delivery<C: Consumer> {
     pub current: Arc<Current<C::Plan>>,
     /// The bytes that the piece's record offsets point into.
     pub view: View,
+    /// Offset of its last packet's record.
+    pub last: usize,
     /// What the consumer made of it.
     pub part: C::Part,
 }
@@ -125,6 +130,14 @@ pub enum Trouble {
     /// A mapped page could not be read although the file has it.
     #[error("the file cannot be read here (input/output error)")]
     Unreadable,
+    /// The kernel counted other packets into a block than there are.
+    #[error("the kernel handed over a block of {claimed} packets, and {found} are in it")]
+    Block {
+        /// Packets of the block, as the kernel has it.
+        claimed: u64,
+        /// Packets found.
+        found: u64,
+    },
     /// The consumer cannot work on the source from here on.
     #[error(transparent)]
     Plan(PlanError),
@@ -133,8 +146,12 @@ pub enum Trouble {
 /// What happened while a source was read.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Packets that arrived in order.
+    /// Packets that were delivered, in order.
     pub received: u64,
+    /// What a live source counted before it delivered anything; its `handed_over` are those that were delivered.
+    pub live: Option<Counts>,
+    /// What a live source noticed beside its packets.
+    pub marks: Marks,
     /// Packets found from wrong starts, thrown away and read again.
     pub reread: u64,
     /// Bytes of the source that are done.
@@ -155,8 +172,30 @@ pub struct Reader<C: Consumer> {
     /// Most bytes to walk in the next step.
     reach: usize,
     finished: bool,
+    /// Nothing came for a while.
+    quiet: bool,
     options: Options,
     spent: Option<Vec<u8>>,
+}
+
+/// What [`Reader::step`] came to.
+pub enum Step<C: Consumer> {
+    /// A piece that holds packets.
+    Delivery(Delivery<C>),
+    /// Nothing came for a while; live sources only.
+    Quiet,
+    /// The end, of which the report says whether it is the real one.
+    End,
+}
+
+impl<C: Consumer> core::fmt::Debug for Step<C> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Delivery(_) => "Delivery",
+            Self::Quiet => "Quiet",
+            Self::End => "End",
+        })
+    }
 }
 
 enum Source<C: Consumer> {
@@ -172,6 +211,7 @@ enum Source<C: Consumer> {
         tail: Vec<u8>,
         unread: bool,
     },
+    Live(Box<Live>),
 }
 
 impl<C: Consumer> core::fmt::Debug for Reader<C> {
@@ -189,6 +229,7 @@ impl<C: Consumer> Reader<C> {
                 Source::File { file, way, pool: None, lost: None }
             }
             Kind::Stream(stream) => Source::Stream { stream, tail: Vec::new(), unread: false },
+            Kind::Live(live) => Source::Live(live),
         };
         Self {
             consumer,
@@ -199,6 +240,7 @@ impl<C: Consumer> Reader<C> {
             need: 0,
             reach: usize::MAX,
             finished: false,
+            quiet: false,
             options,
             spent: None,
         }
@@ -209,11 +251,17 @@ impl<C: Consumer> Reader<C> {
         &self.report
     }
 
+    /// What happened; the source is not read on.
+    pub fn into_report(self) -> Report {
+        self.report
+    }
+
     /// How the bytes get into memory.
     pub fn way(&self) -> Way {
         match &self.source {
             Source::File { way, .. } => *way,
             Source::Stream { .. } => Way::Stream,
+            Source::Live(_) => Way::Live,
         }
     }
 
@@ -234,18 +282,31 @@ impl<C: Consumer> Reader<C> {
     /// The next piece that holds packets; `None` at the end, of which [`Self::report`] says whether it is the real one.
     #[expect(clippy::should_implement_trait, reason = "a delivery is given back with `recycle` between the calls")]
     pub fn next(&mut self) -> Option<Delivery<C>> {
+        loop {
+            match self.step() {
+                Step::Delivery(delivery) => return Some(delivery),
+                Step::Quiet => {}
+                Step::End => return None,
+            }
+        }
+    }
+
+    /// The same for those who have something to do while nothing comes.
+    pub fn step(&mut self) -> Step<C> {
         while !self.finished {
             let step = match self.source {
                 Source::File { .. } => self.step_file(),
                 Source::Stream { .. } => self.step_stream(),
+                Source::Live(_) => self.step_live(),
             };
             match step {
-                Ok(Some(delivery)) => return Some(delivery),
+                Ok(Some(delivery)) => return Step::Delivery(delivery),
+                Ok(None) if std::mem::take(&mut self.quiet) => return Step::Quiet,
                 Ok(None) => {}
                 Err(what) => self.fault(what),
             }
         }
-        None
+        Step::End
     }
 
     fn fail(&mut self, what: Trouble) {
@@ -312,7 +373,7 @@ impl<C: Consumer> Reader<C> {
             _ => view.bytes().len().min(((index + 1) * window - view.offset) as usize),
         };
         let limit = limit.min(start.saturating_add(self.reach));
-        let done = process(self.consumer.as_ref(), &current, view.bytes(), view.eof, Start::Exact(start), limit);
+        let done = process(self.consumer.as_ref(), &current, view.bytes(), view.eof, Start::Exact(start), limit, 0);
         if !sound(file, *way, &view, lost).map_err(Trouble::Io)? {
             *pool = None;
             return Ok(None);
@@ -352,9 +413,41 @@ impl<C: Consumer> Reader<C> {
         }
         let bytes = view.bytes();
         let limit = bytes.len().min(self.reach);
-        let done = process(self.consumer.as_ref(), &current, bytes, view.eof, Start::Exact(0), limit);
+        let done = process(self.consumer.as_ref(), &current, bytes, view.eof, Start::Exact(0), limit, 0);
         self.report.reread += done.reread;
         Ok(self.accept(view, current, done))
+    }
+
+    /// Takes the next block of a ring. Each is whole: nothing is left over, and nothing is guessed.
+    fn step_live(&mut self) -> Result<Option<Delivery<C>>, Trouble> {
+        let Source::Live(live) = &mut self.source else { unreachable!("asked by source") };
+        let Some(current) = self.current.clone() else {
+            let layout = live.layout().clone();
+            return self.take_up(layout).map(|()| None);
+        };
+        let next = live.wait();
+        let backend = live.backend();
+        (self.report.live, self.report.marks) = (Some(backend.counts()), backend.marks());
+        let (view, claimed) = match next.map_err(Trouble::Io)? {
+            Piece::Records(view, packets) => (view, packets),
+            Piece::Idle => {
+                self.quiet = true;
+                return Ok(None);
+            }
+            Piece::End => {
+                self.finished = true;
+                return Ok(None);
+            }
+        };
+        let bytes = view.bytes();
+        let start = Start::Exact(view.first());
+        let done = process(self.consumer.as_ref(), &current, bytes, true, start, bytes.len(), claimed);
+        let (found, whole) = (done.received, done.stop == Stop::End);
+        let delivery = self.accept(view, current, done);
+        if whole && found != claimed {
+            self.fault(Trouble::Block { claimed, found });
+        }
+        Ok(delivery)
     }
 
     /// Reads the file header, and the layout blocks behind it, from the source's first bytes.
@@ -387,6 +480,8 @@ impl<C: Consumer> Reader<C> {
         let long = match &self.source {
             Source::File { file, .. } => file.len >= LONG,
             Source::Stream { .. } => self.report.offset >= LONG,
+            // It may go on for ever, and while code is made the kernel gathers packets.
+            Source::Live(_) => true,
         };
         if long {
             self.settled = true;
@@ -440,14 +535,14 @@ impl<C: Consumer> Reader<C> {
             self.recycle(view);
             return None;
         }
-        Some(Delivery { current, view, part: done.part })
+        Some(Delivery { current, view, last: done.last, part: done.part })
     }
 
     /// A fault in the bytes; if the file lost bytes, that is the reason for it.
     fn fault(&mut self, what: Trouble) {
         let lost = match &mut self.source {
             Source::File { lost, .. } => lost.take(),
-            Source::Stream { .. } => None,
+            Source::Stream { .. } | Source::Live(_) => None,
         };
         self.fail(lost.unwrap_or(what));
     }

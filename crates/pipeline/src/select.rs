@@ -105,6 +105,19 @@ impl Select {
         !made.is_empty() && made.iter().all(|(_, filters)| filters.main.is_native())
     }
 
+    /// The frames, at most 64 of any link types, that are kept: bit i for frame i.
+    #[inline]
+    pub fn kept(&self, plan: &SelectPlan, frames: &[Frame<'_>]) -> u64 {
+        let filters = |frame: &Frame<'_>| &plan.by_interface[frame.interface as usize];
+        match frames.first() {
+            Some(first) if plan.uniform => self.verdicts(filters(first), frames),
+            _ => {
+                let one = |(i, frame)| self.verdicts(filters(frame), core::slice::from_ref(frame)) << i;
+                frames.iter().enumerate().map(one).sum()
+            }
+        }
+    }
+
     fn filters(&self, link: LinkType) -> Result<Arc<Filters>, PlanError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, filters)) = made.iter().find(|(known, _)| *known == link) {

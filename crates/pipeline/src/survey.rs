@@ -1,11 +1,9 @@
 //! What a capture file holds: counts, bytes, times, sizes.
 
 use crate::{Consumer, PlanError, With};
+use weir_measure::{Sizes, size_class};
 use weir_packet::Frame;
 use weir_packet::savefile::Layout;
-
-/// Upper ends (inclusive) of the size classes, wire bytes; one more class is open-ended.
-pub const SIZE_CLASSES: [u32; 7] = [64, 127, 255, 511, 1023, 1518, 9018];
 
 /// The consumer that surveys.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +23,7 @@ pub struct Surveyed {
     /// Smallest and largest wire length.
     pub sizes: Option<(u32, u32)>,
     /// Packets per size class.
-    pub classes: [u64; SIZE_CLASSES.len() + 1],
+    pub classes: Sizes,
     /// Time of the first and of the last packet in the file, ns.
     pub in_file: Option<(i64, i64)>,
     /// Earliest and latest time, ns.
@@ -50,7 +48,7 @@ impl Surveyed {
     fn size(&mut self, wire_len: u32) {
         let (smallest, largest) = self.sizes.unwrap_or((wire_len, wire_len));
         self.sizes = Some((smallest.min(wire_len), largest.max(wire_len)));
-        self.classes[SIZE_CLASSES.partition_point(|&end| end < wire_len)] += 1;
+        self.classes[size_class(wire_len)] += 1;
     }
 }
 

@@ -2,10 +2,10 @@
 
 use crate::reader::Current;
 use crate::{Consumer, With};
-use weir_io::sys::prefetch;
+use weir_memory::prefetch;
 use weir_packet::Frame;
-use weir_packet::savefile::Stop;
 use weir_packet::savefile::walk::{Cursor, MAX_CURSORS, Visit, guess, walk};
+use weir_packet::savefile::{Format, Stop};
 
 /// Records shorter than this on average are walked with one cursor: the processor's own prefetching follows the chain,
 /// and more cursors only get in its way (measured, 60-byte frames: 3.5 ns with one cursor, 5-10 ns with 4 to 16; MWN
@@ -34,6 +34,8 @@ pub(crate) struct Window<P> {
     pub stop: Stop,
     /// Packets of the chain.
     pub received: u64,
+    /// The chain's last packet, if there is one.
+    pub last: usize,
     /// Packets that were found from a wrong start and thrown away.
     pub reread: u64,
     /// What the consumer made of the chain.
@@ -43,6 +45,7 @@ pub(crate) struct Window<P> {
 /// One cursor's findings.
 struct Piece<P> {
     received: u64,
+    last: usize,
     part: P,
 }
 
@@ -60,6 +63,9 @@ impl<C: Consumer> Visit for Visitor<'_, C> {
         let piece = &mut self.pieces[cursor];
         let taken = self.consumer.frames(&with, frames, &mut piece.part);
         piece.received += taken as u64;
+        if taken > 0 {
+            piece.last = records[taken - 1] as usize;
+        }
         taken == frames.len()
     }
 
@@ -71,7 +77,8 @@ impl<C: Consumer> Visit for Visitor<'_, C> {
     }
 }
 
-/// Processes the records that begin in the window: from `start` to `limit`, an offset into `bytes`.
+/// Processes the records that begin in the window: from `start` to `limit`, an offset into `bytes`; `claimed` packets, if the source
+/// says how many, else 0.
 pub(crate) fn process<C: Consumer>(
     consumer: &C,
     current: &Current<C::Plan>,
@@ -79,6 +86,7 @@ pub(crate) fn process<C: Consumer>(
     eof: bool,
     start: Start,
     limit: usize,
+    claimed: u64,
 ) -> Window<C::Part> {
     let layout = &current.layout;
     let first = match start {
@@ -86,15 +94,24 @@ pub(crate) fn process<C: Consumer>(
         Start::Guess(from) => guess(layout, bytes, eof, from, limit),
     };
     let Some(first) = first else {
-        return Window { start: None, end: 0, stop: Stop::End, received: 0, reread: 0, part: Default::default() };
+        return Window {
+            start: None,
+            end: 0,
+            stop: Stop::End,
+            received: 0,
+            last: 0,
+            reread: 0,
+            part: Default::default(),
+        };
     };
     let run = |cursors: &mut [Cursor]| {
-        let pieces = cursors.iter().map(|_| Piece { received: 0, part: C::Part::default() }).collect();
+        let pieces = cursors.iter().map(|_| Piece { received: 0, last: 0, part: consumer.piece(claimed) }).collect();
         let mut visitor = Visitor { consumer, current, bytes, pieces };
         walk(layout, bytes, eof, cursors, &mut visitor);
         visitor.pieces
     };
-    let wanted = if consumer.in_order() { 1 } else { cursors_for(current, bytes, eof, first, limit) };
+    let one = consumer.in_order() || matches!(layout.format, Format::Ring | Format::Slots);
+    let wanted = if one { 1 } else { cursors_for(current, bytes, eof, first, limit) };
     let mut cursors = place(current, bytes, eof, first, limit, wanted);
     let starts: Vec<usize> = cursors.iter().map(|cursor| cursor.pos).collect();
     let mut pieces = run(&mut cursors).into_iter();
@@ -105,6 +122,7 @@ pub(crate) fn process<C: Consumer>(
         end: cursors[0].pos,
         stop: stop_of(&cursors[0]),
         received: head.received,
+        last: head.last,
         reread: 0,
         part: head.part,
     };
@@ -121,6 +139,9 @@ pub(crate) fn process<C: Consumer>(
             (run(&mut again).remove(0), again[0])
         };
         window.received += piece.received;
+        if piece.received > 0 {
+            window.last = piece.last;
+        }
         window.end = cursor.pos;
         window.stop = stop_of(&cursor);
         consumer.append(&mut window.part, piece.part);

@@ -9,10 +9,13 @@ use reading::build::{Pcap, Pcapng};
 use reading::compare::{options, piecewise, plain};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weir_io::Input;
 use weir_io::output::{Output, Rotation};
+use weir_measure::{Config, Cut, KeyKind, Sketch, Weigh};
+use weir_packet::flow::Hasher;
 use weir_packet::savefile::Format;
+use weir_pipeline::measuring::{Design, Distribute, Run, Settings};
 use weir_pipeline::select::{Select, Selection};
 use weir_pipeline::{Options, Reader, Way};
 
@@ -84,8 +87,77 @@ fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, 
     (reader.report().received, spent)
 }
 
+/// Measures `input` with one worker or several. Returns packets and allocations.
+fn measuring_cost(input: Input, design: Design, workers: usize, sketch: Sketch) -> (u64, u64) {
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let settings = Settings {
+        selection: Selection { expression: "link[50] & 1 = 1".to_owned(), ..Selection::default() },
+        inner: true,
+        config: Arc::new(Config {
+            keys: vec![KeyKind::FiveTuple, KeyKind::Src(24)],
+            by: Weigh::Bytes,
+            sketch,
+            memory: 1 << 20,
+            request: weir_memory::Request::default(),
+            cut: Cut { window_ns: None, late_ns: 0 },
+            seed: 1,
+            hasher: Hasher::new(1),
+            shared: None,
+        }),
+        design,
+        distribute: Distribute::Flow,
+        workers,
+        cpus: Vec::new(),
+        batch: 32,
+        timing: true,
+        way: Some(Way::Read),
+    };
+    let mut run = Run::new(settings);
+    let measured = run.source(input, &AtomicBool::new(false), &mut |_| {}, &mut |_| {}).expect("workers live");
+    let finished = run.finish(&mut |_| {}).expect("workers live");
+    let spent = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    assert!(finished.processed > 0 && measured.report.fault.is_none());
+    (measured.report.received, spent)
+}
+
+/// An Ethernet frame of 60 bytes with one of some thousand flows.
+fn flow(i: u32) -> Vec<u8> {
+    let mut frame = [&[2; 12][..], &[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0]].concat();
+    frame.extend((i.wrapping_mul(2_654_435_761) >> 20).to_be_bytes());
+    frame.resize(60, i as u8);
+    frame
+}
+
+fn measuring() {
+    let pcap = |count| {
+        let mut file = Pcap::new(1, 65_535);
+        (0..count).for_each(|i| file.packet(&flow(i)));
+        file.bytes
+    };
+    let (few, many) = (pcap(50_000), pcap(600_000));
+    let windows = (many.len() as u64).div_ceil(WINDOW);
+    let (few, many) = (Scratch::new("few", &few), Scratch::new("many", &many));
+    for (design, workers) in [(Design::Rss, 1), (Design::Rss, 2), (Design::Async, 2), (Design::Sync, 2)] {
+        for sketch in [Sketch::Heavy, Sketch::Exact, Sketch::Cms { conservative: false }] {
+            let (_, first) = measuring_cost(plain(&few), design, workers, sketch);
+            let (packets, second) = measuring_cost(plain(&many), design, workers, sketch);
+            let more = second.saturating_sub(first);
+            println!(
+                "{design:?}, {workers} workers, {sketch:?}: {first}, then {second} for {packets} in {windows} MiB"
+            );
+            assert!(more <= windows * 40 + 3000, "{more} more allocations in {windows} MiB");
+        }
+    }
+}
+
 #[test]
 fn allocations_do_not_grow_with_packets() {
+    reading();
+    // Last: its workers may still be at their native code when it returns.
+    measuring();
+}
+
+fn reading() {
     // 60-byte packets are walked by one cursor, 1000-byte packets by several.
     for (data, few, many) in [(60, 50_000, 600_000), (1000, 8_000, 80_000)] {
         let pcap = |count| {

@@ -87,7 +87,7 @@ pub fn expected(file: &[u8], contents: &Contents, keep: impl Fn(&[u8], &Packet) 
 
 /// Adds a delivery's packets to the answer.
 pub fn collect(answer: &mut Answer, delivery: &Delivery<Select>) {
-    let Delivery { current, view, part } = delivery;
+    let Delivery { current, view, part, .. } = delivery;
     answer.passed += part.passed;
     answer.filtered += part.filtered;
     answer.bytes += part.bytes;

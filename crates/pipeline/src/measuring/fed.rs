@@ -1,0 +1,307 @@
+//! Designs `async` and `sync`: a distributor reads and filters, and feeds one bounded ring per worker.
+//!
+//! What must keep its place among the packets travels in the ring with them: the end of a window, the end of a batch. A
+//! full ring makes the distributor wait: a file loses nothing.
+
+use super::front::{Batch, Front};
+use super::idle::Idle;
+use super::timing::Timing;
+use super::worker::{Closed, Piece};
+use super::{Crew, Distribute, Ended, Event, Failure, Goodbye};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use weir_measure::{Back, KeyKind, Kind, Observation};
+use weir_memory::ring::{self, Consumer, Producer};
+use weir_packet::flow::Hasher;
+
+/// Packets that a ring holds: 256 KiB.
+pub(super) const RING: usize = 4096;
+
+/// What a worker says.
+enum Word {
+    Closed(Closed),
+    Ended(Ended),
+    Failed(weir_measure::Error),
+    Died,
+}
+
+/// One worker, as the distributor sees it.
+struct Lane {
+    ring: Option<Producer<Observation>>,
+    /// Packets that wait to be pushed together.
+    staged: Vec<Observation>,
+    /// Batches handed out.
+    marks: u64,
+    /// Batches done; the worker counts.
+    done: Arc<AtomicU64>,
+    /// Packets handed out.
+    handed: u64,
+}
+
+/// The distributor and its lanes.
+pub(super) struct Fed {
+    front: Front,
+    lanes: Vec<Lane>,
+    rule: Rule,
+    batch: usize,
+    /// Wait for all workers after each batch.
+    sync: bool,
+    timing: Option<Timing>,
+    words: Receiver<(usize, Word)>,
+}
+
+/// How a worker is chosen.
+struct Rule {
+    distribute: Distribute,
+    hasher: Hasher,
+    /// State of the sequence that `random` draws from.
+    random: u64,
+}
+
+impl Rule {
+    #[inline]
+    fn worker(&mut self, packet: &Observation, symmetric: u64, workers: usize) -> usize {
+        let hash = match (self.distribute, packet.kind()) {
+            (Distribute::Flow, _) => symmetric,
+            (Distribute::Address, Kind::Flow) => self.hasher.plain(&KeyKind::Dst(128).project(&packet.flow)),
+            (Distribute::Address, _) => 0,
+            (Distribute::Random, _) => {
+                self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+                self.random ^ self.random >> 32
+            }
+        };
+        // Sketches use the hash's bits too: a worker must not be told by the same ones, or it would use a part of its table.
+        let mixed = hash.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32;
+        ((mixed * workers as u64) >> 32) as usize
+    }
+}
+
+/// How the distributor works.
+pub(super) struct Setting<'a> {
+    pub distribute: Distribute,
+    pub hasher: Hasher,
+    pub batch: usize,
+    pub sync: bool,
+    pub timing: Option<Timing>,
+    pub cpus: &'a [usize],
+    pub request: &'a weir_memory::Request,
+}
+
+impl Fed {
+    pub fn start(front: Front, backs: Vec<Back>, setting: Setting<'_>) -> Result<Self, weir_measure::Error> {
+        let Setting { distribute, hasher, batch, sync, timing, cpus, request } = setting;
+        let (say, words) = channel();
+        let mut lanes = Vec::with_capacity(backs.len());
+        for (id, back) in backs.into_iter().enumerate() {
+            let (ring, packets) = ring::channel(RING, request).map_err(weir_measure::Error::from)?;
+            let done = Arc::new(AtomicU64::new(0));
+            let worker =
+                Worker { id, back, packets, done: Arc::clone(&done), timing: timing.clone(), say: say.clone() };
+            super::spawn(cpus, id, move || worker.serve(batch));
+            lanes.push(Lane { ring: Some(ring), staged: Vec::with_capacity(batch + 1), marks: 0, done, handed: 0 });
+        }
+        let rule = Rule { distribute, hasher, random: 0 };
+        Ok(Self { front, lanes, rule, batch, sync, timing, words })
+    }
+
+    /// Packets handed to each worker.
+    fn event(&mut self, (worker, word): (usize, Word)) -> Result<Event, Failure> {
+        match word {
+            Word::Closed(closed) => Ok(Event::Closed(worker, closed)),
+            Word::Ended(ended) if ended.processed == self.lanes[worker].handed => Ok(Event::Ended(ended)),
+            Word::Ended(ended) => {
+                Err(Failure::Lost { worker, handed: self.lanes[worker].handed, processed: ended.processed })
+            }
+            Word::Failed(error) => Err(Failure::Counters(error)),
+            Word::Died => Err(Failure::Worker),
+        }
+    }
+}
+
+impl Lane {
+    /// Pushes what is staged, and a mark behind it if one is wanted; waits while the ring is full.
+    fn flush(&mut self, mark: Option<u64>) -> Result<(), Failure> {
+        if self.staged.is_empty() {
+            return Ok(());
+        }
+        self.handed += self.staged.len() as u64;
+        if let Some(stamp) = mark {
+            self.marks += 1;
+            self.staged.push(Observation::mark(stamp));
+        }
+        self.push()
+    }
+
+    fn push(&mut self) -> Result<(), Failure> {
+        let ring = self.ring.as_mut().ok_or(Failure::Worker)?;
+        let mut idle = Idle::default();
+        let mut rest = &self.staged[..];
+        while !rest.is_empty() {
+            let pushed = ring.push(rest);
+            rest = &rest[pushed..];
+            if pushed > 0 {
+                idle.reset();
+            } else if ring.is_closed() {
+                return Err(Failure::Worker);
+            } else {
+                idle.pause();
+            }
+        }
+        self.staged.clear();
+        Ok(())
+    }
+
+    /// Waits until the worker is done with all batches.
+    fn wait(&self) -> Result<(), Failure> {
+        let ring = self.ring.as_ref().ok_or(Failure::Worker)?;
+        let mut idle = Idle::default();
+        while self.done.load(Ordering::Acquire) < self.marks {
+            if ring.is_closed() {
+                return Err(Failure::Worker);
+            }
+            idle.pause();
+        }
+        Ok(())
+    }
+}
+
+/// Shares a batch out.
+fn distribute(
+    lanes: &mut [Lane],
+    rule: &mut Rule,
+    batch: &Batch,
+    size: usize,
+    stamp: Option<u64>,
+) -> Result<(), Failure> {
+    for (packet, &symmetric) in batch.packets().iter().zip(batch.symmetric()) {
+        let lane = &mut lanes[rule.worker(packet, symmetric, lanes.len())];
+        lane.staged.push(*packet);
+        if lane.staged.len() >= size {
+            lane.flush(stamp)?;
+        }
+    }
+    Ok(())
+}
+
+impl Crew for Fed {
+    fn members(&self) -> usize {
+        self.lanes.len() + 1
+    }
+
+    fn take(&mut self, piece: Piece, events: &mut Vec<Event>) -> Result<(), Failure> {
+        let Self { front, lanes, rule, batch: size, sync, timing, .. } = self;
+        let Piece { delivery, range, latest, .. } = &piece;
+        let records = &delivery.part.records[range.clone()];
+        let stamp = |timing: &Option<Timing>| match timing {
+            Some(timing) => Some(timing.now()),
+            None => sync.then_some(0),
+        };
+        front.slice(&delivery.current, delivery.view.bytes(), records, *latest, |batch| {
+            let now = stamp(timing);
+            distribute(lanes, rule, batch, *size, now)?;
+            if *sync {
+                lanes.iter_mut().try_for_each(|lane| lane.flush(now))?;
+                lanes.iter().try_for_each(Lane::wait)?;
+            }
+            Ok::<_, Failure>(())
+        })?;
+        let now = stamp(timing);
+        lanes.iter_mut().try_for_each(|lane| lane.flush(now))?;
+        events.extend(piece.view().map(Event::View));
+        Ok(())
+    }
+
+    fn close(&mut self, before: i64, events: &mut Vec<Event>) -> Result<(), Failure> {
+        for lane in &mut self.lanes {
+            lane.staged.push(Observation::close(before));
+            lane.push()?;
+        }
+        let closed = Closed { before, arrivals: self.front.close(before), states: Vec::new() };
+        events.push(Event::Closed(self.lanes.len(), closed));
+        Ok(())
+    }
+
+    fn events(&mut self, wait: bool, events: &mut Vec<Event>) -> Result<(), Failure> {
+        if wait {
+            let word = self.words.recv().map_err(|_| Failure::Worker)?;
+            events.push(self.event(word)?);
+        }
+        while let Ok(word) = self.words.try_recv() {
+            events.push(self.event(word)?);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.ring = None);
+    }
+}
+
+struct Worker {
+    id: usize,
+    back: Back,
+    packets: Consumer<Observation>,
+    done: Arc<AtomicU64>,
+    timing: Option<Timing>,
+    say: Sender<(usize, Word)>,
+}
+
+impl Worker {
+    fn serve(mut self, batch: usize) {
+        let (say, id) = (self.say.clone(), self.id);
+        let _goodbye = Goodbye(|| drop(say.send((id, Word::Died))));
+        let mut taken = vec![Observation::mark(0); batch + 1];
+        let mut idle = Idle::default();
+        loop {
+            // Asked first: what was pushed before the other end closed is still here.
+            let closed = self.packets.is_closed();
+            let n = self.packets.pop(&mut taken);
+            if n == 0 {
+                if closed {
+                    break;
+                }
+                idle.pause();
+                continue;
+            }
+            idle.reset();
+            if let Err(error) = self.batch(&taken[..n]) {
+                let _ = say.send((id, Word::Failed(error)));
+                return;
+            }
+        }
+        let ended = Ended { processed: self.back.taken(), timing: self.timing };
+        let _ = say.send((id, Word::Ended(ended)));
+    }
+
+    /// Takes packets and what stands between them.
+    fn batch(&mut self, mut rest: &[Observation]) -> Result<(), weir_measure::Error> {
+        let is_packet = |packet: &Observation| !matches!(packet.kind(), Kind::Close | Kind::Mark);
+        while !rest.is_empty() {
+            let packets = rest.iter().position(|packet| !is_packet(packet)).unwrap_or(rest.len());
+            let begun = self.timing.as_ref().map(Timing::now);
+            self.back.take(&rest[..packets])?;
+            if let (Some(timing), Some(begun)) = (&mut self.timing, begun) {
+                timing.processed(begun, timing.now(), packets);
+            }
+            if let Some(control) = rest.get(packets) {
+                self.control(control);
+            }
+            rest = &rest[(packets + 1).min(rest.len())..];
+        }
+        Ok(())
+    }
+
+    fn control(&mut self, control: &Observation) {
+        if control.kind() == Kind::Mark {
+            if let Some(timing) = &mut self.timing {
+                timing.done(control.hash, timing.now());
+            }
+            self.done.fetch_add(1, Ordering::Release);
+        } else {
+            let before = control.time_ns;
+            let states = self.back.close(before);
+            let _ = self.say.send((self.id, Word::Closed(Closed { before, arrivals: Vec::new(), states })));
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! From bytes to observations: filter, flow key, hash, and the account of what arrived.
+
+use super::clock::Before;
+use super::locate::LocatePlan;
+use crate::reader::Current;
+use crate::select::Select;
+use std::convert::Infallible;
+use std::sync::Arc;
+use weir_measure::{Arrivals, Cut, Kind, Observation, Windows};
+use weir_packet::Frame;
+use weir_packet::flow::{FlowKey, Hasher, NoKey};
+
+/// Frames that are looked at together.
+const CHUNK: usize = 32;
+
+const EMPTY: Frame<'static> = Frame { data: &[], wire_len: 0, interface: 0 };
+
+/// Makes observations of packets, in the order of the source.
+#[derive(Debug)]
+pub struct Front {
+    /// `None`: every packet passes.
+    select: Option<Arc<Select>>,
+    hasher: Hasher,
+    cut: Cut,
+    batch: usize,
+    /// Time of the latest packet so far, ns.
+    latest: i64,
+    /// Packets before this time are late, ns.
+    open_from: i64,
+    /// Once a packet of this time arrives, the next window closes, ns.
+    closes_at: i64,
+    arrivals: Windows<Arrivals>,
+    ready: Batch,
+}
+
+/// Observations that go on together.
+#[derive(Debug)]
+pub struct Batch {
+    /// Room for all of them: what is there of earlier batches is written over, and need not be cleared.
+    packets: Vec<Observation>,
+    symmetric: Vec<u64>,
+    len: usize,
+}
+
+impl Batch {
+    fn with_capacity(capacity: usize) -> Self {
+        Self { packets: vec![Observation::mark(0); capacity], symmetric: vec![0; capacity], len: 0 }
+    }
+
+    /// The packets that passed.
+    pub fn packets(&self) -> &[Observation] {
+        &self.packets[..self.len]
+    }
+
+    /// The symmetric hash of each packet's flow; 0 without a flow.
+    pub fn symmetric(&self) -> &[u64] {
+        &self.symmetric[..self.len]
+    }
+}
+
+impl Front {
+    /// Hands on `batch` packets at once.
+    pub fn new(select: Option<Arc<Select>>, hasher: Hasher, cut: Cut, batch: usize) -> Self {
+        Self {
+            select,
+            hasher,
+            cut,
+            batch,
+            latest: i64::MIN,
+            open_from: i64::MIN,
+            closes_at: i64::MIN,
+            arrivals: Windows::new(cut),
+            ready: Batch::with_capacity(batch + CHUNK),
+        }
+    }
+
+    /// Reads the packets at `records` of `bytes`; `latest` is the latest time before them in the source. `each` gets the
+    /// batches.
+    pub fn slice<E>(
+        &mut self,
+        current: &Current<LocatePlan>,
+        bytes: &[u8],
+        records: &[u32],
+        latest: i64,
+        mut each: impl FnMut(&Batch) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.latest = latest;
+        self.note_latest();
+        let mut rest = records;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(CHUNK).min(self.batch - self.ready.len));
+            rest = later;
+            self.chunk(current, bytes, now);
+            if self.ready.len >= self.batch {
+                each(&self.ready)?;
+                self.ready.len = 0;
+            }
+        }
+        if self.ready.len > 0 {
+            each(&self.ready)?;
+            self.ready.len = 0;
+        }
+        Ok(())
+    }
+
+    /// What arrived in the windows before number `open`, which are complete.
+    pub fn close(&mut self, open: i64) -> Vec<(i64, Arrivals)> {
+        self.arrivals.close(open)
+    }
+
+    /// Counts packets that never reached us, in the window of this time.
+    pub(super) fn lose(&mut self, time: i64, before: Before) {
+        let Ok((at, _)) = self.arrivals.at(time, || Ok::<_, Infallible>(Arrivals::default()));
+        *at += before.into();
+    }
+
+    fn chunk(&mut self, current: &Current<LocatePlan>, bytes: &[u8], records: &[u32]) {
+        let mut frames = [EMPTY; CHUNK];
+        let mut times = [0; CHUNK];
+        let mut late = 0u64;
+        current.layout.records(bytes, records, |i, record| {
+            // A record that is not there any more was there when it was located: the source has changed, and says so.
+            (frames[i], times[i]) = match record {
+                Some(record) => (record.frame, record.time_ns.unwrap_or(self.latest)),
+                None => (EMPTY, self.latest),
+            };
+            if self.cut.window_ns.is_some() && self.arrive(times[i]) {
+                late |= 1 << i;
+                // It counts where time is, since its own window is gone.
+                times[i] = self.latest;
+            }
+        });
+        let frames = &frames[..records.len()];
+        let all = u64::MAX >> (64 - records.len());
+        let kept = match &self.select {
+            Some(select) => select.kept(&current.plan.filter, frames) & !late,
+            None => all & !late,
+        };
+        self.account(&times[..records.len()], kept, late);
+        self.observe(&current.plan, frames, &times, kept);
+    }
+
+    /// Time goes on to that of a packet. Says whether the packet is late.
+    #[inline]
+    fn arrive(&mut self, time: i64) -> bool {
+        if time > self.latest {
+            self.latest = time;
+            if time >= self.closes_at {
+                self.note_latest();
+            }
+        }
+        time < self.open_from
+    }
+
+    #[cold]
+    fn note_latest(&mut self) {
+        if self.cut.window_ns.is_some() && self.latest > i64::MIN {
+            let open = self.cut.first_open(self.latest);
+            let (from, to) = self.cut.span(open);
+            self.open_from = from;
+            self.closes_at = to.saturating_add(self.cut.late_ns);
+        }
+    }
+
+    /// Counts what arrived.
+    fn account(&mut self, times: &[i64], kept: u64, late: u64) {
+        let arrivals = &mut self.arrivals;
+        let mut count = |time: i64, packets: u64, filtered: u64, late: u64| {
+            let Ok((at, _)) = arrivals.at(time, || Ok::<_, Infallible>(Arrivals::default()));
+            at.received += packets;
+            at.filtered += filtered;
+            at.late += late;
+        };
+        if self.cut.window_ns.is_none() {
+            let passed = u64::from(kept.count_ones());
+            let all = times.len() as u64;
+            return count(0, all, all - passed, 0);
+        }
+        for (i, &time) in times.iter().enumerate() {
+            let (kept, late) = (kept >> i & 1, late >> i & 1);
+            count(time, 1, (1 - kept) & (1 - late), late);
+        }
+    }
+
+    /// All keys are read before the first is hashed: a key that was just written in pieces is slow to read as a whole.
+    fn observe(&mut self, plan: &LocatePlan, frames: &[Frame<'_>], times: &[i64; CHUNK], kept: u64) {
+        let Self { ready: Batch { packets, symmetric, len }, hasher, .. } = self;
+        let first = *len;
+        for (frame, &time) in
+            frames.iter().zip(times).enumerate().filter(|(i, _)| kept >> i & 1 == 1).map(|(_, pair)| pair)
+        {
+            let packet = &mut packets[*len];
+            *len += 1;
+            let found = plan.parsers[frame.interface as usize]
+                .as_ref()
+                .map(|parser| parser.key_into(frame.data, &mut packet.flow));
+            let kind = match found {
+                Some(Ok(())) => Kind::Flow,
+                Some(Err(why)) => keyless(why),
+                None => Kind::LinkType,
+            };
+            packet.arrived(kind, frame.wire_len, time);
+        }
+        for (packet, symmetric) in packets[first..*len].iter_mut().zip(&mut symmetric[first..*len]) {
+            if packet.kind() == Kind::Flow {
+                let hash = hasher.flow(&packet.flow);
+                (packet.hash, *symmetric) = (hash.directed, hash.symmetric);
+            } else {
+                (packet.hash, packet.flow, *symmetric) = (0, FlowKey::NONE, 0);
+            }
+        }
+    }
+}
+
+impl From<Before> for Arrivals {
+    fn from(Before { dropped, filtered }: Before) -> Self {
+        Self { received: dropped + filtered, dropped, filtered, late: 0 }
+    }
+}
+
+fn keyless(why: NoKey) -> Kind {
+    match why {
+        NoKey::NotIp => Kind::NotIp,
+        NoKey::Truncated => Kind::Truncated,
+        NoKey::Malformed => Kind::Malformed,
+    }
+}

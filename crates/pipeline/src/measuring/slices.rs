@@ -1,0 +1,119 @@
+//! Design `rss`: each worker owns pieces of the source, which it reads, filters and counts by itself.
+
+use super::worker::{Closed, Piece, Worker};
+use super::{Crew, Ended, Event, Failure, Goodbye};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use weir_io::View;
+
+/// Pieces that one worker may have before it: one in work, one waiting.
+const AHEAD: usize = 2;
+
+enum Task {
+    Slice(Piece),
+    Close(i64),
+}
+
+/// What a worker says.
+enum Word {
+    /// A piece is done; its view comes back.
+    Slice(Option<View>, Result<(), weir_measure::Error>),
+    Closed(Closed),
+    Ended(Ended),
+    Died,
+}
+
+/// The workers and what they have to do.
+pub(super) struct Slices {
+    tasks: Vec<Option<Sender<Task>>>,
+    waiting: Vec<usize>,
+    words: Receiver<(usize, Word)>,
+}
+
+impl Slices {
+    pub fn start(workers: Vec<Worker>, cpus: &[usize]) -> Self {
+        let (say, words) = channel();
+        let waiting = vec![0; workers.len()];
+        let tasks = workers.into_iter().enumerate().map(|(id, worker)| {
+            let (tasks, queue) = channel();
+            let say = say.clone();
+            super::spawn(cpus, id, move || serve(worker, &queue, id, &say));
+            Some(tasks)
+        });
+        Self { tasks: tasks.collect(), waiting, words }
+    }
+
+    fn send(&mut self, worker: usize, task: Task) -> Result<(), Failure> {
+        let tasks = self.tasks[worker].as_ref().ok_or(Failure::Worker)?;
+        tasks.send(task).map_err(|_| Failure::Worker)
+    }
+
+    fn event(&mut self, (worker, word): (usize, Word)) -> Result<Option<Event>, Failure> {
+        match word {
+            Word::Slice(view, result) => {
+                self.waiting[worker] -= 1;
+                result?;
+                Ok(view.map(Event::View))
+            }
+            Word::Closed(closed) => Ok(Some(Event::Closed(worker, closed))),
+            Word::Ended(ended) => Ok(Some(Event::Ended(ended))),
+            Word::Died => Err(Failure::Worker),
+        }
+    }
+}
+
+impl Crew for Slices {
+    fn members(&self) -> usize {
+        self.tasks.len()
+    }
+
+    fn take(&mut self, piece: Piece, events: &mut Vec<Event>) -> Result<(), Failure> {
+        let least = loop {
+            let least = (0..self.waiting.len()).min_by_key(|&worker| self.waiting[worker]).expect("there are workers");
+            if self.waiting[least] < AHEAD {
+                break least;
+            }
+            let word = self.words.recv().map_err(|_| Failure::Worker)?;
+            events.extend(self.event(word)?);
+        };
+        self.waiting[least] += 1;
+        self.send(least, Task::Slice(piece))
+    }
+
+    fn close(&mut self, before: i64, _: &mut Vec<Event>) -> Result<(), Failure> {
+        (0..self.tasks.len()).try_for_each(|worker| self.send(worker, Task::Close(before)))
+    }
+
+    fn events(&mut self, wait: bool, events: &mut Vec<Event>) -> Result<(), Failure> {
+        if wait {
+            let word = self.words.recv().map_err(|_| Failure::Worker)?;
+            events.extend(self.event(word)?);
+        }
+        while let Ok(word) = self.words.try_recv() {
+            events.extend(self.event(word)?);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.tasks.iter_mut().for_each(|tasks| *tasks = None);
+    }
+}
+
+fn serve(mut worker: Worker, tasks: &Receiver<Task>, id: usize, say: &Sender<(usize, Word)>) {
+    let _goodbye = Goodbye(|| drop(say.send((id, Word::Died))));
+    while let Ok(task) = tasks.recv() {
+        let word = match task {
+            Task::Slice(piece) => {
+                let result = worker.slice(&piece);
+                // A block goes back to the kernel now, and not when the reader next looks.
+                Word::Slice(piece.view().map(View::release), result)
+            }
+            Task::Close(before) => Word::Closed(worker.close(before)),
+        };
+        if say.send((id, word)).is_err() {
+            return;
+        }
+    }
+    let Worker { back, timing, .. } = worker;
+    let _ = say.send((id, Word::Ended(Ended { processed: back.taken(), timing })));
+}

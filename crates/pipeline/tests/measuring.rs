@@ -1,0 +1,420 @@
+//! Every design, distribution, state, sketch and way of reading against a serial table made by hand.
+
+mod reading;
+
+use reading::Scratch;
+use reading::build::Pcap;
+use reading::compare::{piecewise, plain};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use weir_io::Input;
+use weir_measure::{Arrivals, BoundKind, Config, Cut, KeyKind, SharedTables, Sketch, State, Weigh, Window};
+use weir_packet::flow::{FlowKey, Hasher};
+use weir_pipeline::Way;
+use weir_pipeline::measuring::{Design, Distribute, Run, Settings};
+use weir_pipeline::select::Selection;
+
+const SECOND: i64 = 1_000_000_000;
+
+/// A packet that a test made: it knows what the program must find out.
+#[derive(Clone, Copy)]
+struct Made {
+    time_ns: i64,
+    flow: u32,
+    bytes: u32,
+    arp: bool,
+}
+
+impl Made {
+    fn key(self) -> FlowKey {
+        let mut key = FlowKey { sport: self.flow as u16, dport: 53, proto: 17, family: 4, flags: 1, ..FlowKey::NONE };
+        key.src[..4].copy_from_slice(&(0x0a00_0000 + self.flow / 7).to_be_bytes());
+        key.dst[..4].copy_from_slice(&(0xc000_0200 + self.flow % 5).to_be_bytes());
+        key
+    }
+
+    fn frame(self) -> Vec<u8> {
+        let mut frame = vec![2; 12];
+        if self.arp {
+            frame.extend([0x08, 0x06]);
+            frame.resize(60, 0);
+            return frame;
+        }
+        let key = self.key();
+        frame.extend([0x08, 0x00, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
+        frame.extend(&key.src[..4]);
+        frame.extend(&key.dst[..4]);
+        frame.extend(key.sport.to_be_bytes());
+        frame.extend(key.dport.to_be_bytes());
+        frame.resize(60, 0);
+        frame
+    }
+}
+
+/// A small generator of numbers (xorshift), so that the packets are the same each time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// Packets of a few heavy flows and many light ones, times that go on and now and then back, some of them far.
+fn traffic(packets: usize, disorder_ns: u64) -> Vec<Made> {
+    let mut numbers = Numbers(0x5eed);
+    let mut clock = 1_700_000_000 * SECOND;
+    (0..packets)
+        .map(|_| {
+            clock += numbers.below(200_000) as i64;
+            let back = if numbers.below(50) == 0 { numbers.below(disorder_ns.max(1)) as i64 } else { 0 };
+            let class = numbers.below(10);
+            let flow = if class < 6 { numbers.below(20) } else { 100 + numbers.below(40_000) };
+            // Whole microseconds, as the file has them.
+            let time_ns = (clock - back) / 1000 * 1000;
+            Made { time_ns, flow: flow as u32, bytes: 60 + numbers.below(1400) as u32, arp: numbers.below(100) == 0 }
+        })
+        .collect()
+}
+
+fn file(packets: &[Made]) -> Vec<u8> {
+    let mut file = Pcap::new(1, 65_535);
+    for packet in packets {
+        let data = packet.frame();
+        let (seconds, rest) = (packet.time_ns / SECOND, packet.time_ns % SECOND / 1000);
+        file.header(seconds as u32, rest as u32, data.len() as u32, packet.bytes);
+        file.bytes.extend(&data);
+    }
+    file.bytes
+}
+
+/// What one window must hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Expected {
+    arrivals: Arrivals,
+    bytes: u64,
+    not_ip: u64,
+    table: HashMap<FlowKey, (u64, u64)>,
+}
+
+/// One packet after the other.
+fn serial(packets: &[Made], cut: Cut, kind: KeyKind, keep: impl Fn(&Made) -> bool) -> BTreeMap<i64, Expected> {
+    let mut windows: BTreeMap<i64, Expected> = BTreeMap::new();
+    let mut latest = i64::MIN;
+    for packet in packets {
+        let number = |time: i64| cut.window_ns.map_or(0, |window| time.div_euclid(window));
+        let late = cut.window_ns.is_some_and(|window| {
+            latest != i64::MIN && number(packet.time_ns) < (latest - cut.late_ns).div_euclid(window)
+        });
+        if late {
+            let at = windows.entry(number(latest)).or_default();
+            at.arrivals.received += 1;
+            at.arrivals.late += 1;
+            continue;
+        }
+        latest = latest.max(packet.time_ns);
+        let at = windows.entry(number(packet.time_ns)).or_default();
+        at.arrivals.received += 1;
+        if !keep(packet) {
+            at.arrivals.filtered += 1;
+            continue;
+        }
+        at.bytes += u64::from(packet.bytes);
+        if packet.arp {
+            at.not_ip += 1;
+        } else {
+            let counts = at.table.entry(kind.project(&packet.key())).or_default();
+            counts.0 += 1;
+            counts.1 += u64::from(packet.bytes);
+        }
+    }
+    windows
+}
+
+/// A way to measure.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    design: Design,
+    distribute: Distribute,
+    workers: usize,
+    batch: usize,
+    way: Way,
+    sketch: Sketch,
+    shared: bool,
+    by: Weigh,
+    kind: KeyKind,
+    cut: Cut,
+    filtering: bool,
+}
+
+const WHOLE: Cut = Cut { window_ns: None, late_ns: 0 };
+
+const PLAIN: Case = Case {
+    design: Design::Rss,
+    distribute: Distribute::Flow,
+    workers: 2,
+    batch: 32,
+    way: Way::Read,
+    sketch: Sketch::Exact,
+    shared: false,
+    by: Weigh::Packets,
+    kind: KeyKind::FiveTuple,
+    cut: WHOLE,
+    filtering: false,
+};
+
+const CMS: Sketch = Sketch::Cms { conservative: false };
+
+impl Case {
+    fn settings(self) -> Settings {
+        let expression = if self.filtering { "udp[0:2] & 1 = 0" } else { "" };
+        Settings {
+            selection: Selection { expression: expression.to_owned(), ..Selection::default() },
+            inner: false,
+            config: Arc::new(Config {
+                keys: vec![self.kind],
+                by: self.by,
+                sketch: self.sketch,
+                memory: if self.sketch == Sketch::Exact { 8 << 20 } else { 1 << 20 },
+                request: weir_memory::Request::default(),
+                cut: self.cut,
+                seed: 7,
+                hasher: Hasher::new(7),
+                shared: self.shared.then(SharedTables::default),
+            }),
+            design: self.design,
+            distribute: self.distribute,
+            workers: self.workers,
+            cpus: Vec::new(),
+            batch: self.batch,
+            timing: false,
+            way: Some(self.way),
+        }
+    }
+
+    fn keep(self) -> impl Fn(&Made) -> bool {
+        move |packet| !self.filtering || (!packet.arp && packet.key().sport & 1 == 0)
+    }
+}
+
+/// Compares a window with what it must hold.
+fn compare(case: &Case, expected: &Expected, arrivals: Arrivals, state: Option<&State>) {
+    assert_eq!(arrivals, expected.arrivals, "{case:?}");
+    let passed = arrivals.received - arrivals.filtered - arrivals.late;
+    let Some(state) = state else { return assert_eq!(passed, 0, "{case:?}") };
+    assert_eq!((state.tally().passed, state.tally().bytes), (passed, expected.bytes), "{case:?}");
+    assert_eq!(state.tally().keyless.not_ip, expected.not_ip, "{case:?}");
+    let table = state.table(0, usize::MAX);
+    let mut found = 0;
+    for row in &table.rows {
+        let &(packets, bytes) = expected.table.get(&row.key).unwrap_or(&(0, 0));
+        let truth = if case.by == Weigh::Packets { packets } else { bytes };
+        match row.bound.kind {
+            BoundKind::Exact => assert_eq!((row.counts.packets, row.counts.bytes), (packets, bytes), "{case:?}"),
+            BoundKind::Deterministic => {
+                assert!((row.bound.lower..=row.bound.upper).contains(&truth), "{case:?}: {row:?}, not {truth}");
+            }
+            BoundKind::Probabilistic { .. } => {
+                found += usize::from(row.bound.lower <= truth);
+                assert!(row.bound.upper >= truth, "{case:?}: {row:?}, not {truth}");
+            }
+        }
+    }
+    match case.sketch {
+        Sketch::Exact => assert_eq!(table.rows.len(), expected.table.len(), "{case:?}"),
+        Sketch::Heavy => {}
+        Sketch::Cms { .. } => {
+            assert!(found * 100 >= table.rows.len() * 98, "{case:?}: {found} of {}", table.rows.len())
+        }
+    }
+    // The heaviest are named by every sketch.
+    let mut heaviest: Vec<(u64, FlowKey)> = expected
+        .table
+        .iter()
+        .map(|(key, &(packets, bytes))| (if case.by == Weigh::Packets { packets } else { bytes }, *key))
+        .collect();
+    heaviest.sort_unstable_by_key(|&(weight, _)| std::cmp::Reverse(weight));
+    for (weight, key) in heaviest.iter().take(5) {
+        assert!(table.rows.iter().any(|row| row.key == *key), "{case:?}: {key:?} of {weight} is missing");
+    }
+    if case.sketch == Sketch::Exact && case.kind == KeyKind::FiveTuple {
+        assert_eq!(state.flows().value, expected.table.len() as u64);
+    }
+}
+
+/// Runs a case and compares all its windows, and the sum of them.
+fn check(case: Case, packets: &[Made], inputs: impl IntoIterator<Item = Input>) {
+    let expected = serial(packets, case.cut, case.kind, case.keep());
+    let mut run = Run::new(case.settings());
+    let stop = AtomicBool::new(false);
+    let mut rest: Vec<(i64, &Expected)> = expected.iter().map(|(&number, window)| (number, window)).rev().collect();
+    let mut each = |window: Window<'_>| {
+        let (number, right) = rest.pop().unwrap_or_else(|| panic!("{case:?}: a window too many: {window:?}"));
+        assert_eq!(window.span, Some(case.cut.span(number)), "{case:?}");
+        compare(&case, right, window.arrivals, window.state);
+    };
+    let mut received = 0;
+    for input in inputs {
+        let measured = run.source(input, &stop, &mut |_| {}, &mut each).expect("workers live");
+        assert!(measured.report.fault.is_none() && !measured.changed);
+        received += measured.report.received;
+    }
+    let finished = run.finish(&mut each).expect("workers live");
+    if case.cut.window_ns.is_some() {
+        assert_eq!(rest.len(), 0, "{case:?}: windows are missing");
+    }
+    let mut whole = Expected::default();
+    for window in expected.values() {
+        whole.arrivals += window.arrivals;
+        whole.bytes += window.bytes;
+        whole.not_ip += window.not_ip;
+        for (key, counts) in &window.table {
+            let sum = whole.table.entry(*key).or_default();
+            *sum = (sum.0 + counts.0, sum.1 + counts.1);
+        }
+    }
+    assert_eq!(received, whole.arrivals.received, "{case:?}");
+    compare(&case, &whole, finished.arrivals, finished.state.as_ref());
+    let arrivals = finished.arrivals;
+    assert_eq!(arrivals.received, finished.processed + arrivals.filtered + arrivals.late, "{case:?}");
+}
+
+fn crews() -> Vec<(Design, Distribute, usize)> {
+    let mut crews = vec![
+        (Design::Rss, Distribute::Flow, 1),
+        (Design::Rss, Distribute::Flow, 2),
+        (Design::Rss, Distribute::Flow, 4),
+    ];
+    for design in [Design::Async, Design::Sync] {
+        for distribute in [Distribute::Flow, Distribute::Address, Distribute::Random] {
+            crews.push((design, distribute, 2));
+        }
+        crews.push((design, Distribute::Flow, 1));
+        crews.push((design, Distribute::Flow, 3));
+    }
+    crews
+}
+
+#[test]
+fn every_design_gives_the_serial_answer() {
+    let packets = traffic(16_000, 0);
+    let scratch = Scratch::new("designs.pcap", &file(&packets));
+    for (design, distribute, workers) in crews() {
+        let case = Case { design, distribute, workers, ..PLAIN };
+        for sketch in [Sketch::Exact, Sketch::Heavy, CMS, Sketch::Cms { conservative: true }] {
+            check(Case { sketch, ..case }, &packets, [plain(&scratch)]);
+        }
+        for sketch in [Sketch::Exact, CMS, Sketch::Cms { conservative: true }] {
+            check(Case { sketch, shared: true, ..case }, &packets, [plain(&scratch)]);
+        }
+    }
+}
+
+#[test]
+fn every_key_weight_batch_and_way_gives_the_serial_answer() {
+    let packets = traffic(16_000, 0);
+    let bytes = file(&packets);
+    let scratch = Scratch::new("keys.pcap", &bytes);
+    let bytes = Arc::new(bytes);
+    let crews = [(Design::Rss, 1), (Design::Rss, 3), (Design::Async, 2)];
+    for (design, workers) in crews {
+        let case = Case { design, workers, ..PLAIN };
+        for kind in ["5tuple", "conversation", "pair", "src", "dst", "sport", "dport", "proto", "src/28", "dst/30"] {
+            let kind = kind.parse().expect("a key");
+            check(Case { kind, ..case }, &packets, [plain(&scratch)]);
+            check(Case { kind, sketch: Sketch::Heavy, by: Weigh::Bytes, ..case }, &packets, [plain(&scratch)]);
+        }
+        for batch in [1, 7, 100] {
+            check(Case { batch, filtering: true, ..case }, &packets, [plain(&scratch)]);
+        }
+        check(Case { way: Way::Mapped, by: Weigh::Bytes, sketch: CMS, ..case }, &packets, [plain(&scratch)]);
+        for most in [1000, 100_000] {
+            check(Case { way: Way::Stream, ..case }, &packets, [piecewise(&bytes, most)]);
+        }
+    }
+}
+
+#[test]
+fn windows_close_in_order_and_what_is_late_is_counted() {
+    // Packets go back by up to 700 ms: more than is waited for in the second cut, and in the third more than a window.
+    let packets = traffic(16_000, 700_000_000);
+    let bytes = file(&packets);
+    let scratch = Scratch::new("windows.pcap", &bytes);
+    let bytes = Arc::new(bytes);
+    let cuts =
+        [(SECOND, SECOND), (SECOND, SECOND / 10), (SECOND / 10, 0), (SECOND / 10, SECOND / 4), (3600 * SECOND, 0)];
+    let mut late = 0;
+    for (window, allowed) in cuts {
+        let cut = Cut { window_ns: Some(window), late_ns: allowed };
+        late += serial(&packets, cut, KeyKind::FiveTuple, |_| true).values().map(|w| w.arrivals.late).sum::<u64>();
+        for (design, distribute, workers) in crews() {
+            let case = Case { design, distribute, workers, cut, ..PLAIN };
+            check(case, &packets, [plain(&scratch)]);
+            check(Case { sketch: Sketch::Heavy, filtering: true, ..case }, &packets, [plain(&scratch)]);
+            if workers == 2 {
+                check(Case { shared: true, ..case }, &packets, [plain(&scratch)]);
+                check(case, &packets, [piecewise(&bytes, 50_000)]);
+            }
+        }
+    }
+    assert!(late > 50, "the test holds late packets: {late}");
+}
+
+#[test]
+fn several_sources_are_one_stream() {
+    let packets = traffic(16_000, 0);
+    let (first, second) = packets.split_at(6_345);
+    let files = [first, second].map(file);
+    let scratches = [Scratch::new("one.pcap", &files[0]), Scratch::new("two.pcap", &files[1])];
+    let pipe = Arc::new(files[1].clone());
+    let cut = Cut { window_ns: Some(SECOND), late_ns: 0 };
+    for (design, distribute, workers) in crews() {
+        let case = Case { design, distribute, workers, cut, ..PLAIN };
+        check(case, &packets, scratches.iter().map(plain));
+        check(case, &packets, [plain(&scratches[0]), piecewise(&pipe, 10_000)]);
+    }
+}
+
+#[test]
+fn a_full_exact_table_says_what_is_not_in_it() {
+    let packets = traffic(16_000, 0);
+    let scratch = Scratch::new("full.pcap", &file(&packets));
+    let mut settings = PLAIN.settings();
+    let config = Arc::get_mut(&mut settings.config).expect("nobody else has it");
+    config.memory = 64 << 10;
+    settings.workers = 1;
+    let mut run = Run::new(settings);
+    run.source(plain(&scratch), &AtomicBool::new(false), &mut |_| {}, &mut |_| {}).expect("it works");
+    let state = run.finish(&mut |_| {}).expect("it works").state.expect("packets were measured");
+    let table = state.table(0, usize::MAX);
+    let truth = &serial(&packets, WHOLE, KeyKind::FiveTuple, |_| true)[&0].table;
+    let listed: u64 = table.rows.iter().map(|row| row.counts.packets).sum();
+    let all: u64 = truth.values().map(|counts| counts.0).sum();
+    assert!(table.untracked.packets > 0 && table.rows.len() < truth.len());
+    assert_eq!(listed + table.untracked.packets, all);
+    assert!(table.rows.iter().all(|row| truth[&row.key] == (row.counts.packets, row.counts.bytes)));
+}
+
+#[test]
+fn a_fault_keeps_what_was_before_it() {
+    let packets = traffic(16_000, 0);
+    let mut bytes = file(&packets);
+    bytes.truncate(16 * 24 + 76 * 14_000);
+    let whole = (bytes.len() - 24) / 76;
+    let scratch = Scratch::new("cut.pcap", &bytes);
+    for (design, distribute, workers) in crews() {
+        let mut run = Run::new(Case { design, distribute, workers, ..PLAIN }.settings());
+        let measured =
+            run.source(plain(&scratch), &AtomicBool::new(false), &mut |_| {}, &mut |_| {}).expect("workers live");
+        let fault = measured.report.fault.expect("the file ends inside a packet");
+        assert_eq!(fault.packet, whole as u64 + 1);
+        let finished = run.finish(&mut |_| {}).expect("workers live");
+        assert_eq!(finished.processed, whole as u64);
+        let right = &serial(&packets[..whole], WHOLE, KeyKind::FiveTuple, |_| true)[&0];
+        compare(&PLAIN, right, finished.arrivals, finished.state.as_ref());
+    }
+}
