@@ -1,9 +1,12 @@
 //! What a user can type. Parsing fills plain data and does nothing.
 
-use crate::numbers::{parse_cpus, parse_rotation_size, parse_time};
-use clap::{ArgAction, Args, Parser, Subcommand};
+use crate::numbers::{parse_cpus, parse_rotation_size, parse_size, parse_time};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::time::Duration;
 use weir_generator::Sizes;
+use weir_measure::KeyKind;
+use weir_memory::Policy;
 
 /// weir answers questions about network captures: which packets match, how many, what is in a file.
 #[derive(Debug, Parser)]
@@ -17,12 +20,18 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Say who uses the traffic: top talkers with bounds, totals, rates
+    Measure(MeasureArgs),
     /// Show, keep, count or convert the packets that match a tcpdump expression
     Filter(FilterArgs),
     /// Say what capture files hold
     Info(InfoArgs),
     /// Write a capture file of synthetic traffic whose answers are known
     Generate(GenerateArgs),
+    /// Say what this machine offers (huge pages, queues, sockets, privileges) and what to change
+    Doctor(DoctorArgs),
+    /// Repeat the comparisons with peers
+    Bench(BenchArgs),
 }
 
 const FILTER_USAGE: &str = "weir filter [OPTIONS] EXPR SOURCE...
@@ -32,7 +41,10 @@ const FILTER_USAGE: &str = "weir filter [OPTIONS] EXPR SOURCE...
 const PACKETS: &str = "Which packets";
 const LINES: &str = "What to print";
 const FILES: &str = "What to write";
+const ANSWER: &str = "What to answer";
+const COUNTERS: &str = "How to count";
 const SOURCES: &str = "What to read";
+const LIVE: &str = "How to capture from interfaces";
 const WORK: &str = "How to work";
 
 const FILTER_EXAMPLES: &str = "\
@@ -43,6 +55,8 @@ Examples:
   weir filter '' big.pcapng.zst -w big.pcap            convert: an empty expression matches all
   weir filter tcp a.pcap b.pcap --merge -w -           two files by time, to another program
   weir filter -e -X icmp - <trace.pcap                 link header, hex and ASCII, from a pipe
+  sudo weir filter 'udp port 53' eth0 -w dns.pcapng    capture from an interface, until Ctrl-C
+  sudo weir filter tcp eth0 -w af_packet:eth1          send what matches out of another interface
   weir filter '' trace.pcap --split web='tcp port 443' --split dns='port 53'
                                                        web.pcapng and dns.pcapng in one pass
 
@@ -58,14 +72,19 @@ Exit codes:
 #[command(after_help = FILTER_EXAMPLES, override_usage = FILTER_USAGE)]
 pub struct FilterArgs {
     /// tcpdump expression; '' matches every packet
-    #[arg(value_name = "EXPR", required_unless_present_any = ["list_interfaces", "read"])]
+    #[arg(value_name = "EXPR", required_unless_present_any = ["list_interfaces", "read", "interface"])]
     pub expression: Option<String>,
-    /// Capture files, plain or compressed (gzip, zstd, lz4); - is standard input
-    #[arg(value_name = "SOURCE", required_unless_present_any = ["list_interfaces", "read"])]
+    /// Capture files, plain or compressed (gzip, zstd, lz4); - is standard input; or interfaces: eth0, any for all of them,
+    /// af_packet:eth0 where a file has that name too, af_xdp:eth0 (faster; this host does not get what is captured),
+    /// dpdk:DEVICE
+    #[arg(value_name = "SOURCE", required_unless_present_any = ["list_interfaces", "read", "interface"])]
     pub sources: Vec<String>,
     /// Accepted for tcpdump's sake: one more source
     #[arg(short = 'r', value_name = "SOURCE", hide = true)]
     pub read: Vec<String>,
+    /// Accepted for tcpdump's sake: an interface as the source
+    #[arg(short = 'i', value_name = "INTERFACE", hide = true)]
+    pub interface: Vec<String>,
 
     /// Keep the packets that do not match
     #[arg(help_heading = PACKETS, long)]
@@ -105,8 +124,9 @@ pub struct FilterArgs {
     #[arg(short = 'n', action = ArgAction::Count, hide = true)]
     pub numeric: u8,
 
-    /// Write the packets to FILE: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output
-    #[arg(help_heading = FILES, short = 'w', long = "write", value_name = "FILE")]
+    /// Write the packets to FILE: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output. Or send them, as
+    /// they are, by a port: af_packet:IF, af_xdp:IF[:QUEUE], dpdk:DEVICE; null throws them away (./null is a file)
+    #[arg(help_heading = FILES, short = 'w', long = "write", value_name = "SINK")]
     pub write: Option<String>,
     /// Further outputs in the same pass: packets that match EXPR too go to the file NAME (.pcapng is added to a name
     /// without extension); with --count, one line `COUNT NAME` each
@@ -137,6 +157,9 @@ pub struct FilterArgs {
     /// List the network interfaces of this machine
     #[arg(help_heading = SOURCES, short = 'D', long = "list-interfaces")]
     pub list_interfaces: bool,
+    /// How to capture.
+    #[command(flatten)]
+    pub live: LiveArgs,
 
     /// Threads that read a file [default: one per core]
     #[arg(help_heading = WORK, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -147,6 +170,101 @@ pub struct FilterArgs {
     /// Say on standard error how the work was done
     #[arg(help_heading = WORK, long)]
     pub stats: bool,
+}
+
+/// How to capture from an interface.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct LiveArgs {
+    /// Capture only what this machine sends and receives anyway, not what is for others (promiscuous mode)
+    #[arg(help_heading = LIVE, short = 'p', long = "no-promiscuous-mode")]
+    pub no_promiscuous: bool,
+    /// Capture what the interface receives, what it sends, or both
+    #[arg(help_heading = LIVE, short = 'Q', long, default_value = "inout")]
+    pub direction: DirectionArg,
+    /// Memory for packets that wait to be read, in bytes (k, M, G: binary), in all
+    #[arg(help_heading = LIVE, long, value_name = "SIZE", default_value = "32M", value_parser = parse_size)]
+    pub ring: u64,
+    /// Size of the pieces in which the kernel hands it over: a power of two, more than the largest packet [default: 1M,
+    /// less in a small ring]
+    #[arg(help_heading = LIVE, long, value_name = "SIZE", value_parser = parse_size)]
+    pub block: Option<u64>,
+    /// How the kernel shares packets out to the workers: by flow, by processor, by queue of the card
+    #[arg(help_heading = LIVE, long, default_value = "hash")]
+    pub fanout: FanoutArg,
+    /// Whose clock stamps the packets; hardware is taken where it is offered
+    #[arg(help_heading = LIVE, long, default_value = "software")]
+    pub time_stamps: StampsArg,
+    /// Let the kernel hand over all packets, and match the expression here alone
+    #[arg(help_heading = LIVE, long)]
+    pub no_kernel_filter: bool,
+    /// Wait until the interface is there and up
+    #[arg(help_heading = LIVE, long)]
+    pub wait: bool,
+    /// af_xdp: where the program that takes packets runs [auto: native where the driver has it]
+    #[arg(help_heading = LIVE, long, value_name = "MODE", default_value = "auto", hide_possible_values = true)]
+    pub xdp_mode: XdpModeArg,
+    /// af_xdp: whether the card writes into our memory itself [auto: if it can]
+    #[arg(help_heading = LIVE, long, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    pub zero_copy: ZeroCopyArg,
+    /// af_xdp: pages of the memory for packets: auto, hugetlb, hugetlb-1g, thp, virtual
+    #[arg(help_heading = LIVE, long, value_name = "POLICY", default_value = "auto")]
+    pub ring_pages: Policy,
+    /// af_xdp, dpdk: never sleep, poll
+    #[arg(help_heading = LIVE, long)]
+    pub busy_poll: bool,
+}
+
+/// Where an XDP program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum XdpModeArg {
+    /// Native where the driver has it, else generic
+    Auto,
+    /// In the driver
+    Native,
+    /// In the kernel's general code
+    Generic,
+}
+
+/// Whether a card writes into our memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ZeroCopyArg {
+    /// If it can
+    Auto,
+    /// The kernel copies
+    Never,
+    /// It does, or nothing is captured
+    Force,
+}
+
+/// Which packets of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DirectionArg {
+    /// What it receives
+    In,
+    /// What it sends
+    Out,
+    /// Both
+    Inout,
+}
+
+/// Which worker gets a packet of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FanoutArg {
+    /// By flow, both directions together
+    Hash,
+    /// By the processor that receives it
+    Cpu,
+    /// By the queue of the card
+    Queue,
+}
+
+/// Whose clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StampsArg {
+    /// The kernel's
+    Software,
+    /// The card's, where it stamps all packets
+    Hardware,
 }
 
 /// A list of processors; a type of its own, since `Vec` means repetition to the parser.
@@ -162,6 +280,177 @@ fn split(text: &str) -> Result<(String, String), String> {
         Some((name, expression)) if !name.is_empty() => Ok((name.to_owned(), expression.to_owned())),
         _ => Err(format!("'{text}' is not NAME=EXPR, for instance dns='udp port 53'")),
     }
+}
+
+const MEASURE_EXAMPLES: &str = "\
+Examples:
+  weir measure trace.pcap                                 the ten largest flows, by packets
+  weir measure trace.pcap --key src --by bytes --top 20   who sends most
+  weir measure trace.pcap --key src/24 --key dport        several keys in one pass
+  weir measure trace.pcap --window 1s --json              one object per second, then the summary
+  weir measure trace.pcap --filter 'udp port 53'          only what matches a tcpdump expression
+  weir measure trace.pcap --window 10s --changers 5       what grew and shrank most between windows
+  weir measure trace.pcap --sketch exact --memory 256M    a table without error, if all flows fit
+  zcat trace.pcap.gz | weir measure -                     from a pipe
+  sudo weir measure eth0 --window 1s                      an interface, once a second, until Ctrl-C
+
+Keys: 5tuple, src, dst, pair, sport, dport, proto, src/24, dst/48 and other prefixes; they are directional.
+conversation counts both directions of a 5-tuple as one.
+
+Every figure carries a bound: the true value lies between `lower` and `upper`. Bounds of `exact` and `heavy` always
+hold; those of `cms` hold with the stated confidence. They hold for the packets that were measured: loss is shown beside.
+What the kernel dropped for want of room counts in the window that the capture had come to when it was noticed.
+
+Exit codes:
+  0  done
+  1  the input or output failed; what was good was measured
+  2  the command is wrong; nothing was done";
+
+/// `weir measure`
+#[derive(Args, Debug)]
+#[command(after_help = MEASURE_EXAMPLES)]
+pub struct MeasureArgs {
+    /// Capture files, plain or compressed (gzip, zstd, lz4); - is standard input; or interfaces: eth0, any for all of them,
+    /// af_packet:eth0 where a file has that name too, af_xdp:eth0 (faster; this host does not get what is captured),
+    /// dpdk:DEVICE
+    #[arg(value_name = "SOURCE", required = true)]
+    pub sources: Vec<String>,
+
+    /// Measure only packets that match this tcpdump expression
+    #[arg(help_heading = PACKETS, long, value_name = "EXPR", default_value = "", hide_default_value = true)]
+    pub filter: String,
+    /// Look inside GRE, IP in IP, VXLAN, GENEVE and GTP-U for the addresses and ports
+    #[arg(help_heading = PACKETS, long)]
+    pub inner: bool,
+    /// Let libpcap look up host names in the expression
+    #[arg(help_heading = PACKETS, long)]
+    pub resolve: bool,
+
+    /// What to count by; may be given several times
+    #[arg(help_heading = ANSWER, long, value_name = "KEY", default_value = "5tuple")]
+    pub key: Vec<KeyKind>,
+    /// What makes a flow large
+    #[arg(help_heading = ANSWER, long, default_value = "packets")]
+    pub by: ByArg,
+    /// Rows of a table
+    #[arg(help_heading = ANSWER, long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// One answer per window of packet time: 500ms, 10s, 5m
+    #[arg(help_heading = ANSWER, long, value_name = "T", value_parser = parse_time)]
+    pub window: Option<Duration>,
+    /// How far behind its window's end a packet may arrive; later ones are dropped as late [default: 1s, or the window
+    /// if that is shorter]
+    #[arg(help_heading = ANSWER, long, value_name = "T", value_parser = parse_time, requires = "window")]
+    pub late: Option<Duration>,
+    /// The N keys whose figures changed most since the window before
+    #[arg(help_heading = ANSWER, long, value_name = "N", default_value_t = 0, hide_default_value = true, requires = "window")]
+    pub changers: usize,
+    /// JSON: one object, or one per window and then the summary
+    #[arg(help_heading = ANSWER, long)]
+    pub json: bool,
+    /// Times in UTC instead of local time
+    #[arg(help_heading = ANSWER, long)]
+    pub utc: bool,
+
+    /// How to count
+    #[arg(help_heading = COUNTERS, long, default_value = "heavy")]
+    pub sketch: SketchArg,
+    /// Memory of each table, in bytes (k, M, G: binary): there is one for each key, for each worker, for each open window
+    #[arg(help_heading = COUNTERS, long, value_name = "SIZE", default_value = "4M", value_parser = parse_size)]
+    pub memory: u64,
+    /// Pages of that memory: auto, hugetlb, hugetlb-1g, thp, contiguous, virtual
+    #[arg(help_heading = COUNTERS, long, value_name = "POLICY", default_value = "auto")]
+    pub pages: Policy,
+    /// Seed of the hash functions [default: drawn anew, so that nobody can aim collisions]
+    #[arg(help_heading = COUNTERS, long)]
+    pub seed: Option<u64>,
+
+    /// Go on at the end of the file and wait for more, until interrupted
+    #[arg(help_heading = SOURCES, long)]
+    pub follow: bool,
+    /// Stop after this much time: 500ms, 10s, 5m
+    #[arg(help_heading = SOURCES, long, value_name = "T", value_parser = parse_time)]
+    pub duration: Option<Duration>,
+    /// How to capture.
+    #[command(flatten)]
+    pub live: LiveArgs,
+
+    /// Threads that measure [default: one per core]
+    #[arg(help_heading = WORK, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: Option<u16>,
+    /// Bind the threads to these processors: 0,2-3
+    #[arg(help_heading = WORK, long, value_name = "LIST", value_parser = cpus)]
+    pub cpus: Option<Cpus>,
+    /// Packets that are handled at once
+    #[arg(help_heading = WORK, long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub batch: u16,
+    /// Who hands packets to the workers
+    #[arg(help_heading = WORK, long, default_value = "auto")]
+    pub design: DesignArg,
+    /// With async and sync: which worker gets a packet [default: flow]
+    #[arg(help_heading = WORK, long)]
+    pub distribute: Option<DistributeArg>,
+    /// One sketch per worker, merged when asked, or one for all
+    #[arg(help_heading = WORK, long, default_value = "separate")]
+    pub state: StateArg,
+    /// Say on standard error how the work was done: accounting, memory, time per packet
+    #[arg(help_heading = WORK, long)]
+    pub stats: bool,
+}
+
+/// What makes a flow large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ByArg {
+    /// Packets
+    Packets,
+    /// Bytes on the wire
+    Bytes,
+}
+
+/// How to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SketchArg {
+    /// The largest keys, with bounds that always hold
+    Heavy,
+    /// Every key, as long as there is memory
+    Exact,
+    /// Count-Min, with a heavy table beside it to name the keys
+    Cms,
+    /// Count-Min with conservative update: closer, never lower
+    CmsConservative,
+}
+
+/// Who hands packets to the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DesignArg {
+    /// rss where the source can be split, else async
+    Auto,
+    /// Each worker owns slices of the file
+    Rss,
+    /// A distributor feeds a ring per worker
+    Async,
+    /// A distributor hands out a batch and waits for all
+    Sync,
+}
+
+/// Which worker gets a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DistributeArg {
+    /// Both directions of a flow go to one worker
+    Flow,
+    /// All to one destination address go to one worker
+    Address,
+    /// Any worker
+    Random,
+}
+
+/// Whose the sketches are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StateArg {
+    /// Each worker has its own
+    Separate,
+    /// One for all, with atomic updates or locks
+    Shared,
 }
 
 const INFO_EXAMPLES: &str = "\
@@ -192,14 +481,48 @@ Examples:
   weir generate demo.pcap                          a million packets of Internet-like sizes
   weir generate demo.pcap --packets 8000000 --sizes 60 --seed 7
   weir generate demo.pcapng --truth                and print how many match which expression
+  weir generate demo.pcap --talkers 10             and print the ten largest flows
+  sudo weir generate af_packet:eth1 --rate 100000  send them in real time, until Ctrl-C or the last
+  sudo weir generate af_xdp:eth1:0 --rate max      as fast as they go
+  weir generate null                               how fast they are made
+  sudo weir generate inject:eth1 --sizes 60        as if eth1 received them: what captures there can take
 
-The same seed and options make the same bytes everywhere.";
+Ports: af_packet:IF, af_xdp:IF[:QUEUE] and dpdk:DEVICE send; null throws away (./null is a file). Packets leave at the times
+that a file of the same options holds, never earlier; a port that is slower gets them as fast as it takes them.
+
+inject:IF has the kernel run copies of one UDP datagram, from 10.1.x.x to 198.18.0.1, through the receive path of IF: a load
+that no sender on this machine reaches, to test captures with. A copy has its number and the time (ns since boot) in its
+first 16 bytes of payload, both big-endian, and is of flow NUMBER modulo FLOWS. --seed and --zipf do nothing here.
+
+The same seed and options make the same bytes everywhere.
+
+Exit codes:
+  0  done, or interrupted
+  1  the output failed, or packets were refused; what was sent before is counted
+  2  the command is wrong; nothing was done";
+
+/// How fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// Packets per second.
+    Of(u64),
+    /// As fast as possible.
+    Max,
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    match text {
+        "max" => Ok(Rate::Max),
+        _ => text.parse().map(Rate::Of).map_err(|_| format!("'{text}' is no rate: write packets per second, or max")),
+    }
+}
 
 /// `weir generate`
 #[derive(Args, Debug)]
 #[command(after_help = GENERATE_EXAMPLES)]
 pub struct GenerateArgs {
-    /// File to write: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output
+    /// File to write: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output. Or a port to send by:
+    /// af_packet:IF, af_xdp:IF[:QUEUE], dpdk:DEVICE, null, inject:IF; see below
     #[arg(value_name = "SINK")]
     pub sink: String,
     /// Packets
@@ -208,19 +531,57 @@ pub struct GenerateArgs {
     /// Seed of all choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Frame sizes without FCS: mwn (an Internet uplink), uniform, or a number of bytes
-    #[arg(long, default_value = "mwn")]
-    pub sizes: Sizes,
+    /// Frame sizes without FCS: mwn (an Internet uplink), uniform, or a number of bytes [default: mwn; 60 for inject]
+    #[arg(long)]
+    pub sizes: Option<Sizes>,
     /// Flows
     #[arg(long, default_value_t = 100_000)]
     pub flows: u64,
     /// Exponent of the Zipf distribution of packets over flows
     #[arg(long, default_value_t = 1.1)]
     pub zipf: f64,
-    /// Mean rate in packet time, packets per second
-    #[arg(long, default_value_t = 1_000_000)]
-    pub rate: u64,
+    /// Mean rate, packets per second: in packet time for a file, in real time for a port; max: as fast as the port takes
+    /// them [default: 1000000; max for null and inject]
+    #[arg(long, value_name = "PPS", value_parser = rate)]
+    pub rate: Option<Rate>,
     /// Print `PACKETS BYTES EXPRESSION` for expressions whose answers the generator knows
     #[arg(long)]
     pub truth: bool,
+    /// Print `PACKETS BYTES PROTOCOL SOURCE PORT DESTINATION PORT` of the N flows with most packets
+    #[arg(long, value_name = "N", conflicts_with = "truth")]
+    pub talkers: Option<usize>,
+}
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  weir doctor
+  weir doctor --json | jq '.interfaces.eth0.value.offloads'
+
+It changes nothing and needs no privilege; what it cannot find out is unknown. The exit code is 0.";
+
+/// `weir doctor`
+#[derive(Args, Debug)]
+#[command(after_help = DOCTOR_EXAMPLES)]
+pub struct DoctorArgs {
+    /// The same facts as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  weir bench                        which comparisons there are
+  weir bench sketch                 sketches and tables against public libraries
+  weir bench sketch --size smoke    the same, small: whether it works
+  weir bench sketch --help          all options
+
+The work is done by weir-bench, a program of its own: cargo build --release -p weir-bench.";
+
+/// `weir bench`
+#[derive(Args, Debug)]
+#[command(after_help = BENCH_EXAMPLES)]
+pub struct BenchArgs {
+    /// Name of the comparison and its options, for weir-bench
+    #[arg(value_name = "NAME", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<OsString>,
 }

@@ -1,6 +1,7 @@
-//! What becomes of a kept packet: a line, a JSON object, a record in a file, or nothing.
+//! What becomes of a kept packet: a line, a JSON object, a record in a file, a frame that is sent, or nothing.
 
 use crate::outcome::{io_words, is_closed_pipe};
+use crate::port::Port;
 use anyhow::bail;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use weir_io::output::{Naming, Output, OutputError, Rotation};
 use weir_packet::Frame;
 use weir_packet::line::{Style, write_line};
+use weir_packet::savefile::write::Statistics;
 use weir_packet::savefile::{Format, Interface, Layout, Record};
 use weir_packet::time::{Digits, Shape, Stamp};
 
@@ -217,6 +219,31 @@ impl FileSink {
         }
     }
 
+    /// Announces a source with this layout.
+    pub fn begin(&mut self, layout: &Layout) -> Result<(), End> {
+        self.open()?;
+        let output = self.output.as_mut().expect("it was opened just now");
+        let announced = layout.interfaces.iter().try_for_each(|interface| output.interface(interface).map(drop));
+        announced.map_err(|error| self.end(&error))
+    }
+
+    /// Writes the file's header.
+    pub fn start(&mut self) -> Result<(), End> {
+        match &mut self.output {
+            Some(output) => output.start().map_err(|error| self.end(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes what was counted at an interface of the source, if the file has a place for it.
+    pub fn statistics(&mut self, interface: &Interface, time_ns: i64, counts: &Statistics) {
+        if let (Some(output), false) = (&mut self.output, self.broken)
+            && let Ok(id) = output.interface(interface)
+        {
+            output.statistics(id, time_ns, counts);
+        }
+    }
+
     /// Completes the file. One without packets describes the interfaces of `layout`, so that it is a capture file too.
     pub fn finish(mut self, layout: Option<&Layout>) -> Result<(), End> {
         if self.broken {
@@ -328,6 +355,29 @@ pub fn refuse_terminal() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A port that sends what is kept.
+pub struct PortSink {
+    /// The port.
+    pub port: Port,
+    /// Packets are cut to this many bytes; 0 cuts nothing.
+    pub snaplen: u32,
+    /// Send each packet at once.
+    pub flush_each: bool,
+}
+
+impl PortSink {
+    fn packet(&mut self, interface: &Interface, record: &Record<'_>) -> Result<(), End> {
+        let Self { port, snaplen, flush_each } = self;
+        let Frame { mut data, wire_len, .. } = record.frame;
+        if *snaplen != 0 {
+            data = &data[..data.len().min(*snaplen as usize)];
+        }
+        let cut = data.len() < wire_len as usize;
+        let sent = port.check(interface.link).and_then(|()| port.take(data, cut));
+        sent.and_then(|()| if *flush_each { port.flush() } else { Ok(()) }).map_err(End::Failed)
+    }
+}
+
 /// Where the packets of one filter go.
 pub enum Sink {
     /// They are only counted.
@@ -336,6 +386,8 @@ pub enum Sink {
     Lines(Lines),
     /// A capture file.
     File(Box<FileSink>),
+    /// An interface or a device.
+    Port(Box<PortSink>),
 }
 
 impl Sink {
@@ -345,13 +397,14 @@ impl Sink {
             Self::Nowhere => Ok(()),
             Self::Lines(lines) => lines.packet(&layout.interfaces[record.frame.interface as usize], record),
             Self::File(file) => file.packet(layout, record),
+            Self::Port(port) => port.packet(&layout.interfaces[record.frame.interface as usize], record),
         }
     }
 
     /// Makes the file, if it is one, before its first packet.
     pub fn open(&mut self) -> Result<(), End> {
         match self {
-            Self::Nowhere | Self::Lines(_) => Ok(()),
+            Self::Nowhere | Self::Lines(_) | Self::Port(_) => Ok(()),
             Self::File(file) => file.open(),
         }
     }
@@ -369,6 +422,29 @@ impl Sink {
             Self::Nowhere => Ok(()),
             Self::Lines(lines) => lines.flush(),
             Self::File(file) => file.flush(),
+            Self::Port(sink) => sink.port.flush().map_err(End::Failed),
+        }
+    }
+
+    /// Whether somebody waits for each packet: what is buffered goes out when no other packet waits.
+    pub fn is_awaited(&self) -> bool {
+        matches!(self, Self::Lines(_) | Self::Port(_))
+    }
+
+    /// Announces a source with this layout.
+    pub fn begin(&mut self, layout: &Layout) -> Result<(), End> {
+        if let Self::File(file) = self { file.begin(layout) } else { Ok(()) }
+    }
+
+    /// Writes the header of a file, once all sources are announced.
+    pub fn start(&mut self) -> Result<(), End> {
+        if let Self::File(file) = self { file.start() } else { Ok(()) }
+    }
+
+    /// Notes what was counted at an interface.
+    pub fn statistics(&mut self, interface: &Interface, time_ns: i64, counts: &Statistics) {
+        if let Self::File(file) = self {
+            file.statistics(interface, time_ns, counts);
         }
     }
 
@@ -378,6 +454,7 @@ impl Sink {
             Self::Nowhere => Ok(()),
             Self::Lines(mut lines) => lines.flush(),
             Self::File(file) => file.finish(layout),
+            Self::Port(mut sink) => sink.port.finish().map_err(End::Failed),
         }
     }
 }

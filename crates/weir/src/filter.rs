@@ -1,12 +1,17 @@
 //! `weir filter`: show, keep, count or convert what matches.
 
-use crate::cli::FilterArgs;
-use crate::emit::{End, FileSettings, FileSink, Lines, Sink, Text, Zone, format_for, refuse_terminal};
+mod live;
+
+use crate::capture;
+use crate::cli::{DirectionArg, FilterArgs};
+use crate::emit::{End, FileSettings, FileSink, Lines, PortSink, Sink, Text, Zone, format_for, refuse_terminal};
 use crate::interfaces;
 use crate::numbers::{bit_rate, duration, grouped, percent};
 use crate::outcome::{Outcome, fault_line, io_words, say};
+use crate::port::{self, Port};
 use crate::progress::Progress;
-use anyhow::{Context, anyhow, bail};
+use crate::sources::{self, changed_line};
+use anyhow::{Context, bail};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weir_io::output::Rotation;
-use weir_io::{Input, sys};
+use weir_io::sys::{self, packet_socket};
 use weir_packet::Frame;
 use weir_packet::line::{Hex, Style};
 use weir_packet::savefile::Layout;
@@ -28,6 +33,9 @@ use weir_pipeline::{Delivery, Options, Reader, Report, SourceFault, Way};
 /// Runs the command.
 pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
     arguments.sources.append(&mut arguments.read);
+    let named = arguments.interface.drain(..).map(|name| format!("{}{name}", capture::AF_PACKET));
+    arguments.sources.extend(named);
+    capture::name_awaited(&mut arguments.sources, &arguments.live);
     let arguments = &arguments;
     if arguments.list_interfaces {
         interfaces::list(&mut io::stdout().lock()).context("the list of interfaces")?;
@@ -39,8 +47,13 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
     if let Some(time) = arguments.duration {
         sys::stop_after(time);
     }
-    let mut run = Run::new(arguments, stop)?;
-    let ended = if arguments.merge { run.merged()? } else { run.one_by_one()? };
+    let live = arguments.sources.iter().any(|source| capture::interface(source).is_some());
+    let mut run = Run::new(arguments, stop, live)?;
+    let ended = match (live, arguments.merge) {
+        (true, _) => run.captured()?,
+        (false, true) => run.merged()?,
+        (false, false) => run.one_by_one()?,
+    };
     run.finish(ended)
 }
 
@@ -65,14 +78,17 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
     if arguments.rotate_count.is_some() && arguments.rotate_size.or(arguments.rotate_seconds).is_none() {
         bail!("-W counts the files of -C or -G: give one of them");
     }
-    if arguments.follow && arguments.sources.len() > 1 {
-        bail!("--follow never comes to the end of the first source: name only one");
-    }
-    if arguments.sources.iter().filter(|source| *source == "-").count() > 1 {
-        bail!("standard input is named twice, and can be read once");
-    }
+    sources::check(&arguments.sources, arguments.follow)?;
     let outputs: Vec<String> = arguments.write.iter().cloned().chain(split_files(arguments)).collect();
-    for (i, output) in outputs.iter().enumerate() {
+    for output in outputs.iter().filter(|output| port::is_port(output)) {
+        check_port(arguments, output)?;
+    }
+    let files: Vec<&String> = outputs.iter().filter(|output| !port::is_port(output)).collect();
+    let twice = |i: usize| outputs[..i].contains(&outputs[i]) && port::interface(&outputs[i]).is_some();
+    if let Some(i) = (1..outputs.len()).find(|&i| twice(i)) {
+        bail!("{} is the name of two outputs: packets would be sent twice", outputs[i]);
+    }
+    for (i, output) in files.iter().copied().enumerate() {
         if output == "-" {
             refuse_terminal()?;
         }
@@ -85,7 +101,8 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
                 bail!("-C may come to write {source}, which is a source: give -w another name");
             }
         }
-        if outputs[..i].iter().any(|other| other == output && output != "/dev/null" || same_place(other, output)) {
+        let same = |other: &&&String| **other == output && output != "/dev/null" || same_place(other, output);
+        if files[..i].iter().any(|other| same(&other)) {
             bail!("{output} is the name of two outputs: each needs its own");
         }
         if output.is_empty() {
@@ -101,23 +118,23 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn changed_line(name: &str) -> String {
-    format!("{name}: it was changed while it was read; what was printed or written last may be wrong")
-}
-
-/// Why there is no file of a name that is one word, if it was not meant for a file.
-fn missing_words(name: &str) -> String {
-    const IN_EXPRESSIONS: [&str; 16] = [
-        "and", "or", "not", "host", "net", "port", "src", "dst", "proto", "ip", "ip6", "tcp", "udp", "icmp", "arp",
-        "vlan",
-    ];
-    if Path::new("/sys/class/net").join(name).exists() {
-        "is a network interface of this machine, and no such file: weir filter reads capture files".to_owned()
-    } else if IN_EXPRESSIONS.contains(&name) {
-        "no such file: an expression is one argument, in quotes: weir filter 'udp port 53' FILE".to_owned()
-    } else {
-        io_words(&io::Error::from(io::ErrorKind::NotFound))
+/// Refuses what cannot be done with a port.
+fn check_port(arguments: &FilterArgs, port: &str) -> anyhow::Result<()> {
+    if arguments.rotate_size.or(arguments.rotate_seconds).is_some() && arguments.write.as_deref() == Some(port) {
+        bail!("-C and -G make files, and {port} is none: give -w the name of a file");
     }
+    // A packet socket sees what its interface sends, and on the loopback receives it too.
+    let Some(interface) = port::interface(port) else { return Ok(()) };
+    let harmless = arguments.live.direction == DirectionArg::In && interface != "lo";
+    let sees = |source: &&String| {
+        let received_only = ["af_xdp:", "dpdk:"].iter().any(|way| source.starts_with(way));
+        let named = capture::interface(source).filter(|_| !received_only);
+        named.is_some_and(|named| named == interface || named == packet_socket::ANY)
+    };
+    if let Some(source) = arguments.sources.iter().find(sees).filter(|_| !harmless) {
+        bail!("{source} captures what {port} sends, which would be sent again and again: add -Q in");
+    }
+    Ok(())
 }
 
 /// Whether `source` is named as `-C` names the files after `output`.
@@ -165,7 +182,7 @@ fn is_open_on(open: &impl AsFd, output: &str) -> bool {
 fn split_files(arguments: &FilterArgs) -> impl Iterator<Item = String> {
     let names = if arguments.count { &[][..] } else { &arguments.split[..] };
     names.iter().map(|(name, _)| {
-        let bare = Path::new(name).extension().is_none() && name != "-";
+        let bare = Path::new(name).extension().is_none() && name != "-" && !port::is_port(name);
         if bare { format!("{name}.pcapng") } else { name.clone() }
     })
 }
@@ -176,9 +193,14 @@ struct Totals {
     received: u64,
     passed: u64,
     filtered: u64,
+    /// By the kernel.
+    dropped: u64,
     bytes: u64,
     reread: u64,
     splits: Vec<(u64, u64)>,
+    /// By ports, if there are any.
+    sent: Option<u64>,
+    thrown_away: Option<u64>,
 }
 
 impl Totals {
@@ -209,18 +231,26 @@ struct Run<'a> {
     layout: Option<Layout>,
     progress: Progress,
     begun: Instant,
+    /// The sources are interfaces.
+    live: bool,
+    /// Who drops what there is no room for.
+    place: &'static str,
+    /// The kernel rejected packets and did not count them.
+    uncounted: bool,
+    /// The output ended before the capture did.
+    left: bool,
     /// How each source was read, for `--stats`.
     notes: Vec<String>,
 }
 
 impl<'a> Run<'a> {
-    fn new(arguments: &'a FilterArgs, stop: Arc<AtomicBool>) -> anyhow::Result<Self> {
+    fn new(arguments: &'a FilterArgs, stop: Arc<AtomicBool>, live: bool) -> anyhow::Result<Self> {
         let main = main_sink(arguments)?;
-        let splits = split_files(arguments)
-            .map(|name| Ok(Sink::File(Box::new(FileSink::new(&name, file_settings(arguments, &name)?)))))
-            .collect::<anyhow::Result<Vec<_>>>()?;
+        let splits =
+            split_files(arguments).map(|name| named_sink(arguments, &name)).collect::<anyhow::Result<Vec<_>>>()?;
         // A merge has enough after N packets in the order of time, which is not the order of reading.
-        let limit = arguments.stop_after.filter(|_| !arguments.merge);
+        let merged = arguments.merge || live && arguments.sources.len() > 1;
+        let limit = arguments.stop_after.filter(|_| !merged);
         let remember = !matches!(main, Sink::Nowhere) || !splits.is_empty() || limit != arguments.stop_after;
         let select = Arc::new(Select::new(Selection {
             expression: arguments.expression.clone().unwrap_or_default(),
@@ -236,12 +266,7 @@ impl<'a> Run<'a> {
             None => std::thread::available_parallelism().map_or(1, usize::from),
         };
         let cpus = arguments.cpus.as_ref().map_or(Vec::new(), |cpus| cpus.0.clone());
-        if let Some(&first) = cpus.first() {
-            for &cpu in cpus.iter().rev() {
-                sys::pin(cpu).map_err(|error| anyhow!("--cpus: processor {cpu}: {}", io_words(&error)))?;
-            }
-            sys::pin(first).map_err(|error| anyhow!("--cpus: processor {first}: {}", io_words(&error)))?;
-        }
+        sources::check_cpus(&cpus)?;
         let totals = Totals { splits: vec![(0, 0); arguments.split.len()], ..Totals::default() };
         Ok(Self {
             arguments,
@@ -256,13 +281,17 @@ impl<'a> Run<'a> {
             layout: None,
             progress: Progress::new(prints_lines(arguments) && io::stdout().is_terminal()),
             begun: Instant::now(),
+            live,
+            place: "kernel",
+            uncounted: false,
+            left: false,
             notes: Vec::new(),
         })
     }
 
-    /// Opens a source; one that cannot be opened is reported and passed over.
+    /// Opens a file; one that cannot be opened is reported and passed over.
     fn open(&mut self, name: &str) -> Option<(String, Reader<Select>)> {
-        match Input::open(name, self.arguments.follow, &self.stop) {
+        match sources::open(name, self.arguments.follow, &self.stop) {
             Ok(input) => {
                 let name = input.name.clone();
                 self.progress.begin(input.len_hint());
@@ -270,13 +299,8 @@ impl<'a> Run<'a> {
             }
             // Told to end while a pipe had no writer.
             Err(_) if self.stop.load(Ordering::Relaxed) => None,
-            Err(error) => {
-                let bare = !name.is_empty() && !name.contains('/');
-                let words = match error.kind() {
-                    io::ErrorKind::NotFound if bare => missing_words(name),
-                    _ => io_words(&error),
-                };
-                self.fault(format!("{name}: {words}"));
+            Err(line) => {
+                self.fault(line);
                 None
             }
         }
@@ -293,7 +317,9 @@ impl<'a> Run<'a> {
             let Some((name, mut reader)) = self.open(name) else { continue };
             self.new_source();
             let mut ended = None;
-            while let Some(delivery) = reader.next() {
+            while ended.is_none()
+                && let Some(delivery) = reader.next()
+            {
                 ended = self.deliver(&delivery, reader.way()).err();
                 reader.recycle(delivery.view);
                 self.progress.show(reader.report().offset);
@@ -301,9 +327,7 @@ impl<'a> Run<'a> {
                     // If it lost bytes, the next step says so; other changes nobody else can tell of.
                     ended = None;
                     if reader.next().is_some() || reader.report().fault.is_none() {
-                        self.fault(format!(
-                            "{name}: it was changed while it was read; what was printed or written last may be wrong"
-                        ));
+                        self.fault(changed_line(&name));
                     }
                     break;
                 }
@@ -311,7 +335,7 @@ impl<'a> Run<'a> {
                     break;
                 }
             }
-            self.close(&name, &reader)?;
+            self.close(&name, reader.report().received, reader.report(), reader.layout(), reader.way())?;
             if ended.is_some() || self.has_enough() {
                 return Ok(ended);
             }
@@ -335,7 +359,7 @@ impl<'a> Run<'a> {
 
     /// Passes on what a piece of a source holds.
     fn deliver(&mut self, delivery: &Delivery<Select>, way: Way) -> Result<(), End> {
-        let Delivery { current, view, part } = delivery;
+        let Delivery { current, view, part, .. } = delivery;
         self.totals.add(part);
         self.open_sinks()?;
         let bytes = view.bytes();
@@ -349,28 +373,37 @@ impl<'a> Run<'a> {
         for (sink, split) in self.splits.iter_mut().zip(&part.splits) {
             emit(sink, &split.records)?;
         }
-        if way == Way::Stream && matches!(self.main, Sink::Lines(_)) {
-            self.main.flush()?;
-        }
-        Ok(())
+        // The next packets may be long in coming.
+        if way == Way::Stream { self.flush_awaited() } else { Ok(()) }
+    }
+
+    fn flush_awaited(&mut self) -> Result<(), End> {
+        let mut sinks = std::iter::once(&mut self.main).chain(&mut self.splits);
+        sinks.try_for_each(|sink| if sink.is_awaited() { sink.flush() } else { Ok(()) })
     }
 
     /// Books a source that was read to its end, or as far as was wanted.
-    fn close(&mut self, name: &str, reader: &Reader<Select>) -> anyhow::Result<()> {
-        let Report { received, reread, offset, fault } = reader.report();
+    fn close(
+        &mut self,
+        name: &str,
+        received: u64,
+        report: &Report,
+        layout: Option<&Layout>,
+        way: Way,
+    ) -> anyhow::Result<()> {
+        let Report { reread, offset, fault, .. } = report;
         self.totals.received += received;
         self.totals.reread += reread;
-        if let Some(layout) = reader.layout() {
+        if let Some(layout) = layout {
             self.layout = Some(layout.clone());
         }
         if self.arguments.stats {
-            let way = match reader.way() {
-                Way::Mapped => "mapped",
-                Way::Read => "read in pieces (the page cache holds it in small folios, or not at all)",
-                Way::Stream => "read as a stream",
-            };
+            let way = sources::way_words(way);
             let code = if self.select.is_native() { "native code" } else { "interpreted" };
-            self.notes.push(format!("{name}: {} bytes, {way}, {code}", grouped(*offset)));
+            self.notes.push(match &report.live {
+                Some(counts) => format!("{}, {code}", capture::standing_line(name, counts)),
+                None => format!("{name}: {} bytes, {way}, {code}", grouped(*offset)),
+            });
         }
         let Some(fault) = fault else { return Ok(()) };
         if let Trouble::Plan(refused) = &fault.what
@@ -382,7 +415,7 @@ impl<'a> Run<'a> {
             }
         }
         // After an output that ended, or enough packets, nobody asks for the rest.
-        if !self.has_enough() {
+        if way == Way::Live || !self.has_enough() {
             self.fault(fault_line(name, fault));
         }
         Ok(())
@@ -432,7 +465,8 @@ impl<'a> Run<'a> {
             }
         }
         for source in &sources {
-            self.close(&source.name, &source.reader)?;
+            let reader = &source.reader;
+            self.close(&source.name, reader.report().received, reader.report(), reader.layout(), reader.way())?;
             source.give_back(&mut self.totals);
         }
         Ok(ended)
@@ -441,10 +475,18 @@ impl<'a> Run<'a> {
     /// Completes the outputs, prints the summary, and says how it went.
     fn finish(mut self, ended: Option<End>) -> anyhow::Result<Outcome> {
         self.progress.clear();
+        let Totals { received, passed, filtered, dropped, .. } = self.totals;
+        // Each term was counted in its own place. That they agree is what makes the answer one.
+        if self.live && !self.uncounted && received != passed + filtered + dropped {
+            self.fault(format!(
+                "the account does not add up: {received} received, {passed} passed, {filtered} filtered, {dropped} dropped"
+            ));
+        }
+        let mut ends: Vec<End> = ended.into_iter().collect();
+        self.finish_ports(&mut ends);
         let mut failed = !self.faults.is_empty();
         let nothing_read = self.layout.is_none();
         let layout = self.layout.take();
-        let mut ends: Vec<End> = ended.into_iter().collect();
         // Without any source there is nothing to write a file about.
         if !nothing_read {
             let main = std::mem::replace(&mut self.main, Sink::Nowhere);
@@ -479,6 +521,22 @@ impl<'a> Run<'a> {
         Ok(if failed { Outcome::Failed } else { Outcome::Done })
     }
 
+    /// Sends what is left, and says what was not sent as it was.
+    fn finish_ports(&mut self, ends: &mut Vec<End>) {
+        let (mut faults, mut notes) = (Vec::new(), Vec::new());
+        for sink in std::iter::once(&mut self.main).chain(&mut self.splits) {
+            let Sink::Port(sink) = sink else { continue };
+            let port = &mut sink.port;
+            ends.extend(port.finish().map_err(End::Failed).err());
+            let total = if port.is_null() { &mut self.totals.thrown_away } else { &mut self.totals.sent };
+            *total = Some(total.unwrap_or(0) + port.counts().sent);
+            faults.extend(port.refusals());
+            notes.extend(port.cut_line());
+        }
+        notes.iter().for_each(|line| say(line));
+        faults.into_iter().for_each(|line| self.fault(line));
+    }
+
     /// What `--count` and `--json` print on standard output.
     fn answer(&self) -> io::Result<()> {
         let mut out = io::stdout().lock();
@@ -488,9 +546,12 @@ impl<'a> Run<'a> {
                 "received": totals.received,
                 "matched": totals.passed,
                 "bytes": totals.bytes,
-                "dropped": {},
+                "dropped": if self.live { serde_json::json!({ self.place: totals.dropped }) } else { serde_json::json!({}) },
                 "fault": self.faults.first(),
             });
+            if self.uncounted {
+                object["filtered"] = serde_json::Value::Null;
+            }
             if !self.arguments.split.is_empty() {
                 let counts = self.arguments.split.iter().zip(&totals.splits);
                 object["splits"] =
@@ -510,17 +571,24 @@ impl<'a> Run<'a> {
         let totals = &self.totals;
         let time = self.begun.elapsed();
         let mut line = format!(
-            "{} received, {} matched ({}), {} bytes, 0 dropped, {}",
+            "{} received, {} matched ({}), {} bytes, {}{}, {}",
             grouped(totals.received),
             grouped(totals.passed),
             percent(totals.passed, totals.received),
             grouped(totals.bytes),
+            dropped_words(totals.dropped, self.place),
+            [(totals.sent, "sent"), (totals.thrown_away, "thrown away")]
+                .map(|(count, what)| count.map_or(String::new(), |count| format!(", {} {what}", grouped(count))))
+                .concat(),
             duration(time),
         );
-        // To end so is what --follow and --duration are for.
-        let endless = self.arguments.follow || self.arguments.duration.is_some();
+        // To end so is what --follow and --duration are for, and the way to end a capture.
+        let endless = self.live || self.arguments.follow || self.arguments.duration.is_some();
         if self.stop.load(Ordering::Relaxed) && !endless {
             line.push_str(", interrupted");
+        }
+        if self.uncounted {
+            line.push_str("; what the kernel rejected is not counted");
         }
         if !self.faults.is_empty() {
             line.push_str(", incomplete: see the fault above");
@@ -544,10 +612,11 @@ impl<'a> Run<'a> {
         let seconds = time.as_secs_f64().max(1e-9);
         let cpu = Duration::from_nanos(sys::process_cpu_ns());
         out.push_str(&format!(
-            "  received {} = passed {} + filtered {} + denied 0 + dropped 0\n",
+            "  received {} = passed {} + filtered {} + denied 0 + dropped {}\n",
             grouped(totals.received),
             grouped(totals.passed),
             grouped(totals.filtered),
+            grouped(totals.dropped),
         ));
         out.push_str(&format!("  read twice after a wrong guess: {} packets\n", grouped(totals.reread)));
         out.push_str(&format!(
@@ -559,13 +628,28 @@ impl<'a> Run<'a> {
     }
 }
 
+/// `0 dropped`, or how many and by whom.
+fn dropped_words(dropped: u64, place: &str) -> String {
+    let by = if dropped > 0 { format!(": {place}") } else { String::new() };
+    format!("{} dropped{by}", grouped(dropped))
+}
+
 fn prints_lines(arguments: &FilterArgs) -> bool {
     !arguments.count && arguments.write.is_none() && arguments.split.is_empty()
 }
 
+/// The port or file of this name. A port is opened at once: one that cannot be had is told of before anything is read.
+fn named_sink(arguments: &FilterArgs, name: &str) -> anyhow::Result<Sink> {
+    if port::is_port(name) {
+        let FilterArgs { snaplen, unbuffered: flush_each, .. } = *arguments;
+        return Ok(Sink::Port(Box::new(PortSink { port: Port::open(name)?, snaplen, flush_each })));
+    }
+    Ok(Sink::File(Box::new(FileSink::new(name, file_settings(arguments, name)?))))
+}
+
 fn main_sink(arguments: &FilterArgs) -> anyhow::Result<Sink> {
     if let Some(name) = &arguments.write {
-        return Ok(Sink::File(Box::new(FileSink::new(name, file_settings(arguments, name)?))));
+        return named_sink(arguments, name);
     }
     if arguments.count || !arguments.split.is_empty() {
         return Ok(Sink::Nowhere);
@@ -609,6 +693,22 @@ fn file_settings(arguments: &FilterArgs, name: &str) -> anyhow::Result<FileSetti
     })
 }
 
+/// Passes on the kept packet at `at`, to its splits too.
+fn emit_one(
+    layout: &Layout,
+    bytes: &[u8],
+    part: &Selected,
+    at: u32,
+    main: &mut Sink,
+    splits: &mut [Sink],
+) -> Result<(), End> {
+    let record = layout.record(bytes, at as usize).ok_or(End::SourceChanged)?;
+    main.packet(layout, &record)?;
+    let wants = |part: &SplitPart| part.records.binary_search(&at).is_ok();
+    let mut sinks = splits.iter_mut().zip(&part.splits).filter(|(_, part)| wants(part));
+    sinks.try_for_each(|(sink, _)| sink.packet(layout, &record))
+}
+
 /// One source of a merge.
 struct Merging {
     name: String,
@@ -628,15 +728,10 @@ impl Merging {
     }
 
     fn emit(&mut self, sink: &mut Sink, splits: &mut [Sink]) -> Result<(), End> {
-        let Some(delivery) = &self.delivery else { return Ok(()) };
-        let layout = &delivery.current.layout;
-        let at = delivery.part.records[self.next] as usize;
+        let Some(Delivery { current, view, part, .. }) = &self.delivery else { return Ok(()) };
+        let at = part.records[self.next];
         self.next += 1;
-        let record = layout.record(delivery.view.bytes(), at).ok_or(End::SourceChanged)?;
-        sink.packet(layout, &record)?;
-        let wants = |part: &SplitPart| part.records.binary_search(&(at as u32)).is_ok();
-        let mut sinks = splits.iter_mut().zip(&delivery.part.splits).filter(|(_, part)| wants(part));
-        sinks.try_for_each(|(sink, _)| sink.packet(layout, &record))
+        emit_one(&current.layout, view.bytes(), part, at, sink, splits)
     }
 
     /// Takes what was read ahead, and not passed on when the merge ended, out of the counts again.

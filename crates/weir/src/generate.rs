@@ -1,52 +1,129 @@
-//! `weir generate`: a capture file whose answers are known.
+//! `weir generate`: packets whose answers are known, in a capture file or out of a port.
 
-use crate::cli::GenerateArgs;
+mod inject;
+mod pace;
+
+use crate::capture::{give_up_privileges, say_plain};
+use crate::cli::{GenerateArgs, Rate};
 use crate::emit::{create_words, format_for, refuse_terminal};
 use crate::outcome::{Outcome, io_words, is_closed_pipe, say};
-use anyhow::Context;
+use crate::port::{self, Port};
+use anyhow::{Context, bail};
+use pace::{Pace, Tally};
 use std::io::{self, Write};
 use std::path::PathBuf;
-use weir_generator::{FRAME_MAX, Generator, Profile};
+use std::time::Duration;
+use weir_generator::{FRAME_MAX, FlowCount, Generator, Profile, Sizes};
 use weir_io::output::{Output, OutputError, Rotation};
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
 
+/// Packets per second where nobody says.
+const RATE: u64 = 1_000_000;
+
 /// Runs the command.
 pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
+    if let Some(interface) = port::injected(&arguments.sink) {
+        return inject::run(arguments, interface);
+    }
+    let to_port = port::is_port(&arguments.sink);
+    let rate = match arguments.rate {
+        None if port::is_null(&arguments.sink) => Rate::Max,
+        None => Rate::Of(RATE),
+        Some(rate) => rate,
+    };
+    if rate == Rate::Max && !to_port {
+        bail!("--rate max is for ports: a file has times, and its packets a rate");
+    }
     let profile = Profile {
         seed: arguments.seed,
         packets: arguments.packets,
-        sizes: arguments.sizes,
+        sizes: arguments.sizes.unwrap_or(Sizes::Mwn),
         flows: arguments.flows,
         zipf: arguments.zipf,
-        rate_pps: arguments.rate,
+        rate_pps: if let Rate::Of(pps) = rate { pps } else { RATE },
         ..Profile::default()
     };
     let mut generator = Generator::new(&profile).context("the profile")?;
+    if to_port {
+        let outcome = send(arguments, &mut generator, rate)?;
+        let told = tell(arguments, &generator);
+        return Ok(if told == Outcome::Done { outcome } else { told });
+    }
     let format = format_for(&arguments.sink)?;
     if arguments.sink == "-" {
         refuse_terminal()?;
     }
     match write(&mut generator, &arguments.sink, format) {
-        Ok(()) => {}
-        Err(error) if is_closed_pipe(&error) => return Ok(Outcome::Done),
+        Ok(()) => Ok(tell(arguments, &generator)),
+        Err(error) if is_closed_pipe(&error) => Ok(Outcome::Done),
         Err(OutputError::Io { error, packets }) => {
             say(&format!("{}: {}; {packets} packets were written", arguments.sink, io_words(&error)));
-            return Ok(Outcome::Failed);
+            Ok(Outcome::Failed)
         }
         Err(OutputError::Create { path, error }) => {
             say(&format!("{}: {}", path.display(), create_words(&error)));
-            return Ok(Outcome::Failed);
+            Ok(Outcome::Failed)
         }
         Err(error) => {
             say(&error.to_string());
-            return Ok(Outcome::Failed);
+            Ok(Outcome::Failed)
         }
     }
-    if arguments.truth {
-        let rows = generator.truth().rows();
-        let text: String =
-            rows.map(|(expression, packets, bytes)| format!("{packets}\t{bytes}\t{expression}\n")).collect();
+}
+
+/// Sends the packets, each at its time or as fast as possible, and says how it went.
+fn send(arguments: &GenerateArgs, generator: &mut Generator, rate: Rate) -> anyhow::Result<Outcome> {
+    let mut port = Port::open(&arguments.sink)?;
+    port.check(LinkType::ETHERNET).map_err(anyhow::Error::msg)?;
+    let mut pace = Pace::begin();
+    give_up_privileges();
+    let sent = send_all(&mut port, generator, rate, &mut pace).and_then(|()| port.finish());
+    let counts = port.counts();
+    let mut faults = port.refusals();
+    faults.extend(sent.err());
+    pace.clear();
+    faults.iter().for_each(|line| say(line));
+    let done = if port.is_null() { "thrown away" } else { "sent" };
+    say_plain(&pace.summary(Tally { packets: counts.sent, bytes: counts.bytes, refused: counts.refused() }, done));
+    Ok(if faults.is_empty() { Outcome::Done } else { Outcome::Failed })
+}
+
+fn send_all(port: &mut Port, generator: &mut Generator, rate: Rate, pace: &mut Pace) -> Result<(), String> {
+    let mut buffer = [0u8; FRAME_MAX];
+    let mut first = None;
+    while !pace.is_over()
+        && let Some(made) = generator.next(&mut buffer)
+    {
+        if rate != Rate::Max {
+            let due = made.time_ns - *first.get_or_insert(made.time_ns);
+            let due = Duration::from_nanos(due.unsigned_abs());
+            // What waits to be sent is due before.
+            if !pace.is_due(due) {
+                port.flush()?;
+                // Told to end, it is sent all the same: it was made, and is counted among those whose answers are known.
+                pace.wait(due);
+            }
+        }
+        port.take(&buffer[..made.len], false)?;
+        if generator.remaining().is_multiple_of(1024) || rate != Rate::Max {
+            pace.show(port.counts().sent);
+        }
+    }
+    Ok(())
+}
+
+/// Prints what is known of the packets.
+fn tell(arguments: &GenerateArgs, generator: &Generator) -> Outcome {
+    let text = match arguments.talkers {
+        Some(n) => talkers(generator, n),
+        None if arguments.truth => {
+            let rows = generator.truth().rows();
+            rows.map(|(expression, packets, bytes)| format!("{packets}\t{bytes}\t{expression}\n")).collect()
+        }
+        None => String::new(),
+    };
+    if !text.is_empty() {
         // With the packets on standard output, the truth goes where a summary goes.
         let written = match arguments.sink.as_str() {
             "-" => io::stderr().write_all(text.as_bytes()),
@@ -56,10 +133,19 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
             && error.kind() != io::ErrorKind::BrokenPipe
         {
             say(&format!("standard output: {}", io_words(&error)));
-            return Ok(Outcome::Failed);
+            return Outcome::Failed;
         }
     }
-    Ok(Outcome::Done)
+    Outcome::Done
+}
+
+/// A line for each of the largest flows.
+fn talkers(generator: &Generator, n: usize) -> String {
+    let line = |flow: FlowCount| {
+        let FlowCount { source, destination, protocol, source_port, destination_port, packets, bytes, .. } = flow;
+        format!("{packets}\t{bytes}\t{protocol}\t{source}\t{source_port}\t{destination}\t{destination_port}\n")
+    };
+    generator.top(n).into_iter().map(line).collect()
 }
 
 fn write(generator: &mut Generator, sink: &str, format: Format) -> Result<(), OutputError> {

@@ -5,15 +5,17 @@ use crate::emit::Zone;
 use crate::numbers::{bit_rate, grouped, packets, rate};
 use crate::outcome::{Outcome, fault_line, io_words, say};
 use crate::progress::Progress;
+use crate::sources::failed_line;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_io::Input;
+use weir_measure::SIZE_CLASSES;
 use weir_packet::LinkType;
 use weir_packet::savefile::{Format, Layout};
 use weir_packet::time::{Digits, Shape, Stamp};
-use weir_pipeline::survey::{SIZE_CLASSES, Survey, Surveyed};
+use weir_pipeline::survey::{Survey, Surveyed};
 use weir_pipeline::{Consumer, Options, Reader};
 
 /// Runs the command.
@@ -69,7 +71,7 @@ fn survey(name: &str, workers: usize) -> Found {
     let input = match Input::open(name, false, &stop) {
         Ok(input) => input,
         Err(error) => {
-            found.faults.push(format!("{name}: {}", io_words(&error)));
+            found.faults.push(failed_line(name, &error));
             return found;
         }
     };
@@ -109,6 +111,7 @@ fn format_name(layout: &Layout) -> &'static str {
     match layout.format {
         Format::Pcap => "pcap",
         Format::Pcapng => "pcapng",
+        Format::Ring | Format::Slots => "ring",
     }
 }
 

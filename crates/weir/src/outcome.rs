@@ -54,7 +54,28 @@ pub fn io_words(error: &io::Error) -> String {
     }
 }
 
+/// The path of this program, as a shell takes it.
+pub fn own_path() -> String {
+    std::env::current_exe().map_or("weir".to_owned(), |path| quoted(&path.to_string_lossy()))
+}
+
+fn quoted(path: &str) -> String {
+    let plain = path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+".contains(c));
+    if plain { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
+}
+
 /// Whether writing ended because nobody reads any more, which is no failure.
 pub fn is_closed_pipe(error: &OutputError) -> bool {
     matches!(error, OutputError::Io { error, .. } if error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn paths_are_quoted_for_a_shell() {
+        assert_eq!(quoted("/usr/bin/weir"), "/usr/bin/weir");
+        assert_eq!(quoted("/a b/it's"), r"'/a b/it'\''s'");
+    }
 }

@@ -6,13 +6,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
 /// Starts `weir` with pipes at all three ends.
-fn start(arguments: &[&str]) -> Child {
+pub fn start(arguments: &[&str]) -> Child {
     let mut command = weir_command();
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("the binary was built")
 }
 
-fn signal(child: &Child, name: &str) {
+pub fn signal(child: &Child, name: &str) {
     let kill = format!("kill {name} {}", child.id());
     let sent = Command::new("sh").args(["-c", &kill]).status().expect("a shell can be run");
     assert!(sent.success());

@@ -1,9 +1,14 @@
 //! The `weir` command as a user meets it: the built binary, its files, its exit codes, and tcpdump beside it.
 
 mod bad_input;
+mod bench;
+mod capture;
 mod counts;
+mod doctor;
 mod info;
 mod lines;
 mod live;
+mod measure;
 mod outputs;
+mod sinks;
 mod support;

@@ -1,0 +1,344 @@
+//! Interfaces as sources: which backend captures from them, how, and what is said of it.
+
+use crate::cli::{DirectionArg, FanoutArg, LiveArgs, StampsArg, XdpModeArg, ZeroCopyArg};
+use crate::outcome::{io_words, own_path, say};
+use anyhow::{anyhow, bail};
+use std::fmt::Display;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+use weir_filter::libpcap;
+use weir_io::Input;
+use weir_io::live::{Backend, Counts, Marks};
+use weir_io::sys::packet_socket::{self, Direction, Fanout, Insn, Ring, Settings, Stamps};
+use weir_io::sys::xdp;
+
+/// Before the name of an interface: the way it is captured from.
+pub const AF_PACKET: &str = "af_packet:";
+const AF_XDP: &str = "af_xdp:";
+const DPDK: &str = "dpdk:";
+
+/// Size of a block, and of the smallest that is chosen unasked: no packet is larger.
+const BLOCK: usize = 1 << 20;
+const LEAST_BLOCK: usize = 128 << 10;
+
+/// A live source and how it is captured from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named<'a> {
+    /// `af_packet:eth0`, or `eth0` where there is no such file.
+    AfPacket(&'a str),
+    /// `af_xdp:eth0`, all its queues, or `af_xdp:eth0:1`, one.
+    AfXdp(&'a str),
+    /// `dpdk:DEVICE`.
+    Dpdk(&'a str),
+}
+
+impl<'a> Named<'a> {
+    fn of(name: &'a str) -> Option<Self> {
+        if let Some((way, rest)) = name.split_once(':') {
+            match way {
+                "af_packet" => return Some(Self::AfPacket(rest)),
+                "af_xdp" => return Some(Self::AfXdp(rest)),
+                "dpdk" => return Some(Self::Dpdk(rest)),
+                _ => {}
+            }
+        }
+        let there = name == packet_socket::ANY || packet_socket::index_of(name).is_some();
+        (there && !Path::new(name).exists()).then_some(Self::AfPacket(name))
+    }
+}
+
+/// With `--wait` a name that is nothing yet is an interface that will be.
+pub fn name_awaited(sources: &mut [String], live: &LiveArgs) {
+    for source in sources.iter_mut().filter(|source| live.wait && source.as_str() != "-") {
+        if interface(source).is_none() && !Path::new(source.as_str()).exists() {
+            source.insert_str(0, AF_PACKET);
+        }
+    }
+}
+
+/// The interface or device that a source names, if it is no file.
+pub fn interface(name: &str) -> Option<&str> {
+    Some(match Named::of(name)? {
+        Named::AfPacket(interface) | Named::Dpdk(interface) => interface,
+        Named::AfXdp(interface) => queue_of(interface).0,
+    })
+}
+
+/// `eth0:1`: interface and queue.
+fn queue_of(text: &str) -> (&str, Option<&str>) {
+    text.rsplit_once(':').map_or((text, None), |(interface, queue)| (interface, Some(queue)))
+}
+
+/// What a command wants of a capture.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'a> {
+    pub live: &'a LiveArgs,
+    /// The expression that packets must match, or empty.
+    pub expression: &'a str,
+    pub resolve: bool,
+    /// Bytes of a packet that are needed.
+    pub snaplen: u32,
+    /// Among how many the packets of an interface are shared out.
+    pub shares: usize,
+}
+
+/// Begins to capture from the interface that `source` names, and says on standard error what is captured: as many inputs as
+/// shares are wished for, or as the interface has queues. With `--wait`, waits until there is such an interface and it is up;
+/// none if `stop` was set meanwhile.
+pub fn open(source: &str, wish: &Wish<'_>, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Input>> {
+    let Some(named) = Named::of(source) else { bail!("{source} is no interface") };
+    let name = interface(source).unwrap_or(source);
+    if wish.live.wait && !matches!(named, Named::Dpdk(_)) && !wait_for(name, stop) {
+        return Ok(Vec::new());
+    }
+    let backends = match named {
+        Named::AfPacket(_) => af_packet(name, wish, source == name)?,
+        Named::AfXdp(text) => af_xdp(text, wish)?,
+        Named::Dpdk(device) => dpdk(device, wish)?,
+    };
+    let many = backends.len() > 1;
+    let input = |(i, backend)| match many && !matches!(named, Named::AfPacket(_)) {
+        true => Input::live(&format!("{name}, queue {i}"), backend, stop),
+        false => Input::live(name, backend, stop),
+    };
+    Ok(backends.into_iter().enumerate().map(input).collect())
+}
+
+/// An interface without a word about the way is `bare`.
+fn af_packet(name: &str, wish: &Wish<'_>, bare: bool) -> anyhow::Result<Vec<Box<dyn Backend>>> {
+    let settings = settings(name, wish)?;
+    let rings = if wish.shares == 1 {
+        Ring::open(name, &settings).map(|ring| vec![ring])
+    } else {
+        Ring::open_fanout(name, &settings, wish.shares, &fanout(wish.live))
+    };
+    let rings = rings.map_err(|error| refusal(name, error))?;
+    let shared = match rings.len() {
+        1 => String::new(),
+        n => format!(", shared out to {n} workers"),
+    };
+    let why = if bare { " (it takes nothing away from this host)" } else { "" };
+    let about = rings[0].describe();
+    say_plain(&format!("{name}: {}{shared}", about.replacen("AF_PACKET", &format!("AF_PACKET{why}"), 1)));
+    Ok(rings.into_iter().map(|ring| Box::new(ring) as Box<dyn Backend>).collect())
+}
+
+fn af_xdp(text: &str, wish: &Wish<'_>) -> anyhow::Result<Vec<Box<dyn Backend>>> {
+    use xdp::Error;
+    let (name, queue) = queue_of(text);
+    let live = wish.live;
+    if live.direction != DirectionArg::Inout && live.direction != DirectionArg::In {
+        bail!("{AF_XDP}{name} sees what the interface receives, and nothing that it sends: use {AF_PACKET}{name}");
+    }
+    let queue =
+        queue.map(|queue| queue.parse::<u32>().map_err(|_| anyhow!("{AF_XDP}{text}: {queue} is no queue number")));
+    let queue = queue.transpose()?;
+    let memory = usize::try_from(live.ring).map_err(|_| anyhow!("--ring {} is too large", live.ring))?;
+    let settings = xdp::Settings {
+        mode: match live.xdp_mode {
+            XdpModeArg::Auto => None,
+            XdpModeArg::Native => Some(xdp::Mode::Native),
+            XdpModeArg::Generic => Some(xdp::Mode::Generic),
+        },
+        zero_copy: match live.zero_copy {
+            ZeroCopyArg::Auto => xdp::ZeroCopy::Auto,
+            ZeroCopyArg::Never => xdp::ZeroCopy::Never,
+            ZeroCopyArg::Force => xdp::ZeroCopy::Force,
+        },
+        pages: live.ring_pages,
+        busy_poll: live.busy_poll.then_some(xdp::BusyPoll { time: Duration::from_micros(20), packets: 64 }),
+        promiscuous: !live.no_promiscuous,
+        ..xdp::Settings::of_size(memory)
+    };
+    let sockets = match queue {
+        Some(queue) => xdp::open(name, queue, &settings).map(|socket| vec![socket]),
+        None => xdp::open_all(name, &settings),
+    };
+    let sockets = sockets.map_err(|error| match error {
+        Error::NoInterface => no_interface(name, &error),
+        Error::NotPermitted(_) | Error::Bpf(weir_io::sys::bpf::Error::NotPermitted(_)) => anyhow!(
+            "{name}: {error}: sudo setcap cap_net_raw,cap_net_admin,cap_bpf=ep {}, or run it as root",
+            own_path()
+        ),
+        Error::Down => is_down(name, &error),
+        Error::Locked(_) => anyhow!("{name}: {error}, or use a smaller one (--ring 4M), or grant cap_ipc_lock too"),
+        Error::System { what, error } => anyhow!("{name}: {what}: {}", io_words(&error)),
+        error => anyhow!("{name}: {error}"),
+    })?;
+    let queues = match sockets.len() {
+        1 => String::new(),
+        n => format!(", and {} more queues", n - 1),
+    };
+    say_plain(&format!("{name}: {}{queues}; this host does not get what is captured", sockets[0].describe()));
+    Ok(sockets.into_iter().map(|socket| Box::new(socket) as Box<dyn Backend>).collect())
+}
+
+#[cfg(feature = "dpdk")]
+fn dpdk(device: &str, wish: &Wish<'_>) -> anyhow::Result<Vec<Box<dyn Backend>>> {
+    /// Bytes of a packet's place, about.
+    const PLACE: u64 = 2304;
+    let queues = u16::try_from(wish.shares).unwrap_or(u16::MAX);
+    let settings = weir_io::dpdk::Settings {
+        queues,
+        packets: u32::try_from(wish.live.ring / PLACE / u64::from(queues)).unwrap_or(u32::MAX),
+        promiscuous: !wish.live.no_promiscuous,
+        busy: wish.live.busy_poll,
+    };
+    let captures = weir_io::dpdk::open(device, &settings).map_err(|error| anyhow!("{error}"))?;
+    for capture in &captures {
+        say_plain(&format!("{device}: {}", capture.describe()));
+    }
+    Ok(captures.into_iter().map(|capture| Box::new(capture) as Box<dyn Backend>).collect())
+}
+
+#[cfg(not(feature = "dpdk"))]
+fn dpdk(device: &str, _: &Wish<'_>) -> anyhow::Result<Vec<Box<dyn Backend>>> {
+    bail!("{DPDK}{device}: this weir was built without DPDK: cargo build --release -p weir --features dpdk")
+}
+
+/// Waits until an interface is there and up; `false` if `stop` was set first.
+fn wait_for(name: &str, stop: &AtomicBool) -> bool {
+    const TURN: Duration = Duration::from_millis(50);
+    let mut told = false;
+    while name != packet_socket::ANY && !packet_socket::is_up(name) {
+        if stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        if !told {
+            say_plain(&format!("{name}: waiting until it is there and up"));
+            told = true;
+        }
+        std::thread::sleep(TURN);
+    }
+    true
+}
+
+fn settings(name: &str, wish: &Wish<'_>) -> anyhow::Result<Settings> {
+    let live = wish.live;
+    let bytes = |size: u64, flag: &str| usize::try_from(size).map_err(|_| anyhow!("{flag} {size} is too large"));
+    let size = bytes(live.ring, "--ring")? / wish.shares;
+    let block = match live.block {
+        Some(block) => bytes(block, "--block")?,
+        None => BLOCK.min(1 << (size / 2).max(LEAST_BLOCK).ilog2()),
+    };
+    let page = 4096;
+    if !block.is_power_of_two() || block < page {
+        bail!("--block {block} is not a power of two of at least {page} bytes");
+    }
+    if size < 2 * block {
+        let least = (2 * block * wish.shares) >> 10;
+        let each = if wish.shares > 1 { format!(" for each of {} workers", wish.shares) } else { String::new() };
+        bail!("--ring is at least {least}k: two blocks of {}k{each}", block >> 10);
+    }
+    Ok(Settings {
+        promiscuous: !live.no_promiscuous,
+        snaplen: wish.snaplen,
+        direction: match live.direction {
+            DirectionArg::In => Direction::In,
+            DirectionArg::Out => Direction::Out,
+            DirectionArg::Inout => Direction::Both,
+        },
+        filter: program(name, wish)?,
+        stamps: match live.time_stamps {
+            StampsArg::Software => Stamps::Software,
+            StampsArg::Hardware => Stamps::Hardware,
+        },
+        ..Settings::of_blocks(size, block)
+    })
+}
+
+/// The expression as a program for the kernel. **Errors**: it cannot be compiled.
+fn program(name: &str, wish: &Wish<'_>) -> anyhow::Result<Option<Vec<Insn>>> {
+    if wish.expression.trim().is_empty() || wish.live.no_kernel_filter {
+        return Ok(None);
+    }
+    let link = packet_socket::link_of(name).map_err(|error| refusal(name, error))?;
+    let program = libpcap::compile(wish.expression, link, wish.resolve).map_err(|error| {
+        let words = error.to_string();
+        let hint = if words.contains("inbound/outbound") { "; -Q in and -Q out do that" } else { "" };
+        anyhow!("expression '{}': {words}{hint}", wish.expression)
+    })?;
+    let insn = |insn: &weir_filter::Insn| Insn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
+    Ok(Some(program.insns().iter().map(insn).collect()))
+}
+
+fn fanout(live: &LiveArgs) -> Fanout {
+    match live.fanout {
+        FanoutArg::Hash => Fanout::Hash,
+        FanoutArg::Cpu => Fanout::Cpu,
+        FanoutArg::Queue => Fanout::Queue,
+    }
+}
+
+fn refusal(name: &str, error: packet_socket::Error) -> anyhow::Error {
+    use packet_socket::Error;
+    match error {
+        Error::NoInterface => no_interface(name, &error),
+        Error::NotPermitted => {
+            anyhow!("{name}: {error}: sudo setcap cap_net_raw=ep {}, or run it as root", own_path())
+        }
+        Error::Down => is_down(name, &error),
+        Error::System { what, error } => anyhow!("{name}: {what}: {}", io_words(&error)),
+        error => anyhow!("{name}: {error}"),
+    }
+}
+
+fn no_interface(name: &str, error: &impl Display) -> anyhow::Error {
+    anyhow!("{name}: {error}: weir filter -D lists those there are; --wait waits for it")
+}
+
+fn is_down(name: &str, error: &impl Display) -> anyhow::Error {
+    anyhow!("{name}: {error}: sudo ip link set {name} up; --wait waits for it")
+}
+
+/// Once all interfaces are open: gives up what is not needed any more.
+pub fn give_up_privileges() {
+    if let Err(error) = weir_io::sys::privilege::give_up() {
+        say(&format!("capabilities cannot be given up: {}", io_words(&error)));
+    }
+}
+
+/// What is worth knowing of a capture beside its packets, a line each.
+pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
+    let Marks { downs, unfinished_checksums, large } = *marks;
+    let mut lines = Vec::new();
+    if downs > 0 {
+        let times = if downs == 1 { "once".to_owned() } else { format!("{downs} times") };
+        lines.push(format!("{name}: it was down {times} meanwhile: what was sent then is not here"));
+    }
+    if large > 0 {
+        lines.push(format!(
+            "{name}: {large} packets are larger than the medium takes, merged or not cut yet: \
+             sudo ethtool -K {name} gro off lro off tso off gso off shows them as they are sent"
+        ));
+    }
+    if unfinished_checksums > 0 {
+        lines.push(format!(
+            "{name}: {unfinished_checksums} packets came before their checksum was filled in: sudo ethtool -K {name} tx off, \
+             at the end that sends them, has it filled in at once"
+        ));
+    }
+    lines
+}
+
+/// The line that SIGUSR1 asks for.
+pub fn standing_line(name: &str, counts: &Counts) -> String {
+    let Counts { received, filtered, dropped, handed_over } = *counts;
+    let filtered = filtered.map_or("an uncounted number".to_owned(), |filtered| filtered.to_string());
+    format!("{name}: {received} received, {handed_over} delivered, {filtered} filtered before, {dropped} dropped")
+}
+
+/// The time, ns since 1970.
+pub fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// A line on standard error that is no complaint.
+pub fn say_plain(line: &str) {
+    use std::io::Write;
+    // A closed standard error is no reason to fail.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

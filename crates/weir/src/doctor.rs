@@ -1,0 +1,265 @@
+//! `weir doctor`: what this machine offers, what that means for weir, and the command that changes it.
+//!
+//! It asks and changes nothing, needs no privilege and never fails: what cannot be found out is said to be unknown, and why.
+
+mod capture;
+mod interfaces;
+mod machine;
+mod memory;
+mod system;
+
+use crate::cli::DoctorArgs;
+use crate::outcome::{Outcome, io_words, say};
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use system::System;
+
+/// Columns of the text.
+const WIDTH: usize = 100;
+
+/// Column at which what is known begins.
+const INDENT: usize = 26;
+
+/// Runs the command.
+pub fn run(arguments: &DoctorArgs) -> anyhow::Result<Outcome> {
+    let system = System::default();
+    let groups = [
+        machine::group(&system),
+        memory::group(&system),
+        memory::pages(&system),
+        capture::group(&system),
+        capture::privileges(&system),
+        interfaces::group(&system),
+    ];
+    let text = if arguments.json { format!("{}\n", as_json(&groups)) } else { as_text(&groups) };
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            say(&format!("standard output: {}", io_words(&error)));
+            Ok(Outcome::Failed)
+        }
+        _ => Ok(Outcome::Done),
+    }
+}
+
+/// Findings about one subject.
+struct Group {
+    key: &'static str,
+    title: &'static str,
+    /// What holds for all of them.
+    about: &'static str,
+    findings: Vec<Finding>,
+}
+
+/// How a finding stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Ok,
+    Better,
+    Missing,
+    Unknown,
+}
+
+impl State {
+    const ALL: [State; 4] = [State::Ok, State::Better, State::Missing, State::Unknown];
+
+    fn mark(self) -> char {
+        match self {
+            State::Ok => '+',
+            State::Better => '~',
+            State::Missing => '-',
+            State::Unknown => '?',
+        }
+    }
+
+    /// For people.
+    fn words(self) -> &'static str {
+        match self {
+            State::Ok => "ok",
+            State::Better => "could be better",
+            State::Missing => "missing",
+            State::Unknown => "unknown",
+        }
+    }
+
+    /// For programs.
+    fn key(self) -> &'static str {
+        match self {
+            State::Better => "better",
+            other => other.words(),
+        }
+    }
+}
+
+/// One fact: what is, what it means, what changes it.
+#[derive(Clone, Debug)]
+struct Finding {
+    key: String,
+    label: String,
+    state: State,
+    text: String,
+    value: Value,
+    means: Option<String>,
+    command: Option<String>,
+}
+
+impl Finding {
+    /// A fact that is well as it is.
+    fn ok(key: &str, label: &str, text: impl Into<String>, value: Value) -> Self {
+        Self {
+            key: key.to_owned(),
+            label: label.to_owned(),
+            state: State::Ok,
+            text: text.into(),
+            value,
+            means: None,
+            command: None,
+        }
+    }
+
+    /// What could not be found out, and why.
+    fn unknown(key: &str, label: &str, why: impl std::fmt::Display) -> Self {
+        Self { state: State::Unknown, ..Self::ok(key, label, format!("unknown: {why}"), Value::Null) }
+    }
+
+    /// A fact or the reason why it is not known.
+    fn of<T>(key: &str, label: &str, fact: Result<T, String>, ok: impl FnOnce(T) -> Self) -> Self {
+        fact.map_or_else(|why| Self::unknown(key, label, why), ok)
+    }
+
+    fn state(mut self, state: State) -> Self {
+        self.state = state;
+        self
+    }
+
+    fn means(mut self, means: impl Into<String>) -> Self {
+        self.means = Some(means.into());
+        self
+    }
+
+    fn command(mut self, command: impl Into<String>) -> Self {
+        self.command = Some(command.into());
+        self
+    }
+}
+
+fn as_json(groups: &[Group]) -> Value {
+    let mut all = Map::new();
+    for group in groups {
+        let mut facts = Map::new();
+        for finding in &group.findings {
+            let Finding { state, text, value, means, command, .. } = finding;
+            let mut fact = Map::new();
+            fact.insert("state".to_owned(), json!(state.key()));
+            fact.insert("value".to_owned(), value.clone());
+            fact.insert("text".to_owned(), json!(text));
+            fact.extend(means.iter().map(|means| ("means".to_owned(), json!(means))));
+            fact.extend(command.iter().map(|command| ("command".to_owned(), json!(command))));
+            facts.insert(finding.key.clone(), Value::Object(fact));
+        }
+        all.insert(group.key.to_owned(), Value::Object(facts));
+    }
+    Value::Object(all)
+}
+
+fn as_text(groups: &[Group]) -> String {
+    let mut out = String::new();
+    for group in groups {
+        let _ = writeln!(out, "{}", group.title);
+        if !group.about.is_empty() {
+            wrapped(&mut out, 2, group.about);
+        }
+        for finding in &group.findings {
+            let _ = write!(out, "  {} {:<width$} ", finding.state.mark(), finding.label, width = INDENT - 5);
+            // A long label has its line for itself.
+            if finding.label.len() > INDENT - 5 {
+                let _ = write!(out, "\n{:INDENT$}", "");
+            }
+            let text = fold(&finding.text, WIDTH - INDENT);
+            let _ = writeln!(out, "{}", text.join(&format!("\n{:INDENT$}", "")));
+            if let Some(means) = &finding.means {
+                wrapped(&mut out, INDENT, means);
+            }
+            if let Some(command) = &finding.command {
+                // Never folded: it is there to be copied.
+                let _ = writeln!(out, "{:INDENT$}$ {command}", "");
+            }
+        }
+        out.push('\n');
+    }
+    let marks = State::ALL.map(|state| format!("{} {}", state.mark(), state.words()));
+    let _ = writeln!(out, "{}     $ the command that changes it", marks.join("   "));
+    out
+}
+
+fn wrapped(out: &mut String, indent: usize, text: &str) {
+    for line in fold(text, WIDTH - indent) {
+        let _ = writeln!(out, "{:indent$}{line}", "");
+    }
+}
+
+/// The text in lines of at most `width` columns, cut at blanks.
+fn fold(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.last_mut().expect("there is always one line");
+        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > width {
+            lines.push(word.to_owned());
+        } else {
+            last.push_str(if last.is_empty() { "" } else { " " });
+            last.push_str(word);
+        }
+    }
+    lines
+}
+
+/// Bytes in binary units: `24.0 GiB`, `64 KiB`.
+fn size(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let Some((shift, unit)) = units.iter().find(|(shift, _)| bytes >> shift > 0) else {
+        return format!("{bytes} bytes");
+    };
+    let number = format!("{:.1}", bytes as f64 / (1u64 << shift) as f64);
+    format!("{} {unit}", number.strip_suffix(".0").unwrap_or(&number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_fit_and_commands_are_whole() {
+        assert_eq!(fold("", 5), [""]);
+        assert_eq!(fold("aa bb cc", 5), ["aa bb", "cc"]);
+        assert_eq!(fold("much-too-long a", 5), ["much-too-long", "a"]);
+        let long = "word ".repeat(60);
+        let finding = Finding::ok("a", "label", long.trim(), Value::Null).means(long.trim()).command(long.trim());
+        let text = as_text(&[Group { key: "k", title: "Title", about: "", findings: vec![finding] }]);
+        let (commands, lines): (Vec<_>, Vec<_>) =
+            text.lines().partition(|line| line.trim_start().starts_with("$ word"));
+        assert_eq!(commands, [format!("{:INDENT$}$ {}", "", long.trim())]);
+        assert!(lines.iter().all(|line| line.len() <= WIDTH), "{text}");
+        assert!(text.starts_with("Title\n  + label                 word word"), "{text}");
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!(size(512), "512 bytes");
+        assert_eq!(size(64 << 10), "64 KiB");
+        assert_eq!(size((24 << 30) - 1), "24 GiB");
+        assert_eq!(size(3 << 29), "1.5 GiB");
+    }
+
+    #[test]
+    fn json_says_what_the_text_says() {
+        let findings = vec![
+            Finding::ok("one", "One", "all well", json!(1)),
+            Finding::unknown("two", "Two", "no file").means("nothing").command("do it"),
+        ];
+        let object = as_json(&[Group { key: "k", title: "Title", about: "", findings }]);
+        assert_eq!(
+            object.to_string(),
+            r#"{"k":{"one":{"state":"ok","value":1,"text":"all well"},"two":{"state":"unknown","value":null,"text":"unknown: no file","means":"nothing","command":"do it"}}}"#
+        );
+    }
+}

@@ -1,0 +1,137 @@
+//! Reading what the kernel publishes in files.
+
+use std::fs;
+use std::path::PathBuf;
+
+/// The files of a machine: this one's, or in tests a copy of another's.
+#[derive(Debug)]
+pub struct System {
+    root: PathBuf,
+}
+
+impl Default for System {
+    fn default() -> Self {
+        Self { root: PathBuf::from("/") }
+    }
+}
+
+impl System {
+    /// A file's text without the blanks around it, or why there is none.
+    pub fn read(&self, path: &str) -> Result<String, String> {
+        match fs::read_to_string(self.at(path)) {
+            Ok(text) => Ok(text.trim().to_owned()),
+            Err(error) => Err(format!("{path}: {}", crate::outcome::io_words(&error))),
+        }
+    }
+
+    /// A file that holds one number.
+    pub fn number(&self, path: &str) -> Result<u64, String> {
+        let text = self.read(path)?;
+        text.parse().map_err(|_| format!("{path}: '{text}' is no number"))
+    }
+
+    /// The field `name:` of a file of lines, without its name.
+    pub fn field(&self, path: &str, name: &str) -> Result<String, String> {
+        let text = self.read(path)?;
+        let found = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
+        found.map(|value| value.trim().to_owned()).ok_or_else(|| format!("{path}: no {name}"))
+    }
+
+    /// Whether there is such a file.
+    pub fn exists(&self, path: &str) -> bool {
+        self.at(path).exists()
+    }
+
+    /// The names in a directory, sorted; none if there is no directory.
+    pub fn names(&self, path: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.at(path)).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// The word in brackets of a file that lists its choices: `always [madvise] never`.
+    pub fn choice(&self, path: &str) -> Result<String, String> {
+        let text = self.read(path)?;
+        let chosen = text.split(' ').find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+        chosen.map(str::to_owned).ok_or_else(|| format!("{path}: '{text}' marks none"))
+    }
+
+    /// A limit of this process's control groups, v1 or v2: the smallest along the way up. `None` is no limit.
+    pub fn group_limit(&self, controller: &str, of: impl Fn(&Self, &str) -> Option<f64>) -> Option<f64> {
+        let groups = self.read("/proc/self/cgroup").ok()?;
+        let mut smallest: Option<f64> = None;
+        for line in groups.lines() {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (controllers, mut path) = (parts.next()?, parts.next()?.trim_end_matches('/'));
+            let mount = match controllers {
+                "" => "/sys/fs/cgroup".to_owned(),
+                names if names.split(',').any(|name| name == controller) => format!("/sys/fs/cgroup/{controller}"),
+                _ => continue,
+            };
+            loop {
+                let limit = of(self, &format!("{mount}{path}"));
+                smallest = [smallest, limit].into_iter().flatten().reduce(f64::min);
+                let Some(cut) = path.rfind('/') else { break };
+                path = &path[..cut];
+            }
+        }
+        smallest
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A machine of these files, which vanishes.
+    pub struct Made {
+        pub system: System,
+    }
+
+    impl Made {
+        pub fn new(name: &str, files: &[(&str, &str)]) -> Self {
+            // Tests run side by side, and two of them may choose one name.
+            static MADE: AtomicU32 = AtomicU32::new(0);
+            let number = MADE.fetch_add(1, Ordering::Relaxed);
+            let root = std::env::temp_dir().join(format!("weir-doctor-{}-{number}-{name}", std::process::id()));
+            for (path, text) in files {
+                let path = root.join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, format!("{text}\n")).unwrap();
+            }
+            fs::create_dir_all(&root).unwrap();
+            Self { system: System { root } }
+        }
+    }
+
+    impl Drop for Made {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.system.root);
+        }
+    }
+
+    #[test]
+    fn files_are_read_or_it_is_said_why_not() {
+        let made = Made::new(
+            "files",
+            &[("a/number", "12"), ("a/choices", "always [madvise] never"), ("a/fields", "One:\t1 kB\nOnes: 2\nb : 3")],
+        );
+        let system = &made.system;
+        assert_eq!(system.number("/a/number"), Ok(12));
+        assert_eq!(system.number("/a/choices"), Err("/a/choices: 'always [madvise] never' is no number".to_owned()));
+        assert_eq!(system.number("/a/none"), Err("/a/none: no such file".to_owned()));
+        assert_eq!(system.choice("/a/choices"), Ok("madvise".to_owned()));
+        assert!(system.choice("/a/number").is_err());
+        assert_eq!(system.field("/a/fields", "One"), Ok("1 kB".to_owned()));
+        assert_eq!(system.field("/a/fields", "b"), Ok("3".to_owned()));
+        assert!(system.field("/a/fields", "On").is_err());
+        assert_eq!(system.names("/a"), ["choices", "fields", "number"]);
+        assert!(system.names("/b").is_empty() && system.exists("/a") && !system.exists("/b"));
+    }
+}

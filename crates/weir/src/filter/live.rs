@@ -1,0 +1,293 @@
+//! Filtering what interfaces receive and send.
+
+use super::Run;
+use crate::capture::{self, Wish};
+use crate::emit::{End, Sink};
+use crate::outcome::say;
+use anyhow::bail;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use weir_io::{Kind, sys};
+use weir_packet::savefile::write::Statistics;
+use weir_packet::savefile::{Layout, MAX_SNAPLEN};
+use weir_pipeline::pump::Pump;
+use weir_pipeline::reader::Step;
+use weir_pipeline::select::{Select, Selected};
+use weir_pipeline::{Delivery, Options, Reader, Report, Way};
+
+/// How often files are written out.
+const FLUSHED: Duration = Duration::from_secs(1);
+
+impl Run<'_> {
+    /// Captures until stopped, or until there are enough packets.
+    pub(super) fn captured(&mut self) -> anyhow::Result<Option<End>> {
+        let tell = Arc::new(AtomicBool::new(false));
+        sys::tell_on_signal(Arc::clone(&tell));
+        let (mut readers, mut layouts) = (Vec::new(), Vec::new());
+        for name in &self.arguments.sources {
+            let inputs = capture::open(name, &self.wish(), &self.stop)?;
+            if inputs.is_empty() {
+                // Told to end while it waited.
+                return Ok(None);
+            }
+            for input in inputs {
+                if let Kind::Live(live) = &input.kind {
+                    // Before anything is written: splits and what the kernel does not filter are not compiled yet.
+                    let link = live.layout().interfaces[0].link;
+                    self.select.check(link).map_err(|refused| anyhow::anyhow!("{refused}"))?;
+                    layouts.push(live.layout().clone());
+                    self.place = live.backend().place();
+                }
+                let options = Options { workers: 1, ..self.options.clone() };
+                readers.push((input.name.clone(), Reader::new(input, Arc::clone(&self.select), options)));
+            }
+        }
+        // Several queues are read at once, and the one limit is that of all.
+        if readers.len() > 1 && self.arguments.stop_after.is_some() && self.arguments.sources.len() == 1 {
+            bail!("-c and an interface of several queues: name one, as in af_xdp:eth0:0");
+        }
+        self.live = true;
+        self.progress.begin(None);
+        self.new_source();
+        // The first packet may be long in coming: a file that cannot be made is told of now, and one that is made is a capture file.
+        let ended = self.open_sinks().and_then(|()| self.begin_files(&layouts)).err();
+        capture::give_up_privileges();
+        if ended.is_some() {
+            return Ok(ended);
+        }
+        if readers.len() == 1 {
+            let (name, reader) = readers.remove(0);
+            self.one_interface(&name, reader, &tell)
+        } else {
+            self.several_interfaces(readers, &tell)
+        }
+    }
+
+    fn wish(&self) -> Wish<'_> {
+        let arguments = self.arguments;
+        let expression = if arguments.invert { "" } else { arguments.expression.as_deref().unwrap_or("") };
+        // What filters sees whole packets; without one, nobody needs more than is written.
+        let filters = !arguments.expression.as_deref().unwrap_or("").trim().is_empty() || !arguments.split.is_empty();
+        let snaplen = if filters || arguments.snaplen == 0 { MAX_SNAPLEN } else { arguments.snaplen };
+        Wish { live: &arguments.live, expression, resolve: arguments.resolve, snaplen, shares: 1 }
+    }
+
+    fn one_interface(
+        &mut self,
+        name: &str,
+        mut reader: Reader<Select>,
+        tell: &AtomicBool,
+    ) -> anyhow::Result<Option<End>> {
+        let (mut ended, mut flushed) = (None, Instant::now());
+        while ended.is_none() && !self.select.has_enough() {
+            match reader.step() {
+                Step::Delivery(delivery) => {
+                    ended = self.deliver(&delivery, Way::Live).and_then(|()| self.flush_for_readers()).err();
+                }
+                Step::Quiet => ended = self.flush_files(&mut flushed, Duration::ZERO).err(),
+                Step::End => break,
+            }
+            if ended.is_none() {
+                ended = self.flush_files(&mut flushed, FLUSHED).err();
+            }
+            self.tell(tell, name, reader.report());
+        }
+        self.left = ended.is_some();
+        self.close_live(name, reader.report(), reader.layout(), 0)?;
+        Ok(ended)
+    }
+
+    /// Passes packets on by time. Those of equal times keep the order of the interfaces.
+    fn several_interfaces(
+        &mut self,
+        readers: Vec<(String, Reader<Select>)>,
+        tell: &AtomicBool,
+    ) -> anyhow::Result<Option<End>> {
+        /// How long to wait for the interface that holds up the others.
+        const TURN: Duration = Duration::from_millis(50);
+        let start = |(name, reader)| Source { name, pump: Pump::start(reader), told: false };
+        let mut sources: Vec<Source> = readers.into_iter().map(start).collect();
+        let (mut ended, mut last, mut passed, mut flushed) = (None, usize::MAX, 0u64, Instant::now());
+        while ended.is_none() && !self.merged_enough {
+            for source in &mut sources {
+                source.pump.look(Duration::ZERO, &mut |delivery| self.totals.add(&delivery.part));
+                source.tell_end(&self.stop);
+            }
+            ended = self.flush_files(&mut flushed, FLUSHED).err();
+            if ended.is_some() {
+                break;
+            }
+            let Some((time, next)) = sources.iter_mut().enumerate().filter_map(|(i, s)| Some((s.time()?, i))).min()
+            else {
+                if sources.iter().all(|source| source.pump.ended().is_some()) {
+                    break;
+                }
+                ended = self.flush_for_readers().err();
+                self.wait(&mut sources, i64::MAX, TURN, tell);
+                continue;
+            };
+            // An earlier one may still come where nothing waits.
+            if sources.iter_mut().any(|source| source.time().is_none() && source.pump.until() < time) {
+                ended = self.flush_for_readers().err();
+                self.wait(&mut sources, time, TURN, tell);
+                continue;
+            }
+            if next != last {
+                self.new_source();
+                last = next;
+            }
+            ended = sources[next].emit(&mut self.main, &mut self.splits).err();
+            passed += 1;
+            self.merged_enough = self.arguments.stop_after == Some(passed);
+        }
+        self.left = ended.is_some();
+        self.stop.store(true, Ordering::Relaxed);
+        for mut source in sources {
+            // What comes now was not wanted any more; what was dropped is told at the end.
+            let mut unwanted = source.give_back(self);
+            while source.pump.ended().is_none() {
+                source.pump.look(TURN, &mut |delivery| self.totals.add(&delivery.part));
+                unwanted += source.give_back(self);
+            }
+            if let Some((report, layout)) = source.pump.ended() {
+                self.close_live(&source.name, report, layout.as_ref(), unwanted)?;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Waits for the source that is furthest behind, of those that hold up a packet of this time.
+    fn wait(&mut self, sources: &mut [Source], time: i64, turn: Duration, tell: &AtomicBool) {
+        let behind = sources.iter_mut().filter(|source| source.pump.ended().is_none() && source.pump.until() < time);
+        if let Some(source) = behind.min_by_key(|source| source.pump.until()) {
+            source.pump.look(turn, &mut |delivery| self.totals.add(&delivery.part));
+        }
+        if tell.swap(false, Ordering::Relaxed) {
+            let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+            let (passed, filtered) = (self.totals.passed, self.totals.filtered);
+            say(&format!("{}: so far {passed} matched, {filtered} did not", names.join(", ")));
+        }
+    }
+
+    /// What was asked for by signal.
+    fn tell(&self, tell: &AtomicBool, name: &str, report: &Report) {
+        if let (true, Some(counts)) = (tell.swap(false, Ordering::Relaxed), &report.live) {
+            capture::say_plain(&capture::standing_line(name, counts));
+        }
+    }
+
+    /// The next packets may be long in coming: whoever reads along gets what there is.
+    fn flush_for_readers(&mut self) -> Result<(), End> {
+        if self.arguments.write.as_deref() == Some("-") {
+            self.main.flush()?;
+        }
+        self.flush_awaited()
+    }
+
+    fn begin_files(&mut self, layouts: &[Layout]) -> Result<(), End> {
+        std::iter::once(&mut self.main).chain(&mut self.splits).try_for_each(|sink| {
+            layouts.iter().try_for_each(|layout| sink.begin(layout))?;
+            sink.start()
+        })
+    }
+
+    /// What is written is in the files once nothing comes, and every second.
+    fn flush_files(&mut self, flushed: &mut Instant, after: Duration) -> Result<(), End> {
+        if flushed.elapsed() < after {
+            return Ok(());
+        }
+        *flushed = Instant::now();
+        std::iter::once(&mut self.main).chain(&mut self.splits).try_for_each(Sink::flush)
+    }
+
+    /// Books an interface whose capture has ended; `unwanted` packets were delivered when there were enough.
+    fn close_live(
+        &mut self,
+        name: &str,
+        report: &Report,
+        layout: Option<&Layout>,
+        unwanted: u64,
+    ) -> anyhow::Result<()> {
+        let Some(counts) = report.live else { return self.close(name, report.received, report, layout, Way::Live) };
+        let filtered = counts.filtered.unwrap_or(0);
+        self.totals.dropped += counts.dropped;
+        self.totals.filtered += filtered;
+        self.uncounted |= counts.filtered.is_none();
+        // What arrived after the last packet that was wanted, or could be written, is nobody's.
+        let enough = self.left || self.select.has_enough() || self.merged_enough;
+        let received = if enough { report.received + counts.dropped + filtered - unwanted } else { counts.received };
+        if let Some(interface) = layout.and_then(|layout| layout.interfaces.first()) {
+            let statistics =
+                Statistics { received: counts.received, dropped: counts.dropped, delivered: counts.handed_over };
+            for sink in std::iter::once(&mut self.main).chain(&mut self.splits) {
+                sink.statistics(interface, capture::now_ns(), &statistics);
+            }
+        }
+        for line in capture::marks_lines(name, &report.marks) {
+            say(&line);
+        }
+        self.close(name, received, report, layout, Way::Live)
+    }
+}
+
+/// An interface of several.
+struct Source {
+    name: String,
+    pump: Pump<Select>,
+    /// That it has ended was told.
+    told: bool,
+}
+
+fn kept(part: &Selected) -> usize {
+    part.records.len()
+}
+
+impl Source {
+    /// Tells, once, that it ended by itself while others go on.
+    fn tell_end(&mut self, stop: &AtomicBool) {
+        if let (Some((report, _)), false, false) = (self.pump.ended(), self.told, stop.load(Ordering::Relaxed)) {
+            self.told = true;
+            if let Some(fault) = &report.fault {
+                capture::say_plain(&format!("{}: {}; the others go on", self.name, fault.what));
+            }
+        }
+    }
+
+    /// Time of the next packet; `None` if none waits.
+    fn time(&mut self) -> Option<i64> {
+        let (delivery, next) = self.pump.next(kept)?;
+        let record = delivery.current.layout.record(delivery.view.bytes(), delivery.part.records[next] as usize);
+        Some(record.and_then(|record| record.time_ns).unwrap_or(i64::MIN))
+    }
+
+    fn emit(&mut self, main: &mut Sink, splits: &mut [Sink]) -> Result<(), End> {
+        if let Some((delivery, next)) = self.pump.next(kept) {
+            let Delivery { current, view, part, .. } = delivery;
+            super::emit_one(&current.layout, view.bytes(), part, part.records[next], main, splits)?;
+            self.pump.pass();
+        }
+        Ok(())
+    }
+
+    /// Takes what waits, and was not passed on, out of the counts again; says how many packets that is.
+    fn give_back(&mut self, run: &mut Run<'_>) -> u64 {
+        let mut packets = 0;
+        while let Some((delivery, next)) = self.pump.next(kept) {
+            let at = delivery.part.records[next];
+            let record = delivery.current.layout.record(delivery.view.bytes(), at as usize);
+            let bytes = record.map_or(0, |record| u64::from(record.frame.wire_len));
+            run.totals.passed -= 1;
+            run.totals.bytes -= bytes;
+            for (total, part) in run.totals.splits.iter_mut().zip(&delivery.part.splits) {
+                if part.records.binary_search(&at).is_ok() {
+                    total.0 -= 1;
+                    total.1 -= bytes;
+                }
+            }
+            self.pump.pass();
+            packets += 1;
+        }
+        packets
+    }
+}

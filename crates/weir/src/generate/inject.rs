@@ -1,0 +1,99 @@
+//! Packets as if an interface had received them, for load tests.
+
+use super::pace::{Pace, Tally};
+use crate::capture::say_plain;
+use crate::cli::{GenerateArgs, Rate};
+use crate::outcome::{Outcome, io_words, say};
+use crate::port::{check_interface, gone_words, not_permitted};
+use anyhow::{anyhow, bail};
+use std::time::Duration;
+use weir_generator::Sizes;
+use weir_io::sys::bpf;
+use weir_io::sys::inject::{Error, Fields, HEADERS, Injector, Mode};
+
+/// Bytes of a frame where nobody says.
+const LEN: u16 = 60;
+
+/// Copies between two looks at clock and signals where nothing else limits them.
+const AT_ONCE: u64 = 1 << 14;
+
+/// Port of the discard protocol (RFC 863).
+const DISCARD: u16 = 9;
+
+/// Injects into `interface`.
+pub fn run(arguments: &GenerateArgs, interface: &str) -> anyhow::Result<Outcome> {
+    let name = &arguments.sink;
+    let len = match arguments.sizes {
+        None => LEN,
+        Some(Sizes::Fixed(len)) => len,
+        Some(sizes) => bail!("{name} repeats one frame: --sizes takes a number of bytes, and not {sizes}"),
+    };
+    if arguments.truth || arguments.talkers.is_some() {
+        bail!("--truth and --talkers know files and ports that send: {name} repeats one frame, all flows alike");
+    }
+    let flows = u32::try_from(arguments.flows).unwrap_or(0);
+    if flows == 0 {
+        bail!("--flows {}: want 1 to {}", arguments.flows, u32::MAX);
+    }
+    if arguments.rate == Some(Rate::Of(0)) {
+        bail!("--rate 0 would never send: want 1 or more, or max");
+    }
+    check_interface(name, interface)?;
+    let fields = Fields { counter: Some(HEADERS), time: Some(HEADERS + 8), flows };
+    let mut injector = Injector::open(interface, &template(len), &fields, Mode::Pass).map_err(|error| match error {
+        Error::Bpf(bpf::Error::NotPermitted(_)) => {
+            not_permitted(name, "injecting needs CAP_BPF and CAP_NET_ADMIN", "cap_bpf,cap_net_admin")
+        }
+        error => anyhow!("{name}: {error}"),
+    })?;
+    let mut pace = Pace::begin();
+    let failed = inject(&mut injector, arguments, &mut pace).err();
+    pace.clear();
+    let packets = injector.injected();
+    if let Some(error) = &failed {
+        let why = gone_words(interface).unwrap_or_else(|| match error.raw_os_error() {
+            // EINVAL, EOPNOTSUPP.
+            Some(22 | 95) => "the kernel does not inject: Linux 5.18 is needed".to_owned(),
+            _ => io_words(error),
+        });
+        say(&format!("{name}: {why}; {packets} packets were injected before that"));
+    }
+    say_plain(&pace.summary(Tally { packets, bytes: packets * u64::from(len), refused: 0 }, "injected"));
+    Ok(if failed.is_some() { Outcome::Failed } else { Outcome::Done })
+}
+
+fn inject(injector: &mut Injector, arguments: &GenerateArgs, pace: &mut Pace) -> std::io::Result<()> {
+    let mut done = 0;
+    while done < arguments.packets && !pace.is_over() {
+        let left = arguments.packets - done;
+        let now = match arguments.rate {
+            None | Some(Rate::Max) => left.min(AT_ONCE),
+            Some(Rate::Of(pps)) => {
+                // Number n is due at n / pps.
+                let due = (pace.now().as_nanos() * u128::from(pps) / 1_000_000_000) as u64 + 1;
+                let now = due.saturating_sub(done).min(left).min(AT_ONCE);
+                if now == 0 {
+                    pace.wait(Duration::from_nanos((u128::from(done) * 1_000_000_000).div_ceil(pps.into()) as u64));
+                    continue;
+                }
+                now
+            }
+        };
+        done += injector.inject(now)?;
+        pace.show(done);
+    }
+    Ok(())
+}
+
+/// Ethernet, IPv4 and UDP; the program fills in flow, number and time.
+fn template(len: u16) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
+    frame.extend((len - 14).to_be_bytes());
+    // Identification, don't fragment, 64 hops, UDP, a checksum that is filled in, addresses.
+    frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 1, 0, 0, 198, 18, 0, 1]);
+    for field in [0, DISCARD, len - 34, 0] {
+        frame.extend(field.to_be_bytes());
+    }
+    frame.resize(len.into(), 0);
+    frame
+}

@@ -1,0 +1,123 @@
+//! When packets leave, and how it is told.
+
+use crate::numbers::{bit_rate, duration, grouped, rate};
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use weir_io::sys;
+
+/// A clock that runs from the first packet on, so that waiting too long once delays nothing that follows; and an end by
+/// signal.
+pub struct Pace {
+    begun: Instant,
+    /// Time since then, as it was last read.
+    now: Duration,
+    stop: Arc<AtomicBool>,
+    on_terminal: bool,
+    shown: Option<Duration>,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Tally {
+    pub packets: u64,
+    pub bytes: u64,
+    pub refused: u64,
+}
+
+impl Pace {
+    /// The longest sleep: signals are looked for in between.
+    const LOOK: Duration = Duration::from_millis(50);
+
+    const SHOW: Duration = Duration::from_millis(250);
+
+    /// The clock starts.
+    pub fn begin() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        sys::stop_on_signals(Arc::clone(&stop));
+        let on_terminal = io::stderr().is_terminal();
+        Self { begun: Instant::now(), now: Duration::ZERO, stop, on_terminal, shown: None }
+    }
+
+    /// Whether somebody asked for an end.
+    pub fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Reads the clock.
+    pub fn now(&mut self) -> Duration {
+        self.now = self.begun.elapsed();
+        self.now
+    }
+
+    /// Whether `due` has come. **Cost**: nothing if it had when the clock was last read.
+    pub fn is_due(&mut self, due: Duration) -> bool {
+        due <= self.now || due <= self.now()
+    }
+
+    /// Sleeps until `due`, or until told to end. The kernel wakes us some 50 us late; what became due meanwhile goes at once.
+    pub fn wait(&mut self, due: Duration) {
+        while !self.is_over() && !self.is_due(due) {
+            std::thread::sleep((due - self.now).min(Self::LOOK));
+        }
+    }
+
+    /// Shows on a terminal how far it is. Uses the clock as it was last read where that is enough.
+    pub fn show(&mut self, packets: u64) {
+        if !self.on_terminal {
+            return;
+        }
+        let now = self.now();
+        if now - self.shown.unwrap_or_default() > Self::SHOW {
+            self.shown = Some(now);
+            let per_s = rate(packets as f64 / now.as_secs_f64());
+            let _ = write!(io::stderr(), "\r{} sent, {per_s} packets/s\x1b[K", grouped(packets));
+        }
+    }
+
+    /// Leaves the line to others.
+    pub fn clear(&mut self) {
+        if self.shown.take().is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    /// `500 sent, 30 000 bytes, 0.50 s, 1 000 packets/s, 480 kbit/s (frames without FCS), 0 refused`.
+    pub fn summary(&mut self, tally: Tally, done: &str) -> String {
+        let Tally { packets, bytes, refused } = tally;
+        let time = self.now();
+        let seconds = time.as_secs_f64().max(1e-9);
+        let interrupted = if self.is_over() { ", interrupted" } else { "" };
+        format!(
+            "{} {done}, {} bytes, {}, {} packets/s, {} (frames without FCS), {} refused{interrupted}",
+            grouped(packets),
+            grouped(bytes),
+            duration(time),
+            rate(packets as f64 / seconds),
+            bit_rate(bytes as f64 * 8.0 / seconds),
+            grouped(refused),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_early_and_lateness_does_not_add_up() {
+        let mut pace = Pace::begin();
+        let mut latest = Duration::ZERO;
+        for step in 1..=40 {
+            let due = Duration::from_micros(500 * step);
+            pace.wait(due);
+            let now = pace.now();
+            assert!(now >= due);
+            latest = now - due;
+        }
+        // Forty sleeps, each some 50 us late, would add up to 2 ms if each began where the last ended; a busy machine may
+        // take longer for one, so that only much more than that shows a fault.
+        assert!(latest < Duration::from_millis(300), "{latest:?}");
+    }
+}

@@ -1,0 +1,412 @@
+//! `weir measure`: who uses the traffic.
+
+mod live;
+mod report;
+
+use crate::capture;
+use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateArg};
+use crate::emit::Zone;
+use crate::numbers::{duration, grouped, packets};
+use crate::outcome::{Outcome, fault_line, io_words, say};
+use crate::progress::Progress;
+use crate::sources;
+use anyhow::{anyhow, bail};
+use report::{Report, Shape};
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use weir_io::{Kind, sys};
+use weir_measure::{Config, Cut, SharedTables, Sketch, Weigh, Window};
+use weir_memory::Request;
+use weir_packet::flow::Hasher;
+use weir_pipeline::SourceFault;
+use weir_pipeline::measuring::timing::percentiles;
+use weir_pipeline::measuring::{Design, Distribute, Failure, Finished, Measured, Run, Settings};
+use weir_pipeline::reader::Trouble;
+use weir_pipeline::select::Selection;
+
+/// Windows that may be open at once: each has tables of its own.
+const MOST_OPEN: i64 = 64;
+
+/// Runs the command.
+pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
+    capture::name_awaited(&mut arguments.sources, &arguments.live);
+    let arguments = &arguments;
+    let settings = settings(arguments)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    sys::stop_on_signals(Arc::clone(&stop));
+    if let Some(time) = arguments.duration {
+        sys::stop_after(time);
+    }
+    let shape = Shape {
+        sources: arguments.sources.clone(),
+        keys: arguments.key.clone(),
+        by: by(arguments),
+        rows: arguments.top,
+        changers: arguments.changers,
+        json: arguments.json,
+    };
+    let command = Command {
+        arguments,
+        stop,
+        begun: Instant::now(),
+        report: Report::new(shape, Zone::new(arguments.utc)),
+        progress: Progress::new(arguments.window.is_some() && io::stdout().is_terminal()),
+        faults: Vec::new(),
+        notes: Vec::new(),
+        received: 0,
+        reread: 0,
+        output: Ok(()),
+    };
+    command.run(settings)
+}
+
+fn by(arguments: &MeasureArgs) -> Weigh {
+    match arguments.by {
+        ByArg::Packets => Weigh::Packets,
+        ByArg::Bytes => Weigh::Bytes,
+    }
+}
+
+/// What the arguments mean; refuses by name what makes no sense.
+fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
+    sources::check(&arguments.sources, arguments.follow)?;
+    let sketch = match arguments.sketch {
+        SketchArg::Heavy => Sketch::Heavy,
+        SketchArg::Exact => Sketch::Exact,
+        SketchArg::Cms => Sketch::Cms { conservative: false },
+        SketchArg::CmsConservative => Sketch::Cms { conservative: true },
+    };
+    let shared = arguments.state == StateArg::Shared;
+    if shared && !sketch.can_be_shared() {
+        bail!(
+            "--state shared cannot be had with --sketch heavy, whose update touches several places at once: \
+             use exact or cms, or --state separate"
+        );
+    }
+    let design = match arguments.design {
+        DesignArg::Auto => Design::Auto,
+        DesignArg::Rss => Design::Rss,
+        DesignArg::Async => Design::Async,
+        DesignArg::Sync => Design::Sync,
+    };
+    if arguments.distribute.is_some() && design == Design::Rss {
+        bail!("--distribute is the rule of a distributor, and --design rss has none: use async or sync");
+    }
+    if arguments.distribute.is_some() && design == Design::Auto {
+        bail!("--distribute is the rule of a distributor: choose one with --design async or sync");
+    }
+    if design == Design::Rss && arguments.sources.first().is_some_and(|source| source == "-") {
+        bail!("--design rss splits a source among the workers, and standard input cannot be split: use async or sync");
+    }
+    let distribute = match arguments.distribute {
+        None | Some(DistributeArg::Flow) => Distribute::Flow,
+        Some(DistributeArg::Address) => Distribute::Address,
+        Some(DistributeArg::Random) => Distribute::Random,
+    };
+    let workers = match arguments.workers {
+        Some(n) => n.into(),
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let cpus = arguments.cpus.as_ref().map_or(Vec::new(), |cpus| cpus.0.clone());
+    sources::check_cpus(&cpus)?;
+    let selection =
+        Selection { expression: arguments.filter.clone(), resolve: arguments.resolve, ..Selection::default() };
+    let seed = arguments.seed.map_or_else(draw_seed, Ok)?;
+    let config = Config {
+        keys: arguments.key.clone(),
+        by: by(arguments),
+        sketch,
+        shared: shared.then(SharedTables::default),
+        memory: usize::try_from(arguments.memory).map_err(|_| anyhow!("--memory {} is too large", arguments.memory))?,
+        request: Request { pages: arguments.pages, ..Request::default() },
+        cut: cut(arguments)?,
+        seed,
+        hasher: Hasher::new(seed),
+    };
+    Ok(Settings {
+        selection,
+        inner: arguments.inner,
+        config: Arc::new(config),
+        design,
+        distribute,
+        workers,
+        cpus,
+        batch: arguments.batch.into(),
+        timing: arguments.stats,
+        way: None,
+    })
+}
+
+fn cut(arguments: &MeasureArgs) -> anyhow::Result<Cut> {
+    let ns = |time: Duration| i64::try_from(time.as_nanos()).map_err(|_| anyhow!("{} is too long", duration(time)));
+    let Some(window) = arguments.window else { return Ok(Cut { window_ns: None, late_ns: 0 }) };
+    if window.is_zero() {
+        bail!("--window 0 would never hold a packet");
+    }
+    let late = arguments.late.unwrap_or(window.min(Duration::from_secs(1)));
+    let cut = Cut { window_ns: Some(ns(window)?), late_ns: ns(late)? };
+    if cut.most_open() > MOST_OPEN {
+        bail!(
+            "--late {} would keep {} windows of {} open at once: more than {MOST_OPEN} are not allowed",
+            duration(late),
+            grouped(cut.most_open() as u64),
+            duration(window),
+        );
+    }
+    Ok(cut)
+}
+
+/// A seed that nobody knows.
+fn draw_seed() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow!("no random numbers from the system: {error}"))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+struct Command<'a> {
+    arguments: &'a MeasureArgs,
+    stop: Arc<AtomicBool>,
+    begun: Instant,
+    report: Report,
+    progress: Progress,
+    /// Lines about sources that failed, in order; printed at once, and repeated in JSON.
+    faults: Vec<String>,
+    notes: Vec<String>,
+    /// Packets that the reader delivered.
+    received: u64,
+    reread: u64,
+    /// How writing to standard output went.
+    output: io::Result<()>,
+}
+
+impl Command<'_> {
+    fn run(mut self, settings: Settings) -> anyhow::Result<Outcome> {
+        let asked = settings.design;
+        let workers = settings.workers;
+        let mut run = Run::new(settings);
+        let live = self.is_live();
+        if live && let Some(outcome) = self.captured(&mut run)? {
+            return Ok(outcome);
+        }
+        for name in self.arguments.sources.iter().filter(|_| !live) {
+            let input = match sources::open(name, self.arguments.follow, &self.stop) {
+                Ok(input) => input,
+                // Told to end while a pipe had no writer.
+                Err(_) if self.stop.load(Ordering::Relaxed) => break,
+                Err(line) => {
+                    self.fault(line);
+                    continue;
+                }
+            };
+            let name = input.name.clone();
+            let can_be_split = matches!(input.kind, Kind::File(_));
+            if !can_be_split && asked == Design::Rss && self.received == 0 {
+                bail!("--design rss splits a source among the workers, and {name} cannot be split: use async or sync");
+            }
+            // The tables are made here: memory that cannot be had is a wrong command.
+            run.start(can_be_split).map_err(|failure| self.no_tables(&failure))?;
+            if asked == Design::Auto && run.design() == Design::Async && self.received == 0 {
+                say(&format!("{name} cannot be split: one distributor feeds {workers} workers (--design async)"));
+            }
+            self.progress.begin(input.len_hint());
+            let measured = {
+                let Self { report, output, progress, stop, .. } = &mut self;
+                let mut each = |window: Window<'_>| print(report, output, stop, &window);
+                run.source(input, stop, &mut |offset| progress.show(offset), &mut each)
+            };
+            match measured {
+                Ok(measured) => self.close(&name, &measured)?,
+                Err(failure) => {
+                    self.broken(&failure);
+                    return Ok(Outcome::Failed);
+                }
+            }
+            if self.stop.load(Ordering::Relaxed) || self.output.is_err() {
+                break;
+            }
+        }
+        let finished = {
+            let Self { report, output, stop, .. } = &mut self;
+            run.finish(&mut |window| print(report, output, stop, &window))
+        };
+        match finished {
+            Ok(finished) => self.finish(&finished),
+            Err(failure) => {
+                self.broken(&failure);
+                Ok(Outcome::Failed)
+            }
+        }
+    }
+
+    /// Whether the sources are interfaces.
+    fn is_live(&self) -> bool {
+        self.arguments.sources.iter().any(|source| capture::interface(source).is_some())
+    }
+
+    /// Why the tables cannot be had, in the words of the command.
+    fn no_tables(&self, failure: &Failure) -> anyhow::Error {
+        let memory = self.arguments.memory;
+        match failure {
+            Failure::Counters(weir_measure::Error::TooLittleMemory { .. }) => {
+                anyhow!("--memory {memory} (bytes) is too little for such a table: 16k are enough for any")
+            }
+            failure => anyhow!("--memory {memory} (bytes), --pages {}: {failure}", self.arguments.pages),
+        }
+    }
+
+    /// The run cannot go on; what was complete was given out.
+    fn broken(&mut self, failure: &Failure) {
+        self.fault(failure.to_string());
+    }
+
+    fn fault(&mut self, line: String) {
+        self.progress.clear();
+        say(&line);
+        self.faults.push(line);
+    }
+
+    /// Takes the account of a source that is done.
+    fn close(&mut self, name: &str, measured: &Measured) -> anyhow::Result<()> {
+        let first = self.received == 0;
+        // What the source itself counted, where it does.
+        self.received += measured.report.live.map_or(measured.report.received, |counts| counts.received);
+        self.reread += measured.report.reread;
+        if measured.changed {
+            self.fault(sources::changed_line(name));
+        }
+        self.notes.push(match &measured.report.live {
+            Some(counts) => capture::standing_line(name, counts),
+            None => {
+                let way = sources::way_words(measured.way);
+                format!("{name}: {} bytes, {way}", grouped(measured.report.offset))
+            }
+        });
+        let Some(fault) = &measured.report.fault else { return Ok(()) };
+        if let SourceFault { what: Trouble::Plan(refused), packet: 1, .. } = fault
+            && first
+        {
+            bail!("--filter: {refused}");
+        }
+        self.fault(fault_line(name, fault));
+        Ok(())
+    }
+
+    fn finish(mut self, finished: &Finished) -> anyhow::Result<Outcome> {
+        self.progress.clear();
+        let arrivals = finished.arrivals;
+        let passed = finished.state.as_ref().map_or(0, |state| state.tally().passed);
+        // Each term was counted in its own place. That they agree is what makes the answer one.
+        if arrivals.received != self.received
+            || arrivals.received != passed + arrivals.filtered + arrivals.late + arrivals.dropped
+        {
+            self.fault(format!(
+                "the account does not add up: {} were read, {} arrived, {passed} were measured, {} filtered, {} late, {} dropped",
+                self.received, arrivals.received, arrivals.filtered, arrivals.late, arrivals.dropped
+            ));
+        }
+        let total = Window { span: None, arrivals, state: finished.state.as_ref(), before: None };
+        if self.output.is_ok() {
+            self.output = self.report.summary(&total, self.faults.first().map(String::as_str));
+        }
+        if arrivals.late > 0 {
+            say(&format!(
+                "late by more than --late allows: {}; name sources in the order of time, or allow more",
+                packets(arrivals.late)
+            ));
+        }
+        let mut failed = !self.faults.is_empty();
+        match &self.output {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return Ok(if failed { Outcome::Failed } else { Outcome::Done });
+            }
+            Err(error) => {
+                let line = format!("standard output: {}", io_words(error));
+                self.fault(line);
+                failed = true;
+            }
+        }
+        self.summary(finished, &total);
+        Ok(if failed { Outcome::Failed } else { Outcome::Done })
+    }
+
+    /// On standard error: how it went.
+    fn summary(&self, finished: &Finished, total: &Window<'_>) {
+        let time = self.begun.elapsed();
+        let (arrivals, passed) = (total.arrivals, total.state.map_or(0, |state| state.tally().passed));
+        let mut line = format!(
+            "{} received, {} measured, {} filtered, {} dropped, {} ({:.1} Mpps)",
+            grouped(arrivals.received),
+            grouped(passed),
+            grouped(arrivals.filtered),
+            grouped(arrivals.late + arrivals.dropped),
+            duration(time),
+            arrivals.received as f64 / time.as_secs_f64().max(1e-9) / 1e6,
+        );
+        // An output that failed told the run to stop, which nobody did from outside.
+        if self.stop.load(Ordering::Relaxed) && !(self.arguments.follow || self.is_live()) && self.output.is_ok() {
+            line.push_str(if self.arguments.duration.is_some() { ", ended by --duration" } else { ", interrupted" });
+        }
+        if !self.faults.is_empty() {
+            line.push_str(", incomplete: see the fault above");
+        }
+        line.push('\n');
+        if self.arguments.stats {
+            self.stats(&mut line, finished, total);
+        }
+        // A closed standard error is no reason to fail.
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+
+    fn stats(&self, out: &mut String, finished: &Finished, total: &Window<'_>) {
+        let arrivals = total.arrivals;
+        let mut note = |line: String| out.push_str(&format!("  {line}\n"));
+        for line in &self.notes {
+            note(line.clone());
+        }
+        note(format!(
+            "received {} = passed {} + filtered {} + denied 0 + dropped {} (late {}, kernel {})",
+            grouped(arrivals.received),
+            grouped(finished.processed),
+            grouped(arrivals.filtered),
+            grouped(arrivals.late + arrivals.dropped),
+            grouped(arrivals.late),
+            grouped(arrivals.dropped),
+        ));
+        note(format!("read twice after a wrong guess: {}", packets(self.reread)));
+        let workers = finished.workers;
+        note(match finished.design {
+            Design::Async => format!("design async: a distributor and {workers} workers, each with a ring"),
+            Design::Sync => format!("design sync: a distributor and {workers} workers in step"),
+            Design::Rss | Design::Auto if workers == 1 => "one worker".to_owned(),
+            Design::Rss | Design::Auto if self.is_live() => {
+                format!("design rss: {workers} workers, each with a ring or queue of its own")
+            }
+            Design::Rss | Design::Auto => format!("design rss: {workers} workers, each with pieces of the source"),
+        });
+        for line in total.state.map_or(Vec::new(), |state| state.describe()) {
+            note(line);
+        }
+        if let Some(timing) = &finished.timing {
+            let line = |what: &str, times: [Duration; 3]| {
+                let [p50, p99, p999] = times.map(|time| time.as_nanos());
+                format!("{what}: p50 {p50} ns, p99 {p99} ns, p99.9 {p999} ns")
+            };
+            note(line("processing time of a packet", percentiles(&timing.processing)));
+            note(line("delay from hand-out to done", percentiles(&timing.delay)));
+        }
+        note(format!("processor time {}", duration(Duration::from_nanos(sys::process_cpu_ns()))));
+    }
+}
+
+/// Prints a window. When nobody reads any more, the run is told to stop.
+fn print(report: &mut Report, output: &mut io::Result<()>, stop: &AtomicBool, window: &Window<'_>) {
+    if output.is_ok() {
+        *output = report.window(window);
+        if output.is_err() {
+            stop.store(true, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,556 @@
+//! What `weir measure` prints: tables for people, objects for programs.
+
+use crate::emit::Zone;
+use crate::numbers::{bit_rate, bytes, duration, grouped, packets, percent, rate};
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::time::Duration;
+use weir_measure::{
+    Arrivals, Bound, BoundKind, Change, Estimate, KeyKind, Keyless, Row, SIZE_CLASSES, Table, Tally, Weigh, Window,
+};
+use weir_packet::flow::FlowKey;
+use weir_packet::time::{Digits, Shape as TimeShape, Stamp};
+
+/// What is printed.
+pub struct Shape {
+    pub sources: Vec<String>,
+    pub keys: Vec<KeyKind>,
+    pub by: Weigh,
+    /// Rows of a table.
+    pub rows: usize,
+    /// Rows of a table of what changed.
+    pub changers: usize,
+    pub json: bool,
+}
+
+/// Prints answers on standard output.
+pub struct Report {
+    shape: Shape,
+    zone: Zone,
+    /// Of interfaces: what drops packets for want of room.
+    place: Option<&'static str>,
+    /// What the kernel rejects is not counted.
+    uncounted: bool,
+    /// Windows printed so far.
+    windows: u64,
+    /// Columns of the terminal, if standard output is one.
+    width: Option<usize>,
+}
+
+/// A column: its title, its cells, and whether they stand to the right.
+struct Column {
+    title: &'static str,
+    cells: Vec<String>,
+    right: bool,
+}
+
+impl Report {
+    pub fn new(shape: Shape, zone: Zone) -> Self {
+        let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+        Self { shape, zone, place: None, uncounted: false, windows: 0, width }
+    }
+
+    /// The sources are interfaces: what drops packets for want of room, and whether the kernel counts those it rejects.
+    pub fn captures(&mut self, place: &'static str, counted: bool) {
+        self.place = Some(place);
+        self.uncounted |= !counted;
+    }
+
+    /// A window that is complete.
+    pub fn window(&mut self, window: &Window<'_>) -> io::Result<()> {
+        self.windows += 1;
+        let text = if self.shape.json {
+            format!("{}\n", Value::Object(self.object(window)))
+        } else {
+            let (from, to) = window.span.unwrap_or_default();
+            let title = format!("{} - {}", self.clock(from, TimeShape::DateClock), self.clock(to, TimeShape::Clock));
+            // An empty line sets it apart from the window before.
+            let apart = if self.windows > 1 { "\n" } else { "" };
+            format!("{apart}{}", self.text(&title, window))
+        };
+        put(&text)
+    }
+
+    /// All of it.
+    pub fn summary(&mut self, total: &Window<'_>, fault: Option<&str>) -> io::Result<()> {
+        let text = if self.shape.json {
+            let mut object = self.object(total);
+            object.insert("fault".to_owned(), fault.into());
+            format!("{}\n", Value::Object(object))
+        } else {
+            let title = match self.shape.sources.as_slice() {
+                [one] if one == "-" => "standard input".to_owned(),
+                [one] => one.clone(),
+                many => format!("{} sources", many.len()),
+            };
+            match self.windows {
+                0 => self.text(&title, total),
+                1 => format!("\n{}", self.text(&format!("the only window of {title}"), total)),
+                n => format!("\n{}", self.text(&format!("all {} windows of {title}", grouped(n)), total)),
+            }
+        };
+        // Nothing that was delivered is missing, but not all was delivered.
+        let text = if fault.is_some() { text.replacen("  no loss", "  incomplete", 1) } else { text };
+        put(&text)
+    }
+
+    fn clock(&mut self, ns: i64, shape: TimeShape) -> String {
+        let east = self.zone.east_s(ns);
+        let mut text = String::new();
+        Stamp(ns).write(&mut text, shape, Digits::Micro, east);
+        text.trim_end().trim_end_matches('0').trim_end_matches('.').to_owned()
+    }
+
+    fn text(&self, title: &str, window: &Window<'_>) -> String {
+        let tally = window.state.map_or(Tally::default(), |state| *state.tally());
+        let mut out = String::new();
+        let _ = write!(out, "{title}  {}  {}", packets(tally.passed), bytes(tally.bytes));
+        let time = time_of(window, &tally);
+        if let Some(time) = time {
+            let _ = write!(out, "  {}", duration(time));
+        }
+        let _ = write!(out, "  {}", loss(&window.arrivals, self.place));
+        let Some(state) = window.state else {
+            out.push_str("\n  no packet was measured\n");
+            out.extend((0..self.shape.keys.len()).map(|i| self.changes(window, i)));
+            return out;
+        };
+        let _ = writeln!(out, "        {}", how_many(&state.flows(), "flow"));
+        if let Some(seconds) = time.map(|time| time.as_secs_f64()).filter(|&seconds| seconds > 0.0) {
+            let _ = writeln!(
+                out,
+                "  {} packets/s, {} (frames without FCS)",
+                rate(tally.passed as f64 / seconds),
+                bit_rate(tally.bytes as f64 * 8.0 / seconds)
+            );
+        }
+        let (sources, destinations) = (state.sources(), state.destinations());
+        let _ = writeln!(out, "  {}, {}", how_many(&sources, "source"), how_many(&destinations, "destination"));
+        let _ = writeln!(out, "  sizes {}", sizes(&tally));
+        if tally.keyless.sum() > 0 {
+            let _ = writeln!(out, "  {}", keyless(&tally.keyless));
+        }
+        for (i, &kind) in self.shape.keys.iter().enumerate() {
+            out.push('\n');
+            if self.shape.keys.len() > 1 {
+                let _ =
+                    writeln!(out, "  {kind}, by {}", if self.shape.by == Weigh::Packets { "packets" } else { "bytes" });
+            }
+            let table = state.table(i, self.shape.rows);
+            out.push_str(&grid(&self.columns(kind, &table, &tally), self.width));
+            if table.untracked.packets > 0 {
+                let _ = writeln!(
+                    out,
+                    "  the table is full: {} packets ({}) of other keys are not in it; raise --memory, or use --sketch heavy",
+                    grouped(table.untracked.packets),
+                    bytes(table.untracked.bytes)
+                );
+            }
+            out.push_str(&self.changes(window, i));
+        }
+        out
+    }
+
+    /// What changed most since the window before, if that is wanted and there was one.
+    fn changes(&self, window: &Window<'_>, i: usize) -> String {
+        let changes = (self.shape.changers > 0).then(|| window.changers(i, self.shape.changers)).flatten();
+        changes.map_or(String::new(), |changes| {
+            let kind = self.shape.keys[i];
+            let table = grid(&self.change_columns(kind, &changes), self.width);
+            format!("  changed most since the window before\n{table}")
+        })
+    }
+
+    fn columns(&self, kind: KeyKind, table: &Table, tally: &Tally) -> Vec<Column> {
+        let rows = &table.rows;
+        let column = |title, right, cell: &dyn Fn(&Row) -> String| Column {
+            title,
+            cells: rows.iter().map(cell).collect(),
+            right,
+        };
+        let mut columns =
+            vec![Column { title: "#", cells: (1..=rows.len()).map(|n| n.to_string()).collect(), right: true }];
+        columns.extend(key_columns(kind, rows.iter().map(|row| &row.key)));
+        let (whole, of): (u64, fn(&Row) -> u64) = match self.shape.by {
+            Weigh::Packets => (tally.passed, |row| row.counts.packets),
+            Weigh::Bytes => (tally.bytes, |row| row.counts.bytes),
+        };
+        columns.push(column("packets", true, &|row| grouped(row.counts.packets)));
+        columns.push(column("share", true, &|row| percent(of(row), whole)));
+        columns.push(column("bytes", true, &|row| bytes(row.counts.bytes)));
+        columns.push(column("bound", true, &|row| bound_text(of(row), &row.bound)));
+        columns
+    }
+
+    fn change_columns(&self, kind: KeyKind, changes: &[Change]) -> Vec<Column> {
+        let column = |title, cell: &dyn Fn(&Change) -> String| Column {
+            title,
+            cells: changes.iter().map(cell).collect(),
+            right: true,
+        };
+        let mut columns = vec![column("", &|_| String::new())];
+        columns.extend(key_columns(kind, changes.iter().map(|change| &change.key)));
+        columns.push(column("before", &|change| grouped(change.before)));
+        columns.push(column("after", &|change| grouped(change.after)));
+        columns.push(column("change", &|change| signed(change.delta())));
+        columns.push(column("between", &|change| format!("{} .. {}", signed(change.lower), signed(change.upper))));
+        columns
+    }
+
+    fn object(&self, window: &Window<'_>) -> Map<String, Value> {
+        let tally = window.state.map_or(Tally::default(), |state| *state.tally());
+        let stamp = |ns: i64| {
+            let mut text = String::new();
+            Stamp(ns).write(&mut text, TimeShape::Rfc3339, Digits::Nano, 0);
+            text
+        };
+        let span = window.span.or(tally.times());
+        let mut object = Map::new();
+        let mut put = |key: &str, value: Value| drop(object.insert(key.to_owned(), value));
+        put("start", span.map(|(from, _)| stamp(from)).into());
+        put("end", span.map(|(_, to)| stamp(to)).into());
+        put("window", window.span.map(|(from, to)| (to - from) as f64 / 1e9).into());
+        put("received", window.arrivals.received.into());
+        put("passed", tally.passed.into());
+        put("filtered", if self.uncounted { Value::Null } else { window.arrivals.filtered.into() });
+        put("denied", 0.into());
+        put("dropped", dropped(&window.arrivals, self.place));
+        put("bytes", tally.bytes.into());
+        let none = Estimate { value: 0, plus_minus: 0, confidence: 1.0 };
+        let estimate = |of: fn(&weir_measure::State) -> Estimate| estimate_json(&window.state.map_or(none, of));
+        put("flows", estimate(weir_measure::State::flows));
+        let tops: Vec<Value> = (0..self.shape.keys.len()).map(|i| self.top(window, i)).collect();
+        put("top", tops[0].clone());
+        if tops.len() > 1 {
+            put("tops", self.shape.keys.iter().map(ToString::to_string).zip(tops).collect::<Map<_, _>>().into());
+        }
+        put("sources", estimate(weir_measure::State::sources));
+        put("destinations", estimate(weir_measure::State::destinations));
+        let mut sizes = Map::new();
+        for (i, &packets) in tally.sizes.iter().enumerate() {
+            sizes.insert(size_label(i), packets.into());
+        }
+        put("sizes", sizes.into());
+        put("keyless", keyless_json(&tally.keyless));
+        let untracked: u64 =
+            (0..self.shape.keys.len()).filter_map(|i| Some(window.state?.table(i, 0).untracked.packets)).sum();
+        if untracked > 0 {
+            put("untracked", untracked.into());
+        }
+        if self.shape.changers > 0 {
+            let table = |(i, &kind): (usize, &KeyKind)| {
+                let changes = window.changers(i, self.shape.changers)?;
+                Some((kind.to_string(), changes.iter().map(|change| change_json(kind, change)).collect::<Value>()))
+            };
+            let tables: Option<Map<_, _>> = self.shape.keys.iter().enumerate().map(table).collect();
+            put("changers", tables.into());
+        }
+        object
+    }
+
+    fn top(&self, window: &Window<'_>, key: usize) -> Value {
+        let kind = self.shape.keys[key];
+        let table = window.state.map_or(Table::default(), |state| state.table(key, self.shape.rows));
+        let row = |row: &Row| {
+            let mut object = key_json(kind, &row.key);
+            object.insert("packets".to_owned(), row.counts.packets.into());
+            object.insert("bytes".to_owned(), row.counts.bytes.into());
+            object.insert("bound".to_owned(), bound_json(&row.bound));
+            Value::Object(object)
+        };
+        table.rows.iter().map(row).collect()
+    }
+}
+
+fn put(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Length of the window, or from the first packet to the last.
+fn time_of(window: &Window<'_>, tally: &Tally) -> Option<Duration> {
+    let (from, to) = window.span.or(tally.times())?;
+    Some(Duration::from_nanos(to.saturating_sub(from).unsigned_abs()))
+}
+
+fn loss(arrivals: &Arrivals, place: Option<&str>) -> String {
+    let place = place.unwrap_or("source");
+    match (arrivals.late, arrivals.dropped) {
+        (0, 0) => "no loss".to_owned(),
+        (late, 0) => format!("{} dropped: late", grouped(late)),
+        (0, lost) => format!("{} dropped: {place}", grouped(lost)),
+        (late, lost) => format!("{} dropped: {} late, {} {place}", grouped(late + lost), grouped(late), grouped(lost)),
+    }
+}
+
+fn dropped(arrivals: &Arrivals, place: Option<&str>) -> Value {
+    let mut causes = Map::new();
+    if arrivals.late > 0 {
+        causes.insert("late".to_owned(), arrivals.late.into());
+    }
+    if let Some(place) = place {
+        causes.insert(place.to_owned(), arrivals.dropped.into());
+    }
+    Value::Object(causes)
+}
+
+/// `562 511 flows (+- 1.6 %)`.
+fn how_many(estimate: &Estimate, what: &str) -> String {
+    let plural = if estimate.value == 1 { "" } else { "s" };
+    let count = format!("{} {what}{plural}", grouped(estimate.value));
+    if estimate.plus_minus == 0 || estimate.value == 0 {
+        return count;
+    }
+    format!("{count} (+- {:.1} %)", estimate.plus_minus as f64 * 100.0 / estimate.value as f64)
+}
+
+fn estimate_json(estimate: &Estimate) -> Value {
+    let bound = if estimate.confidence == 1.0 {
+        json!({ "kind": "exact" })
+    } else {
+        json!({ "kind": "probabilistic", "plus_minus": estimate.plus_minus, "confidence": estimate.confidence })
+    };
+    json!({ "estimate": estimate.value, "bound": bound })
+}
+
+fn size_label(class: usize) -> String {
+    let from = if class == 0 { 0 } else { SIZE_CLASSES[class - 1] + 1 };
+    match SIZE_CLASSES.get(class) {
+        Some(to) => format!("{from}-{to}"),
+        None => format!("{from}-"),
+    }
+}
+
+fn sizes(tally: &Tally) -> String {
+    let class = |(i, &packets): (usize, &u64)| {
+        (packets > 0).then(|| format!("{} {}", size_label(i), percent(packets, tally.passed)))
+    };
+    tally.sizes.iter().enumerate().filter_map(class).collect::<Vec<_>>().join(", ")
+}
+
+fn keyless_reasons(keyless: &Keyless) -> [(&'static str, u64); 4] {
+    [
+        ("not IP", keyless.not_ip),
+        ("cut before the addresses", keyless.truncated),
+        ("with broken headers", keyless.malformed),
+        ("of a link type without flow key", keyless.link_type),
+    ]
+}
+
+fn keyless(keyless: &Keyless) -> String {
+    let reasons = keyless_reasons(keyless).into_iter().filter(|(_, packets)| *packets > 0);
+    let reasons: Vec<String> = reasons.map(|(why, packets)| format!("{} {why}", grouped(packets))).collect();
+    format!("without flow key, in no table: {}", reasons.join(", "))
+}
+
+fn keyless_json(keyless: &Keyless) -> Value {
+    let names = ["not_ip", "truncated", "malformed", "link_type"];
+    let counts = keyless_reasons(keyless).map(|(_, packets)| packets);
+    let some = names.iter().zip(counts).filter(|(_, packets)| *packets > 0);
+    Value::Object(some.map(|(name, packets)| ((*name).to_owned(), packets.into())).collect())
+}
+
+fn signed(n: i64) -> String {
+    let sign = if n < 0 { '-' } else { '+' };
+    format!("{sign}{}", grouped(n.unsigned_abs()))
+}
+
+/// `exact`, or how far below and above the figure the truth may lie.
+fn bound_text(figure: u64, bound: &Bound) -> String {
+    let [below, above] = [figure.saturating_sub(bound.lower), bound.upper.saturating_sub(figure)].map(grouped);
+    match bound.kind {
+        // Certain on both sides. What is only probable is never called so.
+        BoundKind::Deterministic if bound.lower == bound.upper => "exact".to_owned(),
+        BoundKind::Exact => "exact".to_owned(),
+        BoundKind::Deterministic => format!("-{below} +{above}"),
+        BoundKind::Probabilistic { confidence } => format!("-{below} +{above} ({:.0} %)", confidence * 100.0),
+    }
+}
+
+fn kind_name(kind: BoundKind) -> &'static str {
+    match kind {
+        BoundKind::Exact => "exact",
+        BoundKind::Deterministic => "deterministic",
+        BoundKind::Probabilistic { .. } => "probabilistic",
+    }
+}
+
+fn bound_json(bound: &Bound) -> Value {
+    let mut object = json!({ "kind": kind_name(bound.kind), "lower": bound.lower, "upper": bound.upper });
+    if let BoundKind::Probabilistic { confidence } = bound.kind {
+        object["confidence"] = confidence.into();
+    }
+    object
+}
+
+fn change_json(kind: KeyKind, change: &Change) -> Value {
+    let mut object = key_json(kind, &change.key);
+    object.insert("before".to_owned(), change.before.into());
+    object.insert("after".to_owned(), change.after.into());
+    object.insert("change".to_owned(), change.delta().into());
+    let bound = json!({ "kind": kind_name(change.kind), "lower": change.lower, "upper": change.upper });
+    object.insert("bound".to_owned(), bound);
+    Value::Object(object)
+}
+
+/// The name of an IP protocol, or its number.
+fn proto_name(proto: u8) -> String {
+    let name = match proto {
+        1 => "icmp",
+        2 => "igmp",
+        4 => "ipip",
+        6 => "tcp",
+        17 => "udp",
+        33 => "dccp",
+        41 => "ipv6",
+        47 => "gre",
+        50 => "esp",
+        51 => "ah",
+        58 => "icmp6",
+        89 => "ospf",
+        103 => "pim",
+        112 => "vrrp",
+        132 => "sctp",
+        136 => "udplite",
+        _ => return proto.to_string(),
+    };
+    name.to_owned()
+}
+
+fn address(kind: KeyKind, key: &FlowKey, source: bool) -> String {
+    let address = if source { key.source() } else { key.destination() };
+    let text = address.map_or(String::new(), |address| address.to_string());
+    match kind.prefix_len(key.family) {
+        Some(bits) => format!("{text}/{bits}"),
+        None => text,
+    }
+}
+
+/// `10.1.2.3:443`, `[2001:db8::1]:443`, or the address alone.
+fn endpoint(key: &FlowKey, source: bool) -> String {
+    let text = address(KeyKind::FiveTuple, key, source);
+    let Some((sport, dport)) = key.ports() else { return text };
+    let port = if source { sport } else { dport };
+    if key.family == 6 { format!("[{text}]:{port}") } else { format!("{text}:{port}") }
+}
+
+/// What the protocol column says of a whole flow.
+fn flow_proto(key: &FlowKey) -> String {
+    let fragment = if key.flags & FlowKey::LATER_FRAGMENT != 0 { " frag" } else { "" };
+    format!("{}{fragment}", proto_name(key.proto))
+}
+
+fn key_columns<'a>(kind: KeyKind, keys: impl Iterator<Item = &'a FlowKey>) -> Vec<Column> {
+    let keys: Vec<&FlowKey> = keys.collect();
+    let column = |title, cell: &dyn Fn(&FlowKey) -> String| Column {
+        title,
+        cells: keys.iter().map(|key| cell(key)).collect(),
+        right: false,
+    };
+    match kind {
+        KeyKind::FiveTuple => vec![
+            column("source", &|key| endpoint(key, true)),
+            column("destination", &|key| endpoint(key, false)),
+            column("proto", &flow_proto),
+        ],
+        KeyKind::Conversation => vec![
+            column("one end", &|key| endpoint(key, true)),
+            column("other end", &|key| endpoint(key, false)),
+            column("proto", &flow_proto),
+        ],
+        KeyKind::Pair => vec![
+            column("source", &|key| address(kind, key, true)),
+            column("destination", &|key| address(kind, key, false)),
+        ],
+        KeyKind::Src(_) => vec![column("source", &|key| address(kind, key, true))],
+        KeyKind::Dst(_) => vec![column("destination", &|key| address(kind, key, false))],
+        KeyKind::Sport => {
+            vec![column("source port", &|key| key.sport.to_string()), column("proto", &|key| proto_name(key.proto))]
+        }
+        KeyKind::Dport => vec![
+            column("destination port", &|key| key.ports().map_or("-".to_owned(), |(_, dport)| dport.to_string())),
+            column("proto", &|key| proto_name(key.proto)),
+        ],
+        KeyKind::Proto => vec![column("proto", &|key| proto_name(key.proto))],
+    }
+}
+
+fn key_json(kind: KeyKind, key: &FlowKey) -> Map<String, Value> {
+    let mut object = Map::new();
+    let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
+    let (src, dst) = (|| address(kind, key, true).into(), || address(kind, key, false).into());
+    match kind {
+        KeyKind::FiveTuple | KeyKind::Conversation => {
+            put("src", src());
+            put("dst", dst());
+            put("sport", key.ports().map(|(sport, _)| sport).into());
+            put("dport", key.ports().map(|(_, dport)| dport).into());
+            put("proto", proto_name(key.proto).into());
+            if key.flags & FlowKey::LATER_FRAGMENT != 0 {
+                put("fragment", true.into());
+            }
+        }
+        KeyKind::Pair => {
+            put("src", src());
+            put("dst", dst());
+        }
+        KeyKind::Src(_) => put("src", src()),
+        KeyKind::Dst(_) => put("dst", dst()),
+        KeyKind::Sport => {
+            put("sport", key.ports().map(|(sport, _)| sport).into());
+            put("proto", proto_name(key.proto).into());
+        }
+        KeyKind::Dport => {
+            put("dport", key.ports().map(|(_, dport)| dport).into());
+            put("proto", proto_name(key.proto).into());
+        }
+        KeyKind::Proto => put("proto", proto_name(key.proto).into()),
+    }
+    object
+}
+
+/// Rows of cells, each column as wide as its widest. Where that is wider than the terminal, long addresses go on in a line of
+/// their own.
+fn grid(columns: &[Column], width: Option<usize>) -> String {
+    let rows = columns.first().map_or(0, |column| column.cells.len());
+    let widths = widths(columns, width);
+    let mut out = String::new();
+    let mut line = |cells: &mut dyn Iterator<Item = &str>| {
+        let mut text = String::from(" ");
+        for ((column, &width), cell) in columns.iter().zip(&widths).zip(cells) {
+            let _ = if column.right { write!(text, " {cell:>width$} ") } else { write!(text, " {cell:<width$} ") };
+        }
+        out.push_str(text.trim_end());
+        out.push('\n');
+    };
+    line(&mut columns.iter().map(|column| column.title));
+    for row in 0..rows {
+        let piece = |i: usize, n: usize| {
+            let (cell, width) = (&columns[i].cells[row], widths[i]);
+            // Addresses are ASCII.
+            cell.get((n * width).min(cell.len())..((n + 1) * width).min(cell.len())).unwrap_or("")
+        };
+        let pieces = (0..columns.len()).map(|i| columns[i].cells[row].len().div_ceil(widths[i].max(1))).max();
+        for n in 0..pieces.unwrap_or(1) {
+            line(&mut (0..columns.len()).map(|i| piece(i, n)));
+        }
+    }
+    out
+}
+
+/// The widths of columns that shall fit in `width` together, as far as that leaves room for what matters.
+fn widths(columns: &[Column], width: Option<usize>) -> Vec<usize> {
+    /// Columns of text are not made narrower than this: an IPv4 address and a port.
+    const LEAST: usize = 22;
+    let widest = |column: &Column| column.cells.iter().map(String::len).max().unwrap_or(0).max(column.title.len());
+    let mut widths: Vec<usize> = columns.iter().map(widest).collect();
+    let wide: Vec<usize> = (0..columns.len()).filter(|&i| !columns[i].right && widths[i] > LEAST).collect();
+    let total = 1 + widths.iter().map(|width| width + 2).sum::<usize>();
+    let excess = width.map_or(0, |width| total.saturating_sub(width));
+    for &i in &wide {
+        widths[i] = widths[i].saturating_sub(excess.div_ceil(wide.len())).max(LEAST);
+    }
+    widths
+}

@@ -1,0 +1,92 @@
+//! What a user names as a source.
+
+use crate::capture::interface;
+use crate::outcome::io_words;
+use anyhow::bail;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use weir_io::Input;
+use weir_io::sys::packet_socket::ANY;
+use weir_pipeline::Way;
+
+/// Opens a file, or standard input. **Errors**: a line about it.
+pub fn open(name: &str, follow: bool, stop: &Arc<AtomicBool>) -> Result<Input, String> {
+    Input::open(name, follow, stop).map_err(|error| failed_line(name, &error))
+}
+
+/// The line about a file that cannot be opened.
+pub fn failed_line(name: &str, error: &io::Error) -> String {
+    let bare = !name.is_empty() && !name.contains('/');
+    let words = match error.kind() {
+        io::ErrorKind::NotFound if bare => missing_words(name),
+        _ => io_words(error),
+    };
+    format!("{name}: {words}")
+}
+
+/// Why there is no file of a name that is one word, if it was not meant for a file.
+fn missing_words(name: &str) -> String {
+    const IN_EXPRESSIONS: [&str; 16] = [
+        "and", "or", "not", "host", "net", "port", "src", "dst", "proto", "ip", "ip6", "tcp", "udp", "icmp", "arp",
+        "vlan",
+    ];
+    if interface(name).is_some() {
+        "is a network interface, and no such file: weir filter and weir measure capture from interfaces".to_owned()
+    } else if IN_EXPRESSIONS.contains(&name) {
+        "no such file: an expression is one argument, in quotes: 'udp port 53'".to_owned()
+    } else if !name.contains('.') {
+        "no such file, and no network interface of this name: weir filter -D lists them".to_owned()
+    } else {
+        io_words(&io::Error::from(io::ErrorKind::NotFound))
+    }
+}
+
+/// How the bytes of a source got into memory, for `--stats`.
+pub fn way_words(way: Way) -> &'static str {
+    match way {
+        Way::Mapped => "mapped",
+        Way::Read => "read in pieces (the page cache holds it in small folios, or not at all)",
+        Way::Stream => "read as a stream",
+        Way::Live => "captured, in the kernel's ring",
+    }
+}
+
+/// The line about a source whose bytes changed under the reader.
+pub fn changed_line(name: &str) -> String {
+    format!("{name}: it was changed while it was read; what was said of it last may be wrong")
+}
+
+/// Refuses lists of sources that cannot be read as they stand.
+pub fn check(sources: &[String], follow: bool) -> anyhow::Result<()> {
+    if follow && sources.len() > 1 {
+        bail!("--follow never comes to the end of the first source: name only one");
+    }
+    if let Some(name) = sources.iter().find(|source| interface(source).is_some()) {
+        if follow {
+            bail!("{name} is an interface, which is captured until interrupted: leave --follow out");
+        }
+        if let Some(file) = sources.iter().find(|source| interface(source).is_none()) {
+            bail!("{name} is an interface, whose capture does not end by itself: name no file ({file}) beside it");
+        }
+        let twice = |i: usize| sources[..i].iter().any(|other| interface(other) == interface(&sources[i]));
+        if let Some(i) = (1..sources.len()).find(|&i| twice(i)) {
+            bail!("{} is named twice, and its packets would come twice", sources[i]);
+        }
+        if sources.len() > 1 && sources.iter().any(|source| interface(source) == Some(ANY)) {
+            bail!("{ANY} stands for all interfaces: name no other one beside it");
+        }
+    }
+    if sources.iter().filter(|source| *source == "-").count() > 1 {
+        bail!("standard input is named twice, and can be read once");
+    }
+    Ok(())
+}
+
+/// Binds this thread, and tells which processor of the list cannot be had.
+pub fn check_cpus(cpus: &[usize]) -> anyhow::Result<()> {
+    let pin = |cpu: usize| {
+        weir_io::sys::pin(cpu).map_err(|error| anyhow::anyhow!("--cpus: processor {cpu}: {}", io_words(&error)))
+    };
+    cpus.iter().rev().try_for_each(|&cpu| pin(cpu))
+}

@@ -1,0 +1,518 @@
+//! Capturing from an interface: every packet that was sent is passed, filtered or dropped, and nothing else is.
+
+mod backends;
+pub mod net;
+
+use crate::support::*;
+use net::Net;
+use serde_json::Value;
+
+/// A datagram whose payload begins with `number`; every other one goes to port 53.
+fn numbered(number: u32, extra: usize) -> Vec<u8> {
+    let mut frame = udp(if number.is_multiple_of(2) { 53 } else { 80 }, extra.max(4));
+    frame[42..46].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+fn frames(count: u32) -> Vec<Vec<u8>> {
+    (0..count).map(|number| numbered(number, 18)).collect()
+}
+
+/// The frames of a capture file.
+fn written(path: &str) -> Vec<Vec<u8>> {
+    records(path).into_iter().map(|record| record.data).collect()
+}
+
+/// received, passed, filtered, denied, dropped, as `--stats` has them.
+#[track_caller]
+fn account(done: &Done) -> [u64; 5] {
+    let line = done.err.lines().find(|line| line.contains(" = passed ")).unwrap_or_else(|| panic!("{}", done.err));
+    let line = line.replace(' ', "");
+    let mut numbers = line.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
+    std::array::from_fn(|_| numbers.next().expect("five numbers"))
+}
+
+fn objects(done: &Done) -> Vec<Value> {
+    done.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn every_packet_is_passed_or_filtered() {
+    let Some(net) = Net::new("every_packet_is_passed_or_filtered") else { return };
+    let temp = Temp::new();
+    let sent = frames(20_000);
+    let even: Vec<_> = sent.iter().step_by(2).cloned().collect();
+    for (source, burst, out) in [("near", 0, "a.pcapng"), ("af_packet:near", 500, "b.pcap")] {
+        let out = temp.at(out);
+        let capture = net.capture(&["filter", "udp port 53", source, "-w", &out, "--stats"]);
+        assert_eq!(net.promiscuity("near"), "1");
+        assert_eq!(net.send(&sent, burst), 20_000);
+        let done = capture.stop().ok();
+        assert_eq!(account(&done), [20_000, 10_000, 10_000, 0, 0], "{}", done.err);
+        assert!(written(&out) == even, "{source}");
+        assert!(
+            done.err.starts_with("near: AF_PACKET") && done.err.contains("both directions, promiscuous"),
+            "{}",
+            done.err
+        );
+        assert!(!done.err.contains("interrupted") && !done.err.contains("weir:"), "{}", done.err);
+        assert_eq!(net.promiscuity("near"), "0");
+    }
+    let about = weir(["info", &temp.at("a.pcapng")]).ok().text();
+    assert!(about.contains("\"near\"") && about.contains("nanosecond"), "{about}");
+}
+
+#[test]
+fn lines_come_while_it_runs_and_a_count_ends_it() {
+    let Some(net) = Net::new("lines_come_while_it_runs_and_a_count_ends_it") else { return };
+    let capture = net.capture(&["filter", "udp port 53", "-i", "near", "-p", "-t", "-c", "3", "-s", "46", "--stats"]);
+    assert_eq!(net.promiscuity("near"), "0");
+    net.send(&frames(100), 0);
+    let done = capture.done().ok();
+    let line = "10.0.0.1.4000 > 10.0.0.2.53: UDP, length 18 [46 of 60 bytes captured]\n";
+    assert_eq!(done.text(), line.repeat(3));
+    assert!(done.err.contains("not promiscuous"), "{}", done.err);
+    // What the kernel rejected until then is among them.
+    let [received, passed, filtered, denied, dropped] = account(&done);
+    assert_eq!((passed, received), (3, passed + filtered + denied + dropped), "{}", done.err);
+}
+
+#[test]
+fn packets_are_cut_where_they_are_written() {
+    let Some(net) = Net::new("packets_are_cut_where_they_are_written") else { return };
+    let temp = Temp::new();
+    let out = temp.at("cut.pcap");
+    let sent: Vec<_> = (0..300).map(|number| numbered(number, 4 + number as usize * 4)).collect();
+    let capture = net.capture(&["filter", "", "near", "-w", &out, "-s", "100", "--duration", "10s"]);
+    assert_eq!(net.send(&sent, 0), 300);
+    capture.stop().ok();
+    let (link, found) = parse_pcap(&std::fs::read(&out).unwrap());
+    assert_eq!((link, found.len()), (1, 300));
+    for (record, frame) in found.iter().zip(&sent) {
+        assert_eq!(record.data, frame[..frame.len().min(100)]);
+        assert_eq!(record.wire_len as usize, frame.len());
+    }
+}
+
+#[test]
+fn every_design_measures_every_packet() {
+    let Some(net) = Net::new("every_design_measures_every_packet") else { return };
+    let sent = frames(10_000);
+    let designs: [&[&str]; 5] = [
+        &["--workers", "1"],
+        &["--workers", "2"],
+        &["--workers", "2", "--design", "async", "--window", "20ms"],
+        &["--workers", "2", "--design", "sync"],
+        &["--workers", "3", "--design", "rss", "--window", "20ms", "--ring", "8M"],
+    ];
+    for design in designs {
+        let arguments =
+            [&["measure", "near", "--json", "--filter", "udp port 53", "--sketch", "exact"], design].concat();
+        let capture = net.capture(&arguments);
+        assert_eq!(net.send(&sent, 1000), 10_000);
+        let done = capture.stop().ok();
+        let objects = objects(&done);
+        let (total, windows) = objects.split_last().expect("a summary");
+        assert_eq!(windows.is_empty(), !design.contains(&"--window"));
+        let sum = |key: &str| windows.iter().map(|window| window[key].as_u64().unwrap()).sum::<u64>();
+        for (key, expected) in [("received", 10_000), ("passed", 5000), ("filtered", 5000), ("bytes", 5000 * 60)] {
+            assert_eq!(total[key], expected, "{design:?} {key}");
+            assert!(windows.is_empty() || sum(key) == expected, "{design:?} {key}");
+        }
+        assert_eq!(total["dropped"], serde_json::json!({ "kernel": 0 }), "{design:?}");
+        assert_eq!(total["top"][0]["packets"], 5000, "{design:?}");
+        assert_eq!(total["fault"], Value::Null);
+    }
+}
+
+#[test]
+fn what_the_ring_has_no_room_for_is_counted() {
+    let Some(net) = Net::new("what_the_ring_has_no_room_for_is_counted") else { return };
+    let temp = Temp::new();
+    let out = temp.at("some.pcap");
+    let sent = frames(20_000);
+    let capture = net.capture(&["filter", "udp port 53", "near", "-w", &out, "--stats", "--ring", "512k"]);
+    capture.signal("-STOP");
+    assert_eq!(net.send(&sent, 0), 20_000);
+    capture.signal("-CONT");
+    let done = capture.stop().ok();
+    let [received, passed, filtered, denied, dropped] = account(&done);
+    assert_eq!((received, denied), (20_000, 0));
+    assert_eq!(passed + filtered + dropped, 20_000);
+    assert!(dropped > 5000 && passed > 0, "{}", done.err);
+    assert!(done.err.contains(" dropped: kernel, "), "{}", done.err);
+    let found = written(&out);
+    assert_eq!(found.len() as u64, passed);
+    assert!(found.iter().all(|frame| sent.contains(frame)));
+
+    for design in [&["--workers", "1"][..], &["--design", "rss", "--workers", "2", "--window", "10s"]] {
+        let capture = net.capture(&[&["measure", "near", "--json", "--ring", "512k"], design].concat());
+        capture.signal("-STOP");
+        assert_eq!(net.send(&sent, 0), 20_000);
+        capture.signal("-CONT");
+        let done = capture.stop().ok();
+        for object in [objects(&done).last().unwrap(), &objects(&done)[0]] {
+            let term = |key: &str| object[key].as_u64().unwrap();
+            let dropped = object["dropped"]["kernel"].as_u64().unwrap();
+            assert_eq!(term("received"), 20_000, "{design:?}");
+            assert_eq!(term("passed") + term("filtered") + dropped, 20_000, "{design:?}");
+            assert!(dropped > 5000, "{design:?}");
+        }
+    }
+}
+
+#[test]
+fn a_capture_stopped_in_the_middle_keeps_all_it_received() {
+    let Some(net) = Net::new("a_capture_stopped_in_the_middle_keeps_all_it_received") else { return };
+    let temp = Temp::new();
+    let sent = frames(60_000);
+    for (round, signal) in ["-INT", "-TERM"].into_iter().enumerate() {
+        let out = temp.at(&format!("{round}.pcap"));
+        let capture = net.capture(&["filter", "", "near", "-w", &out, "--stats", "-U"]);
+        let done = std::thread::scope(|scope| {
+            let sender = scope.spawn(|| net.send(&sent, 0));
+            while std::fs::metadata(&out).map_or(0, |about| about.len()) < 100_000 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            capture.signal(signal);
+            let done = capture.done().ok();
+            assert_eq!(sender.join().unwrap(), 60_000);
+            done
+        });
+        let [received, passed, filtered, denied, dropped] = account(&done);
+        assert_eq!([passed, filtered, denied], [received - dropped, 0, 0]);
+        assert!((1000..=60_000).contains(&received), "{}", done.err);
+        assert!(dropped > 0 || written(&out) == sent[..received as usize], "{}", done.err);
+        assert_eq!(written(&out).len() as u64, passed);
+    }
+}
+
+/// Stopped while its ring is full of packets that it has not seen: they were received all the same.
+#[test]
+fn what_lies_in_the_ring_at_the_end_counts() {
+    let Some(net) = Net::new("what_lies_in_the_ring_at_the_end_counts") else { return };
+    let temp = Temp::new();
+    let out = temp.at("all.pcap");
+    let sent = frames(5000);
+    let ways: [&[&str]; 4] = [
+        &["filter", "", "near", "-w", &out, "--stats"],
+        &["measure", "near", "--json", "--workers", "1"],
+        &["measure", "near", "--json", "--workers", "2", "--design", "async"],
+        &["measure", "near", "--json", "--workers", "2", "--design", "rss"],
+    ];
+    for way in ways {
+        let capture = net.capture(way);
+        capture.signal("-STOP");
+        assert_eq!(net.send(&sent, 0), 5000);
+        capture.signal("-INT");
+        capture.signal("-CONT");
+        let done = capture.done().ok();
+        if way[0] == "filter" {
+            assert_eq!(account(&done), [5000, 5000, 0, 0, 0]);
+            assert!(written(&out) == sent);
+        } else {
+            assert_eq!((&objects(&done)[0]["received"], &objects(&done)[0]["passed"]), (&5000.into(), &5000.into()));
+        }
+    }
+}
+
+#[test]
+fn tags_that_the_kernel_took_out_are_back() {
+    let Some(net) = Net::new("tags_that_the_kernel_took_out_are_back") else { return };
+    let temp = Temp::new();
+    let tagged = |number: u32| {
+        let frame = numbered(number, 30);
+        let tags: &[u8] = match number % 4 {
+            0 => &[0x81, 0, 0x60, 7],
+            1 => &[0x88, 0xa8, 0, 9, 0x81, 0, 0, 7],
+            2 => &[0x81, 0, 0, 8],
+            _ => &[],
+        };
+        [&frame[..12], tags, &frame[12..]].concat()
+    };
+    let sent: Vec<_> = (0..400).map(tagged).collect();
+    let out = temp.at("all.pcap");
+    let capture = net.capture(&["filter", "", "near", "-w", &out]);
+    let vlan = net.capture(&["filter", "vlan 7 and udp port 53", "near", "--count"]);
+    let plain = net.capture(&["filter", "udp", "near", "--count"]);
+    assert_eq!(net.send(&sent, 0), 400);
+    capture.stop().ok();
+    let found = records(&out);
+    assert!(found.iter().map(|record| &record.data).eq(&sent));
+    assert!(found.iter().all(|record| record.wire_len as usize == record.data.len()));
+    assert_eq!(vlan.stop().ok().count(), 100);
+    assert_eq!(plain.stop().ok().count(), 100);
+}
+
+#[test]
+fn an_interface_that_is_removed_ends_the_capture() {
+    let Some(net) = Net::new("an_interface_that_is_removed_ends_the_capture") else { return };
+    let temp = Temp::new();
+    let (sent, out) = (frames(1000), temp.at("kept.pcap"));
+    let capture = net.capture(&["filter", "", "near", "-w", &out, "--stats"]);
+    let measure = net.capture(&["measure", "near", "--json", "--workers", "1"]);
+    assert_eq!(net.send(&sent, 0), 1000);
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    net.inside("near", &["ip", "link", "del", "near"]).ok();
+    let done = capture.done();
+    assert_eq!(done.code, Some(1));
+    let line = "the interface is gone; 1000 packets before it were delivered\n";
+    assert!(done.err.contains("weir: near: packet 1001, ") && done.err.contains(line), "{}", done.err);
+    assert_eq!(account(&done), [1000, 1000, 0, 0, 0]);
+    assert!(written(&out) == sent);
+    let done = measure.done();
+    assert_eq!(done.code, Some(1));
+    assert_eq!(objects(&done)[0]["passed"], 1000);
+    assert!(objects(&done)[0]["fault"].as_str().unwrap().contains("the interface is gone"));
+}
+
+#[test]
+fn an_interface_that_goes_down_and_comes_back_is_survived() {
+    let Some(net) = Net::new("an_interface_that_goes_down_and_comes_back_is_survived") else { return };
+    let temp = Temp::new();
+    let (sent, out) = (frames(2000), temp.at("kept.pcap"));
+    let capture = net.capture(&["filter", "", "near", "-w", &out, "--stats"]);
+    let measure = net.capture(&["measure", "near", "--json"]);
+    assert_eq!(net.send(&sent[..1000], 0), 1000);
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    net.inside("near", &["ip", "link", "set", "near", "down"]).ok();
+    let refused = net.weir(&["filter", "", "near", "--count"]);
+    assert_eq!(refused.code, Some(2));
+    let line = "weir: near: the interface is down: sudo ip link set near up; --wait waits for it\n";
+    assert_eq!(refused.err, line);
+    std::thread::sleep(std::time::Duration::from_millis(250));
+    net.inside("near", &["ip", "link", "set", "near", "up"]).ok();
+    std::thread::sleep(std::time::Duration::from_millis(250));
+    assert_eq!(net.send(&sent[1000..], 0), 1000);
+    let done = capture.stop().ok();
+    assert_eq!(account(&done), [2000, 2000, 0, 0, 0]);
+    assert!(done.err.contains("near: it was down once meanwhile"), "{}", done.err);
+    assert!(written(&out) == sent);
+    assert_eq!(objects(&measure.stop().ok())[0]["passed"], 2000);
+}
+
+#[test]
+fn what_is_waited_for_is_captured_once_it_is_there() {
+    let Some(net) = Net::new("what_is_waited_for_is_captured_once_it_is_there") else { return };
+    let capture =
+        net.start(&[env!("CARGO_BIN_EXE_weir"), "filter", "", "af_packet:two", "--wait", "--count"], "waiting");
+    net.second_cable();
+    let capture = capture.until("AF_PACKET");
+    assert_eq!(net.send_on("near", "one", &frames(500), 0), 500);
+    assert_eq!(capture.stop().ok().count(), 500);
+    // An interrupt ends the waiting too.
+    let waits = net.start(&[env!("CARGO_BIN_EXE_weir"), "measure", "af_packet:three", "--wait"], "waiting");
+    waits.stop().ok();
+}
+
+#[test]
+fn several_interfaces_come_by_time() {
+    let Some(net) = Net::new("several_interfaces_come_by_time") else { return };
+    net.second_cable();
+    let temp = Temp::new();
+    let (sent, out) = (frames(3000), temp.at("both.pcapng"));
+    let capture = net.capture(&["filter", "", "near", "two", "-w", &out, "--stats"]).until("two: AF_PACKET");
+    let measure = net.capture(&["measure", "near", "two", "--json", "--window", "100ms", "--sketch", "exact"]);
+    let some = net.capture(&["filter", "", "two", "near", "-c", "1500", "--count", "--stats"]).until("near: AF_PACKET");
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(net.send_on("near", "one", &sent[..1500], 100), 1500));
+        assert_eq!(net.send(&sent[1500..], 100), 1500);
+    });
+    let measured = measure.stop().ok();
+    let done = capture.stop().ok();
+    assert_eq!(account(&done), [3000, 3000, 0, 0, 0]);
+    let all = records(&out);
+    assert!(all.windows(2).all(|two| two[0].time_ns <= two[1].time_ns));
+    let mut found: Vec<&[u8]> = all.iter().map(|record| &record.data[..]).collect();
+    let mut expected: Vec<&[u8]> = sent.iter().map(|frame| &frame[..]).collect();
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert!(found == expected);
+    let about = weir(["info", &out]).ok().text();
+    assert!(about.contains("near") && about.contains("two"), "{about}");
+
+    let objects = objects(&measured);
+    let (total, windows) = objects.split_last().expect("a summary");
+    assert_eq!((&total["received"], &total["passed"]), (&3000.into(), &3000.into()));
+    assert_eq!(windows.iter().map(|window| window["passed"].as_u64().unwrap()).sum::<u64>(), 3000);
+    let done = some.done().ok();
+    assert_eq!(done.count(), 1500);
+    let [received, passed, filtered, ..] = account(&done);
+    assert_eq!((received, passed, filtered), (1500, 1500, 0));
+}
+
+#[test]
+fn windows_close_and_signals_are_answered_while_nothing_comes() {
+    let Some(net) = Net::new("windows_close_and_signals_are_answered_while_nothing_comes") else { return };
+    let mut capture =
+        net.capture(&["measure", "near", "--json", "--window", "200ms", "--late", "0s", "--workers", "2"]);
+    assert_eq!(net.send(&frames(300), 0), 300);
+    let mut passed = 0;
+    // No packet comes after the last.
+    while passed < 300 {
+        let window: Value = serde_json::from_str(&capture.line()).unwrap();
+        passed += window["passed"].as_u64().unwrap();
+    }
+    assert_eq!(passed, 300);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", capture.id())).unwrap();
+    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapPrm:")).unwrap().trim();
+    let capabilities = u64::from_str_radix(capabilities, 16).unwrap();
+    for (name, number) in [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_SYS_ADMIN", 21)] {
+        assert_eq!(capabilities >> number & 1, 0, "{name}");
+    }
+    capture.signal("-USR1");
+    let capture = capture.until("filtered before");
+    let filter = net.capture(&["filter", "udp port 53", "near", "--count"]);
+    net.send(&frames(100), 0);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    filter.signal("-USR1");
+    let filter = filter.until("near: 100 received, 50 delivered, 50 filtered before, 0 dropped\n");
+    assert_eq!(filter.stop().ok().count(), 50);
+    assert_eq!(objects(&capture.stop().ok()).last().unwrap()["passed"], 400);
+}
+
+#[test]
+fn directions_and_all_interfaces() {
+    let Some(net) = Net::new("directions_and_all_interfaces") else { return };
+    let capture = |arguments: &[&str]| net.capture(&[&["filter", "", "--count"], arguments].concat());
+    let counts =
+        [capture(&["near", "-Q", "in"]), capture(&["near", "-Q", "out"]), capture(&["near"]), capture(&["any"])];
+    assert_eq!(net.send(&frames(200), 0), 200);
+    assert_eq!(net.send_on("near", "near", &frames(100), 0), 100);
+    let counts = counts.map(|capture| capture.stop().ok().count());
+    assert_eq!(counts, [200, 100, 300, 300]);
+}
+
+#[test]
+fn the_loopback_shows_each_packet_once() {
+    let Some(net) = Net::new("the_loopback_shows_each_packet_once") else { return };
+    net.inside("near", &["ip", "link", "set", "lo", "up"]).ok();
+    let capture = net.capture(&["filter", "udp dst port 4242", "lo", "--count"]);
+    let script = "
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+r = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+r.bind(('127.0.0.1', 4242))
+for i in range(100):
+    s.sendto(b'x', ('127.0.0.1', 4242))
+";
+    net.inside("near", &["python3", "-c", script]).ok();
+    assert_eq!(capture.stop().ok().count(), 100);
+}
+
+#[test]
+fn both_directions_are_seen() {
+    let Some(net) = Net::new("both_directions_are_seen") else { return };
+    let temp = Temp::new();
+    let out = temp.at("both.pcap");
+    net.inside("near", &["ip", "address", "add", "10.9.0.1/24", "dev", "near"]).ok();
+    let capture = net.capture(&["filter", "arp", "near", "-w", &out]);
+    // Nobody has the address, so the kernel asks, and goes on to ask.
+    let script = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('10.9.0.2', 9))";
+    net.inside("near", &["python3", "-c", script]).ok();
+    let ask = |frame: &Vec<u8>| frame[..6] == [0xff; 6] && frame[38..42] == [10, 9, 0, 2];
+    capture.stop().ok();
+    assert!(written(&out).iter().any(ask));
+}
+
+#[test]
+fn an_ip_tunnel_has_no_link_header() {
+    let Some(net) = Net::new("an_ip_tunnel_has_no_link_header") else { return };
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        eprintln!("an_ip_tunnel_has_no_link_header: skipped, no /dev/net/tun");
+        return;
+    }
+    let temp = Temp::new();
+    // Makes the tunnel, says so, waits for a byte, and lets packets come in.
+    let script = "
+import fcntl, os, struct, subprocess, sys
+tun = os.open('/dev/net/tun', os.O_RDWR)
+fcntl.ioctl(tun, 0x400454ca, struct.pack('16sH22x', b'tun7', 0x1001))
+subprocess.check_call(['ip', 'link', 'set', 'tun7', 'up'])
+print('ready', file=sys.stderr, flush=True)
+while not os.path.exists(sys.argv[1]):
+    pass
+for i in range(50):
+    os.write(tun, bytes.fromhex('450000207777000040110000c0000201c000020204d2162e000c0000') + struct.pack('>I', i))
+print('sent', file=sys.stderr, flush=True)
+while os.path.exists(sys.argv[1]):
+    pass
+";
+    let (go, out) = (temp.at("go"), temp.at("tun.pcap"));
+    let tunnel = net.start(&["python3", "-c", script, &go], "ready");
+    let capture = net.capture(&["filter", "src 192.0.2.1 and udp", "tun7", "-w", &out]);
+    std::fs::write(&go, "go").unwrap();
+    let tunnel = tunnel.until("sent");
+    let done = capture.stop().ok();
+    std::fs::remove_file(&go).unwrap();
+    tunnel.done().ok();
+    assert!(done.err.contains("50 received, 50 matched"), "{}", done.err);
+    let (link, found) = parse_pcap(&std::fs::read(&out).unwrap());
+    assert_eq!((link, found.len()), (101, 50));
+    assert!(found.iter().enumerate().all(|(i, record)| record.data[28..] == (i as u32).to_be_bytes()));
+}
+
+#[test]
+fn tcpdump_beside_it_sees_the_same() {
+    let Some(net) = Net::new("tcpdump_beside_it_sees_the_same") else { return };
+    if !have("tcpdump_beside_it_sees_the_same", &["tcpdump"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let [ours, theirs] = ["ours.pcap", "theirs.pcap"].map(|name| temp.at(name));
+    let sent = frames(3000);
+    let capture = net.capture(&["filter", "udp port 53", "near", "-w", &ours]);
+    let rival = net.start(
+        // Without immediate mode it forgets what lies in its ring when it is interrupted.
+        &[
+            &["tcpdump", "--immediate-mode", "-Z", "root", "-n", "-i", "near", "-B", "32768", "--nano"][..],
+            &["-w", &theirs, "udp port 53"],
+        ]
+        .concat(),
+        "listening on",
+    );
+    assert_eq!(net.send(&sent, 100), 3000);
+    capture.stop().ok();
+    rival.stop().ok();
+    let (_, theirs) = parse_pcap(&std::fs::read(&theirs).unwrap());
+    assert_eq!(theirs.len(), 1500);
+    // Times too: both have the kernel's.
+    assert!(records(&ours) == theirs);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_begins() {
+    let Some(net) = Net::new("what_makes_no_sense_is_refused_before_anything_begins") else { return };
+    let temp = Temp::new();
+    let file = temp.file("small.pcap", &small_pcap(2));
+    let refused = |arguments: &[&str], words: &str| {
+        let done = net.weir(arguments);
+        assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.err);
+        assert!(done.err.contains(words) && done.err.ends_with('\n'), "{arguments:?}: {}", done.err);
+        let lines = done.err.lines().filter(|line| line.starts_with("weir: ")).count();
+        assert_eq!(lines, 1, "{arguments:?}: {}", done.err);
+    };
+    refused(&["filter", "", "af_packet:nix", "--count"], "nix: no such network interface: weir filter -D lists");
+    refused(&["measure", "af_packet:nix"], "no such network interface");
+    refused(&["filter", "", "near", &file], "name no file (");
+    refused(&["filter", "", "near", "af_packet:near"], "named twice");
+    refused(&["filter", "", "any", "near"], "stands for all interfaces");
+    refused(&["measure", "near", "any", "--design", "async"], "stands for all interfaces");
+    refused(&["measure", "near", "lo", "--design", "async"], "one distributor");
+    refused(&["filter", "", "near", "--block", "5000"], "not a power of two");
+    refused(&["filter", "", "near", "--follow"], "leave --follow out");
+    refused(&["filter", "udp prot", "near", "--count"], "syntax error");
+    refused(&["measure", "near", "--filter", "udp prot"], "syntax error");
+    refused(&["filter", "", "near", "--ring", "100k"], "--ring is at least 256k");
+    if have("no capability", &["setpriv"]) {
+        let weir = env!("CARGO_BIN_EXE_weir");
+        let bare = ["setpriv", "--bounding-set", "-net_raw", "--inh-caps", "-net_raw", weir, "filter", "", "near"];
+        let done = net.inside("near", &bare);
+        assert_eq!(done.code, Some(2), "{}", done.err);
+        assert!(done.err.contains("near: capturing needs CAP_NET_RAW: sudo setcap cap_net_raw=ep /"), "{}", done.err);
+    }
+    // A file of that name comes first.
+    let inside = temp.file("near", &small_pcap(3));
+    let mut command = net.command("near", &[env!("CARGO_BIN_EXE_weir"), "filter", "", "near", "--count"]);
+    assert_eq!(run(command.current_dir(temp.path()), &[]).ok().count(), 3, "{inside}");
+}

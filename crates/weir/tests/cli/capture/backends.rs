@@ -1,0 +1,198 @@
+//! Every way to capture, held against a sender whose count is its own: what was sent is what was received, to the packet.
+
+use super::net::Net;
+use super::{account, frames, objects};
+use crate::support::*;
+use serde_json::Value;
+
+/// Sources, and what is said once they capture.
+const WAYS: [(&[&str], &str); 3] = [
+    (&["near"], "near: AF_PACKET (it takes nothing away"),
+    (&["af_xdp:near", "--xdp-mode", "native"], "near: AF_XDP, queue 0 of near, native"),
+    (&["af_xdp:near:0", "--xdp-mode", "generic"], "near: AF_XDP, queue 0 of near, generic"),
+];
+
+fn has_xdp(net: &Net) -> bool {
+    net.inside("near", &["ip", "-d", "link", "show", "near"]).text().contains("xdp")
+}
+
+fn start(net: &Net, command: &[&str], way: &[&str], words: &str) -> super::net::Capture {
+    let weir = [env!("CARGO_BIN_EXE_weir"), command[0]];
+    // The expression of `filter` comes before the source.
+    let (before, after) = command[1..].split_at(usize::from(command[0] == "filter"));
+    net.start(&[&weir, before, way, after].concat(), words)
+}
+
+#[test]
+fn every_way_and_design_measures_every_packet() {
+    let Some(net) = Net::new("every_way_and_design_measures_every_packet") else { return };
+    let sent = frames(6000);
+    let designs: [&[&str]; 4] = [
+        &[],
+        &["--window", "50ms", "--late", "1s", "--sketch", "exact"],
+        &["--design", "async", "--workers", "2"],
+        &["--design", "sync", "--workers", "2", "--distribute", "address"],
+    ];
+    for (way, words) in WAYS {
+        for design in designs {
+            let command = [&["measure", "--json", "--filter", "udp port 53"], design].concat();
+            let capture = start(&net, &command, way, words);
+            assert_eq!(net.send(&sent, 500), 6000);
+            let done = capture.stop().ok();
+            let objects = objects(&done);
+            let (total, windows) = objects.split_last().expect("a summary");
+            for (key, expected) in [("received", 6000), ("passed", 3000), ("filtered", 3000)] {
+                assert_eq!(total[key], expected, "{way:?} {design:?} {key}");
+                let sum = windows.iter().map(|window| window[key].as_u64().unwrap()).sum::<u64>();
+                assert!(windows.is_empty() || sum == expected, "{way:?} {design:?} {key}: {sum}");
+            }
+            assert_eq!((&total["dropped"], &total["fault"]), (&serde_json::json!({ "kernel": 0 }), &Value::Null));
+        }
+        assert!(!has_xdp(&net), "{way:?} left a program behind");
+    }
+}
+
+#[test]
+fn every_way_writes_every_packet_and_counts_what_found_no_room() {
+    let Some(net) = Net::new("every_way_writes_every_packet_and_counts_what_found_no_room") else { return };
+    let temp = Temp::new();
+    let sent = frames(20_000);
+    for (way, words) in WAYS {
+        let out = temp.at("all.pcapng");
+        let capture = start(&net, &["filter", "", "-w", &out, "--stats"], way, words);
+        assert_eq!(net.send(&sent[..5000], 1000), 5000);
+        let done = capture.stop().ok();
+        assert_eq!(account(&done), [5000, 5000, 0, 0, 0], "{way:?}");
+        assert!(super::written(&out) == sent[..5000], "{way:?}");
+        // Interface Statistics Block: received, dropped, delivered.
+        let file = std::fs::read(&out).unwrap();
+        let option =
+            |code: u16, value: u64| [&code.to_le_bytes()[..], &8u16.to_le_bytes(), &value.to_le_bytes()].concat();
+        let counts = [option(4, 5000), option(7, 0), option(8, 5000)].concat();
+        assert!(file.windows(counts.len()).any(|window| window == counts), "{way:?}");
+
+        let capture = start(&net, &["filter", "udp port 53", "--count", "--stats", "--ring", "256k"], way, words);
+        capture.signal("-STOP");
+        assert_eq!(net.send(&sent, 0), 20_000);
+        capture.signal("-CONT");
+        let done = capture.stop().ok();
+        let [received, passed, filtered, denied, dropped] = account(&done);
+        assert_eq!((received, passed + filtered + denied + dropped), (20_000, 20_000), "{way:?}");
+        assert!(dropped > 1000 && passed > 0, "{way:?}: {}", done.err);
+        assert_eq!(done.count(), passed);
+    }
+}
+
+#[test]
+fn every_way_ends_in_the_middle_of_traffic() {
+    let Some(net) = Net::new("every_way_ends_in_the_middle_of_traffic") else { return };
+    let sent = frames(60_000);
+    for (way, words) in WAYS {
+        let capture = start(&net, &["measure", "--json"], way, words);
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| net.send(&sent, 0));
+            std::thread::sleep(std::time::Duration::from_millis(120));
+            let done = capture.stop().ok();
+            let total = objects(&done).pop().expect("a summary");
+            let term = |key: &str| total[key].as_u64().unwrap();
+            let dropped = total["dropped"]["kernel"].as_u64().unwrap();
+            assert_eq!(term("received"), term("passed") + term("filtered") + term("denied") + dropped, "{way:?}");
+            assert!(term("received") <= sender.join().unwrap(), "{way:?}");
+        });
+    }
+}
+
+#[test]
+fn a_foreign_sender_is_received_to_the_packet() {
+    let Some(net) = Net::new("a_foreign_sender_is_received_to_the_packet") else { return };
+    if !have("a_foreign_sender_is_received_to_the_packet", &["tcpreplay"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let file = temp.at("sent.pcap");
+    weir(["generate", &file, "--packets", "4000", "--flows", "200"]).ok();
+    for (way, words) in WAYS {
+        let capture = start(&net, &["measure", "--json", "--sketch", "exact"], way, words);
+        let said = net.inside("far", &["tcpreplay", "-i", "far", "--pps", "40000", &file]).ok().text();
+        let sent = |line: &str| line.trim().strip_prefix("Successful packets:")?.trim().parse::<u64>().ok();
+        let sent = said.lines().find_map(sent).expect("tcpreplay says how many it sent");
+        assert_eq!(sent, 4000);
+        let total = objects(&capture.stop().ok()).pop().expect("a summary");
+        assert_eq!((&total["received"], &total["passed"]), (&sent.into(), &sent.into()), "{way:?}");
+    }
+}
+
+#[test]
+fn a_queue_has_one_owner_and_says_so() {
+    let Some(net) = Net::new("a_queue_has_one_owner_and_says_so") else { return };
+    let capture = net.start(&[env!("CARGO_BIN_EXE_weir"), "filter", "", "af_xdp:near", "--count"], "AF_XDP");
+    for command in [["filter", "", "af_xdp:near"], ["measure", "af_xdp:near:0", "--utc"]] {
+        let refused = net.weir(&command);
+        assert_eq!(refused.code, Some(2), "{}", refused.err);
+        assert!(refused.err.starts_with("weir: near: an XDP program is already attached"), "{}", refused.err);
+    }
+    capture.stop().ok();
+    let refused = |arguments: &[&str], words: &str| {
+        let done = net.weir(arguments);
+        assert!(done.code == Some(2) && done.err.contains(words), "{arguments:?}: {}", done.err);
+    };
+    refused(&["filter", "", "af_xdp:near:9"], "there is no queue 9");
+    refused(&["filter", "", "af_xdp:near:x"], "x is no queue number");
+    refused(&["filter", "", "af_xdp:nix"], "nix: no such network interface");
+    refused(&["filter", "", "af_xdp:near", "-Q", "out"], "nothing that it sends");
+    refused(&["filter", "", "af_xdp:near", "--zero-copy", "force"], "zero copy");
+    if cfg!(not(feature = "dpdk")) {
+        refused(&["measure", "dpdk:net_null0"], "was built without DPDK");
+    }
+    assert!(!has_xdp(&net));
+    if have("no capability", &["setpriv"]) {
+        let weir = env!("CARGO_BIN_EXE_weir");
+        let bare = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", weir, "filter", "", "af_xdp:near"];
+        let done = net.inside("near", &bare);
+        assert_eq!(done.code, Some(2), "{}", done.err);
+        assert!(done.err.contains("setcap cap_net_raw,cap_net_admin,cap_bpf=ep /"), "{}", done.err);
+    }
+}
+
+#[test]
+fn what_is_written_is_there_however_the_capture_ends() {
+    let Some(net) = Net::new("what_is_written_is_there_however_the_capture_ends") else { return };
+    let temp = Temp::new();
+    let sent = frames(1000);
+    for (way, words) in WAYS {
+        let out = temp.at("kept.pcapng");
+        let capture = start(&net, &["filter", "", "-w", &out], way, words);
+        assert_eq!(weir(["filter", "", &out, "--count"]).ok().count(), 0, "it has its header at once");
+        assert_eq!(net.send(&sent, 0), 1000);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        // Once nothing comes, all is in the file.
+        assert!(super::written(&out) == sent, "{way:?}");
+        capture.signal("-KILL");
+        capture.done();
+        assert!(super::written(&out) == sent, "{way:?}");
+        assert!(!has_xdp(&net) && net.promiscuity("near") == "0", "{way:?} left something behind");
+
+        // A closed terminal is a wish to end like any other, and said twice it is still one.
+        for signals in [&["-HUP"][..], &["-INT", "-INT"], &["-TERM", "-INT"]] {
+            let capture = start(&net, &["filter", "", "-w", &out, "--stats"], way, words);
+            assert_eq!(net.send(&sent, 0), 1000);
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            signals.iter().for_each(|signal| capture.signal(signal));
+            let done = capture.done().ok();
+            assert_eq!(account(&done), [1000, 1000, 0, 0, 0], "{way:?} {signals:?}");
+            assert!(super::written(&out) == sent, "{way:?} {signals:?}");
+        }
+
+        // Nobody reads any more: a quiet end, and an account of what was looked at.
+        let shell = format!("{} filter '' {} | head -n 2", env!("CARGO_BIN_EXE_weir"), way.join(" "));
+        let reader = net.start(&["bash", "-c", &format!("set -o pipefail; {shell}")], words);
+        // The first lines may fit into the pipe before its reader is gone.
+        for _ in 0..3 {
+            assert_eq!(net.send(&sent, 0), 1000);
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+        let done = reader.done().ok();
+        assert_eq!(done.text().lines().count(), 2);
+        assert!(!done.err.contains("weir:"), "{way:?}: {}", done.err);
+    }
+}

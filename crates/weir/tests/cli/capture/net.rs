@@ -1,0 +1,220 @@
+//! Two network namespaces with a cable between them, a sender whose count is its own, and a capture that runs.
+
+use crate::support::*;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Sends the frames on its standard input, each behind its length, and says how many it sent. After each `burst` of them it
+/// rests.
+const SENDER: &str = "
+import socket, sys, time
+interface, burst, rest = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind((interface, 0))
+data, at, sent = sys.stdin.buffer.read(), 0, 0
+while at < len(data):
+    n = int.from_bytes(data[at:at + 4], 'little')
+    assert s.send(data[at + 4:at + 4 + n]) == n
+    at, sent = at + 4 + n, sent + 1
+    if burst and sent % burst == 0:
+        time.sleep(rest)
+print(sent)
+";
+
+/// Namespaces `far` and `near`, joined by interfaces of these names. They vanish with all that is in them.
+#[derive(Debug)]
+pub struct Net {
+    tag: String,
+}
+
+impl Net {
+    /// `None`, with a line that says what was lacking, where namespaces cannot be had.
+    pub fn new(test: &str) -> Option<Self> {
+        if !have(test, &["ip", "python3", "kill"]) {
+            return None;
+        }
+        if std::fs::metadata("/proc/self").map_or(1, |about| about.uid()) != 0 {
+            eprintln!("{test}: skipped, network namespaces need root");
+            return None;
+        }
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let tag = format!("weir-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let net = Self { tag };
+        for end in ["far", "near"] {
+            let made = tool("ip", ["netns", "add", &net.name(end)]);
+            if made.code != Some(0) {
+                eprintln!("{test}: skipped, no network namespaces here: {}", made.err.trim());
+                return None;
+            }
+            // The kernel's own packets would be counted too.
+            let quiet = "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 >$f; done";
+            net.inside(end, &["sh", "-c", quiet]);
+        }
+        let [far, near] = ["far", "near"].map(|end| net.name(end));
+        tool("ip", ["link", "add", "far", "netns", &far, "type", "veth", "peer", "name", "near", "netns", &near]).ok();
+        for end in ["far", "near"] {
+            net.inside(end, &["ip", "link", "set", end, "up"]).ok();
+        }
+        Some(net)
+    }
+
+    fn name(&self, end: &str) -> String {
+        format!("{}-{end}", self.tag)
+    }
+
+    /// A command in the namespace `end`.
+    pub fn command(&self, end: &str, command: &[&str]) -> Command {
+        let mut inside = Command::new("ip");
+        inside.args(["netns", "exec", &self.name(end)]).args(command).env("TZ", "UTC").stdin(Stdio::null());
+        inside
+    }
+
+    /// Runs a command in the namespace `end`.
+    pub fn inside(&self, end: &str, command: &[&str]) -> Done {
+        run(&mut self.command(end, command), &[])
+    }
+
+    /// Runs `weir` at the near end.
+    pub fn weir(&self, arguments: &[&str]) -> Done {
+        self.inside("near", &[&[env!("CARGO_BIN_EXE_weir")], arguments].concat())
+    }
+
+    /// Starts `weir` at the near end, and returns once it captures.
+    pub fn capture(&self, arguments: &[&str]) -> Capture {
+        let command = [&[env!("CARGO_BIN_EXE_weir")], arguments].concat();
+        self.start(&command, "AF_PACKET")
+    }
+
+    /// A second cable, from `one` to `two`, both at the near end.
+    pub fn second_cable(&self) {
+        self.inside("near", &["ip", "link", "add", "one", "type", "veth", "peer", "name", "two"]).ok();
+        for end in ["one", "two"] {
+            self.inside("near", &["ip", "link", "set", end, "up"]).ok();
+        }
+    }
+
+    /// Starts a program at the near end, and returns once it has said `ready` on standard error.
+    pub fn start(&self, command: &[&str], ready: &str) -> Capture {
+        self.start_at("near", command, ready)
+    }
+
+    /// Starts a program in the namespace `end`, and returns once it has said `ready` on standard error.
+    pub fn start_at(&self, end: &str, command: &[&str], ready: &str) -> Capture {
+        let mut command = self.command(end, command);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("ip can be run");
+        let err = BufReader::new(child.stderr.take().expect("it is a pipe"));
+        Capture { child, err, said: String::new() }.until(ready)
+    }
+
+    /// Sends frames from the far end; returns how many that were.
+    pub fn send(&self, frames: &[Vec<u8>], burst: usize) -> u64 {
+        self.send_on("far", "far", frames, burst)
+    }
+
+    /// Sends frames by an interface of the namespace `end`.
+    pub fn send_on(&self, end: &str, interface: &str, frames: &[Vec<u8>], burst: usize) -> u64 {
+        let sent = run(
+            self.command(end, &["python3", "-c", SENDER, interface, &burst.to_string(), "0.005"]).stdin(Stdio::piped()),
+            &framed(frames),
+        );
+        sent.ok().text().trim().parse().expect("it says how many")
+    }
+
+    /// How many ask `interface` to be promiscuous.
+    pub fn promiscuity(&self, interface: &str) -> String {
+        let about = self.inside("near", &["ip", "-d", "link", "show", interface]).ok().text();
+        about.split("promiscuity ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or("").to_owned()
+    }
+}
+
+fn framed(frames: &[Vec<u8>]) -> Vec<u8> {
+    frames.iter().flat_map(|frame| [&(frame.len() as u32).to_le_bytes(), &frame[..]].concat()).collect()
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for end in ["far", "near"] {
+            tool("ip", ["netns", "del", &self.name(end)]);
+        }
+    }
+}
+
+/// A program that captures. It is ended with its handle.
+#[derive(Debug)]
+pub struct Capture {
+    child: Child,
+    err: BufReader<ChildStderr>,
+    said: String,
+}
+
+impl Capture {
+    pub fn signal(&self, name: &str) {
+        tool("kill", [name, &self.child.id().to_string()]).ok();
+    }
+
+    /// Waits until it has said this on standard error.
+    pub fn until(mut self, words: &str) -> Self {
+        while !self.said.contains(words) {
+            assert!(self.err.read_line(&mut self.said).expect("a pipe can be read") > 0, "it ended: {}", self.said);
+        }
+        self
+    }
+
+    /// The next line on its standard output.
+    pub fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        let out = self.child.stdout.as_mut().expect("it is a pipe");
+        let mut byte = [0];
+        while byte != *b"\n" && out.read(&mut byte).expect("a pipe can be read") == 1 {
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).expect("weir writes text")
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end, a minute at most, and gathers what it said.
+    pub fn done(mut self) -> Done {
+        let (ended, id) = (Arc::new(AtomicBool::new(false)), self.child.id());
+        let seen = Arc::clone(&ended);
+        std::thread::spawn(move || {
+            let begun = Instant::now();
+            while !seen.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(100));
+                if begun.elapsed() > Duration::from_secs(60) {
+                    tool("kill", ["-9", &id.to_string()]);
+                    return;
+                }
+            }
+        });
+        let mut out = Vec::new();
+        self.child.stdout.take().expect("taken once").read_to_end(&mut out).expect("a pipe can be read");
+        self.err.read_to_string(&mut self.said).expect("a pipe can be read");
+        ended.store(true, Ordering::Relaxed);
+        let code = self.child.wait().expect("a child can be waited for").code();
+        Done { code, out, err: std::mem::take(&mut self.said) }
+    }
+
+    /// Interrupts it and waits for its end. What was sent before has arrived by then: the kernel may take a moment.
+    pub fn stop(self) -> Done {
+        std::thread::sleep(Duration::from_millis(150));
+        self.signal("-INT");
+        self.done()
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        // Not after it was waited for: its number may be another's by then.
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What makes no sense is refused by name, before anything is done.
+
+use super::*;
+
+/// Exit code 2, nothing on standard output, and words that say what is wrong.
+#[track_caller]
+fn assert_refused(arguments: &[&str], words: &[&str]) {
+    let done = weir(["measure"].iter().chain(arguments));
+    assert_eq!((done.code, done.text().as_str()), (Some(2), ""), "{arguments:?}: {}", done.err);
+    for word in words {
+        assert!(done.err.contains(word), "{arguments:?}: {}\nwanted {word}", done.err);
+    }
+    assert!(!done.err.contains("received"), "{arguments:?}: {}", done.err);
+    assert!(!done.err.contains("panicked"), "{arguments:?}: {}", done.err);
+}
+
+#[test]
+fn combinations_that_make_no_sense_are_refused() {
+    let temp = Temp::new();
+    let file = temp.file("ten.pcap", &small_pcap(10));
+    let cases: [(&[&str], &[&str]); 12] = [
+        (&["--state", "shared"], &["weir: --state shared", "--sketch heavy", "use exact or cms"]),
+        (&["--state", "shared", "--sketch", "heavy"], &["--state shared", "--sketch heavy"]),
+        (&["--distribute", "flow"], &["weir: --distribute", "--design async or sync"]),
+        (&["--distribute", "flow", "--design", "rss"], &["weir: --distribute", "--design rss", "async or sync"]),
+        (&["--window", "0"], &["weir: --window 0"]),
+        (&["--window", "1ms", "--late", "10s"], &["weir: --late 10.0 s", "more than 64"]),
+        (&["--late", "1s"], &["--window"]),
+        (&["--changers", "3"], &["--window"]),
+        (&["--key", "nation"], &["'nation' is no key", "5tuple", "src/24"]),
+        (&["--key", "src/0"], &["'src/0' is no key"]),
+        (&["--cpus", "4000"], &["weir: --cpus: processor 4000"]),
+        (&["--pages", "large"], &["--pages", "large"]),
+    ];
+    for (more, words) in cases {
+        assert_refused(&[&[file.as_str()], more].concat(), words);
+    }
+    for (name, value) in [
+        ("--sketch", "best"),
+        ("--by", "flows"),
+        ("--design", "best"),
+        ("--top", "many"),
+        ("--memory", "4X"),
+        ("--window", "1 week"),
+        ("--workers", "0"),
+        ("--batch", "0"),
+        ("--seed", "x"),
+    ] {
+        assert_refused(&[&file, name, value], &[name, value]);
+    }
+    assert_refused(&[], &["SOURCE"]);
+}
+
+#[test]
+fn sources_that_cannot_be_read_as_asked_are_refused() {
+    let temp = Temp::new();
+    let file = temp.file("ten.pcap", &small_pcap(10));
+    assert_refused(&["-", "-"], &["weir: standard input is named twice"]);
+    assert_refused(&["-", "--design", "rss"], &["weir: --design rss", "standard input", "async or sync"]);
+    assert_refused(&["--follow", &file, &file], &["weir: --follow", "name only one"]);
+    if have("sources_that_cannot_be_read_as_asked_are_refused", &["gzip"]) {
+        let packed = temp.file("packed.gz", &tool_fed("gzip", ["-c"], &small_pcap(10)).ok().out);
+        assert_refused(&[&packed, "--design", "rss"], &["weir: --design rss", "packed.gz cannot be split"]);
+    }
+}
+
+#[test]
+fn an_expression_that_is_wrong_is_refused() {
+    let temp = Temp::new();
+    let file = temp.file("ten.pcap", &small_pcap(10));
+    for design in [&[][..], &["--workers", "1"], &["--design", "async"], &["--design", "sync"]] {
+        let refused = |expression: &str, words: &[&str]| {
+            assert_refused(&[&[file.as_str(), "--filter", expression], design].concat(), words);
+        };
+        refused("udp prot 53", &["weir: --filter: expression 'udp prot 53'"]);
+        refused("host www.example.com", &["weir: --filter: ", "--resolve"]);
+    }
+}
+
+/// As little memory as there may be is named, and as much as there is not.
+#[test]
+fn memory_that_is_too_little_or_too_much_is_refused() {
+    let temp = Temp::new();
+    let file = temp.file("ten.pcap", &small_pcap(10));
+    for sketch in ["heavy", "exact", "cms", "cms-conservative"] {
+        for memory in ["0", "1", "100"] {
+            assert_refused(
+                &[&file, "--sketch", sketch, "--memory", memory],
+                &["weir: --memory", "too little for such a table"],
+            );
+        }
+        // What is named as enough is.
+        let object = measure_one(&[&file, "--sketch", sketch, "--memory", "16k", "--top", "2"]);
+        assert_eq!(object["passed"], 10);
+    }
+    assert_refused(&[&file, "--memory", "100000G"], &["weir: ", "no memory of"]);
+}
