@@ -14,6 +14,9 @@ use std::time::Instant;
 use weir_generator::Sizes;
 use weir_io::{Input as Source, Kind};
 
+/// Columns of the raw data.
+pub const RAW: &str = "section,input,expression,rival,round,wall_s,cpu_s,answer";
+
 /// From one comparison to many.
 const EXPRESSIONS: [&str; 5] = [
     "ip",
@@ -77,7 +80,7 @@ pub fn run(binary: &Path, size: Size, rounds: usize, data: &Path, report: &mut R
 fn against_tcpdump(binary: &Path, bar: &Bar, input: &Input, rounds: usize, report: &mut Report) -> anyhow::Result<()> {
     let mapped = match Source::open(input.path.to_str().context("a plain path")?, false, &Arc::default())?.kind {
         Kind::File(file) => file.prefers_mapping(),
-        Kind::Stream(_) => false,
+        Kind::Stream(_) | Kind::Live(_) => false,
     };
     report.line(&format!("{}; weir {} it\n", input.title, if mapped { "maps" } else { "reads" }));
     let mut rows = Vec::new();

@@ -46,7 +46,19 @@ pub fn description() -> Vec<String> {
         format!("kernel: {}", output("uname", &["-sr"]).unwrap_or_else(unknown)),
         format!("governor: {}", governor.unwrap_or_else(|| "not visible (a virtual machine)".to_owned())),
         format!("load when the run began: {}", first_line("/proc/loadavg").unwrap_or_else(unknown)),
+        format!("compiler: {}", output("rustc", &["--version"]).unwrap_or_else(unknown)),
         format!("tcpdump: {}", output("tcpdump", &["--version"]).unwrap_or_else(|| "not here".to_owned())),
         format!("commit: {}", output("git", &["rev-parse", "--short", "HEAD"]).unwrap_or_else(unknown)),
     ]
+}
+
+/// Versions of libraries that this program was built with, for a line of the head.
+pub fn versions(names: &[&str]) -> String {
+    const LOCK: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock"));
+    let version = |name: &&str| {
+        let entry = LOCK.rsplit("[[package]]").find(|entry| entry.contains(&format!("\nname = \"{name}\"\n")));
+        let version = entry.and_then(|entry| entry.split("version = \"").nth(1)?.split('"').next());
+        format!("{name} {}", version.unwrap_or("unknown"))
+    };
+    names.iter().map(version).collect::<Vec<_>>().join(", ")
 }

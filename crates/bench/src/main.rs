@@ -4,36 +4,47 @@
 //! other and printed beside the times: a rival that finds something else is a failure, not a winner.
 #![forbid(unsafe_code)]
 
+mod by_etherparse;
+mod capture;
 mod ceiling;
+mod clock;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 mod filter;
+mod heavy;
 mod inputs;
 mod machine;
+mod measure;
 mod native;
+mod pages;
+mod plot;
 mod report;
 mod rivals;
+mod sketch;
 mod verdicts;
 
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
-use std::path::PathBuf;
+use report::Report;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Repeats weir's comparisons with its peers.
 #[derive(Debug, Parser)]
 #[command(version, about)]
 struct Arguments {
-    /// Which comparison
-    scenario: Scenario,
+    /// Which comparison; without it: a list of them
+    scenario: Option<Scenario>,
     /// How large the inputs are
     #[arg(long, default_value = "full")]
     size: Size,
     /// Rounds; each rival runs once in each [default: 7, smoke 2]
     #[arg(long)]
     rounds: Option<usize>,
-    /// Folder for the inputs (about 9 GB at full size)
+    /// Folder for the inputs (filter: about 9 GB at full size, measure: 5 GB, capture: 2 GB, the others: none)
     #[arg(long, default_value = "data/bench")]
     data: PathBuf,
-    /// Folder for the results [default: results/DATE-CPU at full size, none at smoke size]
+    /// Folder for the results [default: results/DATE-CPU/SCENARIO at full size, none at smoke size]
     #[arg(long)]
     out: Option<PathBuf>,
     /// The weir binary to measure [default: the one beside this program]
@@ -45,6 +56,17 @@ struct Arguments {
 enum Scenario {
     /// Reading and filtering capture files, against tcpdump and libpcap
     Filter,
+    /// Sketches and tables against public libraries, flow keys against etherparse; one thread, in memory
+    Sketch,
+    /// weir measure on capture files: time, workers, memory, answers; the designs of the 100 Gbit/s study
+    Measure,
+    /// Random look-ups in tables of 4 KiB pages and of huge pages
+    Pages,
+    /// Capturing from an interface, against tcpdump: rates without loss, processor time, writing to disk, AF_XDP; needs root
+    Capture,
+    /// Receiving from DPDK's ports against a loop in C, and the pipeline behind one; built with the feature `dpdk`
+    #[cfg(feature = "dpdk")]
+    Dpdk,
 }
 
 /// How large the inputs are.
@@ -57,7 +79,11 @@ pub enum Size {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    let done = match helper() {
+        Some(done) => done.map(|()| true),
+        None => run(&Arguments::parse()),
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -67,27 +93,86 @@ fn main() -> ExitCode {
     }
 }
 
+/// What `capture` runs as processes of their own; none if this is not one of them.
+fn helper() -> Option<anyhow::Result<()>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (word, rest) = arguments.split_first()?;
+    match word.as_str() {
+        capture::send::WORD => Some(capture::send::serve(rest)),
+        capture::receive::WORD => Some(capture::receive::serve(rest)),
+        _ => None,
+    }
+}
+
 /// Runs the scenario; `false` if an answer was wrong.
 fn run(arguments: &Arguments) -> anyhow::Result<bool> {
-    let weir = match &arguments.weir {
-        Some(path) => path.clone(),
-        None => beside_us()?,
+    let Some(scenario) = arguments.scenario else {
+        list();
+        return Ok(true);
     };
-    let rounds = arguments.rounds.unwrap_or(if arguments.size == Size::Full { 7 } else { 2 });
-    let mut report = report::Report::new(rounds);
-    match arguments.scenario {
-        Scenario::Filter => filter::run(&weir, arguments.size, rounds, &arguments.data, &mut report)?,
+    let full = arguments.size == Size::Full;
+    let rounds = arguments.rounds.unwrap_or(if full { 7 } else { 2 });
+    anyhow::ensure!(rounds > 0, "--rounds 0 measures nothing");
+    let weir = || arguments.weir.clone().map_or_else(beside_us, Ok);
+    let (size, data) = (arguments.size, arguments.data.as_path());
+    let in_turn = format!("{rounds} rounds, rivals in turn within each, medians");
+    let mut report;
+    match scenario {
+        Scenario::Filter => {
+            let how = format!("{in_turn}; times of whole processes, start to end; all inputs in the page cache");
+            report = Report::new(filter::RAW, &how);
+            filter::run(&weir()?, size, rounds, data, &mut report)?;
+        }
+        Scenario::Sketch => {
+            report = Report::new(sketch::RAW, &in_turn);
+            sketch::run(size, rounds, &mut report)?;
+        }
+        Scenario::Measure => {
+            let how =
+                format!("{in_turn}; times of whole processes unless said otherwise; all inputs in the page cache");
+            report = Report::new(measure::RAW, &how);
+            measure::run(&weir()?, size, rounds, data, &mut report)?;
+        }
+        Scenario::Pages => {
+            report = Report::new(pages::RAW, &format!("{in_turn}; ns a look-up of one thread, processor time"));
+            pages::run(size, rounds, &mut report);
+        }
+        Scenario::Capture => {
+            report = Report::new(capture::RAW, &in_turn);
+            capture::run(&weir()?, size, rounds, data, &mut report)?;
+        }
+        #[cfg(feature = "dpdk")]
+        Scenario::Dpdk => {
+            report = Report::new(dpdk::RAW, &format!("{in_turn}; processor time of one thread"));
+            dpdk::run(size, rounds, &mut report)?;
+        }
     }
-    let out = match (&arguments.out, arguments.size) {
-        (Some(out), _) => Some(out.clone()),
-        (None, Size::Full) => Some(PathBuf::from("results").join(machine::result_name())),
-        (None, Size::Smoke) => None,
+    let name = scenario.name();
+    let out = match &arguments.out {
+        Some(out) => Some(out.clone()),
+        None => full.then(|| Path::new("results").join(machine::result_name()).join(&name)),
     };
     if let Some(out) = out {
-        report.write(&out).with_context(|| out.display().to_string())?;
+        report.write(&name, &out).with_context(|| out.display().to_string())?;
         println!("\nwritten to {}", out.display());
     }
     Ok(report.is_sound())
+}
+
+/// Names the scenarios.
+fn list() {
+    println!("Scenarios (weir-bench NAME, or weir bench NAME; --help for options):");
+    for scenario in Scenario::value_variants() {
+        let value = scenario.to_possible_value().expect("no scenario is hidden");
+        println!("  {:<8} {}", value.get_name(), value.get_help().map_or(String::new(), ToString::to_string));
+    }
+}
+
+impl Scenario {
+    /// As it is typed.
+    fn name(self) -> String {
+        self.to_possible_value().expect("no scenario is hidden").get_name().to_owned()
+    }
 }
 
 /// The weir binary that was built with this program.

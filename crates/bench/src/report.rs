@@ -1,4 +1,4 @@
-//! A result as a table on the terminal, a README and a CSV.
+//! A result as a table on the terminal, a README, a CSV and pictures.
 
 use crate::machine;
 use std::fmt::Write as _;
@@ -10,6 +10,8 @@ use std::path::Path;
 pub struct Report {
     text: String,
     csv: String,
+    /// Names and SVG.
+    pictures: Vec<(String, String)>,
     bars: Vec<Bar>,
     sound: bool,
 }
@@ -24,18 +26,14 @@ struct Bar {
 }
 
 impl Report {
-    /// An empty report, whose head names the machine.
-    pub fn new(rounds: usize) -> Self {
-        let mut report = Self {
-            text: String::new(),
-            csv: "section,input,expression,rival,round,wall_s,cpu_s,answer\n".to_owned(),
-            bars: Vec::new(),
-            sound: true,
-        };
+    /// An empty report, whose head names the machine. `raw` are the columns of the raw data, `how` says how times are taken.
+    pub fn new(raw: &str, how: &str) -> Self {
+        let mut report =
+            Self { text: String::new(), csv: format!("{raw}\n"), pictures: Vec::new(), bars: Vec::new(), sound: true };
         for line in machine::description() {
             report.line(&format!("- {line}"));
         }
-        report.line(&format!("- {rounds} rounds, rivals in turn within each, medians; all inputs in the page cache"));
+        report.line(&format!("- {how}"));
         report
     }
 
@@ -93,6 +91,12 @@ impl Report {
         self.csv.push('\n');
     }
 
+    /// Keeps a picture and shows it at this place of the text.
+    pub fn picture(&mut self, name: &str, svg: &str) {
+        self.text.push_str(&format!("\n![{name}]({name}.svg)\n"));
+        self.pictures.push((name.to_owned(), svg.to_owned()));
+    }
+
     /// Keeps a claim and what was found.
     pub fn bar(&mut self, what: &str, must: &str, found: &str, holds: bool) {
         self.bars.push(Bar { what: what.to_owned(), must: must.to_owned(), found: found.to_owned(), holds });
@@ -123,16 +127,19 @@ impl Report {
         self.table(&["what", "must", "found", "holds"], &rows);
     }
 
-    /// Writes `README.md` and `raw.csv`.
-    pub fn write(&self, folder: &Path) -> std::io::Result<()> {
+    /// Writes `README.md`, `raw.csv` and the pictures.
+    pub fn write(&self, scenario: &str, folder: &Path) -> std::io::Result<()> {
         fs::create_dir_all(folder)?;
         let command: Vec<String> = std::env::args().skip(1).collect();
         let readme = format!(
-            "# weir-bench {}\n\nRepeat it with `make bench`. Every time is that of a whole process, start to end.\n\n{}",
+            "# weir-bench {}\n\nRepeat it with `make bench NAME={scenario}`.\n\n{}",
             command.join(" "),
             self.text
         );
         fs::write(folder.join("README.md"), readme)?;
+        for (name, svg) in &self.pictures {
+            fs::write(folder.join(name).with_extension("svg"), svg)?;
+        }
         fs::write(folder.join("raw.csv"), &self.csv)
     }
 }

@@ -7,6 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Finds the number of packets in what a program printed.
+pub type Answer = fn(&str) -> Option<u64>;
+
 /// A command and how to read its answer.
 #[derive(Debug)]
 pub struct Rival {
@@ -14,8 +17,8 @@ pub struct Rival {
     pub name: String,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Whether the first word of standard output is the number of packets found.
-    pub answers: bool,
+    /// How it says on standard output how many packets it found, if it says so.
+    pub answer: Option<Answer>,
 }
 
 /// What one run cost.
@@ -70,22 +73,31 @@ pub fn weir(binary: &Path, expression: &str, file: &Path, workers: usize) -> Riv
     let workers_text = workers.to_string();
     let words = ["filter", expression, path(file), "--count", "--workers", &workers_text];
     let command = std::iter::once(path(binary)).chain(words).map(str::to_owned).collect();
-    Rival { name: format!("weir, {workers} worker{}", if workers == 1 { "" } else { "s" }), command, answers: true }
+    Rival {
+        name: format!("weir, {workers} worker{}", if workers == 1 { "" } else { "s" }),
+        command,
+        answer: Some(first_word),
+    }
 }
 
 /// `tcpdump -n -r FILE --count EXPR`.
 pub fn tcpdump_count(expression: &str, file: &Path) -> Rival {
     let command = ["tcpdump", "-n", "-r", path(file), "--count", expression].map(str::to_owned).to_vec();
-    Rival { name: "tcpdump --count".to_owned(), command, answers: true }
+    Rival { name: "tcpdump --count".to_owned(), command, answer: Some(first_word) }
 }
 
 /// `tcpdump -n -r FILE -w /dev/null EXPR`.
 pub fn tcpdump_write(expression: &str, file: &Path) -> Rival {
     let command = ["tcpdump", "-n", "-r", path(file), "-w", "/dev/null", expression].map(str::to_owned).to_vec();
-    Rival { name: "tcpdump -w /dev/null".to_owned(), command, answers: false }
+    Rival { name: "tcpdump -w /dev/null".to_owned(), command, answer: None }
 }
 
-fn path(path: &Path) -> &str {
+fn first_word(output: &str) -> Option<u64> {
+    output.split_whitespace().next()?.parse().ok()
+}
+
+/// A path as an argument.
+pub fn path(path: &Path) -> &str {
     path.to_str().expect("our own folders have plain names")
 }
 
@@ -105,7 +117,8 @@ pub fn interleave(rivals: &[Rival], rounds: usize) -> anyhow::Result<Vec<Runs>> 
     Ok(runs)
 }
 
-fn children_cpu() -> Duration {
+/// Processor time of all children that were waited for.
+pub fn children_cpu() -> Duration {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the call has no way to fail");
     let micros = |time: nix::sys::time::TimeVal| {
         use nix::sys::time::TimeValLike;
@@ -129,12 +142,13 @@ fn once(rival: &Rival) -> anyhow::Result<(Cost, Option<u64>)> {
         rival.command.join(" "),
         String::from_utf8_lossy(&output.stderr).trim()
     );
-    let answer = if rival.answers {
-        let text = String::from_utf8_lossy(&output.stdout);
-        let word = text.split_whitespace().next().context("no answer")?;
-        Some(word.parse().with_context(|| format!("{} answered {word}", rival.name))?)
-    } else {
-        None
+    let answer = match rival.answer {
+        None => None,
+        Some(read) => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            let start = || text.chars().take(40).collect::<String>();
+            Some(read(&text).with_context(|| format!("{} answered '{}'", rival.name, start()))?)
+        }
     };
     Ok((cost, answer))
 }

@@ -1,37 +1,150 @@
 //! Every scenario still works at its smoke size: rivals run, answers agree, tables come out.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn here(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
-#[test]
-fn the_filter_scenario_runs_and_its_answers_agree() {
-    let bench = Path::new(env!("CARGO_BIN_EXE_weir-bench"));
-    let weir = bench.with_file_name("weir");
-    if !weir.exists() {
-        eprintln!("skipped: no weir binary beside weir-bench (run `cargo test --workspace`)");
-        return;
+/// A folder that vanishes with its contents.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("weir-bench-{name}-{}", std::process::id())))
     }
-    if !here("tcpdump") {
-        eprintln!("skipped: no tcpdump");
-        return;
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
-    let data = std::env::temp_dir().join(format!("weir-bench-smoke-{}", std::process::id()));
-    let output = Command::new(bench)
-        .args(["filter", "--size", "smoke", "--rounds", "1", "--data"])
-        .arg(&data)
+}
+
+/// Is the binary that is measured there?
+fn weir(test: &str) -> bool {
+    let there = Path::new(env!("CARGO_BIN_EXE_weir-bench")).with_file_name("weir").exists();
+    if !there {
+        eprintln!("{test}: skipped, no weir binary beside weir-bench (run `cargo test --workspace`)");
+    }
+    there
+}
+
+/// Runs a scenario once at its smoke size; its tables must have these parts, and its result these files.
+fn smoke(scenario: &str, parts: &[&str], files: &[&str]) {
+    let folder = Folder::new(scenario);
+    let output = Command::new(env!("CARGO_BIN_EXE_weir-bench"))
+        .args([scenario, "--size", "smoke", "--rounds", "1", "--data"])
+        .arg(folder.0.join("data"))
+        .arg("--out")
+        .arg(folder.0.join("out"))
         .output()
         .expect("weir-bench starts");
-    std::fs::remove_dir_all(&data).expect("weir-bench made its folder");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(!text.contains("WRONG"), "{text}");
-    for part in
-        ["Filter and count: 60-byte frames", "Compressed files", "Start-up", "Peak memory", "Filter alone", "Bars"]
-    {
+    if let Some(line) = text.lines().find(|line| line.starts_with("skipped: all of it")) {
+        eprintln!("{scenario}: {line}");
+        return;
+    }
+    for part in parts {
         assert!(text.contains(part), "the part '{part}' is missing:\n{text}");
+    }
+    for file in ["README.md", "raw.csv"].iter().chain(files) {
+        let result = std::fs::read_to_string(folder.0.join("out").join(file));
+        let result = result.unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(result.lines().count() > 5, "{file}: {result}");
+        if file.ends_with(".csv") {
+            let columns = result.lines().next().map_or(0, |head| head.split(',').count());
+            assert!(result.lines().all(|line| line.contains('"') || line.split(',').count() == columns), "{result}");
+        }
+    }
+}
+
+#[test]
+fn the_filter_scenario_runs_and_its_answers_agree() {
+    if !weir("filter") {
+        return;
+    }
+    if !here("tcpdump") {
+        eprintln!("filter: skipped, no tcpdump");
+        return;
+    }
+    let parts =
+        ["Filter and count: 60-byte frames", "Compressed files", "Start-up", "Peak memory", "Filter alone", "Bars"];
+    smoke("filter", &parts, &[]);
+}
+
+#[test]
+fn the_sketch_scenario_runs_and_its_answers_agree() {
+    let parts = [
+        "weir Cms",
+        "asap_sketchlib",
+        "datasketches frequent items",
+        "heavykeeper CuckooTopK",
+        "streaming_algorithms",
+        "probabilistic-collections",
+        "hashbrown",
+        "Answers: heavy flows",
+        "a naive Count-Min, conservative",
+        "Flow keys: ",
+        "etherparse LaxSlicedPacket",
+        "Bars",
+    ];
+    smoke("sketch", &parts, &["update.svg"]);
+}
+
+#[test]
+fn the_measure_scenario_runs_and_its_answers_agree() {
+    if !weir("measure") {
+        return;
+    }
+    let parts = [
+        "Whole runs: 60-byte frames",
+        "Answers: MWN sizes",
+        "Peak memory",
+        "rss separate heavy, 2",
+        "refused: ",
+        "What the study published",
+        "tshark",
+        "Bars",
+    ];
+    smoke("measure", &parts, &["study.svg", "whole-60.svg", "whole-mwn.svg"]);
+}
+
+#[test]
+fn the_pages_scenario_runs_and_its_answers_agree() {
+    smoke("pages", &["Tables of 1 MiB", "virtual", "hugetlb-1g", "Checksums"], &["dependent.svg", "independent.svg"]);
+}
+
+#[test]
+fn the_capture_scenario_runs_and_its_answers_agree() {
+    if !weir("capture") {
+        return;
+    }
+    let parts = ["Without loss on 30 % of a core: 60 bytes", "Processor time a packet", "to a file", "AF_XDP", "Bars"];
+    smoke("capture", &parts, &["rates.svg", "time.svg", "disk.svg"]);
+}
+
+#[cfg(feature = "dpdk")]
+#[test]
+fn the_dpdk_scenario_runs_and_its_answers_agree() {
+    smoke("dpdk", &["Receiving alone", "rte_pktmbuf_free_bulk", "The pipeline on one core", "Answer: ", "Bars"], &[]);
+}
+
+#[cfg(not(feature = "dpdk"))]
+#[test]
+fn the_dpdk_scenario_is_a_feature() {
+    eprintln!("dpdk: skipped, built without the feature dpdk");
+}
+
+#[test]
+fn without_a_name_all_scenarios_are_listed() {
+    let output = Command::new(env!("CARGO_BIN_EXE_weir-bench")).output().expect("weir-bench starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success());
+    for name in ["filter", "sketch", "measure", "pages", "capture"] {
+        assert!(text.lines().any(|line| line.trim_start().starts_with(name)), "{text}");
     }
 }

@@ -1,0 +1,550 @@
+//! Capturing from an interface, against tcpdump: the highest rate without loss on a share of a core, processor time a packet,
+//! writing to disk, and AF_XDP against AF_PACKET.
+//!
+//! Frames arrive at one end of a cable between two network namespaces, injected by the kernel on the sender's core; what is
+//! copied into rings is copied there too. So the receiver's core does the receiver's own work, and that is what is compared.
+
+mod net;
+pub mod receive;
+pub mod send;
+
+use crate::Size;
+use crate::clock::range;
+use crate::plot::{self, Scale};
+use crate::report::Report;
+use crate::rivals::median;
+use anyhow::Context;
+use net::{Group, Net};
+use receive::{Got, RING_KIB, Receiver};
+use send::{FLOWS, Sender, Sent};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Columns of the raw data.
+pub const RAW: &str = "section,what,frames,round,asked_pps,sent,seconds,captured,dropped,cpu_s";
+
+/// What a receiver is given of a core: percent, of each so many us.
+type Share = (u32, u64);
+const SHARE: Share = (30, 10_000);
+/// So little that the sender can do more than receivers of small frames; the kernel's least is 1 ms of a period.
+const SMALL_SHARE: Share = (5, 20_000);
+
+/// The section of the raw data where processor time is measured.
+const TIME: &str = "time";
+
+/// The cores of sender and receiver.
+const SENDER: usize = 0;
+const RECEIVER: usize = 1;
+
+/// Frames that are sent as fast as it goes.
+const UNPACED: u64 = 2_000_000;
+
+/// What rates are compared with: higher is what they must, this what they should be.
+const GOAL: f64 = 2.0;
+/// What AF_XDP must have of AF_PACKET's rate.
+const MUST_XDP: f64 = 1.3;
+
+/// How much is done.
+#[derive(Debug)]
+struct Plan {
+    sizes: &'static [&'static str],
+    /// On which shares of a core frames of which length are received.
+    shares: &'static [(&'static str, Share)],
+    /// How long a trial sends, s.
+    seconds: f64,
+    /// How long it does where processor time is measured, s: what is spent once is spread over more packets.
+    time_s: f64,
+    /// Trials of a search, at most; it ends when a rate with loss is so much higher than one without.
+    trials: usize,
+    close: f64,
+    /// Fixed rates, 1/s.
+    rates: &'static [f64],
+    /// Where a search begins at first, 1/s; 0 for as fast as it goes.
+    first: f64,
+}
+
+const FULL: Plan = Plan {
+    sizes: &["60", "1500"],
+    shares: &[("60", SHARE), ("60", SMALL_SHARE), ("1500", SHARE)],
+    seconds: 1.5,
+    time_s: 3.0,
+    trials: 10,
+    close: 1.06,
+    rates: &[200e3, 400e3],
+    first: 0.0,
+};
+const SMOKE: Plan = Plan {
+    sizes: &["60"],
+    shares: &[("60", SHARE)],
+    seconds: 0.05,
+    time_s: 0.05,
+    trials: 1,
+    close: 1.06,
+    rates: &[20e3],
+    first: 20e3,
+};
+
+/// Runs all parts.
+pub fn run(binary: &Path, size: Size, rounds: usize, data: &Path, report: &mut Report) -> anyhow::Result<()> {
+    if let Err(lacking) = can() {
+        report.line(&format!("skipped: all of it: {lacking:#}"));
+        return Ok(());
+    }
+    let net = Net::new()?;
+    let plan = if size == Size::Full { FULL } else { SMOKE };
+    report.line(&format!(
+        "- two namespaces, a cable; frames injected on core {SENDER} as if received, {FLOWS} flows of equal rates, {} s a \
+         trial; receivers on core {RECEIVER}, rings of {RING_KIB} KiB",
+        plan.seconds
+    ));
+    let bench = Bench { net, plan, binary: binary.to_owned(), rounds };
+    bench.rates(report)?;
+    bench.time(report)?;
+    bench.disk(data, report)?;
+    bench.feeds(report)?;
+    report.bars();
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    report.line(&format!("\nLoad when it ended: {}", load.trim()));
+    Ok(())
+}
+
+/// Whether everything is here. **Errors**: what is not.
+fn can() -> anyhow::Result<()> {
+    for tool in ["ip", "taskset", "chrt", "tcpdump"] {
+        Command::new(tool).arg("--version").output().with_context(|| format!("no {tool}"))?;
+    }
+    Group::new(SHARE)?;
+    let net = Net::new()?;
+    Sender::start(net.command("near", SENDER, None, &Sender::words("near", "60", false)?))?.send(0.0, 1)?;
+    Receiver::ours("AF_XDP")?.start(&net, RECEIVER, None)?.done()?;
+    Ok(())
+}
+
+/// What all parts share.
+#[derive(Debug)]
+struct Bench {
+    net: Net,
+    plan: Plan,
+    binary: PathBuf,
+    rounds: usize,
+}
+
+/// Who sends what to whom.
+struct Trial<'a> {
+    section: &'a str,
+    receiver: &'a Receiver,
+    frames: &'a str,
+    group: Option<&'a Group>,
+    round: usize,
+}
+
+/// The highest rate without loss of a round, 1/s.
+#[derive(Clone, Copy, Debug)]
+struct Highest {
+    rate: f64,
+    /// Mean length of the frames.
+    bytes: f64,
+    /// The sender could do no more.
+    at_least: bool,
+}
+
+impl Bench {
+    fn sender(&self, frames: &str) -> anyhow::Result<Sender> {
+        Sender::start(self.net.command("near", SENDER, None, &Sender::words("near", frames, false)?))
+    }
+
+    fn redirecting(&self, frames: &str) -> anyhow::Result<Sender> {
+        Sender::start(self.net.command("far", SENDER, None, &Sender::words("far", frames, true)?))
+    }
+
+    /// Sends so many frames a second to a receiver, 0 for as many as it can.
+    fn once(
+        &self,
+        trial: &Trial<'_>,
+        sender: &mut Sender,
+        rate: f64,
+        report: &mut Report,
+    ) -> anyhow::Result<(Sent, Got)> {
+        let running = trial.receiver.start(&self.net, RECEIVER, trial.group)?;
+        let seconds = if trial.section == TIME { self.plan.time_s } else { self.plan.seconds };
+        let count = if rate > 0.0 { (rate * seconds) as u64 } else { UNPACED };
+        let sent = sender.send(rate, count)?;
+        running.work_off()?;
+        let got = running.done()?;
+        let name = &trial.receiver.name;
+        // tcpdump leaves what waits where it is.
+        if !name.starts_with("tcpdump") && got.packets + got.dropped != sent.frames {
+            report.wrong(&format!("{name} has {} and lost {} of {}", got.packets, got.dropped, sent.frames));
+        }
+        if is_whole(&sent, &got) {
+            judge(trial, &sent, &got, report)?;
+        }
+        if let Some(file) = trial.receiver.file.as_deref().filter(|&file| file != Path::new("/dev/null")) {
+            let bytes = fs::metadata(file)?.len();
+            // No format has less than 16 bytes around a packet.
+            if is_whole(&sent, &got) && bytes < sent.bytes + 16 * sent.frames {
+                report.wrong(&format!("{name}: a file of {bytes} bytes for {} bytes of packets", sent.bytes));
+            }
+            fs::remove_file(file)?;
+        }
+        report.raw(&[
+            trial.section,
+            name,
+            trial.frames,
+            &trial.round.to_string(),
+            &format!("{rate:.0}"),
+            &sent.frames.to_string(),
+            &format!("{:.6}", sent.seconds),
+            &got.packets.to_string(),
+            &got.dropped.to_string(),
+            &format!("{:.6}", got.cpu),
+        ]);
+        Ok((sent, got))
+    }
+
+    /// Searches the highest rate without loss, from `guess` on.
+    fn highest(
+        &self,
+        trial: &Trial<'_>,
+        sender: &mut Sender,
+        guess: f64,
+        report: &mut Report,
+    ) -> anyhow::Result<Highest> {
+        let (mut good, mut bad, mut rate, mut bytes) = (0.0f64, f64::INFINITY, guess, 0.0);
+        for _ in 0..self.plan.trials {
+            let all = sender.is_full(rate);
+            let (sent, got) = self.once(trial, sender, rate, report)?;
+            let done = sent.rate();
+            bytes = sent.bytes as f64 / sent.frames as f64;
+            if is_whole(&sent, &got) {
+                good = good.max(done);
+                if all {
+                    return Ok(Highest { rate: good, bytes, at_least: true });
+                }
+            } else {
+                bad = bad.min(done);
+            }
+            if bad / good < self.plan.close {
+                break;
+            }
+            rate = match (good > 0.0, bad.is_finite()) {
+                (true, true) => (good * bad).sqrt(),
+                (true, false) => good * 1.25,
+                // What it has is about what it can.
+                _ => (got.packets as f64 / sent.seconds).min(0.8 * done).max(1000.0),
+            };
+        }
+        Ok(Highest { rate: good, bytes, at_least: false })
+    }
+
+    /// Searches each rival's highest rate, in turn within each round, and compares the first two.
+    fn compare(&self, to: &Compared<'_>, rivals: &mut [Rival], report: &mut Report) -> anyhow::Result<Found> {
+        let mut found: Vec<Vec<Highest>> = rivals.iter().map(|_| Vec::new()).collect();
+        for round in 1..=self.rounds {
+            for (rival, found) in rivals.iter_mut().zip(&mut found) {
+                let guess = found.last().map_or(self.plan.first, |last| if last.at_least { 0.0 } else { last.rate });
+                let Compared { section, frames, group } = *to;
+                let trial = Trial { section, receiver: &rival.receiver, frames, group, round };
+                found.push(self.highest(&trial, &mut rival.sender, guess, report)?);
+            }
+        }
+        let rates = |found: &[Highest]| found.iter().map(|one| one.rate / 1e6).collect::<Vec<f64>>();
+        let base = rates(&found[1]);
+        let (mut rows, mut bars) = (Vec::new(), Vec::new());
+        for (i, (rival, found)) in rivals.iter().zip(&found).enumerate() {
+            let (rates, name) = (rates(found), &rival.receiver.name);
+            let (middle, (low, high)) = (median(rates.iter().copied()), range(&rates));
+            let bound = found.iter().filter(|one| one.at_least).count();
+            rows.push(vec![
+                name.clone(),
+                format!("{middle:.3}"),
+                format!("{low:.3} - {high:.3}"),
+                format!("{:.2}", middle * 8e-3 * found[0].bytes),
+                ratio(&rates, &base).1,
+                format!("{bound} of {}", self.rounds),
+            ]);
+            let label = format!("{name}, {}", frames_of(to.frames));
+            bars.push(plot::Bar { label, value: middle, range: (low, high), group: i.min(1) });
+        }
+        let head = [
+            "who",
+            "Mpps without loss",
+            "min - max",
+            "Gbit/s",
+            "of the second's",
+            "rounds where the sender was the limit",
+        ];
+        report.table(&head, &rows);
+        report.line("");
+        let (ratio, words) = ratio(&rates(&found[0]), &base);
+        let bound = if found[0].iter().any(|one| one.at_least) { ", the sender the limit" } else { "" };
+        let undecided = found[..2].iter().flatten().all(|one| one.at_least);
+        Ok(Found { bars, ratio, words: format!("{words}{bound}"), undecided })
+    }
+
+    /// Highest rates on a share of a core, to nowhere.
+    fn rates(&self, report: &mut Report) -> anyhow::Result<()> {
+        let null = Path::new("/dev/null");
+        let mut bars = Vec::new();
+        for &(frames, share) in self.plan.shares {
+            let (percent, period) = share;
+            let group = Group::new(share)?;
+            report.heading(&format!("Without loss on {percent} % of a core: {}", frames_of(frames)));
+            report.line(&format!("cgroup: {percent} % of each {} ms\n", period / 1000));
+            let mut receivers = vec![Receiver::measure(&self.binary), Receiver::tcpdump(null, None)];
+            if frames == "1500" {
+                // As many bytes of a packet as weir measure takes unasked.
+                receivers.push(Receiver::tcpdump(null, Some(512)));
+            }
+            let mut rivals = self.fed(receivers, frames)?;
+            let to = Compared { section: "rates", frames, group: Some(&group) };
+            let found = self.compare(&to, &mut rivals, report)?;
+            bars.extend(
+                found.bars.into_iter().map(|bar| plot::Bar { label: format!("{}, {percent} %", bar.label), ..bar }),
+            );
+            let what = format!("rate without loss on {percent} % of a core, {}", frames_of(frames));
+            if found.undecided {
+                report.line(&format!("{what}: the sender is the limit of both, so this decides nothing."));
+                continue;
+            }
+            report.bar(&what, &format!("tcpdump's (goal {GOAL}x)"), &found.words, found.ratio > 1.0);
+        }
+        let axis = "Mpps without loss: median, smallest and largest of the rounds";
+        report.picture(
+            "rates",
+            &plot::bars(
+                "Highest rate without loss on a share of a core",
+                axis,
+                Scale::Linear,
+                &["weir", "tcpdump"],
+                &bars,
+            ),
+        );
+        Ok(())
+    }
+
+    /// All receivers, each with a sender of its own.
+    fn fed(&self, receivers: Vec<Receiver>, frames: &str) -> anyhow::Result<Vec<Rival>> {
+        receivers.into_iter().map(|receiver| Ok(Rival { receiver, sender: self.sender(frames)? })).collect()
+    }
+
+    /// Processor time a packet, at fixed rates.
+    fn time(&self, report: &mut Report) -> anyhow::Result<()> {
+        let null = Path::new("/dev/null");
+        let mut bars = Vec::new();
+        for frames in self.plan.sizes {
+            report.heading(&format!("Processor time a packet: {}", frames_of(frames)));
+            let receivers =
+                [Receiver::measure(&self.binary), Receiver::filter(&self.binary, null), Receiver::tcpdump(null, None)];
+            let mut senders = Vec::new();
+            for receiver in &receivers {
+                let mut sender = self.sender(frames)?;
+                if self.plan.first > 0.0 {
+                    senders.push(sender);
+                    continue;
+                }
+                // Finds out how fast it is with this receiver.
+                let trial = Trial { section: "time, before", receiver, frames, group: None, round: 0 };
+                self.once(&trial, &mut sender, 0.0, report)?;
+                senders.push(sender);
+            }
+            // For each receiver: without traffic, then at each rate.
+            let rates: Vec<f64> = std::iter::once(f64::NAN).chain(self.plan.rates.iter().copied()).collect();
+            let mut times = vec![vec![Vec::new(); rates.len()]; receivers.len()];
+            let mut lost = vec![0; receivers.len()];
+            for round in 1..=self.rounds {
+                for (n, &rate) in rates.iter().enumerate() {
+                    for (i, receiver) in receivers.iter().enumerate() {
+                        let trial = Trial { section: TIME, receiver, frames, group: None, round };
+                        if rate.is_nan() {
+                            times[i][n].push(self.nothing(&trial, report)?);
+                            continue;
+                        }
+                        let (sent, got) = self.once(&trial, &mut senders[i], rate, report)?;
+                        lost[i] += sent.frames.saturating_sub(got.packets);
+                        let idle = times[i][0].last().copied().unwrap_or(0.0);
+                        times[i][n].push((got.cpu - idle) * 1e9 / sent.frames as f64);
+                    }
+                }
+            }
+            let mut rows = Vec::new();
+            for (n, &rate) in rates.iter().enumerate().skip(1) {
+                let base = &times[2][n];
+                for (i, receiver) in receivers.iter().enumerate() {
+                    let (middle, (low, high)) = (median(times[i][n].iter().copied()), range(&times[i][n]));
+                    let kpps = format!("{:.0} kpps", rate / 1e3);
+                    let (share, words) = ratio(&times[i][n], base);
+                    rows.push(vec![
+                        format!("{}, {kpps}", receiver.name),
+                        format!("{middle:.1} ns"),
+                        format!("{low:.1} - {high:.1}"),
+                        words.clone(),
+                        lost[i].to_string(),
+                    ]);
+                    let label = format!("{}, {kpps}, {}", receiver.name, frames_of(frames));
+                    bars.push(plot::Bar { label, value: middle, range: (low, high), group: i / 2 });
+                    if i < 2 {
+                        let what = format!("processor time, {}, {kpps}, {}", receiver.name, frames_of(frames));
+                        report.bar(&what, "below tcpdump's (goal 0.5x)", &words, share < 1.0);
+                    }
+                }
+            }
+            report.table(&["who, rate", "a packet", "min - max", "of tcpdump's", "lost at any rate"], &rows);
+        }
+        let axis = "ns a packet, user and kernel: median, smallest and largest of the rounds";
+        report
+            .picture("time", &plot::bars("Processor time a packet", axis, Scale::Linear, &["weir", "tcpdump"], &bars));
+        Ok(())
+    }
+
+    /// Processor time of a receiver to which nothing comes, s.
+    fn nothing(&self, trial: &Trial<'_>, report: &mut Report) -> anyhow::Result<f64> {
+        let running = trial.receiver.start(&self.net, RECEIVER, None)?;
+        std::thread::sleep(Duration::from_secs_f64(self.plan.time_s));
+        let got = running.done()?;
+        let (round, cpu) = (trial.round.to_string(), format!("{:.6}", got.cpu));
+        let counts = [got.packets, got.dropped].map(|count| count.to_string());
+        report.raw(&[
+            trial.section,
+            &trial.receiver.name,
+            trial.frames,
+            &round,
+            "none",
+            "0",
+            "0",
+            &counts[0],
+            &counts[1],
+            &cpu,
+        ]);
+        Ok(got.cpu)
+    }
+
+    /// Highest rates on a share of a core, to a file.
+    fn disk(&self, data: &Path, report: &mut Report) -> anyhow::Result<()> {
+        report.heading(&format!("Without loss on {} % of a core, to a file: {}", SHARE.0, frames_of("mwn")));
+        fs::create_dir_all(data).with_context(|| data.display().to_string())?;
+        let data = data.canonicalize()?;
+        let group = Group::new(SHARE)?;
+        let receivers = vec![
+            Receiver::filter(&self.binary, &data.join("capture.pcapng")),
+            Receiver::tcpdump(&data.join("capture.pcap"), None),
+        ];
+        let mut rivals = self.fed(receivers, "mwn")?;
+        let to = Compared { section: "disk", frames: "mwn", group: Some(&group) };
+        let found = self.compare(&to, &mut rivals, report)?;
+        report.line("Each file is removed before the next is begun.");
+        let what = format!("rate without loss to a file, on {} % of a core", SHARE.0);
+        report.bar(&what, &format!("tcpdump's (goal {GOAL}x)"), &found.words, found.ratio > 1.0);
+        let axis = "Mpps without loss: median, smallest and largest of the rounds";
+        report.picture("disk", &plot::bars("To a file", axis, Scale::Linear, &["weir", "tcpdump"], &found.bars));
+        Ok(())
+    }
+
+    /// AF_XDP against AF_PACKET, each with the feed that suits it, on a whole core.
+    fn feeds(&self, report: &mut Report) -> anyhow::Result<()> {
+        for frames in self.plan.sizes {
+            report.heading(&format!("AF_XDP and AF_PACKET, a whole core, heavy behind them: {}", frames_of(frames)));
+            report.line(
+                "The feeds differ: to AF_XDP frames are redirected by the other end of the cable, before the kernel makes \
+                 packets of its own of them; to AF_PACKET they come behind that.\n",
+            );
+            let mut rivals = [
+                Rival { receiver: Receiver::ours("AF_XDP")?, sender: self.redirecting(frames)? },
+                Rival { receiver: Receiver::ours("AF_PACKET")?, sender: self.sender(frames)? },
+            ];
+            let mut rates = [const { Vec::new() }; 2];
+            let mut losses = [const { Vec::new() }; 2];
+            for round in 1..=self.rounds {
+                for (i, rival) in rivals.iter_mut().enumerate() {
+                    let trial = Trial { section: "feeds", receiver: &rival.receiver, frames, group: None, round };
+                    let (sent, got) = self.once(&trial, &mut rival.sender, self.plan.first, report)?;
+                    rates[i].push(got.packets as f64 / sent.seconds / 1e6);
+                    losses[i].push(100.0 * got.dropped as f64 / sent.frames as f64);
+                }
+            }
+            let rows: Vec<Vec<String>> = (0..2)
+                .map(|i| {
+                    let (low, high) = range(&rates[i]);
+                    vec![
+                        rivals[i].receiver.name.clone(),
+                        format!("{:.3}", median(rates[i].iter().copied())),
+                        format!("{low:.3} - {high:.3}"),
+                        format!("{:.2} %", median(losses[i].iter().copied())),
+                        ratio(&rates[i], &rates[1]).1,
+                    ]
+                })
+                .collect();
+            report.line("As fast as the sender can:\n");
+            report.table(&["who", "Mpps received", "min - max", "lost", "of the second's"], &rows);
+            report.line("\nWithout loss:\n");
+            let to = Compared { section: "feeds, without loss", frames, group: None };
+            let found = self.compare(&to, &mut rivals, report)?;
+            let must = format!("{MUST_XDP}x AF_PACKET (goal {GOAL}x)");
+            report.bar(
+                &format!("AF_XDP, without loss, {}", frames_of(frames)),
+                &must,
+                &found.words,
+                found.ratio >= MUST_XDP,
+            );
+            let (share, words) = ratio(&rates[0], &rates[1]);
+            let words = format!("{words}, {} lost", rows[0][3]);
+            report.bar(&format!("AF_XDP, received with loss, {}", frames_of(frames)), &must, &words, share >= MUST_XDP);
+        }
+        Ok(())
+    }
+}
+
+/// A receiver and who sends to it.
+struct Rival {
+    receiver: Receiver,
+    sender: Sender,
+}
+
+/// On what rivals are compared.
+struct Compared<'a> {
+    section: &'a str,
+    frames: &'a str,
+    group: Option<&'a Group>,
+}
+
+/// What came of a comparison: the first against the second.
+struct Found {
+    bars: Vec<plot::Bar>,
+    ratio: f64,
+    words: String,
+    /// The sender was the limit of both in all rounds.
+    undecided: bool,
+}
+
+/// Whether everything that was sent arrived.
+fn is_whole(sent: &Sent, got: &Got) -> bool {
+    got.packets == sent.frames && got.dropped == 0
+}
+
+/// Of frames of one length each flow has its share: the largest that `heavy` names, too.
+fn judge(trial: &Trial<'_>, sent: &Sent, got: &Got, report: &mut Report) -> anyhow::Result<()> {
+    if got.out.trim().is_empty() || trial.frames == "mwn" {
+        return Ok(());
+    }
+    let answer: Value = serde_json::from_str(&got.out).context("the answer is no JSON")?;
+    let (first, real) = (answer["top"][0]["packets"].as_u64(), sent.frames.div_ceil(u64::from(FLOWS)));
+    if first != Some(real) {
+        report.wrong(&format!("{}: the largest flow has {first:?} packets, not {real}", trial.receiver.name));
+    }
+    Ok(())
+}
+
+/// The first's of the second's, round by round, so that a slow minute of the machine counts for both: median, and that with
+/// its spread in words.
+fn ratio(first: &[f64], second: &[f64]) -> (f64, String) {
+    let ratios: Vec<f64> = first.iter().zip(second).map(|(first, second)| first / second).collect();
+    let (middle, (low, high)) = (median(ratios.iter().copied()), range(&ratios));
+    (middle, format!("{middle:.2}x ({low:.2} - {high:.2})"))
+}
+
+fn frames_of(frames: &str) -> String {
+    if frames == "mwn" { "MWN sizes".to_owned() } else { format!("{frames} bytes") }
+}

@@ -1,0 +1,110 @@
+//! Two network namespaces with a cable between them, and a group of processes that is given a share of a core.
+
+use crate::rivals::path;
+use anyhow::{Context, bail, ensure};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Namespaces `far` and `near`, joined by interfaces of these names. They vanish with all that is in them.
+#[derive(Debug)]
+pub struct Net {
+    tag: String,
+}
+
+impl Net {
+    /// **Errors**: what was lacking.
+    pub fn new() -> anyhow::Result<Self> {
+        ensure!(fs::metadata("/proc/self")?.uid() == 0, "network namespaces need root");
+        let net = Self { tag: tag() };
+        for end in ["far", "near"] {
+            tool("ip", &["netns", "add", &net.name(end)])?;
+            // The kernel's own packets would be counted too.
+            let quiet = "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 >$f; done";
+            tool("ip", &["netns", "exec", &net.name(end), "sh", "-c", quiet])?;
+        }
+        let [far, near] = ["far", "near"].map(|end| net.name(end));
+        let cable = ["link", "add", "far", "netns", &far, "type", "veth", "peer", "name", "near", "netns", &near];
+        tool("ip", &cable)?;
+        for end in ["far", "near"] {
+            tool("ip", &["-n", &net.name(end), "link", "set", end, "up"])?;
+        }
+        Ok(net)
+    }
+
+    fn name(&self, end: &str) -> String {
+        format!("{}-{end}", self.tag)
+    }
+
+    /// A command in the namespace `end`, on processor `cpu`, in a group if one is given. It is one process from the start.
+    pub fn command(&self, end: &str, cpu: usize, group: Option<&Group>, words: &[String]) -> Command {
+        // The namespace has a /sys of its own: the group is entered before.
+        let enter =
+            group.map_or(String::new(), |group| format!("echo $$ >{} && ", path(&group.0.join("cgroup.procs"))));
+        let script = format!("{enter}exec ip netns exec {} taskset -c {cpu} \"$@\"", self.name(end));
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, "sh"]).args(words);
+        command
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for end in ["far", "near"] {
+            let _ = tool("ip", &["netns", "del", &self.name(end)]);
+        }
+    }
+}
+
+/// A cgroup whose processes get a share of a core. It vanishes when they are gone.
+#[derive(Debug)]
+pub struct Group(PathBuf);
+
+impl Group {
+    /// A group that runs for so many percent of each period, us.
+    pub fn new((percent, period_us): (u32, u64)) -> anyhow::Result<Self> {
+        let quota = u64::from(percent) * period_us / 100;
+        let mounts = fs::read_to_string("/proc/mounts")?;
+        for line in mounts.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [_, mounted, kind, options, ..] = words[..] else { continue };
+            let group = PathBuf::from(mounted).join(tag());
+            let limits = match kind {
+                "cgroup" if options.split(',').any(|option| option == "cpu") => {
+                    vec![("cpu.cfs_period_us", period_us.to_string()), ("cpu.cfs_quota_us", quota.to_string())]
+                }
+                "cgroup2" => {
+                    let _ = fs::write(PathBuf::from(mounted).join("cgroup.subtree_control"), "+cpu");
+                    vec![("cpu.max", format!("{quota} {period_us}"))]
+                }
+                _ => continue,
+            };
+            if fs::create_dir(&group).is_err() {
+                continue;
+            }
+            let group = Self(group);
+            if limits.iter().all(|(file, value)| fs::write(group.0.join(file), value).is_ok()) {
+                return Ok(group);
+            }
+        }
+        bail!("no cgroup can limit processor time here")
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+fn tag() -> String {
+    format!("weir-bench-{}", std::process::id())
+}
+
+fn tool(program: &str, words: &[&str]) -> anyhow::Result<()> {
+    let output = Command::new(program).args(words).output().with_context(|| program.to_owned())?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program} {}: {}", words.join(" "), told.trim());
+    Ok(())
+}

@@ -1,0 +1,241 @@
+//! The sender: a process of its own, which has the kernel run copies of frames as if they had been received, and counts them.
+
+use anyhow::{Context, anyhow, bail, ensure};
+use nix::unistd::gettid;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+use weir_generator::{FRAME_MAX, Generator, Profile, Sizes};
+use weir_io::sys::inject::{Fields, HEADERS, Injector, Mode};
+use weir_io::sys::packet_socket::index_of;
+
+/// The word that makes this program the sender.
+pub const WORD: &str = "inject";
+
+/// Flows of each length of frame; all have the same number of packets, or one less.
+pub const FLOWS: u32 = 20_000;
+
+/// Lengths that stand for the MWN sizes: means of as many parts, equal in number.
+const LENGTHS: usize = 16;
+
+/// How often the injection is held up to pace it.
+const TURN: Duration = Duration::from_millis(2);
+
+/// What was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// Frames, counted by the program in the kernel.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How long that took, s.
+    pub seconds: f64,
+}
+
+impl Sent {
+    /// Frames a second.
+    pub fn rate(&self) -> f64 {
+        self.frames as f64 / self.seconds
+    }
+}
+
+/// A sender that waits for orders.
+#[derive(Debug)]
+pub struct Sender {
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    /// Frames a second without a pause; 0 if not known.
+    ceiling: f64,
+}
+
+impl Sender {
+    /// What to run: frames of `sizes` (a number or `mwn`) as if received on `interface`; or, with `redirect`, as if it were to
+    /// send them on, so that they reach the other end before the kernel makes packets of its own of them.
+    pub fn words(interface: &str, sizes: &str, redirect: bool) -> anyhow::Result<Vec<String>> {
+        let us = std::env::current_exe()?.to_str().context("a plain path")?.to_owned();
+        let mode = if redirect { "redirect" } else { "pass" };
+        Ok([us.as_str(), WORD, interface, sizes, mode].map(str::to_owned).to_vec())
+    }
+
+    /// Starts it, and returns once it can send.
+    pub fn start(mut command: Command) -> anyhow::Result<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let answers = BufReader::new(child.stdout.take().context("it is a pipe")?);
+        let orders = child.stdin.take();
+        let mut sender = Self { child, orders, answers, ceiling: 0.0 };
+        ensure!(sender.answer()? == "ready", "the sender does not start");
+        Ok(sender)
+    }
+
+    fn answer(&mut self) -> anyhow::Result<String> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// Whether such a rate is all that it can do.
+    pub fn is_full(&self, rate: f64) -> bool {
+        rate == 0.0 || rate >= self.ceiling
+    }
+
+    /// Sends `count` frames, about `rate` a second, or as fast as it goes if that is 0. How many it really were is in the
+    /// answer: it was found out before what share of the time such a rate takes.
+    pub fn send(&mut self, rate: f64, count: u64) -> anyhow::Result<Sent> {
+        let duty = if rate > 0.0 && self.ceiling > 0.0 { (rate / self.ceiling).min(1.0) } else { 1.0 };
+        let orders = self.orders.as_mut().context("it runs")?;
+        writeln!(orders, "{duty} {count}")?;
+        orders.flush()?;
+        let answer = self.answer()?;
+        let words: Vec<&str> = answer.split(' ').collect();
+        let [frames, bytes, seconds] = words[..] else { bail!("the sender said '{answer}'") };
+        let sent = Sent { frames: frames.parse()?, bytes: bytes.parse()?, seconds: seconds.parse()? };
+        self.ceiling = sent.rate() / duty;
+        Ok(sent)
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        // At the end of its orders it ends.
+        self.orders = None;
+        let _ = self.child.wait();
+    }
+}
+
+/// The other side: what [`Sender::words`] runs.
+pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
+    let [interface, sizes, mode] = arguments else { bail!("{WORD} INTERFACE SIZES MODE") };
+    let mode = match mode.as_str() {
+        "pass" => Mode::Pass,
+        _ => Mode::Redirect(index_of(interface).context("no such interface")?),
+    };
+    let lengths = if sizes == "mwn" { mwn()? } else { vec![sizes.parse()?] };
+    let fields = Fields { flows: FLOWS, ..Fields::default() };
+    let open = |len: usize| Ok((len as u64, Injector::open(interface, &udp(len), &fields, mode)?));
+    let mut injectors = lengths.into_iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    let brake = Arc::new(Brake::default());
+    brake.start()?;
+    println!("ready");
+    for order in std::io::stdin().lines() {
+        let order = order?;
+        let (duty, count) = order.split_once(' ').context("DUTY COUNT")?;
+        brake.set(duty.parse()?);
+        let sent = send(&mut injectors, count.parse()?)?;
+        brake.set(1.0);
+        println!("{} {} {:.9}", sent.frames, sent.bytes, sent.seconds);
+    }
+    Ok(())
+}
+
+/// Injects with a thread for each length, so that they come mixed.
+fn send(injectors: &mut [(u64, Injector)], count: u64) -> anyhow::Result<Sent> {
+    let (begun, parts) = (Instant::now(), injectors.len() as u64);
+    let (mut frames, mut bytes) = (0, 0);
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (i, (len, injector)) in injectors.iter_mut().enumerate() {
+            let part = count / parts + u64::from((i as u64) < count % parts);
+            threads.push((*len, scope.spawn(move || injector.inject(part))));
+        }
+        for (len, thread) in threads {
+            let part = thread.join().map_err(|_| anyhow!("a sending thread died"))??;
+            frames += part;
+            bytes += part * len;
+        }
+        anyhow::Ok(())
+    })?;
+    Ok(Sent { frames, bytes, seconds: begun.elapsed().as_secs_f64() })
+}
+
+/// Takes the processor away from the injection for a part of each [`TURN`]. Pauses between injections would not do: each ends
+/// with some milliseconds of waiting in the kernel, so that small ones are slow and large ones are bursts.
+#[derive(Debug, Default)]
+struct Brake {
+    /// Parts of a turn in which it holds the processor, ns.
+    hold_ns: AtomicU64,
+}
+
+impl Brake {
+    /// Starts a thread that goes before all others of its processor.
+    fn start(self: &Arc<Self>) -> anyhow::Result<()> {
+        let (say, hear) = channel();
+        let brake = Arc::clone(self);
+        std::thread::spawn(move || {
+            let thread = gettid().to_string();
+            let done = Command::new("chrt").args(["--fifo", "--pid", "1", &thread]).output();
+            let real_time = done.is_ok_and(|output| output.status.success());
+            if say.send(real_time).is_err() || !real_time {
+                return;
+            }
+            let mut turn = Instant::now();
+            loop {
+                turn = (turn + TURN).max(Instant::now());
+                let until = turn - TURN + Duration::from_nanos(brake.hold_ns.load(Ordering::Relaxed));
+                while Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+                std::thread::sleep(turn.saturating_duration_since(Instant::now()));
+            }
+        });
+        ensure!(hear.recv()?, "chrt cannot give real-time priority");
+        Ok(())
+    }
+
+    /// Lets the injection run for `duty` of the time.
+    fn set(&self, duty: f64) {
+        // The kernel leaves 5 % to others anyway.
+        let hold = (1.0 - duty).clamp(0.0, 0.94) * TURN.as_nanos() as f64;
+        self.hold_ns.store(hold as u64, Ordering::Relaxed);
+    }
+}
+
+/// Lengths of the MWN sizes, small and large in turn.
+fn mwn() -> anyhow::Result<Vec<usize>> {
+    let drawn = 1 << 16;
+    let profile = Profile { packets: drawn, sizes: Sizes::Mwn, ..Profile::default() };
+    let (mut generator, mut frame) = (Generator::new(&profile)?, [0; FRAME_MAX]);
+    let mut lengths: Vec<usize> = std::iter::from_fn(|| Some(generator.next(&mut frame)?.len)).collect();
+    lengths.sort_unstable();
+    let means: Vec<usize> =
+        lengths.chunks(lengths.len() / LENGTHS).map(|part| part.iter().sum::<usize>() / part.len()).collect();
+    // 7 and 16 have no common divisor: each comes once.
+    Ok((0..LENGTHS).map(|i| means[i * 7 % LENGTHS].max(HEADERS)).collect())
+}
+
+/// A frame with UDP in IPv4, from 10.1.x.y to 10.2.3.4, for an address that no interface has: the stack throws it away early.
+fn udp(len: usize) -> Vec<u8> {
+    let [ip, datagram] = [len - 14, len - 34].map(|len| (len as u16).to_be_bytes());
+    let mut frame = vec![2, 0, 0, 0, 0xbe, 1, 2, 0, 0, 0, 0xbe, 2, 8, 0, 0x45, 0, ip[0], ip[1]];
+    frame.extend([
+        0,
+        0,
+        0x40,
+        0,
+        64,
+        17,
+        0,
+        0,
+        10,
+        1,
+        0,
+        0,
+        10,
+        2,
+        3,
+        4,
+        0,
+        0,
+        0x13,
+        0x88,
+        datagram[0],
+        datagram[1],
+        0,
+        0,
+    ]);
+    frame.resize(len, 0x5a);
+    frame
+}
