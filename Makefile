@@ -9,6 +9,9 @@ export SOURCE EXPR PACKETS
 # For `make check-deep`: time for each fuzz target.
 MINUTES ?= 10
 export FUZZ_SECONDS ?= $(shell echo $$(( $(MINUTES) * 60 )))
+# For `make bench`: which comparisons.
+NAME = filter sketch measure pages
+
 # For `make install`: PREFIX/bin/weir. Default: where cargo puts binaries.
 PREFIX ?=
 
@@ -22,6 +25,7 @@ help: ## Show this list
 	@echo "  make run SOURCE=my.pcap EXPR='tcp port 443'    look at your own capture"
 	@echo '  make run PACKETS=100000                        a smaller demonstration'
 	@echo '  make install PREFIX=/usr/local                 into /usr/local/bin'
+	@echo '  make bench NAME=sketch                         one comparison: filter, sketch, measure, pages'
 	@echo '  make check-deep MINUTES=1                      fuzz each target for a minute'
 
 run: ## Build weir and see it work: on a capture with known answers, or on SOURCE with EXPR
@@ -33,10 +37,10 @@ test: ## All that CI runs: format, tidy, clippy, tests, documentation
 	@scripts/setup test
 	@scripts/test
 
-bench: ## Compare weir's filter with tcpdump here; needs 9 GB in data/, writes results/
+bench: ## Compare weir with its peers here, or NAME=sketch alone; needs 9 GB in data/, writes results/
 	@scripts/setup bench
 	@cargo build --release --locked -p weir -p weir-bench
-	@cargo run --release --locked -p weir-bench -- filter
+	@set -e; for name in $(NAME); do cargo run --release --locked -p weir-bench -- $$name; done
 
 check-deep: ## Beyond CI: miri, loom, and MINUTES of fuzzing for each target
 	@scripts/check-deep
