@@ -215,7 +215,8 @@ pub fn stop_on_signals(flag: Arc<AtomicBool>) {
         let first = STOPPED_NS.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         match (first, STOP.get()) {
             (Ok(_), Some(flag)) => flag.store(true, Ordering::Relaxed),
-            (Err(first), _) if now - first < PATIENCE_NS => {}
+            // Another thread may have taken the first with a clock read after ours.
+            (Err(first), _) if now.saturating_sub(first) < PATIENCE_NS => {}
             // SAFETY: both calls may be made in a handler; the signal arrives when this one returns.
             _ => unsafe {
                 libc::signal(signal, libc::SIG_DFL);

@@ -1,4 +1,6 @@
 //! What a user can type. Parsing fills plain data and does nothing.
+// Texts here are printed as help, where brackets mean what may be left out.
+#![allow(rustdoc::broken_intra_doc_links)]
 
 use crate::numbers::{parse_cpus, parse_rotation_size, parse_size, parse_time};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
