@@ -8,8 +8,8 @@ use weir_packet::Frame;
 use weir_packet::savefile::write::{Encoder, Statistics, WriteError};
 use weir_packet::savefile::{Format, Interface};
 
-/// Bytes gathered before they are written.
-const BUFFER: usize = 1 << 20;
+/// Bytes gathered before they are written: few enough to stay in the second-level cache.
+const BUFFER: usize = 256 << 10;
 
 /// When a new file begins.
 #[derive(Clone, Copy, Debug, Default)]
@@ -136,7 +136,8 @@ impl Output {
         Ok(self.encoder.interface(interface)?)
     }
 
-    /// Appends a packet of interface `id`. **Cost**: one copy; a system call per MiB.
+    /// Appends a packet of interface `id`. **Cost**: one copy; a system call per 256 KiB.
+    #[inline]
     pub fn packet(&mut self, id: u32, time_ns: Option<i64>, frame: &Frame<'_>) -> Result<(), OutputError> {
         if self.rotation.size.is_some() || self.rotation.seconds.is_some() {
             self.rotate(time_ns.unwrap_or(0))?;

@@ -184,7 +184,8 @@ impl FileSink {
     }
 
     /// Appends a packet of a source with `layout`.
-    pub fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
+    #[inline]
+    fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
         self.open()?;
         let index = record.frame.interface as usize;
         let result = match self.ids.get(index) {
@@ -197,6 +198,7 @@ impl FileSink {
     }
 
     /// Tells the output of the interface `index`; a pcap of all there are, since its header holds the largest snap length.
+    #[cold]
     fn announce(&mut self, layout: &Layout, index: usize) -> Result<u32, OutputError> {
         let output = self.output.as_mut().expect("the caller opened it");
         let id = output.interface(&layout.interfaces[index])?;
@@ -263,10 +265,13 @@ impl FileSink {
     }
 
     /// Makes the file, unless it is there: its name may be refused, which is better known before the work than after it.
+    #[inline]
     pub fn open(&mut self) -> Result<(), End> {
-        if self.output.is_some() {
-            return Ok(());
-        }
+        if self.output.is_some() { Ok(()) } else { self.make() }
+    }
+
+    #[cold]
+    fn make(&mut self) -> Result<(), End> {
         let FileSettings { format, snaplen, flush_each, rotation, utc } = self.settings;
         let output = if self.name == "-" {
             Output::stdout(format, snaplen, flush_each)
@@ -277,6 +282,7 @@ impl FileSink {
         Ok(())
     }
 
+    #[cold]
     fn end(&mut self, error: &OutputError) -> End {
         self.broken = matches!(error, OutputError::Io { .. } | OutputError::Create { .. });
         let name = if self.name == "-" { "standard output" } else { &self.name };
@@ -392,6 +398,7 @@ pub enum Sink {
 
 impl Sink {
     /// Takes a packet of the source's interface `record.frame.interface`.
+    #[inline]
     pub fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
         match self {
             Self::Nowhere => Ok(()),
@@ -399,6 +406,17 @@ impl Sink {
             Self::File(file) => file.packet(layout, record),
             Self::Port(port) => port.packet(&layout.interfaces[record.frame.interface as usize], record),
         }
+    }
+
+    /// Takes the packets at `records` of `bytes`.
+    pub fn packets(&mut self, layout: &Layout, bytes: &[u8], records: &[u32]) -> Result<(), End> {
+        let mut result = Ok(());
+        layout.records(bytes, records, |_, record| {
+            if result.is_ok() {
+                result = record.ok_or(End::SourceChanged).and_then(|record| self.packet(layout, &record));
+            }
+        });
+        result
     }
 
     /// Makes the file, if it is one, before its first packet.

@@ -363,15 +363,9 @@ impl<'a> Run<'a> {
         self.totals.add(part);
         self.open_sinks()?;
         let bytes = view.bytes();
-        let emit = |sink: &mut Sink, records: &[u32]| {
-            records.iter().try_for_each(|&at| {
-                let record = current.layout.record(bytes, at as usize).ok_or(End::SourceChanged)?;
-                sink.packet(&current.layout, &record)
-            })
-        };
-        emit(&mut self.main, &part.records)?;
+        self.main.packets(&current.layout, bytes, &part.records)?;
         for (sink, split) in self.splits.iter_mut().zip(&part.splits) {
-            emit(sink, &split.records)?;
+            sink.packets(&current.layout, bytes, &split.records)?;
         }
         // The next packets may be long in coming.
         if way == Way::Stream { self.flush_awaited() } else { Ok(()) }

@@ -76,10 +76,15 @@ impl Encoder {
     }
 
     /// Writes the file header, and the interfaces announced so far, if the current file has none yet.
+    #[inline]
     pub fn begin(&mut self, out: &mut Vec<u8>) {
-        if self.begun {
-            return;
+        if !self.begun {
+            self.header(out);
         }
+    }
+
+    #[cold]
+    fn header(&mut self, out: &mut Vec<u8>) {
         self.begun = true;
         match self.format {
             Format::Pcap => self.pcap_header(out),
@@ -91,6 +96,7 @@ impl Encoder {
     }
 
     /// Writes the interface blocks that the file lacks of the first `count`.
+    #[cold]
     fn describe(&mut self, out: &mut Vec<u8>, count: usize) {
         for interface in self.interfaces.iter().take(count).skip(self.described) {
             interface_block(out, interface, self.snaplen);
@@ -99,6 +105,7 @@ impl Encoder {
     }
 
     /// Appends one packet of interface `id`. A missing time is written as 0, as libpcap does.
+    #[inline]
     pub fn packet(&mut self, out: &mut Vec<u8>, id: u32, time_ns: Option<i64>, frame: &Frame<'_>) {
         self.begin(out);
         let data = match self.snaplen {
@@ -120,7 +127,9 @@ impl Encoder {
                 out.extend_from_slice(data);
             }
             Format::Pcapng | Format::Ring | Format::Slots => {
-                self.describe(out, id as usize + 1);
+                if self.described <= id as usize {
+                    self.describe(out, id as usize + 1);
+                }
                 let unit = writable(self.interfaces[id as usize].resolution);
                 enhanced_packet(out, id, unit.from_ns(time_ns), frame.wire_len, data);
             }
@@ -183,6 +192,7 @@ fn cut(a: u32, b: u32) -> u32 {
 }
 
 /// The unit we write times of `resolution` in: its own if it is decimal and not finer than 1 ns.
+#[inline]
 fn writable(resolution: Resolution) -> Resolution {
     if resolution.0 <= 9 { resolution } else { Resolution::NANOSECOND }
 }
@@ -240,6 +250,7 @@ fn interface_block(out: &mut Vec<u8>, interface: &Interface, snaplen: u32) {
 }
 
 /// The hot one: no body closure, no second buffer.
+#[inline]
 fn enhanced_packet(out: &mut Vec<u8>, id: u32, ticks: u64, wire_len: u32, data: &[u8]) {
     let padded = data.len().next_multiple_of(4);
     let total = padded as u32 + 32;
