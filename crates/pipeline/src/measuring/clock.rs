@@ -36,9 +36,9 @@ impl Clock {
         }
     }
 
-    /// The window that the source has come to.
-    pub fn window(&self) -> i64 {
-        self.cut.number(self.latest)
+    /// The time that the source has come to; before its first packet, the system's.
+    pub fn time(&self) -> i64 {
+        if self.latest == i64::MIN { now_ns() } else { self.latest }
     }
 
     /// Packets of up to time `latest` have come. Gives the first window that stays open, if that is a new one.
