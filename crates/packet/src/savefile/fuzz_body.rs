@@ -100,7 +100,7 @@ fn ring(block: &[u8]) {
         let end = if next == 0 { block.len() } else { at + next };
         let from = at + usize::from(u16::from_ne_bytes([block[at + 24], block[at + 25]]));
         let to = from + word(at + 12);
-        if next != 0 && (next < 48 || end >= block.len()) || from < at + 48 || to > end {
+        if next != 0 && (next < 48 || end > block.len()) || from < at + 48 || to > end {
             break;
         }
         expected.push((at, &block[from..to]));

@@ -51,23 +51,9 @@ impl Drop for Map {
 
 /// A block that the kernel filled. Dropping it hands it back.
 #[derive(Debug)]
-pub(super) struct Block {
+struct Block {
     shared: Arc<Shared>,
     index: usize,
-    /// Its records.
-    part: Range<usize>,
-}
-
-impl Lent for Block {
-    /// The records, the first of them first.
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: `part` was brought into the block's bounds by `Shared::take`; until the block is dropped it is ours, so the
-        // kernel does not write to it, and we wrote to it only before it was made.
-        unsafe {
-            let base = self.shared.base(self.index);
-            std::slice::from_raw_parts(base.add(self.part.start), self.part.len())
-        }
-    }
 }
 
 impl Drop for Block {
@@ -76,6 +62,61 @@ impl Drop for Block {
         // not take the kernel's old word for a new one.
         self.shared.status(self.index).store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.shared.out[self.index].store(false, Ordering::Release);
+    }
+}
+
+/// Bytes of records that are handed on at once: what follows finds them in the second-level cache, where a whole block has
+/// no room.
+const PORTION: usize = 128 << 10;
+
+/// A block that is handed on in portions.
+#[derive(Debug)]
+pub(super) struct Opened {
+    block: Arc<Block>,
+    /// The records that were not handed on yet, and how many the kernel says they are.
+    rest: Range<usize>,
+    packets: u32,
+}
+
+impl Opened {
+    /// Itself, if there is more of it.
+    pub(super) fn more(self) -> Option<Self> {
+        (self.packets > 0).then_some(self)
+    }
+
+    /// Finishes the next records, and says how many packets the kernel counted there.
+    pub(super) fn portion(&mut self, finish: &Finish, marks: &mut Marks) -> (Portion, u32) {
+        let Block { shared, index } = &*self.block;
+        // SAFETY: `rest` was brought into the block's bounds by `Shared::take` and only shrinks; the block is ours until the
+        // last of its portions is dropped, and no portion made so far reaches into `rest`.
+        let records = unsafe {
+            let base = shared.base(*index).add(self.rest.start);
+            std::slice::from_raw_parts_mut(base, self.rest.len())
+        };
+        let (bytes, packets) = finish.records(records, self.packets, PORTION, marks);
+        // Fewer packets than the kernel counted are noticed where they are read.
+        let (bytes, packets) = if bytes < records.len() { (bytes, packets) } else { (bytes, self.packets) };
+        let part = self.rest.start..self.rest.start + bytes;
+        self.rest.start = part.end;
+        self.packets -= packets;
+        (Portion { block: Arc::clone(&self.block), part }, packets)
+    }
+}
+
+/// Records of a block.
+#[derive(Debug)]
+pub(super) struct Portion {
+    block: Arc<Block>,
+    part: Range<usize>,
+}
+
+impl Lent for Portion {
+    /// The records, the first of them first.
+    fn bytes(&self) -> &[u8] {
+        let Block { shared, index } = &*self.block;
+        // SAFETY: `part` lies in the block; until the block is dropped it is ours, so the kernel does not write to it, and we
+        // wrote to it only before the portion was made.
+        unsafe { std::slice::from_raw_parts(shared.base(*index).add(self.part.start), self.part.len()) }
     }
 }
 
@@ -143,22 +184,20 @@ impl Shared {
         !self.is_out(index) && self.status(index).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Takes over a block, finishes its records, and says how many packets the kernel counted in it.
+    /// Takes over a block.
     ///
     /// **Panics**: the block is not ready.
-    pub(super) fn take(self: &Arc<Self>, index: usize, finish: &Finish, marks: &mut Marks) -> io::Result<(Block, u32)> {
+    pub(super) fn take(self: &Arc<Self>, index: usize) -> io::Result<Opened> {
         let claimed = !self.out[index].swap(true, Ordering::AcqRel);
         assert!(claimed && self.status(index).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0, "it is ready");
-        let base = self.base(index);
+        let block = Arc::new(Block { shared: Arc::clone(self), index });
         // SAFETY: the block is ours (its status was read with Acquire, and it was not out until we said so), lies in the
-        // mapping and has `block` bytes; nobody else refers to it until the `Block` is made.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(base, self.block) };
-        let (packets, first, used) = (word(bytes, PACKETS), word(bytes, FIRST) as usize, word(bytes, USED) as usize);
-        let part = if packets == 0 { BLOCK_HEADER..BLOCK_HEADER } else { first..used };
-        let Some(records) = bytes.get_mut(part.clone()) else {
+        // mapping and is longer than its header; nobody writes to the header before the block is handed back.
+        let header = unsafe { std::slice::from_raw_parts(self.base(index), BLOCK_HEADER) };
+        let (packets, first, used) = (word(header, PACKETS), word(header, FIRST) as usize, word(header, USED) as usize);
+        if packets > 0 && (first > used || used > self.block) {
             return Err(io::Error::other("the kernel's ring is damaged: a block claims more than it holds"));
-        };
-        finish.records(records, packets, marks);
-        Ok((Block { shared: Arc::clone(self), index, part }, packets))
+        }
+        Ok(Opened { block, rest: first..used, packets })
     }
 }

@@ -56,25 +56,31 @@ impl Finish {
     /// Puts the VLAN tags back where they were on the wire (the kernel takes the outermost one out and tells it apart), and
     /// counts what does not look as on the wire.
     ///
+    /// Ends with the last of `packets`, with the record that leads out of `records`, or behind `enough` bytes; returns how many
+    /// bytes and packets that were.
+    ///
     /// **Cost**: a look at each record's header, which the reader needs next anyway; for a tagged or cooked packet some 20
     /// bytes moved.
-    pub(super) fn records(&self, records: &mut [u8], packets: u32, marks: &mut Marks) {
+    pub(super) fn records(&self, records: &mut [u8], packets: u32, enough: usize, marks: &mut Marks) -> (usize, u32) {
         /// Records that are fetched ahead, where all are as long as this one: the kernel wrote them on another processor.
         const AHEAD: usize = 8;
-        let mut rest = records;
-        for _ in 0..packets {
+        let (mut at, mut done) = (0, 0);
+        while done < packets && at < enough {
+            let rest = &mut records[at..];
             if rest.len() < RECORD_HEADER {
-                return;
+                return (records.len(), done);
             }
             self.record(rest, marks);
+            done += 1;
             let next = word(rest, NEXT) as usize;
             if next == 0 || next > rest.len() {
-                return;
+                return (records.len(), done);
             }
             weir_memory::prefetch(rest, next * AHEAD);
             weir_memory::prefetch(rest, next * AHEAD + LINE);
-            rest = &mut rest[next..];
+            at += next;
         }
+        (at, done)
     }
 
     fn record(&self, record: &mut [u8], marks: &mut Marks) {

@@ -9,6 +9,7 @@ mod record;
 use super::*;
 use crate::live::Lent;
 use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 
 #[test]
 fn names_that_are_none() {

@@ -24,7 +24,7 @@ fn record(next: u32, flags: u32, tag: u32, protocol: u16, frame: &[u8]) -> Vec<u
 
 fn finish(how: Finish, records: &mut [u8], packets: u32) -> Marks {
     let mut marks = Marks::default();
-    how.records(records, packets, &mut marks);
+    how.records(records, packets, usize::MAX, &mut marks);
     marks
 }
 
@@ -119,4 +119,19 @@ fn what_is_cut_and_what_is_marked() {
     let marks = finish(Finish { snaplen: 1, largest: 39, ..RAW }, &mut block, 1);
     assert_eq!(marks, Marks { downs: 0, unfinished_checksums: 1, large: 1 });
     assert_eq!((frame_of(&block), word(&block, WIRE)), (&frame[..1], 40));
+}
+
+#[test]
+fn records_are_finished_portion_by_portion() {
+    let frame = [9; 40];
+    let block: Vec<u8> = [144, 144, 144, 0].iter().flat_map(|&next| record(next, 1, 0, 0, &frame)).collect();
+    let portion = |from: usize, packets: u32, enough: usize| {
+        RAW.records(&mut block[from..].to_vec(), packets, enough, &mut Marks::default())
+    };
+    assert_eq!(portion(0, 4, 1), (144, 1), "at least one");
+    assert_eq!(portion(0, 4, 145), (288, 2));
+    assert_eq!(portion(288, 2, 145), (block.len() - 288, 2));
+    assert_eq!(portion(0, 3, usize::MAX), (432, 3));
+    // Fewer than were counted: all bytes, and those that are there.
+    assert_eq!(portion(0, 9, usize::MAX), (block.len(), 4));
 }
