@@ -44,10 +44,28 @@ impl Back {
         Ok(Self { windows: Windows::new(config.cut), config, spares, spare, taken: 0 })
     }
 
-    /// Counts packets, in their order. An error is want of memory for the tables of a new window.
+    /// Has the memory fetched that counting these packets begins with.
+    ///
+    /// Before packets are counted they may be told of twice, here and in [`Self::ask_on`], each time with other work in between:
+    /// then counting does not wait for memory. Where the tables are not in the cache that is most of its time.
+    pub fn ask(&self, packets: &[Observation]) {
+        if let Some(state) = self.windows.last() {
+            state.ask(packets);
+        }
+    }
+
+    /// Has the memory fetched that this led to, and notes in `likely` what it found out of each.
+    pub fn ask_on(&self, packets: &[Observation], likely: &mut [u8]) {
+        if let Some(state) = self.windows.last() {
+            state.ask_on(packets, likely);
+        }
+    }
+
+    /// Counts packets, in their order. An error is want of memory for the tables of a new window. `likely` is what
+    /// [`Self::ask_on`] noted, or empty.
     ///
     /// **Cost**: no allocation but for a new window.
-    pub fn take(&mut self, packets: &[Observation]) -> Result<(), Error> {
+    pub fn take(&mut self, packets: &[Observation], mut likely: &[u8]) -> Result<(), Error> {
         let mut rest = packets;
         while let Some(first) = rest.first() {
             let Self { config, spares, windows, spare, .. } = self;
@@ -55,9 +73,10 @@ impl Back {
             let begin = || spare.take().or_else(|| spares.take()).map_or_else(|| State::new(config, number), Ok);
             let (state, window) = windows.at(first.time_ns, begin)?;
             let run = rest.iter().take_while(|packet| window.contains(&packet.time_ns)).count().max(1);
-            state.take(&rest[..run]);
+            state.take(&rest[..run], likely.get(..run).unwrap_or_default());
             self.taken += run as u64;
             rest = &rest[run..];
+            likely = likely.get(run..).unwrap_or_default();
         }
         Ok(())
     }

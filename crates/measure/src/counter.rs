@@ -170,37 +170,53 @@ impl Counter {
         }
     }
 
-    /// Counts packets, at most [`TOGETHER`], each under the key it names. Bit i of what comes back is clear if the key of
-    /// packet i was counted here before.
+    /// The table that names keys, if there is one beside or instead of the counts.
     #[inline]
-    pub fn update<P: Packet<FlowKey>>(&mut self, items: &[P]) -> u64 {
+    pub fn names(&self) -> Option<&Heavy<FlowKey>> {
         match self {
-            Self::Heavy(table) => table.update_and_tell(items),
+            Self::Heavy(names) | Self::Cms(_, names) | Self::SharedCms(_, names) => Some(names),
+            Self::Exact(_) | Self::SharedExact(_) => None,
+        }
+    }
+
+    /// Counts packets, at most [`TOGETHER`], each under the key it names; `likely` is what [`Heavy::ask_on`] told, or nothing.
+    /// Bit i of what comes back is clear if the key of packet i was counted here before.
+    #[inline]
+    pub fn update<P: Packet<FlowKey>>(&mut self, items: &[P], likely: &[u8]) -> u64 {
+        let names = match self {
+            Self::Heavy(names) => names,
             Self::Exact(table) => {
                 table.update(items);
-                u64::MAX
+                return u64::MAX;
             }
             Self::SharedExact(table) => {
                 table.update(items);
-                u64::MAX
+                return u64::MAX;
             }
             Self::Cms(Cells::Narrow(cms), names) => {
                 let mut hashes = [0; TOGETHER];
                 hashes.iter_mut().zip(items).for_each(|(hash, item)| *hash = item.hash());
                 cms.update(&hashes[..items.len()]);
-                names.update_and_tell(items)
+                names
             }
             Self::Cms(Cells::Wide(cms), names) => {
                 cms.update_weighted(items.iter().map(|item| (item.hash(), item.bytes())));
-                names.update_and_tell(items)
+                names
             }
             Self::SharedCms(cms, names) => {
                 let weigh = names.weigh();
                 let weight = |item: &P| if weigh == Weigh::Packets { 1 } else { item.bytes() };
                 cms.update_weighted(items.iter().map(|item| (item.hash(), weight(item))));
-                names.update_and_tell(items)
+                names
             }
+        };
+        let mut new = 0;
+        if likely.is_empty() {
+            names.update_and_tell(items, |i| new |= 1 << i);
+        } else {
+            names.add(items, likely, |i| new |= 1 << i);
         }
+        new
     }
 
     /// Adds what another one counted. Workers that share a table have nothing to add but names.

@@ -7,7 +7,7 @@ use crate::tally::Tally;
 use crate::{Config, Error, KeyKind, Kind, Observation};
 use weir_memory::Request;
 use weir_packet::flow::{FlowKey, Hasher};
-use weir_sketch::{Distinct, Item, Weigh};
+use weir_sketch::{Distinct, Heavy, Item, Weigh};
 
 /// Totals, one table per key, and how many different flows, sources and destinations there were.
 #[derive(Debug)]
@@ -31,7 +31,8 @@ impl State {
             let shared = shared.as_ref().map(|tables| &tables[i]);
             Ok((kind, Counter::new(config, shared)?))
         };
-        let distinct = || Distinct::new(&Request::default());
+        let populate = config.request.populate;
+        let distinct = || Distinct::new(&Request { populate, ..Request::default() });
         Ok(Self {
             tally: Tally::default(),
             tables: config.keys.iter().enumerate().map(table).collect::<Result<_, Error>>()?,
@@ -44,22 +45,50 @@ impl State {
         })
     }
 
-    /// Counts packets of this window.
+    /// Has the memory fetched that counting these packets begins with.
+    pub(crate) fn ask(&self, packets: &[Observation]) {
+        if let Some(names) = self.names() {
+            names.ask(packets);
+        }
+    }
+
+    /// Has the memory fetched that this led to, and notes in `likely` what it found out.
+    pub(crate) fn ask_on(&self, packets: &[Observation], likely: &mut [u8]) {
+        if let Some(names) = self.names() {
+            names.ask_on(packets, likely);
+        }
+    }
+
+    /// The table that is asked ahead: that of the first key, if it counts by the packets' own hash.
     #[inline]
-    pub(crate) fn take(&mut self, packets: &[Observation]) {
+    fn names(&self) -> Option<&Heavy<FlowKey>> {
+        match self.tables.first() {
+            Some((KeyKind::FiveTuple, table)) => table.names(),
+            _ => None,
+        }
+    }
+
+    /// Counts packets of this window; `likely` is what was noted of them, or nothing.
+    #[inline]
+    pub(crate) fn take(&mut self, packets: &[Observation], likely: &[u8]) {
         self.tally.take(packets);
         // Runs of packets that have a flow key: nearly always all of them.
+        let mut at = 0;
         for run in packets.split(|packet| packet.kind() != Kind::Flow) {
-            run.chunks(TOGETHER).for_each(|packets| self.count(packets));
+            for packets in run.chunks(TOGETHER) {
+                self.count(packets, likely.get(at..at + packets.len()).unwrap_or_default());
+                at += packets.len();
+            }
+            at += 1;
         }
     }
 
     #[inline]
-    fn count(&mut self, packets: &[Observation]) {
+    fn count(&mut self, packets: &[Observation], likely: &[u8]) {
         let mut new = u64::MAX >> (TOGETHER - packets.len());
         for (kind, table) in &mut self.tables {
             if *kind == KeyKind::FiveTuple {
-                new &= table.update(packets);
+                new &= table.update(packets, likely);
                 continue;
             }
             let part = |packet: &Observation| {
@@ -68,9 +97,11 @@ impl State {
             };
             self.parts.clear();
             self.parts.extend(packets.iter().map(part));
-            table.update(&self.parts);
+            table.update(&self.parts, &[]);
         }
-        self.see(packets, new);
+        if new != 0 {
+            self.see(packets, new);
+        }
     }
 
     /// Counts what is seen for the first time, of at most [`TOGETHER`] packets: only those of `maybe` can be. Most of them were

@@ -67,6 +67,12 @@ impl<T> Windows<T> {
         Ok((&mut self.open[place].1, from..to))
     }
 
+    /// What is known of the window asked for last.
+    #[inline]
+    pub fn last(&self) -> Option<&T> {
+        self.last.map(|(place, ..)| &self.open[place].1)
+    }
+
     #[cold]
     fn find<E>(&mut self, time_ns: i64, make: impl FnOnce() -> Result<T, E>) -> Result<(usize, i64, i64), E> {
         let number = self.cut.number(time_ns);

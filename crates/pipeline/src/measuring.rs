@@ -297,7 +297,7 @@ impl Run {
         if self.design == Design::Auto {
             self.design = if can_be_split || *workers == 1 { Design::Rss } else { Design::Async };
         }
-        let mut crew = self.workers()?;
+        let mut crew = self.workers(false)?;
         let crew: Box<dyn Crew> = match self.design {
             Design::Rss | Design::Auto if *workers == 1 => Box::new(Alone(crew.pop())),
             Design::Rss | Design::Auto => Box::new(Slices::start(crew, cpus)),
@@ -325,11 +325,11 @@ impl Run {
         Front::new(select, config.hasher.clone(), config.cut, *batch)
     }
 
-    /// As many workers as are wanted, with tables of their own.
-    fn workers(&self) -> Result<Vec<Worker>, Failure> {
+    /// As many workers as are wanted, with tables of their own; `cold` if they will sleep between packets.
+    fn workers(&self, cold: bool) -> Result<Vec<Worker>, Failure> {
         let one = |_| {
             let back = Back::new(Arc::clone(&self.settings.config), Arc::clone(&self.spares))?;
-            Ok(Worker { front: self.front(), back, timing: self.timing.clone() })
+            Ok(Worker::new(self.front(), back, self.timing.clone(), self.settings.batch, cold))
         };
         (0..self.settings.workers).map(one).collect()
     }
@@ -417,7 +417,8 @@ impl Run {
     /// Accounts for packets that never reached us.
     fn lose(&mut self, reader: &Reader<Locate>, booked: &mut Booked) {
         if let Some(before) = booked.book(reader.report().live) {
-            self.merger.lost(self.clock.window(), before);
+            let window = self.settings.config.cut.number(self.clock.time());
+            self.merger.lost(window, before);
         }
     }
 
@@ -438,7 +439,7 @@ impl Run {
         self.merger = Merger::new(lanes, Arc::clone(&self.settings.config), Arc::clone(&self.spares));
         let sights: Vec<Arc<Sight>> = (0..lanes).map(|_| Arc::default()).collect();
         let (say, words) = channel();
-        let workers = self.workers()?;
+        let workers = self.workers(true)?;
         for (id, (input, worker)) in inputs.into_iter().zip(workers).enumerate() {
             let reader = Reader::new(input, Arc::clone(&self.locate), Options::default());
             let (sight, say, clock) = (Arc::clone(&sights[id]), say.clone(), self.clock.clone());

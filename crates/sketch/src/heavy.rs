@@ -134,55 +134,69 @@ impl<K: Key> Heavy<K> {
 
     /// Counts a batch of packets.
     pub fn update<P: Packet<K>>(&mut self, items: &[P]) {
-        items.chunks(LANES).for_each(|items| {
-            self.update_lanes(items);
-        });
+        self.update_and_tell(items, |_| {});
     }
 
-    /// Counts at most 64 packets. Bit i of what comes back: before packet i, its key was not in, and may never have been.
-    pub fn update_and_tell<P: Packet<K>>(&mut self, items: &[P]) -> u64 {
-        assert!(items.len() <= 64, "there is a bit for each of 64 packets");
-        let lanes = items.chunks(LANES).enumerate();
-        lanes.fold(0, |new, (i, items)| new | u64::from(self.update_lanes(items)) << (i * LANES))
+    /// Counts a batch of packets. `new` is told the number of each packet whose key was not in before it, and may never have
+    /// been.
+    pub fn update_and_tell<P: Packet<K>>(&mut self, items: &[P], mut new: impl FnMut(usize)) {
+        let mut likely = [0; LANES];
+        for (i, items) in items.chunks(LANES).enumerate() {
+            let likely = &mut likely[..items.len()];
+            self.ask(items);
+            self.ask_on(items, likely);
+            self.add(items, likely, |j| new(i * LANES + j));
+        }
     }
 
-    /// Counts at most [`LANES`] packets, and tells whose keys were not in.
-    fn update_lanes<P: Packet<K>>(&mut self, items: &[P]) -> u32 {
+    /// The first of three steps of an update: has the memory fetched that the second reads.
+    ///
+    /// Who has other work to do between the steps does not wait for memory.
+    #[inline]
+    pub fn ask<P: Packet<K>>(&self, items: &[P]) {
+        items.iter().for_each(|item| self.heads[self.bucket(item.hash())].ask());
+    }
+
+    /// The second step: has the memory fetched that the third needs. `likely` gets a guess for each packet, where its key is.
+    #[inline]
+    pub fn ask_on<P: Packet<K>>(&self, items: &[P], likely: &mut [u8]) {
+        for (item, likely) in items.iter().zip(likely) {
+            let (bucket, tag) = self.home(item.hash());
+            let head = &self.heads[bucket];
+            let slot = head.likely(tag);
+            head.ask_count(slot);
+            weir_memory::prefetch(&self.slots, bucket * WAYS + slot);
+            *likely = slot as u8;
+        }
+    }
+
+    /// The third step: counts packets, with as many guesses. A wrong guess costs time and nothing else. `new` as in
+    /// [`update_and_tell`](Self::update_and_tell).
+    #[inline]
+    pub fn add<P: Packet<K>>(&mut self, items: &[P], likely: &[u8], new: impl FnMut(usize)) {
         match self.weigh {
-            Weigh::Packets => self.update_by::<P, true>(items),
-            Weigh::Bytes => self.update_by::<P, false>(items),
+            Weigh::Packets => self.add_by::<P, true>(items, likely, new),
+            Weigh::Bytes => self.add_by::<P, false>(items, likely, new),
         }
     }
 
     #[inline(always)]
-    fn update_by<P: Packet<K>, const PACKETS: bool>(&mut self, items: &[P]) -> u32 {
+    fn add_by<P: Packet<K>, const PACKETS: bool>(&mut self, items: &[P], likely: &[u8], mut new: impl FnMut(usize)) {
         let Self { heads, slots, total, sizes, .. } = self;
         let heads = &mut heads[..];
         let slots = &mut slots.as_chunks_mut::<WAYS>().0[..heads.len()];
-        let mut places = [(0, (0, 0)); LANES];
-        let (mut bytes, mut least, mut most) = (0, u32::MAX, 0);
-        for ((bucket, (tag, _)), item) in places.iter_mut().zip(items) {
-            let spread = spread(item.hash());
-            (*bucket, *tag) = (place(spread, heads.len()), tag_of(spread));
-            heads[*bucket].ask();
-            bytes += u64::from(item.bytes());
-            (least, most) = (least.min(item.bytes()), most.max(item.bytes()));
-        }
-        total.packets += items.len() as u64;
-        total.bytes += bytes;
-        *sizes = (sizes.0.min(least), sizes.1.max(most));
-        for (bucket, (tag, slot)) in &mut places[..items.len()] {
-            *slot = heads[*bucket].likely(*tag);
-            weir_memory::prefetch(&slots[*bucket], *slot);
-        }
-        let mut new = 0;
-        for (i, ((bucket, place), item)) in places.iter().zip(items).enumerate() {
+        for (i, (item, likely)) in items.iter().zip(likely).enumerate() {
+            let (bucket, tag) = home(item.hash(), heads.len());
+            let likely = usize::from(*likely).min(WAYS - 1);
             let bytes = u64::from(item.bytes());
             let (weight, companion) = if PACKETS { (1, bytes) } else { (bytes, 1) };
-            let was_in = heads[*bucket].add(&mut slots[*bucket], *place, item.key(), weight, companion);
-            new |= u32::from(!was_in) << i;
+            if !heads[bucket].add(&mut slots[bucket], (tag, likely), item.key(), weight, companion) {
+                new(i);
+            }
+            total.bytes += bytes;
+            *sizes = (sizes.0.min(item.bytes()), sizes.1.max(item.bytes()));
         }
-        new
+        total.packets += items.len() as u64;
     }
 
     /// Bounds of a key's weight, whether it is in or not: it weighs at least the first and at most the second.
@@ -197,14 +211,21 @@ impl<K: Key> Heavy<K> {
 
     /// What is known of a key, if it is in.
     pub fn get(&self, key: &K, hash: u64) -> Option<Entry<K>> {
-        let bucket = self.bucket(hash);
-        let slot = self.heads[bucket].find(self.slots_of(bucket), tag(hash), key)?;
+        let (bucket, tag) = self.home(hash);
+        let slot = self.heads[bucket].find(self.slots_of(bucket), tag, key)?;
         Some(self.entry(bucket, slot))
     }
 
     /// The bucket of a hash.
+    #[inline(always)]
     pub(crate) fn bucket(&self, hash: u64) -> usize {
-        place(spread(hash), self.heads.len())
+        self.home(hash).0
+    }
+
+    /// Bucket and tag of a hash.
+    #[inline(always)]
+    fn home(&self, hash: u64) -> (usize, u8) {
+        home(hash, self.heads.len())
     }
 
     fn slots_of(&self, bucket: usize) -> &[Slot<K>; WAYS] {
@@ -287,18 +308,13 @@ impl<K: Key> Heavy<K> {
     }
 }
 
-/// Eight bits of the hash that tell most keys of a bucket apart; 0 is no key.
-///
-/// They lie below those that pick the bucket.
+/// Where a hash belongs among `len` buckets, and its tag: eight bits below those that pick the bucket, which tell most keys of
+/// a bucket apart; 0 is no key.
 #[inline(always)]
-fn tag(hash: u64) -> u8 {
-    tag_of(spread(hash))
-}
-
-#[inline(always)]
-fn tag_of(spread: u64) -> u8 {
+fn home(hash: u64, len: usize) -> (usize, u8) {
+    let spread = spread(hash);
     let tag = (spread >> 24) as u8;
-    tag + u8::from(tag == 0)
+    (place(spread, len), tag + u8::from(tag == 0))
 }
 
 impl<K> core::fmt::Debug for Heavy<K> {

@@ -100,8 +100,8 @@ fn the_key_of_zeros_is_a_key() {
 
 #[test]
 fn a_heavy_table_tells_which_keys_were_not_in() {
-    let (mut told, mut asked) =
-        [(); 2].map(|()| Heavy::<u32>::new(4000, Weigh::Packets, 3, &Request::default()).unwrap()).into();
+    let [mut told, mut asked, mut stepped] =
+        [(); 3].map(|()| Heavy::<u32>::new(4000, Weigh::Packets, 3, &Request::default()).unwrap());
     let items: Vec<Item<u32>> = zipf(3, 20_000, 1000, 1.1)
         .iter()
         .map(|&key| Item { hash: u64::from(key).wrapping_mul(seed_of(3) | 1), bytes: 60, key })
@@ -114,7 +114,18 @@ fn a_heavy_table_tells_which_keys_were_not_in() {
             u64::from(new) << i
         };
         let expected: u64 = items.iter().enumerate().map(one).sum();
-        assert_eq!(told.update_and_tell(items), expected);
+        let mut new = 0u64;
+        told.update_and_tell(items, |i| new |= 1 << i);
+        assert_eq!(new, expected);
+        // In steps of their own, and with guesses that are right, old, wrong and no slots at all.
+        let mut guesses = vec![0; items.len()];
+        stepped.ask(items);
+        stepped.ask_on(items, &mut guesses);
+        guesses.iter_mut().enumerate().for_each(|(i, guess)| *guess = [*guess, 255, 0, i as u8][i % 4]);
+        let mut new = 0u64;
+        stepped.add(items, &guesses, |i| new |= 1 << i);
+        assert_eq!(new, expected);
     }
     assert_eq!(told.top(100), asked.top(100));
+    assert_eq!((stepped.top(100), stepped.total()), (asked.top(100), asked.total()));
 }

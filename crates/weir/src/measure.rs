@@ -120,7 +120,8 @@ fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
         sketch,
         shared: shared.then(SharedTables::default),
         memory: usize::try_from(arguments.memory).map_err(|_| anyhow!("--memory {} is too large", arguments.memory))?,
-        request: Request { pages: arguments.pages, ..Request::default() },
+        // No packet waits for a page.
+        request: Request { pages: arguments.pages, populate: is_live(arguments), ..Request::default() },
         cut: cut(arguments)?,
         seed,
         hasher: Hasher::new(seed),
@@ -137,6 +138,11 @@ fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
         timing: arguments.stats,
         way: None,
     })
+}
+
+/// Whether the sources are interfaces.
+fn is_live(arguments: &MeasureArgs) -> bool {
+    arguments.sources.iter().any(|source| capture::interface(source).is_some())
 }
 
 fn cut(arguments: &MeasureArgs) -> anyhow::Result<Cut> {
@@ -186,7 +192,7 @@ impl Command<'_> {
         let asked = settings.design;
         let workers = settings.workers;
         let mut run = Run::new(settings);
-        let live = self.is_live();
+        let live = is_live(self.arguments);
         if live && let Some(outcome) = self.captured(&mut run)? {
             return Ok(outcome);
         }
@@ -238,11 +244,6 @@ impl Command<'_> {
                 Ok(Outcome::Failed)
             }
         }
-    }
-
-    /// Whether the sources are interfaces.
-    fn is_live(&self) -> bool {
-        self.arguments.sources.iter().any(|source| capture::interface(source).is_some())
     }
 
     /// Why the tables cannot be had, in the words of the command.
@@ -346,7 +347,10 @@ impl Command<'_> {
             arrivals.received as f64 / time.as_secs_f64().max(1e-9) / 1e6,
         );
         // An output that failed told the run to stop, which nobody did from outside.
-        if self.stop.load(Ordering::Relaxed) && !(self.arguments.follow || self.is_live()) && self.output.is_ok() {
+        if self.stop.load(Ordering::Relaxed)
+            && !(self.arguments.follow || is_live(self.arguments))
+            && self.output.is_ok()
+        {
             line.push_str(if self.arguments.duration.is_some() { ", ended by --duration" } else { ", interrupted" });
         }
         if !self.faults.is_empty() {
@@ -381,7 +385,7 @@ impl Command<'_> {
             Design::Async => format!("design async: a distributor and {workers} workers, each with a ring"),
             Design::Sync => format!("design sync: a distributor and {workers} workers in step"),
             Design::Rss | Design::Auto if workers == 1 => "one worker".to_owned(),
-            Design::Rss | Design::Auto if self.is_live() => {
+            Design::Rss | Design::Auto if is_live(self.arguments) => {
                 format!("design rss: {workers} workers, each with a ring or queue of its own")
             }
             Design::Rss | Design::Auto => format!("design rss: {workers} workers, each with pieces of the source"),

@@ -197,7 +197,7 @@ impl Crew for Fed {
             Some(timing) => Some(timing.now()),
             None => sync.then_some(0),
         };
-        front.slice(&delivery.current, delivery.view.bytes(), records, *latest, |batch| {
+        let mut hand_out = |batch: &mut Batch| {
             let now = stamp(timing);
             distribute(lanes, rule, batch, *size, now)?;
             if *sync {
@@ -205,7 +205,8 @@ impl Crew for Fed {
                 lanes.iter().try_for_each(Lane::wait)?;
             }
             Ok::<_, Failure>(())
-        })?;
+        };
+        front.slice(&delivery.current, delivery.view.bytes(), records, *latest, &mut hand_out)?;
         let now = stamp(timing);
         lanes.iter_mut().try_for_each(|lane| lane.flush(now))?;
         events.extend(piece.view().map(Event::View));
@@ -280,7 +281,7 @@ impl Worker {
         while !rest.is_empty() {
             let packets = rest.iter().position(|packet| !is_packet(packet)).unwrap_or(rest.len());
             let begun = self.timing.as_ref().map(Timing::now);
-            self.back.take(&rest[..packets])?;
+            self.back.take(&rest[..packets], &[])?;
             if let (Some(timing), Some(begun)) = (&mut self.timing, begun) {
                 timing.processed(begun, timing.now(), packets);
             }

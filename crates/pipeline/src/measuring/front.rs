@@ -13,6 +13,9 @@ use weir_packet::flow::{FlowKey, Hasher, NoKey};
 /// Frames that are looked at together.
 const CHUNK: usize = 32;
 
+/// Packets after which memory is asked for.
+const FEW: usize = 8;
+
 const EMPTY: Frame<'static> = Frame { data: &[], wire_len: 0, interface: 0 };
 
 /// Makes observations of packets, in the order of the source.
@@ -34,7 +37,7 @@ pub struct Front {
 }
 
 /// Observations that go on together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Batch {
     /// Room for all of them: what is there of earlier batches is written over, and need not be cleared.
     packets: Vec<Observation>,
@@ -43,8 +46,13 @@ pub struct Batch {
 }
 
 impl Batch {
-    fn with_capacity(capacity: usize) -> Self {
+    pub(super) fn with_capacity(capacity: usize) -> Self {
         Self { packets: vec![Observation::mark(0); capacity], symmetric: vec![0; capacity], len: 0 }
+    }
+
+    /// No packet is in it any more.
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
     }
 
     /// The packets that passed.
@@ -55,6 +63,32 @@ impl Batch {
     /// The symmetric hash of each packet's flow; 0 without a flow.
     pub fn symmetric(&self) -> &[u64] {
         &self.symmetric[..self.len]
+    }
+}
+
+/// Takes batches over, and may begin with packets before their batch is whole.
+pub(super) trait Taker {
+    /// Why no more is taken.
+    type Error;
+
+    /// A batch is whole. Another one may be left in its place.
+    fn batch(&mut self, batch: &mut Batch) -> Result<(), Self::Error>;
+
+    /// Packets, about [`FEW`], that the next batch will hold.
+    ///
+    /// Memory takes as long to come as reading many headers does, and only some lines can be on their way at once: who asks for
+    /// a few now and then has them when they are needed, and waits at no time.
+    #[inline(always)]
+    fn ahead(&mut self, packets: &[Observation]) {
+        let _ = packets;
+    }
+}
+
+impl<E, F: FnMut(&mut Batch) -> Result<(), E>> Taker for F {
+    type Error = E;
+
+    fn batch(&mut self, batch: &mut Batch) -> Result<(), E> {
+        self(batch)
     }
 }
 
@@ -70,35 +104,35 @@ impl Front {
             open_from: i64::MIN,
             closes_at: i64::MIN,
             arrivals: Windows::new(cut),
-            ready: Batch::with_capacity(batch + CHUNK),
+            ready: Batch::with_capacity(batch),
         }
     }
 
-    /// Reads the packets at `records` of `bytes`; `latest` is the latest time before them in the source. `each` gets the
+    /// Reads the packets at `records` of `bytes`; `latest` is the latest time before them in the source. `taker` gets the
     /// batches.
-    pub fn slice<E>(
+    pub(super) fn slice<T: Taker>(
         &mut self,
         current: &Current<LocatePlan>,
         bytes: &[u8],
         records: &[u32],
         latest: i64,
-        mut each: impl FnMut(&Batch) -> Result<(), E>,
-    ) -> Result<(), E> {
+        taker: &mut T,
+    ) -> Result<(), T::Error> {
         self.latest = latest;
         self.note_latest();
         let mut rest = records;
         while !rest.is_empty() {
             let (now, later) = rest.split_at(rest.len().min(CHUNK).min(self.batch - self.ready.len));
             rest = later;
-            self.chunk(current, bytes, now);
+            self.chunk(current, bytes, now, taker);
             if self.ready.len >= self.batch {
-                each(&self.ready)?;
-                self.ready.len = 0;
+                taker.batch(&mut self.ready)?;
+                self.ready.clear();
             }
         }
         if self.ready.len > 0 {
-            each(&self.ready)?;
-            self.ready.len = 0;
+            taker.batch(&mut self.ready)?;
+            self.ready.clear();
         }
         Ok(())
     }
@@ -114,7 +148,7 @@ impl Front {
         *at += before.into();
     }
 
-    fn chunk(&mut self, current: &Current<LocatePlan>, bytes: &[u8], records: &[u32]) {
+    fn chunk<T: Taker>(&mut self, current: &Current<LocatePlan>, bytes: &[u8], records: &[u32], taker: &mut T) {
         let mut frames = [EMPTY; CHUNK];
         let mut times = [0; CHUNK];
         let mut late = 0u64;
@@ -137,7 +171,11 @@ impl Front {
             None => all & !late,
         };
         self.account(&times[..records.len()], kept, late);
-        self.observe(&current.plan, frames, &times, kept);
+        for (i, (frames, times)) in frames.chunks(FEW).zip(times.chunks(FEW)).enumerate() {
+            let first = self.ready.len;
+            self.observe(&current.plan, frames, times, kept >> (i * FEW));
+            taker.ahead(&self.ready.packets()[first..]);
+        }
     }
 
     /// Time goes on to that of a packet. Says whether the packet is late.
@@ -183,7 +221,7 @@ impl Front {
     }
 
     /// All keys are read before the first is hashed: a key that was just written in pieces is slow to read as a whole.
-    fn observe(&mut self, plan: &LocatePlan, frames: &[Frame<'_>], times: &[i64; CHUNK], kept: u64) {
+    fn observe(&mut self, plan: &LocatePlan, frames: &[Frame<'_>], times: &[i64], kept: u64) {
         let Self { ready: Batch { packets, symmetric, len }, hasher, .. } = self;
         let first = *len;
         for (frame, &time) in

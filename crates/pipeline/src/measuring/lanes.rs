@@ -109,7 +109,7 @@ impl Lane {
     fn book(&mut self, booked: &mut Booked) {
         self.sight.note(&self.reader);
         if let Some(before) = booked.book(self.reader.report().live) {
-            self.worker.front.lose(self.clock.latest, before);
+            self.worker.front.lose(self.clock.time(), before);
         }
     }
 

@@ -1,13 +1,14 @@
 //! One worker's whole way: from the places of packets to its counters.
 
-use super::front::Front;
+use super::front::{Batch, Front, Taker};
 use super::locate::Locate;
 use super::timing::Timing;
 use crate::reader::Delivery;
+use core::mem::{replace, swap, take};
 use core::ops::Range;
 use std::sync::Arc;
 use weir_io::View;
-use weir_measure::{Arrivals, Back, State};
+use weir_measure::{Arrivals, Back, Observation, State};
 
 /// Packets that one worker is to measure.
 #[derive(Debug)]
@@ -35,6 +36,94 @@ pub(super) struct Worker {
     pub front: Front,
     pub back: Back,
     pub timing: Option<Timing>,
+    /// It sleeps between packets, and finds its tables out of the caches when it wakes.
+    cold: bool,
+    under_way: UnderWay,
+}
+
+/// Batches whose memory is on its way: while the front reads packets, lines of the tables come for those before them.
+#[derive(Debug)]
+struct UnderWay {
+    /// The first lines of its packets are asked for, and the second ones of as many as are `noted`.
+    young: Noted,
+    noted: usize,
+    /// All is asked for.
+    old: Noted,
+}
+
+/// Packets, and what [`Back::ask_on`] noted of each.
+#[derive(Debug, Default)]
+struct Noted {
+    batch: Batch,
+    likely: Vec<u8>,
+}
+
+impl UnderWay {
+    fn new(batch: usize) -> Self {
+        let noted = || Noted { batch: Batch::with_capacity(batch), likely: vec![0; batch] };
+        Self { young: noted(), noted: 0, old: noted() }
+    }
+
+    /// Asks for the second lines of up to `most` packets more.
+    fn ask_on(&mut self, back: &Back, most: usize) {
+        let Self { young: Noted { batch, likely }, noted, .. } = self;
+        let end = batch.packets().len().min(noted.saturating_add(most));
+        back.ask_on(&batch.packets()[*noted..end], &mut likely[*noted..end]);
+        *noted = end;
+    }
+}
+
+/// Counts what the front reads.
+struct Counting<'a> {
+    under_way: &'a mut UnderWay,
+    back: &'a mut Back,
+    timing: &'a mut Option<Timing>,
+    handed_ns: u64,
+    /// When the last batch was done.
+    last: u64,
+}
+
+impl Counting<'_> {
+    /// Counts a batch.
+    fn count(&mut self, batch: &Batch, likely: &[u8]) -> Result<(), weir_measure::Error> {
+        let packets = batch.packets();
+        self.back.take(packets, likely)?;
+        if let Some(timing) = self.timing
+            && !packets.is_empty()
+        {
+            let now = timing.now();
+            timing.processed(self.last, now, packets.len());
+            timing.done(self.handed_ns, now);
+            self.last = now;
+        }
+        Ok(())
+    }
+
+    /// Counts the oldest batch, and takes the other one on.
+    fn step(&mut self) -> Result<(), weir_measure::Error> {
+        let mut done = take(&mut self.under_way.old);
+        self.count(&done.batch, &done.likely[..done.batch.packets().len()])?;
+        done.batch.clear();
+        self.under_way.ask_on(self.back, usize::MAX);
+        self.under_way.old = replace(&mut self.under_way.young, done);
+        self.under_way.noted = 0;
+        Ok(())
+    }
+}
+
+impl Taker for Counting<'_> {
+    type Error = weir_measure::Error;
+
+    fn batch(&mut self, batch: &mut Batch) -> Result<(), weir_measure::Error> {
+        self.step()?;
+        swap(&mut self.under_way.young.batch, batch);
+        Ok(())
+    }
+
+    fn ahead(&mut self, packets: &[Observation]) {
+        self.under_way.ask_on(self.back, packets.len());
+        self.back.ask(packets);
+    }
 }
 
 /// What a worker knows of windows that are complete.
@@ -47,22 +136,26 @@ pub(super) struct Closed {
 }
 
 impl Worker {
+    /// A worker for batches of up to `batch` packets; `cold` if it will sleep between packets.
+    pub fn new(front: Front, back: Back, timing: Option<Timing>, batch: usize, cold: bool) -> Self {
+        Self { front, back, timing, cold, under_way: UnderWay::new(batch) }
+    }
+
     /// Measures packets.
     pub fn slice(&mut self, piece: &Piece) -> Result<(), weir_measure::Error> {
-        let Self { front, back, timing } = self;
+        let Self { front, back, timing, under_way, cold } = self;
         let Piece { delivery, range, latest, handed_ns } = piece;
         let records = &delivery.part.records[range.clone()];
-        let mut last = timing.as_ref().map_or(0, Timing::now);
-        front.slice(&delivery.current, delivery.view.bytes(), records, *latest, |batch| {
-            back.take(batch.packets())?;
-            if let Some(timing) = timing {
-                let now = timing.now();
-                timing.processed(last, now, batch.packets().len());
-                timing.done(*handed_ns, now);
-                last = now;
-            }
-            Ok(())
-        })
+        let last = timing.as_ref().map_or(0, Timing::now);
+        let mut counting = Counting { under_way, back, timing, handed_ns: *handed_ns, last };
+        let (current, bytes) = (&delivery.current, delivery.view.bytes());
+        if !*cold {
+            return front.slice(current, bytes, records, *latest, &mut |batch: &mut Batch| counting.count(batch, &[]));
+        }
+        front.slice(current, bytes, records, *latest, &mut counting)?;
+        // The two batches that are under way.
+        counting.step()?;
+        counting.step()
     }
 
     /// Gives away what it knows of the windows before number `before`.

@@ -75,11 +75,16 @@ impl Head {
         true
     }
 
-    /// Has both lines fetched.
+    /// Has the line fetched that tells who is in.
     #[inline(always)]
     pub(super) fn ask(&self) {
         weir_memory::prefetch(&self.tags, 0);
-        weir_memory::prefetch(&self.counts, WAYS - 1);
+    }
+
+    /// Has the count of a slot fetched.
+    #[inline(always)]
+    pub(super) fn ask_count(&self, slot: usize) {
+        weir_memory::prefetch(&self.counts, slot);
     }
 
     /// Where a key of this tag is, if it is in: almost always the first slot that has the tag.
