@@ -19,10 +19,6 @@ pub const AF_PACKET: &str = "af_packet:";
 const AF_XDP: &str = "af_xdp:";
 const DPDK: &str = "dpdk:";
 
-/// Size of a block, and of the smallest that is chosen unasked: no packet is larger.
-const BLOCK: usize = 1 << 20;
-const LEAST_BLOCK: usize = 128 << 10;
-
 /// A live source and how it is captured from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Named<'a> {
@@ -219,14 +215,17 @@ fn settings(name: &str, wish: &Wish<'_>) -> anyhow::Result<Settings> {
     let live = wish.live;
     let bytes = |size: u64, flag: &str| usize::try_from(size).map_err(|_| anyhow!("{flag} {size} is too large"));
     let size = bytes(live.ring, "--ring")? / wish.shares;
-    let block = match live.block {
-        Some(block) => bytes(block, "--block")?,
-        None => BLOCK.min(1 << (size / 2).max(LEAST_BLOCK).ilog2()),
+    let ring = match live.block {
+        None => Settings::of_size(size),
+        Some(block) => {
+            let (block, page) = (bytes(block, "--block")?, 4096);
+            if !block.is_power_of_two() || block < page {
+                bail!("--block {block} is not a power of two of at least {page} bytes");
+            }
+            Settings::of_blocks(size, block)
+        }
     };
-    let page = 4096;
-    if !block.is_power_of_two() || block < page {
-        bail!("--block {block} is not a power of two of at least {page} bytes");
-    }
+    let block = ring.block;
     if size < 2 * block {
         let least = (2 * block * wish.shares) >> 10;
         let each = if wish.shares > 1 { format!(" for each of {} workers", wish.shares) } else { String::new() };
@@ -245,7 +244,7 @@ fn settings(name: &str, wish: &Wish<'_>) -> anyhow::Result<Settings> {
             StampsArg::Software => Stamps::Software,
             StampsArg::Hardware => Stamps::Hardware,
         },
-        ..Settings::of_blocks(size, block)
+        ..ring
     })
 }
 

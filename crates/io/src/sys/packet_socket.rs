@@ -31,7 +31,7 @@ use options::PACKET_IGNORE_OUTGOING;
 use record::Finish;
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ const ARPHRD_RAWIP: u16 = 519;
 const ETHERNET: u32 = 14;
 const TAGS: u32 = 8;
 
-/// How long nothing comes before the caller has its turn again, and between looks at the interface.
+/// How long a wait lasts before the caller has its turn again.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What the kernel is given to hand over at the end, once nothing new comes.
@@ -91,20 +91,18 @@ pub enum Direction {
 }
 
 impl Settings {
-    /// The smallest ring.
-    pub const LEAST: usize = 2 * Self::SMALL;
+    const LEAST_BLOCK: usize = 128 << 10;
+    const LARGEST_BLOCK: usize = 1 << 20;
+    const ENOUGH: usize = 16;
 
-    const SMALL: usize = 256 << 10;
-    const LARGE: usize = 1 << 20;
-    const ENOUGH: usize = 64;
-
-    /// A ring of about `bytes`, in blocks of 1 MiB if there are 64 of them, else in blocks of 256 KiB.
+    /// A ring of about `bytes`, in blocks of at most 1 MiB, of which there are 16 where they hold 128 KiB each.
     ///
-    /// With 1 MiB a fast stream wakes the reader a quarter as often: for frames of 1500 bytes it spends half the time, for
-    /// those of 60 bytes the same. A thin stream costs the same, since blocks are handed over by time; there 64 blocks let the
-    /// reader be away for 1.3 s.
+    /// Large blocks wake the reader seldom, which costs more than reading. But whether full or not, one is handed over at each
+    /// `retire`, and a ring of two blocks has room for nothing while the reader has one of them: on a busy machine that loses
+    /// packets while nearly all memory is free.
     pub fn of_size(bytes: usize) -> Self {
-        Self::of_blocks(bytes, if bytes / Self::LARGE >= Self::ENOUGH { Self::LARGE } else { Self::SMALL })
+        let block = 1 << (bytes / Self::ENOUGH).max(1).ilog2();
+        Self::of_blocks(bytes, block.clamp(Self::LEAST_BLOCK, Self::LARGEST_BLOCK))
     }
 
     /// A ring of about `bytes`, at least two blocks, in blocks of `block` bytes.
@@ -173,8 +171,6 @@ pub struct Ring {
     handed_over: u64,
     marks: Marks,
     is_down: bool,
-    /// When the interface was last looked after.
-    looked: Instant,
     ending: Option<Ending>,
 }
 
@@ -268,7 +264,6 @@ impl Ring {
             handed_over: 0,
             marks: Marks::default(),
             is_down: false,
-            looked: Instant::now(),
             ending: None,
             shared: Arc::new(shared),
         })
@@ -331,37 +326,36 @@ impl Ring {
         }
     }
 
-    /// Waits a moment, in which 10 Gbit/s fill half of the ring at most.
-    ///
-    /// `poll` would not do. Whoever sleeps in it is woken by the kernel between marking a block as full and going on to the next
-    /// one, and a packet that another processor receives meanwhile finds no room and is dropped (prb_close_block and
-    /// __packet_rcv_has_room in net/packet/af_packet.c): with three rings on two processors one or two in each second, though
-    /// all rings were empty.
-    fn wait(&self) {
-        const LEAST: Duration = Duration::from_millis(1);
-        const MOST: Duration = Duration::from_millis(15);
-        const BYTES_PER_US: u64 = 1250;
-        let half = Duration::from_micros(self.shared.len() as u64 / 2 / BYTES_PER_US);
-        std::thread::sleep(half.clamp(LEAST, MOST));
+    /// Waits until something happens, for a while.
+    fn wait(&mut self) -> io::Result<()> {
+        /// What is waited for may be a block that is out, of which `poll` says at once that it is ready.
+        const PAUSE: Duration = Duration::from_millis(1);
+        let time = if self.ending.is_some() { self.retire } else { LOOK };
+        let mut asked = libc::pollfd { fd: self.shared.socket().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: the pointer is to one live local.
+        let ready = unsafe { libc::poll(&raw mut asked, 1, time.as_millis() as c_int) };
+        if ready < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
+        }
+        if asked.revents & libc::POLLERR != 0 {
+            match get_option::<c_int>(self.shared.socket(), libc::SOL_SOCKET, libc::SO_ERROR)? {
+                0 => {}
+                libc::ENETDOWN => self.is_down = true,
+                error => return Err(io::Error::from_raw_os_error(error)),
+            }
+        } else if ready > 0 && !self.shared.is_ready(self.next) {
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
     }
 
-    /// Sees what became of the interface, now and then.
-    ///
-    /// It goes down before it is removed, and the kernel says no more then.
+    /// Sees what became of an interface that went down. It goes down before it is removed, and the kernel says no more then.
     fn look_after(&mut self) -> io::Result<()> {
-        if self.ending.is_some() || self.looked.elapsed() < LOOK {
+        if !self.is_down || self.ending.is_some() {
             return Ok(());
         }
-        self.looked = Instant::now();
         let socket = self.shared.socket();
-        match get_option::<c_int>(socket, libc::SOL_SOCKET, libc::SO_ERROR)? {
-            0 => {}
-            libc::ENETDOWN => self.is_down = true,
-            error => return Err(io::Error::from_raw_os_error(error)),
-        }
-        if !self.is_down {
-            return Ok(());
-        }
         match options::name_of(self.index).and_then(|name| options::flags_of(&name, socket)) {
             None => {
                 // It was not down, it was removed.
@@ -417,7 +411,7 @@ impl Backend for Ring {
                 self.read_counts()?;
                 return Ok(Next::Idle);
             }
-            self.wait();
+            self.wait()?;
         }
     }
 
