@@ -233,6 +233,20 @@ pub struct Record<'a> {
     pub frame: crate::Frame<'a>,
 }
 
+/// What a capture file says of an interface of the capture it comes from. A later one for the same interface of the same
+/// section replaces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Number of the section, from 1 on.
+    pub section: u32,
+    /// Index among [`Layout::interfaces`].
+    pub interface: u32,
+    /// Packets that reached the interface.
+    pub received: Option<u64>,
+    /// Packets for which the interface or the system had no room.
+    pub dropped: u64,
+}
+
 impl Layout {
     /// Reads a file's header: the first `buf.len()` bytes of the file, `eof` if there are no more.
     ///
@@ -258,6 +272,11 @@ impl Layout {
             }
             magic::Magic::Unknown => Err(Stop::Fault(Fault::Magic(*head))),
         }
+    }
+
+    /// What the record at `pos`, of which a walk said that it holds statistics, tells; `None` if it tells nothing.
+    pub fn told(&self, buf: &[u8], pos: usize) -> Option<Told> {
+        if self.format == Format::Pcapng { pcapng::told(self, buf, pos) } else { None }
     }
 
     /// The layout of the blocks of a packet socket's ring (TPACKET_V3), all of one interface. There is no header to read.

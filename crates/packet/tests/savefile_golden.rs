@@ -2,7 +2,7 @@
 
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
 use weir_packet::savefile::write::{Encoder, Statistics, WriteError};
-use weir_packet::savefile::{Fault, Format, Interface, Layout, Resolution, Stop};
+use weir_packet::savefile::{Fault, Format, Interface, Layout, Resolution, Stop, Told};
 use weir_packet::{Frame, LinkType};
 
 /// Words of a file in one byte order, with single bytes where a field is not a word.
@@ -34,9 +34,14 @@ fn bytes(big: bool, parts: &[Part<'_>]) -> Vec<u8> {
 /// Time, interface, wire length and bytes of a packet.
 type Seen = (Option<i64>, u32, u32, Vec<u8>);
 
-struct Offsets(Vec<u32>);
+#[derive(Default)]
+struct Offsets(Vec<u32>, Vec<usize>);
 
 impl Visit for Offsets {
+    fn statistics(&mut self, _: usize, record: usize) {
+        self.1.push(record);
+    }
+
     fn frames(&mut self, _: usize, records: &[u32], _: &[Frame<'_>]) -> bool {
         self.0.extend(records);
         true
@@ -56,7 +61,7 @@ fn read(file: &[u8]) -> (Vec<Seen>, Option<Layout>, Option<Fault>) {
     let mut seen = Vec::new();
     loop {
         let mut cursor = [Cursor::new(pos, file.len())];
-        let mut offsets = Offsets(Vec::new());
+        let mut offsets = Offsets::default();
         walk(&layout, file, true, &mut cursor, &mut offsets);
         for at in offsets.0 {
             let record = layout.record(file, at as usize).expect("it was walked");
@@ -288,7 +293,7 @@ fn every_pcapng_block_in_both_orders() {
         file.extend(bytes(big, &[W(2), W(36), H(1), H(7), high, low, W(3), W(3), B(ABC), B(&[0]), W(36)]));
         // A simple packet of the first interface.
         file.extend(bytes(big, &[W(3), W(20), W(3), B(ABC), B(&[0]), W(20)]));
-        // Name resolution, statistics, custom, unknown: stepped over.
+        // Name resolution, damaged statistics, custom, unknown: stepped over.
         for kind in [4, 5, 0x0bad, 0x4000_0bad, 0x8000_0000, 10] {
             file.extend(bytes(big, &[W(kind), W(16), W(6), W(16)]));
         }
@@ -320,6 +325,50 @@ fn every_pcapng_block_in_both_orders() {
         };
         let first = Interface::plain(LinkType(1), 0x0001_0203, Resolution(6));
         assert_eq!(layout.interfaces, [first, second, Interface::plain(LinkType(101), 64, Resolution(0x8a))]);
+    }
+}
+
+/// Blocks as the draft's section 4.6 draws them, between packets, for one cursor and for two.
+#[test]
+fn what_a_file_says_of_its_capture_is_found() {
+    for big in [false, true] {
+        let mut file = section(big);
+        for _ in 0..2 {
+            file.extend(bytes(big, &[W(1), W(20), H(1), H(0), W(0), W(20)]));
+        }
+        let packet = bytes(big, &[W(6), W(32), W(0), W(0), W(1), W(0), W(0), W(32)]);
+        file.extend(&packet);
+        let first = file.len();
+        // Interface 1: a comment, 5 received, 2 and 1 << 32 dropped, an option of a wrong length, the end, one behind it.
+        let options = [H(1), H(2), B(b"hi\0\0"), H(4), H(8), D(5), H(5), H(8), D(2), H(7), H(8), D(1 << 32)];
+        let rest = [H(7), H(4), W(9), W(0), H(7), H(8), D(9)];
+        let fields = [W(5), W(92), W(1), W(7), W(9)];
+        file.extend(bytes(big, &[&fields[..], &options, &rest, &[W(92)]].concat()));
+        file.extend(packet.repeat(40));
+        let second = file.len();
+        file.extend(bytes(big, &[W(5), W(24), W(0), W(0), W(0), W(24)]));
+        let third = file.len();
+        // One of an interface that nobody described, and one without room for its time.
+        file.extend(bytes(big, &[W(5), W(24), W(2), W(0), W(0), W(24), W(5), W(16), W(0), W(16)]));
+        file.extend(&packet);
+
+        let (mut layout, mut pos) = Layout::read(&file, true).unwrap();
+        while layout.is_layout_block(&file, pos) {
+            pos = layout.apply(&file, pos, true).unwrap();
+        }
+        let told = |interface, received, dropped| Some(Told { section: 1, interface, received, dropped });
+        // Both interfaces are described alike, and so are one.
+        assert_eq!(layout.told(&file, first), told(0, Some(5), (1 << 32) + 2));
+        assert_eq!(layout.told(&file, second), told(0, None, 0));
+        assert_eq!((layout.told(&file, third), layout.told(&file, third + 24)), (None, None));
+        assert_eq!((layout.told(&file, pos), layout.told(&file, file.len())), (None, None));
+        for cuts in [vec![pos, file.len()], vec![pos, second, file.len()]] {
+            let mut cursors: Vec<Cursor> = cuts.windows(2).map(|cut| Cursor::new(cut[0], cut[1])).collect();
+            let mut offsets = Offsets::default();
+            walk(&layout, &file, true, &mut cursors, &mut offsets);
+            offsets.1.sort_unstable();
+            assert_eq!((offsets.0.len(), offsets.1), (42, vec![first, second, third, third + 24]));
+        }
     }
 }
 
@@ -599,8 +648,10 @@ fn statistics_are_a_block_of_their_own() {
     assert_eq!(&out[before..], expected);
     let frame = Frame { data: &[1, 2, 3], wire_len: 3, interface: 0 };
     encoder.packet(&mut out, id, Some(5), &frame);
-    let (seen, _, fault) = read(&out);
+    let (seen, layout, fault) = read(&out);
     assert_eq!((seen.len(), fault), (1, None));
+    let told = Told { section: 1, interface: 0, received: Some(0x0102), dropped: 3 };
+    assert_eq!(layout.unwrap().told(&out, before), Some(told));
 
     let mut out = Vec::new();
     let mut encoder = Encoder::new(Format::Pcap, 0);

@@ -7,13 +7,14 @@
 use crate::pool::{Pool, Ready};
 use crate::window::{Start, Window, process};
 use crate::{Consumer, PlanError};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use weir_io::input::PlainFile;
 use weir_io::live::{Counts, Live, Marks, Piece};
 use weir_io::stream::Stream;
 use weir_io::{Input, Kind, View};
-use weir_packet::savefile::{Fault, Layout, Stop};
+use weir_packet::savefile::{Fault, Layout, Stop, Told};
 
 /// Sources shorter than this are not worth settling in for, bytes.
 const LONG: u64 = 256 << 10;
@@ -154,10 +155,28 @@ pub struct Report {
     pub marks: Marks,
     /// Packets found from wrong starts, thrown away and read again.
     pub reread: u64,
+    /// What the source itself says of the capture it comes from: the last word for each section and interface.
+    pub told: BTreeMap<(u32, u32), Told>,
     /// Bytes of the source that are done.
     pub offset: u64,
     /// What ended the source early.
     pub fault: Option<SourceFault>,
+}
+
+impl Report {
+    /// Takes up what the source says. A file of nothing but such words is not worth all memory: later ones are left out.
+    fn tell(&mut self, told: Told) {
+        const MOST: usize = 1 << 16;
+        let key = (told.section, told.interface);
+        if self.told.len() < MOST || self.told.contains_key(&key) {
+            self.told.insert(key, told);
+        }
+    }
+
+    /// Packets that were lost before the source was written, as it says itself.
+    pub fn lost_before(&self) -> u64 {
+        self.told.values().fold(0, |sum, told| sum.saturating_add(told.dropped))
+    }
 }
 
 /// Reads one source for one consumer.
@@ -514,6 +533,9 @@ impl<C: Consumer> Reader<C> {
     /// Counts a proven window and moves on behind it.
     fn accept(&mut self, view: View, current: Arc<Current<C::Plan>>, done: Window<C::Part>) -> Option<Delivery<C>> {
         self.report.received += done.received;
+        for told in done.statistics.iter().filter_map(|&at| current.layout.told(view.bytes(), at)) {
+            self.report.tell(told);
+        }
         self.report.offset = view.offset + done.end as u64;
         self.need = 0;
         self.reach = self.reach.saturating_mul(4);

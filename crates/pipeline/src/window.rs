@@ -38,6 +38,8 @@ pub(crate) struct Window<P> {
     pub last: usize,
     /// Packets that were found from a wrong start and thrown away.
     pub reread: u64,
+    /// The chain's records that say what the capture lost.
+    pub statistics: Vec<usize>,
     /// What the consumer made of the chain.
     pub part: P,
 }
@@ -46,6 +48,7 @@ pub(crate) struct Window<P> {
 struct Piece<P> {
     received: u64,
     last: usize,
+    statistics: Vec<usize>,
     part: P,
 }
 
@@ -67,6 +70,10 @@ impl<C: Consumer> Visit for Visitor<'_, C> {
             piece.last = records[taken - 1] as usize;
         }
         taken == frames.len()
+    }
+
+    fn statistics(&mut self, cursor: usize, record: usize) {
+        self.pieces[cursor].statistics.push(record);
     }
 
     /// The record header, and the frame's first bytes as far as filters look at most packets: they share a line or two.
@@ -101,11 +108,15 @@ pub(crate) fn process<C: Consumer>(
             received: 0,
             last: 0,
             reread: 0,
+            statistics: Vec::new(),
             part: Default::default(),
         };
     };
     let run = |cursors: &mut [Cursor]| {
-        let pieces = cursors.iter().map(|_| Piece { received: 0, last: 0, part: consumer.piece(claimed) }).collect();
+        let pieces = cursors
+            .iter()
+            .map(|_| Piece { received: 0, last: 0, statistics: Vec::new(), part: consumer.piece(claimed) })
+            .collect();
         let mut visitor = Visitor { consumer, current, bytes, pieces };
         walk(layout, bytes, eof, cursors, &mut visitor);
         visitor.pieces
@@ -124,6 +135,7 @@ pub(crate) fn process<C: Consumer>(
         received: head.received,
         last: head.last,
         reread: 0,
+        statistics: head.statistics,
         part: head.part,
     };
     for (i, piece) in (1..).zip(pieces) {
@@ -139,6 +151,7 @@ pub(crate) fn process<C: Consumer>(
             (run(&mut again).remove(0), again[0])
         };
         window.received += piece.received;
+        window.statistics.extend(piece.statistics);
         if piece.received > 0 {
             window.last = piece.last;
         }

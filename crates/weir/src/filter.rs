@@ -7,7 +7,7 @@ use crate::cli::{DirectionArg, FilterArgs};
 use crate::emit::{End, FileSettings, FileSink, Lines, PortSink, Sink, Text, Zone, format_for, refuse_terminal};
 use crate::interfaces;
 use crate::numbers::{bit_rate, duration, grouped, percent};
-use crate::outcome::{Outcome, fault_line, io_words, say};
+use crate::outcome::{Outcome, fault_line, io_words, say, say_lost_before};
 use crate::port::{self, Port};
 use crate::progress::Progress;
 use crate::sources::{self, changed_line};
@@ -399,6 +399,8 @@ impl<'a> Run<'a> {
                 None => format!("{name}: {} bytes, {way}, {code}", grouped(*offset)),
             });
         }
+        self.progress.clear();
+        say_lost_before(name, report);
         let Some(fault) = fault else { return Ok(()) };
         if let Trouble::Plan(refused) = &fault.what
             && self.totals.received == 0

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use weir_io::Input;
 use weir_measure::SIZE_CLASSES;
 use weir_packet::LinkType;
-use weir_packet::savefile::{Format, Layout};
+use weir_packet::savefile::{Format, Layout, Told};
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::survey::{Survey, Surveyed};
 use weir_pipeline::{Consumer, Options, Reader};
@@ -60,14 +60,22 @@ struct Found {
     name: String,
     layout: Option<Layout>,
     whole: Surveyed,
+    /// What the file says of its capture.
+    told: Vec<Told>,
     file_bytes: Option<u64>,
     faults: Vec<String>,
 }
 
 fn survey(name: &str, workers: usize) -> Found {
     let stop = Arc::new(AtomicBool::new(false));
-    let mut found =
-        Found { name: name.to_owned(), layout: None, whole: Surveyed::default(), file_bytes: None, faults: Vec::new() };
+    let mut found = Found {
+        name: name.to_owned(),
+        layout: None,
+        whole: Surveyed::default(),
+        told: Vec::new(),
+        file_bytes: None,
+        faults: Vec::new(),
+    };
     let input = match Input::open(name, false, &stop) {
         Ok(input) => input,
         Err(error) => {
@@ -88,8 +96,17 @@ fn survey(name: &str, workers: usize) -> Found {
     }
     progress.clear();
     found.layout = reader.layout().cloned();
+    found.told = reader.report().told.values().copied().collect();
     found.faults.extend(reader.report().fault.as_ref().map(|fault| fault_line(&found.name, fault)));
     found
+}
+
+impl Found {
+    /// Packets that the capture dropped at interface `i`, if the file says.
+    fn dropped(&self, i: usize) -> Option<u64> {
+        let mut told = self.told.iter().filter(|told| told.interface as usize == i).map(|told| told.dropped).peekable();
+        told.peek().is_some().then(|| told.fold(0, u64::saturating_add))
+    }
 }
 
 fn link_name(link: LinkType) -> String {
@@ -130,6 +147,7 @@ fn as_json(found: &Found) -> Value {
             "name": interface.name,
             "description": interface.description,
             "packets": whole.by_interface.get(i).copied().unwrap_or(0),
+            "dropped": found.dropped(i),
         })
     });
     let interfaces: Vec<Value> = interfaces.collect();
@@ -160,7 +178,7 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
             out.push_str(&format!("  {name:<13}{value}\n"));
         }
     };
-    let Found { name, layout, whole, file_bytes, faults } = found;
+    let Found { name, layout, whole, file_bytes, faults, .. } = found;
     let mut head = vec![("file", name.clone())];
     if let Some(layout) = layout {
         head.extend(layout_rows(layout, *file_bytes));
@@ -183,6 +201,9 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
             n => format!(", snap length {}", grouped(n.into())),
         });
         text.push_str(&format!(", {} resolution", interface.resolution));
+        if let Some(dropped) = found.dropped(i) {
+            text.push_str(&format!(", {} dropped by the capture", grouped(dropped)));
+        }
         for extra in interface.name.iter().chain(&interface.description).chain(&interface.comments) {
             text.push_str(&format!(", \"{}\"", printable(extra)));
         }

@@ -7,7 +7,7 @@ use crate::capture;
 use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateArg};
 use crate::emit::Zone;
 use crate::numbers::{duration, grouped, packets};
-use crate::outcome::{Outcome, fault_line, io_words, say};
+use crate::outcome::{Outcome, fault_line, io_words, say, say_lost_before};
 use crate::progress::Progress;
 use crate::sources;
 use anyhow::{anyhow, bail};
@@ -284,6 +284,8 @@ impl Command<'_> {
                 format!("{name}: {} bytes, {way}", grouped(measured.report.offset))
             }
         });
+        self.progress.clear();
+        say_lost_before(name, &measured.report);
         let Some(fault) = &measured.report.fault else { return Ok(()) };
         if let SourceFault { what: Trouble::Plan(refused), packet: 1, .. } = fault
             && first

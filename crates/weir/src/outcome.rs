@@ -1,9 +1,10 @@
 //! How a command ended, as the contract's exit codes tell it.
 
+use crate::numbers::grouped;
 use std::io::{self, Write};
 use weir_io::output::OutputError;
 use weir_pipeline::SourceFault;
-use weir_pipeline::reader::Trouble;
+use weir_pipeline::reader::{Report, Trouble};
 
 /// A command that ran. One that could not begin is an error instead (exit code 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,18 @@ pub fn fault_line(name: &str, fault: &SourceFault) -> String {
         what => what.to_string(),
     };
     format!("{name}: packet {}, offset {}: {what}; {kept}", fault.packet, fault.offset)
+}
+
+/// Says what a source tells of losses before it was written: they are not ours, and no fault.
+pub fn say_lost_before(name: &str, report: &Report) {
+    match report.lost_before() {
+        0 => {}
+        1 => say(&format!("{name}: 1 packet was dropped when it was captured, it says, and is not in it")),
+        n => say(&format!(
+            "{name}: {} packets were dropped when it was captured, it says, and are not in it",
+            grouped(n)
+        )),
+    }
 }
 
 /// A system error in few words, with what to do where that is known.

@@ -11,9 +11,14 @@ type Seen = (Option<i64>, u32, u32, Vec<u8>);
 #[derive(Default)]
 struct Collect {
     records: Vec<Vec<usize>>,
+    statistics: Vec<usize>,
 }
 
 impl Visit for Collect {
+    fn statistics(&mut self, _: usize, record: usize) {
+        self.statistics.push(record);
+    }
+
     fn frames(&mut self, cursor: usize, records: &[u32], frames: &[Frame<'_>]) -> bool {
         assert_eq!(records.len(), frames.len());
         self.records[cursor].extend(records.iter().map(|&r| r as usize));
@@ -30,12 +35,16 @@ fn serial(file: &[u8]) -> (Vec<Seen>, usize, Option<Stop>) {
     let mut seen = Vec::new();
     loop {
         let mut cursors = [Cursor::new(pos, file.len())];
-        let mut collect = Collect { records: vec![Vec::new()] };
+        let mut collect = Collect { records: vec![Vec::new()], ..Collect::default() };
         walk(&layout, file, true, &mut cursors, &mut collect);
         for &at in &collect.records[0] {
             let record = layout.record(file, at).expect("a walked record can be taken apart");
             let frame = record.frame;
             seen.push((record.time_ns, frame.interface, frame.wire_len, frame.data.to_vec()));
+        }
+        for at in collect.statistics {
+            let told = layout.told(file, at);
+            assert!(told.is_none_or(|told| (told.interface as usize) < layout.interfaces.len()));
         }
         pos = cursors[0].pos;
         match cursors[0].stop {
@@ -65,7 +74,7 @@ pub fn savefile(file: &[u8]) {
 fn several(file: &[u8]) {
     let Ok((layout, first)) = Layout::read(file, true) else { return };
     let mut one = [Cursor::new(first, file.len())];
-    let mut serial = Collect { records: vec![Vec::new()] };
+    let mut serial = Collect { records: vec![Vec::new()], ..Collect::default() };
     walk(&layout, file, true, &mut one, &mut serial);
 
     let part = (file.len() - first) / MAX_CURSORS + 1;
@@ -77,7 +86,7 @@ fn several(file: &[u8]) {
     }
     let ends = starts.iter().skip(1).copied().chain([file.len()]);
     let mut cursors: Vec<_> = starts.iter().zip(ends).map(|(&start, end)| Cursor::new(start, end)).collect();
-    let mut many = Collect { records: vec![Vec::new(); cursors.len()] };
+    let mut many = Collect { records: vec![Vec::new(); cursors.len()], ..Collect::default() };
     walk(&layout, file, true, &mut cursors, &mut many);
     let mut joined = Vec::new();
     for (i, cursor) in cursors.iter().enumerate() {
@@ -108,7 +117,7 @@ fn ring(block: &[u8]) {
     }
     let layout = Layout::ring(Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND));
     let mut cursors = [Cursor::new(0, block.len())];
-    let mut collect = Collect { records: vec![Vec::new()] };
+    let mut collect = Collect { records: vec![Vec::new()], ..Collect::default() };
     walk(&layout, block, true, &mut cursors, &mut collect);
     let data = |&at: &usize| (at, layout.record(block, at).expect("a walked record can be taken apart").frame.data);
     assert_eq!(collect.records[0].iter().map(data).collect::<Vec<_>>(), expected);

@@ -38,6 +38,12 @@ pub trait Visit {
     /// this cursor's walk with [`Stop::Enough`].
     fn frames(&mut self, cursor: usize, records: &[u32], frames: &[Frame<'_>]) -> bool;
 
+    /// A record behind the frames told so far that says what the capture lost: [`Layout::told`] takes it apart.
+    #[inline(always)]
+    fn statistics(&mut self, cursor: usize, record: usize) {
+        let _ = (cursor, record);
+    }
+
     /// With several cursors: the record at `next` (it may lie behind the end of `buf`) is looked at in the next turn of its
     /// cursor. This is the place to have the processor fetch it, for which this crate, without unsafe code, has no means.
     #[inline(always)]
@@ -52,6 +58,8 @@ pub(super) enum Step<'a> {
     Packet(Frame<'a>, usize),
     /// A record that holds no packet.
     Skip(usize),
+    /// The same, and it says what the capture lost.
+    Statistics(usize),
     /// No step: why.
     Stop(Stop),
 }
@@ -125,14 +133,16 @@ fn walk_one<W: Walker>(codec: &W, buf: &[u8], cursor: &mut Cursor, visit: &mut i
     let mut frames = [EMPTY; BATCH];
     let mut records = [0u32; BATCH];
     while cursor.stop.is_none() {
-        let filled = fill(codec, buf, cursor, &mut frames, &mut records);
+        let (filled, statistics) = fill(codec, buf, cursor, &mut frames, &mut records);
         if filled > 0 && !visit.frames(0, &records[..filled], &frames[..filled]) {
             cursor.stop = Some(Stop::Enough);
+        } else if let Some(record) = statistics {
+            visit.statistics(0, record);
         }
     }
 }
 
-/// Takes a cursor on by up to a batch; returns how many frames that gave.
+/// Takes a cursor on by up to a batch; returns how many frames that gave, and the statistics that ended it, if any did.
 ///
 /// A function of its own, so that its few variables stay in registers.
 #[inline(never)]
@@ -142,9 +152,9 @@ fn fill<'a, W: Walker>(
     cursor: &mut Cursor,
     frames: &mut [Frame<'a>; BATCH],
     records: &mut [u32; BATCH],
-) -> usize {
+) -> (usize, Option<usize>) {
     let Cursor { mut pos, end, .. } = *cursor;
-    let mut filled = 0;
+    let (mut filled, mut statistics) = (0, None);
     while filled < BATCH {
         if pos >= end {
             cursor.stop = Some(Stop::End);
@@ -158,6 +168,11 @@ fn fill<'a, W: Walker>(
                 pos = next;
             }
             Step::Skip(next) => pos = next,
+            Step::Statistics(next) => {
+                statistics = Some(pos);
+                pos = next;
+                break;
+            }
             Step::Stop(stop) => {
                 cursor.stop = Some(stop);
                 break;
@@ -165,7 +180,7 @@ fn fill<'a, W: Walker>(
         }
     }
     cursor.pos = pos;
-    filled
+    (filled, statistics)
 }
 
 #[inline(never)]
@@ -192,6 +207,10 @@ fn walk_many<W: Walker>(codec: &W, buf: &[u8], cursors: &mut [Cursor], visit: &m
                         cursor.pos = next;
                     }
                     Step::Skip(next) => cursor.pos = next,
+                    Step::Statistics(next) => {
+                        visit.statistics(i, cursor.pos);
+                        cursor.pos = next;
+                    }
                     Step::Stop(stop) => cursor.stop = Some(stop),
                 }
             }

@@ -132,7 +132,7 @@ fn every_design_measures_every_packet() {
 fn what_the_ring_has_no_room_for_is_counted() {
     let Some(net) = Net::new("what_the_ring_has_no_room_for_is_counted") else { return };
     let temp = Temp::new();
-    let out = temp.at("some.pcap");
+    let out = temp.at("some.pcapng");
     let sent = frames(20_000);
     let capture = net.capture(&["filter", "udp port 53", "near", "-w", &out, "--stats", "--ring", "512k"]);
     capture.signal("-STOP");
@@ -147,6 +147,14 @@ fn what_the_ring_has_no_room_for_is_counted() {
     let found = written(&out);
     assert_eq!(found.len() as u64, passed);
     assert!(found.iter().all(|frame| sent.contains(frame)));
+    // The file says so too, to whoever reads it.
+    let about = weir(["info", "--json", &out]).ok();
+    assert_eq!(objects(&about)[0]["interfaces"][0]["dropped"], dropped);
+    let said = format!("{out}: {dropped} packets were dropped when it was captured").replace(' ', "");
+    for command in [&["filter", "", "--count"][..], &["measure"]] {
+        let done = weir([command, &[&out]].concat()).ok();
+        assert!(done.err.replace(' ', "").contains(&said), "{}", done.err);
+    }
 
     for design in [&["--workers", "1"][..], &["--design", "rss", "--workers", "2", "--window", "10s"]] {
         let capture = net.capture(&[&["measure", "near", "--json", "--ring", "512k"], design].concat());
