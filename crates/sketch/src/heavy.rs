@@ -92,6 +92,15 @@ pub struct Heavy<K> {
     sizes: (u32, u32),
 }
 
+/// Where a packet is counted.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    bucket: usize,
+    tag: u8,
+    /// A guess at the slot.
+    likely: u8,
+}
+
 /// A key of [`Heavy`], with what is known of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<K> {
@@ -140,12 +149,16 @@ impl<K: Key> Heavy<K> {
     /// Counts a batch of packets. `new` is told the number of each packet whose key was not in before it, and may never have
     /// been.
     pub fn update_and_tell<P: Packet<K>>(&mut self, items: &[P], mut new: impl FnMut(usize)) {
-        let mut likely = [0; LANES];
         for (i, items) in items.chunks(LANES).enumerate() {
-            let likely = &mut likely[..items.len()];
-            self.ask(items);
-            self.ask_on(items, likely);
-            self.add(items, likely, |j| new(i * LANES + j));
+            let mut places = self.places(items);
+            for place in &places[..items.len()] {
+                self.heads[place.bucket].ask();
+                self.heads[place.bucket].ask_count(WAYS - 1);
+            }
+            for place in &mut places[..items.len()] {
+                place.likely = self.likely(place.bucket, place.tag);
+            }
+            self.add_at(items, &places, |j| new(i * LANES + j));
         }
     }
 
@@ -162,41 +175,73 @@ impl<K: Key> Heavy<K> {
     pub fn ask_on<P: Packet<K>>(&self, items: &[P], likely: &mut [u8]) {
         for (item, likely) in items.iter().zip(likely) {
             let (bucket, tag) = self.home(item.hash());
-            let head = &self.heads[bucket];
-            let slot = head.likely(tag);
-            head.ask_count(slot);
-            weir_memory::prefetch(&self.slots, bucket * WAYS + slot);
-            *likely = slot as u8;
+            *likely = self.likely(bucket, tag);
         }
     }
 
     /// The third step: counts packets, with as many guesses. A wrong guess costs time and nothing else. `new` as in
     /// [`update_and_tell`](Self::update_and_tell).
     #[inline]
-    pub fn add<P: Packet<K>>(&mut self, items: &[P], likely: &[u8], new: impl FnMut(usize)) {
+    pub fn add<P: Packet<K>>(&mut self, items: &[P], likely: &[u8], mut new: impl FnMut(usize)) {
+        for (i, (items, likely)) in items.chunks(LANES).zip(likely.chunks(LANES)).enumerate() {
+            let mut places = self.places(items);
+            places.iter_mut().zip(likely).for_each(|(place, likely)| place.likely = (*likely).min(WAYS as u8 - 1));
+            self.add_at(items, &places, |j| new(i * LANES + j));
+        }
+    }
+
+    /// Where at most [`LANES`] packets are counted.
+    #[inline(always)]
+    fn places<P: Packet<K>>(&self, items: &[P]) -> [Place; LANES] {
+        let mut places = [Place::default(); LANES];
+        for (place, item) in places.iter_mut().zip(items) {
+            let (bucket, tag) = self.home(item.hash());
+            *place = Place { bucket, tag, likely: 0 };
+        }
+        places
+    }
+
+    /// Where in its bucket a key of this tag probably is; that memory is asked for.
+    #[inline(always)]
+    fn likely(&self, bucket: usize, tag: u8) -> u8 {
+        let head = &self.heads[bucket];
+        let slot = head.likely(tag);
+        head.ask_count(slot);
+        weir_memory::prefetch(&self.slots, bucket * WAYS + slot);
+        slot as u8
+    }
+
+    #[inline(always)]
+    fn add_at<P: Packet<K>>(&mut self, items: &[P], places: &[Place; LANES], new: impl FnMut(usize)) {
         match self.weigh {
-            Weigh::Packets => self.add_by::<P, true>(items, likely, new),
-            Weigh::Bytes => self.add_by::<P, false>(items, likely, new),
+            Weigh::Packets => self.add_by::<P, true>(items, places, new),
+            Weigh::Bytes => self.add_by::<P, false>(items, places, new),
         }
     }
 
     #[inline(always)]
-    fn add_by<P: Packet<K>, const PACKETS: bool>(&mut self, items: &[P], likely: &[u8], mut new: impl FnMut(usize)) {
+    fn add_by<P: Packet<K>, const PACKETS: bool>(
+        &mut self,
+        items: &[P],
+        places: &[Place; LANES],
+        mut new: impl FnMut(usize),
+    ) {
         let Self { heads, slots, total, sizes, .. } = self;
         let heads = &mut heads[..];
         let slots = &mut slots.as_chunks_mut::<WAYS>().0[..heads.len()];
-        for (i, (item, likely)) in items.iter().zip(likely).enumerate() {
-            let (bucket, tag) = home(item.hash(), heads.len());
-            let likely = usize::from(*likely).min(WAYS - 1);
+        let (mut all, (mut least, mut most)) = (0, *sizes);
+        for (i, (item, &Place { bucket, tag, likely })) in items.iter().zip(places).enumerate() {
             let bytes = u64::from(item.bytes());
             let (weight, companion) = if PACKETS { (1, bytes) } else { (bytes, 1) };
-            if !heads[bucket].add(&mut slots[bucket], (tag, likely), item.key(), weight, companion) {
+            if !heads[bucket].add(&mut slots[bucket], (tag, likely.into()), item.key(), weight, companion) {
                 new(i);
             }
-            total.bytes += bytes;
-            *sizes = (sizes.0.min(item.bytes()), sizes.1.max(item.bytes()));
+            all += bytes;
+            (least, most) = (least.min(item.bytes()), most.max(item.bytes()));
         }
         total.packets += items.len() as u64;
+        total.bytes += all;
+        *sizes = (least, most);
     }
 
     /// Bounds of a key's weight, whether it is in or not: it weighs at least the first and at most the second.

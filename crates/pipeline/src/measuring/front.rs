@@ -13,9 +13,6 @@ use weir_packet::flow::{FlowKey, Hasher, NoKey};
 /// Frames that are looked at together.
 const CHUNK: usize = 32;
 
-/// Packets after which memory is asked for.
-const FEW: usize = 8;
-
 const EMPTY: Frame<'static> = Frame { data: &[], wire_len: 0, interface: 0 };
 
 /// Makes observations of packets, in the order of the source.
@@ -74,7 +71,10 @@ pub(super) trait Taker {
     /// A batch is whole. Another one may be left in its place.
     fn batch(&mut self, batch: &mut Batch) -> Result<(), Self::Error>;
 
-    /// Packets, about [`FEW`], that the next batch will hold.
+    /// After how many packets it wants to be told of them.
+    const FEW: usize = CHUNK;
+
+    /// Packets that the next batch will hold.
     ///
     /// Memory takes as long to come as reading many headers does, and only some lines can be on their way at once: who asks for
     /// a few now and then has them when they are needed, and waits at no time.
@@ -171,9 +171,9 @@ impl Front {
             None => all & !late,
         };
         self.account(&times[..records.len()], kept, late);
-        for (i, (frames, times)) in frames.chunks(FEW).zip(times.chunks(FEW)).enumerate() {
+        for (i, (frames, times)) in frames.chunks(T::FEW).zip(times.chunks(T::FEW)).enumerate() {
             let first = self.ready.len;
-            self.observe(&current.plan, frames, times, kept >> (i * FEW));
+            self.observe(&current.plan, frames, times, kept >> (i * T::FEW));
             taker.ahead(&self.ready.packets()[first..]);
         }
     }

@@ -114,6 +114,8 @@ impl Counting<'_> {
 impl Taker for Counting<'_> {
     type Error = weir_measure::Error;
 
+    const FEW: usize = 8;
+
     fn batch(&mut self, batch: &mut Batch) -> Result<(), weir_measure::Error> {
         self.step()?;
         swap(&mut self.under_way.young.batch, batch);
