@@ -54,6 +54,7 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
         report: Report::new(shape, Zone::new(arguments.utc)),
         progress: Progress::new(arguments.window.is_some() && io::stdout().is_terminal()),
         faults: Vec::new(),
+        lost_before: 0,
         notes: Vec::new(),
         received: 0,
         reread: 0,
@@ -180,6 +181,8 @@ struct Command<'a> {
     /// Lines about sources that failed, in order; printed at once, and repeated in JSON.
     faults: Vec<String>,
     notes: Vec<String>,
+    /// Packets that are not in the sources, as these say.
+    lost_before: u64,
     /// Packets that the reader delivered.
     received: u64,
     reread: u64,
@@ -286,6 +289,7 @@ impl Command<'_> {
         });
         self.progress.clear();
         say_lost_before(name, &measured.report);
+        self.lost_before = self.lost_before.saturating_add(measured.report.lost_before());
         let Some(fault) = &measured.report.fault else { return Ok(()) };
         if let SourceFault { what: Trouble::Plan(refused), packet: 1, .. } = fault
             && first
@@ -311,7 +315,7 @@ impl Command<'_> {
         }
         let total = Window { span: None, arrivals, state: finished.state.as_ref(), before: None };
         if self.output.is_ok() {
-            self.output = self.report.summary(&total, self.faults.first().map(String::as_str));
+            self.output = self.report.summary(&total, self.faults.first().map(String::as_str), self.lost_before);
         }
         if arrivals.late > 0 {
             say(&format!(

@@ -72,10 +72,13 @@ impl Report {
         put(&text)
     }
 
-    /// All of it.
-    pub fn summary(&mut self, total: &Window<'_>, fault: Option<&str>) -> io::Result<()> {
+    /// All of it; `lost_before` packets are not in the sources, as these say themselves.
+    pub fn summary(&mut self, total: &Window<'_>, fault: Option<&str>, lost_before: u64) -> io::Result<()> {
         let text = if self.shape.json {
             let mut object = self.object(total);
+            if lost_before > 0 {
+                object.insert("lost_before".to_owned(), lost_before.into());
+            }
             object.insert("fault".to_owned(), fault.into());
             format!("{}\n", Value::Object(object))
         } else {
@@ -92,6 +95,10 @@ impl Report {
         };
         // Nothing that was delivered is missing, but not all was delivered.
         let text = if fault.is_some() { text.replacen("  no loss", "  incomplete", 1) } else { text };
+        let text = match lost_before {
+            0 => text,
+            n => text.replacen("  no loss", &format!("  {} lost before", grouped(n)), 1),
+        };
         put(&text)
     }
 

@@ -151,6 +151,7 @@ fn what_the_ring_has_no_room_for_is_counted() {
     let about = weir(["info", "--json", &out]).ok();
     assert_eq!(objects(&about)[0]["interfaces"][0]["dropped"], dropped);
     let said = format!("{out}: {dropped} packets were dropped when it was captured").replace(' ', "");
+    assert_eq!(objects(&weir(["measure", "--json", &out]).ok())[0]["lost_before"], dropped);
     for command in [&["filter", "", "--count"][..], &["measure"]] {
         let done = weir([command, &[&out]].concat()).ok();
         assert!(done.err.replace(' ', "").contains(&said), "{}", done.err);
