@@ -169,6 +169,14 @@ fn what_is_written_is_there_however_the_capture_ends() {
     for (way, words) in WAYS {
         let out = temp.at("kept.pcapng");
         let capture = start(&net, &["filter", "", "-w", &out], way, words);
+        // Its header comes before the first packet, a moment after the line that says how it captures.
+        let begun = |path: &str| std::fs::metadata(path).is_ok_and(|about| about.len() > 0);
+        for _ in 0..100 {
+            if begun(&out) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
         assert_eq!(weir(["filter", "", &out, "--count"]).ok().count(), 0, "it has its header at once");
         assert_eq!(net.send(&sent, 0), 1000);
         std::thread::sleep(std::time::Duration::from_millis(300));
