@@ -16,6 +16,7 @@ mod outcome;
 mod port;
 mod progress;
 mod sources;
+mod table;
 
 use clap::Parser;
 use cli::{Cli, Command};
