@@ -17,6 +17,8 @@ pub enum BoundKind {
         /// For one figure.
         confidence: f64,
     },
+    /// Nothing is known.
+    None,
 }
 
 /// The true value lies in `lower..=upper`.
@@ -35,20 +37,53 @@ pub struct Bound {
 pub struct Row {
     /// Whose row.
     pub key: FlowKey,
-    /// What was counted. The figure that the table is ordered by lies within `bound`; the other one was counted since the
-    /// key was noticed, and is not larger than the truth.
+    /// Packets and bytes. The one that ranks lies within `bound`, the other one within `companion`.
     pub counts: Counts,
-    /// Bound of the figure that the table is ordered by.
+    /// Bound of the figure that ranks.
     pub bound: Bound,
+    /// Bound of the figure that does not rank.
+    pub companion: Bound,
 }
 
 /// The largest keys.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// Largest first.
+    /// Largest first, by the figure that ranks.
     pub rows: Vec<Row>,
-    /// What an exact table had no room for: rows may be missing, and none of these has more than that.
+    /// Packets and bytes for which an exact table had no room: those of keys without a row, and, where several tables were
+    /// merged, of keys with a row too, as far as their bounds say so.
     pub untracked: Counts,
+    /// All that is outside the rows.
+    pub missing: Missing,
+}
+
+/// The keys outside a list, and their traffic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Missing {
+    /// The largest value that the figure that ranks can have for any key outside.
+    pub at_most: u64,
+    /// In what sense `at_most` holds; [`BoundKind::None`]: it does not.
+    pub kind: BoundKind,
+    /// How many keys are outside.
+    pub keys: Keys,
+    /// Packets and bytes of the table that the figures of the rows leave over.
+    pub counts: Counts,
+}
+
+impl Default for Missing {
+    fn default() -> Self {
+        let keys = Keys::About(Estimate::exact(0));
+        Self { at_most: 0, kind: BoundKind::Exact, keys, counts: Counts::default() }
+    }
+}
+
+/// How many keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Keys {
+    /// So many.
+    About(Estimate),
+    /// So many or more.
+    AtLeast(u64),
 }
 
 /// How many there are.
@@ -89,8 +124,14 @@ pub struct Change {
 impl Change {
     /// Estimate of the change.
     pub fn delta(&self) -> i64 {
-        self.after as i64 - self.before as i64
+        difference(self.after, self.before)
     }
+}
+
+/// `a - b`, or the nearest number that there is.
+pub(crate) fn difference(a: u64, b: u64) -> i64 {
+    let exact = i128::from(a) - i128::from(b);
+    i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// A window of time that is complete.

@@ -1,6 +1,6 @@
 //! One table: a sketch, or two that complete each other, behind what the tasks ask.
 
-use crate::answer::{Bound, BoundKind, Change, Row, Table};
+use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Table, difference};
 use crate::{Config, Error};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,6 +54,13 @@ impl Cells {
         match self {
             Self::Narrow(cms) => cms.bound(),
             Self::Wide(cms) => cms.bound(),
+        }
+    }
+
+    fn total(&self) -> u64 {
+        match self {
+            Self::Narrow(cms) => cms.total(),
+            Self::Wide(cms) => cms.total(),
         }
     }
 
@@ -277,7 +284,7 @@ impl Counter {
         true
     }
 
-    /// How many keys there were, if that is known exactly.
+    /// How many keys there were, if an exact table knows.
     pub fn count_of_keys(&self) -> Option<u64> {
         match self {
             Self::Exact(table) if table.untracked() == Counts::default() => Some(table.len() as u64),
@@ -285,32 +292,52 @@ impl Counter {
         }
     }
 
-    /// The largest `rows` keys.
-    pub fn table(&self, by: Weigh, rows: usize, hash: impl Fn(&FlowKey) -> u64) -> Table {
+    /// The largest `rows` keys. `keys` is an estimate of how many keys there were, if there is one.
+    pub fn table(&self, by: Weigh, rows: usize, keys: Option<Estimate>, hash: impl Fn(&FlowKey) -> u64) -> Table {
         match self {
             Self::Exact(table) => {
-                let doubt = table.doubt().by(by);
-                let row = |(key, counts): (FlowKey, Counts)| Row { key, counts, bound: exact(counts.by(by), doubt) };
-                Table { rows: table.top(rows, by).into_iter().map(row).collect(), untracked: table.untracked() }
+                let (listed, at_most) = table.ranking(rows, by);
+                let (untracked, doubt) = (table.untracked(), table.doubt());
+                let row = |(key, counts): (FlowKey, Counts)| Row {
+                    key,
+                    counts,
+                    bound: exact(counts.by(by), doubt.by(by)),
+                    companion: exact(counts.by(other(by)), doubt.by(other(by))),
+                };
+                let rows: Vec<Row> = listed.into_iter().map(row).collect();
+                let is_exact = untracked == Counts::default() && doubt == Counts::default();
+                let kind = if is_exact { BoundKind::Exact } else { BoundKind::Deterministic };
+                let keys = keys_outside(rows.len(), table.len(), self.count_of_keys(), keys);
+                Table { missing: Missing { at_most, kind, keys, counts: rest(table.total(), &rows) }, rows, untracked }
             }
             Self::Heavy(names) => {
+                let (listed, at_most) = names.ranking(rows);
                 let row = |entry: Entry<FlowKey>| {
                     let bound = Bound { kind: BoundKind::Deterministic, lower: entry.lower, upper: entry.upper };
-                    Row { key: entry.key, counts: counts(&entry, entry.lower, by), bound }
+                    row(&entry, Figure { value: entry.lower, bound }, by)
                 };
-                Table { rows: names.top(rows).into_iter().map(row).collect(), untracked: Counts::default() }
+                let rows: Vec<Row> = listed.into_iter().map(row).collect();
+                let keys = keys_outside(rows.len(), names.iter().count(), known(names), keys);
+                let missing =
+                    Missing { at_most, kind: BoundKind::Deterministic, keys, counts: rest(names.total(), &rows) };
+                Table { rows, untracked: Counts::default(), missing }
             }
             Self::Cms(cells, names) => {
-                let row = |entry: Entry<FlowKey>| {
-                    let figure = cells.figure(&entry, hash(&entry.key));
-                    Row { key: entry.key, counts: counts(&entry, figure.value, by), bound: figure.bound }
-                };
+                let row = |entry: Entry<FlowKey>| row(&entry, cells.figure(&entry, hash(&entry.key)), by);
                 let mut all: Vec<Row> = names.iter().map(row).collect();
+                let named = all.len();
                 all.sort_unstable_by(|a, b| {
                     b.counts.by(by).cmp(&a.counts.by(by)).then_with(|| a.key.as_bytes().cmp(b.key.as_bytes()))
                 });
-                all.truncate(rows);
-                Table { rows: all, untracked: Counts::default() }
+                let others = all.split_off(rows.min(all.len()));
+                // Neither the names' bounds nor the cells are ever below the truth, so that this is certain. A key without a
+                // name weighs no more than the names' floor, if the names have seen what the cells have.
+                let most = others.iter().map(|row| row.bound.upper).max().unwrap_or(0).max(names.absent_upper());
+                let saw_all = cells.total() == names.total().by(by);
+                let kind = if saw_all { BoundKind::Deterministic } else { BoundKind::None };
+                let keys = keys_outside(all.len(), named, known(names), keys);
+                let missing = Missing { at_most: most, kind, keys, counts: rest(names.total(), &all) };
+                Table { rows: all, untracked: Counts::default(), missing }
             }
             Self::SharedExact(..) | Self::SharedCms(..) => unreachable!("a shared table is settled before it is asked"),
         }
@@ -331,8 +358,8 @@ impl Counter {
             let figure = |table: Option<&Self>| table.map_or(nothing, |table| table.figure(&key, hash, by));
             let (then, now) = (figure(before), figure(after));
             let kind = if then.bound.kind == BoundKind::Exact { now.bound.kind } else { then.bound.kind };
-            let lower = now.bound.lower as i64 - then.bound.upper as i64;
-            let upper = now.bound.upper as i64 - then.bound.lower as i64;
+            let lower = difference(now.bound.lower, then.bound.upper);
+            let upper = difference(now.bound.upper, then.bound.lower);
             Change { key, before: then.value, after: now.value, lower, upper, kind }
         };
         let mut all: Vec<Change> = keys.into_iter().map(change).collect();
@@ -416,10 +443,46 @@ fn exact(value: u64, doubt: u64) -> Bound {
     Bound { kind, lower: value, upper: value.saturating_add(doubt) }
 }
 
-/// A key's two figures: `value` is the one that ranks.
-fn counts(entry: &Entry<FlowKey>, value: u64, by: Weigh) -> Counts {
+/// The row of a key that a heavy table names; `figure` is the one that ranks.
+fn row(entry: &Entry<FlowKey>, figure: Figure, by: Weigh) -> Row {
+    let (value, companion) = (figure.value, entry.companion_lower);
+    let counts = match by {
+        Weigh::Packets => Counts { packets: value, bytes: companion },
+        Weigh::Bytes => Counts { packets: companion, bytes: value },
+    };
+    let companion =
+        Bound { kind: BoundKind::Deterministic, lower: entry.companion_lower, upper: entry.companion_upper };
+    Row { key: entry.key, counts, bound: figure.bound, companion }
+}
+
+/// The figure that does not rank.
+fn other(by: Weigh) -> Weigh {
     match by {
-        Weigh::Packets => Counts { packets: value, bytes: entry.companion_lower },
-        Weigh::Bytes => Counts { packets: entry.companion_lower, bytes: value },
+        Weigh::Packets => Weigh::Bytes,
+        Weigh::Bytes => Weigh::Packets,
+    }
+}
+
+/// What the figures of the rows leave of a total.
+fn rest(total: Counts, rows: &[Row]) -> Counts {
+    rows.iter().fold(total, |rest, row| Counts {
+        packets: rest.packets.saturating_sub(row.counts.packets),
+        bytes: rest.bytes.saturating_sub(row.counts.bytes),
+    })
+}
+
+/// How many keys a table has seen, if all of them are in it.
+fn known(names: &Heavy<FlowKey>) -> Option<u64> {
+    names.count_of_keys().map(|keys| keys as u64)
+}
+
+/// How many keys are outside `listed` ones: of all that were counted, else of all as estimated, else of those that are in the
+/// table.
+fn keys_outside(listed: usize, named: usize, counted: Option<u64>, estimated: Option<Estimate>) -> Keys {
+    let (listed, named) = (listed as u64, named as u64);
+    match (counted, estimated) {
+        (Some(keys), _) => Keys::About(Estimate::exact(keys - listed)),
+        (None, Some(keys)) => Keys::About(Estimate { value: keys.value.saturating_sub(listed), ..keys }),
+        (None, None) => Keys::AtLeast(named - listed),
     }
 }

@@ -29,13 +29,18 @@ pub enum KeyKind {
 const ALL_BITS: u8 = 128;
 
 impl KeyKind {
+    /// The whole source address.
+    pub const SRC: Self = Self::Src(ALL_BITS);
+    /// The whole destination address.
+    pub const DST: Self = Self::Dst(ALL_BITS);
+
     /// The names that have no parameter.
     pub const NAMES: [(&'static str, Self); 8] = [
         ("5tuple", Self::FiveTuple),
         ("conversation", Self::Conversation),
         ("pair", Self::Pair),
-        ("src", Self::Src(ALL_BITS)),
-        ("dst", Self::Dst(ALL_BITS)),
+        ("src", Self::SRC),
+        ("dst", Self::DST),
         ("sport", Self::Sport),
         ("dport", Self::Dport),
         ("proto", Self::Proto),

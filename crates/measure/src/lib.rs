@@ -14,7 +14,7 @@ mod state;
 mod tally;
 mod windows;
 
-pub use answer::{Bound, BoundKind, Change, Estimate, Row, Table, Window};
+pub use answer::{Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Table, Window};
 pub use back::{Back, Spares};
 pub use counter::{SharedTables, Sketch};
 pub use key::{KeyKind, NoSuchKey};

@@ -173,27 +173,36 @@ impl State {
 
     /// How many different 5-tuples there were, in each direction.
     pub fn flows(&self) -> Estimate {
-        let exact = self.tables.iter().find_map(|(kind, table)| match kind {
-            KeyKind::FiveTuple => table.count_of_keys(),
-            _ => None,
-        });
-        exact.map_or_else(|| estimate(&self.flows), Estimate::exact)
+        self.distinct_of(KeyKind::FiveTuple, &self.flows)
     }
 
     /// How many different source addresses.
     pub fn sources(&self) -> Estimate {
-        estimate(&self.sources)
+        self.distinct_of(KeyKind::SRC, &self.sources)
     }
 
     /// How many different destination addresses.
     pub fn destinations(&self) -> Estimate {
-        estimate(&self.destinations)
+        self.distinct_of(KeyKind::DST, &self.destinations)
+    }
+
+    /// How many different keys there were of a kind that `distinct` has counted: exactly if an exact table knows.
+    fn distinct_of(&self, kind: KeyKind, distinct: &Distinct) -> Estimate {
+        let mut tables = self.tables.iter().filter(|(of, _)| *of == kind);
+        let exact = tables.find_map(|(_, table)| table.count_of_keys());
+        exact.map_or_else(|| estimate(distinct), Estimate::exact)
     }
 
     /// The largest `rows` keys of table `i`.
     pub fn table(&self, i: usize, rows: usize) -> Table {
         let (kind, table) = &self.tables[i];
-        table.table(self.by, rows, |key| kind.hash_of(key, &self.hasher))
+        let keys = match *kind {
+            KeyKind::FiveTuple => Some(self.flows()),
+            KeyKind::SRC => Some(self.sources()),
+            KeyKind::DST => Some(self.destinations()),
+            _ => None,
+        };
+        table.table(self.by, rows, keys, |key| kind.hash_of(key, &self.hasher))
     }
 
     /// Lines about the tables, for those who want to know how the work was done.

@@ -43,7 +43,7 @@ impl AddAssign for Arrivals {
 pub struct Tally {
     /// Packets.
     pub passed: u64,
-    /// Their bytes on the wire.
+    /// Their bytes on the wire; the largest u64 stands for as many or more.
     pub bytes: u64,
     /// Packets per size class.
     pub sizes: Sizes,
@@ -85,7 +85,8 @@ impl Tally {
     /// Counts packets.
     #[inline]
     pub(crate) fn take(&mut self, packets: &[Observation]) {
-        let Self { mut first, mut last, mut bytes, .. } = *self;
+        let Self { mut first, mut last, .. } = *self;
+        let mut bytes = 0;
         for packet in packets {
             bytes += u64::from(packet.bytes);
             self.sizes[size_class(packet.bytes)] += 1;
@@ -100,7 +101,7 @@ impl Tally {
                 Kind::LinkType => self.keyless.link_type += 1,
             }
         }
-        (self.first, self.last, self.bytes) = (first, last, bytes);
+        (self.first, self.last, self.bytes) = (first, last, self.bytes.saturating_add(bytes));
         self.passed += packets.len() as u64;
     }
 
@@ -113,7 +114,7 @@ impl Tally {
 impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
-        self.bytes += other.bytes;
+        self.bytes = self.bytes.saturating_add(other.bytes);
         for (class, more) in self.sizes.iter_mut().zip(other.sizes) {
             *class += more;
         }

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 pub mod measuring;
-pub mod merge;
 mod pool;
 pub mod pump;
 pub mod reader;

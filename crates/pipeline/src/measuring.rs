@@ -15,7 +15,7 @@ mod slices;
 pub mod timing;
 mod worker;
 
-use crate::reader::{Options, Part, Reader, Way};
+use crate::reader::{Options, Reader, Way};
 use crate::select::{Select, Selection};
 use crate::{Consumer, PlanError, Report};
 use clock::{Booked, Clock};
@@ -343,46 +343,13 @@ impl Run {
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<Measured, Failure> {
         self.start(matches!(input.kind, InputKind::File(_)))?;
-        let mut reader = Reader::new(input, Arc::clone(&self.locate), self.options());
-        let changed = self.read(&mut reader, stop, progress, each)?;
-        Ok(Measured { way: reader.way(), report: reader.into_report(), changed })
-    }
-
-    /// Measures several sources as one, by packet time; like [`Self::source`].
-    ///
-    /// Gives what happened in all, and to each.
-    pub fn merged(
-        &mut self,
-        inputs: Vec<Input>,
-        stop: &AtomicBool,
-        progress: &mut dyn FnMut(u64),
-        each: &mut dyn FnMut(Window<'_>),
-    ) -> Result<(Report, Vec<Part>), Failure> {
-        self.start(true)?;
-        let mut reader = Reader::merged(inputs, Arc::clone(&self.locate), self.options());
-        self.read(&mut reader, stop, progress, each)?;
-        Ok(reader.into_parts())
-    }
-
-    /// How to read a source.
-    fn options(&self) -> Options {
         let alone = self.settings.workers == 1;
-        Options {
+        let options = Options {
             workers: if alone || self.design != Design::Rss { 1 } else { self.settings.workers },
             cpus: self.settings.cpus.clone(),
             way: self.settings.way,
-            piece: None,
-        }
-    }
-
-    /// Hands what a reader delivers to the crew; says whether a source was changed while it was read.
-    fn read(
-        &mut self,
-        reader: &mut Reader<Locate>,
-        stop: &AtomicBool,
-        progress: &mut dyn FnMut(u64),
-        each: &mut dyn FnMut(Window<'_>),
-    ) -> Result<bool, Failure> {
+        };
+        let mut reader = Reader::new(input, Arc::clone(&self.locate), options);
         let mut changed = false;
         // Pieces that workers hold.
         let mut out = 0;
@@ -405,7 +372,7 @@ impl Run {
                 self.hand_out(piece, latest, each)?;
                 from = to;
             }
-            self.lose(reader, &mut booked);
+            self.lose(&reader, &mut booked);
             // The next bytes of a pipe may be long in coming: what is complete goes out first.
             while matches!(reader.way(), Way::Stream | Way::Live) && self.merger.open() < self.clock.open {
                 self.crew.as_mut().expect("started above").events(true, &mut self.events)?;
@@ -416,13 +383,13 @@ impl Run {
                 changed |= view.fault().is_some();
                 reader.recycle(view);
             }
-            progress(reader.progress());
+            progress(reader.report().offset);
             // A capture that is stopped still delivers what it has received, and ends by itself.
             if stop.load(Ordering::Relaxed) && reader.way() != Way::Live {
                 break;
             }
         }
-        self.lose(reader, &mut booked);
+        self.lose(&reader, &mut booked);
         while out > 0 {
             let crew = self.crew.as_mut().expect("started above");
             crew.events(self.spare.is_empty(), &mut self.events)?;
@@ -432,7 +399,7 @@ impl Run {
                 changed |= view.fault().is_some();
             }
         }
-        Ok(changed)
+        Ok(Measured { way: reader.way(), report: reader.into_report(), changed })
     }
 
     /// Gives a piece to the crew, closes the windows that are complete once its packets of up to time `latest` have come, and takes

@@ -13,7 +13,7 @@ use weir_memory::{Request, Table};
 use zerocopy::FromZeros;
 
 use crate::error::alike;
-use crate::{Counts, Error, Key, LANES, Packet, Weigh, largest, place, same, spread};
+use crate::{Counts, Error, Key, LANES, Packet, Weigh, place, same, split_largest, spread};
 
 /// A key and its counts; no packets means no key.
 #[derive(Clone, Copy, FromZeros)]
@@ -75,12 +75,15 @@ impl<K: Key> Exact<K> {
     #[inline(always)]
     fn update_lanes<'a, P: Packet<K> + 'a>(&mut self, items: impl Iterator<Item = &'a P> + Clone) {
         let mut homes = [0; LANES];
+        let (mut packets, mut bytes) = (0, 0);
         for (home, item) in homes.iter_mut().zip(items.clone()) {
             *home = self.home(item.hash());
             weir_memory::prefetch(&self.slots, *home);
-            self.total.packets += 1;
-            self.total.bytes += u64::from(item.bytes());
+            packets += 1;
+            bytes += u64::from(item.bytes());
         }
+        self.total.packets += packets;
+        self.total.bytes = self.total.bytes.saturating_add(bytes);
         for (home, item) in homes.iter().zip(items) {
             self.add(*home, item.key(), Counts { packets: 1, bytes: u64::from(item.bytes()) });
         }
@@ -97,7 +100,7 @@ impl<K: Key> Exact<K> {
             }
             if same(&slot.key, key) {
                 slot.packets += counts.packets;
-                slot.bytes += counts.bytes;
+                slot.bytes = slot.bytes.saturating_add(counts.bytes);
                 return;
             }
             at += 1;
@@ -110,7 +113,7 @@ impl<K: Key> Exact<K> {
             self.len += 1;
         } else {
             self.untracked.packets += counts.packets;
-            self.untracked.bytes += counts.bytes;
+            self.untracked.bytes = self.untracked.bytes.saturating_add(counts.bytes);
         }
     }
 
@@ -136,7 +139,16 @@ impl<K: Key> Exact<K> {
     ///
     /// **Cost**: allocates and looks at all keys.
     pub fn top(&self, k: usize, weigh: Weigh) -> Vec<(K, Counts)> {
-        largest(self.iter().collect(), k, |(key, counts)| (counts.by(weigh), *key))
+        self.ranking(k, weigh).0
+    }
+
+    /// The keys of [`top`](Self::top), and what any key that is not among them may weigh at most.
+    ///
+    /// **Cost**: allocates and looks at all keys.
+    pub fn ranking(&self, k: usize, weigh: Weigh) -> (Vec<(K, Counts)>, u64) {
+        let (listed, others) = split_largest(self.iter().collect(), k, |(key, counts)| (counts.by(weigh), *key));
+        let most = others.iter().map(|(_, counts)| counts.by(weigh).saturating_add(self.doubt.by(weigh))).max();
+        (listed, most.unwrap_or(0).max(self.untracked.by(weigh)))
     }
 
     /// Keys that are in.
@@ -161,7 +173,7 @@ impl<K: Key> Exact<K> {
 
     /// What was counted for keys that found no room.
     ///
-    /// A key that is not in has had no more than this and [`doubt`](Self::doubt) together.
+    /// A key that is not in has had no more than this.
     pub fn untracked(&self) -> Counts {
         self.untracked
     }
@@ -205,24 +217,35 @@ impl<K: Key> Exact<K> {
     ///
     /// If both together find room, this equals one table of both streams. Keys of `other` that find none go to
     /// [`untracked`](Self::untracked), as do its own untracked counts. What was untracked on one side may belong to a
-    /// key that is in on the other: [`doubt`](Self::doubt) grows by the larger of the two untracked counts.
+    /// key that is in on the other: if both sides have counted something, [`doubt`](Self::doubt) grows by the larger of the
+    /// two untracked counts.
     ///
     /// **Errors**: the totals of both pass 2^63; then nothing has changed.
-    pub fn merge(&mut self, other: &Self, mut hash: impl FnMut(&K) -> u64) -> Result<(), Error> {
+    pub fn merge(&mut self, other: &Self, hash: impl FnMut(&K) -> u64) -> Result<(), Error> {
+        let doubt = self.doubt_with(other.total, other.untracked, other.doubt);
+        self.take(other, hash)?;
+        self.doubt = doubt;
+        Ok(())
+    }
+
+    /// The doubt once a table with these counts is merged into this one.
+    fn doubt_with(&self, total: Counts, untracked: Counts, doubt: Counts) -> Counts {
+        let both = self.total.packets > 0 && total.packets > 0;
+        let grown = |of: fn(Counts) -> u64| {
+            let more = if both { of(self.untracked).max(of(untracked)) } else { 0 };
+            // A sum that saturates is above the total, and nothing can be missing that was never counted.
+            let most = of(self.total).saturating_add(of(total));
+            of(self.doubt).saturating_add(of(doubt)).saturating_add(more).min(most)
+        };
+        Counts { packets: grown(|counts| counts.packets), bytes: grown(|counts| counts.bytes) }
+    }
+
+    /// Adds all that `other` has counted, but for the doubt.
+    fn take(&mut self, other: &Self, mut hash: impl FnMut(&K) -> u64) -> Result<(), Error> {
         alike("hash seed", self.seed, other.seed)?;
-        let total = self.total.plus(other.total).ok_or(Error::TooMuch)?;
-        // A sum that saturates is above the total, and nothing can be missing that was never counted.
-        let doubt = |mine: Counts, theirs: Counts, of: fn(Counts) -> u64| {
-            let both = of(mine).saturating_add(of(theirs));
-            both.saturating_add(of(self.untracked).max(of(other.untracked))).min(of(total))
-        };
-        self.doubt = Counts {
-            packets: doubt(self.doubt, other.doubt, |counts| counts.packets),
-            bytes: doubt(self.doubt, other.doubt, |counts| counts.bytes),
-        };
+        self.total = self.total.plus(other.total).ok_or(Error::TooMuch)?;
         self.untracked.packets += other.untracked.packets;
         self.untracked.bytes += other.untracked.bytes;
-        self.total = total;
         for (key, counts) in other.iter() {
             self.add(self.home(hash(&key)), &key, counts);
         }

@@ -69,7 +69,7 @@ mod merge;
 
 use weir_memory::{Request, Table};
 
-use crate::{Counts, Error, Key, LANES, Packet, Weigh, largest, place, spread};
+use crate::{Counts, Error, Key, LANES, Packet, Weigh, place, split_largest, spread};
 use bucket::{Head, Slot, WAYS};
 
 /// A table of the heaviest keys by packets or by bytes, with a lower and an upper bound for every key there is.
@@ -79,7 +79,8 @@ use bucket::{Head, Slot, WAYS};
 ///
 /// **Cost**: an update reads two or three cache lines, next to each other but one. **Layout**: 128 bytes for a bucket
 /// of 13, and a slot for each key: 32 bytes for keys of up to 16 bytes, 64 for up to 48. **Error bound**:
-/// deterministic, see [`bounds`](Self::bounds). The algorithm, the argument and the rivals are in the text of its
+/// deterministic, see [`bounds`](Self::bounds). Sums end at the largest u64: an upper bound of that value means as much or
+/// more, and lower bounds hold still. The algorithm, the argument and the rivals are in the text of its
 /// module.
 pub struct Heavy<K> {
     heads: Table<Head>,
@@ -108,7 +109,7 @@ pub struct Entry<K> {
     pub key: K,
     /// It weighs no less: what was counted since the key came in.
     pub lower: u64,
-    /// It weighs no more.
+    /// It weighs no more; the largest u64 stands for as much or more.
     pub upper: u64,
     /// Of the quantity that does not rank, it has no less.
     pub companion_lower: u64,
@@ -213,14 +214,27 @@ impl<K: Key> Heavy<K> {
 
     #[inline(always)]
     fn add_at<P: Packet<K>>(&mut self, items: &[P], places: &[Place; LANES], new: impl FnMut(usize)) {
+        // No sum in the table passes the totals: while these have room for a batch of the largest packets, none overflows.
+        const ROOM: u64 = u64::MAX - LANES as u64 * u32::MAX as u64;
         match self.weigh {
-            Weigh::Packets => self.add_by::<P, true>(items, places, new),
-            Weigh::Bytes => self.add_by::<P, false>(items, places, new),
+            _ if self.total.packets.max(self.total.bytes) > ROOM => self.add_far(items, places, new),
+            Weigh::Packets => self.add_by::<P, true, false>(items, places, new),
+            Weigh::Bytes => self.add_by::<P, false, false>(items, places, new),
+        }
+    }
+
+    /// Counts packets where sums may pass 64 bits: they end at the largest u64.
+    #[cold]
+    #[inline(never)]
+    fn add_far<P: Packet<K>>(&mut self, items: &[P], places: &[Place; LANES], new: impl FnMut(usize)) {
+        match self.weigh {
+            Weigh::Packets => self.add_by::<P, true, true>(items, places, new),
+            Weigh::Bytes => self.add_by::<P, false, true>(items, places, new),
         }
     }
 
     #[inline(always)]
-    fn add_by<P: Packet<K>, const PACKETS: bool>(
+    fn add_by<P: Packet<K>, const PACKETS: bool, const FAR: bool>(
         &mut self,
         items: &[P],
         places: &[Place; LANES],
@@ -233,14 +247,15 @@ impl<K: Key> Heavy<K> {
         for (i, (item, &Place { bucket, tag, likely })) in items.iter().zip(places).enumerate() {
             let bytes = u64::from(item.bytes());
             let (weight, companion) = if PACKETS { (1, bytes) } else { (bytes, 1) };
-            if !heads[bucket].add(&mut slots[bucket], (tag, likely.into()), item.key(), weight, companion) {
+            let (head, slots) = (&mut heads[bucket], &mut slots[bucket]);
+            if !head.add::<K, FAR>(slots, (tag, likely.into()), item.key(), weight, companion) {
                 new(i);
             }
             all += bytes;
             (least, most) = (least.min(item.bytes()), most.max(item.bytes()));
         }
-        total.packets += items.len() as u64;
-        total.bytes += all;
+        total.packets = total.packets.saturating_add(items.len() as u64);
+        total.bytes = total.bytes.saturating_add(all);
         *sizes = (least, most);
     }
 
@@ -305,12 +320,30 @@ impl<K: Key> Heavy<K> {
     ///
     /// **Cost**: allocates and looks at all keys.
     pub fn top(&self, k: usize) -> Vec<Entry<K>> {
-        largest(self.iter().collect(), k, |entry| (entry.lower, entry.key))
+        self.ranking(k).0
+    }
+
+    /// The keys of [`top`](Self::top), and what any key that is not among them may weigh at most: the larger of the largest
+    /// upper bound of the other keys that are in, and of [`absent_upper`](Self::absent_upper).
+    ///
+    /// **Cost**: allocates and looks at all keys.
+    pub fn ranking(&self, k: usize) -> (Vec<Entry<K>>, u64) {
+        let (listed, others) = split_largest(self.iter().collect(), k, |entry| (entry.lower, entry.key));
+        let most = others.iter().map(|entry| entry.upper).max().unwrap_or(0);
+        (listed, most.max(self.absent_upper()))
     }
 
     /// No key that is not in weighs more than this.
     pub fn absent_upper(&self) -> u64 {
         self.heads.iter().map(Head::floor).max().unwrap_or(0)
+    }
+
+    /// How many keys were counted, if all of them are in.
+    ///
+    /// A key that was turned away or thrown out leaves a floor above zero, unless it weighed nothing.
+    pub fn count_of_keys(&self) -> Option<usize> {
+        let weighty = self.weigh == Weigh::Packets || self.sizes.0 > 0;
+        (weighty && self.absent_upper() == 0).then(|| self.heads.iter().map(Head::len).sum())
     }
 
     /// All that was counted.
@@ -365,5 +398,49 @@ fn home(hash: u64, len: usize) -> (usize, u8) {
 impl<K> core::fmt::Debug for Heavy<K> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Heavy({} buckets of {WAYS}, by {:?}, {:?})", self.heads.len(), self.weigh, self.total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Item;
+    use weir_memory::Policy;
+
+    /// No stream of a test is long enough, so the totals begin near the end: as if one key had had all of them.
+    #[test]
+    fn sums_end_at_the_largest_u64_and_lower_bounds_hold() {
+        let request = Request { pages: Policy::Virtual, ..Request::default() };
+        let item = |key: u32, bytes| Item { hash: u64::from(key) << 20, bytes, key };
+        for weigh in [Weigh::Packets, Weigh::Bytes] {
+            let mut heavy = Heavy::new(1024, weigh, 0, &request).expect("enough memory");
+            heavy.update(&[item(1, u32::MAX)]);
+            let begun = u64::MAX - 100 * u64::from(u32::MAX);
+            heavy.total.bytes = begun;
+            match weigh {
+                Weigh::Packets => heavy.slots[0].companion = begun,
+                Weigh::Bytes => heavy.heads[0].set_count(0, begun),
+            }
+            for round in 0..10 {
+                let mut items = vec![item(1, u32::MAX); 30];
+                items.extend((2..40).map(|key| item(key, u32::MAX - round)));
+                heavy.update(&items);
+            }
+            assert_eq!(heavy.total.bytes, u64::MAX);
+            let one = heavy.get(&1, item(1, 0).hash).expect("the largest key stays");
+            let (lower, upper) = match weigh {
+                Weigh::Packets => (one.companion_lower, one.companion_upper),
+                Weigh::Bytes => (one.lower, one.upper),
+            };
+            assert_eq!((lower, upper), (u64::MAX, u64::MAX), "as many or more");
+            for key in 2..40 {
+                let bound = heavy.get(&key, item(key, 0).hash);
+                let truth = match weigh {
+                    Weigh::Packets => 10,
+                    Weigh::Bytes => (0..10).map(|round| u64::from(u32::MAX) - round).sum(),
+                };
+                assert!(bound.is_none_or(|entry| entry.lower <= truth && truth <= entry.upper), "{bound:?}");
+            }
+        }
     }
 }

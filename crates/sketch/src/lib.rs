@@ -110,8 +110,7 @@ pub enum Weigh {
     Bytes,
 }
 
-/// The largest total that a merge or an image may bring in. What updates can still add to it does not overflow 64 bits:
-/// that would be 2^31 packets of 4 GiB.
+/// The largest total that a merge or an image may bring in. Sums that updates make go on to the largest u64 and end there.
 const LIMIT: u64 = 1 << 63;
 
 /// Items that are worked on together: the memory of all of them is asked for before the first is counted.
@@ -139,17 +138,18 @@ fn same<K: Key>(a: &K, b: &K) -> bool {
     a == b
 }
 
-/// The `k` largest by rank, largest first; of equal ranks the smaller key bytes first, so that the order is no
-/// accident.
-fn largest<T, K: Key>(mut all: Vec<T>, k: usize, of: impl Fn(&T) -> (u64, K)) -> Vec<T> {
+/// The `k` largest by rank, largest first, and all others in no order; of equal ranks the smaller key bytes first, so
+/// that the order is no accident.
+fn split_largest<T, K: Key>(mut all: Vec<T>, k: usize, of: impl Fn(&T) -> (u64, K)) -> (Vec<T>, Vec<T>) {
     let order = |a: &T, b: &T| {
         let ((a, a_key), (b, b_key)) = (of(a), of(b));
         b.cmp(&a).then_with(|| a_key.as_bytes().cmp(b_key.as_bytes()))
     };
+    let mut others = Vec::new();
     if k < all.len() {
         all.select_nth_unstable_by(k, order);
-        all.truncate(k);
+        others = all.split_off(k);
     }
     all.sort_unstable_by(order);
-    all
+    (all, others)
 }

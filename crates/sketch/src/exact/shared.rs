@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use weir_memory::Request;
 
 use super::Exact;
-use crate::{Counts, Error, Key, LANES, Packet, Weigh, largest, spread};
+use crate::{Counts, Error, Key, LANES, Packet, Weigh, split_largest, spread};
 
 /// An [`Exact`] in parts by hash, each behind a lock, with the same answers.
 ///
@@ -104,7 +104,7 @@ impl<K: Key> SharedExact<K> {
     /// The `k` keys that weigh most, as [`Exact::top`].
     pub fn top(&self, k: usize, weigh: Weigh) -> Vec<(K, Counts)> {
         let best = self.each().flat_map(|part| part.top(k, weigh)).collect();
-        largest(best, k, |(key, counts)| (counts.by(weigh), *key))
+        split_largest(best, k, |(key, counts)| (counts.by(weigh), *key)).0
     }
 
     /// Keys that are in.
@@ -157,11 +157,15 @@ impl<K: Key> SharedExact<K> {
 
     /// Adds all that it has counted to one table, as [`Exact::merge`] does.
     ///
-    /// **Errors**: those of [`Exact::merge`].
+    /// No two parts hold packets of one key, so that what a part turned away leaves no doubt about keys of the others.
+    ///
+    /// **Errors**: those of [`Exact::merge`]; then some parts have been added.
     pub fn merge_into(&self, table: &mut Exact<K>, mut hash: impl FnMut(&K) -> u64) -> Result<(), Error> {
+        let doubt = table.doubt_with(self.total(), self.untracked(), Counts::default());
         for part in self.each() {
-            table.merge(&part, &mut hash)?;
+            table.take(&part, &mut hash)?;
         }
+        table.doubt = doubt;
         Ok(())
     }
 }

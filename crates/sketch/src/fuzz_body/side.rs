@@ -1,6 +1,6 @@
 //! One stream in every sketch there is, and what the sketches must say of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_memory::{Policy, Request};
 
@@ -166,12 +166,17 @@ impl<K: Key> Side<K> {
                     found += 1;
                     (counts, sum([counts, doubt]))
                 }
-                None => (Counts::default(), sum([untracked, doubt])),
+                None => (Counts::default(), untracked),
             };
             assert!(least.packets <= truth.packets && truth.packets <= most.packets, "{number}: {truth:?} {table:?}");
             assert!(least.bytes <= truth.bytes && truth.bytes <= most.bytes, "{number}: {truth:?} {table:?}");
         }
         assert_eq!(found, table.len(), "a key that was never seen, or one that is in twice");
+        for (k, weigh) in [0, 3, table.len()].into_iter().flat_map(|k| [(k, Weigh::Packets), (k, Weigh::Bytes)]) {
+            let (listed, most) = table.ranking(k, weigh);
+            self.check_others(weigh, most, &listed.iter().map(|(key, _)| bytes(key)).collect());
+            assert_eq!(listed, table.top(k, weigh));
+        }
         if self.merged {
             return;
         }
@@ -214,11 +219,25 @@ impl<K: Key> Side<K> {
         let entries: Vec<_> = heavy.iter().collect();
         assert_eq!(found, entries.len(), "a key that was never seen, or one that is in twice");
         assert!(entries.iter().map(|entry| entry.lower).sum::<u64>() <= total.by(weigh));
+        for k in [0, 1, 5, entries.len()] {
+            let (listed, most) = heavy.ranking(k);
+            self.check_others(weigh, most, &listed.iter().map(|entry| bytes(&entry.key)).collect());
+        }
+        let keys = heavy.count_of_keys();
+        assert!(keys.is_none_or(|keys| keys == self.truth.len()), "{keys:?} keys, {heavy:?}");
         let top = heavy.top(5);
         assert!(top.is_sorted_by(|a, b| a.lower >= b.lower));
         let least = top.last().map_or(0, |entry| entry.lower);
         assert_eq!(top.len(), entries.len().min(5));
         assert!(entries.iter().filter(|entry| entry.lower > least).count() < 5);
+    }
+
+    /// No key but those that are listed weighs more than `most`.
+    fn check_others(&self, weigh: Weigh, most: u64, listed: &BTreeSet<Vec<u8>>) {
+        for (number, truth) in &self.truth {
+            let is_listed = || listed.contains(&bytes(&(self.key)(*number)));
+            assert!(truth.by(weigh) <= most || is_listed(), "{number}: {truth:?}, others have {most} at most");
+        }
     }
 
     fn check_cms(&self) {
@@ -276,8 +295,7 @@ fn bytes<K: Key>(key: &K) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::hash;
-    use std::collections::BTreeSet;
+    use super::{BTreeSet, hash};
 
     #[test]
     fn few_hashes_are_few() {

@@ -1,5 +1,7 @@
 //! One bucket: what is known of 13 keys, and of all others that fall into it.
 
+use core::hint::select_unpredictable;
+
 use zerocopy::FromZeros;
 
 use crate::{Key, same};
@@ -49,12 +51,19 @@ fn first(matches: u64) -> usize {
     bit / 8 + (bit & 4) * 2
 }
 
+/// The sum. With `FAR` it ends at the largest u64; without, the caller knows that it fits.
+#[inline(always)]
+fn sum<const FAR: bool>(a: u64, b: u64) -> u64 {
+    if FAR { a.saturating_add(b) } else { a + b }
+}
+
 impl Head {
     pub(super) const EMPTY: Self = Self { floor: 0, tags: [0; 16], counts: [0; WAYS] };
 
-    /// Adds a packet, and says whether its key was in; `likely` is what [`Self::likely`] said a moment ago.
+    /// Adds a packet, and says whether its key was in; `likely` is what [`Self::likely`] said a moment ago. Without `FAR`,
+    /// the totals have room for the packet, and so has every sum here.
     #[inline(always)]
-    pub(super) fn add<K: Key>(
+    pub(super) fn add<K: Key, const FAR: bool>(
         &mut self,
         slots: &mut [Slot<K>; WAYS],
         (tag, likely): (u8, usize),
@@ -63,16 +72,21 @@ impl Head {
         companion: u64,
     ) -> bool {
         if self.tags[likely] == tag && same(&slots[likely].key, key) {
-            self.counts[likely] += weight;
-            slots[likely].companion += companion;
+            self.hit::<K, FAR>(slots, likely, weight, companion);
         } else if let Some(slot) = self.find(slots, tag, key) {
-            self.counts[slot] += weight;
-            slots[slot].companion += companion;
+            self.hit::<K, FAR>(slots, slot, weight, companion);
         } else {
-            self.miss(slots, tag, key, weight, companion);
+            self.miss::<K, FAR>(slots, tag, key, weight, companion);
             return false;
         }
         true
+    }
+
+    /// Adds a packet of the key in a slot.
+    #[inline(always)]
+    fn hit<K, const FAR: bool>(&mut self, slots: &mut [Slot<K>; WAYS], slot: usize, weight: u64, companion: u64) {
+        self.counts[slot] = sum::<FAR>(self.counts[slot], weight);
+        slots[slot].companion = sum::<FAR>(slots[slot].companion, companion);
     }
 
     /// Has the line fetched that tells who is in.
@@ -118,27 +132,38 @@ impl Head {
 
     /// Adds a packet of a key that is not in.
     #[inline(always)]
-    fn miss<K: Key>(&mut self, slots: &mut [Slot<K>; WAYS], tag: u8, key: &K, weight: u64, companion: u64) {
+    fn miss<K: Key, const FAR: bool>(
+        &mut self,
+        slots: &mut [Slot<K>; WAYS],
+        tag: u8,
+        key: &K,
+        weight: u64,
+        companion: u64,
+    ) {
         let (least, slot) = self.least();
         let error = self.floor;
-        if error + weight < least {
-            self.floor += weight;
+        let count = sum::<FAR>(error, weight);
+        if count < least {
+            self.floor = count;
             return;
         }
         self.floor = error.max(least);
-        self.put(slots, slot, tag, error + weight, Slot { companion, error, key: *key });
+        self.put(slots, slot, tag, count, Slot { companion, error, key: *key });
     }
 
-    /// The least count, and its slot.
+    /// The least count, and the first slot that has it.
     ///
-    /// Counts are compared with their slots in the low bits, as a tree: no branch, and four steps that wait for each other
-    /// where a loop has thirteen. Totals stay below 2^59, so that there is room.
+    /// A tree of selections, each of which carries its slot along: no branch, and four steps that wait for each other where a
+    /// loop has thirteen. Counts use all 64 bits, so that the slot has no room beside them in one word.
     #[inline(always)]
     fn least(&self) -> (u64, usize) {
-        let at = |slot: usize| self.counts[slot] << 4 | slot as u64;
-        let four = |slot: usize| at(slot).min(at(slot + 1)).min(at(slot + 2).min(at(slot + 3)));
-        let least = four(0).min(four(4)).min(four(8).min(at(12)));
-        (least >> 4, (least & 15) as usize)
+        let at = |slot: usize| (self.counts[slot], slot);
+        let less = |a: (u64, usize), b: (u64, usize)| {
+            let second = b.0 < a.0;
+            (select_unpredictable(second, b.0, a.0), select_unpredictable(second, b.1, a.1))
+        };
+        let four = |slot: usize| less(less(at(slot), at(slot + 1)), less(at(slot + 2), at(slot + 3)));
+        less(less(four(0), four(4)), less(four(8), at(12)))
     }
 
     /// Puts a key in a slot.
@@ -161,6 +186,11 @@ impl Head {
 
     pub(super) fn count(&self, slot: usize) -> u64 {
         self.counts[slot]
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_count(&mut self, slot: usize, count: u64) {
+        self.counts[slot] = count;
     }
 
     pub(super) fn tag(&self, slot: usize) -> u8 {

@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::time::Duration;
 use weir_measure::{
-    Arrivals, Bound, BoundKind, Change, Estimate, KeyKind, Keyless, Row, SIZE_CLASSES, Table, Tally, Weigh, Window,
+    Arrivals, Bound, BoundKind, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row, SIZE_CLASSES, Table, Tally,
+    Weigh, Window,
 };
 use weir_packet::flow::FlowKey;
 use weir_packet::time::{Digits, Shape as TimeShape, Stamp};
@@ -140,15 +141,43 @@ impl Report {
             }
             let table = state.table(i, self.shape.rows);
             out.push_str(&grid(&self.columns(kind, &table, &tally), self.width));
-            if table.untracked.packets > 0 {
-                let _ = writeln!(
-                    out,
-                    "  the table is full: {} packets ({}) of other keys are not in it; raise --memory, or use --sketch heavy",
-                    grouped(table.untracked.packets),
-                    bytes(table.untracked.bytes)
-                );
-            }
+            out.push_str(&self.outside(&table));
             out.push_str(&self.changes(window, i));
+        }
+        out
+    }
+
+    /// The keys and the traffic outside the rows of a table, in a line; empty if there are none.
+    fn outside(&self, table: &Table) -> String {
+        let Missing { at_most, kind, keys, counts } = table.missing;
+        if at_most == 0 && kind != BoundKind::None {
+            return String::new();
+        }
+        let keys = match keys {
+            Keys::About(keys) => how_many(&keys, "key"),
+            Keys::AtLeast(keys) => format!("{} or more", how_many(&Estimate::exact(keys), "key")),
+        };
+        let most = match self.shape.by {
+            Weigh::Packets => packets(at_most),
+            Weigh::Bytes => format!("{} bytes", grouped(at_most)),
+        };
+        // Whether a key outside may weigh more than some key of the list.
+        let may_be_larger = table.rows.iter().any(|row| row.bound.lower < at_most);
+        let largest = match kind {
+            BoundKind::None => "how large the largest is, is not known".to_owned(),
+            _ if may_be_larger => format!("a key of up to {most} may be missing here"),
+            _ => format!("none has more than {most}"),
+        };
+        let mut out = format!("  outside: {keys}, {} ({}); {largest}\n", packets(counts.packets), bytes(counts.bytes));
+        if table.untracked.packets > 0 {
+            let doubtful = table.rows.iter().any(|row| row.bound.kind != BoundKind::Exact);
+            let _ = writeln!(
+                out,
+                "  the table is full: {} ({}) of {} are not in it; raise --memory, or use --sketch heavy",
+                packets(table.untracked.packets),
+                bytes(table.untracked.bytes),
+                if doubtful { "other keys, and of these up to their bounds," } else { "other keys" },
+            );
         }
         out
     }
@@ -177,9 +206,14 @@ impl Report {
             Weigh::Packets => (tally.passed, |row| row.counts.packets),
             Weigh::Bytes => (tally.bytes, |row| row.counts.bytes),
         };
-        columns.push(column("packets", true, &|row| grouped(row.counts.packets)));
+        let by = self.shape.by;
+        let figure = |row: &Row, of: Weigh, text: fn(u64) -> String| match of == by {
+            true => text(row.counts.by(of)),
+            false => companion_text(row.counts.by(of), &row.companion, text),
+        };
+        columns.push(column("packets", true, &|row| figure(row, Weigh::Packets, grouped)));
         columns.push(column("share", true, &|row| percent(of(row), whole)));
-        columns.push(column("bytes", true, &|row| bytes(row.counts.bytes)));
+        columns.push(column("bytes", true, &|row| figure(row, Weigh::Bytes, bytes)));
         columns.push(column("bound", true, &|row| bound_text(of(row), &row.bound)));
         columns
     }
@@ -221,10 +255,17 @@ impl Report {
         let none = Estimate { value: 0, plus_minus: 0, confidence: 1.0 };
         let estimate = |of: fn(&weir_measure::State) -> Estimate| estimate_json(&window.state.map_or(none, of));
         put("flows", estimate(weir_measure::State::flows));
-        let tops: Vec<Value> = (0..self.shape.keys.len()).map(|i| self.top(window, i)).collect();
-        put("top", tops[0].clone());
-        if tops.len() > 1 {
-            put("tops", self.shape.keys.iter().map(ToString::to_string).zip(tops).collect::<Map<_, _>>().into());
+        let table = |i| window.state.map_or(Table::default(), |state| state.table(i, self.shape.rows));
+        let tables: Vec<Table> = (0..self.shape.keys.len()).map(table).collect();
+        let by_key = |value: &dyn Fn(KeyKind, &Table) -> Value| {
+            let each = self.shape.keys.iter().zip(&tables);
+            each.map(|(&kind, table)| (kind.to_string(), value(kind, table))).collect::<Map<_, _>>().into()
+        };
+        put("top", self.top(self.shape.keys[0], &tables[0]));
+        put("missing", missing_json(&tables[0]));
+        if tables.len() > 1 {
+            put("tops", by_key(&|kind, table| self.top(kind, table)));
+            put("missing_by_key", by_key(&|_, table| missing_json(table)));
         }
         put("sources", estimate(weir_measure::State::sources));
         put("destinations", estimate(weir_measure::State::destinations));
@@ -234,10 +275,10 @@ impl Report {
         }
         put("sizes", sizes.into());
         put("keyless", keyless_json(&tally.keyless));
-        let untracked: u64 =
-            (0..self.shape.keys.len()).filter_map(|i| Some(window.state?.table(i, 0).untracked.packets)).sum();
-        if untracked > 0 {
-            put("untracked", untracked.into());
+        if let [only] = tables.as_slice()
+            && only.untracked.packets > 0
+        {
+            put("untracked", only.untracked.packets.into());
         }
         if self.shape.changers > 0 {
             let table = |(i, &kind): (usize, &KeyKind)| {
@@ -250,18 +291,38 @@ impl Report {
         object
     }
 
-    fn top(&self, window: &Window<'_>, key: usize) -> Value {
-        let kind = self.shape.keys[key];
-        let table = window.state.map_or(Table::default(), |state| state.table(key, self.shape.rows));
+    fn top(&self, kind: KeyKind, table: &Table) -> Value {
+        let companion = match self.shape.by {
+            Weigh::Packets => "bytes_bound",
+            Weigh::Bytes => "packets_bound",
+        };
         let row = |row: &Row| {
             let mut object = key_json(kind, &row.key);
             object.insert("packets".to_owned(), row.counts.packets.into());
             object.insert("bytes".to_owned(), row.counts.bytes.into());
             object.insert("bound".to_owned(), bound_json(&row.bound));
+            object.insert(companion.to_owned(), bound_json(&row.companion));
             Value::Object(object)
         };
         table.rows.iter().map(row).collect()
     }
+}
+
+/// What is outside the rows of a table.
+fn missing_json(table: &Table) -> Value {
+    let Missing { at_most, kind, keys, counts } = table.missing;
+    let keys = match keys {
+        Keys::About(keys) => estimate_json(&keys),
+        Keys::AtLeast(keys) => json!({ "estimate": keys, "bound": { "kind": "none", "lower": keys } }),
+    };
+    let at_most = (kind != BoundKind::None).then_some(at_most);
+    let mut object = json!({
+        "at_most": at_most, "kind": kind_name(kind), "keys": keys, "packets": counts.packets, "bytes": counts.bytes,
+    });
+    if table.untracked.packets > 0 {
+        object["untracked"] = json!({ "packets": table.untracked.packets, "bytes": table.untracked.bytes });
+    }
+    object
 }
 
 fn put(text: &str) -> io::Result<()> {
@@ -367,6 +428,15 @@ fn bound_text(figure: u64, bound: &Bound) -> String {
         BoundKind::Exact => "exact".to_owned(),
         BoundKind::Deterministic => format!("-{below} +{above}"),
         BoundKind::Probabilistic { confidence } => format!("-{below} +{above} ({:.0} %)", confidence * 100.0),
+        BoundKind::None => "-".to_owned(),
+    }
+}
+
+/// A figure that does not rank, and how far above it the truth may lie.
+fn companion_text(figure: u64, bound: &Bound, text: fn(u64) -> String) -> String {
+    match bound.upper.saturating_sub(figure) {
+        0 => text(figure),
+        above => format!("{} +{}", text(figure), text(above)),
     }
 }
 
@@ -375,6 +445,7 @@ fn kind_name(kind: BoundKind) -> &'static str {
         BoundKind::Exact => "exact",
         BoundKind::Deterministic => "deterministic",
         BoundKind::Probabilistic { .. } => "probabilistic",
+        BoundKind::None => "none",
     }
 }
 

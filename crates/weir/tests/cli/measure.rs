@@ -4,7 +4,6 @@
 mod answers;
 mod designs;
 mod endings;
-mod merging;
 mod refusals;
 mod sources;
 mod windows;
@@ -13,7 +12,7 @@ use crate::support::*;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use weir_generator::{FRAME_MAX, Generator, Profile};
+use weir_generator::{FRAME_MAX, Generator, Profile, Sizes};
 
 /// A packet as an oracle saw it.
 #[derive(Clone, Debug)]
@@ -150,7 +149,7 @@ fn counted<'a>(kind: &str, seen: impl IntoIterator<Item = &'a Seen>) -> Counts {
 /// The key of a row of `top`.
 fn row_key(kind: &str, row: &Value) -> String {
     let mut fields = row.as_object().expect("a row is an object").clone();
-    for figure in ["packets", "bytes", "bound", "before", "after", "change"] {
+    for figure in ["packets", "bytes", "bound", "packets_bound", "bytes_bound", "before", "after", "change"] {
         fields.shift_remove(figure);
     }
     key_text(kind, fields)

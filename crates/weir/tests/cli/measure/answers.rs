@@ -57,8 +57,17 @@ fn the_table_for_people_is_the_generators_truth() {
     let top = generator.top(11);
     assert!(top.windows(2).all(|pair| pair[0].packets > pair[1].packets), "no two alike, so the order is known");
     assert!(top[..10].iter().any(|flow| flow.source.is_ipv6()), "a long row too");
-    assert_eq!(lines.len(), at + 11);
-    for (rank, (line, flow)) in lines[at + 1..].iter().zip(&top).enumerate() {
+    let listed = top[..10].iter().fold((0, 0), |sum, flow| (sum.0 + flow.packets, sum.1 + flow.bytes));
+    let rest: Vec<_> = seen.iter().filter(|seen| seen.flow.is_some()).map(|seen| seen.bytes).collect();
+    let outside = format!(
+        "  outside: {} keys, {} packets ({}); none has more than {} packets",
+        grouped(flows - 10),
+        grouped(rest.len() as u64 - listed.0),
+        scaled(rest.iter().sum::<u64>() - listed.1),
+        grouped(top[10].packets),
+    );
+    assert_eq!(lines[at + 11..], [outside]);
+    for (rank, (line, flow)) in lines[at + 1..].iter().zip(&top[..10]).enumerate() {
         let share = format!("{:.1} %", flow.packets as f64 * 100.0 / truth.packets() as f64);
         let wanted = [
             (rank + 1).to_string(),
@@ -72,7 +81,7 @@ fn the_table_for_people_is_the_generators_truth() {
         ];
         assert_eq!(cells(line), wanted);
     }
-    assert_aligned(&lines[at..]);
+    assert_aligned(&lines[at..at + 11]);
     assert!(done.err.starts_with("20 000 received, 20 000 measured, 0 filtered, 0 dropped, "), "{}", done.err);
     assert_eq!(done.err.lines().count(), 1, "{}", done.err);
 }
@@ -122,11 +131,13 @@ fn json_has_the_promised_keys_in_their_order() {
                 assert!(flows["estimate"].is_u64() && flows["bound"]["plus_minus"].is_u64(), "{flows}");
             }
         }
+        let missing: Vec<&str> = object["missing"].as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(missing.join(" "), "at_most kind keys packets bytes");
         let top = object["top"].as_array().unwrap();
         assert_eq!(top.len(), 3);
         for row in top {
             let keys: Vec<&str> = row.as_object().unwrap().keys().map(String::as_str).collect();
-            assert_eq!(keys.join(" "), "src dst sport dport proto packets bytes bound");
+            assert_eq!(keys.join(" "), "src dst sport dport proto packets bytes bound bytes_bound");
             let bound = row["bound"].as_object().unwrap();
             let kind = match sketch {
                 "heavy" => "deterministic",
@@ -186,7 +197,9 @@ fn the_truth_lies_within_every_bound() {
                     let context = format!("{sketch} {key} by {by}: {packets} packets, {bytes} bytes; {row}");
                     assert!((lower..=upper).contains(&true_figure), "{context}");
                     assert!((lower..=upper).contains(&n(&row[by])), "{context}");
-                    assert!(n(&row[other]) <= true_other, "{context}");
+                    let companion = &row[&format!("{other}_bound")];
+                    assert!((n(&companion["lower"])..=n(&companion["upper"])).contains(&true_other), "{context}");
+                    assert_eq!(row[other], companion["lower"], "{context}");
                     loose += u64::from(lower < upper);
                 }
             }
@@ -198,6 +211,90 @@ fn the_truth_lies_within_every_bound() {
         }
     }
     assert!(loose > 1000, "bounds that say something were judged: {loose}");
+}
+
+/// Ten rows of many keys that are nearly alike: the rows are true, and which keys belong in the list is not known.
+#[test]
+fn a_list_says_how_large_a_key_outside_may_be() {
+    let temp = Temp::new();
+    let profile =
+        Profile { seed: 1, packets: 60_000, flows: 5200, zipf: 0.01, sizes: Sizes::Fixed(60), ..Profile::default() };
+    let (file, seen, _) = generated(&temp, "g.pcap", &profile);
+    let mut wrong = 0;
+    for seed in ["1", "2", "3"] {
+        for by in ["packets", "bytes"] {
+            let fixed = [&file, "--seed", seed, "--workers", "1", "--memory", "400k", "--by", by];
+            let keys = ["5tuple", "src/24"];
+            let object = measure_one(&[&fixed[..], &["--key", keys[0], "--key", keys[1]]].concat());
+            assert_eq!(object["missing"], object["missing_by_key"]["5tuple"], "the first key's");
+            for key in keys {
+                let mut truth = counted(key, &seen);
+                let figure = |counts: (u64, u64)| if by == "packets" { counts.0 } else { counts.1 };
+                let listed = rows(key, &object["tops"][key]);
+                let least = listed.keys().map(|key| figure(truth[key])).min().unwrap();
+                let named: (u64, u64) = listed.values().fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
+                let all = truth.values().fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
+                truth.retain(|key, _| !listed.contains_key(key));
+                let largest = truth.values().map(|counts| figure(*counts)).max().unwrap();
+                let missing = &object["missing_by_key"][key];
+                assert_eq!(missing["kind"], "deterministic");
+                assert!(largest <= missing["at_most"].as_u64().unwrap(), "{key} by {by}: {largest}, {missing}");
+                assert_eq!(
+                    (&missing["packets"], &missing["bytes"]),
+                    (&json!(all.0 - named.0), &json!(all.1 - named.1))
+                );
+                wrong += u64::from(largest > least);
+            }
+            let text = weir(["measure"].iter().chain(&fixed)).ok().text();
+            let at_most = grouped(object["missing"]["at_most"].as_u64().unwrap());
+            let line = text.lines().find(|line| line.starts_with("  outside: ")).expect("a line below the table");
+            assert!(line.ends_with(&format!("; a key of up to {at_most} {by} may be missing here")), "{line}");
+        }
+    }
+    assert!(wrong > 0, "some list lacks a larger key, so that the line is needed");
+}
+
+#[test]
+fn a_full_exact_table_says_whose_packets_are_not_in_it() {
+    let temp = Temp::new();
+    let (file, seen, _) = generated(&temp, "g.pcap", &Profile { zipf: 0.9, flows: 6000, ..small() });
+    let truth = ["5tuple", "pair"].map(|key| counted(key, &seen));
+    for workers in ["1", "2"] {
+        let fixed = [&file, "--sketch", "exact", "--memory", "64k", "--workers", workers, "--distribute", "random"];
+        let fixed = [&fixed[..], &["--design", "async", "--top", "100000"]].concat();
+        let object = measure_one(&[&fixed[..], &["--key", "5tuple", "--key", "pair"]].concat());
+        assert!(object.get("untracked").is_none(), "each table has its own");
+        for (key, truth) in ["5tuple", "pair"].iter().zip(&truth) {
+            let (listed, missing) = (rows(key, &object["tops"][key]), &object["missing_by_key"][key]);
+            let kind = if workers == "1" { "exact" } else { "deterministic" };
+            for row in object["tops"][key].as_array().unwrap() {
+                let n = |end: &str| row["bound"][end].as_u64().unwrap();
+                assert!((n("lower")..=n("upper")).contains(&truth[&row_key(key, row)].0), "{row}");
+                assert_eq!(row["bound"]["kind"], kind, "{row}");
+            }
+            let lost = truth.iter().fold((0, 0), |sum, (key, all)| {
+                let known = listed.get(key).copied().unwrap_or_default();
+                (sum.0 + all.0 - known.0, sum.1 + all.1 - known.1)
+            });
+            assert_eq!(missing["untracked"], json!({ "packets": lost.0, "bytes": lost.1 }));
+            assert_eq!(missing["packets"], lost.0, "all that was tracked is listed");
+        }
+        let text = weir(["measure"].iter().chain(&fixed)).ok().text();
+        let whose = if workers == "1" { "other keys" } else { "other keys, and of these up to their bounds," };
+        let line = format!(") of {whose} are not in it; raise --memory, or use --sketch heavy");
+        assert!(text.lines().any(|told| told.starts_with("  the table is full: ") && told.ends_with(&line)), "{text}");
+    }
+}
+
+#[test]
+fn an_exact_table_of_hosts_counts_them_exactly() {
+    let temp = Temp::new();
+    let (file, seen, _) = generated(&temp, "g.pcap", &small());
+    let object = measure_one(&[&file, "--sketch", "exact", "--key", "dst", "--key", "src"]);
+    for (name, key) in [("sources", "src"), ("destinations", "dst")] {
+        assert_eq!(object[name], json!({ "estimate": counted(key, &seen).len(), "bound": { "kind": "exact" } }));
+    }
+    assert_eq!(object["flows"]["bound"]["kind"], "probabilistic", "no table has flows");
 }
 
 #[test]
