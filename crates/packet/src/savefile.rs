@@ -10,6 +10,7 @@ pub mod magic;
 pub mod pcap;
 pub mod pcapng;
 pub mod slots;
+pub mod spool;
 pub mod walk;
 pub mod write;
 
@@ -50,6 +51,8 @@ pub enum Format {
     Ring,
     /// A burst of packets in the [`slots`] of a memory area.
     Slots,
+    /// Packets of several sources in one order, see [`spool`].
+    Spool,
 }
 
 /// Where a packet came from: the file header of a pcap, or an Interface Description Block.
@@ -281,20 +284,25 @@ impl Layout {
 
     /// The layout of the blocks of a packet socket's ring (TPACKET_V3), all of one interface. There is no header to read.
     pub fn ring(interface: Interface) -> Self {
-        Self::in_memory(Format::Ring, interface)
+        Self::in_memory(Format::Ring, vec![interface])
     }
 
     /// The layout of bursts of packets in the [`slots`] of a memory area, all of one interface. There is no header to read.
     pub fn slots(interface: Interface) -> Self {
-        Self::in_memory(Format::Slots, interface)
+        Self::in_memory(Format::Slots, vec![interface])
     }
 
-    fn in_memory(format: Format, interface: Interface) -> Self {
+    /// The layout of packets in [`spool`] form, of any of these interfaces. There is no header to read.
+    pub fn spool(interfaces: Vec<Interface>) -> Self {
+        Self::in_memory(Format::Spool, interfaces)
+    }
+
+    fn in_memory(format: Format, interfaces: Vec<Interface>) -> Self {
         Self {
             format,
             big_endian: cfg!(target_endian = "big"),
-            interfaces: vec![interface],
-            section: vec![0],
+            section: (0..interfaces.len() as u32).collect(),
+            interfaces,
             sections: 1,
             notes: Vec::new(),
             lengths: Lengths::Normal,
@@ -334,6 +342,7 @@ impl Layout {
             (Format::Pcapng, true) => with!(pcapng::Codec::<true>::new(self, false)),
             (Format::Ring, _) => with!(ring::Codec),
             (Format::Slots, _) => with!(slots::Codec),
+            (Format::Spool, _) => with!(spool::Codec::new(self, true)),
         }
     }
 }

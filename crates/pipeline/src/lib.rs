@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod measuring;
+pub mod merge;
 mod pool;
 pub mod pump;
 pub mod reader;

@@ -15,7 +15,7 @@ mod slices;
 pub mod timing;
 mod worker;
 
-use crate::reader::{Options, Reader, Way};
+use crate::reader::{Options, Part, Reader, Way};
 use crate::select::{Select, Selection};
 use crate::{Consumer, PlanError, Report};
 use clock::{Booked, Clock};
@@ -343,13 +343,46 @@ impl Run {
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<Measured, Failure> {
         self.start(matches!(input.kind, InputKind::File(_)))?;
+        let mut reader = Reader::new(input, Arc::clone(&self.locate), self.options());
+        let changed = self.read(&mut reader, stop, progress, each)?;
+        Ok(Measured { way: reader.way(), report: reader.into_report(), changed })
+    }
+
+    /// Measures several sources as one, by packet time; like [`Self::source`].
+    ///
+    /// Gives what happened in all, and to each.
+    pub fn merged(
+        &mut self,
+        inputs: Vec<Input>,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(u64),
+        each: &mut dyn FnMut(Window<'_>),
+    ) -> Result<(Report, Vec<Part>), Failure> {
+        self.start(true)?;
+        let mut reader = Reader::merged(inputs, Arc::clone(&self.locate), self.options());
+        self.read(&mut reader, stop, progress, each)?;
+        Ok(reader.into_parts())
+    }
+
+    /// How to read a source.
+    fn options(&self) -> Options {
         let alone = self.settings.workers == 1;
-        let options = Options {
+        Options {
             workers: if alone || self.design != Design::Rss { 1 } else { self.settings.workers },
             cpus: self.settings.cpus.clone(),
             way: self.settings.way,
-        };
-        let mut reader = Reader::new(input, Arc::clone(&self.locate), options);
+            piece: None,
+        }
+    }
+
+    /// Hands what a reader delivers to the crew; says whether a source was changed while it was read.
+    fn read(
+        &mut self,
+        reader: &mut Reader<Locate>,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(u64),
+        each: &mut dyn FnMut(Window<'_>),
+    ) -> Result<bool, Failure> {
         let mut changed = false;
         // Pieces that workers hold.
         let mut out = 0;
@@ -372,7 +405,7 @@ impl Run {
                 self.hand_out(piece, latest, each)?;
                 from = to;
             }
-            self.lose(&reader, &mut booked);
+            self.lose(reader, &mut booked);
             // The next bytes of a pipe may be long in coming: what is complete goes out first.
             while matches!(reader.way(), Way::Stream | Way::Live) && self.merger.open() < self.clock.open {
                 self.crew.as_mut().expect("started above").events(true, &mut self.events)?;
@@ -383,13 +416,13 @@ impl Run {
                 changed |= view.fault().is_some();
                 reader.recycle(view);
             }
-            progress(reader.report().offset);
+            progress(reader.progress());
             // A capture that is stopped still delivers what it has received, and ends by itself.
             if stop.load(Ordering::Relaxed) && reader.way() != Way::Live {
                 break;
             }
         }
-        self.lose(&reader, &mut booked);
+        self.lose(reader, &mut booked);
         while out > 0 {
             let crew = self.crew.as_mut().expect("started above");
             crew.events(self.spare.is_empty(), &mut self.events)?;
@@ -399,7 +432,7 @@ impl Run {
                 changed |= view.fault().is_some();
             }
         }
-        Ok(Measured { way: reader.way(), report: reader.into_report(), changed })
+        Ok(changed)
     }
 
     /// Gives a piece to the crew, closes the windows that are complete once its packets of up to time `latest` have come, and takes

@@ -4,9 +4,14 @@
 //! guess made by a worker ahead of us. A guess counts only if the window before lands exactly on it, under the same
 //! layout; otherwise the window is thrown away, read again and counted as such. So the answer never depends on a guess.
 
+mod merged;
+
+pub use merged::Part;
+
 use crate::pool::{Pool, Ready};
 use crate::window::{Start, Window, process};
 use crate::{Consumer, PlanError};
+use merged::Merged;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -70,6 +75,8 @@ pub struct Options {
     pub cpus: Vec<usize>,
     /// Read a file this way instead of the cheaper one (for tests and comparisons).
     pub way: Option<Way>,
+    /// Most bytes to read at once of a file that is not mapped, unless a packet is larger.
+    pub piece: Option<usize>,
 }
 
 /// A layout and what the consumer prepared for it.
@@ -142,6 +149,14 @@ pub enum Trouble {
     /// The consumer cannot work on the source from here on.
     #[error(transparent)]
     Plan(PlanError),
+    /// A merge did not pass on what it read.
+    #[error("{read} packets were read to be merged and {passed} were passed on: this is a mistake in weir")]
+    Merge {
+        /// Packets that the reader of the source delivered.
+        read: u64,
+        /// Packets that were passed on.
+        passed: u64,
+    },
 }
 
 /// What happened while a source was read.
@@ -231,6 +246,7 @@ enum Source<C: Consumer> {
         unread: bool,
     },
     Live(Box<Live>),
+    Merged(Box<Merged>),
 }
 
 impl<C: Consumer> core::fmt::Debug for Reader<C> {
@@ -250,6 +266,10 @@ impl<C: Consumer> Reader<C> {
             Kind::Stream(stream) => Source::Stream { stream, tail: Vec::new(), unread: false },
             Kind::Live(live) => Source::Live(live),
         };
+        Self::of(source, consumer, options)
+    }
+
+    fn of(source: Source<C>, consumer: Arc<C>, options: Options) -> Self {
         Self {
             consumer,
             source,
@@ -281,6 +301,15 @@ impl<C: Consumer> Reader<C> {
             Source::File { way, .. } => *way,
             Source::Stream { .. } => Way::Stream,
             Source::Live(_) => Way::Live,
+            Source::Merged(merged) => merged.way(),
+        }
+    }
+
+    /// Bytes that are done, of a merge those of all its sources.
+    pub fn progress(&self) -> u64 {
+        match &self.source {
+            Source::Merged(merged) => merged.offset(),
+            _ => self.report.offset,
         }
     }
 
@@ -294,6 +323,7 @@ impl<C: Consumer> Reader<C> {
         let Some(buffer) = view.into_buffer() else { return };
         match &mut self.source {
             Source::File { pool: Some(pool), .. } => pool.give_back(buffer),
+            Source::Merged(merged) => merged.give_back(buffer),
             _ => self.spent = Some(buffer),
         }
     }
@@ -317,6 +347,7 @@ impl<C: Consumer> Reader<C> {
                 Source::File { .. } => self.step_file(),
                 Source::Stream { .. } => self.step_stream(),
                 Source::Live(_) => self.step_live(),
+                Source::Merged(_) => self.step_merged(),
             };
             match step {
                 Ok(Some(delivery)) => return Step::Delivery(delivery),
@@ -376,7 +407,10 @@ impl<C: Consumer> Reader<C> {
                     }
                     _ => (pos, self.need, self.reach.min(window as usize)),
                 };
-                let len = need.max(least + way.overhang());
+                let len = match (*way, self.options.piece) {
+                    (Way::Read, Some(piece)) => need.max(piece.min(least + way.overhang())),
+                    _ => need.max(least + way.overhang()),
+                };
                 way.view(file, offset, len, self.spent.take().unwrap_or_default()).map_err(Trouble::Io)?
             }
         };
@@ -501,6 +535,7 @@ impl<C: Consumer> Reader<C> {
             Source::Stream { .. } => self.report.offset >= LONG,
             // It may go on for ever, and while code is made the kernel gathers packets.
             Source::Live(_) => true,
+            Source::Merged(merged) => merged.len_hint() >= LONG,
         };
         if long {
             self.settled = true;
@@ -564,7 +599,7 @@ impl<C: Consumer> Reader<C> {
     fn fault(&mut self, what: Trouble) {
         let lost = match &mut self.source {
             Source::File { lost, .. } => lost.take(),
-            Source::Stream { .. } | Source::Live(_) => None,
+            Source::Stream { .. } | Source::Live(_) | Source::Merged(_) => None,
         };
         self.fail(lost.unwrap_or(what));
     }

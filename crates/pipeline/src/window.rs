@@ -121,7 +121,7 @@ pub(crate) fn process<C: Consumer>(
         walk(layout, bytes, eof, cursors, &mut visitor);
         visitor.pieces
     };
-    let one = consumer.in_order() || matches!(layout.format, Format::Ring | Format::Slots);
+    let one = consumer.in_order() || matches!(layout.format, Format::Ring | Format::Slots | Format::Spool);
     let wanted = if one { 1 } else { cursors_for(current, bytes, eof, first, limit) };
     let mut cursors = place(current, bytes, eof, first, limit, wanted);
     let starts: Vec<usize> = cursors.iter().map(|cursor| cursor.pos).collect();

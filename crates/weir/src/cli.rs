@@ -367,6 +367,12 @@ pub struct MeasureArgs {
     #[arg(help_heading = COUNTERS, long)]
     pub seed: Option<u64>,
 
+    /// Merge the files by packet time instead of reading them one after another; with --window that is the default
+    #[arg(help_heading = SOURCES, long)]
+    pub merge: bool,
+    /// With --window: read the files one after another, in the order given
+    #[arg(help_heading = SOURCES, long, conflicts_with = "merge")]
+    pub no_merge: bool,
     /// Go on at the end of the file and wait for more, until interrupted
     #[arg(help_heading = SOURCES, long)]
     pub follow: bool,

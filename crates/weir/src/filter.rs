@@ -19,13 +19,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use weir_io::Input;
 use weir_io::output::Rotation;
 use weir_io::sys::{self, packet_socket};
 use weir_packet::Frame;
 use weir_packet::line::{Hex, Style};
-use weir_packet::savefile::Layout;
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
+use weir_packet::savefile::{Layout, Record};
 use weir_packet::time::Shape;
+use weir_pipeline::merge::{self, Merge, Next};
 use weir_pipeline::reader::Trouble;
 use weir_pipeline::select::{Select, Selected, Selection, SplitPart};
 use weir_pipeline::{Delivery, Options, Reader, Report, SourceFault, Way};
@@ -271,7 +273,7 @@ impl<'a> Run<'a> {
         Ok(Self {
             arguments,
             select,
-            options: Options { workers, cpus, way: None },
+            options: Options { workers, cpus, ..Options::default() },
             stop,
             main,
             splits,
@@ -419,51 +421,50 @@ impl<'a> Run<'a> {
 
     /// Reads all sources at once and passes their packets on by time. Equal times keep the order of the sources.
     fn merged(&mut self) -> anyhow::Result<Option<End>> {
-        let names: Vec<&String> = self.arguments.sources.iter().collect();
-        let mut sources = Vec::new();
-        self.options.workers = 1;
-        for name in names {
-            if let Some((name, reader)) = self.open(name) {
-                sources.push(Merging { name, reader, delivery: None, next: 0 });
-            }
-        }
-        self.progress.begin(None);
-        for source in &mut sources {
-            source.advance(&mut self.totals);
-        }
+        let arguments = self.arguments;
+        let stop = Arc::clone(&self.stop);
+        let inputs = sources::open_together(&arguments.sources, &stop, &mut |line| self.fault(line))?;
+        self.progress.begin(inputs.iter().map(Input::len_hint).sum());
+        let mut merge = Merge::new(inputs, &self.select, |part| &part.records, &self.options);
+        merge.begin(&mut |part| self.totals.add(part));
         // Before anything is written; later it would be a fault of one source.
-        for source in &sources {
-            if let Some(SourceFault { what: Trouble::Plan(refused), packet: 1, .. }) = &source.reader.report().fault {
+        for source in merge.sources() {
+            if let Some(SourceFault { what: Trouble::Plan(refused), packet: 1, .. }) = &source.reader().report().fault {
                 bail!("{refused}");
             }
         }
-        let mut ended = if sources.is_empty() { None } else { self.open_sinks().err() };
+        let mut ended = if merge.sources().is_empty() { None } else { self.open_sinks().err() };
         let mut last = usize::MAX;
         let mut passed = 0u64;
         while ended.is_none() && !self.has_enough() {
-            let times = sources.iter().enumerate().filter_map(|(i, source)| Some((source.time()?, i)));
-            let Some((_, earliest)) = times.min() else { break };
-            if earliest != last {
-                self.new_source();
-                last = earliest;
-            }
-            ended = sources[earliest].emit(&mut self.main, &mut self.splits).err();
-            if let Some(End::SourceChanged) = ended {
-                ended = None;
-                self.fault(changed_line(&sources[earliest].name));
+            // The next packets may be long in coming.
+            if merge.waits()
+                && let Err(end) = self.flush_awaited()
+            {
+                ended = Some(end);
                 break;
             }
-            sources[earliest].advance(&mut self.totals);
+            let Some(next) = merge.next(&mut |part| self.totals.add(part)) else { break };
+            if next.source != last {
+                self.new_source();
+                last = next.source;
+            }
+            let Next { current, part, at, record, .. } = &next;
+            ended = emit_record(&current.layout, record, part, *at, &mut self.main, &mut self.splits).err();
+            merge.pass();
             passed += 1;
             self.merged_enough = self.arguments.stop_after == Some(passed);
             if passed.is_multiple_of(4096) {
-                self.progress.show(sources.iter().map(|source| source.reader.report().offset).sum());
+                self.progress.show(merge.offset());
             }
         }
-        for source in &sources {
-            let reader = &source.reader;
-            self.close(&source.name, reader.report().received, reader.report(), reader.layout(), reader.way())?;
-            source.give_back(&mut self.totals);
+        for source in merge.sources() {
+            let reader = source.reader();
+            self.close(source.name(), reader.report().received, reader.report(), reader.layout(), reader.way())?;
+            if source.is_changed() && reader.report().fault.is_none() {
+                self.fault(changed_line(source.name()));
+            }
+            give_back(source, &mut self.totals);
         }
         Ok(ended)
     }
@@ -699,81 +700,53 @@ fn emit_one(
     splits: &mut [Sink],
 ) -> Result<(), End> {
     let record = layout.record(bytes, at as usize).ok_or(End::SourceChanged)?;
-    main.packet(layout, &record)?;
+    emit_record(layout, &record, part, at, main, splits)
+}
+
+/// Passes on the kept packet `record`, found at `at`, to its splits too.
+fn emit_record(
+    layout: &Layout,
+    record: &Record<'_>,
+    part: &Selected,
+    at: u32,
+    main: &mut Sink,
+    splits: &mut [Sink],
+) -> Result<(), End> {
+    main.packet(layout, record)?;
     let wants = |part: &SplitPart| part.records.binary_search(&at).is_ok();
     let mut sinks = splits.iter_mut().zip(&part.splits).filter(|(_, part)| wants(part));
-    sinks.try_for_each(|(sink, _)| sink.packet(layout, &record))
+    sinks.try_for_each(|(sink, _)| sink.packet(layout, record))
 }
 
-/// One source of a merge.
-struct Merging {
-    name: String,
-    reader: Reader<Select>,
-    delivery: Option<Delivery<Select>>,
-    /// The next record of the delivery.
-    next: usize,
-}
-
-impl Merging {
-    /// Time of the next packet; `None` at the end. One without a time, or that is not there any more, goes at once.
-    fn time(&self) -> Option<i64> {
-        let delivery = self.delivery.as_ref()?;
-        let at = *delivery.part.records.get(self.next)?;
-        let record = delivery.current.layout.record(delivery.view.bytes(), at as usize);
-        Some(record.and_then(|record| record.time_ns).unwrap_or(i64::MIN))
-    }
-
-    fn emit(&mut self, sink: &mut Sink, splits: &mut [Sink]) -> Result<(), End> {
-        let Some(Delivery { current, view, part, .. }) = &self.delivery else { return Ok(()) };
-        let at = part.records[self.next];
-        self.next += 1;
-        emit_one(&current.layout, view.bytes(), part, at, sink, splits)
-    }
-
-    /// Takes what was read ahead, and not passed on when the merge ended, out of the counts again.
-    fn give_back(&self, totals: &mut Totals) {
-        struct Ahead(u64);
-        impl Visit for Ahead {
-            fn frames(&mut self, _: usize, records: &[u32], _: &[Frame<'_>]) -> bool {
-                self.0 += records.len() as u64;
-                true
-            }
-        }
-        let Some(delivery) = &self.delivery else { return };
-        let Some(&at) = delivery.part.records.get(self.next) else { return };
-        let (layout, bytes) = (&delivery.current.layout, delivery.view.bytes());
-        let wire = |records: &[u32]| -> u64 {
-            records
-                .iter()
-                .filter_map(|&at| layout.record(bytes, at as usize))
-                .map(|r| u64::from(r.frame.wire_len))
-                .sum()
-        };
-        let end = (self.reader.report().offset - delivery.view.offset) as usize;
-        let mut ahead = Ahead(0);
-        walk(layout, bytes, delivery.view.eof, &mut [Cursor::new(at as usize, end)], &mut ahead);
-        let kept = &delivery.part.records[self.next..];
-        totals.received -= ahead.0;
-        totals.passed -= kept.len() as u64;
-        totals.filtered -= ahead.0 - kept.len() as u64;
-        totals.bytes -= wire(kept);
-        for (total, part) in totals.splits.iter_mut().zip(&delivery.part.splits) {
-            let kept = &part.records[part.records.partition_point(|&record| record < at)..];
-            total.0 -= kept.len() as u64;
-            total.1 -= wire(kept);
+/// Takes what a source read ahead, and a merge did not pass on when it ended, out of the counts again.
+fn give_back(source: &merge::Source<Select>, totals: &mut Totals) {
+    struct Ahead(u64);
+    impl Visit for Ahead {
+        fn frames(&mut self, _: usize, records: &[u32], _: &[Frame<'_>]) -> bool {
+            self.0 += records.len() as u64;
+            true
         }
     }
-
-    /// Makes sure that there is a next packet, if the source has one.
-    fn advance(&mut self, totals: &mut Totals) {
-        while self.delivery.as_ref().is_none_or(|delivery| self.next >= delivery.part.records.len()) {
-            if let Some(spent) = self.delivery.take() {
-                self.reader.recycle(spent.view);
-            }
-            self.next = 0;
-            let Some(delivery) = self.reader.next() else { return };
-            totals.add(&delivery.part);
-            self.delivery = Some(delivery);
-        }
+    let Some((delivery, next)) = source.unfinished() else { return };
+    let kept = &delivery.part.records[next..];
+    let at = kept[0];
+    let (layout, bytes) = (&delivery.current.layout, delivery.view.bytes());
+    let wire = |records: &[u32]| -> u64 {
+        records.iter().filter_map(|&at| layout.record(bytes, at as usize)).map(|r| u64::from(r.frame.wire_len)).sum()
+    };
+    let end = (source.reader().report().offset - delivery.view.offset) as usize;
+    let mut ahead = Ahead(0);
+    walk(layout, bytes, delivery.view.eof, &mut [Cursor::new(at as usize, end)], &mut ahead);
+    // In a source that others changed there may be anything.
+    let left = kept.len() as u64;
+    let ahead = ahead.0.clamp(left, left + delivery.part.filtered);
+    totals.received -= ahead;
+    totals.passed -= left;
+    totals.filtered -= ahead - left;
+    totals.bytes -= wire(kept).min(totals.bytes);
+    for (total, part) in totals.splits.iter_mut().zip(&delivery.part.splits) {
+        let kept = &part.records[part.records.partition_point(|&record| record < at)..];
+        total.0 -= kept.len() as u64;
+        total.1 -= wire(kept).min(total.1);
     }
 }

@@ -128,7 +128,7 @@ fn format_name(layout: &Layout) -> &'static str {
     match layout.format {
         Format::Pcap => "pcap",
         Format::Pcapng => "pcapng",
-        Format::Ring | Format::Slots => "ring",
+        Format::Ring | Format::Slots | Format::Spool => "memory",
     }
 }
 

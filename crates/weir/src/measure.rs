@@ -1,6 +1,7 @@
 //! `weir measure`: who uses the traffic.
 
 mod live;
+mod merged;
 mod report;
 
 use crate::capture;
@@ -73,6 +74,9 @@ fn by(arguments: &MeasureArgs) -> Weigh {
 /// What the arguments mean; refuses by name what makes no sense.
 fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
     sources::check(&arguments.sources, arguments.follow)?;
+    if arguments.follow && arguments.merge {
+        bail!("--merge needs the end of each source, and --follow has none");
+    }
     let sketch = match arguments.sketch {
         SketchArg::Heavy => Sketch::Heavy,
         SketchArg::Exact => Sketch::Exact,
@@ -199,7 +203,11 @@ impl Command<'_> {
         if live && let Some(outcome) = self.captured(&mut run)? {
             return Ok(outcome);
         }
-        for name in self.arguments.sources.iter().filter(|_| !live) {
+        let merges = merged::merges(self.arguments);
+        if merges && let Some(outcome) = self.merged(&mut run)? {
+            return Ok(outcome);
+        }
+        for name in self.arguments.sources.iter().filter(|_| !live && !merges) {
             let input = match sources::open(name, self.arguments.follow, &self.stop) {
                 Ok(input) => input,
                 // Told to end while a pipe had no writer.

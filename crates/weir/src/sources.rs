@@ -1,18 +1,63 @@
 //! What a user names as a source.
 
 use crate::capture::interface;
+use crate::numbers::grouped;
 use crate::outcome::io_words;
 use anyhow::bail;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use weir_io::Input;
-use weir_io::sys::packet_socket::ANY;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weir_io::sys::{self, packet_socket::ANY};
+use weir_io::{Input, Kind};
 use weir_pipeline::Way;
 
 /// Opens a file, or standard input. **Errors**: a line about it.
 pub fn open(name: &str, follow: bool, stop: &Arc<AtomicBool>) -> Result<Input, String> {
     Input::open(name, follow, stop).map_err(|error| failed_line(name, &error))
+}
+
+/// Opens sources that are read at the same time; `failed` gets a line about each that cannot be opened.
+///
+/// **Errors**: more sources than can be open at once, before any of them is read.
+pub fn open_together(
+    names: &[String],
+    stop: &Arc<AtomicBool>,
+    failed: &mut dyn FnMut(String),
+) -> anyhow::Result<Vec<Input>> {
+    /// Descriptors for everything but sources.
+    const OTHERS: u64 = 64;
+    /// Sources that are decoded, or read from pipes, at once: each has a thread and some megabytes of memory.
+    const MOST_STREAMS: usize = 64;
+    let needed = names.len() as u64 + OTHERS;
+    let limit = sys::allow_open_files(needed)?;
+    if limit < needed {
+        bail!(
+            "{} sources are to be merged, and this process may have {} files open: allow {} with ulimit -n, or merge \
+             them in parts",
+            grouped(names.len() as u64),
+            grouped(limit),
+            needed,
+        );
+    }
+    let (mut inputs, mut streams) = (Vec::new(), 0);
+    for name in names {
+        match open(name, false, stop) {
+            Ok(input) => {
+                streams += usize::from(matches!(input.kind, Kind::Stream(_)));
+                inputs.push(input);
+            }
+            // Told to end while a pipe had no writer.
+            Err(_) if stop.load(Ordering::Relaxed) => return Ok(Vec::new()),
+            Err(line) => failed(line),
+        }
+        if streams > MOST_STREAMS {
+            bail!(
+                "more than {MOST_STREAMS} pipes and compressed files cannot be merged at once: decompress them, or \
+                 merge them in parts"
+            );
+        }
+    }
+    Ok(inputs)
 }
 
 /// The line about a file that cannot be opened.

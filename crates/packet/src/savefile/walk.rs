@@ -5,7 +5,7 @@
 //! one ended is *provisional*: see [`guess`]. What it finds counts only once the cursor before it has landed exactly on
 //! its start.
 
-use super::{Format, Layout, Stop, pcap, pcapng, ring, slots};
+use super::{Format, Layout, Stop, pcap, pcapng, ring, slots, spool};
 use crate::Frame;
 
 /// Frames that are handed on at once.
@@ -98,6 +98,10 @@ macro_rules! with_codec {
             }
             (Format::Slots, _) => {
                 let $codec = slots::Codec;
+                $body
+            }
+            (Format::Spool, _) => {
+                let $codec = spool::Codec::new($layout, $eof);
                 $body
             }
         }

@@ -48,8 +48,8 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder that cuts packets to `snaplen` bytes (0: not at all). [`Format::Ring`] and [`Format::Slots`] are no formats of
-    /// files: they are written as pcapng.
+    /// An encoder that cuts packets to `snaplen` bytes (0: not at all). All formats of memory are
+    /// written as pcapng.
     pub fn new(format: Format, snaplen: u32) -> Self {
         Self { format, snaplen, interfaces: Vec::new(), described: 0, begun: false }
     }
@@ -88,7 +88,7 @@ impl Encoder {
         self.begun = true;
         match self.format {
             Format::Pcap => self.pcap_header(out),
-            Format::Pcapng | Format::Ring | Format::Slots => {
+            Format::Pcapng | Format::Ring | Format::Slots | Format::Spool => {
                 section_header(out);
                 self.describe(out, self.interfaces.len());
             }
@@ -126,7 +126,7 @@ impl Encoder {
                 out.extend_from_slice(&header);
                 out.extend_from_slice(data);
             }
-            Format::Pcapng | Format::Ring | Format::Slots => {
+            Format::Pcapng | Format::Ring | Format::Slots | Format::Spool => {
                 if self.described <= id as usize {
                     self.describe(out, id as usize + 1);
                 }
@@ -163,7 +163,7 @@ impl Encoder {
         let captured = if self.snaplen == 0 { captured } else { captured.min(self.snaplen as usize) };
         match self.format {
             Format::Pcap => pcap::RECORD_HEADER + captured,
-            Format::Pcapng | Format::Ring | Format::Slots => 32 + captured.next_multiple_of(4),
+            Format::Pcapng | Format::Ring | Format::Slots | Format::Spool => 32 + captured.next_multiple_of(4),
         }
     }
 

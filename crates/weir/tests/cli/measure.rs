@@ -4,6 +4,7 @@
 mod answers;
 mod designs;
 mod endings;
+mod merging;
 mod refusals;
 mod sources;
 mod windows;
