@@ -32,7 +32,7 @@ impl State {
             Ok((kind, Counter::new(config, shared)?))
         };
         let populate = config.request.populate;
-        let distinct = || Distinct::new(&Request { populate, ..Request::default() });
+        let distinct = || Distinct::new(config.seed, &Request { populate, ..Request::default() });
         Ok(Self {
             tally: Tally::default(),
             tables: config.keys.iter().enumerate().map(table).collect::<Result<_, Error>>()?,
@@ -125,21 +125,21 @@ impl State {
             new_sources |= u64::from(sources.is_new(hosts[i].0)) << i;
             new_destinations |= u64::from(destinations.is_new(hosts[i].1)) << i;
         });
-        each(new, |i| flows.add(Canonical::flow(&packets[i].flow).as_ref()));
+        each(new, |i| flows.add(packets[i].hash, Canonical::flow(&packets[i].flow).as_ref()));
         each(new_sources, |i| {
-            sources.add(Canonical::address(packets[i].flow.family, &packets[i].flow.src).as_ref());
+            sources.add(hosts[i].0, Canonical::address(packets[i].flow.family, &packets[i].flow.src).as_ref());
         });
         each(new_destinations, |i| {
-            destinations.add(Canonical::address(packets[i].flow.family, &packets[i].flow.dst).as_ref());
+            destinations.add(hosts[i].1, Canonical::address(packets[i].flow.family, &packets[i].flow.dst).as_ref());
         });
     }
 
     /// Adds what another worker knows, of this window or of another one.
     pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
         self.tally += other.tally;
-        self.flows.merge(&other.flows);
-        self.sources.merge(&other.sources);
-        self.destinations.merge(&other.destinations);
+        self.flows.merge(&other.flows)?;
+        self.sources.merge(&other.sources)?;
+        self.destinations.merge(&other.destinations)?;
         for ((kind, mine), (_, theirs)) in self.tables.iter_mut().zip(&other.tables) {
             mine.merge(theirs, |key| kind.hash_of(key, &self.hasher))?;
         }

@@ -1,48 +1,52 @@
-//! How many keys there are.
+//! How many keys there are: two estimators behind one gate.
+//!
+//! [`Seeded`] is what is shown. It counts hashes that the caller seeded, so that nobody without the seed can choose keys that
+//! bend its estimate. [`Mergeable`] is the HyperLogLog of the Apache DataSketches library, whose images other engines read
+//! and merge. Its hash has a public seed: whoever chooses the keys can make its estimate as small or as large as they like.
 
-use datasketches::common::NumStdDev;
-use datasketches::hash::value::raw_bytes;
-use datasketches::hll::{HllSketch, HllType, HllUnion};
+mod mergeable;
+mod seeded;
+
+pub use mergeable::Mergeable;
+use seeded::Seeded;
+
 use weir_memory::{Request, Table};
 
 use crate::Error;
+use crate::error::alike;
 
-/// Base-2 logarithm of the registers: a standard error of 0.8 %, so that 1.6 % is two of them.
-const LG_K: u8 = 14;
-
-/// Recently seen keys that are kept off the sketch. Of a million flows by Zipf's law (exponent 1.1), 22 % of the
+/// Recently seen keys that are kept off the estimators. Of a million flows by Zipf's law (exponent 1.1), 22 % of the
 /// packets get past them; 30 % past 8192.
 const RECENT: usize = 32_768;
 
-/// A count of distinct keys: HyperLogLog of the Apache DataSketches library, whose images other engines read and merge.
+/// A count of distinct keys: an estimate that hostile traffic cannot bend, and an image that other engines merge.
 ///
-/// The library hashes a key itself, from canonical bytes, with what its Java and C++ forms hash byte arrays with. That
-/// costs some ten nanoseconds, so a small table of hashes seen lately is asked first; and a caller who knows a key's
-/// first packet from the others need only come with that.
+/// The estimate is that of a HyperLogLog of ours over the hashes that the caller brings; up to 1024 keys it is the count of
+/// the hashes themselves. The image is that of [`Mergeable`], which hashes canonical bytes itself. That costs some ten
+/// nanoseconds, so a small table of hashes seen lately is asked first; and a caller who knows a key's first packet from the
+/// others need only come with that.
 ///
 /// **Canonical bytes**: the caller decides, and images merge only if all agree. For other engines to agree, use what
 /// they would hash: text in UTF-8, or an integer as eight bytes, little-endian, which is how they hash a `long`.
 ///
-/// **Cost**: 128 KiB for the table and up to 16 KiB for the sketch, which grows in six steps while it sees its first
-/// 1600 keys; these steps allocate, and no other update does. **Error bound**: probabilistic, [`range`](Self::range).
-/// **Source**: Flajolet et al., "HyperLogLog" (2007).
+/// **Cost**: 128 KiB for the table, 32 KiB for the seeded estimator, and up to 16 KiB for the mergeable one, which grows in
+/// six steps while it sees its first 1600 keys; these steps allocate, and no other update does. **Error bound**:
+/// probabilistic, [`range`](Self::range).
 pub struct Distinct {
-    sketch: HllSketch,
+    seeded: Seeded,
+    mergeable: Mergeable,
     /// Where a hash belongs by its low bits, the upper half of the last that was seen.
     recent: Table<u32>,
+    seed: u64,
 }
 
 impl Distinct {
-    /// An empty count.
+    /// An empty count; `seed` names the hash that its keys will come with.
     ///
     /// **Errors**: the memory cannot be had.
-    pub fn new(request: &Request) -> Result<Self, Error> {
-        Ok(Self { sketch: empty(), recent: Table::zeroed(RECENT, request)? })
-    }
-
-    /// No hash was seen. A hash whose upper half is 0 is taken for one that was not seen: see [`Self::see`].
-    fn forget(&mut self) {
-        self.recent.fill(0);
+    pub fn new(seed: u64, request: &Request) -> Result<Self, Error> {
+        let (seeded, recent) = (Seeded::new(request)?, Table::zeroed(RECENT, request)?);
+        Ok(Self { seeded, mergeable: Mergeable::default(), recent, seed })
     }
 
     /// A packet of the key with this hash and these canonical bytes, which are made only if the key was not seen
@@ -52,7 +56,7 @@ impl Distinct {
     #[inline]
     pub fn see<B: AsRef<[u8]>>(&mut self, hash: u64, bytes: impl FnOnce() -> B) {
         if self.is_new(hash) {
-            self.add(bytes().as_ref());
+            self.add(hash, bytes().as_ref());
         }
     }
 
@@ -62,72 +66,63 @@ impl Distinct {
         weir_memory::prefetch(&self.recent, hash as usize % RECENT);
     }
 
-    /// Whether the key with this hash was not seen lately; from now on it was. Who is told so is to [`add`](Self::add) it.
+    /// Whether the key with this hash was not seen lately; from now on it was. A key that is new is to be
+    /// [added](Self::add).
     ///
     /// **Cost**: a load and a store, no branch: asked for a batch of packets first, the answers do not wait for each other.
     #[inline(always)]
     pub fn is_new(&mut self, hash: u64) -> bool {
         let (recent, upper) = (&mut self.recent[hash as usize % RECENT], (hash >> 32) as u32);
+        // Where nothing was seen there is a zero too.
         let new = (*recent != upper) | (upper == 0);
         *recent = upper;
         new
     }
 
-    /// Counts the key with these canonical bytes, if it was not counted before.
+    /// Counts the key with this hash and these canonical bytes, if it was not counted before.
     #[inline]
-    pub fn add(&mut self, bytes: &[u8]) {
-        self.sketch.update(raw_bytes::from_slice(bytes));
+    pub fn add(&mut self, hash: u64, bytes: &[u8]) {
+        self.seeded.add(hash);
+        self.mergeable.add(bytes);
     }
 
     /// How many distinct keys were seen, about.
     pub fn estimate(&self) -> f64 {
-        self.sketch.estimate()
+        self.seeded.estimate()
     }
 
-    /// A range in which the truth lies with a probability of 95 % (two standard errors).
+    /// A range in which the truth lies with a probability of 95 % (two standard errors), whoever chose the keys, if they did
+    /// not know the seed.
     pub fn range(&self) -> (f64, f64) {
-        (self.sketch.lower_bound(NumStdDev::Two), self.sketch.upper_bound(NumStdDev::Two))
+        self.seeded.range()
     }
 
-    /// Bytes of its table and its sketch when it has grown.
+    /// The count that other engines merge. **Hostile traffic can bend it**: see [`Mergeable`].
+    pub fn mergeable(&self) -> &Mergeable {
+        &self.mergeable
+    }
+
+    /// Bytes of its tables, and of the mergeable estimator when it has grown.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.recent) + (1 << LG_K)
+        size_of_val(&*self.recent) + self.seeded.memory_bytes() + Mergeable::MEMORY_BYTES
     }
 
-    /// Forgets everything; keeps the table, and gives the sketch's memory back.
+    /// Forgets everything; keeps the tables, and gives the memory of the mergeable estimator back.
     pub fn clear(&mut self) {
-        self.sketch = empty();
-        self.forget();
+        self.seeded.clear();
+        self.mergeable = Mergeable::default();
+        self.recent.fill(0);
     }
 
-    /// Makes this the count of the keys that either has seen.
-    pub fn merge(&mut self, other: &Self) {
-        let mut union = HllUnion::new(LG_K).expect("as many registers as are allowed");
-        union.update(&self.sketch);
-        union.update(&other.sketch);
-        self.sketch = union.to_sketch(HllType::Hll8);
-    }
-
-    /// The image of the sketch that other engines read.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        self.sketch.serialize()
-    }
-
-    /// The count that an image is of, wherever that was written.
+    /// Makes this the count of the keys that either has seen: its estimate is that of one count of both streams.
     ///
-    /// **Errors**: the bytes are no such image, or one of another precision.
-    pub fn from_bytes(bytes: &[u8], request: &Request) -> Result<Self, Error> {
-        let sketch = HllSketch::deserialize(bytes).map_err(|error| Error::Apache(error.to_string()))?;
-        let given = sketch.lg_config_k();
-        if given != LG_K {
-            return Err(Error::Parameter { name: "lg_k", given: given.into(), must: "14" });
-        }
-        Ok(Self { sketch, ..Self::new(request)? })
+    /// **Errors**: the hashes were seeded differently; then nothing has changed.
+    pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
+        alike("hash seed", self.seed, other.seed)?;
+        self.seeded.merge(&other.seeded);
+        self.mergeable.merge(&other.mergeable);
+        Ok(())
     }
-}
-
-fn empty() -> HllSketch {
-    HllSketch::new(LG_K, HllType::Hll8).expect("as many registers as are allowed")
 }
 
 impl core::fmt::Debug for Distinct {

@@ -6,7 +6,8 @@
 //! | [`Heavy`] | yes | lower and upper bound, always true | bounds kept |
 //! | [`Cms`], plain | no | never below the truth, rarely more than epsilon N above | equal |
 //! | [`Cms`], conservative | no | the same, closer to the truth | bound kept |
-//! | [`Distinct`] | no | how many keys there are, and a 95 % range | equal |
+//! | [`Distinct`] | no | how many keys there are, and a 95 % range, whoever chose the keys | equal |
+//! | [`Mergeable`] | no | the same for engines that read Apache DataSketches; hostile traffic can bend it | equal |
 //!
 //! [`SharedExact`] and [`SharedCms`] are the forms that several threads update at once, without losing an update.
 //!
@@ -24,7 +25,7 @@ mod heavy;
 mod image;
 
 pub use cms::{Bound, Cell, Cms, Rule, Shape, SharedCms};
-pub use distinct::Distinct;
+pub use distinct::{Distinct, Mergeable};
 pub use error::Error;
 pub use exact::{Exact, SharedExact};
 pub use heavy::{Entry, Heavy};

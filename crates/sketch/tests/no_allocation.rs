@@ -42,7 +42,7 @@ fn updates_allocate_nothing() {
     let mut heavy = Heavy::new(1 << 14, Weigh::Bytes, 1, request).unwrap();
     let mut cms = Cms::<u32>::new(shape, Rule::Conservative, 1, request).unwrap();
     let shared_cms = SharedCms::new(shape, Rule::Conservative, 1, request).unwrap();
-    let mut distinct = Distinct::new(request).unwrap();
+    let mut distinct = Distinct::new(1, request).unwrap();
     // The exception: the library's sketch grows with its first keys.
     (0..4000u32).for_each(|key| distinct.see(u64::from(key) << 3 | 1, || key.to_le_bytes()));
 
