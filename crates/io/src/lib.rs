@@ -15,6 +15,8 @@ pub mod input;
 #[cfg(not(loom))]
 pub mod live;
 #[cfg(not(loom))]
+pub mod netlink;
+#[cfg(not(loom))]
 pub mod output;
 #[cfg(not(loom))]
 pub mod stream;

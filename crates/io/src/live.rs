@@ -84,6 +84,8 @@ pub struct Marks {
     pub unfinished_checksums: u64,
     /// Packets larger than the medium takes: the kernel or the card merged them, or did not cut them yet.
     pub large: u64,
+    /// Packets of which the ring kept less than the snap length asks for, because its blocks hold no more.
+    pub cut: u64,
 }
 
 /// A capture that runs.

@@ -7,6 +7,7 @@
 //! Nothing here is a pool or an allocator: a region is made at the start and given back at the end.
 #![deny(unsafe_code)]
 
+mod available;
 mod error;
 mod obtained;
 mod policy;
@@ -20,6 +21,7 @@ mod sys;
 #[allow(unsafe_code)]
 mod table;
 
+pub use available::Available;
 pub use error::Error;
 pub use obtained::{Contiguity, Obtained};
 pub use policy::{Policy, Request, UnknownPolicy};

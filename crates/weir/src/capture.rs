@@ -1,5 +1,7 @@
 //! Interfaces as sources: which backend captures from them, how, and what is said of it.
 
+pub mod rings;
+
 use crate::cli::{DirectionArg, FanoutArg, LiveArgs, StampsArg, XdpModeArg, ZeroCopyArg};
 use crate::outcome::{io_words, own_path, say};
 use anyhow::{anyhow, bail};
@@ -82,16 +84,23 @@ pub struct Wish<'a> {
 
 /// Begins to capture from the interface that `source` names, and says on standard error what is captured: as many inputs as
 /// shares are wished for, or as the interface has queues. With `--wait`, waits until there is such an interface and it is up;
-/// none if `stop` was set meanwhile.
+/// none if `stop` was set meanwhile. That there is memory for all of them is [checked](rings::check) before.
 pub fn open(source: &str, wish: &Wish<'_>, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Input>> {
     let Some(named) = Named::of(source) else { bail!("{source} is no interface") };
     let name = interface(source).unwrap_or(source);
-    if wish.live.wait && !matches!(named, Named::Dpdk(_)) && !wait_for(name, stop) {
+    if stop.load(Ordering::Relaxed) {
         return Ok(Vec::new());
     }
+    if wish.live.wait && !matches!(named, Named::Dpdk(_)) {
+        if !wait_for(name, stop) {
+            return Ok(Vec::new());
+        }
+        // How many queues it has is known only now.
+        rings::check(&[source.to_owned()], wish.live)?;
+    }
     let backends = match named {
-        Named::AfPacket(_) => af_packet(name, wish, source == name)?,
-        Named::AfXdp(text) => af_xdp(text, wish)?,
+        Named::AfPacket(_) => af_packet(name, wish, source == name, stop)?,
+        Named::AfXdp(text) => af_xdp(text, wish, stop)?,
         Named::Dpdk(device) => dpdk(device, wish)?,
     };
     let many = backends.len() > 1;
@@ -103,13 +112,16 @@ pub fn open(source: &str, wish: &Wish<'_>, stop: &Arc<AtomicBool>) -> anyhow::Re
 }
 
 /// An interface without a word about the way is `bare`.
-fn af_packet(name: &str, wish: &Wish<'_>, bare: bool) -> anyhow::Result<Vec<Box<dyn Backend>>> {
+fn af_packet(name: &str, wish: &Wish<'_>, bare: bool, stop: &AtomicBool) -> anyhow::Result<Vec<Box<dyn Backend>>> {
     let settings = settings(name, wish)?;
     let rings = if wish.shares == 1 {
         Ring::open(name, &settings).map(|ring| vec![ring])
     } else {
-        Ring::open_fanout(name, &settings, wish.shares, &fanout(wish.live))
+        Ring::open_fanout(name, &settings, wish.shares, &fanout(wish.live), stop)
     };
+    if let Err(packet_socket::Error::Stopped) = rings {
+        return Ok(Vec::new());
+    }
     let rings = rings.map_err(|error| refusal(name, error))?;
     let shared = match rings.len() {
         1 => String::new(),
@@ -121,7 +133,7 @@ fn af_packet(name: &str, wish: &Wish<'_>, bare: bool) -> anyhow::Result<Vec<Box<
     Ok(rings.into_iter().map(|ring| Box::new(ring) as Box<dyn Backend>).collect())
 }
 
-fn af_xdp(text: &str, wish: &Wish<'_>) -> anyhow::Result<Vec<Box<dyn Backend>>> {
+fn af_xdp(text: &str, wish: &Wish<'_>, stop: &AtomicBool) -> anyhow::Result<Vec<Box<dyn Backend>>> {
     use xdp::Error;
     let (name, queue) = queue_of(text);
     let live = wish.live;
@@ -150,8 +162,11 @@ fn af_xdp(text: &str, wish: &Wish<'_>) -> anyhow::Result<Vec<Box<dyn Backend>>> 
     };
     let sockets = match queue {
         Some(queue) => xdp::open(name, queue, &settings).map(|socket| vec![socket]),
-        None => xdp::open_all(name, &settings),
+        None => xdp::open_all(name, &settings, stop),
     };
+    if let Err(Error::Stopped) = sockets {
+        return Ok(Vec::new());
+    }
     let sockets = sockets.map_err(|error| match error {
         Error::NoInterface => no_interface(name, &error),
         Error::NotPermitted(_) | Error::Bpf(weir_io::sys::bpf::Error::NotPermitted(_)) => anyhow!(
@@ -225,15 +240,25 @@ fn settings(name: &str, wish: &Wish<'_>) -> anyhow::Result<Settings> {
             Settings::of_blocks(size, block)
         }
     };
-    let block = ring.block;
+    let ring = Settings { snaplen: wish.snaplen, ..ring };
+    let asked = ring.block;
+    let largest = packet_socket::largest_frame(name);
+    let block = asked.max(ring.least_block(largest));
+    let ring = Settings { block, blocks: (size / block).max(2), ..ring };
     if size < 2 * block {
         let least = (2 * block * wish.shares) >> 10;
         let each = if wish.shares > 1 { format!(" for each of {} workers", wish.shares) } else { String::new() };
         bail!("--ring is at least {least}k: two blocks of {}k{each}", block >> 10);
     }
+    if live.block.is_some() && block > asked {
+        say(&format!(
+            "{name}: --block {}k is raised to {}k: a frame may have {largest} bytes",
+            asked >> 10,
+            block >> 10
+        ));
+    }
     Ok(Settings {
         promiscuous: !live.no_promiscuous,
-        snaplen: wish.snaplen,
         direction: match live.direction {
             DirectionArg::In => Direction::In,
             DirectionArg::Out => Direction::Out,
@@ -301,7 +326,7 @@ pub fn give_up_privileges() {
 
 /// What is worth knowing of a capture beside its packets, a line each.
 pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
-    let Marks { downs, unfinished_checksums, large } = *marks;
+    let Marks { downs, unfinished_checksums, large, cut } = *marks;
     let mut lines = Vec::new();
     if downs > 0 {
         let times = if downs == 1 { "once".to_owned() } else { format!("{downs} times") };
@@ -311,6 +336,11 @@ pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
         lines.push(format!(
             "{name}: {large} packets are larger than the medium takes, merged or not cut yet: \
              sudo ethtool -K {name} gro off lro off tso off gso off shows them as they are sent"
+        ));
+    }
+    if cut > 0 {
+        lines.push(format!(
+            "{name}: {cut} packets were cut by the ring, whose blocks are smaller than they: a larger --block keeps them whole"
         ));
     }
     if unfinished_checksums > 0 {

@@ -186,8 +186,11 @@ pub struct LiveArgs {
     /// Memory for packets that wait to be read, in bytes (k, M, G: binary), in all
     #[arg(help_heading = LIVE, long, value_name = "SIZE", default_value = "32M", value_parser = parse_size)]
     pub ring: u64,
-    /// Size of the pieces in which the kernel hands it over: a power of two, more than the largest packet [default: 1M,
-    /// less in a small ring]
+    /// Take more memory for rings than half of what is free: the kernel charges it to nobody, and may end other programs
+    #[arg(help_heading = LIVE, long)]
+    pub ring_force: bool,
+    /// Size of the pieces in which the kernel hands it over: a power of two, raised to what holds the largest packet
+    /// [default: 1M, less in a small ring]
     #[arg(help_heading = LIVE, long, value_name = "SIZE", value_parser = parse_size)]
     pub block: Option<u64>,
     /// How the kernel shares packets out to the workers: by flow, by processor, by queue of the card

@@ -19,7 +19,7 @@ mod stamps;
 
 pub use fanout::Fanout;
 pub use filter::{Insn, KernelFilter};
-pub use options::{index_of, is_up};
+pub use options::{index_of, is_up, largest_frame};
 pub use send::{Sender, Sent};
 pub use stamps::Stamps;
 
@@ -59,7 +59,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct Settings {
     /// Have the interface receive what is for others too.
     pub promiscuous: bool,
-    /// Bytes of a block: a power of two, a multiple of the page size. No packet is larger.
+    /// Bytes of a block: a power of two, a multiple of the page size. Packets that it does not hold are cut, and counted in
+    /// [`Marks::cut`]; see [`Settings::least_block`].
     pub block: usize,
     /// Blocks of the ring. While traffic is thin the kernel hands over a block at each `retire`, full or not, so their
     /// number also bounds for how long the reader may be away.
@@ -120,6 +121,17 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// Bytes of the smallest block that holds frames of `largest` bytes, as far as the snap length keeps them.
+    pub fn least_block(&self, largest: u32) -> usize {
+        /// What the kernel writes in front of a block's first frame, rounded up: the headers of block and record, and what is
+        /// kept free for headers of ours. 48 + 68 + 16 + 24 bytes, aligned to 16.
+        const BEFORE: usize = 176;
+        let page = 4096;
+        (BEFORE + self.snaplen.min(largest) as usize).next_power_of_two().max(page)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self::of_size(32 << 20)
@@ -142,6 +154,9 @@ pub enum Error {
     /// Frames of a kind that is not read; the number is an ARPHRD_ value of linux/if_arp.h.
     #[error("frames of hardware type {0}, which are not captured: Ethernet, loopback and IP tunnels are")]
     Hardware(u16),
+    /// The start-up was told to end.
+    #[error("told to end before it began")]
+    Stopped,
     /// The system refuses.
     #[error("{what}: {error}")]
     System {
@@ -258,7 +273,7 @@ impl Ring {
             link,
             modes: format!("{direction}, {promiscuous}, {stamps}"),
             retire: settings.retire,
-            finish: Finish { cooked: any, snaplen: settings.snaplen.clamp(1, MAX_SNAPLEN), largest },
+            finish: Finish { cooked: any, snaplen: settings.snaplen.clamp(1, MAX_SNAPLEN), copied: snaplen, largest },
             filter,
             told: Told::default(),
             handed_over: 0,

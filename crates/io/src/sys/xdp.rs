@@ -22,6 +22,7 @@ mod send;
 mod socket;
 
 pub use super::bpf::Mode;
+pub use interface::queues_of;
 pub use receive::Socket;
 pub use send::{SendSettings, Sender, Sent};
 
@@ -30,6 +31,7 @@ use interface::Interface;
 use redirect::Redirect;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_memory::Policy;
 
@@ -153,6 +155,9 @@ pub enum Error {
     /// A kernel without.
     #[error("this kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS)")]
     NoAfXdp,
+    /// The start-up was told to end.
+    #[error("told to end before it began")]
+    Stopped,
     /// Settings that nothing can be done with.
     #[error("{0}")]
     Settings(&'static str),
@@ -184,11 +189,17 @@ pub fn open(name: &str, queue: u32, settings: &Settings) -> Result<Socket, Error
 }
 
 /// Begins to capture what all receive queues of interface `name` receive: one socket for each, in their order.
-pub fn open_all(name: &str, settings: &Settings) -> Result<Vec<Socket>, Error> {
+///
+/// **Errors**: [`Error::Stopped`] once `stop` is set, which is looked at before each socket.
+pub fn open_all(name: &str, settings: &Settings, stop: &AtomicBool) -> Result<Vec<Socket>, Error> {
     let interface = Arc::new(Interface::open(name)?);
     let queues = interface.queues();
     let redirect = Arc::new(begin(&interface, queues, settings)?);
-    (0..queues).map(|queue| Socket::open(&interface, &redirect, queue, settings, None)).collect()
+    let socket = |queue| match stop.load(Ordering::Relaxed) {
+        true => Err(Error::Stopped),
+        false => Socket::open(&interface, &redirect, queue, settings, None),
+    };
+    (0..queues).map(socket).collect()
 }
 
 fn begin(interface: &Interface, queues: u32, settings: &Settings) -> Result<Redirect, Error> {

@@ -1,16 +1,17 @@
 //! What capturing from an interface would find: libraries, sockets, capabilities.
 
 use super::system::System;
-use super::{Finding, Group, State};
+use super::{Finding, Group, State, size};
 use crate::outcome::own_path;
 use serde_json::{Value, json};
 use std::io;
 use std::process::{Command, Stdio};
 use weir_io::sys::device;
+use weir_memory::Available;
 
 /// Libraries and sockets.
 pub fn group(system: &System) -> Group {
-    let findings = vec![libpcap(), af_packet(), af_xdp(system), jit(system), dpdk(system)];
+    let findings = vec![libpcap(), af_packet(), af_xdp(system), rings(system), jit(system), dpdk(system)];
     Group {
         key: "capture",
         title: "Capture",
@@ -55,6 +56,18 @@ fn af_xdp(system: &System) -> Finding {
         found.value = json!({"socket": found.value, "btf": btf});
     }
     found
+}
+
+fn rings(system: &System) -> Finding {
+    let (key, label) = ("rings", "rings");
+    let Some(available) = Available::under(system.root()) else {
+        return Finding::unknown(key, label, "the kernel does not say what memory is free");
+    };
+    let most = crate::capture::rings::most(&available);
+    let place = if available.grouped { " to this control group" } else { "" };
+    let text = format!("all together at most half of what is free{place}, now {}", size(most));
+    Finding::ok(key, label, text, json!({ "most_bytes": most }))
+        .means("the kernel charges their memory to nobody, and ends other programs when it lacks some: --ring-force takes more")
 }
 
 fn jit(system: &System) -> Finding {

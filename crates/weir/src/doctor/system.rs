@@ -1,7 +1,7 @@
 //! Reading what the kernel publishes in files.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The files of a machine: this one's, or in tests a copy of another's.
 #[derive(Debug)]
@@ -77,6 +77,11 @@ impl System {
             }
         }
         smallest
+    }
+
+    /// The directory that holds its files.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     fn at(&self, path: &str) -> PathBuf {

@@ -25,6 +25,7 @@ impl Run<'_> {
         let tell = Arc::new(AtomicBool::new(false));
         sys::tell_on_signal(Arc::clone(&tell));
         let (mut readers, mut layouts) = (Vec::new(), Vec::new());
+        capture::rings::check(&self.arguments.sources, &self.arguments.live)?;
         for name in &self.arguments.sources {
             let inputs = capture::open(name, &self.wish(), &self.stop)?;
             if inputs.is_empty() {

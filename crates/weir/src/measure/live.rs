@@ -29,6 +29,7 @@ impl Command<'_> {
         // Each interface has one worker at least.
         let shares = if distributes { 1 } else { (workers / sources.len()).max(1) };
         let mut inputs = Vec::new();
+        capture::rings::check(sources, &self.arguments.live)?;
         for name in sources {
             let opened = capture::open(name, &self.wish(shares), &self.stop)?;
             if opened.is_empty() {
@@ -74,6 +75,7 @@ impl Command<'_> {
                     let marks = marks.entry(name).or_insert_with(Marks::default);
                     marks.downs = marks.downs.max(one.report.marks.downs);
                     marks.large += one.report.marks.large;
+                    marks.cut += one.report.marks.cut;
                     marks.unfinished_checksums += one.report.marks.unfinished_checksums;
                 }
                 for (name, marks) in &marks {

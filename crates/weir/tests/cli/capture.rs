@@ -95,6 +95,36 @@ fn packets_are_cut_where_they_are_written() {
 }
 
 #[test]
+fn a_block_holds_the_largest_frame() {
+    let Some(net) = Net::new("a_block_holds_the_largest_frame") else { return };
+    for end in ["far", "near"] {
+        net.inside(end, &["ip", "link", "set", end, "mtu", "9000"]).ok();
+    }
+    let temp = Temp::new();
+    let sent: Vec<_> = (0..300).map(|number| numbered(number, 8900)).collect();
+    let raised = "weir: near: --block 4k is raised to 128k: a frame may have 65558 bytes\n";
+    let cases: [(&[&str], usize, bool); 4] = [
+        (&["--block", "4k"], usize::MAX, true),
+        (&["--block", "4k", "-s", "3000"], 3000, false),
+        (&["--block", "128k"], usize::MAX, false),
+        (&["--ring", "512k"], usize::MAX, false),
+    ];
+    for (settings, snaplen, raises) in cases {
+        let out = temp.at("large.pcap");
+        let capture = net.capture(&[&["filter", "", "near", "-w", &out][..], settings].concat());
+        assert_eq!(net.send(&sent, 10), 300);
+        let done = capture.stop().ok();
+        let found = written(&out);
+        assert_eq!(found.len(), 300, "{settings:?}: {}", done.err);
+        assert!(found.iter().zip(&sent).all(|(found, sent)| *found == sent[..sent.len().min(snaplen)]), "{settings:?}");
+        assert_eq!((done.err.contains(raised), done.err.contains("cut by")), (raises, false), "{}", done.err);
+    }
+    let done = net.weir(&["filter", "", "near", "--block", "4k", "--ring", "64k"]);
+    assert_eq!(done.code, Some(2), "{}", done.err);
+    assert!(done.err.contains("--ring is at least 256k: two blocks of 128k"), "{}", done.err);
+}
+
+#[test]
 fn every_design_measures_every_packet() {
     let Some(net) = Net::new("every_design_measures_every_packet") else { return };
     let sent = frames(10_000);
@@ -516,6 +546,35 @@ fn what_makes_no_sense_is_refused_before_anything_begins() {
     refused(&["filter", "udp prot", "near", "--count"], "syntax error");
     refused(&["measure", "near", "--filter", "udp prot"], "syntax error");
     refused(&["filter", "", "near", "--ring", "100k"], "--ring is at least 256k");
+    if have("rings", &["setpriv"]) {
+        // Without the right to have a ring: it is refused before the kernel is asked, which would say so.
+        let bare = |arguments: &[&str]| {
+            let bare = ["setpriv", "--bounding-set", "-net_raw", "--inh-caps", "-net_raw", env!("CARGO_BIN_EXE_weir")];
+            let done = net.inside("near", &[&bare[..], arguments].concat());
+            assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.err);
+            done.err
+        };
+        for (arguments, takes) in [
+            (&["filter", "", "near", "--ring", "90000G", "--count"][..], "a ring takes 90000G"),
+            (&["filter", "", "near", "lo", "--ring", "50000G", "--count"], "the rings together take 100000G"),
+            (&["measure", "near", "--ring", "90000G", "--workers", "4"], "a ring takes 90000G"),
+            (
+                &["filter", "", "af_xdp:near", "--ring", "90000G", "--ring-pages", "thp", "--count"],
+                "a ring takes 90000G",
+            ),
+        ] {
+            let err = bare(arguments);
+            let ring = arguments[arguments.iter().position(|argument| *argument == "--ring").unwrap() + 1];
+            assert!(err.starts_with(&format!("weir: --ring {ring}: {takes}, and at most half of the ")), "{err}");
+            let free = err.split("half of the ").nth(1).and_then(|rest| rest.split('M').next()).unwrap();
+            let would_do = err.split("--ring ").nth(2).and_then(|rest| rest.split('M').next()).unwrap();
+            let sources = if takes.starts_with("the rings") { 2 } else { 1 };
+            let [free, would_do] = [free, would_do].map(|number| number.parse::<u64>().unwrap());
+            assert!((free / 2 / sources).abs_diff(would_do) <= 1, "{err}");
+        }
+        let forced = bare(&["filter", "", "near", "--ring", "90000G", "--ring-force", "--count"]);
+        assert!(forced.contains("CAP_NET_RAW"), "{forced}");
+    }
     if have("no capability", &["setpriv"]) {
         let weir = env!("CARGO_BIN_EXE_weir");
         let bare = ["setpriv", "--bounding-set", "-net_raw", "--inh-caps", "-net_raw", weir, "filter", "", "near"];

@@ -98,6 +98,17 @@ fn the_machine_is_the_one_that_other_tools_see() {
 }
 
 #[test]
+fn rings_may_take_half_of_what_is_free() {
+    let found = whole();
+    let [most, available] =
+        [&found["capture"]["rings"]["value"]["most_bytes"], &found["memory"]["total"]["value"]["available_bytes"]]
+            .map(|value| value.as_u64().unwrap());
+    // Other programs take and give back memory between the two looks.
+    assert!(most > 0 && most < available, "{most} of {available}");
+    assert!(found["capture"]["rings"]["text"].as_str().unwrap().starts_with("all together at most half of "));
+}
+
+#[test]
 fn pages_are_those_of_sysfs() {
     let found = &whole()["pages"];
     let mode = file("/sys/kernel/mm/transparent_hugepage/enabled");

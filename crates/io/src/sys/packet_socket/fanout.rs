@@ -5,6 +5,7 @@ use super::{Error, Ring, Settings};
 use crate::sys::option::{get_option, set_option};
 use std::ffi::c_int;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Which of the rings gets a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,11 +51,20 @@ impl Ring {
     /// captured by the former only. A ring that is dropped leaves its share to the others; packets for one that has ended and
     /// is not dropped yet are nobody's.
     ///
-    /// **Errors**: those of [`Ring::open`]; `EINVAL` of the kernel for no program, or one that it does not take.
-    pub fn open_fanout(name: &str, settings: &Settings, rings: usize, fanout: &Fanout) -> Result<Vec<Self>, Error> {
+    /// **Errors**: those of [`Ring::open`]; [`Error::Stopped`] once `stop` is set, which is looked at before each ring; `EINVAL` of the kernel for no program, or one that it does not take.
+    pub fn open_fanout(
+        name: &str,
+        settings: &Settings,
+        rings: usize,
+        fanout: &Fanout,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Self>, Error> {
         let mut group = None;
         let mut all = Vec::with_capacity(rings);
         for _ in 0..rings {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::Stopped);
+            }
             let ring = Self::start(name, settings, true)?;
             ring.join(&mut group, fanout).map_err(|error| Error::System { what: "PACKET_FANOUT", error })?;
             all.push(ring);

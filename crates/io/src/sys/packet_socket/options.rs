@@ -62,6 +62,17 @@ pub(super) fn mtu_of(name: &str, socket: &OwnedFd) -> Option<u32> {
     u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).ok()
 }
 
+/// Bytes of the longest frame that interface `name` may show, link header and VLAN tags included: what its MTU allows, or
+/// what is merged or not cut yet. Of all interfaces ([`ANY`](super::ANY)) it is the latter.
+pub fn largest_frame(name: &str) -> u32 {
+    /// What the kernel merges at most unless an interface is told to merge more.
+    const MERGED: u32 = 64 << 10;
+    let socket = super::super::device::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).ok();
+    let mtu = socket.and_then(|socket| mtu_of(name, &socket)).unwrap_or(0);
+    let merged = index_of(name).and_then(|index| super::super::device::largest_merged(index).ok()).unwrap_or(MERGED);
+    mtu.max(merged).saturating_add(super::ETHERNET + super::TAGS)
+}
+
 /// A request that names an interface.
 pub(super) fn request_for(name: &str) -> libc::ifreq {
     let mut request = zeroed::<libc::ifreq>();

@@ -48,6 +48,8 @@ pub(super) struct Finish {
     pub cooked: bool,
     /// Bytes of a packet that are kept.
     pub snaplen: u32,
+    /// Bytes of a packet that the kernel is to copy into the ring.
+    pub copied: u32,
     /// The longest frame that fits the medium, tags included; the largest number if that is not known.
     pub largest: u32,
 }
@@ -90,6 +92,9 @@ impl Finish {
         }
         if flags & TP_STATUS_GSO_TCP != 0 || word(record, WIRE) > self.largest {
             marks.large += 1;
+        }
+        if word(record, CAPTURED) < word(record, WIRE).min(self.copied) {
+            marks.cut += 1;
         }
         if self.cooked {
             cook(record);

@@ -94,11 +94,16 @@ impl Interface {
 
     /// Its receive queues.
     pub(super) fn queues(&self) -> u32 {
-        let listed = || {
-            let queues = std::fs::read_dir(format!("/sys/class/net/{}/queues", self.name)).ok()?;
-            let names = queues.filter_map(|queue| queue.ok()?.file_name().into_string().ok());
-            Some(names.filter(|name| name.starts_with("rx-")).count() as u32)
-        };
-        device::rx_queues(&self.name).ok().or_else(listed).unwrap_or(1).max(1)
+        queues_of(&self.name)
     }
+}
+
+/// Receive queues of an interface; one if that is not known, or there is no such interface.
+pub fn queues_of(name: &str) -> u32 {
+    let listed = || {
+        let queues = std::fs::read_dir(format!("/sys/class/net/{name}/queues")).ok()?;
+        let names = queues.filter_map(|queue| queue.ok()?.file_name().into_string().ok());
+        Some(names.filter(|name| name.starts_with("rx-")).count() as u32)
+    };
+    device::rx_queues(name).ok().or_else(listed).unwrap_or(1).max(1)
 }

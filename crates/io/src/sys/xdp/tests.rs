@@ -389,7 +389,8 @@ fn each_queue_has_its_packets_and_its_counts() {
     let mut senders = [0, 1].map(|queue| Sender::open("far", &SendSettings { queue, ..Default::default() }).unwrap());
     // A cable tells generic mode nothing of queues: there all is of queue 0.
     let settings = small(Mode::Native);
-    let mut captures = open_all("near", &settings).unwrap();
+    assert!(matches!(open_all("near", &settings, &stopped()), Err(Error::Stopped)));
+    let mut captures = open_all("near", &settings, &AtomicBool::new(false)).unwrap();
     assert_eq!(captures.len(), 2);
     for number in 0..300u64 {
         let queue = usize::from(number % 3 == 0);

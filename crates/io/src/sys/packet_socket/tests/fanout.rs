@@ -1,6 +1,6 @@
 //! Several rings, and sending: what is sent is in one of them, once.
 
-use super::super::{Fanout, Insn, Ring, Sender, Sent, Settings};
+use super::super::{Error, Fanout, Insn, Ring, Sender, Sent, Settings};
 use super::net::{Plain, cable, finish, have, run, udp};
 use crate::live::Backend;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,6 +9,10 @@ use std::time::Duration;
 
 fn settings() -> Settings {
     Settings { retire: Duration::from_millis(4), ..Settings::of_blocks(4 << 20, 128 << 10) }
+}
+
+fn open_three(settings: &Settings, fanout: &Fanout) -> Vec<Ring> {
+    Ring::open_fanout("near", settings, 3, fanout, &AtomicBool::new(false)).unwrap()
 }
 
 fn number_of(frame: &[u8]) -> u32 {
@@ -27,6 +31,15 @@ fn conversations() -> Vec<Vec<u8>> {
 }
 
 #[test]
+fn no_ring_is_made_once_it_is_stopped() {
+    if !cable("no_ring_is_made_once_it_is_stopped") {
+        return;
+    }
+    let stopped = Ring::open_fanout("near", &settings(), 3, &Fanout::Hash, &AtomicBool::new(true));
+    assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
+}
+
+#[test]
 fn each_packet_is_in_one_ring() {
     if !cable("each_packet_is_in_one_ring") {
         return;
@@ -36,7 +49,7 @@ fn each_packet_is_in_one_ring() {
     // Of what is received the program sees what is behind the link header.
     let program = vec![Insn { code: 0x20, jt: 0, jf: 0, k: 28 }, Insn { code: 0x16, jt: 0, jf: 0, k: 0 }];
     for fanout in [Fanout::Hash, Fanout::Cpu, Fanout::Queue, Fanout::Program(program)] {
-        let mut rings = Ring::open_fanout("near", &settings(), 3, &fanout).unwrap();
+        let mut rings = open_three(&settings(), &fanout);
         far.send_all(&sent);
         let got: Vec<Vec<_>> = rings.iter_mut().map(|ring| finish(ring).unwrap()).collect();
         assert_eq!(got.iter().map(Vec::len).sum::<usize>(), sent.len(), "{fanout:?}");
@@ -88,7 +101,7 @@ fn nothing_is_doubled_while_a_group_is_made() {
         for _ in 0..2 {
             // Of blocks enough for the time in which the others are asked.
             let settings = Settings { retire: Duration::from_millis(20), ..settings() };
-            let mut groups = [0, 1].map(|_| Ring::open_fanout("near", &settings, 3, &Fanout::Hash).unwrap());
+            let mut groups = [0, 1].map(|_| open_three(&settings, &Fanout::Hash));
             let begun = sent.load(Ordering::Relaxed);
             while sent.load(Ordering::Relaxed) < begun + 1000 {
                 std::thread::yield_now();

@@ -1,6 +1,6 @@
 //! Which packets come out, and what becomes of the others.
 
-use super::super::{Direction, Insn, KernelFilter, Ring, Settings, Stamps};
+use super::super::{Direction, Insn, KernelFilter, Ring, Settings, Stamps, options};
 use super::net::{Plain, cable, finish, have, ip, run, tagged, take_until, udp};
 use crate::live::{Backend, Counts};
 use std::io::{BufRead, BufReader, Read};
@@ -425,5 +425,32 @@ fn all_tags_of_packets_of_all_interfaces_are_there() {
     for (frame, wire) in got {
         assert_eq!((&frame[..2], &frame[20..]), (&[0x88, 0xa8][..], &twice[14..]));
         assert_eq!(wire as usize, twice.len() + 20 - 14);
+    }
+}
+
+#[test]
+fn what_a_small_block_cuts_is_counted() {
+    if !cable("what_a_small_block_cuts_is_counted") {
+        return;
+    }
+    ip("link set far mtu 9000");
+    ip("link set near mtu 9000");
+    assert_eq!(options::largest_frame("near"), (64 << 10) + 22);
+    let far = Plain::on("far");
+    let sent: Vec<_> = (0..40).map(|number| udp(number, [1, 2], 200 + 200 * number as usize)).collect();
+    for (block, snaplen) in [(4096, 262_144), (16_384, 262_144), (4096, 3000)] {
+        let settings = Settings { snaplen, retire: Duration::from_millis(4), ..Settings::of_blocks(1 << 20, block) };
+        let mut ring = Ring::open("near", &settings).unwrap();
+        far.send_all(&sent);
+        let found = finish(&mut ring).unwrap();
+        assert_eq!(found.len(), sent.len());
+        assert!(
+            found.iter().zip(&sent).all(|((kept, wire), sent)| *wire as usize == sent.len() && sent.starts_with(kept))
+        );
+        let cut = found.iter().filter(|(kept, wire)| (kept.len() as u32) < snaplen.min(*wire)).count();
+        assert_eq!(ring.marks().cut, cut as u64);
+        // A block of 4096 bytes has some 3940 for a frame.
+        assert_eq!(cut, if (block, snaplen) == (4096, 262_144) { 21 } else { 0 });
+        assert_eq!(block >= settings.least_block(8022), cut == 0);
     }
 }

@@ -3,7 +3,7 @@
 use super::super::record::{CAPTURED, FRAME, Finish, NEXT, WIRE, half, word};
 use crate::live::Marks;
 
-const RAW: Finish = Finish { cooked: false, snaplen: u32::MAX, largest: u32::MAX };
+const RAW: Finish = Finish { cooked: false, snaplen: u32::MAX, copied: u32::MAX, largest: u32::MAX };
 
 /// A record as the kernel leaves one whose tag it took out.
 fn record(next: u32, flags: u32, tag: u32, protocol: u16, frame: &[u8]) -> Vec<u8> {
@@ -112,13 +112,24 @@ fn what_is_cut_and_what_is_marked() {
     let flags = [0, libc::TP_STATUS_CSUMNOTREADY, gso, libc::TP_STATUS_VLAN_VALID];
     let mut block = flags.map(|flags| record(144, flags, 3, 0, &frame)).concat();
     let marks = finish(Finish { snaplen: 42, largest: 40, ..RAW }, &mut block, 4);
-    assert_eq!(marks, Marks { downs: 0, unfinished_checksums: 1, large: 1 });
+    assert_eq!(marks, Marks { downs: 0, unfinished_checksums: 1, large: 1, cut: 0 });
     let lengths = |at: usize| (word(&block[at * 144..], CAPTURED), word(&block[at * 144..], WIRE));
     assert_eq!([0, 1, 2, 3].map(lengths), [(40, 40), (40, 40), (40, 40), (42, 44)]);
     let mut block = record(0, libc::TP_STATUS_CSUMNOTREADY | gso, 3, 0, &frame);
     let marks = finish(Finish { snaplen: 1, largest: 39, ..RAW }, &mut block, 1);
-    assert_eq!(marks, Marks { downs: 0, unfinished_checksums: 1, large: 1 });
+    assert_eq!(marks, Marks { downs: 0, unfinished_checksums: 1, large: 1, cut: 0 });
     assert_eq!((frame_of(&block), word(&block, WIRE)), (&frame[..1], 40));
+}
+
+#[test]
+fn what_the_ring_cuts_is_marked_and_what_the_snap_length_cuts_is_not() {
+    let frame = [9; 40];
+    let kept = |wire: u32, copied: u32| {
+        let mut block = record(0, 1, 0, 0, &frame);
+        block[WIRE..WIRE + 4].copy_from_slice(&wire.to_ne_bytes());
+        finish(Finish { copied, ..RAW }, &mut block, 1).cut
+    };
+    assert_eq!([kept(40, 262_144), kept(1500, 40), kept(1500, 41), kept(41, 262_144)], [0, 0, 1, 1]);
 }
 
 #[test]

@@ -1,0 +1,131 @@
+//! Netlink messages: questions to the kernel, and the attributes of its answers. Bytes in, values out.
+//!
+//! **Layout**, native byte order: `struct nlmsghdr` (length u32, type u16, flags u16, sequence u32, port u32), then a header of the
+//! family, then attributes, each of length (u16, with these four bytes), kind (u16), value, and padding to four bytes.
+//! **Source**: linux/netlink.h, linux/genetlink.h, linux/rtnetlink.h.
+
+use std::io;
+
+/// Bytes of `struct nlmsghdr`.
+const MESSAGE: usize = 16;
+
+/// Bytes in front of the attributes of a generic message: `struct nlmsghdr` and `struct genlmsghdr`.
+pub const GENERIC: usize = MESSAGE + 4;
+
+/// Bytes in front of the attributes of a message about an interface: `struct nlmsghdr` and `struct ifinfomsg`.
+pub const LINK: usize = MESSAGE + 16;
+
+/// `RTM_GETLINK` of linux/rtnetlink.h.
+const RTM_GETLINK: u16 = 18;
+
+/// A generic request with one attribute.
+pub fn generic(family: u16, command: u8, version: u8, kind: u16, value: &[u8]) -> Vec<u8> {
+    let attribute = 4 + value.len();
+    let mut bytes = header(GENERIC + attribute.next_multiple_of(4), family);
+    bytes.extend_from_slice(&[command, version, 0, 0]);
+    bytes.extend_from_slice(&(attribute as u16).to_ne_bytes());
+    bytes.extend_from_slice(&kind.to_ne_bytes());
+    bytes.extend_from_slice(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// A request for all about interface number `index`.
+pub fn link(index: u32) -> Vec<u8> {
+    let mut bytes = header(LINK, RTM_GETLINK);
+    // `struct ifinfomsg`: family, padding, hardware type, index, flags and their mask.
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(&index.to_ne_bytes());
+    bytes.extend_from_slice(&[0; 8]);
+    bytes
+}
+
+/// `struct nlmsghdr` of a request of `len` bytes.
+fn header(len: usize, kind: u16) -> Vec<u8> {
+    /// `NLM_F_REQUEST` of linux/netlink.h.
+    const REQUEST: u16 = 1;
+    let mut bytes = Vec::with_capacity(len);
+    bytes.extend_from_slice(&(len as u32).to_ne_bytes());
+    bytes.extend_from_slice(&kind.to_ne_bytes());
+    bytes.extend_from_slice(&REQUEST.to_ne_bytes());
+    // Sequence number and port: one question at a time, and the kernel fills in the port.
+    bytes.extend_from_slice(&[0; 8]);
+    bytes
+}
+
+/// The attributes of a message, which stand behind `headers` bytes. **Errors**: the one that the message carries; an answer
+/// that is shorter than it says.
+pub fn attributes(answer: &[u8], headers: usize) -> io::Result<&[u8]> {
+    /// `NLMSG_ERROR` of linux/netlink.h.
+    const ERROR: u16 = 2;
+    let word = |at: usize| answer.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).ok_or_else(malformed);
+    let len = u32::from_ne_bytes(word(0)?) as usize;
+    let [a, b, ..] = word(4)?;
+    if u16::from_ne_bytes([a, b]) == ERROR {
+        return Err(io::Error::from_raw_os_error(i32::from_ne_bytes(word(MESSAGE)?).wrapping_neg()));
+    }
+    answer.get(headers..len).ok_or_else(malformed)
+}
+
+/// The value of the first attribute of this kind.
+pub fn attribute(mut attributes: &[u8], kind: u16) -> io::Result<&[u8]> {
+    while let [a, b, c, d, ..] = *attributes {
+        let (len, this) = (usize::from(u16::from_ne_bytes([a, b])), u16::from_ne_bytes([c, d]));
+        let value = attributes.get(4..len).ok_or_else(malformed)?;
+        if this == kind {
+            return Ok(value);
+        }
+        attributes = attributes.get(len.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Err(malformed())
+}
+
+/// The error of an answer that cannot be read.
+pub fn malformed() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is not understood")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request as linux/netlink.h and linux/genetlink.h draw it, and an answer the other way.
+    #[test]
+    fn messages_are_as_the_kernel_has_them() {
+        let request = generic(0x10, 3, 2, 2, b"netdev\0");
+        let mut golden = Vec::new();
+        golden.extend_from_slice(&32u32.to_ne_bytes());
+        golden.extend_from_slice(&0x10u16.to_ne_bytes());
+        golden.extend_from_slice(&1u16.to_ne_bytes());
+        golden.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 3, 2, 0, 0]);
+        golden.extend_from_slice(&11u16.to_ne_bytes());
+        golden.extend_from_slice(&2u16.to_ne_bytes());
+        golden.extend_from_slice(b"netdev\0\0");
+        assert_eq!(request, golden);
+        let inside = attributes(&golden, GENERIC).unwrap();
+        assert_eq!(attribute(inside, 2).unwrap(), b"netdev\0");
+        assert!(attribute(inside, 3).is_err());
+        for len in 0..golden.len() {
+            assert!(attributes(&golden[..len], GENERIC).is_err());
+        }
+        assert!(attribute(&[3, 0, 2, 0], 2).is_err());
+        let mut error = vec![0; 36];
+        error[..4].copy_from_slice(&36u32.to_ne_bytes());
+        error[4..6].copy_from_slice(&2u16.to_ne_bytes());
+        error[16..20].copy_from_slice(&(-2i32).to_ne_bytes());
+        assert_eq!(attributes(&error, GENERIC).unwrap_err().raw_os_error(), Some(2));
+    }
+
+    /// `ip link show` sends this, but for its sequence number and a filter of what is told.
+    #[test]
+    fn a_question_about_an_interface_names_it() {
+        let mut golden = Vec::new();
+        golden.extend_from_slice(&32u32.to_ne_bytes());
+        golden.extend_from_slice(&18u16.to_ne_bytes());
+        golden.extend_from_slice(&1u16.to_ne_bytes());
+        golden.extend_from_slice(&[0; 12]);
+        golden.extend_from_slice(&7u32.to_ne_bytes());
+        golden.extend_from_slice(&[0; 8]);
+        assert_eq!(link(7), golden);
+    }
+}

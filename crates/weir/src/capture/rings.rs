@@ -1,0 +1,123 @@
+//! The memory of rings, held against what is free before the kernel is asked for it.
+
+use super::{Named, queue_of};
+use crate::cli::LiveArgs;
+use anyhow::bail;
+use weir_io::sys::xdp;
+use weir_memory::{Available, Policy};
+
+/// Rings of a run, each of `--ring` bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Rings {
+    /// In pages of the kernel's choice.
+    ordinary: u64,
+    /// In huge pages where their pool has enough of them.
+    huge: u64,
+}
+
+/// Refuses rings that take more than half of the memory that is free, unless `--ring-force` asks for them.
+pub fn check(sources: &[String], live: &LiveArgs) -> anyhow::Result<()> {
+    if live.ring_force {
+        return Ok(());
+    }
+    let Some(available) = Available::now() else { return Ok(()) };
+    let mut rings = Rings::default();
+    for source in sources {
+        match Named::of(source) {
+            Some(Named::AfPacket(_)) => rings.ordinary += 1,
+            Some(Named::AfXdp(text)) => {
+                let queues = match queue_of(text) {
+                    (_, Some(_)) => 1,
+                    (name, None) => u64::from(xdp::queues_of(name)),
+                };
+                match live.ring_pages {
+                    Policy::Auto => rings.huge += queues,
+                    // Of a pool that was filled beforehand, and refuses what it does not have.
+                    Policy::Hugetlb2M | Policy::Hugetlb1G => {}
+                    Policy::Thp | Policy::Contiguous | Policy::Virtual => rings.ordinary += queues,
+                }
+            }
+            Some(Named::Dpdk(_)) => rings.huge += 1,
+            None => {}
+        }
+    }
+    match refusal(live.ring, rings, &available) {
+        Some(why) => bail!(why),
+        None => Ok(()),
+    }
+}
+
+/// Why rings of `ring` bytes each are too much, and what would do.
+fn refusal(ring: u64, rings: Rings, available: &Available) -> Option<String> {
+    let most = most(available);
+    let in_pool = ring.saturating_mul(rings.huge) <= available.huge;
+    let count = rings.ordinary + if in_pool { 0 } else { rings.huge };
+    let wanted = ring.saturating_mul(count);
+    if wanted <= most {
+        return None;
+    }
+    let (rings, free) = (if count == 1 { "a ring takes" } else { "the rings together take" }, size(available.bytes));
+    let place = if available.grouped { " to this control group" } else { "" };
+    Some(format!(
+        "--ring {}: {rings} {}, and at most half of the {free} that are free{place}: --ring {} would do, --ring-force takes \
+         more",
+        size(ring),
+        size(wanted),
+        size(most / count)
+    ))
+}
+
+/// Bytes that all rings of a run may take.
+pub fn most(available: &Available) -> u64 {
+    available.bytes / 2
+}
+
+/// A size as an option takes it, rounded down.
+fn size(bytes: u64) -> String {
+    match bytes {
+        _ if bytes >= 1 << 30 && bytes.is_multiple_of(1 << 30) => format!("{}G", bytes >> 30),
+        _ if bytes >= 1 << 20 => format!("{}M", bytes >> 20),
+        _ => format!("{}k", bytes >> 10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn available(mib: u64, huge_mib: u64) -> Available {
+        Available { bytes: mib * MIB, grouped: false, huge: huge_mib * MIB }
+    }
+
+    #[test]
+    fn half_of_what_is_free_is_the_limit() {
+        let [one, three] = [1, 3].map(|ordinary| Rings { ordinary, huge: 0 });
+        assert_eq!(refusal(500 * MIB, one, &available(1000, 0)), None);
+        assert_eq!(
+            refusal(501 * MIB, one, &available(1000, 0)).as_deref(),
+            Some(
+                "--ring 501M: a ring takes 501M, and at most half of the 1000M that are free: --ring 500M would do, --ring-force takes more"
+            )
+        );
+        assert_eq!(refusal(166 * MIB, three, &available(1000, 0)), None);
+        let why = refusal(100 << 30, three, &Available { grouped: true, ..available(1000, 0) }).unwrap();
+        assert!(why.starts_with("--ring 100G: the rings together take 300G, and at most half of the 1000M that are free to this control group: --ring 166M would do"), "{why}");
+        assert!(refusal(u64::MAX, three, &available(1000, 0)).is_some());
+        assert!(refusal(1 << 10, one, &available(0, 0)).unwrap().contains("--ring 0k would do"));
+    }
+
+    #[test]
+    fn huge_pages_are_apart() {
+        let two = Rings { ordinary: 0, huge: 2 };
+        assert_eq!(refusal(500 * MIB, two, &available(100, 1000)), None);
+        assert!(refusal(501 * MIB, two, &available(100, 1000)).unwrap().contains("--ring 25M would do"));
+        // A packet socket's ring never lies in them.
+        assert!(
+            refusal(500 * MIB, Rings { ordinary: 1, huge: 2 }, &available(100, 1000))
+                .unwrap()
+                .contains("--ring 50M would do")
+        );
+    }
+}
