@@ -5,7 +5,7 @@ use core::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use weir_packet::savefile::Layout;
+use weir_packet::savefile::{Bytes, Layout};
 
 /// A way to capture. It ends when its `stop` is set, and hands over all that it has received before.
 pub trait Backend: Send + Debug {
@@ -36,13 +36,8 @@ pub trait Backend: Send + Debug {
 
 /// Memory of a backend with packets in it; dropping it gives it back.
 pub trait Lent: Send + Sync + Debug {
-    /// The memory that the records lie in.
-    fn bytes(&self) -> &[u8];
-
-    /// Where in it the first record begins.
-    fn first(&self) -> usize {
-        0
-    }
+    /// What the records lie in: nothing that others may write to meanwhile. The first record is at offset 0.
+    fn bytes(&self) -> Bytes<'_>;
 }
 
 /// What a backend found.
@@ -94,7 +89,7 @@ pub struct Live {
     backend: Box<dyn Backend>,
     layout: Layout,
     stop: Arc<AtomicBool>,
-    /// Bytes of the pieces so far.
+    /// Bytes, or packets of bursts, of the pieces so far.
     offset: u64,
 }
 
@@ -130,7 +125,7 @@ impl Live {
         Ok(match self.backend.next(&self.stop)? {
             Next::Records(lent, packets) => {
                 let view = View::lent(self.offset, lent);
-                self.offset += view.bytes().len() as u64;
+                self.offset += view.content().len() as u64;
                 Piece::Records(view, packets)
             }
             Next::Idle => Piece::Idle,

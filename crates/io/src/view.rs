@@ -2,6 +2,7 @@
 
 use crate::live::Lent;
 use crate::sys::Mapping;
+use weir_packet::savefile;
 
 /// Bytes of a source from `offset` on: mapped, owned, or lent by a capture.
 #[derive(Debug)]
@@ -37,14 +38,6 @@ impl View {
         Self { offset, eof: false, bytes: Bytes::Lent(lent) }
     }
 
-    /// Where in the bytes the first record begins, if that is known.
-    pub fn first(&self) -> usize {
-        match &self.bytes {
-            Bytes::Lent(lent) => lent.first(),
-            Bytes::Mapped(_) | Bytes::Owned(..) => 0,
-        }
-    }
-
     /// Nobody reads the bytes any more: what others wait for is given back now, and the view is empty if it held that.
     pub fn release(self) -> Self {
         match self.bytes {
@@ -58,7 +51,7 @@ impl View {
         let (mut buffer, part) = match self.bytes {
             Bytes::Owned(buffer, part) => (buffer, part),
             Bytes::Mapped(mapping) => (mapping.bytes().to_vec(), 0..mapping.bytes().len()),
-            Bytes::Lent(lent) => (lent.bytes().to_vec(), 0..lent.bytes().len()),
+            Bytes::Lent(lent) => (lent.bytes().slice().to_vec(), 0..lent.bytes().slice().len()),
         };
         buffer.truncate(part.end);
         buffer.extend_from_slice(more);
@@ -66,12 +59,21 @@ impl View {
         Self { offset: self.offset, eof, bytes: Bytes::Owned(buffer, part.start..end) }
     }
 
-    /// The bytes.
+    /// What the records lie in.
+    #[inline]
+    pub fn content(&self) -> savefile::Bytes<'_> {
+        match &self.bytes {
+            Bytes::Lent(lent) => lent.bytes(),
+            Bytes::Mapped(_) | Bytes::Owned(..) => self.bytes().into(),
+        }
+    }
+
+    /// The bytes of a piece in one slice, as files are; none of a burst, whose packets lie apart: see [`Self::content`].
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Mapped(mapping) => mapping.bytes(),
             Bytes::Owned(buffer, part) => &buffer[part.clone()],
-            Bytes::Lent(lent) => lent.bytes(),
+            Bytes::Lent(lent) => lent.bytes().slice(),
         }
     }
 

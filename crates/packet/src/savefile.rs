@@ -55,6 +55,64 @@ pub enum Format {
     Spool,
 }
 
+/// What the records of a piece of a source lie in.
+#[derive(Clone, Copy, Debug)]
+pub enum Bytes<'a> {
+    /// Records back to back; their offsets are into the slice.
+    Slice(&'a [u8]),
+    /// Packets in places of their own, for [`Format::Slots`].
+    Slots(slots::Slots<'a>),
+}
+
+impl<'a> Bytes<'a> {
+    /// What record offsets are below: bytes of a slice, packets of a burst.
+    pub fn len(self) -> usize {
+        match self {
+            Self::Slice(bytes) => bytes.len(),
+            Self::Slots(slots) => slots.frames.len(),
+        }
+    }
+
+    /// Whether there are no records in it.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The slice that records lie in back to back; empty for slots.
+    #[inline]
+    pub fn slice(self) -> &'a [u8] {
+        match self {
+            Self::Slice(bytes) => bytes,
+            Self::Slots(_) => &[],
+        }
+    }
+}
+
+impl<'a> From<&'a [u8]> for Bytes<'a> {
+    #[inline]
+    fn from(bytes: &'a [u8]) -> Self {
+        Self::Slice(bytes)
+    }
+}
+
+impl<'a> From<&'a Vec<u8>> for Bytes<'a> {
+    fn from(bytes: &'a Vec<u8>) -> Self {
+        Self::Slice(bytes)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for Bytes<'a> {
+    fn from(bytes: &'a [u8; N]) -> Self {
+        Self::Slice(bytes)
+    }
+}
+
+impl<'a> From<slots::Slots<'a>> for Bytes<'a> {
+    fn from(slots: slots::Slots<'a>) -> Self {
+        Self::Slots(slots)
+    }
+}
+
 /// Where a packet came from: the file header of a pcap, or an Interface Description Block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
@@ -320,15 +378,22 @@ impl Layout {
     }
 
     /// Takes apart the packet record at `pos`, which a cursor has already passed.
-    pub fn record<'a>(&self, buf: &'a [u8], pos: usize) -> Option<Record<'a>> {
+    pub fn record<'a>(&self, bytes: impl Into<Bytes<'a>>, pos: usize) -> Option<Record<'a>> {
         let mut found = None;
-        self.records(buf, &[pos as u32], |_, record| found = record);
+        self.records(bytes, &[pos as u32], |_, record| found = record);
         found
     }
 
     /// The same for many: `each` gets the number of each place in `at`, and its record.
     #[inline]
-    pub fn records<'a>(&self, buf: &'a [u8], at: &[u32], mut each: impl FnMut(usize, Option<Record<'a>>)) {
+    pub fn records<'a>(
+        &self,
+        bytes: impl Into<Bytes<'a>>,
+        at: &[u32],
+        mut each: impl FnMut(usize, Option<Record<'a>>),
+    ) {
+        let bytes = bytes.into();
+        let buf = bytes.slice();
         macro_rules! with {
             ($codec:expr) => {{
                 let codec = $codec;
@@ -341,7 +406,7 @@ impl Layout {
             (Format::Pcapng, false) => with!(pcapng::Codec::<false>::new(self, false)),
             (Format::Pcapng, true) => with!(pcapng::Codec::<true>::new(self, false)),
             (Format::Ring, _) => with!(ring::Codec),
-            (Format::Slots, _) => with!(slots::Codec),
+            (Format::Slots, _) => with!(slots::Codec::new(bytes)),
             (Format::Spool, _) => with!(spool::Codec::new(self, true)),
         }
     }

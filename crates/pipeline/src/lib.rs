@@ -14,7 +14,7 @@ mod window;
 pub use reader::{Delivery, Options, Reader, Report, SourceFault, Way};
 
 use weir_packet::Frame;
-use weir_packet::savefile::Layout;
+use weir_packet::savefile::{Bytes, Layout};
 
 /// What is done with the frames of a source.
 ///
@@ -59,8 +59,8 @@ pub struct With<'a, P> {
     pub layout: &'a Layout,
     /// What the consumer prepared for it.
     pub plan: &'a P,
-    /// The bytes the records lie in.
-    pub bytes: &'a [u8],
+    /// What the records lie in.
+    pub bytes: Bytes<'a>,
     /// Offset of each frame's record in `bytes`.
     pub records: &'a [u32],
 }

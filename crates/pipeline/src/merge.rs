@@ -204,7 +204,7 @@ impl<C: Consumer> Source<C> {
     fn current(&self) -> Option<(u32, Record<'_>)> {
         let Delivery { current, view, .. } = self.delivery.as_ref()?;
         let &(_, at) = self.order.get(self.next)?;
-        Some((at, current.layout.record(view.bytes(), at as usize)?))
+        Some((at, current.layout.record(view.content(), at as usize)?))
     }
 
     /// Takes up the next piece that has kept records; gives the place of the first in the order.
@@ -218,10 +218,10 @@ impl<C: Consumer> Source<C> {
             }
             let delivery = self.reader.next()?;
             each(&delivery.part);
-            let (layout, bytes, at) = (&delivery.current.layout, delivery.view.bytes(), records(&delivery.part));
+            let (layout, bytes, at) = (&delivery.current.layout, delivery.view.content(), records(&delivery.part));
             // A record that is not there any more goes at once, and is missed then.
             let key = |i: usize, record: Option<Record<'_>>| match layout.format {
-                Format::Spool => spool::key(bytes, at[i] as usize),
+                Format::Spool => spool::key(bytes.slice(), at[i] as usize),
                 _ => record.and_then(|record| record.time_ns),
             };
             let order = &mut self.order;

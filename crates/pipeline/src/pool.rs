@@ -133,6 +133,6 @@ fn work<C: Consumer>(
     let offset = index * way.window();
     let view = way.view(file, offset, way.window() as usize + way.overhang(), buffer)?;
     let limit = view.bytes().len().min(way.window() as usize);
-    let window = process(consumer, current, view.bytes(), view.eof, Start::Guess(0), limit, 0);
+    let window = process(consumer, current, view.content(), view.eof, Start::Guess(0), limit, 0);
     Ok((view, window))
 }

@@ -68,7 +68,7 @@ impl<C: Consumer> Pump<C> {
         match word {
             Word::Delivery(delivery) => {
                 each(&delivery);
-                let last = delivery.current.layout.record(delivery.view.bytes(), delivery.last);
+                let last = delivery.current.layout.record(delivery.view.content(), delivery.last);
                 if let Some(time) = last.and_then(|record| record.time_ns) {
                     self.until = self.until.max(time);
                     self.behind = Some(now_ns() - time);

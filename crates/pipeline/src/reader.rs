@@ -426,7 +426,7 @@ impl<C: Consumer> Reader<C> {
             _ => view.bytes().len().min(((index + 1) * window - view.offset) as usize),
         };
         let limit = limit.min(start.saturating_add(self.reach));
-        let done = process(self.consumer.as_ref(), &current, view.bytes(), view.eof, Start::Exact(start), limit, 0);
+        let done = process(self.consumer.as_ref(), &current, view.content(), view.eof, Start::Exact(start), limit, 0);
         if !sound(file, *way, &view, lost).map_err(Trouble::Io)? {
             *pool = None;
             return Ok(None);
@@ -464,7 +464,7 @@ impl<C: Consumer> Reader<C> {
             self.finished = true;
             return Ok(None);
         }
-        let bytes = view.bytes();
+        let bytes = view.content();
         let limit = bytes.len().min(self.reach);
         let done = process(self.consumer.as_ref(), &current, bytes, view.eof, Start::Exact(0), limit, 0);
         self.report.reread += done.reread;
@@ -492,9 +492,8 @@ impl<C: Consumer> Reader<C> {
                 return Ok(None);
             }
         };
-        let bytes = view.bytes();
-        let start = Start::Exact(view.first());
-        let done = process(self.consumer.as_ref(), &current, bytes, true, start, bytes.len(), claimed);
+        let bytes = view.content();
+        let done = process(self.consumer.as_ref(), &current, bytes, true, Start::Exact(0), bytes.len(), claimed);
         let (found, whole) = (done.received, done.stop == Stop::End);
         let delivery = self.accept(view, current, done);
         if whole && found != claimed {

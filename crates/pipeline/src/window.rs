@@ -5,7 +5,7 @@ use crate::{Consumer, With};
 use weir_memory::prefetch;
 use weir_packet::Frame;
 use weir_packet::savefile::walk::{Cursor, MAX_CURSORS, Visit, guess, walk};
-use weir_packet::savefile::{Format, Stop};
+use weir_packet::savefile::{Bytes, Format, Stop};
 
 /// Records shorter than this on average are walked with one cursor: the processor's own prefetching follows the chain,
 /// and more cursors only get in its way (measured, 60-byte frames: 3.5 ns with one cursor, 5-10 ns with 4 to 16; MWN
@@ -55,7 +55,7 @@ struct Piece<P> {
 struct Visitor<'a, C: Consumer> {
     consumer: &'a C,
     current: &'a Current<C::Plan>,
-    bytes: &'a [u8],
+    bytes: Bytes<'a>,
     pieces: Vec<Piece<C::Part>>,
 }
 
@@ -89,7 +89,7 @@ impl<C: Consumer> Visit for Visitor<'_, C> {
 pub(crate) fn process<C: Consumer>(
     consumer: &C,
     current: &Current<C::Plan>,
-    bytes: &[u8],
+    bytes: Bytes<'_>,
     eof: bool,
     start: Start,
     limit: usize,
@@ -167,7 +167,7 @@ fn stop_of(cursor: &Cursor) -> Stop {
 }
 
 /// How many cursors the records from `first` on deserve.
-fn cursors_for<P>(current: &Current<P>, bytes: &[u8], eof: bool, first: usize, limit: usize) -> usize {
+fn cursors_for<P>(current: &Current<P>, bytes: Bytes<'_>, eof: bool, first: usize, limit: usize) -> usize {
     /// Bytes looked at to learn the mean length of a record.
     const SAMPLE: usize = 16 << 10;
     struct Count(usize);
@@ -189,7 +189,14 @@ fn cursors_for<P>(current: &Current<P>, bytes: &[u8], eof: bool, first: usize, l
 }
 
 /// Places up to `wanted` cursors at equal distances; where no record seems to begin, the one before goes on.
-fn place<P>(current: &Current<P>, bytes: &[u8], eof: bool, first: usize, limit: usize, wanted: usize) -> Vec<Cursor> {
+fn place<P>(
+    current: &Current<P>,
+    bytes: Bytes<'_>,
+    eof: bool,
+    first: usize,
+    limit: usize,
+    wanted: usize,
+) -> Vec<Cursor> {
     let part = (limit - first.min(limit)) / wanted;
     let mut cursors = vec![Cursor::new(first, limit)];
     for i in 1..wanted {

@@ -11,7 +11,7 @@ use weir_io::output::{Naming, Output, OutputError, Rotation};
 use weir_packet::Frame;
 use weir_packet::line::{Style, write_line};
 use weir_packet::savefile::write::Statistics;
-use weir_packet::savefile::{Format, Interface, Layout, Record};
+use weir_packet::savefile::{Bytes, Format, Interface, Layout, Record};
 use weir_packet::time::{Digits, Shape, Stamp};
 
 /// Why emitting ended before the packets did.
@@ -409,7 +409,7 @@ impl Sink {
     }
 
     /// Takes the packets at `records` of `bytes`.
-    pub fn packets(&mut self, layout: &Layout, bytes: &[u8], records: &[u32]) -> Result<(), End> {
+    pub fn packets(&mut self, layout: &Layout, bytes: Bytes<'_>, records: &[u32]) -> Result<(), End> {
         let mut result = Ok(());
         layout.records(bytes, records, |_, record| {
             if result.is_ok() {

@@ -25,7 +25,7 @@ use weir_io::sys::{self, packet_socket};
 use weir_packet::Frame;
 use weir_packet::line::{Hex, Style};
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
-use weir_packet::savefile::{Layout, Record};
+use weir_packet::savefile::{Bytes, Layout, Record};
 use weir_packet::time::Shape;
 use weir_pipeline::merge::{self, Merge, Next};
 use weir_pipeline::reader::Trouble;
@@ -364,7 +364,7 @@ impl<'a> Run<'a> {
         let Delivery { current, view, part, .. } = delivery;
         self.totals.add(part);
         self.open_sinks()?;
-        let bytes = view.bytes();
+        let bytes = view.content();
         self.main.packets(&current.layout, bytes, &part.records)?;
         for (sink, split) in self.splits.iter_mut().zip(&part.splits) {
             sink.packets(&current.layout, bytes, &split.records)?;
@@ -693,7 +693,7 @@ fn file_settings(arguments: &FilterArgs, name: &str) -> anyhow::Result<FileSetti
 /// Passes on the kept packet at `at`, to its splits too.
 fn emit_one(
     layout: &Layout,
-    bytes: &[u8],
+    bytes: Bytes<'_>,
     part: &Selected,
     at: u32,
     main: &mut Sink,

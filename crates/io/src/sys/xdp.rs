@@ -1,8 +1,8 @@
 //! AF_XDP: packets of a receive queue, taken before the kernel makes a packet of its own of them, and frames to send.
 //!
 //! A program on the interface sends the packets of a queue to the queue's [`Socket`], which hands them over in bursts: they
-//! lie in memory that the kernel and we share, each behind a header of ours ([`weir_packet::savefile::slots`]). A burst gives
-//! its places back when it is dropped, by any thread, in any order.
+//! lie in memory that the kernel and we share, each in a slot of its own ([`weir_packet::savefile::slots`]). A burst gives
+//! its slots back when it is dropped, by any thread, in any order; nothing else of that memory can be seen through it.
 //!
 //! - Only what is **received** is seen, and it is taken: the stack does not get it. Queues without a socket are left alone.
 //! - **Time stamps**: AF_XDP has none. All packets of a burst have the time at which it was taken; times never go back.
@@ -45,7 +45,7 @@ pub struct Settings {
     pub zero_copy: ZeroCopy,
     /// Bytes for packets, for each queue; up to half of them for packets larger than a chunk. Below 4 GiB.
     pub memory: usize,
-    /// Bytes of a chunk, 2048 or 4096: of them 272 lie before the packet.
+    /// Bytes of a chunk, 2048 or 4096: of them 256 lie before the packet.
     pub chunk: usize,
     /// The pages that the memory is made of.
     pub pages: Policy,

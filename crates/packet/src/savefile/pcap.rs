@@ -122,9 +122,9 @@ impl<const BE: bool> Codec<BE> {
     }
 }
 
-impl<const BE: bool> Walker for Codec<BE> {
+impl<'a, const BE: bool> Walker<'a> for Codec<BE> {
     #[inline(always)]
-    fn step<'a>(&self, buf: &'a [u8], pos: usize) -> Step<'a> {
+    fn step(&self, buf: &'a [u8], pos: usize) -> Step<'a> {
         let Some((header, body)) = buf[pos..].split_first_chunk::<RECORD_HEADER>() else {
             return Step::Stop(short("a record header", buf, pos, RECORD_HEADER as u64, self.eof));
         };

@@ -144,9 +144,9 @@ fn short_block(kind: u32, buf: &[u8], pos: usize, claims: u32, eof: bool) -> Sto
     }
 }
 
-impl<const BE: bool> Walker for Codec<'_, BE> {
+impl<'b, const BE: bool> Walker<'b> for Codec<'_, BE> {
     #[inline(always)]
-    fn step<'b>(&self, buf: &'b [u8], pos: usize) -> Step<'b> {
+    fn step(&self, buf: &'b [u8], pos: usize) -> Step<'b> {
         // A new section may have the other byte order: only its type is read before its byte order mark.
         if buf.len() - pos >= 4 && u32_at::<BE>(buf, pos) == SECTION {
             return Step::Stop(Stop::Layout);

@@ -32,9 +32,9 @@ impl Codec {
     }
 }
 
-impl Walker for Codec {
+impl<'a> Walker<'a> for Codec {
     #[inline(always)]
-    fn step<'a>(&self, buf: &'a [u8], pos: usize) -> Step<'a> {
+    fn step(&self, buf: &'a [u8], pos: usize) -> Step<'a> {
         let Some(header) = buf[pos..].first_chunk::<HEADER>() else {
             return Step::Stop(damaged("it ends inside a record's header"));
         };

@@ -60,9 +60,9 @@ fn word(buf: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(*buf[at..].first_chunk().expect("the caller has seen the whole header"))
 }
 
-impl Walker for Codec {
+impl<'a> Walker<'a> for Codec {
     #[inline(always)]
-    fn step<'a>(&self, buf: &'a [u8], pos: usize) -> Step<'a> {
+    fn step(&self, buf: &'a [u8], pos: usize) -> Step<'a> {
         let rest = buf.get(pos..).unwrap_or(&[]);
         if rest.len() < HEADER {
             return Step::Stop(short("a spooled packet's header", buf, pos, HEADER as u64, self.eof));

@@ -5,7 +5,7 @@
 //! one ended is *provisional*: see [`guess`]. What it finds counts only once the cursor before it has landed exactly on
 //! its start.
 
-use super::{Format, Layout, Stop, pcap, pcapng, ring, slots, spool};
+use super::{Bytes, Format, Layout, Stop, pcap, pcapng, ring, slots, spool};
 use crate::Frame;
 
 /// Frames that are handed on at once.
@@ -65,16 +65,16 @@ pub(super) enum Step<'a> {
 }
 
 /// What a format must tell the walk.
-pub(super) trait Walker {
+pub(super) trait Walker<'a> {
     /// Takes the step at `pos <= buf.len()`.
-    fn step<'a>(&self, buf: &'a [u8], pos: usize) -> Step<'a>;
+    fn step(&self, buf: &'a [u8], pos: usize) -> Step<'a>;
     /// The first offset in `from..to` where a record seems to begin.
     fn guess(&self, buf: &[u8], from: usize, to: usize) -> Option<usize>;
 }
 
 /// Calls `$body` with `$codec` bound to the layout's codec.
 macro_rules! with_codec {
-    ($layout:expr, $eof:expr, $codec:ident => $body:expr) => {
+    ($layout:expr, $bytes:expr, $eof:expr, $codec:ident => $body:expr) => {
         match ($layout.format, $layout.big_endian) {
             (Format::Pcap, false) => {
                 let $codec = pcap::Codec::<false>::new($layout, $eof);
@@ -97,7 +97,7 @@ macro_rules! with_codec {
                 $body
             }
             (Format::Slots, _) => {
-                let $codec = slots::Codec;
+                let $codec = slots::Codec::new($bytes);
                 $body
             }
             (Format::Spool, _) => {
@@ -112,20 +112,29 @@ macro_rules! with_codec {
 ///
 /// It may be wrong: a pcap has no sync mark and a payload may hold a capture itself. **Cost**: about 1 ns per byte looked
 /// at.
-pub fn guess(layout: &Layout, buf: &[u8], eof: bool, from: usize, to: usize) -> Option<usize> {
-    with_codec!(layout, eof, codec => codec.guess(buf, from, to))
+pub fn guess<'a>(layout: &Layout, bytes: impl Into<Bytes<'a>>, eof: bool, from: usize, to: usize) -> Option<usize> {
+    let bytes = bytes.into();
+    with_codec!(layout, bytes, eof, codec => codec.guess(bytes.slice(), from, to))
 }
 
 /// Walks all cursors to their ends, interleaved, and hands their frames to `visit`.
 ///
-/// `buf` is a piece of the file, `eof` says that the file ends with it. Every cursor has its `stop` set on return.
+/// `bytes` are a piece of the source, `eof` says that the source ends with it. Every cursor has its `stop` set on return.
 /// **Cost**: no allocation; one cursor reads about one cache line per record, in a chain.
 ///
 /// # Panics
 /// With more than [`MAX_CURSORS`] cursors, or with a slice of 4 GiB or more: record offsets are `u32`.
-pub fn walk(layout: &Layout, buf: &[u8], eof: bool, cursors: &mut [Cursor], visit: &mut impl Visit) {
+pub fn walk<'a>(
+    layout: &Layout,
+    bytes: impl Into<Bytes<'a>>,
+    eof: bool,
+    cursors: &mut [Cursor],
+    visit: &mut impl Visit,
+) {
+    let bytes = bytes.into();
+    let buf = bytes.slice();
     assert!(cursors.len() <= MAX_CURSORS && u32::try_from(buf.len()).is_ok(), "the caller keeps to the limits");
-    with_codec!(layout, eof, codec => match cursors {
+    with_codec!(layout, bytes, eof, codec => match cursors {
         [one] => walk_one(&codec, buf, one, visit),
         many => walk_many(&codec, buf, many, visit),
     });
@@ -133,7 +142,7 @@ pub fn walk(layout: &Layout, buf: &[u8], eof: bool, cursors: &mut [Cursor], visi
 
 const EMPTY: Frame<'static> = Frame { data: &[], wire_len: 0, interface: 0 };
 
-fn walk_one<W: Walker>(codec: &W, buf: &[u8], cursor: &mut Cursor, visit: &mut impl Visit) {
+fn walk_one<'a, W: Walker<'a>>(codec: &W, buf: &'a [u8], cursor: &mut Cursor, visit: &mut impl Visit) {
     let mut frames = [EMPTY; BATCH];
     let mut records = [0u32; BATCH];
     while cursor.stop.is_none() {
@@ -150,7 +159,7 @@ fn walk_one<W: Walker>(codec: &W, buf: &[u8], cursor: &mut Cursor, visit: &mut i
 ///
 /// A function of its own, so that its few variables stay in registers.
 #[inline(never)]
-fn fill<'a, W: Walker>(
+fn fill<'a, W: Walker<'a>>(
     codec: &W,
     buf: &'a [u8],
     cursor: &mut Cursor,
@@ -188,7 +197,7 @@ fn fill<'a, W: Walker>(
 }
 
 #[inline(never)]
-fn walk_many<W: Walker>(codec: &W, buf: &[u8], cursors: &mut [Cursor], visit: &mut impl Visit) {
+fn walk_many<'a, W: Walker<'a>>(codec: &W, buf: &'a [u8], cursors: &mut [Cursor], visit: &mut impl Visit) {
     let mut frames = [[EMPTY; BATCH]; MAX_CURSORS];
     let mut records = [[0u32; BATCH]; MAX_CURSORS];
     loop {

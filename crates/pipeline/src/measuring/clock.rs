@@ -84,7 +84,7 @@ impl Clock {
         let mut cuts = Vec::new();
         if cut.window_ns.is_some() && cut.first_open(last).saturating_sub(self.open) > MANY {
             let (mut latest, mut open) = (self.latest, self.open);
-            delivery.current.layout.records(delivery.view.bytes(), records, |i, record| {
+            delivery.current.layout.records(delivery.view.content(), records, |i, record| {
                 latest = latest.max(record.and_then(|record| record.time_ns).unwrap_or(i64::MIN));
                 let now = cut.first_open(latest);
                 if latest > i64::MIN && now.saturating_sub(open) > MANY {

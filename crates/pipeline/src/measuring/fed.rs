@@ -206,7 +206,7 @@ impl Crew for Fed {
             }
             Ok::<_, Failure>(())
         };
-        front.slice(&delivery.current, delivery.view.bytes(), records, *latest, &mut hand_out)?;
+        front.slice(&delivery.current, delivery.view.content(), records, *latest, &mut hand_out)?;
         let now = stamp(timing);
         lanes.iter_mut().try_for_each(|lane| lane.flush(now))?;
         events.extend(piece.view().map(Event::View));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use weir_measure::{Arrivals, Cut, Kind, Observation, Windows};
 use weir_packet::Frame;
 use weir_packet::flow::{FlowKey, Hasher, NoKey};
+use weir_packet::savefile::Bytes;
 
 /// Frames that are looked at together.
 const CHUNK: usize = 32;
@@ -113,7 +114,7 @@ impl Front {
     pub(super) fn slice<T: Taker>(
         &mut self,
         current: &Current<LocatePlan>,
-        bytes: &[u8],
+        bytes: Bytes<'_>,
         records: &[u32],
         latest: i64,
         taker: &mut T,
@@ -148,7 +149,7 @@ impl Front {
         *at += before.into();
     }
 
-    fn chunk<T: Taker>(&mut self, current: &Current<LocatePlan>, bytes: &[u8], records: &[u32], taker: &mut T) {
+    fn chunk<T: Taker>(&mut self, current: &Current<LocatePlan>, bytes: Bytes<'_>, records: &[u32], taker: &mut T) {
         let mut frames = [EMPTY; CHUNK];
         let mut times = [0; CHUNK];
         let mut late = 0u64;

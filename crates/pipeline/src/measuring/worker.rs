@@ -150,7 +150,7 @@ impl Worker {
         let records = &delivery.part.records[range.clone()];
         let last = timing.as_ref().map_or(0, Timing::now);
         let mut counting = Counting { under_way, back, timing, handed_ns: *handed_ns, last };
-        let (current, bytes) = (&delivery.current, delivery.view.bytes());
+        let (current, bytes) = (&delivery.current, delivery.view.content());
         if !*cold {
             return front.slice(current, bytes, records, *latest, &mut |batch: &mut Batch| counting.count(batch, &[]));
         }

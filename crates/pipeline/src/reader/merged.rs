@@ -179,7 +179,7 @@ impl<C: Consumer> Reader<C> {
         let current: Arc<Current<C::Plan>> = Arc::clone(self.current.as_ref().expect("packets have interfaces"));
         let len = piece.len();
         let view = View::owned(self.report.offset, true, piece, 0..len);
-        let done = process(self.consumer.as_ref(), &current, view.bytes(), true, Start::Exact(0), len, 0);
+        let done = process(self.consumer.as_ref(), &current, view.content(), true, Start::Exact(0), len, 0);
         Ok(self.accept(view, current, done))
     }
 }

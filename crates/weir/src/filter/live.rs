@@ -258,14 +258,14 @@ impl Source {
     /// Time of the next packet; `None` if none waits.
     fn time(&mut self) -> Option<i64> {
         let (delivery, next) = self.pump.next(kept)?;
-        let record = delivery.current.layout.record(delivery.view.bytes(), delivery.part.records[next] as usize);
+        let record = delivery.current.layout.record(delivery.view.content(), delivery.part.records[next] as usize);
         Some(record.and_then(|record| record.time_ns).unwrap_or(i64::MIN))
     }
 
     fn emit(&mut self, main: &mut Sink, splits: &mut [Sink]) -> Result<(), End> {
         if let Some((delivery, next)) = self.pump.next(kept) {
             let Delivery { current, view, part, .. } = delivery;
-            super::emit_one(&current.layout, view.bytes(), part, part.records[next], main, splits)?;
+            super::emit_one(&current.layout, view.content(), part, part.records[next], main, splits)?;
             self.pump.pass();
         }
         Ok(())
@@ -276,7 +276,7 @@ impl Source {
         let mut packets = 0;
         while let Some((delivery, next)) = self.pump.next(kept) {
             let at = delivery.part.records[next];
-            let record = delivery.current.layout.record(delivery.view.bytes(), at as usize);
+            let record = delivery.current.layout.record(delivery.view.content(), at as usize);
             let bytes = record.map_or(0, |record| u64::from(record.frame.wire_len));
             run.totals.passed -= 1;
             run.totals.bytes -= bytes;

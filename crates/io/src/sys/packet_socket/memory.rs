@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use weir_packet::savefile::Bytes;
 
 // `struct tpacket_block_desc`: version, offset of private data, then `tpacket_hdr_v1`.
 const STATUS: usize = 8;
@@ -111,12 +112,23 @@ pub(super) struct Portion {
 }
 
 impl Lent for Portion {
-    /// The records, the first of them first.
-    fn bytes(&self) -> &[u8] {
+    fn bytes(&self) -> Bytes<'_> {
         let Block { shared, index } = &*self.block;
         // SAFETY: `part` lies in the block; until the block is dropped it is ours, so the kernel does not write to it, and we
         // wrote to it only before the portion was made.
-        unsafe { std::slice::from_raw_parts(shared.base(*index).add(self.part.start), self.part.len()) }
+        let records = unsafe { std::slice::from_raw_parts(shared.base(*index).add(self.part.start), self.part.len()) };
+        records.into()
+    }
+}
+
+/// Where in a block of `len` bytes its records lie, and how many they are, by its header from [`PACKETS`] on; `None` if they
+/// would lie behind the block, or over its header: the status there is written while records are read.
+pub(super) fn records_of(header: &[u8], len: usize) -> Option<(Range<usize>, u32)> {
+    let [packets, first, used] = [PACKETS, FIRST, USED].map(|at| word(header, at - PACKETS));
+    let (first, used) = (first as usize, used as usize);
+    match packets {
+        0 => Some((BLOCK_HEADER..BLOCK_HEADER, 0)),
+        _ => (BLOCK_HEADER <= first && first <= used && used <= len).then_some((first..used, packets)),
     }
 }
 
@@ -192,12 +204,10 @@ impl Shared {
         assert!(claimed && self.status(index).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0, "it is ready");
         let block = Arc::new(Block { shared: Arc::clone(self), index });
         // SAFETY: the block is ours (its status was read with Acquire, and it was not out until we said so), lies in the
-        // mapping and is longer than its header; nobody writes to the header before the block is handed back.
-        let header = unsafe { std::slice::from_raw_parts(self.base(index), BLOCK_HEADER) };
-        let (packets, first, used) = (word(header, PACKETS), word(header, FIRST) as usize, word(header, USED) as usize);
-        if packets > 0 && (first > used || used > self.block) {
-            return Err(io::Error::other("the kernel's ring is damaged: a block claims more than it holds"));
-        }
-        Ok(Opened { block, rest: first..used, packets })
+        // mapping and is longer than its header; behind the status, nobody writes to the header before the block is handed back.
+        let header = unsafe { std::slice::from_raw_parts(self.base(index).add(PACKETS), BLOCK_HEADER - PACKETS) };
+        let (rest, packets) = records_of(header, self.block)
+            .ok_or_else(|| io::Error::other("the kernel's ring is damaged: a block claims more than it holds"))?;
+        Ok(Opened { block, rest, packets })
     }
 }

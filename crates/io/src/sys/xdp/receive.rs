@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_packet::LinkType;
-use weir_packet::savefile::slots::{HEADER, LAST, header};
-use weir_packet::savefile::{self, Layout, MAX_SNAPLEN, Resolution};
+use weir_packet::savefile::slots::Slots;
+use weir_packet::savefile::{self, Bytes, Layout, MAX_SNAPLEN, Resolution};
 
 /// Descriptors that are taken at once.
 const BURST: u32 = 256;
@@ -69,8 +69,8 @@ impl Plan {
         if memory >= 1 << 32 {
             return Err(Error::Settings("AF_XDP memory is below 4 GiB for each queue"));
         }
-        let needs_places = mtu + AROUND > chunk - XDP_PACKET_HEADROOM - HEADER;
-        let (place, share) = if needs_places { (HEADER + mtu + AROUND, memory / 2) } else { (MERGED, memory / 8) };
+        let needs_places = mtu + AROUND > chunk - XDP_PACKET_HEADROOM;
+        let (place, share) = if needs_places { (mtu + AROUND, memory / 2) } else { (MERGED, memory / 8) };
         let place = place.next_multiple_of(64);
         let places = share / place;
         let chunks = (memory - places * place) / chunk;
@@ -152,21 +152,25 @@ struct Ending {
 #[derive(Debug)]
 struct Burst {
     shared: Arc<Shared>,
-    first: usize,
+    /// Each packet's bytes, which lie in what is held.
+    frames: Vec<*const [u8]>,
+    time_ns: i64,
     held: Vec<u32>,
 }
 
-impl Lent for Burst {
-    fn bytes(&self) -> &[u8] {
-        let area = &self.shared.area;
-        // SAFETY: the memory lives as long as the area. Readers go from header to header, as the layout has it, and so touch
-        // the places of this burst alone: neither the kernel nor anybody else writes to those before it is dropped. What the
-        // slice has between them is others', written while it exists, and never read through it.
-        unsafe { std::slice::from_raw_parts(area.base(), area.len()) }
-    }
+// SAFETY: the chunks and places are memory that is tied to no thread, and those of a burst are its own.
+unsafe impl Send for Burst {}
+// SAFETY: as above; through a shared reference they are only read.
+unsafe impl Sync for Burst {}
 
-    fn first(&self) -> usize {
-        self.first
+impl Lent for Burst {
+    fn bytes(&self) -> Bytes<'_> {
+        let (first, len) = (self.frames.as_ptr().cast::<&[u8]>(), self.frames.len());
+        // SAFETY: pointer and reference to a slice are laid out alike. Each frame lies in a chunk or place of this burst, as
+        // `take` found and checked it: the memory lives as long as the area, which the burst holds, and neither the kernel nor
+        // anybody else writes to it before the burst is dropped, which the references do not outlive.
+        let frames = unsafe { std::slice::from_raw_parts(first, len) };
+        Slots { frames, time_ns: self.time_ns }.into()
     }
 }
 
@@ -198,7 +202,7 @@ impl Socket {
         let area = Area::new(plan.len(), settings.pages, settings.node)?;
         // SAFETY: `shared` and with it the area outlive the socket, see the order of the fields. A chunk is in a ring, or in
         // `free`, or in a burst, never in two of them: only `take` and `fill_up` move it.
-        unsafe { xsk.register(&area, plan.shared(), plan.chunk, HEADER)? };
+        unsafe { xsk.register(&area, plan.shared(), plan.chunk)? };
         let system = |what| move |error| Error::System { what, error };
         let all = (plan.chunks as u32).next_power_of_two();
         let fill = Producer::new(&xsk, Which::Fill, all).map_err(system("the fill ring"))?;
@@ -299,39 +303,40 @@ impl Socket {
         self.rested = self.plan.chunks < MANY;
         let shared = Arc::clone(&self.shared);
         let area = &shared.area;
-        let mut chain = Chain { area, time_ns: self.now_ns, first: 0, last: None, packets: 0 };
+        let mut frames = Vec::with_capacity(count as usize);
         let mut held = Vec::with_capacity(count as usize);
+        let frame = |at, len| std::ptr::slice_from_raw_parts(area.part(at, len).cast_const(), len);
         for i in 0..count {
             let libc::xdp_desc { addr, len, options } = self.receive.peek(i);
             let (at, len) = (addr as usize, len as usize);
             let chunk = at / self.plan.chunk;
             let within = at % self.plan.chunk;
-            if chunk >= self.plan.chunks || within < HEADER || len > self.plan.chunk - within {
+            if chunk >= self.plan.chunks || len > self.plan.chunk - within {
                 return Err(io::Error::other("the kernel's ring is damaged: a packet lies outside its memory"));
             }
             let continues = options & libc::XDP_PKT_CONTD != 0;
             if self.partial.is_none() && !continues {
                 held.push(chunk as u32);
-                chain.push(at - HEADER, len);
+                frames.push(frame(at, len));
             } else {
                 self.free.push(chunk as u32);
                 if let Some((place, len)) = self.piece(area, at, len, continues) {
                     held.push(place | JUMBO);
-                    chain.push(self.plan.place_at(place), len);
+                    frames.push(frame(self.plan.place_at(place), len));
                 }
             }
         }
         self.receive.release(count);
-        chain.end();
-        let (first, packets) = (chain.first, chain.packets);
+        let packets = frames.len() as u64;
         self.out += held.len();
         self.counts.handed_over += packets;
-        Ok((packets > 0).then(|| (Burst { shared, first, held }, packets)))
+        let time_ns = self.now_ns;
+        Ok((packets > 0).then(|| (Burst { shared, frames, time_ns, held }, packets)))
     }
 
     /// Copies a piece of a packet to the others; after the last one its place and length.
     fn piece(&mut self, area: &Area, at: usize, len: usize, continues: bool) -> Option<(u32, usize)> {
-        let room = self.plan.place - HEADER;
+        let room = self.plan.place;
         let mut packet = match self.partial.take() {
             Some(packet) => packet,
             None => Partial { place: self.free_places.pop(), len: 0 },
@@ -341,7 +346,7 @@ impl Socket {
                 self.free_places.push(place);
                 packet.place = None;
             } else {
-                let to = self.plan.place_at(place) + HEADER + packet.len;
+                let to = self.plan.place_at(place) + packet.len;
                 // SAFETY: both lie in the area, as `part` has it; the chunk and the place are ours: neither the kernel nor a
                 // burst has them. They cannot overlap, since the places are behind all chunks.
                 unsafe { std::ptr::copy_nonoverlapping(area.part(at, len), area.part(to, len), len) };
@@ -504,42 +509,6 @@ impl Backend for Socket {
 
     fn describe(&self) -> String {
         self.about.clone()
-    }
-}
-
-/// Headers that lead from packet to packet.
-struct Chain<'a> {
-    area: &'a Area,
-    time_ns: i64,
-    first: usize,
-    /// Where the last packet's header goes, and its length: it is written once the next one is known.
-    last: Option<(usize, usize)>,
-    packets: u64,
-}
-
-impl Chain<'_> {
-    /// A packet whose header goes to `at`.
-    #[inline]
-    fn push(&mut self, at: usize, len: usize) {
-        match self.last.replace((at, len)) {
-            Some(last) => self.write(last, at as u32),
-            None => self.first = at,
-        }
-        self.packets += 1;
-    }
-
-    fn end(&mut self) {
-        if let Some(last) = self.last.take() {
-            self.write(last, LAST);
-        }
-    }
-
-    #[inline]
-    fn write(&self, (at, len): (usize, usize), next: u32) {
-        let bytes = header(next, len as u32, self.time_ns);
-        // SAFETY: the header lies in the area, as `part` has it, in front of its packet, whose chunk or place is ours until a
-        // burst has it.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.area.part(at, HEADER), HEADER) };
     }
 }
 

@@ -84,7 +84,7 @@ impl Sender {
         let xsk = Xsk::new()?;
         let area = Area::new(frames as usize * chunk, settings.pages, None)?;
         // SAFETY: the area outlives the socket, see the order of the fields; a chunk is in a ring or in `free`.
-        unsafe { xsk.register(&area, frames as usize * chunk, chunk, 0)? };
+        unsafe { xsk.register(&area, frames as usize * chunk, chunk)? };
         let system = |what| move |error| Error::System { what, error };
         let _fill = Producer::new(&xsk, Which::Fill, 1).map_err(system("the fill ring"))?;
         let completion = Consumer::new(&xsk, Which::Completion, frames).map_err(system("the completion ring"))?;

@@ -78,16 +78,16 @@ impl Xsk {
         &self.0
     }
 
-    /// Gives the kernel the first `len` bytes of the area, in chunks; each packet has `headroom` bytes in front of it.
+    /// Gives the kernel the first `len` bytes of the area, in chunks.
     ///
     /// # Safety
     /// The area outlives the socket, and nobody but the kernel touches a chunk while a ring has it.
-    pub(super) unsafe fn register(&self, area: &Area, len: usize, chunk: usize, headroom: usize) -> Result<(), Error> {
+    pub(super) unsafe fn register(&self, area: &Area, len: usize, chunk: usize) -> Result<(), Error> {
         let memory = libc::xdp_umem_reg {
             addr: area.part(0, len) as u64,
             len: len as u64,
             chunk_size: chunk as u32,
-            headroom: headroom as u32,
+            headroom: 0,
             flags: 0,
             tx_metadata_len: 0,
         };

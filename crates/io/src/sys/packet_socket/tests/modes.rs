@@ -238,7 +238,7 @@ fn stamps_are_the_kernels_where_the_card_has_none() {
         Plain::on("far").send(&udp(1, [1, 2], 100));
         let after = now();
         let crate::live::Next::Records(lent, 1) = ring.next(&AtomicBool::new(false)).unwrap() else { panic!("one") };
-        let word = |at: usize| u32::from_ne_bytes(lent.bytes()[at..at + 4].try_into().unwrap());
+        let word = |at: usize| u32::from_ne_bytes(lent.bytes().slice()[at..at + 4].try_into().unwrap());
         let stamp = Duration::new(word(4).into(), word(8));
         assert!((before..=after).contains(&stamp), "{before:?} {stamp:?} {after:?}");
     }

@@ -104,7 +104,7 @@ pub fn take_until(
         assert!(begun.elapsed() < Duration::from_secs(10), "{} came, {ring:?}", all.len());
         match ring.next(stop)? {
             Next::Records(lent, packets) => {
-                let frames = frames_in(lent.bytes());
+                let frames = frames_in(lent.bytes().slice());
                 assert_eq!(frames.len() as u64, packets);
                 all.extend(frames);
             }

@@ -6,6 +6,8 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
+use weir_packet::savefile::Bytes;
+use weir_packet::savefile::slots::Slots;
 
 /// Moves this thread into a namespace with interfaces `far` and `near` at the ends of a cable; `false`, with a line that says
 /// what was lacking, where that cannot be had.
@@ -90,20 +92,12 @@ impl Raw {
     }
 }
 
-/// The packets of a burst and their times, by the naive reading of what `slots` says.
+/// The packets of a burst and their times.
 pub fn packets(burst: &dyn Lent) -> Vec<(i64, &[u8])> {
-    let (memory, mut at, mut packets) = (burst.bytes(), burst.first(), Vec::new());
-    loop {
-        let word = |at: usize| u32::from_ne_bytes(memory[at..at + 4].try_into().unwrap());
-        let (next, len) = (word(at), word(at + 4) as usize);
-        let time = i64::from_ne_bytes(memory[at + 8..at + 16].try_into().unwrap());
-        assert!(at % 64 <= 16, "the header and the first bytes of the packet share a cache line: {at}");
-        packets.push((time, &memory[at + 16..at + 16 + len]));
-        if next == u32::MAX {
-            return packets;
-        }
-        at = next as usize;
-    }
+    let Bytes::Slots(Slots { frames, time_ns }) = burst.bytes() else { panic!("{burst:?}") };
+    // What a filter looks at lies in as few cache lines as can be.
+    assert!(frames.iter().all(|frame| frame.as_ptr() as usize % 64 == 0), "{burst:?}");
+    frames.iter().map(|frame| (time_ns, *frame)).collect()
 }
 
 /// Shows `each` every burst up to the end; the counts then, and packets.
