@@ -7,10 +7,6 @@ use std::sync::Arc;
 /// Packets of a burst at most.
 pub const MOST: usize = 256;
 
-/// Bytes in front of each frame that the owner of a burst may use. They begin at a cache line, so they share it with the
-/// frame's first 48 bytes, unless the device or a VLAN tag that was put back moved the frame.
-pub const BEFORE: usize = 16;
-
 /// Packets where the device put them, given back when they are dropped or [cleared](Self::clear), by any thread.
 ///
 /// **Layout**: all frames of a queue's bursts lie in one memory area of less than 4 GiB.
@@ -19,6 +15,8 @@ pub struct Burst {
     pool: Arc<Pool>,
     mbufs: Vec<*mut Mbuf>,
     places: Vec<Place>,
+    /// What the places are in memory.
+    frames: Vec<*const [u8]>,
     slots: u64,
     dropped: u32,
 }
@@ -30,8 +28,8 @@ unsafe impl Sync for Burst {}
 
 impl Burst {
     pub(crate) fn new(pool: &Arc<Pool>) -> Self {
-        let (mbufs, places) = (Vec::with_capacity(MOST), Vec::with_capacity(MOST));
-        Self { pool: Arc::clone(pool), mbufs, places, slots: 0, dropped: 0 }
+        let (mbufs, places, frames) = (Vec::with_capacity(MOST), Vec::with_capacity(MOST), Vec::with_capacity(MOST));
+        Self { pool: Arc::clone(pool), mbufs, places, frames, slots: 0, dropped: 0 }
     }
 
     /// Packets in it.
@@ -53,42 +51,14 @@ impl Burst {
         self.dropped
     }
 
-    /// Where in the area frame `i` begins, and its length, both in bytes.
+    /// The bytes of each frame.
     #[inline]
-    pub fn place(&self, i: usize) -> (u32, u32) {
-        let Place { at, len } = self.places[i];
-        (at, len)
-    }
-
-    /// The bytes of frame `i`.
-    #[inline]
-    pub fn frame(&self, i: usize) -> &[u8] {
-        let (at, len) = self.place(i);
-        let (area, _) = self.pool.area();
-        // SAFETY: the shim found the frame in the area, in an mbuf or slot that is this burst's until it gives it back; nobody
-        // else writes there, and we do so only with `&mut self`.
-        unsafe { std::slice::from_raw_parts(area.add(at as usize), len as usize) }
-    }
-
-    /// Writes the [`BEFORE`] bytes in front of frame `i`.
-    #[inline]
-    pub fn write_before(&mut self, i: usize, bytes: [u8; BEFORE]) {
-        let (at, _) = self.place(i);
-        let (area, _) = self.pool.area();
-        // SAFETY: the shim hands over only frames with so many bytes of their own mbuf or slot in front of them, and they are
-        // this burst's.
-        unsafe { area.add(at as usize - BEFORE).cast::<[u8; BEFORE]>().write_unaligned(bytes) };
-    }
-
-    /// The memory area that the frames lie in, this burst's and those of others.
-    ///
-    /// Only what is this burst's may be read through it, the frames and what was written before them: the rest belongs to
-    /// the device and to other bursts, which write to it at any time.
-    pub fn area(&self) -> &[u8] {
-        let (area, len) = self.pool.area();
-        // SAFETY: the area is mapped and was zeroed when it was mapped; it lives as long as the pool, which this burst holds.
-        // What others write is not read through the slice, by the rule above.
-        unsafe { std::slice::from_raw_parts(area, len) }
+    pub fn frames(&self) -> &[&[u8]] {
+        let (first, len) = (self.frames.as_ptr().cast::<&[u8]>(), self.frames.len());
+        // SAFETY: pointer and reference to a slice are laid out alike. The shim found each frame in the pool's area, which lives
+        // as long as the pool that this burst holds, in an mbuf or slot that is this burst's until it gives it back; nobody
+        // writes there meanwhile.
+        unsafe { std::slice::from_raw_parts(first, len) }
     }
 
     /// Gives the packets back.
@@ -97,6 +67,7 @@ impl Burst {
         unsafe { self.pool.take_back(&mut self.mbufs, self.slots) };
         self.mbufs.clear();
         self.places.clear();
+        self.frames.clear();
         (self.slots, self.dropped) = (0, 0);
     }
 
@@ -114,6 +85,13 @@ impl Burst {
             self.places.set_len(found.packets as usize);
         }
         (self.slots, self.dropped) = (found.slots, found.dropped);
+        let (area, area_len) = self.pool.area();
+        let frame = |&Place { at, len }: &Place| {
+            let (at, len) = (at as usize, len as usize);
+            assert!(at <= area_len && len <= area_len - at, "a frame lies in its pool's area");
+            std::ptr::slice_from_raw_parts(area.wrapping_add(at).cast_const(), len)
+        };
+        self.frames.extend(self.places.iter().map(frame));
         if !self.places.is_empty() {
             self.pool.lend(found.mbufs, found.slots);
         }

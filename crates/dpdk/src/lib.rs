@@ -41,7 +41,7 @@ mod sockets;
 
 #[cfg(feature = "link")]
 pub use {
-    burst::{BEFORE, Burst, MOST},
+    burst::{Burst, MOST},
     eal::{Eal, Pages},
     error::Error,
     port::{Opened, Port, Queue, Settings, Stats, open},

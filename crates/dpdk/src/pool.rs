@@ -14,8 +14,8 @@ const CACHES: u32 = 2;
 /// Frames that do not fit in an mbuf, one for each bit of a word.
 const SLOTS: u32 = 64;
 
-/// Bytes for one of them: 64 KiB and what stands before, in whole cache lines.
-const SLOT_LEN: usize = (64 << 10) + 64;
+/// Bytes for one of them, in whole cache lines.
+const SLOT_LEN: usize = 64 << 10;
 
 /// Mbufs of one owner and slots for large frames, all in one memory area of less than 4 GiB.
 #[derive(Debug)]

@@ -105,16 +105,14 @@ int weir_pool_create(const char *name, unsigned int count, unsigned int cache, u
 {
 	struct rte_pktmbuf_pool_private about = {
 		.mbuf_data_room_size = RTE_PKTMBUF_HEADROOM + room,
-		/* Moves the frame so that what is written before it shares a cache line with it. */
-		.mbuf_priv_size = WEIR_BEFORE,
 	};
 	unsigned int size = sizeof(struct rte_mbuf) + about.mbuf_priv_size + about.mbuf_data_room_size;
 	size_t page, least, align;
 	ssize_t bytes;
 	int result;
 
+	/* Frames begin at a cache line. */
 	RTE_BUILD_BUG_ON((sizeof(struct rte_mbuf) + RTE_PKTMBUF_HEADROOM) % RTE_CACHE_LINE_SIZE != 0);
-	RTE_BUILD_BUG_ON(RTE_PKTMBUF_HEADROOM < WEIR_BEFORE);
 	memset(pool, 0, sizeof(*pool));
 	pool->mempool = rte_mempool_create_empty(name, count, size, cache, sizeof(about), socket, 0);
 	if (pool->mempool == NULL)
@@ -231,11 +229,11 @@ int weir_port_stats(uint16_t port, struct weir_stats *to)
 	return 0;
 }
 
-/* Whether the frame lies in the pool's area in one piece that is nobody else's, with room before it. */
+/* Whether the frame lies in the pool's area in one piece that is nobody else's. */
 static inline int is_plain(const struct weir_pool *pool, const struct rte_mbuf *mbuf)
 {
 	return mbuf->pool == pool->mempool && mbuf->nb_segs == 1 && RTE_MBUF_DIRECT(mbuf) &&
-	       rte_mbuf_refcnt_read(mbuf) == 1 && mbuf->data_off >= WEIR_BEFORE;
+	       rte_mbuf_refcnt_read(mbuf) == 1;
 }
 
 static void copy(uint8_t *to, const struct rte_mbuf *mbuf)
@@ -259,11 +257,11 @@ static void __rte_noinline put_together(const struct weir_pool *pool, struct rte
 		fresh->pkt_len = mbuf->pkt_len;
 		to = rte_pktmbuf_mtod(fresh, uint8_t *);
 		mbufs[found->mbufs++] = fresh;
-	} else if (free_slots != 0 && mbuf->pkt_len <= pool->slot_len - WEIR_BEFORE) {
+	} else if (free_slots != 0 && mbuf->pkt_len <= pool->slot_len) {
 		unsigned int slot = __builtin_ctzll(free_slots);
 
 		found->slots |= UINT64_C(1) << slot;
-		to = pool->area + pool->slots_at + slot * pool->slot_len + WEIR_BEFORE;
+		to = pool->area + pool->slots_at + slot * pool->slot_len;
 	}
 	if (to != NULL) {
 		copy(to, mbuf);

@@ -9,9 +9,6 @@
 #include <rte_mempool.h>
 #include <rte_memzone.h>
 
-/* Bytes in front of each frame that the caller may use; frame - WEIR_BEFORE is at a cache line. */
-#define WEIR_BEFORE 16
-
 /* Memory of mbufs, and slots for frames that do not fit in one; all of it in one zone. */
 struct weir_pool {
 	struct rte_mempool *mempool;

@@ -1,7 +1,7 @@
 //! Capturing from a port of DPDK.
 //!
-//! One backend for each receive queue. Packets stay where the device put them; the sixteen bytes in front of each get the
-//! header of [`weir_packet::savefile::slots`]. Nobody tells when something comes, so a queue is asked again and again; once it
+//! One backend for each receive queue. Packets stay where the device put them, each in a slot of its own
+//! ([`weir_packet::savefile::slots`]). Nobody tells when something comes, so a queue is asked again and again; once it
 //! was empty for a while the thread sleeps in between, unless it is told to be busy.
 //!
 //! **Times** are software's: the system's clock is read once for each burst of up to 256 packets, and never goes back
@@ -12,13 +12,15 @@
 //! the queues is right. At the end what was handed over is held against the device's own counts, and the kernel's.
 
 use crate::live::{Backend, Counts, Lent, Next};
+use crate::sys::privilege::Capability;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use weir_dpdk::{BEFORE, Burst, Opened, Port, Queue};
+use weir_dpdk::{Burst, Opened, Port, Queue};
 use weir_packet::LinkType;
-use weir_packet::savefile::{Interface, Layout, MAX_SNAPLEN, Resolution, slots};
+use weir_packet::savefile::slots::Slots;
+use weir_packet::savefile::{Bytes, Interface, Layout, MAX_SNAPLEN, Resolution};
 
 pub use weir_dpdk::{Error, SendError, Sender};
 
@@ -240,16 +242,12 @@ impl Whole {
 #[derive(Debug)]
 struct Lease {
     burst: Burst,
-    first: usize,
+    time_ns: i64,
 }
 
 impl Lent for Lease {
-    fn bytes(&self) -> &[u8] {
-        self.burst.area()
-    }
-
-    fn first(&self) -> usize {
-        self.first
+    fn bytes(&self) -> Bytes<'_> {
+        Slots { frames: self.burst.frames(), time_ns: self.time_ns }.into()
     }
 }
 
@@ -259,19 +257,12 @@ impl Capture {
         &self.whole.port
     }
 
-    /// Writes the headers of the burst's packets, each leading to the next, and gives it away.
+    /// Stamps the burst, and gives it away.
     fn lease(&mut self) -> Lease {
-        let mut burst = std::mem::replace(&mut self.burst, self.queue.burst());
+        let burst = std::mem::replace(&mut self.burst, self.queue.burst());
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64);
         self.last_ns = self.last_ns.max(now);
-        // From the last to the first, so that each knows where the next one is.
-        let mut next = slots::LAST;
-        for i in (0..burst.len()).rev() {
-            let (at, len) = burst.place(i);
-            burst.write_before(i, slots::header(next, len, self.last_ns));
-            next = at - BEFORE as u32;
-        }
-        Lease { burst, first: next as usize }
+        Lease { burst, time_ns: self.last_ns }
     }
 
     /// Takes up what was lost on the way to us.
@@ -350,6 +341,11 @@ impl Backend for Capture {
 
     fn place(&self) -> &'static str {
         "device"
+    }
+
+    /// Drivers over AF_XDP change their maps when they stop.
+    fn keeps(&self) -> &'static [Capability] {
+        &[Capability::Bpf]
     }
 
     fn describe(&self) -> String {
