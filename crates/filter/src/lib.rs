@@ -18,6 +18,7 @@ pub use program::{Insn, Program};
 
 use std::sync::OnceLock;
 
+use weir_packet::savefile::Direction;
 use weir_packet::{Frame, LinkType};
 
 /// Most frames that one call judges: the bits of a verdict mask.
@@ -39,6 +40,13 @@ impl Filter {
     /// **Errors**: those of [`libpcap::compile`].
     pub fn compile(expression: &str, link: LinkType, resolve: bool) -> Result<Self, Error> {
         Ok(Self::from_program(libpcap::compile(expression, link, resolve)?))
+    }
+
+    /// The same for packets that all went one way, as a live capture tells: `inbound` and `outbound` are known of them.
+    ///
+    /// **Errors**: those of [`libpcap::compile_live`].
+    pub fn compile_live(expression: &str, link: LinkType, direction: Direction, resolve: bool) -> Result<Self, Error> {
+        Ok(Self::from_program(libpcap::compile_live(expression, link, resolve)?.of_direction(direction)))
     }
 
     /// A filter of an existing program.

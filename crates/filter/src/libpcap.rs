@@ -1,4 +1,4 @@
-//! libpcap's compiler and interpreter: seven functions, and nothing else is bound.
+//! libpcap's compiler and interpreter: eight functions, and nothing else is bound.
 //!
 //! Since libpcap 1.8 the compiler keeps its state in the handle and not in globals, so each call here opens a handle of its
 //! own and needs no lock. **Threads**: any.
@@ -41,6 +41,7 @@ struct RawProgram {
 // Declared from <pcap/pcap.h> and <pcap/bpf.h> of libpcap 1.10.
 #[link(name = "pcap")]
 unsafe extern "C" {
+    fn pcap_open_dead(link: c_int, snaplen: c_int) -> *mut Handle;
     fn pcap_fopen_offline(file: *mut libc::FILE, message: *mut c_char) -> *mut Handle;
     fn pcap_compile(
         handle: *mut Handle,
@@ -74,6 +75,17 @@ pub fn version() -> String {
 /// **Errors**: [`Error::Name`], [`Error::Nul`], [`Error::TooLong`], and [`Error::Refused`] with
 /// libpcap's words.
 pub fn compile(expression: &str, link: LinkType, resolve: bool) -> Result<Program, Error> {
+    compile_for(expression, link, resolve, false)
+}
+
+/// The same for frames of a live capture, whose kernel knows more than the frames hold: `inbound` and `outbound` are loads at
+/// [`PACKET_TYPE`](crate::program::PACKET_TYPE). An expression without them gives the same program.
+pub fn compile_live(expression: &str, link: LinkType, resolve: bool) -> Result<Program, Error> {
+    compile(expression, link, resolve)
+        .or_else(|refused| compile_for(expression, link, resolve, true).map_err(|_| refused))
+}
+
+fn compile_for(expression: &str, link: LinkType, resolve: bool, live: bool) -> Result<Program, Error> {
     if let Some(offset) = expression.bytes().position(|byte| byte == 0) {
         return Err(Error::Nul { offset });
     }
@@ -85,7 +97,8 @@ pub fn compile(expression: &str, link: LinkType, resolve: bool) -> Result<Progra
     }
     let word = if resolve { None } else { names::check(expression)? };
     let text = CString::new(expression).map_err(|error| Error::Nul { offset: error.nul_position() })?;
-    Program::new(EmptyFile::open(link)?.compile(&text, word)?)
+    let file = if live { EmptyFile::dead(link)? } else { EmptyFile::open(link)? };
+    Program::new(file.compile(&text, word)?)
 }
 
 /// What libpcap's own interpreter returns: the oracle of every test here.
@@ -103,8 +116,8 @@ pub fn bpf_filter(program: &Program, data: &[u8], wire_len: u32) -> u32 {
 /// system's own number, and `inbound` for what only a kernel knows.
 struct EmptyFile {
     handle: NonNull<Handle>,
-    /// What libpcap's stream reads from; not touched while the handle lives.
-    _header: Box<[u8; 24]>,
+    /// What libpcap's stream reads from, if there is one; not touched while the handle lives.
+    _header: Option<Box<[u8; 24]>>,
 }
 
 impl EmptyFile {
@@ -123,7 +136,7 @@ impl EmptyFile {
         // SAFETY: the stream is open, and the buffer has the size that libpcap promises not to exceed.
         let handle = unsafe { pcap_fopen_offline(file, message.as_mut_ptr()) };
         match NonNull::new(handle) {
-            Some(handle) => Ok(Self { handle, _header: header }),
+            Some(handle) => Ok(Self { handle, _header: Some(header) }),
             None => {
                 // SAFETY: libpcap has not taken the stream over, and has written a string that ends in the buffer.
                 let text = unsafe {
@@ -133,6 +146,17 @@ impl EmptyFile {
                 Err(Error::Refused { message: text.to_string_lossy().into_owned(), word: None })
             }
         }
+    }
+
+    /// No file, for the programs of a live capture.
+    fn dead(link: LinkType) -> Result<Self, Error> {
+        /// `DLT_RAW` of Linux, which files have another number for.
+        const RAW: c_int = 12;
+        let link = if link == LinkType::RAW { RAW } else { link.0.into() };
+        // SAFETY: takes numbers only.
+        let handle = unsafe { pcap_open_dead(link, SNAPLEN as c_int) };
+        let refused = || Error::Refused { message: "no memory for libpcap".into(), word: None };
+        NonNull::new(handle).map(|handle| Self { handle, _header: None }).ok_or_else(refused)
     }
 
     fn compile(&self, expression: &CStr, word: Option<&str>) -> Result<Vec<Insn>, Error> {
@@ -164,7 +188,7 @@ impl EmptyFile {
 
 impl Drop for EmptyFile {
     fn drop(&mut self) {
-        // SAFETY: the handle came from pcap_fopen_offline, is closed here once together with its stream, and nothing derived
+        // SAFETY: the handle came from pcap_fopen_offline or pcap_open_dead, is closed here once together with its stream, and nothing derived
         // from it is left.
         unsafe { pcap_close(self.handle.as_ptr()) }
     }

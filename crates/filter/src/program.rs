@@ -1,6 +1,7 @@
 //! Classic BPF programs as data, checked once so that running them needs no checks.
 
 use crate::Error;
+use weir_packet::savefile::Direction;
 
 /// One classic BPF instruction, laid out as the kernel's `struct sock_filter` and libpcap's `struct bpf_insn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,9 @@ pub struct Insn {
 
 /// Scratch memory words (`BPF_MEMWORDS`).
 pub const SCRATCH_WORDS: usize = 16;
+
+/// Where the kernel has what kind of packet it is (`SKF_AD_OFF + SKF_AD_PKTTYPE` of linux/filter.h): no place in the packet.
+pub const PACKET_TYPE: u32 = -0x1000_i32 as u32 + 4;
 
 /// What `ret` gives for a match, and the snap length that expressions are compiled with (tcpdump's own).
 pub const SNAPLEN: u32 = 262_144;
@@ -191,6 +195,23 @@ impl Alu {
             Self::Shl => a.checked_shl(b).unwrap_or(0),
             Self::Shr => a.checked_shr(b).unwrap_or(0),
         })
+    }
+}
+
+impl Program {
+    /// The program for packets that all went one way: what the kernel would tell of them stands in it as a constant.
+    #[must_use]
+    pub fn of_direction(&self, direction: Direction) -> Self {
+        // PACKET_HOST and PACKET_OUTGOING of linux/if_packet.h.
+        let kind = match direction {
+            Direction::In => 0,
+            Direction::Out => 4,
+        };
+        let constant = |insn: &Insn| match insn.code {
+            0x20 | 0x28 | 0x30 if insn.k == PACKET_TYPE => Insn::statement(0x00, kind),
+            _ => *insn,
+        };
+        Self::new(self.insns.iter().map(constant).collect()).expect("a constant may stand for a load")
     }
 }
 

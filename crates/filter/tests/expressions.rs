@@ -6,6 +6,7 @@ mod support;
 use std::collections::HashSet;
 
 use support::Sample;
+use weir_filter::program::{PACKET_TYPE, SNAPLEN};
 use weir_filter::{Filter, MAX_BATCH, Native, fuzz_body, libpcap};
 use weir_packet::{Frame, LinkType};
 
@@ -119,4 +120,42 @@ fn an_empty_expression_matches_everything() {
         assert_eq!(filter.matches(&[frame; 64]), u64::MAX);
         assert_eq!(filter.program().insns().len(), 1);
     }
+}
+
+/// The program that `tcpdump -d -i eth0 inbound` shows: ldh [type], jeq #4, ret.
+#[test]
+fn live_programs_ask_the_kernel_for_the_way() {
+    use weir_packet::savefile::Direction::{In, Out};
+    let program = libpcap::compile_live("inbound", LinkType::ETHERNET, false).unwrap();
+    let listed: Vec<_> = program.insns().iter().map(|insn| (insn.code, insn.jt, insn.jf, insn.k)).collect();
+    assert_eq!(listed, [(0x28, 0, 0, PACKET_TYPE), (0x15, 0, 1, 4), (0x06, 0, 0, 0), (0x06, 0, 0, SNAPLEN)]);
+    assert_eq!(PACKET_TYPE, 0xffff_f004);
+    let verdict = |expression: &str, link, direction| {
+        let filter = Filter::compile_live(expression, link, direction, false).unwrap();
+        let frame = Frame { data: &[0; 64], wire_len: 64, interface: 0 };
+        let interpreted = filter.matches(&[frame]);
+        filter.make_native();
+        assert_eq!(filter.matches(&[frame]), interpreted);
+        interpreted == 1
+    };
+    for link in [LinkType::ETHERNET, LinkType::RAW] {
+        for (expression, way, expected) in [
+            ("inbound", In, true),
+            ("inbound", Out, false),
+            ("outbound", In, false),
+            ("outbound", Out, true),
+            ("outbound or less 64", In, true),
+        ] {
+            assert_eq!(verdict(expression, link, way), expected, "{expression} {way:?}");
+        }
+    }
+    // What a file can tell is asked of the packet, and what nobody understands is refused in the words for files.
+    for expression in ["udp port 53", "vlan 7", "ip6"] {
+        let [live, file] = [libpcap::compile_live, libpcap::compile]
+            .map(|compile| compile(expression, LinkType::ETHERNET, false).unwrap());
+        assert_eq!(live, file, "{expression}");
+    }
+    let [live, file] = [libpcap::compile_live, libpcap::compile]
+        .map(|compile| compile("udp prot", LinkType::ETHERNET, false).unwrap_err());
+    assert_eq!(live.to_string(), file.to_string());
 }

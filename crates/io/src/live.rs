@@ -1,5 +1,6 @@
 //! What an interface receives and sends, as it comes, by one of several backends.
 
+use crate::sys::privilege::Capability;
 use crate::view::View;
 use core::fmt::Debug;
 use std::io;
@@ -29,6 +30,11 @@ pub trait Backend: Send + Debug {
 
     /// Where it drops what it has no room for: one word, `kernel` or `device`.
     fn place(&self) -> &'static str;
+
+    /// Rights that it needs for as long as it captures.
+    fn keeps(&self) -> &'static [Capability] {
+        &[]
+    }
 
     /// What it does, in a line: memory, modes, directions.
     fn describe(&self) -> String;

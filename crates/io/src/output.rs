@@ -1,8 +1,9 @@
 //! Capture files we write: buffered, rotated, well-formed even when the disk is full.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use weir_packet::Frame;
 use weir_packet::savefile::write::{Encoder, Statistics, WriteError};
@@ -259,7 +260,9 @@ impl Output {
                 _ => self.files,
             };
             let path = naming(number, time_ns);
-            let file = File::create(&path).map_err(|error| OutputError::Create { path, error })?;
+            // Packets are nobody else's business.
+            let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+            let file = file.map_err(|error| OutputError::Create { path, error })?;
             *current = Some(file);
             self.files += 1;
             self.written = 0;

@@ -55,6 +55,15 @@ pub enum Format {
     Spool,
 }
 
+/// Which way a packet went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The interface received it.
+    In,
+    /// The interface sent it.
+    Out,
+}
+
 /// What the records of a piece of a source lie in.
 #[derive(Clone, Copy, Debug)]
 pub enum Bytes<'a> {
@@ -340,9 +349,22 @@ impl Layout {
         if self.format == Format::Pcapng { pcapng::told(self, buf, pos) } else { None }
     }
 
-    /// The layout of the blocks of a packet socket's ring (TPACKET_V3), all of one interface. There is no header to read.
+    /// The layout of the blocks of a packet socket's ring (TPACKET_V3), all of one interface, which stands in the table once for
+    /// what it receives and once for what it sends. There is no header to read.
     pub fn ring(interface: Interface) -> Self {
-        Self::in_memory(Format::Ring, vec![interface])
+        Self::in_memory(Format::Ring, vec![interface.clone(), interface])
+    }
+
+    /// Which way packets of the interface at this place of the table went, if all went one way.
+    pub fn direction(&self, interface: usize) -> Option<Direction> {
+        let link = self.interfaces.get(interface)?.link;
+        match (self.format, interface) {
+            // In packets of all interfaces it stands in the link header.
+            (Format::Ring, _) if link == LinkType::LINUX_SLL2 => None,
+            (Format::Ring, ring::OUT) => Some(Direction::Out),
+            (Format::Ring | Format::Slots, _) => Some(Direction::In),
+            (Format::Pcap | Format::Pcapng | Format::Spool, _) => None,
+        }
     }
 
     /// The layout of bursts of packets in the [`slots`] of a memory area, all of one interface. There is no header to read.

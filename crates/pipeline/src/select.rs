@@ -4,7 +4,7 @@ use crate::{Consumer, PlanError, With};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_filter::Filter;
-use weir_packet::savefile::Layout;
+use weir_packet::savefile::{Direction, Interface, Layout};
 use weir_packet::{Frame, LinkType};
 
 /// What to select.
@@ -31,8 +31,9 @@ pub struct Selection {
 pub struct Select {
     selection: Selection,
     taken: AtomicU64,
-    /// Filters made so far; one set for each link type, whatever the number of interfaces.
-    made: Mutex<Vec<(LinkType, Arc<Filters>)>>,
+    /// Filters made so far; one set for each link type, whatever the number of interfaces, or one for each direction where the
+    /// expressions ask for it.
+    made: Mutex<Vec<(LinkType, Option<Direction>, Arc<Filters>)>>,
 }
 
 /// The programs for one link type.
@@ -89,9 +90,9 @@ impl Select {
         Self { selection, taken: AtomicU64::new(0), made: Mutex::default() }
     }
 
-    /// Compiles the expressions for a link type, as reading a source of it would.
-    pub fn check(&self, link: LinkType) -> Result<(), PlanError> {
-        self.filters(link).map(drop)
+    /// Compiles the expressions for a layout, as reading a source of it would.
+    pub fn check(&self, layout: &Layout) -> Result<(), PlanError> {
+        self.plan(layout).map(drop)
     }
 
     /// Whether the limit is reached.
@@ -102,7 +103,7 @@ impl Select {
     /// Whether native code judges; false where nothing was compiled yet.
     pub fn is_native(&self) -> bool {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        !made.is_empty() && made.iter().all(|(_, filters)| filters.main.is_native())
+        !made.is_empty() && made.iter().all(|(_, _, filters)| filters.main.is_native())
     }
 
     /// The frames, at most 64 of any link types, that are kept: bit i for frame i.
@@ -118,20 +119,31 @@ impl Select {
         }
     }
 
-    fn filters(&self, link: LinkType) -> Result<Arc<Filters>, PlanError> {
+    fn filters(&self, link: LinkType, direction: Option<Direction>) -> Result<Arc<Filters>, PlanError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, filters)) = made.iter().find(|(known, _)| *known == link) {
+        let fits = |way: &Option<Direction>| way.is_none() || *way == direction;
+        if let Some((.., filters)) = made.iter().find(|(known, way, _)| *known == link && fits(way)) {
             return Ok(Arc::clone(filters));
         }
-        let compile = |expression: &String| {
-            Filter::compile(expression, link, self.selection.resolve)
-                .map_err(|error| PlanError(format!("expression '{expression}': {error}")))
+        let (way, filters) = match (self.compile(link, None), direction) {
+            (Err(_), Some(direction)) => (Some(direction), self.compile(link, Some(direction))?),
+            (filters, _) => (None, filters?),
         };
-        let main = compile(&self.selection.expression)?;
-        let splits = self.selection.splits.iter().map(compile).collect::<Result<_, _>>()?;
-        let filters = Arc::new(Filters { main, splits });
-        made.push((link, Arc::clone(&filters)));
+        let filters = Arc::new(filters);
+        made.push((link, way, Arc::clone(&filters)));
         Ok(filters)
+    }
+
+    fn compile(&self, link: LinkType, direction: Option<Direction>) -> Result<Filters, PlanError> {
+        let Selection { expression, splits, resolve, .. } = &self.selection;
+        let compile = |expression: &String| {
+            let filter = match direction {
+                Some(direction) => Filter::compile_live(expression, link, direction, *resolve),
+                None => Filter::compile(expression, link, *resolve),
+            };
+            filter.map_err(|error| PlanError(format!("expression '{expression}': {error}")))
+        };
+        Ok(Filters { main: compile(expression)?, splits: splits.iter().map(compile).collect::<Result<_, _>>()? })
     }
 
     /// The frames, of one link type, that are kept: bit i for frame i.
@@ -187,8 +199,9 @@ impl Consumer for Select {
         // BSD loopback frames begin with an address family in the byte order of the machine that captured them, which libpcap
         // knows of files but not of programs made without one. In a big-endian file they are what LOOP frames always are.
         let link = |link| if link == LinkType::NULL && layout.big_endian { LinkType::LOOP } else { link };
-        let by_interface: Vec<_> =
-            layout.interfaces.iter().map(|interface| self.filters(link(interface.link))).collect::<Result<_, _>>()?;
+        let filters =
+            |(place, interface): (usize, &Interface)| self.filters(link(interface.link), layout.direction(place));
+        let by_interface: Vec<_> = layout.interfaces.iter().enumerate().map(filters).collect::<Result<_, _>>()?;
         let uniform = by_interface.windows(2).all(|two| Arc::ptr_eq(&two[0], &two[1]));
         Ok(SelectPlan { by_interface, uniform })
     }

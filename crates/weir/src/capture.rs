@@ -14,6 +14,7 @@ use weir_filter::libpcap;
 use weir_io::Input;
 use weir_io::live::{Backend, Counts, Marks};
 use weir_io::sys::packet_socket::{self, Direction, Fanout, Insn, Ring, Settings, Stamps};
+use weir_io::sys::privilege::{self, Capability};
 use weir_io::sys::xdp;
 
 /// Before the name of an interface: the way it is captured from.
@@ -279,11 +280,8 @@ fn program(name: &str, wish: &Wish<'_>) -> anyhow::Result<Option<Vec<Insn>>> {
         return Ok(None);
     }
     let link = packet_socket::link_of(name).map_err(|error| refusal(name, error))?;
-    let program = libpcap::compile(wish.expression, link, wish.resolve).map_err(|error| {
-        let words = error.to_string();
-        let hint = if words.contains("inbound/outbound") { "; -Q in and -Q out do that" } else { "" };
-        anyhow!("expression '{}': {words}{hint}", wish.expression)
-    })?;
+    let program = libpcap::compile_live(wish.expression, link, wish.resolve)
+        .map_err(|error| anyhow!("expression '{}': {error}", wish.expression))?;
     let insn = |insn: &weir_filter::Insn| Insn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
     Ok(Some(program.insns().iter().map(insn).collect()))
 }
@@ -317,9 +315,9 @@ fn is_down(name: &str, error: &impl Display) -> anyhow::Error {
     anyhow!("{name}: {error}: sudo ip link set {name} up; --wait waits for it")
 }
 
-/// Once all interfaces are open: gives up what is not needed any more.
-pub fn give_up_privileges() {
-    if let Err(error) = weir_io::sys::privilege::give_up() {
+/// Once all interfaces are open: gives up all rights but those `kept`.
+pub fn give_up_privileges(kept: &[Capability]) {
+    if let Err(error) = privilege::give_up(kept) {
         say(&format!("capabilities cannot be given up: {}", io_words(&error)));
     }
 }

@@ -5,14 +5,16 @@ use crate::port::Port;
 use anyhow::bail;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::path::{Path, PathBuf};
 use weir_io::output::{Naming, Output, OutputError, Rotation};
-use weir_packet::Frame;
+use weir_io::sys::packet_socket::name_of;
 use weir_packet::line::{Style, write_line};
 use weir_packet::savefile::write::Statistics;
-use weir_packet::savefile::{Bytes, Format, Interface, Layout, Record};
+use weir_packet::savefile::{Bytes, Direction, Format, Interface, Layout, Record};
 use weir_packet::time::{Digits, Shape, Stamp};
+use weir_packet::{Frame, LinkType};
 
 /// Why emitting ended before the packets did.
 #[derive(Debug)]
@@ -84,6 +86,7 @@ pub struct Lines {
     out: Stdout,
     buffer: String,
     flush_each: bool,
+    names: Names,
 }
 
 impl Lines {
@@ -92,17 +95,29 @@ impl Lines {
 
     /// Prints with `text` to standard output.
     pub fn new(text: Text, flush_each: bool) -> Self {
-        Self { text, out: io::stdout(), buffer: String::with_capacity(2 * Self::BUFFER), flush_each }
+        Self {
+            text,
+            out: io::stdout(),
+            buffer: String::with_capacity(2 * Self::BUFFER),
+            flush_each,
+            names: Names::default(),
+        }
     }
 
-    fn packet(&mut self, interface: &Interface, record: &Record<'_>) -> Result<(), End> {
+    fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
+        let place = record.frame.interface as usize;
+        let interface = &layout.interfaces[place];
+        // Of all interfaces at once, live: the number is one of this machine's.
+        let any = if layout.format == Format::Ring { Cooked::of(interface.link, record.frame.data) } else { None };
         let Text { style, shape, zone, snaplen, json } = &mut self.text;
         let mut frame = record.frame;
         if *snaplen != 0 {
             frame.data = &frame.data[..frame.data.len().min(*snaplen as usize)];
         }
         if *json {
-            packet_json(&mut self.buffer, interface, record.time_ns, &frame, style);
+            let direction = any.map(|any| any.direction()).or_else(|| layout.direction(place));
+            let name = any.map(|any| self.names.of(any.interface));
+            packet_json(&mut self.buffer, interface, name, direction, record.time_ns, &frame, style);
         } else {
             let digits = if interface.resolution.is_fine() { Digits::Nano } else { Digits::Micro };
             let ns = record.time_ns.unwrap_or(0);
@@ -111,7 +126,17 @@ impl Lines {
             if self.buffer.len() > length {
                 self.buffer.push(' ');
             }
-            write_line(&mut self.buffer, interface.link, &frame, style);
+            match any {
+                Some(any) => {
+                    let start = self.buffer.len();
+                    write_line(&mut self.buffer, interface.link, &frame, style);
+                    // With its header a line begins with the way it went, which is said in another place here.
+                    let said = if style.link_header { start + Cooked::WAY } else { start };
+                    let words = any.words(self.names.of(any.interface));
+                    self.buffer.replace_range(start..said.min(self.buffer.len()), &words);
+                }
+                None => write_line(&mut self.buffer, interface.link, &frame, style),
+            }
         }
         self.buffer.push('\n');
         if self.flush_each || self.buffer.len() >= Self::BUFFER { self.flush() } else { Ok(()) }
@@ -127,7 +152,72 @@ impl Lines {
     }
 }
 
-fn packet_json(out: &mut String, interface: &Interface, time_ns: Option<i64>, frame: &Frame<'_>, style: &Style) {
+/// Names of this machine's interfaces by their numbers, each looked up once.
+#[derive(Debug, Default)]
+struct Names(BTreeMap<u32, String>);
+
+impl Names {
+    /// Interfaces come and go: more names than this are not kept.
+    const MOST: usize = 1024;
+
+    /// The name, or as tcpdump has it a question mark where there is none any more.
+    fn of(&mut self, number: u32) -> &str {
+        if self.0.len() >= Self::MOST && !self.0.contains_key(&number) {
+            self.0.clear();
+        }
+        self.0.entry(number).or_insert_with(|| {
+            let name = name_of(number).unwrap_or_else(|| "?".to_owned());
+            // A name may hold what steers a terminal.
+            name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+        })
+    }
+}
+
+/// What the LINUX_SLL2 header of a packet says of the interface that it was seen at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cooked {
+    interface: u32,
+    /// A `PACKET_` value of linux/if_packet.h.
+    kind: u8,
+}
+
+impl Cooked {
+    /// Bytes of what a line of such a packet begins with where its header is printed.
+    const WAY: usize = 4;
+
+    fn of(link: LinkType, data: &[u8]) -> Option<Self> {
+        let header: &[u8; 20] = data.first_chunk().filter(|_| link == LinkType::LINUX_SLL2)?;
+        let [_, _, _, _, a, b, c, d, _, _, kind, ..] = *header;
+        Some(Self { interface: u32::from_be_bytes([a, b, c, d]), kind })
+    }
+
+    fn direction(self) -> Direction {
+        if self.kind == 4 { Direction::Out } else { Direction::In }
+    }
+
+    /// As `tcpdump -i any` begins its lines.
+    fn words(self, name: &str) -> String {
+        let way = match self.kind {
+            0 => "In",
+            1 => "B",
+            2 => "M",
+            3 => "P",
+            4 => "Out",
+            _ => "?",
+        };
+        format!("{name:<5} {way:<3} ")
+    }
+}
+
+fn packet_json(
+    out: &mut String,
+    interface: &Interface,
+    name: Option<&str>,
+    direction: Option<Direction>,
+    time_ns: Option<i64>,
+    frame: &Frame<'_>,
+    style: &Style,
+) {
     let mut summary = String::new();
     write_line(&mut summary, interface.link, frame, style);
     let mut time = String::new();
@@ -135,14 +225,17 @@ fn packet_json(out: &mut String, interface: &Interface, time_ns: Option<i64>, fr
         Stamp(ns).write(&mut time, Shape::Rfc3339, Digits::Nano, 0);
     }
     let link = interface.link.name().map_or_else(|| interface.link.0.to_string(), str::to_owned);
-    let object = serde_json::json!({
+    let mut object = serde_json::json!({
         "time": time_ns.map(|_| time),
         "link": link,
-        "interface": interface.name,
+        "interface": name.or(interface.name.as_deref()),
         "length": frame.wire_len,
         "captured": frame.data.len(),
         "summary": summary,
     });
+    if let Some(direction) = direction {
+        object["direction"] = if direction == Direction::Out { "out" } else { "in" }.into();
+    }
     out.push_str(&object.to_string());
 }
 
@@ -402,7 +495,7 @@ impl Sink {
     pub fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
         match self {
             Self::Nowhere => Ok(()),
-            Self::Lines(lines) => lines.packet(&layout.interfaces[record.frame.interface as usize], record),
+            Self::Lines(lines) => lines.packet(layout, record),
             Self::File(file) => file.packet(layout, record),
             Self::Port(port) => port.packet(&layout.interfaces[record.frame.interface as usize], record),
         }

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use weir_generator::{FRAME_MAX, FlowCount, Generator, Profile, Sizes};
 use weir_io::output::{Output, OutputError, Rotation};
+use weir_io::sys::privilege::Capability;
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
 
@@ -77,7 +78,8 @@ fn send(arguments: &GenerateArgs, generator: &mut Generator, rate: Rate) -> anyh
     let mut port = Port::open(&arguments.sink)?;
     port.check(LinkType::ETHERNET).map_err(anyhow::Error::msg)?;
     let mut pace = Pace::begin();
-    give_up_privileges();
+    // Frames are injected by a program in the kernel, which is called for each batch.
+    give_up_privileges(&[Capability::Bpf]);
     let sent = send_all(&mut port, generator, rate, &mut pace).and_then(|()| port.finish());
     let counts = port.counts();
     let mut faults = port.refusals();

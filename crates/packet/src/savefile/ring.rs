@@ -6,7 +6,7 @@
 //!  0 next record, 0 in a block's last  4 seconds  8 nanoseconds  12 captured length  16 wire length  20 status
 //! 24 frame (u16)  26 network header (u16)  28 hash  32 VLAN tag  36 VLAN protocol (u16)  38 padding ...
 //! ```
-//! A `sockaddr_ll` follows the header, then the frame. Nobody but the kernel writes these records; their lengths are checked
+//! A `sockaddr_ll` follows the header, then the frame; at 58 it says which way the packet went. Nobody but the kernel writes these records; their lengths are checked
 //! all the same.
 
 use super::bytes::{u16_at, u32_at};
@@ -16,6 +16,13 @@ use crate::Frame;
 
 /// Bytes of a record's header, `sizeof(struct tpacket3_hdr)`.
 const HEADER: usize = 48;
+
+/// Where a record says which way its packet went, and what stands there if the interface sent it (`PACKET_OUTGOING`).
+const DIRECTION: usize = HEADER + 10;
+const OUTGOING: u8 = 4;
+
+/// Place in the table of interfaces for what was sent; that for what was received is 0.
+pub(super) const OUT: usize = 1;
 
 /// The byte order that the kernel writes in.
 const NATIVE_BE: bool = cfg!(target_endian = "big");
@@ -48,7 +55,9 @@ impl<'a> Walker<'a> for Codec {
         let record = &buf[pos..pos + to_next];
         match record.get(from..).and_then(|rest| rest.get(..captured)) {
             Some(data) if from >= HEADER => {
-                let frame = Frame { data, wire_len: u32_at::<NATIVE_BE>(header, 16), interface: 0 };
+                let sent = record.get(DIRECTION) == Some(&OUTGOING);
+                let interface = if sent { OUT as u32 } else { 0 };
+                let frame = Frame { data, wire_len: u32_at::<NATIVE_BE>(header, 16), interface };
                 Step::Packet(frame, pos + to_next)
             }
             _ => Step::Stop(damaged("a packet lies outside its record")),
@@ -124,6 +133,24 @@ mod tests {
         assert_eq!(time(0), Some(7_000_000_008));
         assert_eq!(time(240), Some(4_000_000_000_999_999_999));
         assert!(eth().record(&bytes, bytes.len() - 3).is_none());
+    }
+
+    #[test]
+    fn what_was_sent_is_of_another_place_in_the_table() {
+        use crate::savefile::Direction::{In, Out};
+        let layout = eth();
+        // PACKET_HOST, BROADCAST, MULTICAST, OTHERHOST, OUTGOING, and what is not defined.
+        for (kind, direction) in [(0, In), (1, In), (2, In), (3, In), (4, Out), (9, In)] {
+            let mut bytes = record(0, 82, (1, 2), b"frame", 5);
+            bytes[58] = kind;
+            let interface = layout.record(&bytes, 0).unwrap().frame.interface as usize;
+            assert_eq!(layout.direction(interface), Some(direction), "{kind}");
+        }
+        assert_eq!(layout.interfaces[0], layout.interfaces[1]);
+        let any = Layout::ring(Interface::plain(LinkType::LINUX_SLL2, 0, Resolution::NANOSECOND));
+        assert_eq!([0, 1].map(|place| any.direction(place)), [None, None]);
+        let slots = Layout::slots(Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND));
+        assert_eq!([0, 1].map(|place| slots.direction(place)), [Some(In), None]);
     }
 
     #[test]

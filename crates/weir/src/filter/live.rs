@@ -8,6 +8,7 @@ use anyhow::bail;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use weir_io::sys::privilege::Capability;
 use weir_io::{Kind, sys};
 use weir_packet::savefile::write::Statistics;
 use weir_packet::savefile::{Layout, MAX_SNAPLEN};
@@ -24,7 +25,7 @@ impl Run<'_> {
     pub(super) fn captured(&mut self) -> anyhow::Result<Option<End>> {
         let tell = Arc::new(AtomicBool::new(false));
         sys::tell_on_signal(Arc::clone(&tell));
-        let (mut readers, mut layouts) = (Vec::new(), Vec::new());
+        let (mut readers, mut layouts, mut kept) = (Vec::new(), Vec::new(), Vec::new());
         capture::rings::check(&self.arguments.sources, &self.arguments.live)?;
         for name in &self.arguments.sources {
             let inputs = capture::open(name, &self.wish(), &self.stop)?;
@@ -35,10 +36,10 @@ impl Run<'_> {
             for input in inputs {
                 if let Kind::Live(live) = &input.kind {
                     // Before anything is written: splits and what the kernel does not filter are not compiled yet.
-                    let link = live.layout().interfaces[0].link;
-                    self.select.check(link).map_err(|refused| anyhow::anyhow!("{refused}"))?;
+                    self.select.check(live.layout()).map_err(|refused| anyhow::anyhow!("{refused}"))?;
                     layouts.push(live.layout().clone());
                     self.place = live.backend().place();
+                    kept.extend_from_slice(live.backend().keeps());
                 }
                 let options = Options { workers: 1, ..self.options.clone() };
                 readers.push((input.name.clone(), Reader::new(input, Arc::clone(&self.select), options)));
@@ -53,7 +54,11 @@ impl Run<'_> {
         self.new_source();
         // The first packet may be long in coming: a file that cannot be made is told of now, and one that is made is a capture file.
         let ended = self.open_sinks().and_then(|()| self.begin_files(&layouts)).err();
-        capture::give_up_privileges();
+        if self.arguments.rotate_size.is_some() || self.arguments.rotate_seconds.is_some() {
+            // Files are made as packets come.
+            kept.push(Capability::DacOverride);
+        }
+        capture::give_up_privileges(&kept);
         if ended.is_some() {
             return Ok(ended);
         }

@@ -44,12 +44,14 @@ impl Command<'_> {
             );
         }
         run.check(&inputs).map_err(|refused| anyhow::anyhow!("--filter: {refused}"))?;
+        let mut kept = Vec::new();
         for input in &inputs {
             if let Kind::Live(live) = &input.kind {
+                kept.extend_from_slice(live.backend().keeps());
                 self.report.captures(live.backend().place(), live.backend().counts().filtered.is_some());
             }
         }
-        capture::give_up_privileges();
+        capture::give_up_privileges(&kept);
         let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
         self.progress.begin(None);
         let measured = if distributes {

@@ -413,6 +413,46 @@ fn windows_close_and_signals_are_answered_while_nothing_comes() {
     assert_eq!(objects(&capture.stop().ok()).last().unwrap()["passed"], 400);
 }
 
+/// The rights that all threads of a process have, once it has given up what it does not need.
+fn rights(process: u32) -> Vec<u64> {
+    let status = |task: &str| std::fs::read_to_string(format!("/proc/{process}/{task}status")).unwrap_or_default();
+    let begun = std::time::Instant::now();
+    while !status("").contains("NoNewPrivs:\t1") {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{}", status(""));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let numbers = tasks.filter_map(|task| task.ok()?.file_name().into_string().ok());
+    let texts: Vec<String> = numbers.map(|number| status(&format!("task/{number}/"))).collect();
+    let sets = texts
+        .iter()
+        .flat_map(|text| text.lines().filter(|line| line.starts_with("CapPrm:") || line.starts_with("CapEff:")));
+    sets.map(|line| u64::from_str_radix(line[7..].trim(), 16).unwrap()).collect()
+}
+
+#[test]
+fn only_the_rights_that_are_needed_stay() {
+    let Some(net) = Net::new("only_the_rights_that_are_needed_stay") else { return };
+    let temp = Temp::new();
+    let out = temp.at("out.pcapng");
+    let (override_files, bpf) = (1 << 1, 1 << 39);
+    let cases: [(&[&str], &str, u64); 5] = [
+        (&["filter", "udp port 53", "near", "-w", &out], "AF_PACKET", 0),
+        (&["filter", "udp port 53", "near", "-w", &out, "-C", "1M"], "AF_PACKET", override_files),
+        (&["measure", "near", "--filter", "udp", "--json"], "AF_PACKET", 0),
+        (&["filter", "udp", "any", "--count"], "AF_PACKET", 0),
+        (&["filter", "udp", "af_xdp:near", "--count"], "AF_XDP", bpf),
+    ];
+    for (arguments, ready, kept) in cases {
+        let capture = net.start(&[&[env!("CARGO_BIN_EXE_weir")], arguments].concat(), ready);
+        let rights = rights(capture.id());
+        assert!(rights.len() >= 2 && rights.iter().all(|rights| *rights == kept), "{arguments:?}: {rights:x?}");
+        assert_eq!(net.send(&frames(100), 0), 100);
+        // It ends well without the others: what is written is written, what is attached goes.
+        capture.stop().ok();
+    }
+}
+
 #[test]
 fn directions_and_all_interfaces() {
     let Some(net) = Net::new("directions_and_all_interfaces") else { return };
@@ -423,6 +463,109 @@ fn directions_and_all_interfaces() {
     assert_eq!(net.send_on("near", "near", &frames(100), 0), 100);
     let counts = counts.map(|capture| capture.stop().ok().count());
     assert_eq!(counts, [200, 100, 300, 300]);
+}
+
+/// What a live expression says of the way a packet goes, by tcpdump beside it.
+#[test]
+fn inbound_and_outbound_are_as_tcpdump_has_them() {
+    let test = "inbound_and_outbound_are_as_tcpdump_has_them";
+    let Some(net) = Net::new(test) else { return };
+    if !have(test, &["tcpdump"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let expressions =
+        ["inbound", "outbound", "outbound and udp port 53", "not inbound", "inbound or udp port 53", "udp"];
+    let theirs = |i: usize| temp.at(&format!("{i}.pcap"));
+    let mut running = Vec::new();
+    for (i, expression) in expressions.iter().enumerate() {
+        let file = theirs(i);
+        let rival = ["tcpdump", "--immediate-mode", "-Z", "root", "-n", "-i", "near", "-w", &file, expression];
+        let rival = net.start(&rival, "listening on");
+        let ways: [&[&str]; 3] = [&["near"], &["near", "--no-kernel-filter"], &["any"]];
+        let ours = ways.map(|way| net.capture(&[&["filter", expression, "--count"], way].concat()));
+        running.push((rival, ours));
+    }
+    let measure = net.capture(&["measure", "near", "--filter", "outbound", "--json"]);
+    let split = temp.at("out.pcap");
+    let splitting = net.capture(&["filter", "udp", "near", "--count", "--split", &format!("{split}=outbound")]);
+    let tagged = |frame: Vec<u8>| [&frame[..12], &[0x81, 0, 0, 7], &frame[12..]].concat();
+    let received: Vec<_> = frames(200).into_iter().chain(frames(10).into_iter().map(tagged)).collect();
+    assert_eq!(net.send(&received, 0), 210);
+    assert_eq!(net.send_on("near", "near", &frames(100), 0), 100);
+    for ((rival, ours), (i, expression)) in running.into_iter().zip(expressions.iter().enumerate()) {
+        rival.stop().ok();
+        let expected = parse_pcap(&std::fs::read(theirs(i)).unwrap()).1.len() as u64;
+        assert_eq!(ours.map(|capture| capture.stop().ok().count()), [expected; 3], "{expression}");
+    }
+    assert_eq!(objects(&measure.stop().ok())[0]["passed"], 100);
+    splitting.stop().ok();
+    assert_eq!(written(&split).len(), 100);
+    // A file does not say which way its packets went.
+    let file = temp.file("small.pcap", &small_pcap(2));
+    let [ours, theirs] =
+        [&[env!("CARGO_BIN_EXE_weir"), "filter", "inbound", &file][..], &["tcpdump", "-r", &file, "inbound"]]
+            .map(|command| net.inside("near", command));
+    assert_eq!(ours.code, Some(2));
+    let words = "inbound/outbound not supported on Ethernet when reading savefiles";
+    assert!(ours.err.contains(words) && theirs.err.contains(words), "{} {}", ours.err, theirs.err);
+}
+
+#[test]
+fn of_all_interfaces_each_packet_says_which_and_which_way() {
+    let test = "of_all_interfaces_each_packet_says_which_and_which_way";
+    let Some(net) = Net::new(test) else { return };
+    if !have(test, &["tcpdump"]) {
+        return;
+    }
+    net.second_cable();
+    let rival = |link: &[&str]| {
+        let command = ["tcpdump", "--immediate-mode", "-l", "-Z", "root", "-n", "-t", "-i", "any", "udp"];
+        net.start(&[&command[..], link].concat(), "listening on")
+    };
+    let rivals = [rival(&[]), rival(&["-e"])];
+    let lines = [net.capture(&["filter", "udp", "any", "-t"]), net.capture(&["filter", "udp", "any", "-t", "-e"])];
+    let json = net.capture(&["filter", "udp", "any", "--json"]);
+    let one = net.capture(&["filter", "udp", "near", "--json"]);
+    assert_eq!(net.send(&frames(20), 0), 20);
+    assert_eq!(net.send_on("near", "near", &frames(10), 0), 10);
+    assert_eq!(net.send_on("near", "one", &frames(5), 0), 5);
+    /// The first words of each line, sorted: what the tools print of the rest differs.
+    fn begins(done: &Done, words: usize) -> Vec<String> {
+        let text = done.text();
+        let mut begins: Vec<String> = text
+            .lines()
+            .map(|line| {
+                let (name, rest) = line.split_at(line.find(' ').unwrap());
+                let way = rest.split_whitespace().take(words).collect::<Vec<_>>().join(" ");
+                // As many blanks as there are.
+                format!("{name}{}{way}", " ".repeat(rest.len() - rest.trim_start().len()))
+            })
+            .collect();
+        begins.sort();
+        begins
+    }
+    let expected = rivals.map(|rival| rival.stop().ok());
+    let lines = lines.map(|capture| capture.stop().ok());
+    assert_eq!(begins(&lines[0], 1), begins(&expected[0], 1));
+    // With -e the number and the address of the interface follow.
+    assert_eq!(begins(&lines[1], 4), begins(&expected[1], 4));
+    assert_eq!(begins(&lines[0], 1).len(), 40);
+    let of = |done: &Done| -> Vec<String> {
+        let told = |object: Value| {
+            format!("{} {}", object["interface"].as_str().unwrap(), object["direction"].as_str().unwrap())
+        };
+        let mut all: Vec<String> =
+            objects(done).into_iter().filter(|object| object["summary"].is_string()).map(told).collect();
+        all.sort();
+        all
+    };
+    let repeated = |text: &str, times: usize| vec![text.to_owned(); times];
+    assert_eq!(
+        of(&json.stop().ok()),
+        [repeated("near in", 20), repeated("near out", 10), repeated("one out", 5), repeated("two in", 5)].concat()
+    );
+    assert_eq!(of(&one.stop().ok()), [repeated("near in", 20), repeated("near out", 10)].concat());
 }
 
 #[test]

@@ -380,3 +380,19 @@ fn a_generated_file_knows_its_answers() {
     let piped = weir(["generate", "-", "--packets", "30000", "--seed", "11"]).ok();
     assert!(fs::read(&file).unwrap() == piped.out);
 }
+
+#[test]
+fn capture_files_are_nobody_elses_to_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let temp = Temp::new();
+    let [made, main, split, old] = ["made.pcap", "main.pcapng", "split.pcap", "old.pcap"].map(|name| temp.at(name));
+    weir(["generate", &made, "--packets", "10", "--seed", "1"]).ok();
+    weir(["filter", "", &made, "-w", &main, "--split", &format!("{split}=ip")]).ok();
+    let mode = |path: &str| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!([&made, &main, &split].map(|path| mode(path)), [0o600; 3]);
+    // A file that is there keeps what its owner gave it.
+    std::fs::write(&old, b"").unwrap();
+    std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o644)).unwrap();
+    weir(["filter", "", &made, "-w", &old]).ok();
+    assert_eq!(mode(&old), 0o644);
+}

@@ -147,6 +147,7 @@ impl Translation<'_> {
         // Only of instructions for which k is below 16.
         let scratch = 4 * (insn.k % SCRATCH) as i16 - 4 * SCRATCH as i16;
         match insn.code {
+            0x20 | 0x28 | 0x30 if insn.k == super::filter::PACKET_TYPE => self.a.load(Size::Four, R7, R6, PACKET_TYPE),
             0x20 => self.load(Size::Four, 4, insn.k, R7),
             0x28 => self.load(Size::Two, 2, insn.k, R7),
             0x30 => self.load(Size::One, 1, insn.k, R7),

@@ -84,7 +84,7 @@ pub(super) const JA: u16 = 0x05;
 
 /// What the kernel knows of a packet beside its bytes, at these offsets: `SKF_AD_OFF` of linux/filter.h.
 const BESIDE: u32 = -0x1000_i32 as u32;
-const PACKET_TYPE: u32 = BESIDE + 4;
+pub(super) const PACKET_TYPE: u32 = BESIDE + 4;
 const HARDWARE_TYPE: u32 = BESIDE + 28;
 const TAG_PRESENT: u32 = BESIDE + 48;
 
@@ -235,6 +235,8 @@ fn check(program: &[Insn]) -> Result<(), String> {
 fn check_insn(insn: Insn, behind: usize) -> Result<(), &'static str> {
     let inside = |skip: u32| (skip as usize) < behind;
     match insn.code {
+        // Which way the packet goes.
+        0x20 | 0x28 | 0x30 if insn.k == PACKET_TYPE => Ok(()),
         // Loads and MSH at a place; at these the kernel tells what is not in the packet.
         0x20 | 0x28 | 0x30 | 0xb1 if insn.k > i32::MAX as u32 => Err("a load far behind the packet's end"),
         0x20 | 0x28 | 0x30 | 0xb1 | 0x40 | 0x48 | 0x50 => Ok(()),

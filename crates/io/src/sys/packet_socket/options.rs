@@ -22,7 +22,7 @@ pub fn index_of(name: &str) -> Option<u32> {
 }
 
 /// The name of the interface of this number, in the network namespace of the caller.
-pub(super) fn name_of(index: u32) -> Option<String> {
+pub fn name_of(index: u32) -> Option<String> {
     let mut name = [0 as libc::c_char; libc::IFNAMSIZ];
     // SAFETY: the buffer has the IFNAMSIZ bytes that the call may write, a NUL among them.
     let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr()) };

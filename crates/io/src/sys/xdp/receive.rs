@@ -7,6 +7,7 @@ use super::socket::{Area, XDP_PACKET_HEADROOM, Xsk};
 use super::{BusyPoll, Error, Mode, Settings, ZeroCopy};
 use crate::live::{Backend, Counts, Lent, Next};
 use crate::sys::option::set_option;
+use crate::sys::privilege::Capability;
 use std::ffi::c_int;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -505,6 +506,11 @@ impl Backend for Socket {
 
     fn place(&self) -> &'static str {
         "kernel"
+    }
+
+    /// At the end the socket is taken out of the program's map.
+    fn keeps(&self) -> &'static [Capability] {
+        &[Capability::Bpf]
     }
 
     fn describe(&self) -> String {
