@@ -85,6 +85,49 @@ pub fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is not understood")
 }
 
+/// The body that the fuzz target and the tests share.
+#[doc(hidden)]
+pub mod fuzz_body {
+    use super::{GENERIC, LINK, attribute, attributes};
+
+    /// Any bytes as a kernel's answer: what is found of it is what a list of all attributes holds. The first byte chooses the
+    /// family's header, the next two the attribute that is looked for.
+    pub fn answer(data: &[u8]) {
+        let Some((&[family, low, high], answer)) = data.split_first_chunk() else { return };
+        let headers = if family & 1 == 0 { GENERIC } else { LINK };
+        let number = |at: usize, len: usize| {
+            let bytes = answer.get(at..at + len)?;
+            let bytes =
+                if cfg!(target_endian = "big") { bytes.to_vec() } else { bytes.iter().rev().copied().collect() };
+            Some(bytes.iter().fold(0usize, |number, &byte| number << 8 | usize::from(byte)))
+        };
+        let whole = match (number(0, 4), number(4, 2)) {
+            (Some(len), Some(kind)) if kind != 2 && answer.len() >= 8 => {
+                (headers..=answer.len()).contains(&len).then_some(len)
+            }
+            _ => None,
+        };
+        let found = attributes(answer, headers);
+        assert_eq!(found.as_ref().ok().map(|inside| inside.len()), whole.map(|len| len - headers));
+        let (Ok(inside), Some(end)) = (found, whole) else { return };
+        let wanted = u16::from_ne_bytes([low, high]);
+        let mut at = headers;
+        let mut expected = None;
+        while at + 4 <= end {
+            let (Some(len), Some(kind)) = (number(at, 2), number(at + 2, 2)) else { break };
+            if len < 4 || at + len > end {
+                break;
+            }
+            if kind == usize::from(wanted) {
+                expected = Some(&answer[at + 4..at + len]);
+                break;
+            }
+            at += len.div_ceil(4) * 4;
+        }
+        assert_eq!(attribute(inside, wanted).ok(), expected);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,5 +170,33 @@ mod tests {
         golden.extend_from_slice(&7u32.to_ne_bytes());
         golden.extend_from_slice(&[0; 8]);
         assert_eq!(link(7), golden);
+    }
+
+    #[test]
+    fn damaged_answers_are_read_as_the_header_file_says() {
+        let mut good = generic(0x10, 3, 2, 7, b"netdev\0");
+        for (kind, value) in [(1u16, &b"\0\x01"[..]), (3, b""), (41, &[0, 0, 1, 0])] {
+            good.extend((4 + value.len() as u16).to_ne_bytes());
+            good.extend(kind.to_ne_bytes());
+            good.extend(value);
+            good.resize(good.len().next_multiple_of(4), 0);
+        }
+        let len = good.len() as u32;
+        good[..4].copy_from_slice(&len.to_ne_bytes());
+        for kind in [1u16, 3, 7, 41, 99] {
+            for family in [0, 1] {
+                let [low, high] = kind.to_ne_bytes();
+                let data = [&[family, low, high], &good[..]].concat();
+                fuzz_body::answer(&data);
+                (0..data.len()).for_each(|len| fuzz_body::answer(&data[..len]));
+                for at in 3..data.len() {
+                    for value in (0..=255).step_by(if cfg!(miri) { 85 } else { 1 }) {
+                        let mut damaged = data.clone();
+                        damaged[at] = value;
+                        fuzz_body::answer(&damaged);
+                    }
+                }
+            }
+        }
     }
 }

@@ -11,6 +11,8 @@
 mod counting;
 mod fanout;
 mod filter;
+#[doc(hidden)]
+pub mod fuzz_body;
 mod memory;
 mod options;
 mod record;

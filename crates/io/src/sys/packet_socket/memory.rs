@@ -68,7 +68,7 @@ impl Drop for Block {
 
 /// Bytes of records that are handed on at once: what follows finds them in the second-level cache, where a whole block has
 /// no room.
-const PORTION: usize = 128 << 10;
+pub(super) const PORTION: usize = 128 << 10;
 
 /// A block that is handed on in portions.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ const TAG: usize = 32;
 const TAG_PROTOCOL: usize = 36;
 const ADDRESS: usize = 48;
 /// Bytes of it and of the `sockaddr_ll` behind it: what lies between them and the frame is nobody's.
-const RECORD_HEADER: usize = ADDRESS + 20;
+pub(super) const RECORD_HEADER: usize = ADDRESS + 20;
 
 /// Bytes of a VLAN tag, and of the addresses before it.
 const VLAN: usize = 4;

@@ -51,9 +51,9 @@ const MERGED: usize = 64 << 10;
 /// Where things lie in the memory: chunks first, the kernel's and ours; then places for packets that the kernel gives in
 /// several chunks, which are put together there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Plan {
+pub(super) struct Plan {
     chunk: usize,
-    chunks: usize,
+    pub(super) chunks: usize,
     /// Bytes of a place.
     place: usize,
     places: usize,
@@ -62,7 +62,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(settings: &Settings, mtu: usize) -> Result<Self, Error> {
+    pub(super) fn new(settings: &Settings, mtu: usize) -> Result<Self, Error> {
         let Settings { memory, chunk, .. } = *settings;
         if chunk != 2048 && chunk != 4096 {
             return Err(Error::Settings("chunks of AF_XDP memory have 2048 or 4096 bytes"));
@@ -82,7 +82,7 @@ impl Plan {
     }
 
     /// Bytes that are the kernel's: the places are behind them.
-    fn shared(&self) -> usize {
+    pub(super) fn shared(&self) -> usize {
         self.chunk * self.chunks
     }
 
@@ -92,6 +92,34 @@ impl Plan {
 
     fn place_at(&self, place: u32) -> usize {
         self.shared() + self.place * place as usize
+    }
+
+    /// The chunk that the packet at `address` lies in, and where that is; `None` if it does not lie within one.
+    pub(super) fn packet(&self, address: u64, len: u32) -> Option<(u32, usize)> {
+        let (at, len) = (usize::try_from(address).ok()?, len as usize);
+        let (chunk, within) = (at / self.chunk, at % self.chunk);
+        (chunk < self.chunks && len <= self.chunk - within).then_some((chunk as u32, at))
+    }
+}
+
+/// Which chunks the kernel has: what it hands over twice would be lent twice.
+#[derive(Debug)]
+pub(super) struct Owners(Box<[bool]>);
+
+impl Owners {
+    /// It has none of `chunks`.
+    pub(super) fn new(chunks: usize) -> Self {
+        Self(vec![false; chunks].into())
+    }
+
+    /// It gets a chunk.
+    pub(super) fn give(&mut self, chunk: u32) {
+        self.0[chunk as usize] = true;
+    }
+
+    /// It hands a chunk over; `false` if it did not have that.
+    pub(super) fn take(&mut self, chunk: u32) -> bool {
+        std::mem::take(&mut self.0[chunk as usize])
     }
 }
 
@@ -110,6 +138,7 @@ pub struct Socket {
     plan: Plan,
     busy_poll: bool,
     about: String,
+    owners: Owners,
     /// Chunks that neither the kernel nor a burst has.
     free: Vec<u32>,
     free_places: Vec<u32>,
@@ -228,6 +257,7 @@ impl Socket {
             plan,
             busy_poll: settings.busy_poll.is_some(),
             about: String::new(),
+            owners: Owners::new(plan.chunks),
             // The first chunk is the first to be used.
             free: (0..plan.chunks as u32).rev().collect(),
             free_places: (0..plan.places as u32).rev().collect(),
@@ -242,7 +272,7 @@ impl Socket {
         };
         socket.about = socket.words(settings, zero_copy, flags & libc::XDP_USE_SG != 0);
         // All of it, before the first packet comes.
-        socket.fill_up();
+        socket.fill_up().map_err(system("the fill ring"))?;
         redirect.begin(queue, socket.xsk.fd())?;
         Ok(socket)
     }
@@ -253,7 +283,9 @@ impl Socket {
         while self.receive.available() == 0 {
             std::thread::yield_now();
         }
-        self.free.push((self.receive.peek(0).addr as usize / self.plan.chunk) as u32);
+        let chunk = (self.receive.peek(0).addr as usize / self.plan.chunk) as u32;
+        assert!(self.owners.take(chunk));
+        self.free.push(chunk);
         self.receive.release(1);
     }
 
@@ -273,7 +305,7 @@ impl Socket {
     }
 
     /// Takes back what bursts gave back, and gives the kernel what is free.
-    fn fill_up(&mut self) {
+    fn fill_up(&mut self) -> io::Result<()> {
         {
             let mut returned = self.shared.returned.lock().unwrap_or_else(PoisonError::into_inner);
             self.out -= returned.len();
@@ -284,7 +316,10 @@ impl Socket {
         let count = self.free.len();
         for chunk in self.free.drain(..).rev() {
             // The ring has room for every chunk there is.
-            self.fill.put(u64::from(chunk) * self.plan.chunk as u64);
+            if !self.fill.put(u64::from(chunk) * self.plan.chunk as u64) {
+                return Err(damaged());
+            }
+            self.owners.give(chunk);
         }
         if count > 0 {
             self.fill.publish();
@@ -292,6 +327,7 @@ impl Socket {
                 self.xsk.kick_receive();
             }
         }
+        Ok(())
     }
 
     /// Takes what has come, up to [`BURST`] descriptors: packets, and how many.
@@ -309,18 +345,16 @@ impl Socket {
         let frame = |at, len| std::ptr::slice_from_raw_parts(area.part(at, len).cast_const(), len);
         for i in 0..count {
             let libc::xdp_desc { addr, len, options } = self.receive.peek(i);
-            let (at, len) = (addr as usize, len as usize);
-            let chunk = at / self.plan.chunk;
-            let within = at % self.plan.chunk;
-            if chunk >= self.plan.chunks || len > self.plan.chunk - within {
-                return Err(io::Error::other("the kernel's ring is damaged: a packet lies outside its memory"));
-            }
+            let Some((chunk, at)) = self.plan.packet(addr, len).filter(|&(chunk, _)| self.owners.take(chunk)) else {
+                return Err(damaged());
+            };
+            let len = len as usize;
             let continues = options & libc::XDP_PKT_CONTD != 0;
             if self.partial.is_none() && !continues {
-                held.push(chunk as u32);
+                held.push(chunk);
                 frames.push(frame(at, len));
             } else {
-                self.free.push(chunk as u32);
+                self.free.push(chunk);
                 if let Some((place, len)) = self.piece(area, at, len, continues) {
                     held.push(place | JUMBO);
                     frames.push(frame(self.plan.place_at(place), len));
@@ -472,7 +506,7 @@ impl Backend for Socket {
             if self.ending.is_none() && stop.load(Ordering::Relaxed) {
                 self.end(None)?;
             }
-            self.fill_up();
+            self.fill_up()?;
             if let Some((burst, packets)) = self.take()? {
                 if self.now_ns - self.counted_ns > COUNTS.as_nanos() as i64 {
                     self.read_counts()?;
@@ -516,6 +550,11 @@ impl Backend for Socket {
     fn describe(&self) -> String {
         self.about.clone()
     }
+}
+
+#[cold]
+fn damaged() -> io::Error {
+    io::Error::other("the kernel's ring is damaged: a packet lies outside its memory, or where another one is")
 }
 
 /// Binds with the best of the ways that are allowed and to be had, and says which. `mtu` is given if packets of several

@@ -88,6 +88,11 @@ impl<T> Drop for Raw<T> {
     }
 }
 
+/// Entries from index `older` up to `newer`, of which one is the kernel's: whatever that is, no more than a ring has.
+pub(super) fn between(newer: u32, older: u32, size: u32) -> u32 {
+    newer.wrapping_sub(older).min(size)
+}
+
 /// Our end of a ring that we fill.
 #[derive(Debug)]
 pub(super) struct Producer<T> {
@@ -104,19 +109,23 @@ impl<T: Copy> Producer<T> {
     /// Entries that there is room for, at least: the kernel's index is looked at when there seems to be none.
     fn room(&mut self) -> u32 {
         let size = self.raw.mask + 1;
-        if self.next.wrapping_sub(self.taken) == size {
+        if between(self.next, self.taken, size) == size {
             self.taken = self.raw.index(self.raw.consumer).load(Ordering::Acquire);
         }
-        size - self.next.wrapping_sub(self.taken)
+        size - between(self.next, self.taken, size)
     }
 
-    /// Writes the next entry, which there is [room](Self::room) for. The kernel sees it after [`Self::publish`].
-    pub(super) fn put(&mut self, value: T) {
-        assert!(self.room() > 0, "room in the ring");
+    /// Writes the next entry. The kernel sees it after [`Self::publish`]. `false` where there is no [room](Self::room).
+    #[must_use]
+    pub(super) fn put(&mut self, value: T) -> bool {
+        if self.room() == 0 {
+            return false;
+        }
         // SAFETY: in the mapping, and aligned, since the kernel places entries at multiples of a cache line; the consumer has
         // passed the entry and will not read it before it is published.
         unsafe { self.raw.entry(self.next).write(value) };
         self.next = self.next.wrapping_add(1);
+        true
     }
 
     /// Shows the kernel what was put.
@@ -154,7 +163,7 @@ impl<T: Copy> Consumer<T> {
         if self.put == self.next {
             self.put = self.raw.index(self.raw.producer).load(Ordering::Acquire);
         }
-        self.put.wrapping_sub(self.next)
+        between(self.put, self.next, self.raw.mask + 1)
     }
 
     /// The entry `ahead` of the next one, which is [available](Self::available).

@@ -130,7 +130,11 @@ impl Sender {
             std::ptr::copy_nonoverlapping(frame.as_ptr(), self.area.part(at, frame.len()), frame.len());
         }
         // There is room for as many as there are chunks.
-        self.transmit.put(libc::xdp_desc { addr: at as u64, len: frame.len() as u32, options: 0 });
+        if !self.transmit.put(libc::xdp_desc { addr: at as u64, len: frame.len() as u32, options: 0 }) {
+            return Err(io::Error::other(
+                "the kernel's ring is damaged: it has no room for a frame that it has completed",
+            ));
+        }
         self.sent.taken += 1;
         self.untold += 1;
         if self.untold >= BATCH { self.flush() } else { Ok(()) }

@@ -1,0 +1,11 @@
+//! Any bytes as what the kernel writes into rings, blocks of a packet socket and descriptors of AF_XDP: nothing leads outside.
+#![no_main]
+use weir_io::sys::{packet_socket, xdp};
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    match data.split_first() {
+        Some((0..=127, rest)) => packet_socket::fuzz_body::block(rest),
+        Some((_, rest)) => xdp::fuzz_body::descriptors(rest),
+        None => {}
+    }
+});
