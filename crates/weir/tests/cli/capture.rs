@@ -465,6 +465,9 @@ fn directions_and_all_interfaces() {
     assert_eq!(counts, [200, 100, 300, 300]);
 }
 
+/// Small memory, and room for all packets in it; in immediate mode nothing is forgotten when it is interrupted.
+const RIVAL: [&str; 7] = ["--immediate-mode", "-Z", "root", "-s", "256", "-B", "4096"];
+
 /// What a live expression says of the way a packet goes, by tcpdump beside it.
 #[test]
 fn inbound_and_outbound_are_as_tcpdump_has_them() {
@@ -480,10 +483,10 @@ fn inbound_and_outbound_are_as_tcpdump_has_them() {
     let mut running = Vec::new();
     for (i, expression) in expressions.iter().enumerate() {
         let file = theirs(i);
-        let rival = ["tcpdump", "--immediate-mode", "-Z", "root", "-n", "-i", "near", "-w", &file, expression];
+        let rival = [&["tcpdump", "-n", "-i", "near", "-w", &file][..], &RIVAL, &[expression]].concat();
         let rival = net.start(&rival, "listening on");
         let ways: [&[&str]; 3] = [&["near"], &["near", "--no-kernel-filter"], &["any"]];
-        let ours = ways.map(|way| net.capture(&[&["filter", expression, "--count"], way].concat()));
+        let ours = ways.map(|way| net.capture(&[&["filter", expression, "--count", "--ring", "2M"], way].concat()));
         running.push((rival, ours));
     }
     let measure = net.capture(&["measure", "near", "--filter", "outbound", "--json"]);
@@ -520,11 +523,13 @@ fn of_all_interfaces_each_packet_says_which_and_which_way() {
     }
     net.second_cable();
     let rival = |link: &[&str]| {
-        let command = ["tcpdump", "--immediate-mode", "-l", "-Z", "root", "-n", "-t", "-i", "any", "udp"];
-        net.start(&[&command[..], link].concat(), "listening on")
+        net.start(&[&["tcpdump", "-l", "-n", "-t", "-i", "any", "udp"], &RIVAL[..], link].concat(), "listening on")
     };
     let rivals = [rival(&[]), rival(&["-e"])];
-    let lines = [net.capture(&["filter", "udp", "any", "-t"]), net.capture(&["filter", "udp", "any", "-t", "-e"])];
+    let lines = [
+        net.capture(&["filter", "udp", "any", "-t", "--ring", "2M"]),
+        net.capture(&["filter", "udp", "any", "-t", "-e", "--ring", "2M"]),
+    ];
     let json = net.capture(&["filter", "udp", "any", "--json"]);
     let one = net.capture(&["filter", "udp", "near", "--json"]);
     assert_eq!(net.send(&frames(20), 0), 20);
@@ -533,8 +538,10 @@ fn of_all_interfaces_each_packet_says_which_and_which_way() {
     /// The first words of each line, sorted: what the tools print of the rest differs.
     fn begins(done: &Done, words: usize) -> Vec<String> {
         let text = done.text();
+        // tcpdump ends with an empty one.
         let mut begins: Vec<String> = text
             .lines()
+            .filter(|line| !line.is_empty())
             .map(|line| {
                 let (name, rest) = line.split_at(line.find(' ').unwrap());
                 let way = rest.split_whitespace().take(words).collect::<Vec<_>>().join(" ");

@@ -168,6 +168,8 @@ fn what_is_written_is_there_however_the_capture_ends() {
     let sent = frames(1000);
     for (way, words) in WAYS {
         let out = temp.at("kept.pcapng");
+        // That of the way before would be taken for this one's.
+        let _ = std::fs::remove_file(&out);
         let capture = start(&net, &["filter", "", "-w", &out], way, words);
         // Its header comes before the first packet, a moment after the line that says how it captures.
         let begun = |path: &str| std::fs::metadata(path).is_ok_and(|about| about.len() > 0);
