@@ -33,7 +33,15 @@ pub struct Select {
     taken: AtomicU64,
     /// Filters made so far; one set for each link type, whatever the number of interfaces, or one for each direction where the
     /// expressions ask for it.
-    made: Mutex<Vec<(LinkType, Option<Direction>, Arc<Filters>)>>,
+    made: Mutex<Vec<Made>>,
+}
+
+/// Filters for a link type, and for a direction if they are not the same for both.
+#[derive(Debug)]
+struct Made {
+    link: LinkType,
+    direction: Option<Direction>,
+    filters: Arc<Filters>,
 }
 
 /// The programs for one link type.
@@ -103,7 +111,7 @@ impl Select {
     /// Whether native code judges; false where nothing was compiled yet.
     pub fn is_native(&self) -> bool {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        !made.is_empty() && made.iter().all(|(_, _, filters)| filters.main.is_native())
+        !made.is_empty() && made.iter().all(|made| made.filters.main.is_native())
     }
 
     /// The frames, at most 64 of any link types, that are kept: bit i for frame i.
@@ -121,16 +129,16 @@ impl Select {
 
     fn filters(&self, link: LinkType, direction: Option<Direction>) -> Result<Arc<Filters>, PlanError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |way: &Option<Direction>| way.is_none() || *way == direction;
-        if let Some((.., filters)) = made.iter().find(|(known, way, _)| *known == link && fits(way)) {
-            return Ok(Arc::clone(filters));
+        let fits = |made: &&Made| made.link == link && (made.direction.is_none() || made.direction == direction);
+        if let Some(made) = made.iter().find(fits) {
+            return Ok(Arc::clone(&made.filters));
         }
-        let (way, filters) = match (self.compile(link, None), direction) {
+        let (direction, filters) = match (self.compile(link, None), direction) {
             (Err(_), Some(direction)) => (Some(direction), self.compile(link, Some(direction))?),
             (filters, _) => (None, filters?),
         };
         let filters = Arc::new(filters);
-        made.push((link, way, Arc::clone(&filters)));
+        made.push(Made { link, direction, filters: Arc::clone(&filters) });
         Ok(filters)
     }
 
