@@ -39,7 +39,7 @@ fn numbers(seed: u64, packets: u64) -> Vec<u64> {
         2 if at < packets / 2 => at,
         2 => draw(at, 40),
         3 => at / 30 % 97 + at / 900 * 13,
-        4 if at % 19 == 0 => 0,
+        4 if at.is_multiple_of(19) => 0,
         4 => at,
         // Two thirds of all keys have one packet, and few have many.
         _ => packets / (1 + draw(at, packets)),

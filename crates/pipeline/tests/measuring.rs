@@ -222,6 +222,7 @@ fn compare(case: &Case, expected: &Expected, arrivals: Arrivals, state: Option<&
                 found += usize::from(row.bound.lower <= truth);
                 assert!(row.bound.upper >= truth, "{case:?}: {row:?}, not {truth}");
             }
+            BoundKind::None => panic!("{case:?}: a row that ranks has a bound: {row:?}"),
         }
     }
     match case.sketch {
