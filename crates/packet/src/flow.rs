@@ -9,6 +9,7 @@ mod ip;
 mod link;
 mod parse;
 mod tunnel;
+mod wlan;
 
 pub use hash::{FlowHash, Hasher};
 pub use parse::Parser;

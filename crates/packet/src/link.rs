@@ -13,6 +13,8 @@ impl LinkType {
     pub const SLIP: Self = Self(8);
     /// PPP, with or without the address and control bytes.
     pub const PPP: Self = Self(9);
+    /// FDDI.
+    pub const FDDI: Self = Self(10);
     /// IP without any link header, as BSD systems number it.
     pub const RAW_BSD: Self = Self(12);
     /// IP without any link header, as OpenBSD numbers it.
@@ -33,18 +35,30 @@ impl LinkType {
     pub const LOOP: Self = Self(108);
     /// Linux "cooked" capture, version 1.
     pub const LINUX_SLL: Self = Self(113);
+    /// 802.11 behind a Prism header.
+    pub const PRISM_HEADER: Self = Self(119);
     /// 802.11 behind a radiotap header.
     pub const IEEE802_11_RADIO: Self = Self(127);
+    /// 802.11 behind an AVS header.
+    pub const IEEE802_11_RADIO_AVS: Self = Self(163);
     /// PPP with a direction byte in place of the address byte.
     pub const PPP_PPPD: Self = Self(166);
+    /// Per-packet information, which names the link type of what follows it.
+    pub const PPI: Self = Self(192);
     /// PPP behind a direction byte.
     pub const PPP_WITH_DIR: Self = Self(204);
     /// MPLS label stacks without a link header.
     pub const MPLS: Self = Self(219);
+    /// IP behind a header of Solaris' ipnet.
+    pub const IPNET: Self = Self(226);
     /// IPv4 without any link header.
     pub const IPV4: Self = Self(228);
     /// IPv6 without any link header.
     pub const IPV6: Self = Self(229);
+    /// Messages of Linux's netfilter log.
+    pub const NFLOG: Self = Self(239);
+    /// IP over InfiniBand, behind a global route header.
+    pub const IPOIB: Self = Self(242);
     /// Linux "cooked" capture, version 2.
     pub const LINUX_SLL2: Self = Self(276);
 

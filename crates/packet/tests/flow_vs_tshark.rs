@@ -126,7 +126,7 @@ fn compare(tally: &mut Tally, frames: &[(LinkType, Vec<u8>)]) {
         let theirs = seen.first().map(|seen| (Some(seen.src), Some(seen.dst), seen.ports));
         if key.as_ref().map(ours) == theirs {
             *if key.is_some() { &mut tally.compared } else { &mut tally.without } += 1;
-        } else if let Some(why) = intended(data, key, seen.first()) {
+        } else if let Some(why) = intended(*link, data, key, seen.first()) {
             *tally.intended.entry(why).or_default() += 1;
         } else {
             tally.differences.push(format!("link type {}: {key:?}, tshark {seen:?}, {data:02x?}", link.0));
@@ -143,10 +143,16 @@ fn compare(tally: &mut Tally, frames: &[(LinkType, Vec<u8>)]) {
 }
 
 /// Why tshark's answer is another one, where it is meant to be.
-fn intended(data: &[u8], key: Option<FlowKey>, theirs: Option<&Seen>) -> Option<&'static str> {
+fn intended(link: LinkType, data: &[u8], key: Option<FlowKey>, theirs: Option<&Seen>) -> Option<&'static str> {
     let ether = |kind: [u8; 2]| data.get(12..14) == Some(&kind);
     let at = |at: usize| data.get(at).copied().unwrap_or(0);
     match (key, theirs) {
+        (Some(_), None) if link == LinkType::NFLOG && at(4) == 0 => {
+            Some("attributes tell their byte order themselves, where tshark takes the file's")
+        }
+        (None, Some(_)) if link == LinkType::IEEE802_11 && at(22) & 15 != 0 => {
+            Some("a later fragment of 802.11 begins with no header")
+        }
         (None, Some(_)) if ether([0x89, 3]) => Some("Cisco FabricPath is not opened"),
         (Some(key), None) if ether([8, 0]) && at(16) == 0 && (1..20).contains(&at(17)) && key.ports().is_none() => {
             Some("the addresses are believed though the total length is below the header's")

@@ -1,6 +1,6 @@
 //! From the link layer to the IP header.
 
-use super::NoKey;
+use super::{NoKey, wlan};
 use crate::LinkType;
 
 /// Tags, labels and shims in front of one IP header. More are somebody's joke, and would make a frame expensive.
@@ -33,6 +33,29 @@ pub(super) enum Layer {
     Cooked,
     /// Linux cooked capture, version 2.
     Cooked2,
+    /// FDDI: frame control and addresses.
+    Fddi,
+    /// Frame relay: the address of Q.922.
+    FrameRelay,
+    /// A message of Linux's netfilter log: attributes, one of which is the packet.
+    Nflog,
+    /// IP over InfiniBand, behind a global route header.
+    IpoIb,
+    /// Solaris' ipnet: what it says of the packet.
+    Ipnet,
+    /// 802.11; the header may be padded to words of four bytes.
+    Wlan {
+        /// It is.
+        padded: bool,
+    },
+    /// A radiotap header in front of 802.11.
+    Radiotap,
+    /// A Prism header in front of 802.11, or an AVS header in its place.
+    Prism,
+    /// An AVS header in front of 802.11.
+    Avs,
+    /// Per-packet information, which names the link type of what follows.
+    Ppi,
     /// IP, of the version that its first nibble tells.
     Ip,
     /// IPv4.
@@ -58,6 +81,16 @@ impl Layer {
             LinkType::PPP_ETHER => Self::PppoeSession,
             LinkType::C_HDLC => Self::CiscoHdlc,
             LinkType::MPLS => Self::Mpls,
+            LinkType::FDDI => Self::Fddi,
+            LinkType::FRELAY => Self::FrameRelay,
+            LinkType::NFLOG => Self::Nflog,
+            LinkType::IPOIB => Self::IpoIb,
+            LinkType::IPNET => Self::Ipnet,
+            LinkType::IEEE802_11 => Self::Wlan { padded: false },
+            LinkType::IEEE802_11_RADIO => Self::Radiotap,
+            LinkType::PRISM_HEADER => Self::Prism,
+            LinkType::IEEE802_11_RADIO_AVS => Self::Avs,
+            LinkType::PPI => Self::Ppi,
             _ => return None,
         })
     }
@@ -80,19 +113,22 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
                 6 => (Layer::V6, 0),
                 _ => return Err(NoKey::Malformed),
             },
-            Layer::Ethernet => (type_or_length(be16(data, 12)?), 14),
+            Layer::Ethernet => (type_or_length(be16(data, 12)?)?, 14),
             Layer::Type(0x0800) => (Layer::V4, 0),
             Layer::Type(0x86dd) => (Layer::V6, 0),
             // IEEE 802.1Q, 802.1ad, and the latter's number before it had one.
-            Layer::Type(0x8100 | 0x88a8 | 0x9100) => (type_or_length(be16(data, 2)?), 4),
+            Layer::Type(0x8100 | 0x88a8 | 0x9100) => (type_or_length(be16(data, 2)?)?, 4),
             Layer::Type(0x8847 | 0x8848) => (Layer::Mpls, 0),
             Layer::Type(0x8864) => (Layer::PppoeSession, 0),
             Layer::Type(_) => return Err(NoKey::NotIp),
-            Layer::Llc => match head(data)? {
-                // SNAP with the OUI that says: an EtherType follows.
-                [0xaa, 0xaa, 3, 0, 0, 0, hi, lo] => (Layer::Type(u16::from_be_bytes([hi, lo])), 8),
-                _ => return Err(NoKey::NotIp),
-            },
+            Layer::Llc => {
+                // SNAP with the OUI that says: an EtherType follows. Where the first bytes say otherwise nothing is missing.
+                let snap = [0xaa, 0xaa, 3, 0, 0, 0];
+                if data.iter().zip(snap).any(|(found, wanted)| *found != wanted) {
+                    return Err(NoKey::NotIp);
+                }
+                (Layer::Type(be16(data, snap.len())?), LEAST_SNAP)
+            }
             Layer::Mpls => behind_label(data)?,
             Layer::PppoeSession => match head::<6>(data)? {
                 // RFC 2516, section 4: version and type 1, code 0.
@@ -111,6 +147,21 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
             Layer::BsdLoop => (family(u32::from_be_bytes(head(data)?), false)?, 4),
             Layer::Cooked => (cooked(be16(data, 2)?, be16(data, 14)?)?, 16),
             Layer::Cooked2 => (cooked(be16(data, 8)?, be16(data, 0)?)?, 20),
+            Layer::Fddi => match byte(data, 0)? {
+                // ANSI X3.139: a frame of LLC, asynchronous.
+                0x50..=0x5f => (Layer::Llc, 13),
+                _ => return Err(NoKey::NotIp),
+            },
+            Layer::FrameRelay => behind_q922(data)?,
+            Layer::Nflog => nflog(data)?,
+            // A header of RFC 4391 behind 40 bytes.
+            Layer::IpoIb => (Layer::Type(be16(data, 40)?), 44),
+            Layer::Ipnet => match byte(data, 1)? {
+                2 => (Layer::V4, 24),
+                26 => (Layer::V6, 24),
+                _ => return Err(NoKey::NotIp),
+            },
+            Layer::Wlan { .. } | Layer::Radiotap | Layer::Prism | Layer::Avs | Layer::Ppi => wlan::behind(layer, data)?,
         };
         layer = next;
         data = data.get(header..).ok_or(NoKey::Truncated)?;
@@ -118,9 +169,72 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
     Err(NoKey::NotIp)
 }
 
-/// IEEE 802.3, clause 3.2.6: from 1536 on it is a type.
-fn type_or_length(value: u16) -> Layer {
-    if value >= 0x0600 { Layer::Type(value) } else { Layer::Llc }
+/// Bytes of LLC and SNAP in front of a packet.
+const LEAST_SNAP: usize = 8;
+
+/// IEEE 802.3, clause 3.2.6: from 1536 on it is a type. A frame that is too short for SNAP carries no IP.
+fn type_or_length(value: u16) -> Result<Layer, NoKey> {
+    match value {
+        0x0600.. => Ok(Layer::Type(value)),
+        _ if usize::from(value) < LEAST_SNAP => Err(NoKey::NotIp),
+        _ => Ok(Layer::Llc),
+    }
+}
+
+/// RFC 2427 (its section 4: control and protocol), behind an address of Q.922, of which the last byte has its lowest bit set;
+/// or an EtherType in the place of the control byte, as Cisco has it.
+fn behind_q922(data: &[u8]) -> Result<(Layer, usize), NoKey> {
+    const UNNUMBERED: u8 = 3;
+    let mut address = 1;
+    while byte(data, address - 1)? & 1 == 0 {
+        address += 1;
+        if address > 4 {
+            return Err(NoKey::Malformed);
+        }
+    }
+    if address < 2 {
+        return Err(NoKey::Malformed);
+    }
+    if byte(data, address)? != UNNUMBERED {
+        return Ok((Layer::Type(be16(data, address)?), address + 2));
+    }
+    // A byte of padding may come first.
+    let protocol = address + 1 + usize::from(byte(data, address + 1)? == 0);
+    match byte(data, protocol)? {
+        0xcc => Ok((Layer::V4, protocol + 1)),
+        0x8e => Ok((Layer::V6, protocol + 1)),
+        0x80 => match (be16(data, protocol + 1)?, byte(data, protocol + 3)?) {
+            (0, 0) => Ok((Layer::Type(be16(data, protocol + 4)?), protocol + 6)),
+            _ => Err(NoKey::NotIp),
+        },
+        _ => Err(NoKey::NotIp),
+    }
+}
+
+/// linux/netfilter/nfnetlink_log.h: a family and a version, then attributes of length and type, each padded to four bytes.
+/// Length and type are in the order of the host that captured; no type passes 255, so the type tells the order.
+fn nflog(data: &[u8]) -> Result<(Layer, usize), NoKey> {
+    const PAYLOAD: u8 = 9;
+    let [family, version, ..] = head::<4>(data)?;
+    let layer = match (version, family) {
+        (0, 2) => Layer::V4,
+        (0, 10) => Layer::V6,
+        _ => return Err(NoKey::NotIp),
+    };
+    let mut at = 4;
+    for _ in 0..MOST_STEPS {
+        let (length, kind) = match head(data.get(at..).ok_or(NoKey::Truncated)?)? {
+            [a, b, kind, 0] => (u16::from_le_bytes([a, b]), kind),
+            [a, b, 0, kind] => (u16::from_be_bytes([a, b]), kind),
+            _ => return Err(NoKey::Malformed),
+        };
+        match (kind, length) {
+            (_, ..4) => return Err(NoKey::Malformed),
+            (PAYLOAD, _) => return Ok((layer, at + 4)),
+            _ => at += usize::from(length).next_multiple_of(4),
+        }
+    }
+    Err(NoKey::NotIp)
 }
 
 /// RFC 3032: nothing says what is under the last label, so its first nibble is looked at, as routers do (RFC 4928).

@@ -10,7 +10,8 @@ const MOST_NESTINGS: usize = 8;
 /// Finds the flow key of frames of one link type.
 ///
 /// Walks Ethernet (802.3 and 802.2 SNAP too), 802.1Q and 802.1ad tags, MPLS labels, PPPoE and PPP, Cisco HDLC, BSD
-/// loopback, Linux cooked captures and raw IP; IPv4 with options and fragments; IPv6 with extension headers. TCP, UDP,
+/// loopback, Linux cooked captures, raw IP, FDDI, frame relay, netfilter logs, IP over InfiniBand, ipnet, and data frames of
+/// 802.11 with or without a radio header; IPv4 with options and fragments; IPv6 with extension headers. TCP, UDP,
 /// SCTP, DCCP and UDP-Lite have ports; all other protocols have keys without. Checksums are not looked at.
 ///
 /// **Cost**: an Ethernet frame with at most one tag, IPv4 without options or IPv6 without extension headers, and one of the

@@ -57,7 +57,7 @@ fn plain(name: &'static str, link: u16, data: Vec<u8>, key: Result<FlowKey, NoKe
 }
 
 pub fn all() -> Vec<Case> {
-    [links(), headers(), tunnels()].into_iter().flatten().collect()
+    [links(), more_links(), wlan(), headers(), tunnels()].into_iter().flatten().collect()
 }
 
 fn links() -> Vec<Case> {
@@ -119,6 +119,93 @@ fn links() -> Vec<Case> {
         plain("PPPoE as link", 51, behind("1100 0001 0022 0021"), key),
         plain("Cisco HDLC", 104, behind("0f00 0800"), key),
         plain("MPLS as link", 219, behind("00010140"), key),
+    ]
+}
+
+/// FDDI, frame relay, netfilter logs, IP over InfiniBand, ipnet, and LLC without IP.
+fn more_links() -> Vec<Case> {
+    let (packet, packet6) = (ip4(17, &udp(4)), ip6(17, &udp(4)));
+    let key = Ok(ports(four(17), 5300, 40_000));
+    let key6 = Ok(ports(six(17), 5300, 40_000));
+    let behind = |head: &str| cat(&[&hex(head), &packet]);
+    let behind6 = |head: &str| cat(&[&hex(head), &packet6]);
+    let macs = "00005e005302 00005e005301";
+    let route = "60000000 0024 1bff fe800000000000000000000000000001 fe800000000000000000000000000002";
+    let ipnet = |length: &str| format!("0000 {length} 00000001 00000001 00000000 00000000");
+    vec![
+        plain("FDDI", 10, behind(&format!("50 {macs} aaaa03 000000 0800")), key),
+        plain("FDDI, IPv6", 10, behind6(&format!("57 {macs} aaaa03 000000 86dd")), key6),
+        plain("FDDI, station management", 10, behind(&format!("41 {macs} aaaa03 000000 0800")), Err(NoKey::NotIp)),
+        plain("frame relay", 107, behind("1841 03 cc"), key),
+        plain("frame relay, IPv6", 107, behind6("1841 03 8e"), key6),
+        plain("frame relay, address of four bytes", 107, behind("1840 0001 03 cc"), key),
+        plain("frame relay, SNAP", 107, behind("1841 03 00 80 000000 0800"), key),
+        plain("frame relay of Cisco", 107, behind("1841 0800"), key),
+        plain("frame relay, status", 107, hex("0001 03 08 00 75 01 01 00"), Err(NoKey::NotIp)),
+        plain("frame relay, address without end", 107, vec![0; 40], Err(NoKey::Malformed)),
+        plain("netfilter log", 239, behind("02 00 0000 0800 0100 0800 0100 0500 0a00 00000000 2400 0900"), key),
+        plain(
+            "netfilter log, big-endian",
+            239,
+            behind("02 00 0000 0008 0001 0800 0100 0005 000a 00000000 0024 0009"),
+            key,
+        ),
+        plain("netfilter log, IPv6", 239, behind6("0a 00 0000 0800 0100 86dd 0100 3800 0900"), key6),
+        plain("netfilter log, bridge", 239, behind("07 00 0000 2400 0900"), Err(NoKey::NotIp)),
+        plain("netfilter log, no length", 239, behind("02 00 0000 0000 0100"), Err(NoKey::Malformed)),
+        plain("IP over InfiniBand", 242, behind(&format!("{route} 0800 0000")), key),
+        plain("IP over InfiniBand, IPv6", 242, behind6(&format!("{route} 86dd 0000")), key6),
+        plain("ipnet", 226, behind(&format!("01 02 {}", ipnet("00000020"))), key),
+        plain("ipnet, IPv6", 226, behind6(&format!("01 1a {}", ipnet("00000034"))), key6),
+        plain("ipnet, another family", 226, behind(&format!("01 07 {}", ipnet("00000020"))), Err(NoKey::NotIp)),
+        plain("LLC of three bytes", 1, hex(&format!("{macs} 0003 e0e003")), Err(NoKey::NotIp)),
+        plain("LLC of four bytes in a VLAN", 1, hex(&format!("{macs} 8100 0064 0004 aaaa0300")), Err(NoKey::NotIp)),
+        plain("cooked LLC of three bytes", 113, hex("0000 0001 0006 00005e005301 0000 0004 f0f07f"), Err(NoKey::NotIp)),
+        plain("cooked SNAP, cut", 113, hex("0000 0001 0006 00005e005301 0000 0004 aaaa03"), Err(NoKey::Truncated)),
+    ]
+}
+
+/// 802.11 and the headers in front of it.
+fn wlan() -> Vec<Case> {
+    let (packet, packet6) = (ip4(17, &udp(4)), ip6(17, &udp(4)));
+    let key = Ok(ports(four(17), 5300, 40_000));
+    let key6 = Ok(ports(six(17), 5300, 40_000));
+    let not_ip = Err(NoKey::NotIp);
+    let three = "0000 00005e005301 00005e005302 00005e005303";
+    let frame =
+        |kind: &str, rest: &str| cat(&[&hex(kind), &hex(three), &hex(rest), &hex("aaaa03 000000 0800"), &packet]);
+    let data = frame("0801", "0000");
+    let padded = frame("8801", "0000 0000 0000");
+    let (prism, avs) = (cat(&[&hex("44000000 90000000"), &[0; 136]]), cat(&[&hex("80211001 00000040"), &[0; 56]]));
+    let behind = |head: &str, frame: &[u8]| cat(&[&hex(head), frame]);
+    vec![
+        plain("802.11", 105, data.clone(), key),
+        plain("802.11, IPv6", 105, cat(&[&hex("0802"), &hex(three), &hex("0000 aaaa03 000000 86dd"), &packet6]), key6),
+        plain("802.11, quality of service", 105, frame("8801", "0000 0000"), key),
+        plain("802.11, four addresses", 105, frame("0803", "0000 00005e005304"), key),
+        plain("802.11, high throughput control", 105, frame("8881", "0000 0000 00000000"), key),
+        plain("802.11, aggregate", 105, frame("8801", "0000 8000 00005e005305 00005e005306 0028"), key),
+        plain("802.11, no data", 105, frame("4801", "0000"), not_ip),
+        plain("802.11, encrypted", 105, frame("0841", "0000"), not_ip),
+        plain("802.11, later fragment", 105, frame("0801", "0100"), not_ip),
+        plain("802.11, beacon", 105, frame("8000", "0000"), not_ip),
+        plain("radiotap", 127, behind("00 00 0800 00000000", &data), key),
+        plain("radiotap, timer", 127, behind("00 00 1000 01000000 0000000000000000", &data), key),
+        plain("radiotap, padded", 127, behind("00 00 0900 02000000 20", &padded), key),
+        plain("radiotap, timer, padded", 127, behind("00 00 1100 03000000 0000000000000000 20", &padded), key),
+        plain("radiotap, more fields, padded", 127, behind("00 00 0d00 02000080 00000000 20", &padded), key),
+        plain("radiotap, no length", 127, behind("00 00 0700 00000000", &data), Err(NoKey::Malformed)),
+        plain("Prism", 119, cat(&[&prism, &data]), key),
+        plain("AVS as Prism", 119, cat(&[&avs, &data]), key),
+        plain("AVS", 163, cat(&[&avs, &data]), key),
+        plain("PPI, 802.11", 192, behind("00 00 0800 69000000", &data), key),
+        plain(
+            "PPI, field, Ethernet",
+            192,
+            behind("00 00 1000 01000000 3075 0400 00000000", &ether(0x0800, &packet)),
+            key,
+        ),
+        plain("PPI, a link type without keys", 192, behind("00 00 0800 93000000", &data), not_ip),
     ]
 }
 

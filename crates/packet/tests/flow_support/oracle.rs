@@ -11,7 +11,9 @@ use weir_packet::LinkType;
 use weir_packet::flow::{FlowKey, Hasher, NoKey, Parser};
 
 /// Link types that have keys.
-pub const LINKS: [u16; 16] = [1, 1, 1, 101, 228, 229, 113, 276, 0, 108, 9, 50, 51, 166, 104, 219];
+pub const LINKS: [u16; 26] = [
+    1, 1, 1, 101, 228, 229, 113, 276, 0, 108, 9, 50, 51, 166, 104, 219, 10, 107, 239, 242, 226, 105, 127, 119, 163, 192,
+];
 
 /// How a packet's key stood to etherparse's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
