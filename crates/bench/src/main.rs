@@ -24,7 +24,7 @@ mod sketch;
 mod verdicts;
 
 use anyhow::Context;
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory, Parser, ValueEnum};
 use report::Report;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -159,13 +159,11 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     Ok(report.is_sound())
 }
 
-/// Names the scenarios.
+/// Names the scenarios, in lines that fit the terminal.
 fn list() {
+    let page = Arguments::command().help_template("{positionals}").max_term_width(100).render_long_help();
     println!("Scenarios (weir-bench NAME, or weir bench NAME; --help for options):");
-    for scenario in Scenario::value_variants() {
-        let value = scenario.to_possible_value().expect("no scenario is hidden");
-        println!("  {:<8} {}", value.get_name(), value.get_help().map_or(String::new(), ToString::to_string));
-    }
+    println!("{}", page.to_string().replace("  - ", "    "));
 }
 
 impl Scenario {

@@ -5,6 +5,7 @@ use crate::live::{Backend, Live};
 use crate::stream::{Follow, Stream};
 use crate::sys::{self, HUGE, Mapping};
 use crate::view::View;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::AsFd;
@@ -17,7 +18,7 @@ use weir_packet::savefile::magic;
 /// A source of packets.
 #[derive(Debug)]
 pub struct Input {
-    /// As the user wrote it.
+    /// What it is called in lines for people.
     pub name: String,
     /// What it is.
     pub kind: Kind,
@@ -39,15 +40,16 @@ impl Input {
     /// once `stop` is set.
     ///
     /// Compression is recognised by content. **Errors**: those of the system; a directory is `IsADirectory`.
-    pub fn open(name: &str, follow: bool, stop: &Arc<AtomicBool>) -> io::Result<Self> {
+    pub fn open(name: impl AsRef<OsStr>, follow: bool, stop: &Arc<AtomicBool>) -> io::Result<Self> {
+        let name = name.as_ref();
         let file = if name == "-" {
             File::from(io::stdin().as_fd().try_clone_to_owned()?)
         } else {
             sys::open(Path::new(name), stop)?
         };
         let kind = classify(file, follow, Arc::clone(stop))?;
-        let name = if name == "-" { "standard input" } else { name };
-        Ok(Self { name: name.to_owned(), kind })
+        let name = if name == "-" { "standard input".into() } else { name.to_string_lossy() };
+        Ok(Self { name: name.into_owned(), kind })
     }
 
     /// Captures by `backend`, until `stop` is set; `name` is what the user called it.

@@ -3,7 +3,8 @@
 pub mod rings;
 
 use crate::cli::{DirectionArg, FanoutArg, LiveArgs, StampsArg, XdpModeArg, ZeroCopyArg};
-use crate::outcome::{io_words, own_path, say};
+use crate::name::Name;
+use crate::outcome::{io_words, own_path, say, say_plain};
 use anyhow::{anyhow, bail};
 use std::fmt::Display;
 use std::path::Path;
@@ -49,17 +50,17 @@ impl<'a> Named<'a> {
 }
 
 /// With `--wait` a name that is nothing yet is an interface that will be.
-pub fn name_awaited(sources: &mut [String], live: &LiveArgs) {
-    for source in sources.iter_mut().filter(|source| live.wait && source.as_str() != "-") {
-        if interface(source).is_none() && !Path::new(source.as_str()).exists() {
-            source.insert_str(0, AF_PACKET);
+pub fn name_awaited(sources: &mut [Name], live: &LiveArgs) {
+    for source in sources.iter_mut().filter(|source| live.wait && !source.is_dash()) {
+        if interface(source).is_none() && !Path::new(source).exists() {
+            *source = Name::from(format!("{AF_PACKET}{}", source.text()));
         }
     }
 }
 
 /// The interface or device that a source names, if it is no file.
-pub fn interface(name: &str) -> Option<&str> {
-    Some(match Named::of(name)? {
+pub fn interface(name: &Name) -> Option<&str> {
+    Some(match Named::of(name.utf8())? {
         Named::AfPacket(interface) | Named::Dpdk(interface) => interface,
         Named::AfXdp(interface) => queue_of(interface).0,
     })
@@ -86,9 +87,10 @@ pub struct Wish<'a> {
 /// Begins to capture from the interface that `source` names, and says on standard error what is captured: as many inputs as
 /// shares are wished for, or as the interface has queues. With `--wait`, waits until there is such an interface and it is up;
 /// none if `stop` was set meanwhile. That there is memory for all of them is [checked](rings::check) before.
-pub fn open(source: &str, wish: &Wish<'_>, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Input>> {
-    let Some(named) = Named::of(source) else { bail!("{source} is no interface") };
-    let name = interface(source).unwrap_or(source);
+pub fn open(source: &Name, wish: &Wish<'_>, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Input>> {
+    let (Some(named), Some(name)) = (Named::of(source.utf8()), interface(source)) else {
+        bail!("{source} is no interface")
+    };
     if stop.load(Ordering::Relaxed) {
         return Ok(Vec::new());
     }
@@ -97,10 +99,10 @@ pub fn open(source: &str, wish: &Wish<'_>, stop: &Arc<AtomicBool>) -> anyhow::Re
             return Ok(Vec::new());
         }
         // How many queues it has is known only now.
-        rings::check(&[source.to_owned()], wish.live)?;
+        rings::check(std::slice::from_ref(source), wish.live)?;
     }
     let backends = match named {
-        Named::AfPacket(_) => af_packet(name, wish, source == name, stop)?,
+        Named::AfPacket(_) => af_packet(name, wish, source.utf8() == name, stop)?,
         Named::AfXdp(text) => af_xdp(text, wish, stop)?,
         Named::Dpdk(device) => dpdk(device, wish)?,
     };
@@ -361,11 +363,4 @@ pub fn standing_line(name: &str, counts: &Counts) -> String {
 pub fn now_ns() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-}
-
-/// A line on standard error that is no complaint.
-pub fn say_plain(line: &str) {
-    use std::io::Write;
-    // A closed standard error is no reason to fail.
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -2,9 +2,13 @@
 // Texts here are printed as help, where brackets mean what may be left out.
 #![allow(rustdoc::broken_intra_doc_links)]
 
+use crate::name::Name;
 use crate::numbers::{parse_cpus, parse_rotation_size, parse_size, parse_time};
+use crate::terminal::{columns, help_width};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 use weir_generator::Sizes;
 use weir_measure::KeyKind;
@@ -12,7 +16,7 @@ use weir_memory::Policy;
 
 /// weir answers questions about network captures: which packets match, how many, what is in a file.
 #[derive(Debug, Parser)]
-#[command(version, about = "weir answers questions about network captures", long_about = None, propagate_version = true, max_term_width = 100)]
+#[command(version, about = "weir answers questions about network captures", long_about = None, propagate_version = true, max_term_width = HELP_WIDTH)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -34,6 +38,27 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Repeat the comparisons with peers
     Bench(BenchArgs),
+}
+
+/// Columns of a help page at most.
+const HELP_WIDTH: usize = 100;
+
+/// What stands below the options, for this terminal: where an example and its meaning have no room in a line, the meaning
+/// goes below. Other lines are cut at blanks by the parser.
+fn fitted(text: &str) -> String {
+    /// Columns before a meaning that stands below, and the shortest example.
+    const INDENT: usize = 6;
+    let width = help_width().map_or(HELP_WIDTH, |width| width.min(HELP_WIDTH));
+    let line = |line: &str| {
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let gap = line[indent..].find("  ").filter(|&at| at > INDENT).map(|at| indent + at);
+        match gap {
+            _ if columns(line) <= width => format!("{line}\n"),
+            Some(gap) => format!("{}\n{:INDENT$}{}\n", &line[..gap], "", line[gap..].trim_start()),
+            None => format!("{:indent$}{}\n", "", &line[indent..], indent = indent.min(INDENT)),
+        }
+    };
+    text.lines().map(line).collect()
 }
 
 const FILTER_USAGE: &str = "weir filter [OPTIONS] EXPR SOURCE...
@@ -71,7 +96,7 @@ Exit codes:
 
 /// `weir filter`
 #[derive(Args, Debug)]
-#[command(after_help = FILTER_EXAMPLES, override_usage = FILTER_USAGE)]
+#[command(after_help = fitted(FILTER_EXAMPLES), override_usage = FILTER_USAGE)]
 pub struct FilterArgs {
     /// tcpdump expression; '' matches every packet
     #[arg(value_name = "EXPR", required_unless_present_any = ["list_interfaces", "read", "interface"])]
@@ -80,10 +105,10 @@ pub struct FilterArgs {
     /// af_packet:eth0 where a file has that name too, af_xdp:eth0 (faster; this host does not get what is captured),
     /// dpdk:DEVICE
     #[arg(value_name = "SOURCE", required_unless_present_any = ["list_interfaces", "read", "interface"])]
-    pub sources: Vec<String>,
+    pub sources: Vec<Name>,
     /// Accepted for tcpdump's sake: one more source
     #[arg(short = 'r', value_name = "SOURCE", hide = true)]
-    pub read: Vec<String>,
+    pub read: Vec<Name>,
     /// Accepted for tcpdump's sake: an interface as the source
     #[arg(short = 'i', value_name = "INTERFACE", hide = true)]
     pub interface: Vec<String>,
@@ -129,11 +154,11 @@ pub struct FilterArgs {
     /// Write the packets to FILE: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output. Or send them, as
     /// they are, by a port: af_packet:IF, af_xdp:IF[:QUEUE], dpdk:DEVICE; null throws them away (./null is a file)
     #[arg(help_heading = FILES, short = 'w', long = "write", value_name = "SINK")]
-    pub write: Option<String>,
+    pub write: Option<Name>,
     /// Further outputs in the same pass: packets that match EXPR too go to the file NAME (.pcapng is added to a name
     /// without extension); with --count, one line `COUNT NAME` each
-    #[arg(help_heading = FILES, long, value_name = "NAME=EXPR", value_parser = split)]
-    pub split: Vec<(String, String)>,
+    #[arg(help_heading = FILES, long, value_name = "NAME=EXPR", value_parser = OsStringValueParser::new().try_map(split))]
+    pub split: Vec<(Name, String)>,
     /// Write each packet out at once
     #[arg(help_heading = FILES, short = 'U', visible_short_alias = 'l')]
     pub unbuffered: bool,
@@ -280,10 +305,14 @@ fn cpus(text: &str) -> Result<Cpus, String> {
     parse_cpus(text).map(Cpus)
 }
 
-fn split(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, expression)) if !name.is_empty() => Ok((name.to_owned(), expression.to_owned())),
-        _ => Err(format!("'{text}' is not NAME=EXPR, for instance dns='udp port 53'")),
+fn split(text: OsString) -> Result<(Name, String), String> {
+    let bytes = text.as_bytes();
+    let parts = bytes.iter().position(|&byte| byte == b'=').map(|at| (&bytes[..at], &bytes[at + 1..]));
+    match parts.map(|(name, expression)| (name, str::from_utf8(expression))) {
+        Some((name, Ok(expression))) if !name.is_empty() => {
+            Ok((Name::from(OsStr::from_bytes(name)), expression.to_owned()))
+        }
+        _ => Err(format!("'{}' is not NAME=EXPR, for instance dns='udp port 53'", Name::from(text))),
     }
 }
 
@@ -317,13 +346,13 @@ Exit codes:
 
 /// `weir measure`
 #[derive(Args, Debug)]
-#[command(after_help = MEASURE_EXAMPLES)]
+#[command(after_help = fitted(MEASURE_EXAMPLES))]
 pub struct MeasureArgs {
     /// Capture files, plain or compressed (gzip, zstd, lz4); - is standard input; or interfaces: eth0, any for all of them,
     /// af_packet:eth0 where a file has that name too, af_xdp:eth0 (faster; this host does not get what is captured),
     /// dpdk:DEVICE
     #[arg(value_name = "SOURCE", required = true)]
-    pub sources: Vec<String>,
+    pub sources: Vec<Name>,
 
     /// Measure only packets that match this tcpdump expression
     #[arg(help_heading = PACKETS, long, value_name = "EXPR", default_value = "", hide_default_value = true)]
@@ -475,11 +504,11 @@ Examples:
 
 /// `weir info`
 #[derive(Args, Debug)]
-#[command(after_help = INFO_EXAMPLES)]
+#[command(after_help = fitted(INFO_EXAMPLES))]
 pub struct InfoArgs {
     /// Capture files, plain or compressed; - is standard input
     #[arg(value_name = "FILE", required = true)]
-    pub files: Vec<String>,
+    pub files: Vec<Name>,
     /// One JSON object per file
     #[arg(long)]
     pub json: bool,
@@ -534,12 +563,12 @@ fn rate(text: &str) -> Result<Rate, String> {
 
 /// `weir generate`
 #[derive(Args, Debug)]
-#[command(after_help = GENERATE_EXAMPLES)]
+#[command(after_help = fitted(GENERATE_EXAMPLES))]
 pub struct GenerateArgs {
     /// File to write: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output. Or a port to send by:
     /// af_packet:IF, af_xdp:IF[:QUEUE], dpdk:DEVICE, null, inject:IF; see below
     #[arg(value_name = "SINK")]
-    pub sink: String,
+    pub sink: Name,
     /// Packets
     #[arg(long, default_value_t = 1_000_000)]
     pub packets: u64,
@@ -576,7 +605,7 @@ It changes nothing and needs no privilege; what it cannot find out is unknown. T
 
 /// `weir doctor`
 #[derive(Args, Debug)]
-#[command(after_help = DOCTOR_EXAMPLES)]
+#[command(after_help = fitted(DOCTOR_EXAMPLES))]
 pub struct DoctorArgs {
     /// The same facts as one JSON object
     #[arg(long)]
@@ -594,7 +623,7 @@ The work is done by weir-bench, a program of its own: cargo build --release -p w
 
 /// `weir bench`
 #[derive(Args, Debug)]
-#[command(after_help = BENCH_EXAMPLES)]
+#[command(after_help = fitted(BENCH_EXAMPLES))]
 pub struct BenchArgs {
     /// Name of the comparison and its options, for weir-bench
     #[arg(value_name = "NAME", trailing_var_arg = true, allow_hyphen_values = true)]

@@ -10,12 +10,12 @@ mod system;
 
 use crate::cli::DoctorArgs;
 use crate::outcome::{Outcome, io_words, say};
+use crate::terminal::{self, columns, output_width, printable, wrapped};
 use serde_json::{Map, Value, json};
-use std::fmt::Write as _;
 use std::io::{self, Write};
 use system::System;
 
-/// Columns of the text.
+/// Columns of the text at most.
 const WIDTH: usize = 100;
 
 /// Column at which what is known begins.
@@ -32,7 +32,11 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<Outcome> {
         capture::privileges(&system),
         interfaces::group(&system),
     ];
-    let text = if arguments.json { format!("{}\n", as_json(&groups)) } else { as_text(&groups) };
+    let text = if arguments.json {
+        format!("{}\n", terminal::json(&as_json(&groups)))
+    } else {
+        as_text(&groups, output_width())
+    };
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             say(&format!("standard output: {}", io_words(&error)));
@@ -162,55 +166,47 @@ fn as_json(groups: &[Group]) -> Value {
     Value::Object(all)
 }
 
-fn as_text(groups: &[Group]) -> String {
+fn as_text(groups: &[Group], terminal: Option<usize>) -> String {
+    let width = terminal.map_or(WIDTH, |width| width.min(WIDTH));
+    let line = |text: &str, hang: usize| wrapped(&format!("{text}\n"), Some(width), hang);
     let mut out = String::new();
     for group in groups {
-        let _ = writeln!(out, "{}", group.title);
+        out += &line(group.title, 2);
         if !group.about.is_empty() {
-            wrapped(&mut out, 2, group.about);
+            out += &line(&format!("  {}", group.about), 0);
         }
-        for finding in &group.findings {
-            let _ = write!(out, "  {} {:<width$} ", finding.state.mark(), finding.label, width = INDENT - 5);
+        for Finding { state, label, text, means, command, .. } in &group.findings {
+            let head = format!("  {} {:<width$}", state.mark(), printable(label), width = INDENT - 5);
             // A long label has its line for itself.
-            if finding.label.len() > INDENT - 5 {
-                let _ = write!(out, "\n{:INDENT$}", "");
+            if columns(&head) >= INDENT {
+                out += &line(&head, 2);
+                out += &line(&format!("{:INDENT$}{}", "", printable(text)), 0);
+            } else {
+                out += &line(&format!("{head} {}", printable(text)), INDENT - 2);
             }
-            let text = fold(&finding.text, WIDTH - INDENT);
-            let _ = writeln!(out, "{}", text.join(&format!("\n{:INDENT$}", "")));
-            if let Some(means) = &finding.means {
-                wrapped(&mut out, INDENT, means);
+            if let Some(means) = means {
+                out += &line(&format!("{:INDENT$}{}", "", printable(means)), 0);
             }
-            if let Some(command) = &finding.command {
-                // Never folded: it is there to be copied.
-                let _ = writeln!(out, "{:INDENT$}$ {command}", "");
+            if let Some(command) = command {
+                out += &command_lines(&printable(command), terminal);
             }
         }
         out.push('\n');
     }
     let marks = State::ALL.map(|state| format!("{} {}", state.mark(), state.words()));
-    let _ = writeln!(out, "{}     $ the command that changes it", marks.join("   "));
-    out
+    out + &line(&format!("{}     $ the command that changes it", marks.join("   ")), 2)
 }
 
-fn wrapped(out: &mut String, indent: usize, text: &str) {
-    for line in fold(text, WIDTH - indent) {
-        let _ = writeln!(out, "{:indent$}{line}", "");
-    }
-}
-
-/// The text in lines of at most `width` columns, cut at blanks.
-fn fold(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let last = lines.last_mut().expect("there is always one line");
-        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > width {
-            lines.push(word.to_owned());
-        } else {
-            last.push_str(if last.is_empty() { "" } else { " " });
-            last.push_str(word);
-        }
-    }
-    lines
+/// A command to copy: in one line, or on a narrow terminal in several that a shell takes as one.
+fn command_lines(command: &str, terminal: Option<usize>) -> String {
+    let folded = |indent: usize| {
+        let room = terminal.map(|width| width.saturating_sub(indent + "$  \\".len()));
+        let lines = wrapped(command, room, 0).replace('\n', &format!(" \\\n{:indent$}  ", ""));
+        format!("{:indent$}$ {lines}\n", "")
+    };
+    let beside = folded(INDENT);
+    let fits = terminal.is_none_or(|width| beside.lines().all(|line| columns(line) <= width));
+    if fits { beside } else { folded(4) }
 }
 
 /// Bytes in binary units: `24.0 GiB`, `64 KiB`.
@@ -228,18 +224,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_fit_and_commands_are_whole() {
-        assert_eq!(fold("", 5), [""]);
-        assert_eq!(fold("aa bb cc", 5), ["aa bb", "cc"]);
-        assert_eq!(fold("much-too-long a", 5), ["much-too-long", "a"]);
+    fn lines_fit_and_commands_can_be_copied() {
         let long = "word ".repeat(60);
-        let finding = Finding::ok("a", "label", long.trim(), Value::Null).means(long.trim()).command(long.trim());
-        let text = as_text(&[Group { key: "k", title: "Title", about: "", findings: vec![finding] }]);
+        let groups = || {
+            let finding = Finding::ok("a", "label", long.trim(), Value::Null).means(long.trim()).command(long.trim());
+            [Group { key: "k", title: "Title", about: "", findings: vec![finding] }]
+        };
+        let text = as_text(&groups(), None);
         let (commands, lines): (Vec<_>, Vec<_>) =
             text.lines().partition(|line| line.trim_start().starts_with("$ word"));
         assert_eq!(commands, [format!("{:INDENT$}$ {}", "", long.trim())]);
         assert!(lines.iter().all(|line| line.len() <= WIDTH), "{text}");
         assert!(text.starts_with("Title\n  + label                 word word"), "{text}");
+        for width in 40..200 {
+            let text = as_text(&groups(), Some(width));
+            assert!(text.lines().all(|line| line.len() <= width), "{width}: {text}");
+            let (_, command) = text.split_once("$ word").unwrap();
+            let (command, _) = command.split_once("\n\n").unwrap();
+            let copied = format!("word{}", command.replace("\\\n", ""));
+            assert_eq!(copied.split_whitespace().collect::<Vec<_>>(), vec!["word"; 60], "{width}: {text}");
+        }
     }
 
     #[test]

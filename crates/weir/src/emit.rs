@@ -1,12 +1,16 @@
 //! What becomes of a kept packet: a line, a JSON object, a record in a file, a frame that is sent, or nothing.
 
+use crate::name::Name;
 use crate::outcome::{io_words, is_closed_pipe};
 use crate::port::Port;
+use crate::terminal::{self, printable};
 use anyhow::bail;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Stdout, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use weir_io::output::{Naming, Output, OutputError, Rotation};
 use weir_io::sys::packet_socket::name_of;
@@ -57,10 +61,16 @@ impl Zone {
         }
     }
 
-    /// `ns` by the strftime format `format`.
-    fn strftime(&self, format: &str, ns: i64) -> String {
+    /// `ns` by the strftime format `format`, in which bytes that are not UTF-8 stand for themselves.
+    fn strftime(&self, format: &OsStr, ns: i64) -> OsString {
         let moment = Timestamp::from_second(ns.div_euclid(1_000_000_000)).unwrap_or_default();
-        moment.to_zoned(self.zone.clone()).strftime(format).to_string()
+        let moment = moment.to_zoned(self.zone.clone());
+        let mut out = OsString::new();
+        for chunk in format.as_bytes().utf8_chunks() {
+            out.push(moment.strftime(chunk.valid()).to_string());
+            out.push(OsStr::from_bytes(chunk.invalid()));
+        }
+        out
     }
 }
 
@@ -132,7 +142,7 @@ impl Lines {
                     write_line(&mut self.buffer, interface.link, &frame, style);
                     // With its header a line begins with the way it went, which is said in another place here.
                     let said = if style.link_header { start + Cooked::WAY } else { start };
-                    let words = any.words(self.names.of(any.interface));
+                    let words = any.words(&printable(self.names.of(any.interface)));
                     self.buffer.replace_range(start..said.min(self.buffer.len()), &words);
                 }
                 None => write_line(&mut self.buffer, interface.link, &frame, style),
@@ -165,11 +175,7 @@ impl Names {
         if self.0.len() >= Self::MOST && !self.0.contains_key(&number) {
             self.0.clear();
         }
-        self.0.entry(number).or_insert_with(|| {
-            let name = name_of(number).unwrap_or_else(|| "?".to_owned());
-            // A name may hold what steers a terminal.
-            name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-        })
+        self.0.entry(number).or_insert_with(|| name_of(number).unwrap_or_else(|| "?".to_owned()))
     }
 }
 
@@ -236,12 +242,12 @@ fn packet_json(
     if let Some(direction) = direction {
         object["direction"] = if direction == Direction::Out { "out" } else { "in" }.into();
     }
-    out.push_str(&object.to_string());
+    out.push_str(&terminal::json(&object));
 }
 
 /// A capture file to write, made when the first packet comes or the work ends well.
 pub struct FileSink {
-    name: String,
+    name: Name,
     settings: FileSettings,
     output: Option<Output>,
     /// Ids of the current source's interfaces in the output.
@@ -267,8 +273,8 @@ pub struct FileSettings {
 
 impl FileSink {
     /// A sink for the file `name`; `-` is standard output.
-    pub fn new(name: &str, settings: FileSettings) -> Self {
-        Self { name: name.to_owned(), settings, output: None, ids: Vec::new(), broken: false }
+    pub fn new(name: &Name, settings: FileSettings) -> Self {
+        Self { name: name.clone(), settings, output: None, ids: Vec::new(), broken: false }
     }
 
     /// Another source follows: its interfaces are not those of the one before.
@@ -366,7 +372,7 @@ impl FileSink {
     #[cold]
     fn make(&mut self) -> Result<(), End> {
         let FileSettings { format, snaplen, flush_each, rotation, utc } = self.settings;
-        let output = if self.name == "-" {
+        let output = if self.name.is_dash() {
             Output::stdout(format, snaplen, flush_each)
         } else {
             Output::files(naming(&self.name, rotation, utc), format, snaplen, flush_each, rotation)
@@ -378,7 +384,7 @@ impl FileSink {
     #[cold]
     fn end(&mut self, error: &OutputError) -> End {
         self.broken = matches!(error, OutputError::Io { .. } | OutputError::Create { .. });
-        let name = if self.name == "-" { "standard output" } else { &self.name };
+        let name = if self.name.is_dash() { "standard output".to_owned() } else { self.name.to_string() };
         match error {
             error if is_closed_pipe(error) => End::ClosedPipe,
             OutputError::LastFile => End::Complete,
@@ -390,7 +396,9 @@ impl FileSink {
                 };
                 End::Failed(format!("{name}: {}; {kept}", io_words(error)))
             }
-            OutputError::Create { path, error } => End::Failed(format!("{}: {}", path.display(), create_words(error))),
+            OutputError::Create { path, error } => {
+                End::Failed(format!("{}: {}", Name::from(path), create_words(error)))
+            }
             error => End::Failed(format!("{name}: {error}")),
         }
     }
@@ -409,14 +417,14 @@ pub fn create_words(error: &io::Error) -> String {
 /// Names as tcpdump makes them: strftime fields by `-G`, then a number by `-C` (padded to a common width with `-W`).
 ///
 /// Where the fields of two windows in a row come out alike, tcpdump overwrites the first file; here the second gets a number.
-fn naming(name: &str, rotation: Rotation, utc: bool) -> Naming {
-    let name = name.to_owned();
+fn naming(name: &Name, rotation: Rotation, utc: bool) -> Naming {
+    let name = OsStr::new(name).to_owned();
     let zone = Zone::new(utc);
     let width = match (rotation.size, rotation.count) {
         (Some(_), Some(count)) => (count - 1).to_string().len(),
         _ => 0,
     };
-    let (mut last, mut repeats) = (String::new(), 0);
+    let (mut last, mut repeats) = (OsString::new(), 0);
     Box::new(move |number, ns| {
         let (mut path, mut number) = (name.clone(), number);
         if rotation.seconds.is_some() {
@@ -426,14 +434,14 @@ fn naming(name: &str, rotation: Rotation, utc: bool) -> Naming {
             last.clone_from(&path);
         }
         if number > 0 || width > 0 {
-            path.push_str(&format!("{number:0width$}"));
+            path.push(format!("{number:0width$}"));
         }
         PathBuf::from(path)
     })
 }
 
 /// The format that a file name asks for.
-pub fn format_for(name: &str) -> anyhow::Result<Format> {
+pub fn format_for(name: &Name) -> anyhow::Result<Format> {
     let extension = Path::new(name).extension().and_then(|extension| extension.to_str()).unwrap_or("");
     match extension.to_ascii_lowercase().as_str() {
         "pcap" | "cap" | "dmp" => Ok(Format::Pcap),

@@ -6,14 +6,18 @@ use crate::capture;
 use crate::cli::{DirectionArg, FilterArgs};
 use crate::emit::{End, FileSettings, FileSink, Lines, PortSink, Sink, Text, Zone, format_for, refuse_terminal};
 use crate::interfaces;
+use crate::name::Name;
 use crate::numbers::{bit_rate, duration, grouped, percent};
-use crate::outcome::{Outcome, fault_line, io_words, say, say_lost_before};
+use crate::outcome::{Outcome, fault_line, io_words, say, say_lost_before, tell};
 use crate::port::{self, Port};
 use crate::progress::Progress;
 use crate::sources::{self, changed_line};
+use crate::terminal;
 use anyhow::{Context, bail};
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +39,7 @@ use weir_pipeline::{Delivery, Options, Reader, Report, SourceFault, Way};
 /// Runs the command.
 pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
     arguments.sources.append(&mut arguments.read);
-    let named = arguments.interface.drain(..).map(|name| format!("{}{name}", capture::AF_PACKET));
+    let named = arguments.interface.drain(..).map(|name| Name::from(format!("{}{name}", capture::AF_PACKET)));
     arguments.sources.extend(named);
     capture::name_awaited(&mut arguments.sources, &arguments.live);
     let arguments = &arguments;
@@ -81,21 +85,21 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
         bail!("-W counts the files of -C or -G: give one of them");
     }
     sources::check(&arguments.sources, arguments.follow)?;
-    let outputs: Vec<String> = arguments.write.iter().cloned().chain(split_files(arguments)).collect();
+    let outputs: Vec<Name> = arguments.write.iter().cloned().chain(split_files(arguments)).collect();
     for output in outputs.iter().filter(|output| port::is_port(output)) {
         check_port(arguments, output)?;
     }
-    let files: Vec<&String> = outputs.iter().filter(|output| !port::is_port(output)).collect();
+    let files: Vec<&Name> = outputs.iter().filter(|output| !port::is_port(output)).collect();
     let twice = |i: usize| outputs[..i].contains(&outputs[i]) && port::interface(&outputs[i]).is_some();
     if let Some(i) = (1..outputs.len()).find(|&i| twice(i)) {
         bail!("{} is the name of two outputs: packets would be sent twice", outputs[i]);
     }
     for (i, output) in files.iter().copied().enumerate() {
-        if output == "-" {
+        if output.is_dash() {
             refuse_terminal()?;
         }
-        for source in arguments.sources.iter().filter(|source| *source != "-") {
-            let onto = output == "-" && std::fs::File::open(source).is_ok_and(|file| is_open_on(&file, "-"));
+        for source in arguments.sources.iter().filter(|source| !source.is_dash()) {
+            let onto = output.is_dash() && std::fs::File::open(source).is_ok_and(|file| is_open_on(&file, output));
             if onto || same_file(source, output) {
                 bail!("{output} is both source and output: it would be emptied before it is read");
             }
@@ -103,17 +107,17 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
                 bail!("-C may come to write {source}, which is a source: give -w another name");
             }
         }
-        let same = |other: &&&String| **other == output && output != "/dev/null" || same_place(other, output);
+        let same = |other: &&&Name| **other == output && output.utf8() != "/dev/null" || same_place(other, output);
         if files[..i].iter().any(|other| same(&other)) {
             bail!("{output} is the name of two outputs: each needs its own");
         }
-        if output.is_empty() {
+        if output.text().is_empty() {
             bail!("the name of an output is empty: write -w FILE, or -w - for standard output");
         }
-        if output == "-" && arguments.rotate_size.or(arguments.rotate_seconds).is_some() {
+        if output.is_dash() && arguments.rotate_size.or(arguments.rotate_seconds).is_some() {
             bail!("-C and -G make files, and standard output is none: give -w the name of a file");
         }
-        if arguments.sources.iter().any(|source| source == "-") && is_open_on(&io::stdin(), output) {
+        if arguments.sources.iter().any(Name::is_dash) && is_open_on(&io::stdin(), output) {
             bail!("{output} is both standard input and output: it would be emptied before it is read");
         }
     }
@@ -121,15 +125,15 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
 }
 
 /// Refuses what cannot be done with a port.
-fn check_port(arguments: &FilterArgs, port: &str) -> anyhow::Result<()> {
-    if arguments.rotate_size.or(arguments.rotate_seconds).is_some() && arguments.write.as_deref() == Some(port) {
+fn check_port(arguments: &FilterArgs, port: &Name) -> anyhow::Result<()> {
+    if arguments.rotate_size.or(arguments.rotate_seconds).is_some() && arguments.write.as_ref() == Some(port) {
         bail!("-C and -G make files, and {port} is none: give -w the name of a file");
     }
     // A packet socket sees what its interface sends, and on the loopback receives it too.
     let Some(interface) = port::interface(port) else { return Ok(()) };
     let harmless = arguments.live.direction == DirectionArg::In && interface != "lo";
-    let sees = |source: &&String| {
-        let received_only = ["af_xdp:", "dpdk:"].iter().any(|way| source.starts_with(way));
+    let sees = |source: &&Name| {
+        let received_only = ["af_xdp:", "dpdk:"].iter().any(|way| source.utf8().starts_with(way));
         let named = capture::interface(source).filter(|_| !received_only);
         named.is_some_and(|named| named == interface || named == packet_socket::ANY)
     };
@@ -140,8 +144,11 @@ fn check_port(arguments: &FilterArgs, port: &str) -> anyhow::Result<()> {
 }
 
 /// Whether `source` is named as `-C` names the files after `output`.
-fn is_numbered(source: &str, output: &str) -> bool {
-    source.strip_prefix(output).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+fn is_numbered(source: &Name, output: &Name) -> bool {
+    let bytes = |name: &Name| OsStr::new(name).as_bytes().to_owned();
+    bytes(source)
+        .strip_prefix(&bytes(output)[..])
+        .is_some_and(|rest| !rest.is_empty() && rest.iter().all(u8::is_ascii_digit))
 }
 
 /// A regular file's identity.
@@ -149,14 +156,14 @@ fn identity(about: &std::fs::Metadata) -> Option<(u64, u64)> {
     about.is_file().then(|| (about.dev(), about.ino()))
 }
 
-fn same_file(a: &str, b: &str) -> bool {
-    let of = |name: &str| Path::new(name).metadata().ok().as_ref().and_then(identity);
+fn same_file(a: &Name, b: &Name) -> bool {
+    let of = |name: &Name| Path::new(name).metadata().ok().as_ref().and_then(identity);
     of(a).is_some() && of(a) == of(b)
 }
 
 /// Whether two names lead to one file, which need not be there yet.
-fn same_place(a: &str, b: &str) -> bool {
-    let place = |name: &str| {
+fn same_place(a: &Name, b: &Name) -> bool {
+    let place = |name: &Name| {
         let mut path = Path::new(name).to_owned();
         // A link to nothing is followed too: writing would make its target.
         while let Ok(target) = path.read_link() {
@@ -165,27 +172,27 @@ fn same_place(a: &str, b: &str) -> bool {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Some(folder.canonicalize().ok()?.join(path.file_name()?))
     };
-    same_file(a, b) || place(a).is_some_and(|a| Some(a) == place(b)) && !a.starts_with("/dev/")
+    same_file(a, b) || place(a).is_some_and(|a| Some(a) == place(b)) && !a.utf8().starts_with("/dev/")
 }
 
 /// Whether the regular file behind an open descriptor is the one that `output` names (or standard output is).
-fn is_open_on(open: &impl AsFd, output: &str) -> bool {
+fn is_open_on(open: &impl AsFd, output: &Name) -> bool {
     let of = |fd: std::os::fd::BorrowedFd<'_>| {
         let file = std::fs::File::from(fd.try_clone_to_owned().ok()?);
         identity(&file.metadata().ok()?)
     };
-    let written = match output {
-        "-" => of(io::stdout().as_fd()),
-        name => Path::new(name).metadata().ok().as_ref().and_then(identity),
+    let written = match output.is_dash() {
+        true => of(io::stdout().as_fd()),
+        false => Path::new(output).metadata().ok().as_ref().and_then(identity),
     };
     written.is_some() && written == of(open.as_fd())
 }
 
-fn split_files(arguments: &FilterArgs) -> impl Iterator<Item = String> {
+fn split_files(arguments: &FilterArgs) -> impl Iterator<Item = Name> {
     let names = if arguments.count { &[][..] } else { &arguments.split[..] };
     names.iter().map(|(name, _)| {
-        let bare = Path::new(name).extension().is_none() && name != "-" && !port::is_port(name);
-        if bare { format!("{name}.pcapng") } else { name.clone() }
+        let bare = Path::new(name).extension().is_none() && !name.is_dash() && !port::is_port(name);
+        if bare { Name::from([OsStr::new(name), OsStr::new(".pcapng")].join(OsStr::new(""))) } else { name.clone() }
     })
 }
 
@@ -292,7 +299,7 @@ impl<'a> Run<'a> {
     }
 
     /// Opens a file; one that cannot be opened is reported and passed over.
-    fn open(&mut self, name: &str) -> Option<(String, Reader<Select>)> {
+    fn open(&mut self, name: &Name) -> Option<(String, Reader<Select>)> {
         match sources::open(name, self.arguments.follow, &self.stop) {
             Ok(input) => {
                 let name = input.name.clone();
@@ -552,9 +559,9 @@ impl<'a> Run<'a> {
             if !self.arguments.split.is_empty() {
                 let counts = self.arguments.split.iter().zip(&totals.splits);
                 object["splits"] =
-                    counts.map(|((name, _), (packets, _))| (name.clone(), serde_json::Value::from(*packets))).collect();
+                    counts.map(|((name, _), (packets, _))| (name.text(), serde_json::Value::from(*packets))).collect();
             }
-            writeln!(out, "{object}")?;
+            writeln!(out, "{}", terminal::json(&object))?;
         } else if self.arguments.count {
             writeln!(out, "{}", totals.passed)?;
             for ((name, _), (packets, _)) in self.arguments.split.iter().zip(&totals.splits) {
@@ -594,8 +601,7 @@ impl<'a> Run<'a> {
         if self.arguments.stats {
             self.stats(&mut line, time);
         }
-        // A closed standard error is no reason to fail.
-        let _ = io::stderr().write_all(line.as_bytes());
+        tell(&line);
     }
 
     fn stats(&self, out: &mut String, time: Duration) {
@@ -636,7 +642,7 @@ fn prints_lines(arguments: &FilterArgs) -> bool {
 }
 
 /// The port or file of this name. A port is opened at once: one that cannot be had is told of before anything is read.
-fn named_sink(arguments: &FilterArgs, name: &str) -> anyhow::Result<Sink> {
+fn named_sink(arguments: &FilterArgs, name: &Name) -> anyhow::Result<Sink> {
     if port::is_port(name) {
         let FilterArgs { snaplen, unbuffered: flush_each, .. } = *arguments;
         return Ok(Sink::Port(Box::new(PortSink { port: Port::open(name)?, snaplen, flush_each })));
@@ -676,7 +682,7 @@ fn main_sink(arguments: &FilterArgs) -> anyhow::Result<Sink> {
     Ok(Sink::Lines(Lines::new(text, flush_each)))
 }
 
-fn file_settings(arguments: &FilterArgs, name: &str) -> anyhow::Result<FileSettings> {
+fn file_settings(arguments: &FilterArgs, name: &Name) -> anyhow::Result<FileSettings> {
     Ok(FileSettings {
         format: format_for(name)?,
         snaplen: arguments.snaplen,

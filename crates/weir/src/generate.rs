@@ -3,15 +3,18 @@
 mod inject;
 mod pace;
 
-use crate::capture::{give_up_privileges, say_plain};
+use crate::capture::give_up_privileges;
 use crate::cli::{GenerateArgs, Rate};
 use crate::emit::{create_words, format_for, refuse_terminal};
-use crate::outcome::{Outcome, io_words, is_closed_pipe, say};
+use crate::name::Name;
+use crate::outcome::{Outcome, io_words, is_closed_pipe, say, say_plain};
 use crate::port::{self, Port};
+use crate::table::{Column, Narrow, grid};
+use crate::terminal;
 use anyhow::{Context, bail};
 use pace::{Pace, Tally};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 use weir_generator::{FRAME_MAX, FlowCount, Generator, Profile, Sizes};
 use weir_io::output::{Output, OutputError, Rotation};
@@ -52,7 +55,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         return Ok(if told == Outcome::Done { outcome } else { told });
     }
     let format = format_for(&arguments.sink)?;
-    if arguments.sink == "-" {
+    if arguments.sink.is_dash() {
         refuse_terminal()?;
     }
     match write(&mut generator, &arguments.sink, format) {
@@ -63,7 +66,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
             Ok(Outcome::Failed)
         }
         Err(OutputError::Create { path, error }) => {
-            say(&format!("{}: {}", path.display(), create_words(&error)));
+            say(&format!("{}: {}", Name::from(&path), create_words(&error)));
             Ok(Outcome::Failed)
         }
         Err(error) => {
@@ -115,22 +118,32 @@ fn send_all(port: &mut Port, generator: &mut Generator, rate: Rate, pace: &mut P
     Ok(())
 }
 
-/// Prints what is known of the packets.
+/// Prints what is known of the packets: a table on a terminal, else rows with tabs.
 fn tell(arguments: &GenerateArgs, generator: &Generator) -> Outcome {
-    let text = match arguments.talkers {
-        Some(n) => talkers(generator, n),
-        None if arguments.truth => {
+    // With the packets on standard output, the truth goes where a summary goes.
+    let to_error = arguments.sink.is_dash();
+    let width = if to_error { terminal::width(io::stderr()) } else { terminal::width(io::stdout()) };
+    let text = match (arguments.talkers, width) {
+        (Some(n), None) => generator.top(n).iter().map(talker).collect(),
+        (Some(n), Some(_)) => grid(&talkers(&generator.top(n)), width),
+        (None, None) if arguments.truth => {
             let rows = generator.truth().rows();
             rows.map(|(expression, packets, bytes)| format!("{packets}\t{bytes}\t{expression}\n")).collect()
         }
-        None => String::new(),
+        (None, Some(_)) if arguments.truth => {
+            let rows: Vec<_> = generator.truth().rows().collect();
+            let columns = [
+                Column::right("packets", rows.iter().map(|row| row.1.to_string())),
+                Column::right("bytes", rows.iter().map(|row| row.2.to_string())),
+                Column::left("expression", rows.iter().map(|row| row.0.clone())),
+            ];
+            grid(&columns, width)
+        }
+        (None, _) => String::new(),
     };
     if !text.is_empty() {
-        // With the packets on standard output, the truth goes where a summary goes.
-        let written = match arguments.sink.as_str() {
-            "-" => io::stderr().write_all(text.as_bytes()),
-            _ => io::stdout().write_all(text.as_bytes()),
-        };
+        let written =
+            if to_error { io::stderr().write_all(text.as_bytes()) } else { io::stdout().write_all(text.as_bytes()) };
         if let Err(error) = written
             && error.kind() != io::ErrorKind::BrokenPipe
         {
@@ -141,20 +154,34 @@ fn tell(arguments: &GenerateArgs, generator: &Generator) -> Outcome {
     Outcome::Done
 }
 
-/// A line for each of the largest flows.
-fn talkers(generator: &Generator, n: usize) -> String {
-    let line = |flow: FlowCount| {
-        let FlowCount { source, destination, protocol, source_port, destination_port, packets, bytes, .. } = flow;
-        format!("{packets}\t{bytes}\t{protocol}\t{source}\t{source_port}\t{destination}\t{destination_port}\n")
-    };
-    generator.top(n).into_iter().map(line).collect()
+/// One of the largest flows in a line.
+fn talker(flow: &FlowCount) -> String {
+    let FlowCount { source, destination, protocol, source_port, destination_port, packets, bytes, .. } = flow;
+    format!("{packets}\t{bytes}\t{protocol}\t{source}\t{source_port}\t{destination}\t{destination_port}\n")
 }
 
-fn write(generator: &mut Generator, sink: &str, format: Format) -> Result<(), OutputError> {
-    let mut output = if sink == "-" {
+/// The largest flows in a table.
+fn talkers(flows: &[FlowCount]) -> [Column; 5] {
+    [
+        Column::right("packets", flows.iter().map(|flow| flow.packets.to_string())),
+        Column::right("bytes", flows.iter().map(|flow| flow.bytes.to_string())),
+        Column::left("protocol", flows.iter().map(|flow| flow.protocol.to_string())),
+        Column::left("source port", flows.iter().map(|flow| format!("{} {}", flow.source, flow.source_port))),
+        Column {
+            narrow: Narrow::Below,
+            ..Column::left(
+                "destination port",
+                flows.iter().map(|flow| format!("{} {}", flow.destination, flow.destination_port)),
+            )
+        },
+    ]
+}
+
+fn write(generator: &mut Generator, sink: &Name, format: Format) -> Result<(), OutputError> {
+    let mut output = if sink.is_dash() {
         Output::stdout(format, 0, false)?
     } else {
-        let path = PathBuf::from(sink);
+        let path = Path::new(sink).to_owned();
         Output::files(Box::new(move |_, _| path.clone()), format, 0, false, Rotation::default())?
     };
     let resolution = if format == Format::Pcap { Resolution::MICROSECOND } else { Resolution::NANOSECOND };

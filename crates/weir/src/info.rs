@@ -2,15 +2,17 @@
 
 use crate::cli::InfoArgs;
 use crate::emit::Zone;
-use crate::numbers::{bit_rate, grouped, packets, rate};
+use crate::name::Name;
+use crate::numbers::{bit_rate, duration, grouped, packets, rate};
 use crate::outcome::{Outcome, fault_line, io_words, say};
 use crate::progress::Progress;
-use crate::sources::failed_line;
+use crate::sources;
+use crate::terminal::{self, output_width, printable, wrapped};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use weir_io::Input;
+use std::time::Duration;
 use weir_measure::SIZE_CLASSES;
 use weir_packet::LinkType;
 use weir_packet::savefile::{Format, Layout, Told};
@@ -33,7 +35,7 @@ pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
         }
         let mut text = String::new();
         if arguments.json {
-            text = format!("{}\n", as_json(&found));
+            text = format!("{}\n", terminal::json(&as_json(&found)));
         } else {
             if i > 0 {
                 text.push('\n');
@@ -57,7 +59,10 @@ pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
 
 /// All that is known of one file.
 struct Found {
+    /// What the file is called.
     name: String,
+    /// The same, exactly.
+    file: String,
     layout: Option<Layout>,
     whole: Surveyed,
     /// What the file says of its capture.
@@ -66,24 +71,24 @@ struct Found {
     faults: Vec<String>,
 }
 
-fn survey(name: &str, workers: usize) -> Found {
+fn survey(name: &Name, workers: usize) -> Found {
     let stop = Arc::new(AtomicBool::new(false));
     let mut found = Found {
-        name: name.to_owned(),
+        name: sources::shown(name),
+        file: if name.is_dash() { sources::shown(name) } else { name.text() },
         layout: None,
         whole: Surveyed::default(),
         told: Vec::new(),
         file_bytes: None,
         faults: Vec::new(),
     };
-    let input = match Input::open(name, false, &stop) {
+    let input = match sources::open(name, false, &stop) {
         Ok(input) => input,
-        Err(error) => {
-            found.faults.push(failed_line(name, &error));
+        Err(line) => {
+            found.faults.push(line);
             return found;
         }
     };
-    found.name.clone_from(&input.name);
     found.file_bytes = input.len_hint();
     let consumer = Arc::new(Survey);
     let mut progress = Progress::new(false);
@@ -133,7 +138,7 @@ fn format_name(layout: &Layout) -> &'static str {
 }
 
 fn as_json(found: &Found) -> Value {
-    let Found { name, layout, whole, faults, .. } = found;
+    let Found { file, layout, whole, faults, .. } = found;
     let stamp = |ns: i64| {
         let mut text = String::new();
         Stamp(ns).write(&mut text, Shape::Rfc3339, Digits::Nano, 0);
@@ -153,7 +158,7 @@ fn as_json(found: &Found) -> Value {
     let interfaces: Vec<Value> = interfaces.collect();
     let notes: Vec<Value> = layout.iter().flat_map(|layout| &layout.notes).map(|(k, v)| json!({ *k: v })).collect();
     json!({
-        "file": name,
+        "file": file,
         "format": layout.as_ref().map(format_name),
         "byte_order": layout.as_ref().map(byte_order),
         "linktypes": layout.as_ref().map_or(Vec::new(), |layout| links(layout).into_iter().map(link_name).collect()),
@@ -173,9 +178,10 @@ fn byte_order(layout: &Layout) -> &'static str {
 }
 
 fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
+    let width = output_width();
     let mut row = |name: &str, value: String| {
         if !value.is_empty() {
-            out.push_str(&format!("  {name:<13}{value}\n"));
+            out.push_str(&wrapped(&format!("  {name:<13}{value}\n"), width, 13));
         }
     };
     let Found { name, layout, whole, file_bytes, faults, .. } = found;
@@ -187,7 +193,7 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
         row(name, value);
     }
     if layout.is_some() {
-        for (name, value) in packet_rows(whole, zone) {
+        for (name, value) in packet_rows(whole, zone, width) {
             row(name, value);
         }
     }
@@ -210,16 +216,11 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
         row(&format!("interface {i}"), text);
     }
     for (name, text) in layout.iter().flat_map(|layout| &layout.notes) {
-        row(name, printable(text));
+        row(name, printable(text).into_owned());
     }
     for fault in faults {
         row("fault", fault.clone());
     }
-}
-
-/// Text from a file, harmless on a terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 fn layout_rows(layout: &Layout, file_bytes: Option<u64>) -> Vec<(&'static str, String)> {
@@ -250,7 +251,7 @@ fn layout_rows(layout: &Layout, file_bytes: Option<u64>) -> Vec<(&'static str, S
     ]
 }
 
-fn packet_rows(whole: &Surveyed, zone: &mut Zone) -> Vec<(&'static str, String)> {
+fn packet_rows(whole: &Surveyed, zone: &mut Zone, width: Option<usize>) -> Vec<(&'static str, String)> {
     let mut rows = vec![
         ("packets", grouped(whole.packets)),
         ("bytes", format!("{} on the wire, {} captured", grouped(whole.bytes), grouped(whole.captured_bytes))),
@@ -266,8 +267,15 @@ fn packet_rows(whole: &Surveyed, zone: &mut Zone) -> Vec<(&'static str, String)>
         };
         rows.push(("first", stamp(first)));
         rows.push(("last", stamp(last)));
-        let seconds = last.saturating_sub(first) as f64 / 1e9;
-        rows.push(("duration", format!("{seconds:.6} s")));
+        let time = Duration::from_nanos(last.saturating_sub(first).unsigned_abs());
+        let seconds = time.as_secs_f64();
+        rows.push((
+            "duration",
+            match seconds {
+                _ if seconds < 120.0 => format!("{seconds:.6} s"),
+                _ => format!("{} ({seconds:.6} s)", duration(time)),
+            },
+        ));
         if seconds > 0.0 {
             let mean = rate(whole.packets as f64 / seconds);
             let bits = whole.bytes as f64 * 8.0 / seconds;
@@ -290,20 +298,23 @@ fn packet_rows(whole: &Surveyed, zone: &mut Zone) -> Vec<(&'static str, String)>
         };
         rows.push(("sizes", range));
         for (class, &count) in whole.classes.iter().enumerate().filter(|(_, count)| **count > 0) {
-            rows.push(("", size_class(class, count, whole.packets)));
+            rows.push(("", size_class(class, count, whole.packets, width)));
         }
     }
     rows
 }
 
 /// `  65 - 127    1 234 567  ######   41.2 %`
-fn size_class(class: usize, count: u64, packets: u64) -> String {
-    const BAR: u64 = 24;
+fn size_class(class: usize, count: u64, packets: u64, width: Option<usize>) -> String {
+    /// Columns of the longest bar, and of all that stands beside it.
+    const BAR: usize = 24;
+    const BESIDE: usize = 52;
+    let longest = width.map_or(BAR, |width| width.saturating_sub(BESIDE).clamp(1, BAR));
     let low = if class == 0 { 0 } else { SIZE_CLASSES[class - 1] + 1 };
     let range = match SIZE_CLASSES.get(class) {
         Some(high) => format!("{low:>5} - {high:<5}"),
         None => format!("{low:>5} and up"),
     };
-    let bar = "#".repeat(((count * BAR).div_ceil(packets)) as usize);
-    format!("{range} {:>13}  {bar:<24} {:>5.1} %", grouped(count), count as f64 * 100.0 / packets as f64)
+    let bar = "#".repeat((count * longest as u64).div_ceil(packets) as usize);
+    format!("{range} {:>13}  {bar:<longest$} {:>5.1} %", grouped(count), count as f64 * 100.0 / packets as f64)
 }

@@ -1,13 +1,16 @@
 //! The network interfaces of this machine, as `-D` lists them.
 
+use crate::name::Name;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 
 /// Prints one line per interface: number, name, state.
 pub fn list(out: &mut impl Write) -> io::Result<()> {
-    let mut names: Vec<(u32, String)> = fs::read_dir("/sys/class/net")?
+    let mut names: Vec<(u32, OsString)> = fs::read_dir("/sys/class/net")?
         .filter_map(|entry| {
-            let name = entry.ok()?.file_name().into_string().ok()?;
+            let name = entry.ok()?.file_name();
             let index = read(&name, "ifindex")?.parse().ok()?;
             Some((index, name))
         })
@@ -17,12 +20,12 @@ pub fn list(out: &mut impl Write) -> io::Result<()> {
         let state = read(&name, "operstate").unwrap_or_default();
         let loopback = read(&name, "type").as_deref() == Some("772");
         let state = if loopback { "loopback".to_owned() } else { state };
-        writeln!(out, "{index}.{name} [{state}]")?;
+        writeln!(out, "{index}.{} [{state}]", Name::from(name))?;
     }
     Ok(())
 }
 
-fn read(interface: &str, field: &str) -> Option<String> {
-    let text = fs::read_to_string(format!("/sys/class/net/{interface}/{field}")).ok()?;
+fn read(interface: &OsStr, field: &str) -> Option<String> {
+    let text = fs::read_to_string(Path::new("/sys/class/net").join(interface).join(field)).ok()?;
     Some(text.trim().to_owned())
 }

@@ -11,21 +11,29 @@ mod generate;
 mod info;
 mod interfaces;
 mod measure;
+mod name;
 mod numbers;
 mod outcome;
 mod port;
 mod progress;
 mod sources;
 mod table;
+mod terminal;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use cli::{Cli, Command};
+use name::Name;
 use outcome::Outcome;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     weir_io::sys::bear_questions();
-    let outcome = match Cli::parse().command {
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => return refused(&error),
+    };
+    let outcome = match command {
         Command::Measure(arguments) => measure::run(arguments),
         Command::Filter(arguments) => filter::run(arguments),
         Command::Info(arguments) => info::run(&arguments),
@@ -41,4 +49,22 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Prints help, or why the command cannot be understood.
+fn refused(error: &clap::Error) -> ExitCode {
+    let wrong = error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if !wrong {
+        // Help that nobody reads is no failure.
+        let _ = error.print();
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+    }
+    // Arguments stand in it as they were typed: those that are harmless to print are refused for the same reason.
+    let shown = Cli::try_parse_from(std::env::args_os().map(|argument| Name::from(argument).to_string()));
+    let text = shown.err().map_or_else(|| error.to_string(), |shown| shown.to_string());
+    let mut lines = text.trim_end().lines();
+    let first = lines.next().unwrap_or_default();
+    outcome::say(first.strip_prefix("error: ").unwrap_or(first));
+    lines.for_each(outcome::say_plain);
+    ExitCode::from(2)
 }

@@ -7,13 +7,14 @@ mod report;
 use crate::capture;
 use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateArg};
 use crate::emit::Zone;
+use crate::name::Name;
 use crate::numbers::{duration, grouped, packets};
-use crate::outcome::{Outcome, fault_line, io_words, say, say_lost_before};
+use crate::outcome::{Outcome, fault_line, io_words, say, say_lost_before, tell};
 use crate::progress::Progress;
 use crate::sources;
 use anyhow::{anyhow, bail};
 use report::{Report, Shape};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -102,7 +103,7 @@ fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
     if arguments.distribute.is_some() && design == Design::Auto {
         bail!("--distribute is the rule of a distributor: choose one with --design async or sync");
     }
-    if design == Design::Rss && arguments.sources.first().is_some_and(|source| source == "-") {
+    if design == Design::Rss && arguments.sources.first().is_some_and(Name::is_dash) {
         bail!("--design rss splits a source among the workers, and standard input cannot be split: use async or sync");
     }
     let distribute = match arguments.distribute {
@@ -374,8 +375,7 @@ impl Command<'_> {
         if self.arguments.stats {
             self.stats(&mut line, finished, total);
         }
-        // A closed standard error is no reason to fail.
-        let _ = io::stderr().write_all(line.as_bytes());
+        tell(&line);
     }
 
     fn stats(&self, out: &mut String, finished: &Finished, total: &Window<'_>) {

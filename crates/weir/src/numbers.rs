@@ -50,13 +50,14 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-/// `0.09 s`, `12.0 s`, `3 min 20 s`.
+/// `0.09 s`, `12.0 s`, `3 min 20 s`, `1 h 2 min 3 s`.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
         _ if seconds < 1.0 => format!("{seconds:.2} s"),
         _ if seconds < 120.0 => format!("{seconds:.1} s"),
-        _ => format!("{} min {} s", time.as_secs() / 60, time.as_secs() % 60),
+        _ if seconds < 3600.0 => format!("{} min {} s", time.as_secs() / 60, time.as_secs() % 60),
+        _ => format!("{} h {} min {} s", grouped(time.as_secs() / 3600), time.as_secs() / 60 % 60, time.as_secs() % 60),
     }
 }
 
@@ -132,6 +133,9 @@ mod tests {
         assert_eq!(bytes(4_100_000_000), "4.1 GB");
         assert_eq!(duration(Duration::from_millis(90)), "0.09 s");
         assert_eq!(duration(Duration::from_secs(200)), "3 min 20 s");
+        assert_eq!(duration(Duration::from_millis(3_599_999)), "59 min 59 s");
+        assert_eq!(duration(Duration::from_secs(3723)), "1 h 2 min 3 s");
+        assert_eq!(duration(Duration::from_secs(3_600_000)), "1 000 h 0 min 0 s");
         assert_eq!(parse_size("64k"), Ok(65_536));
         assert_eq!(parse_size("1G"), Ok(1 << 30));
         assert!(parse_size("64q").is_err());

@@ -1,6 +1,7 @@
 //! How a command ended, as the contract's exit codes tell it.
 
 use crate::numbers::grouped;
+use crate::terminal::{printable, width, wrapped};
 use std::io::{self, Write};
 use weir_io::output::OutputError;
 use weir_pipeline::SourceFault;
@@ -15,9 +16,20 @@ pub enum Outcome {
     Failed,
 }
 
-/// Prints a line on standard error. One that is closed or full is no reason to fail: nothing is left to tell it to.
+/// Prints a line on standard error.
 pub fn say(line: &str) {
-    let _ = io::stderr().write_all(format!("weir: {line}\n").as_bytes());
+    say_plain(&format!("weir: {line}"));
+}
+
+/// Prints a line on standard error that is no complaint.
+pub fn say_plain(line: &str) {
+    tell(&format!("{}\n", printable(line)));
+}
+
+/// Prints lines on standard error, none wider than its terminal. One that is closed or full is no reason to fail: nothing is
+/// left to tell it to.
+pub fn tell(lines: &str) {
+    let _ = io::stderr().write_all(wrapped(lines, width(io::stderr()), 2).as_bytes());
 }
 
 /// One line about a source that failed: where, what, and what is kept.

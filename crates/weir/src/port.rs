@@ -1,5 +1,6 @@
 //! Ports as sinks: interfaces and devices that send frames, and `null`, which counts them and throws them away.
 
+use crate::name::Name;
 use crate::numbers::packets;
 use crate::outcome::{io_words, own_path};
 use anyhow::{anyhow, bail};
@@ -26,22 +27,24 @@ const TAG: usize = 4;
 const CHUNKS: [usize; 2] = [2048, 4096];
 
 /// Whether a sink of this name is a port. `null` is one; `./null` is a file.
-pub fn is_port(name: &str) -> bool {
-    name == NULL || [AF_PACKET, AF_XDP, DPDK].iter().any(|way| name.starts_with(way)) || injected(name).is_some()
+pub fn is_port(name: &Name) -> bool {
+    let text = name.utf8();
+    text == NULL || [AF_PACKET, AF_XDP, DPDK].iter().any(|way| text.starts_with(way)) || injected(name).is_some()
 }
 
 /// The interface of `inject:IF`.
-pub fn injected(name: &str) -> Option<&str> {
-    name.strip_prefix(INJECT)
+pub fn injected(name: &Name) -> Option<&str> {
+    name.utf8().strip_prefix(INJECT)
 }
 
 /// Whether this is the port that throws away.
-pub fn is_null(name: &str) -> bool {
-    name == NULL
+pub fn is_null(name: &Name) -> bool {
+    name.utf8() == NULL
 }
 
 /// The interface that a port sends by.
-pub fn interface(name: &str) -> Option<&str> {
+pub fn interface(name: &Name) -> Option<&str> {
+    let name = name.utf8();
     let queue =
         |text: &'static str| name.strip_prefix(text).map(|rest| rest.rsplit_once(':').map_or(rest, |two| two.0));
     name.strip_prefix(AF_PACKET).or_else(|| queue(AF_XDP))
@@ -73,7 +76,7 @@ impl Counts {
 
 /// An open port. **Cost**: a copy of each frame, system calls for each 64.
 pub struct Port {
-    name: String,
+    name: Name,
     /// What it takes; `null` takes all.
     link: Option<LinkType>,
     way: Way,
@@ -94,13 +97,14 @@ enum Way {
 
 impl Port {
     /// Opens the port that `name` names. **Errors**: a line that says what to do.
-    pub fn open(name: &str) -> anyhow::Result<Self> {
-        let (way, link) = if let Some(interface) = name.strip_prefix(AF_PACKET) {
-            let (sender, link) = af_packet(name, interface)?;
+    pub fn open(name: &Name) -> anyhow::Result<Self> {
+        let text = name.utf8();
+        let (way, link) = if let Some(interface) = text.strip_prefix(AF_PACKET) {
+            let (sender, link) = af_packet(text, interface)?;
             (Way::AfPacket(sender), Some(link))
-        } else if let Some(queue) = name.strip_prefix(AF_XDP) {
-            (Way::AfXdp(Box::new(Queue::open(name, queue)?)), Some(LinkType::ETHERNET))
-        } else if let Some(device) = name.strip_prefix(DPDK) {
+        } else if let Some(queue) = text.strip_prefix(AF_XDP) {
+            (Way::AfXdp(Box::new(Queue::open(text, queue)?)), Some(LinkType::ETHERNET))
+        } else if let Some(device) = text.strip_prefix(DPDK) {
             (dpdk(device)?, Some(LinkType::ETHERNET))
         } else if injected(name).is_some() {
             bail!("{name}: packets are injected by weir generate {name}, and sent by {AF_PACKET}IF");
@@ -108,7 +112,7 @@ impl Port {
             (Way::Null(Counts::default()), None)
         };
         let (bytes, ends) = (Vec::new(), Vec::with_capacity(BATCH));
-        Ok(Self { name: name.to_owned(), link, way, bytes, ends, too_short: 0, cut: 0, broken: false })
+        Ok(Self { name: name.clone(), link, way, bytes, ends, too_short: 0, cut: 0, broken: false })
     }
 
     /// Refuses packets of a link type other than the port's.
@@ -445,15 +449,15 @@ mod tests {
     #[test]
     fn ports_are_told_from_files_by_their_names() {
         for name in ["null", "af_packet:eth0.100", "af_xdp:eth0:3", "dpdk:net_null0", "inject:eth0"] {
-            assert!(is_port(name), "{name}");
+            assert!(is_port(&Name::from(name)), "{name}");
         }
         for name in ["./null", "null.pcap", "nullx", "eth0", "-", "a/af_packet:eth0", ""] {
-            assert!(!is_port(name), "{name}");
+            assert!(!is_port(&Name::from(name)), "{name}");
         }
         let interfaces =
             [("af_packet:a:b", Some("a:b")), ("af_xdp:a", Some("a")), ("af_xdp:a:3", Some("a")), ("null", None)];
         for (name, expected) in interfaces {
-            assert_eq!(interface(name), expected, "{name}");
+            assert_eq!(interface(&Name::from(name)), expected, "{name}");
         }
     }
 }

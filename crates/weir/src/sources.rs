@@ -1,6 +1,7 @@
 //! What a user names as a source.
 
 use crate::capture::interface;
+use crate::name::Name;
 use crate::numbers::grouped;
 use crate::outcome::io_words;
 use anyhow::bail;
@@ -12,15 +13,21 @@ use weir_io::{Input, Kind};
 use weir_pipeline::Way;
 
 /// Opens a file, or standard input. **Errors**: a line about it.
-pub fn open(name: &str, follow: bool, stop: &Arc<AtomicBool>) -> Result<Input, String> {
-    Input::open(name, follow, stop).map_err(|error| failed_line(name, &error))
+pub fn open(name: &Name, follow: bool, stop: &Arc<AtomicBool>) -> Result<Input, String> {
+    let input = Input::open(name, follow, stop).map_err(|error| failed_line(name, &error))?;
+    Ok(Input { name: shown(name), ..input })
+}
+
+/// What a source is called.
+pub fn shown(name: &Name) -> String {
+    if name.is_dash() { "standard input".to_owned() } else { name.to_string() }
 }
 
 /// Opens sources that are read at the same time; `failed` gets a line about each that cannot be opened.
 ///
 /// **Errors**: more sources than can be open at once, before any of them is read.
 pub fn open_together(
-    names: &[String],
+    names: &[Name],
     stop: &Arc<AtomicBool>,
     failed: &mut dyn FnMut(String),
 ) -> anyhow::Result<Vec<Input>> {
@@ -61,8 +68,9 @@ pub fn open_together(
 }
 
 /// The line about a file that cannot be opened.
-pub fn failed_line(name: &str, error: &io::Error) -> String {
-    let bare = !name.is_empty() && !name.contains('/');
+pub fn failed_line(name: &Name, error: &io::Error) -> String {
+    let text = name.text();
+    let bare = !text.is_empty() && !text.contains('/');
     let words = match error.kind() {
         io::ErrorKind::NotFound if bare => missing_words(name),
         _ => io_words(error),
@@ -71,16 +79,16 @@ pub fn failed_line(name: &str, error: &io::Error) -> String {
 }
 
 /// Why there is no file of a name that is one word, if it was not meant for a file.
-fn missing_words(name: &str) -> String {
+fn missing_words(name: &Name) -> String {
     const IN_EXPRESSIONS: [&str; 16] = [
         "and", "or", "not", "host", "net", "port", "src", "dst", "proto", "ip", "ip6", "tcp", "udp", "icmp", "arp",
         "vlan",
     ];
     if interface(name).is_some() {
         "is a network interface, and no such file: weir filter and weir measure capture from interfaces".to_owned()
-    } else if IN_EXPRESSIONS.contains(&name) {
+    } else if IN_EXPRESSIONS.contains(&name.utf8()) {
         "no such file: an expression is one argument, in quotes: 'udp port 53'".to_owned()
-    } else if !name.contains('.') {
+    } else if !name.text().contains('.') {
         "no such file, and no network interface of this name: weir filter -D lists them".to_owned()
     } else {
         io_words(&io::Error::from(io::ErrorKind::NotFound))
@@ -103,7 +111,7 @@ pub fn changed_line(name: &str) -> String {
 }
 
 /// Refuses lists of sources that cannot be read as they stand.
-pub fn check(sources: &[String], follow: bool) -> anyhow::Result<()> {
+pub fn check(sources: &[Name], follow: bool) -> anyhow::Result<()> {
     if follow && sources.len() > 1 {
         bail!("--follow never comes to the end of the first source: name only one");
     }
@@ -122,7 +130,7 @@ pub fn check(sources: &[String], follow: bool) -> anyhow::Result<()> {
             bail!("{ANY} stands for all interfaces: name no other one beside it");
         }
     }
-    if sources.iter().filter(|source| *source == "-").count() > 1 {
+    if sources.iter().filter(|source| source.is_dash()).count() > 1 {
         bail!("standard input is named twice, and can be read once");
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use super::{Named, queue_of};
 use crate::cli::LiveArgs;
+use crate::name::Name;
 use anyhow::bail;
 use weir_io::sys::xdp;
 use weir_memory::{Available, Policy};
@@ -16,14 +17,14 @@ struct Rings {
 }
 
 /// Refuses rings that take more than half of the memory that is free, unless `--ring-force` asks for them.
-pub fn check(sources: &[String], live: &LiveArgs) -> anyhow::Result<()> {
+pub fn check(sources: &[Name], live: &LiveArgs) -> anyhow::Result<()> {
     if live.ring_force {
         return Ok(());
     }
     let Some(available) = Available::now() else { return Ok(()) };
     let mut rings = Rings::default();
     for source in sources {
-        match Named::of(source) {
+        match Named::of(source.utf8()) {
             Some(Named::AfPacket(_)) => rings.ordinary += 1,
             Some(Named::AfXdp(text)) => {
                 let queues = match queue_of(text) {

@@ -3,7 +3,8 @@
 use super::Run;
 use crate::capture::{self, Wish};
 use crate::emit::{End, Sink};
-use crate::outcome::say;
+use crate::name::Name;
+use crate::outcome::{say, say_plain};
 use anyhow::bail;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -179,13 +180,13 @@ impl Run<'_> {
     /// What was asked for by signal.
     fn tell(&self, tell: &AtomicBool, name: &str, report: &Report) {
         if let (true, Some(counts)) = (tell.swap(false, Ordering::Relaxed), &report.live) {
-            capture::say_plain(&capture::standing_line(name, counts));
+            say_plain(&capture::standing_line(name, counts));
         }
     }
 
     /// The next packets may be long in coming: whoever reads along gets what there is.
     fn flush_for_readers(&mut self) -> Result<(), End> {
-        if self.arguments.write.as_deref() == Some("-") {
+        if self.arguments.write.as_ref().is_some_and(Name::is_dash) {
             self.main.flush()?;
         }
         self.flush_awaited()
@@ -255,7 +256,7 @@ impl Source {
         if let (Some((report, _)), false, false) = (self.pump.ended(), self.told, stop.load(Ordering::Relaxed)) {
             self.told = true;
             if let Some(fault) = &report.fault {
-                capture::say_plain(&format!("{}: {}; the others go on", self.name, fault.what));
+                say_plain(&format!("{}: {}; the others go on", self.name, fault.what));
             }
         }
     }

@@ -1,9 +1,8 @@
 //! Packets as if an interface had received them, for load tests.
 
 use super::pace::{Pace, Tally};
-use crate::capture::say_plain;
 use crate::cli::{GenerateArgs, Rate};
-use crate::outcome::{Outcome, io_words, say};
+use crate::outcome::{Outcome, io_words, say, say_plain};
 use crate::port::{check_interface, gone_words, not_permitted};
 use anyhow::{anyhow, bail};
 use std::time::Duration;
@@ -22,7 +21,7 @@ const DISCARD: u16 = 9;
 
 /// Injects into `interface`.
 pub fn run(arguments: &GenerateArgs, interface: &str) -> anyhow::Result<Outcome> {
-    let name = &arguments.sink;
+    let name = arguments.sink.utf8();
     let len = match arguments.sizes {
         None => LEN,
         Some(Sizes::Fixed(len)) => len,

@@ -2,7 +2,7 @@
 
 use super::{Command, print};
 use crate::capture::{self, Wish};
-use crate::outcome::{Outcome, say};
+use crate::outcome::{Outcome, say, say_plain};
 use anyhow::bail;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Command<'_> {
             let mut each = |window: Window<'_>| print(report, output, stop, &window);
             let mut look = |sights: &[Arc<Sight>]| {
                 if tell.swap(false, Ordering::Relaxed) {
-                    names.iter().zip(sights).for_each(|(name, sight)| capture::say_plain(&standing(name, sight)));
+                    names.iter().zip(sights).for_each(|(name, sight)| say_plain(&standing(name, sight)));
                 }
             };
             run.capture(inputs, &mut look, &mut each)

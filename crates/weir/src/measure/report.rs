@@ -1,8 +1,11 @@
 //! What `weir measure` prints: tables for people, objects for programs.
 
 use crate::emit::Zone;
+use crate::name::Name;
 use crate::numbers::{bit_rate, bytes, duration, grouped, packets, percent, rate};
-use crate::table::{Column, grid};
+use crate::sources;
+use crate::table::{Column, Narrow, grid};
+use crate::terminal::{self, output_width, wrapped};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -16,7 +19,7 @@ use weir_packet::time::{Digits, Shape as TimeShape, Stamp};
 
 /// What is printed.
 pub struct Shape {
-    pub sources: Vec<String>,
+    pub sources: Vec<Name>,
     pub keys: Vec<KeyKind>,
     pub by: Weigh,
     /// Rows of a table.
@@ -36,14 +39,11 @@ pub struct Report {
     uncounted: bool,
     /// Windows printed so far.
     windows: u64,
-    /// Columns of the terminal, if standard output is one.
-    width: Option<usize>,
 }
 
 impl Report {
     pub fn new(shape: Shape, zone: Zone) -> Self {
-        let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
-        Self { shape, zone, place: None, uncounted: false, windows: 0, width }
+        Self { shape, zone, place: None, uncounted: false, windows: 0 }
     }
 
     /// The sources are interfaces: what drops packets for want of room, and whether the kernel counts those it rejects.
@@ -56,7 +56,7 @@ impl Report {
     pub fn window(&mut self, window: &Window<'_>) -> io::Result<()> {
         self.windows += 1;
         let text = if self.shape.json {
-            format!("{}\n", Value::Object(self.object(window)))
+            terminal::json(&Value::Object(self.object(window)))
         } else {
             let (from, to) = window.span.unwrap_or_default();
             let title = format!("{} - {}", self.clock(from, TimeShape::DateClock), self.clock(to, TimeShape::Clock));
@@ -64,7 +64,7 @@ impl Report {
             let apart = if self.windows > 1 { "\n" } else { "" };
             format!("{apart}{}", self.text(&title, window))
         };
-        put(&text)
+        self.put(&text)
     }
 
     /// All of it; `lost_before` packets are not in the sources, as these say themselves.
@@ -75,11 +75,10 @@ impl Report {
                 object.insert("lost_before".to_owned(), lost_before.into());
             }
             object.insert("fault".to_owned(), fault.into());
-            format!("{}\n", Value::Object(object))
+            terminal::json(&Value::Object(object))
         } else {
             let title = match self.shape.sources.as_slice() {
-                [one] if one == "-" => "standard input".to_owned(),
-                [one] => one.clone(),
+                [one] => sources::shown(one),
                 many => format!("{} sources", many.len()),
             };
             match self.windows {
@@ -94,7 +93,15 @@ impl Report {
             0 => text,
             n => text.replacen("  no loss", &format!("  {} lost before", grouped(n)), 1),
         };
-        put(&text)
+        self.put(&text)
+    }
+
+    /// Prints an object in a line of its own, or text with no line wider than the terminal, as far as words allow.
+    fn put(&self, text: &str) -> io::Result<()> {
+        let text = if self.shape.json { format!("{text}\n") } else { wrapped(text, output_width(), 2) };
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()
     }
 
     fn clock(&mut self, ns: i64, shape: TimeShape) -> String {
@@ -140,7 +147,7 @@ impl Report {
                     writeln!(out, "  {kind}, by {}", if self.shape.by == Weigh::Packets { "packets" } else { "bytes" });
             }
             let table = state.table(i, self.shape.rows);
-            out.push_str(&grid(&self.columns(kind, &table, &tally), self.width));
+            out.push_str(&grid(&self.columns(kind, &table, &tally), output_width()));
             out.push_str(&self.outside(&table));
             out.push_str(&self.changes(window, i));
         }
@@ -187,20 +194,21 @@ impl Report {
         let changes = (self.shape.changers > 0).then(|| window.changers(i, self.shape.changers)).flatten();
         changes.map_or(String::new(), |changes| {
             let kind = self.shape.keys[i];
-            let table = grid(&self.change_columns(kind, &changes), self.width);
+            let table = grid(&self.change_columns(kind, &changes), output_width());
             format!("  changed most since the window before\n{table}")
         })
     }
 
     fn columns(&self, kind: KeyKind, table: &Table, tally: &Tally) -> Vec<Column> {
         let rows = &table.rows;
-        let column = |title, right, cell: &dyn Fn(&Row) -> String| Column {
+        let column = |title, narrow, cell: &dyn Fn(&Row) -> String| Column {
             title,
             cells: rows.iter().map(cell).collect(),
-            right,
+            right: true,
+            narrow,
         };
-        let mut columns =
-            vec![Column { title: "#", cells: (1..=rows.len()).map(|n| n.to_string()).collect(), right: true }];
+        let numbers = (1..=rows.len()).map(|n| n.to_string()).collect();
+        let mut columns = vec![Column { title: "#", cells: numbers, right: true, narrow: Narrow::Stays }];
         columns.extend(key_columns(kind, rows.iter().map(|row| &row.key)));
         let (whole, of): (u64, fn(&Row) -> u64) = match self.shape.by {
             Weigh::Packets => (tally.passed, |row| row.counts.packets),
@@ -211,25 +219,30 @@ impl Report {
             true => text(row.counts.by(of)),
             false => companion_text(row.counts.by(of), &row.companion, text),
         };
-        columns.push(column("packets", true, &|row| figure(row, Weigh::Packets, grouped)));
-        columns.push(column("share", true, &|row| percent(of(row), whole)));
-        columns.push(column("bytes", true, &|row| figure(row, Weigh::Bytes, bytes)));
-        columns.push(column("bound", true, &|row| bound_text(of(row), &row.bound)));
+        // Without room for all, the figure that does not rank is left out first, then the share.
+        let narrow = |of| if of == by { Narrow::Stays } else { Narrow::Leaves(1) };
+        columns.push(column("packets", narrow(Weigh::Packets), &|row| figure(row, Weigh::Packets, grouped)));
+        columns.push(column("share", Narrow::Leaves(2), &|row| percent(of(row), whole)));
+        columns.push(column("bytes", narrow(Weigh::Bytes), &|row| figure(row, Weigh::Bytes, bytes)));
+        columns.push(column("bound", Narrow::Stays, &|row| bound_text(of(row), &row.bound)));
         columns
     }
 
     fn change_columns(&self, kind: KeyKind, changes: &[Change]) -> Vec<Column> {
-        let column = |title, cell: &dyn Fn(&Change) -> String| Column {
+        let column = |title, narrow, cell: &dyn Fn(&Change) -> String| Column {
             title,
             cells: changes.iter().map(cell).collect(),
             right: true,
+            narrow,
         };
-        let mut columns = vec![column("", &|_| String::new())];
+        let mut columns = vec![column("", Narrow::Stays, &|_| String::new())];
         columns.extend(key_columns(kind, changes.iter().map(|change| &change.key)));
-        columns.push(column("before", &|change| grouped(change.before)));
-        columns.push(column("after", &|change| grouped(change.after)));
-        columns.push(column("change", &|change| signed(change.delta())));
-        columns.push(column("between", &|change| format!("{} .. {}", signed(change.lower), signed(change.upper))));
+        columns.push(column("before", Narrow::Leaves(1), &|change| grouped(change.before)));
+        columns.push(column("after", Narrow::Leaves(2), &|change| grouped(change.after)));
+        columns.push(column("change", Narrow::Stays, &|change| signed(change.delta())));
+        columns.push(column("between", Narrow::Stays, &|change| {
+            format!("{} ..\n{}", signed(change.lower), signed(change.upper))
+        }));
         columns
     }
 
@@ -325,12 +338,6 @@ fn missing_json(table: &Table) -> Value {
     object
 }
 
-fn put(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
-}
-
 /// Length of the window, or from the first packet to the last.
 fn time_of(window: &Window<'_>, tally: &Tally) -> Option<Duration> {
     let (from, to) = window.span.or(tally.times())?;
@@ -419,24 +426,24 @@ fn signed(n: i64) -> String {
     format!("{sign}{}", grouped(n.unsigned_abs()))
 }
 
-/// `exact`, or how far below and above the figure the truth may lie.
+/// `exact`, or how far below and above the figure the truth may lie; in lines of their own where there is no room.
 fn bound_text(figure: u64, bound: &Bound) -> String {
     let [below, above] = [figure.saturating_sub(bound.lower), bound.upper.saturating_sub(figure)].map(grouped);
     match bound.kind {
         // Certain on both sides. What is only probable is never called so.
         BoundKind::Deterministic if bound.lower == bound.upper => "exact".to_owned(),
         BoundKind::Exact => "exact".to_owned(),
-        BoundKind::Deterministic => format!("-{below} +{above}"),
-        BoundKind::Probabilistic { confidence } => format!("-{below} +{above} ({:.0} %)", confidence * 100.0),
+        BoundKind::Deterministic => format!("-{below}\n+{above}"),
+        BoundKind::Probabilistic { confidence } => format!("-{below}\n+{above}\n({:.0} %)", confidence * 100.0),
         BoundKind::None => "-".to_owned(),
     }
 }
 
-/// A figure that does not rank, and how far above it the truth may lie.
+/// A figure that does not rank, and how far above it the truth may lie; in lines of their own where there is no room.
 fn companion_text(figure: u64, bound: &Bound, text: fn(u64) -> String) -> String {
     match bound.upper.saturating_sub(figure) {
         0 => text(figure),
-        above => format!("{} +{}", text(figure), text(above)),
+        above => format!("{}\n+{}", text(figure), text(above)),
     }
 }
 
@@ -515,37 +522,40 @@ fn flow_proto(key: &FlowKey) -> String {
 }
 
 fn key_columns<'a>(kind: KeyKind, keys: impl Iterator<Item = &'a FlowKey>) -> Vec<Column> {
+    use Narrow::{Behind, Below, Stays};
     let keys: Vec<&FlowKey> = keys.collect();
-    let column = |title, cell: &dyn Fn(&FlowKey) -> String| Column {
+    let column = |title, narrow, cell: &dyn Fn(&FlowKey) -> String| Column {
         title,
         cells: keys.iter().map(|key| cell(key)).collect(),
         right: false,
+        narrow,
     };
+    let proto = |key: &FlowKey| proto_name(key.proto);
     match kind {
         KeyKind::FiveTuple => vec![
-            column("source", &|key| endpoint(key, true)),
-            column("destination", &|key| endpoint(key, false)),
-            column("proto", &flow_proto),
+            column("source", Stays, &|key| endpoint(key, true)),
+            column("destination", Below, &|key| endpoint(key, false)),
+            column("proto", Behind, &flow_proto),
         ],
         KeyKind::Conversation => vec![
-            column("one end", &|key| endpoint(key, true)),
-            column("other end", &|key| endpoint(key, false)),
-            column("proto", &flow_proto),
+            column("one end", Stays, &|key| endpoint(key, true)),
+            column("other end", Below, &|key| endpoint(key, false)),
+            column("proto", Behind, &flow_proto),
         ],
         KeyKind::Pair => vec![
-            column("source", &|key| address(kind, key, true)),
-            column("destination", &|key| address(kind, key, false)),
+            column("source", Stays, &|key| address(kind, key, true)),
+            column("destination", Below, &|key| address(kind, key, false)),
         ],
-        KeyKind::Src(_) => vec![column("source", &|key| address(kind, key, true))],
-        KeyKind::Dst(_) => vec![column("destination", &|key| address(kind, key, false))],
+        KeyKind::Src(_) => vec![column("source", Stays, &|key| address(kind, key, true))],
+        KeyKind::Dst(_) => vec![column("destination", Stays, &|key| address(kind, key, false))],
         KeyKind::Sport => {
-            vec![column("source port", &|key| key.sport.to_string()), column("proto", &|key| proto_name(key.proto))]
+            vec![column("source port", Stays, &|key| key.sport.to_string()), column("proto", Behind, &proto)]
         }
-        KeyKind::Dport => vec![
-            column("destination port", &|key| key.ports().map_or("-".to_owned(), |(_, dport)| dport.to_string())),
-            column("proto", &|key| proto_name(key.proto)),
-        ],
-        KeyKind::Proto => vec![column("proto", &|key| proto_name(key.proto))],
+        KeyKind::Dport => {
+            let port = |key: &FlowKey| key.ports().map_or("-".to_owned(), |(_, dport)| dport.to_string());
+            vec![column("destination port", Stays, &port), column("proto", Behind, &proto)]
+        }
+        KeyKind::Proto => vec![column("proto", Stays, &proto)],
     }
 }
 

@@ -9,6 +9,8 @@ mod info;
 mod lines;
 mod live;
 mod measure;
+mod names;
 mod outputs;
 mod sinks;
 mod support;
+mod terminal;

@@ -1,0 +1,87 @@
+//! Names of files, interfaces and ports as they were typed.
+
+use crate::terminal::printable;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A name as it was typed: any bytes but 0. Printed, it is harmless on a terminal: see [`printable`]; bytes that are not UTF-8
+/// are shown as `\xff`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name(OsString);
+
+impl Name {
+    /// The name if it is UTF-8, as names of interfaces and ports are, and `-`; else an empty text.
+    pub fn utf8(&self) -> &str {
+        self.0.to_str().unwrap_or("")
+    }
+
+    /// Whether this is standard input or standard output.
+    pub fn is_dash(&self) -> bool {
+        self.0 == "-"
+    }
+
+    /// For JSON: the very name, but bytes that are not UTF-8 as `\xff`.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for chunk in self.0.as_bytes().utf8_chunks() {
+            out.push_str(chunk.valid());
+            chunk.invalid().iter().for_each(|byte| out.push_str(&format!("\\x{byte:02x}")));
+        }
+        out
+    }
+}
+
+impl From<OsString> for Name {
+    fn from(name: OsString) -> Self {
+        Self(name)
+    }
+}
+
+impl From<String> for Name {
+    fn from(name: String) -> Self {
+        Self(name.into())
+    }
+}
+
+impl<T: AsRef<OsStr> + ?Sized> From<&T> for Name {
+    fn from(name: &T) -> Self {
+        Self(name.as_ref().to_owned())
+    }
+}
+
+impl AsRef<OsStr> for Name {
+    fn as_ref(&self) -> &OsStr {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for Name {
+    fn as_ref(&self) -> &Path {
+        Path::new(&self.0)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&printable(&self.text()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStringExt;
+
+    #[test]
+    fn any_bytes_are_shown_and_json_has_the_very_name() {
+        let name = Name::from(OsString::from_vec(b"a\n\x1b\xff\xc3\xa9\xc3".to_vec()));
+        assert_eq!(name.to_string(), "a\\n\\x1b\\xffé\\xc3");
+        assert_eq!(name.text(), "a\n\u{1b}\\xffé\\xc3");
+        assert_eq!((name.utf8(), name.is_dash()), ("", false));
+        let plain = Name::from("a b.pcap");
+        assert_eq!((plain.to_string().as_str(), plain.utf8()), ("a b.pcap", "a b.pcap"));
+        assert!(Name::from("-").is_dash());
+    }
+}

@@ -1,0 +1,184 @@
+//! Text for people: harmless on a terminal, and no wider than it.
+
+use serde_json::Value;
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io;
+use std::os::fd::AsFd;
+
+/// Columns of the terminal behind `stream`; `None` if there is none, or if it does not tell.
+pub fn width(stream: impl AsFd) -> Option<usize> {
+    terminal_size::terminal_size_of(stream).map(|(width, _)| width.0.into())
+}
+
+/// Columns for text on standard output: those of its terminal, or where it is none those that COLUMNS asks for.
+pub fn output_width() -> Option<usize> {
+    width(io::stdout()).or_else(asked_width)
+}
+
+/// Columns for help, as the parser takes them: those of any terminal this process has, or those that COLUMNS asks for.
+pub fn help_width() -> Option<usize> {
+    terminal_size::terminal_size().map(|(width, _)| width.0.into()).or_else(asked_width)
+}
+
+fn asked_width() -> Option<usize> {
+    std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0)
+}
+
+/// Whether a character could steer a terminal or end a line: control characters (C0, DEL, C1), separators of lines and
+/// paragraphs, and controls of the direction of writing (Unicode Standard Annex 9).
+fn is_control(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// `text` in one line that shows what it is and does nothing: control characters are escaped (`\n`, `\x1b`, `\u0085`).
+/// Backslashes stay, so that escaping twice changes nothing.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        let _ = match c {
+            '\n' => out.write_str("\\n"),
+            '\r' => out.write_str("\\r"),
+            '\t' => out.write_str("\\t"),
+            c if c.is_ascii_control() => write!(out, "\\x{:02x}", u32::from(c)),
+            c if is_control(c) => write!(out, "\\u{:04x}", u32::from(c)),
+            c => out.write_char(c),
+        };
+    }
+    Cow::Owned(out)
+}
+
+/// JSON in one line. Beyond what JSON asks for, whatever could steer a terminal is escaped, as `\u0085`.
+pub fn json(value: &Value) -> String {
+    let text = value.to_string();
+    if !text.contains(is_control) {
+        return text;
+    }
+    // Such characters stand in strings only, where an escape means the same.
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        let _ = if is_control(c) { write!(out, "\\u{:04x}", u32::from(c)) } else { out.write_char(c) };
+    }
+    out
+}
+
+/// Columns that `text` takes: two for the wide characters of East Asia and for pictures.
+pub fn columns(text: &str) -> usize {
+    let wide = |c: char| {
+        matches!(c, '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}'
+            | '\u{fe30}'..='\u{fe6f}' | '\u{ff00}'..='\u{ff60}' | '\u{ffe0}'..='\u{ffe6}' | '\u{1f300}'..='\u{1faff}'
+            | '\u{20000}'..='\u{3fffd}')
+    };
+    text.chars().map(|c| 1 + usize::from(wide(c))).sum()
+}
+
+/// The lines of `text`, those wider than `width` cut at blanks; what follows a cut is indented by `hang` more than its line.
+/// A number stays with the next word, and a word with the parenthesis behind it. A word wider than a line is left whole.
+pub fn wrapped(text: &str, width: Option<usize>, hang: usize) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        match width {
+            Some(width) if columns(line.trim_end_matches('\n')) > width => wrap_line(&mut out, line, width, hang),
+            _ => out.push_str(line),
+        }
+    }
+    out
+}
+
+fn wrap_line(out: &mut String, line: &str, width: usize, hang: usize) {
+    let (body, end) = line.strip_suffix('\n').map_or((line, ""), |body| (body, "\n"));
+    let body = body.trim_end_matches(' ');
+    let indent = body.len() - body.trim_start_matches(' ').len() + hang;
+    let (mut column, mut rest, mut first) = (0, body, true);
+    while !rest.is_empty() {
+        let gap = rest.len() - rest.trim_start_matches(' ').len();
+        let (unit, left) = rest[gap..].split_at(unit_len(&rest[gap..], width.saturating_sub(indent)));
+        if !first && column + gap + columns(unit) > width {
+            let _ = write!(out, "\n{:indent$}{unit}", "");
+            column = indent + columns(unit);
+        } else {
+            let _ = write!(out, "{:gap$}{unit}", "");
+            column += gap + columns(unit);
+        }
+        (rest, first) = (left, false);
+    }
+    out.push_str(end);
+}
+
+/// Bytes of the first word of `text`, and of those that belong to it as far as `room` columns hold them.
+fn unit_len(text: &str, room: usize) -> usize {
+    let word = |from: usize| text[from..].find(' ').map_or(text.len(), |at| from + at);
+    let mut end = word(0);
+    while end < text.len() {
+        let next = &text[end + 1..];
+        let number = text[..end].ends_with(|c: char| c.is_ascii_digit() || c == '-' || c == '+');
+        let belongs = (number || next.starts_with('(')) && !next.starts_with(' ');
+        let longer = word(end + 1);
+        if !belongs || columns(&text[..longer]) > room {
+            break;
+        }
+        end = longer;
+    }
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_could_steer_a_terminal_is_escaped_and_all_else_stays() {
+        assert_eq!(printable("b\u{1b}[31m\n\r\t\0\u{7f}"), r"b\x1b[31m\n\r\t\x00\x7f");
+        assert_eq!(printable("\u{80}\u{9b}\u{85}"), r"\u0080\u009b\u0085");
+        assert_eq!(
+            printable("a\u{202e}b\u{2066}\u{2028}\u{2029}\u{200f}\u{61c}"),
+            r"a\u202eb\u2066\u2028\u2029\u200f\u061c"
+        );
+        let kept = "é 漢字 \u{1f600} \\n ~\u{a0}";
+        assert_eq!(printable(kept), kept);
+        for c in (0..=0x10_ffff).filter_map(char::from_u32) {
+            let (once, steers) = (printable(&c.to_string()).into_owned(), c.is_control());
+            assert_eq!(printable(&once), once, "{:x}", u32::from(c));
+            assert!(!steers || once.is_ascii() && once.starts_with('\\'), "{:x}", u32::from(c));
+        }
+    }
+
+    #[test]
+    fn json_means_the_same_and_holds_nothing_that_steers() {
+        let all: String = (0..=0xffff).filter_map(char::from_u32).collect();
+        let value = json!({ "a\u{9b}": all });
+        let text = json(&value);
+        assert!(!text.contains(is_control));
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+        assert!(json(&json!("\u{85}")) == "\"\\u0085\"" && json(&json!("é")) == "\"é\"");
+    }
+
+    #[test]
+    fn lines_are_cut_at_blanks_and_numbers_stay_with_their_words() {
+        let line = "demo.pcap  1 000 000 packets  919 MB  no loss        66 195 flows (+- 1.6 %)\n";
+        assert_eq!(wrapped(line, None, 2), line);
+        assert_eq!(wrapped(line, Some(80), 2), line);
+        assert_eq!(
+            wrapped(line, Some(60), 2),
+            "demo.pcap  1 000 000 packets  919 MB  no loss\n  66 195 flows (+- 1.6 %)\n"
+        );
+        assert_eq!(wrapped("  a bb ccc\n  dd e", Some(6), 1), "  a bb\n   ccc\n  dd e");
+        assert_eq!(wrapped("much-too-long a b\n", Some(5), 2), "much-too-long\n  a b\n");
+        assert_eq!(wrapped("", Some(5), 2), "");
+        let sentence = "what 12 345 678 packets and (in parentheses) 99.9 % of wide 漢字漢字 characters do ".repeat(5);
+        for width in 20..200 {
+            let text = wrapped(&sentence, Some(width), 4);
+            assert!(text.lines().all(|line| columns(line) <= width), "{width}: {text}");
+            assert_eq!(
+                text.split_whitespace().collect::<Vec<_>>(),
+                sentence.split_whitespace().collect::<Vec<_>>(),
+                "{width}"
+            );
+        }
+    }
+}

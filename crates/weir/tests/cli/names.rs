@@ -1,0 +1,167 @@
+//! Names of files that are not plain text: any bytes are taken, and shown so that they do nothing.
+
+use crate::support::{Done, Temp, block, pcapng_packet, run, small_pcap, tool, udp, weir, weir_command};
+use serde_json::Value;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::slice::from_ref;
+
+/// What could forge a line, steer a terminal, or turn text around.
+const HOSTILE: &str = "a\nweir: forged\r\x1b[31m\u{9b}\u{85}\u{202e}\u{2028}b.pcap";
+
+/// Nothing that was printed is anything but text in lines.
+#[track_caller]
+fn assert_harmless(done: &Done) {
+    for text in [&done.text(), &done.err] {
+        let steers = |c: char| c != '\n' && (c.is_control() || "\u{202e}\u{2028}".contains(c));
+        assert!(!text.contains(steers), "{text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("weir: forged")), "{text:?}");
+    }
+}
+
+fn at(temp: &Temp, name: impl AsRef<OsStr>) -> PathBuf {
+    temp.path().join(name.as_ref())
+}
+
+#[test]
+fn a_hostile_name_is_escaped_wherever_it_is_printed() {
+    let temp = Temp::new();
+    let good = at(&temp, HOSTILE);
+    std::fs::write(&good, small_pcap(3)).unwrap();
+    let mut bytes = small_pcap(3);
+    bytes.truncate(bytes.len() - 5);
+    let cut = at(&temp, format!("cut{HOSTILE}"));
+    std::fs::write(&cut, bytes).unwrap();
+    let missing = at(&temp, format!("missing{HOSTILE}"));
+    let out = at(&temp, format!("no/such{HOSTILE}"));
+    let split = [OsStr::new("x"), OsStr::new(HOSTILE), OsStr::new("=udp")].join(OsStr::new(""));
+    let (w, count, stats, json) =
+        (OsStr::new("-w"), OsStr::new("--count"), OsStr::new("--stats"), OsStr::new("--json"));
+    for source in [&good, &cut, &missing] {
+        let source = source.as_os_str();
+        let filter = [OsStr::new("filter"), OsStr::new(""), source];
+        for more in [
+            &[][..],
+            &[count, stats],
+            &[w, out.as_os_str()],
+            &[w, source],
+            &[json],
+            &[count, OsStr::new("--split"), &split, stats],
+        ] {
+            assert_harmless(&weir(filter.iter().chain(more)));
+        }
+        for command in ["measure", "info"] {
+            assert_harmless(&weir([OsStr::new(command), source]));
+            assert_harmless(&weir([OsStr::new(command), source, json]));
+        }
+        assert_harmless(&weir([OsStr::new("filter"), source, source]));
+    }
+    assert_harmless(&weir([OsStr::new("generate"), out.as_os_str()]));
+    assert_harmless(&weir(["measure", "x", "--key", HOSTILE]));
+    assert_harmless(&weir(["filter", "x", "y", &format!("--workers={HOSTILE}")]));
+    assert_harmless(&weir(["filter", HOSTILE, "-"]));
+    assert_harmless(&weir(["filter", "tcp", &format!("af_packet:{HOSTILE}")]));
+
+    // What is shown is the name all the same.
+    let done = weir([OsStr::new("measure"), good.as_os_str()]).ok();
+    assert!(done.text().contains(r"a\nweir: forged\r\x1b[31m\u009b\u0085\u202e\u2028b.pcap  3 packets"), "{done:?}");
+    // A program gets it as it is.
+    let done = weir([OsStr::new("info"), good.as_os_str(), json]).ok();
+    let object: Value = serde_json::from_slice(&done.out).unwrap();
+    assert_eq!(object["file"].as_str(), good.to_str());
+}
+
+#[test]
+fn text_in_a_file_is_escaped_in_text_and_exact_in_json() {
+    let temp = Temp::new();
+    // Section header and interface with hostile names: options 2 (if_name), 3 (if_description), 4 (shb_userappl), 1 (comment).
+    let option = |code: u16| {
+        let mut bytes = [code.to_le_bytes(), (HOSTILE.len() as u16).to_le_bytes()].concat();
+        bytes.extend(HOSTILE.as_bytes());
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    };
+    let mut section = 0x1a2b_3c4du32.to_le_bytes().to_vec();
+    section.extend([1, 0, 0, 0]);
+    section.extend([0xff; 8]);
+    let mut interface = vec![1, 0, 0, 0, 0, 0, 0, 0];
+    for code in [1, 2, 3, 4] {
+        section.extend(option(code));
+    }
+    for code in [1, 2, 3] {
+        interface.extend(option(code));
+    }
+    section.extend([0; 4]);
+    interface.extend([0; 4]);
+    let packet = pcapng_packet(1_700_000_000, &udp(1, 20));
+    let bytes = [block(0x0a0d_0d0a, &section), block(1, &interface), packet].concat();
+    let path = temp.file("hostile.pcapng", &bytes);
+    let text = weir(["info", &path]).ok();
+    assert_harmless(&text);
+    let shown = r"a\nweir: forged\r\x1b[31m\u009b\u0085\u202e\u2028b.pcap";
+    assert_eq!(text.text().matches(shown).count(), 7, "{}", text.text());
+    let done = weir(["info", &path, "--json"]).ok();
+    assert_harmless(&done);
+    let object: Value = serde_json::from_slice(&done.out).unwrap();
+    assert_eq!(object["interfaces"][0]["name"], HOSTILE);
+    assert_eq!(object["interfaces"][0]["description"], HOSTILE);
+    let done = weir(["filter", "", &path, "--json"]).ok();
+    assert_harmless(&done);
+    let first: Value = serde_json::from_str(done.text().lines().next().unwrap()).unwrap();
+    assert_eq!(first["interface"], HOSTILE);
+    for arguments in [&["filter", "", &path][..], &["measure", &path], &["measure", &path, "--json"]] {
+        assert_harmless(&weir(arguments).ok());
+    }
+}
+
+#[test]
+fn a_name_that_is_not_utf8_is_a_name() {
+    let temp = Temp::new();
+    let name = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+    let here = |arguments: &[OsString]| run(weir_command().current_dir(temp.path()).args(arguments), &[]);
+    let words = |line: &[&str]| line.iter().map(OsString::from).collect::<Vec<_>>();
+    let with = |line: &[&str], more: &[OsString]| here(&[&words(line)[..], more].concat());
+    let source = name(b"s\xff\xfe.pcap");
+    std::fs::write(at(&temp, &source), small_pcap(40)).unwrap();
+
+    assert_eq!(with(&["filter", "", "--count"], from_ref(&source)).ok().count(), 40);
+    let done = with(&["info"], from_ref(&source)).ok();
+    assert!(done.text().contains(r"s\xff\xfe.pcap"), "{done:?}");
+    let done = with(&["info", "--json"], from_ref(&source)).ok();
+    assert_eq!(serde_json::from_slice::<Value>(&done.out).unwrap()["file"], r"s\xff\xfe.pcap");
+    let done = with(&["measure"], from_ref(&source)).ok();
+    assert!(done.text().starts_with(r"s\xff\xfe.pcap  40 packets"), "{done:?}");
+    let done = with(&["filter", ""], &[name(b"gone\xff.pcap")]);
+    assert_eq!(done.code, Some(1));
+    assert!(done.err.contains(r"weir: gone\xff.pcap: no such file"), "{done:?}");
+
+    // Outputs: the files have the very names.
+    with(&["filter", "udp", "-w"], &[name(b"w\xff.pcap"), source.clone()]).ok();
+    let original = tool("tcpdump", [OsStr::new("-nr"), at(&temp, &source).as_os_str()]);
+    let copy = tool("tcpdump", [OsStr::new("-nr"), at(&temp, name(b"w\xff.pcap")).as_os_str()]);
+    assert_eq!((original.text().lines().count(), original.text()), (40, copy.text()));
+    with(&["filter", "", "--split"], &[name(b"p\xff=udp port 3"), source.clone()]).ok();
+    with(&["filter", "", "-G", "20", "-w"], &[name(b"g\xff%s.pcap"), source.clone()]).ok();
+    with(&["filter", "", "-C", "1k", "-w"], &[name(b"c\xff"), source.clone()]).ok();
+    with(&["generate", "--packets", "10"], &[name(b"made\xff.pcap")]).ok();
+    for made in
+        [&b"p\xff.pcapng"[..], b"g\xff1700000000.pcap", b"g\xff1700000020.pcap", b"c\xff", b"c\xff1", b"made\xff.pcap"]
+    {
+        assert!(
+            at(&temp, name(made)).is_file(),
+            "{:?}: {:?}",
+            name(made),
+            std::fs::read_dir(temp.path()).unwrap().collect::<Vec<_>>()
+        );
+    }
+    // Two names that differ only in such a byte are two files, and the same one is found out.
+    with(
+        &["filter", "", "--split"],
+        &[name(b"x\xfe.pcap=tcp"), name(b"--split"), name(b"x\xff.pcap=udp"), source.clone()],
+    )
+    .ok();
+    let done = with(&["filter", "", "-w"], &[source.clone(), source]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains(r"s\xff\xfe.pcap is both source and output"), "{done:?}");
+}

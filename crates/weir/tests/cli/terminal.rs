@@ -1,0 +1,203 @@
+//! What a terminal shows: no line is wider than it, and narrow text says what wide text says.
+
+use crate::support::{Done, Temp, have, run, small_pcap, weir, weir_command};
+use std::process::Command;
+
+const WIDTHS: [usize; 4] = [60, 80, 120, 200];
+
+/// Is there what makes a pseudo-terminal? Says what is not, and that `test` is skipped for it.
+fn can_make_terminals(test: &str) -> bool {
+    have(test, &["script", "stty", "sh"])
+}
+
+/// What `weir` shows with these arguments on a terminal of `width` columns, in `temp`; both streams, without colours.
+fn shown(temp: &Temp, width: usize, arguments: &[&str]) -> (Option<i32>, String) {
+    let quoted: Vec<String> = arguments.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
+    let weir = weir_command();
+    let program = weir.get_program().to_str().expect("the path of a test is ASCII");
+    let line = format!("stty cols {width} rows 50 && exec '{program}' {}", quoted.join(" "));
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).env("TZ", "UTC").env("TERM", "xterm").env("SHELL", "/bin/sh");
+    command.env_remove("COLUMNS").current_dir(temp.path()).stdin(std::process::Stdio::null());
+    let Done { code, out, .. } = run(&mut command, &[]);
+    (code, plain(&String::from_utf8(out).expect("weir prints UTF-8")))
+}
+
+/// Text without colours, and of a line that was written over the last state.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('\x1b') {
+        out.push_str(&rest[..at]);
+        let end = rest[at..].find(|c: char| c.is_ascii_alphabetic()).expect("a sequence ends");
+        rest = &rest[at + end + 1..];
+    }
+    out.push_str(rest);
+    let out = out.replace("\r\n", "\n");
+    out.split('\n').map(|line| line.rsplit('\r').next().unwrap_or(line)).collect::<Vec<_>>().join("\n")
+}
+
+#[track_caller]
+fn assert_fits(width: usize, arguments: &[&str], text: &str) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= width, "{arguments:?} at {width}:\n{line}\nin\n{text}");
+    }
+}
+
+/// A directory with captures: Internet-like with IPv6, one that is cut, a pcapng file.
+fn captures() -> Temp {
+    let temp = Temp::new();
+    weir(["generate", &temp.at("demo.pcap"), "--packets", "20000", "--flows", "3000", "--rate", "100"]).ok();
+    weir(["filter", "", &temp.at("demo.pcap"), "-w", &temp.at("demo.pcapng")]).ok();
+    let mut cut = small_pcap(30);
+    cut.truncate(cut.len() - 3);
+    temp.file("cut.pcap", &cut);
+    temp
+}
+
+#[test]
+fn no_command_prints_a_line_wider_than_its_terminal() {
+    let test = "no_command_prints_a_line_wider_than_its_terminal";
+    if !can_make_terminals(test) {
+        return;
+    }
+    let temp = captures();
+    let lines: [&[&str]; 38] = [
+        &["measure", "demo.pcap"],
+        &["measure", "demo.pcap", "--by", "bytes", "--top", "40", "--stats"],
+        &["measure", "demo.pcap", "--key", "conversation", "--memory", "16k"],
+        &[
+            "measure",
+            "demo.pcap",
+            "--key",
+            "pair",
+            "--key",
+            "src",
+            "--key",
+            "dst",
+            "--key",
+            "src/24",
+            "--key",
+            "dst/48",
+        ],
+        &["measure", "demo.pcap", "--key", "sport", "--key", "dport", "--key", "proto"],
+        &["measure", "demo.pcap", "--sketch", "cms", "--memory", "16k", "--stats"],
+        &["measure", "demo.pcap", "--sketch", "exact", "--memory", "16k"],
+        &["measure", "demo.pcap", "--window", "50s", "--changers", "4"],
+        &["measure", "demo.pcap", "--window", "50s", "--changers", "4", "--sketch", "cms", "--memory", "16k"],
+        &["measure", "demo.pcap", "demo.pcapng", "--filter", "tcp"],
+        &[
+            "measure",
+            "demo.pcap",
+            "--filter",
+            "no such host at all, and a long expression about it that goes on and on",
+        ],
+        &["measure", "cut.pcap"],
+        &["measure", "missing.pcap"],
+        &["measure", "demo.pcap", "--late", "1s"],
+        &["filter", "tcp", "demo.pcap", "--count", "--stats"],
+        &["filter", "tcp", "demo.pcap", "-w", "out.pcap"],
+        &["filter", "", "demo.pcap", "--count", "--split", "web=tcp port 443", "--split", "dns=port 53", "--stats"],
+        &["filter", "tcp", "cut.pcap", "--count"],
+        &["filter", "tcp", "cut.pcap", "-w", "no/such/directory.pcap"],
+        &["filter", "tcp port", "demo.pcap"],
+        &["filter", "-D"],
+        &["filter", "tcp", "nosuchinterface"],
+        &["filter", "tcp", "demo.pcap", "--no-such-option"],
+        &["filter", "tcp", "demo.pcap", "--workers", "1000"],
+        &["info", "demo.pcap", "demo.pcapng", "cut.pcap", "missing.pcap"],
+        &["generate", "made.pcap", "--packets", "2000", "--truth"],
+        &["generate", "made.pcap", "--packets", "2000", "--talkers", "20"],
+        &["generate", "null", "--packets", "2000"],
+        &["doctor"],
+        &["bench", "no-such-comparison"],
+        &["--help"],
+        &["measure", "--help"],
+        &["filter", "--help"],
+        &["info", "--help"],
+        &["generate", "--help"],
+        &["doctor", "--help"],
+        &["bench", "--help"],
+        &["filter", "-h"],
+    ];
+    for arguments in lines {
+        for width in WIDTHS {
+            let (_, text) = shown(&temp, width, arguments);
+            assert!(!text.trim().is_empty(), "{arguments:?} at {width}");
+            assert_fits(width, arguments, &text);
+        }
+    }
+}
+
+#[test]
+fn a_narrow_table_has_the_keys_the_figure_and_its_bound_of_a_wide_one() {
+    let test = "a_narrow_table_has_the_keys_the_figure_and_its_bound_of_a_wide_one";
+    if !can_make_terminals(test) {
+        return;
+    }
+    let temp = captures();
+    // JSON is the oracle: it has no layout.
+    for more in [&["--top", "25"][..], &["--top", "25", "--by", "bytes", "--memory", "16k"], &["--key", "src"]] {
+        let arguments = [&["measure", "demo.pcap", "--seed", "1", "--workers", "1"], more].concat();
+        let full = [&arguments[..], &["--json"]].concat();
+        let object = run(weir_command().current_dir(temp.path()).args(full), &[]).ok();
+        let object: serde_json::Value = serde_json::from_slice(&object.out).unwrap();
+        for width in WIDTHS {
+            let (code, text) = shown(&temp, width, &arguments);
+            assert_eq!(code, Some(0), "{text}");
+            let joined: String = text.split_whitespace().collect();
+            for row in object["top"].as_array().unwrap() {
+                for address in ["src", "dst"].iter().filter_map(|key| row[*key].as_str()) {
+                    // Two pieces at most stand in other lines, with figures of the row in between.
+                    let ends = [address.split(':').next().unwrap(), address.rsplit(':').next().unwrap()];
+                    assert!(ends.iter().all(|end| joined.contains(end)), "{width}: {address} in\n{text}");
+                }
+                for port in ["sport", "dport"].iter().filter_map(|key| row[*key].as_u64()) {
+                    assert!(text.contains(&format!(":{port}")), "{width}: {port} in\n{text}");
+                }
+            }
+            let titles = ["packets", "share", "bound"];
+            let by_bytes = more.contains(&"bytes");
+            assert!(titles.iter().all(|title| by_bytes || text.contains(title)), "{width}:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn piped_text_has_its_own_layout_unless_columns_are_asked_for() {
+    let temp = captures();
+    let path = temp.at("demo.pcap");
+    let measure = |columns: Option<&str>| {
+        let mut command = weir_command();
+        command.args(["measure", &path, "--seed", "1", "--workers", "1"]);
+        columns.map(|columns| command.env("COLUMNS", columns));
+        run(&mut command, &[]).ok()
+    };
+    let whole = measure(None).text();
+    let rows = whole.lines().filter(|line| line.contains(" exact") || line.contains(" -0 ")).count();
+    assert_eq!(rows, 10, "each row is a line:\n{whole}");
+    assert!(whole.lines().any(|line| line.len() > 90), "{whole}");
+    let narrow = measure(Some("70"));
+    assert_fits(70, &["measure"], &narrow.text());
+    assert!(narrow.err.lines().count() == 1, "lines on standard error stay whole: {}", narrow.err);
+    assert_eq!(measure(Some("wide")).text(), whole);
+}
+
+#[test]
+fn what_the_parser_refuses_is_a_line_of_ours() {
+    for arguments in
+        [&["filter"][..], &["measure", "a", "--no-such"], &["no-such-command"], &["info", "--workers", "0", "a"]]
+    {
+        let done = weir(arguments);
+        assert_eq!((done.code, done.text().as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(done.err.starts_with("weir: "), "{arguments:?}: {}", done.err);
+        assert!(!done.err.contains("error:"), "{arguments:?}: {}", done.err);
+    }
+    for arguments in [&["--help"][..], &["filter", "-h"], &["--version"]] {
+        assert!(weir(arguments).ok().err.is_empty(), "{arguments:?}");
+    }
+    // Without a command the help is shown, and nothing is done.
+    let done = weir::<&str>([]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("Usage: weir"), "{}", done.err);
+}
