@@ -24,6 +24,8 @@ pub mod stream;
 #[allow(unsafe_code)]
 pub mod sys;
 #[cfg(not(loom))]
+pub mod temporary;
+#[cfg(not(loom))]
 pub mod view;
 
 #[cfg(not(loom))]

@@ -39,6 +39,26 @@ fn frames_cut_anywhere_have_the_key_so_far_or_none() {
     }
 }
 
+/// What is inside a tunnel is a frame of its own, with the same key.
+#[test]
+fn the_innermost_packet_is_the_one_that_has_the_key() {
+    let mut entered = 0;
+    for case in cases::all() {
+        let [outer, inner] = [false, true].map(|inner| Parser::new(case.link, inner).expect("it has keys"));
+        assert_eq!(outer.innermost(&case.data), None, "{}: nobody looks into tunnels", case.name);
+        match inner.innermost(&case.data) {
+            None => assert_eq!(case.inner, case.outer, "{}", case.name),
+            Some((link, data)) => {
+                entered += 1;
+                let alone = Parser::new(link, false).expect("what is inside has a link type with keys");
+                assert_eq!(alone.key(data), case.inner, "{}", case.name);
+                assert!(data.len() < case.data.len() && case.data.as_ptr_range().contains(&data.as_ptr()));
+            }
+        }
+    }
+    assert!(entered > 20, "{entered}");
+}
+
 /// One field at a time, at its offset in RFC 791, RFC 8200 and RFC 768.
 #[test]
 fn every_field_is_read_where_it_is() {

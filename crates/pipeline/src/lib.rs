@@ -2,12 +2,14 @@
 //! found, and hands the pieces on in order.
 #![forbid(unsafe_code)]
 
+mod interfaces;
 pub mod measuring;
 pub mod merge;
 mod pool;
 pub mod pump;
 pub mod reader;
 pub mod select;
+pub mod sort;
 pub mod survey;
 mod window;
 

@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 use timing::Timing;
 use weir_io::{Input, Kind as InputKind, View};
 use weir_measure::{Arrivals, Back, Config, Spares, State, Window};
+use weir_packet::savefile::Layout;
 use worker::{Closed, Piece, Worker};
 
 /// Who hands packets to the workers.
@@ -348,20 +349,23 @@ impl Run {
         Ok(Measured { way: reader.way(), report: reader.into_report(), changed })
     }
 
-    /// Measures several sources as one, by packet time; like [`Self::source`].
-    ///
-    /// Gives what happened in all, and to each.
-    pub fn merged(
+    /// Measures several sources as one, by the reader that `make` makes for them; like [`Self::source`].
+    pub fn combined(
         &mut self,
-        inputs: Vec<Input>,
+        make: impl FnOnce(Arc<Locate>, Options) -> Reader<Locate>,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(u64),
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<(Report, Vec<Part>), Failure> {
         self.start(true)?;
-        let mut reader = Reader::merged(inputs, Arc::clone(&self.locate), self.options());
+        let mut reader = make(Arc::clone(&self.locate), self.options());
         self.read(&mut reader, stop, progress, each)?;
         Ok(reader.into_parts())
+    }
+
+    /// Compiles the expression for a source of this layout, as measuring it would.
+    pub fn check_layout(&self, layout: &Layout) -> Result<(), PlanError> {
+        self.locate.plan(layout).map(drop)
     }
 
     /// How to read a source.

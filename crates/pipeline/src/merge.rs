@@ -22,8 +22,9 @@ const MEMORY: usize = 128 << 20;
 /// The least and the most bytes that are read of a source at once.
 const PIECE: (usize, usize) = (16 << 10, 1 << 20);
 
-/// Files are mapped only in merges of up to this many sources: a process has a limited number of mappings.
-const MOST_MAPPED: usize = 256;
+/// Files are mapped only in merges of up to this many sources: what is known of the packets of a mapped piece of 16 MiB takes memory
+/// too, and a process has a limited number of mappings.
+const MOST_MAPPED: usize = 16;
 
 /// Several sources, by time.
 pub struct Merge<C: Consumer> {
@@ -242,7 +243,7 @@ impl<C: Consumer> Source<C> {
 }
 
 /// How to read each of `sources` sources.
-fn options_for(sources: usize, way: Option<Way>) -> Options {
+pub(crate) fn options_for(sources: usize, way: Option<Way>) -> Options {
     let way = if sources > MOST_MAPPED { Some(Way::Read) } else { way };
     let piece = (MEMORY / sources.max(1)).clamp(PIECE.0, PIECE.1);
     Options { way, piece: Some(piece), ..Options::default() }

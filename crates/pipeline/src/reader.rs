@@ -7,6 +7,7 @@
 mod merged;
 
 pub use merged::Part;
+pub(crate) use merged::Sorted;
 
 use crate::pool::{Pool, Ready};
 use crate::window::{Start, Window, process};

@@ -1,9 +1,12 @@
 //! Keeps the packets that match: one expression, and further ones that split what it lets through.
 
+mod tunnels;
+
 use crate::{Consumer, PlanError, With};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use weir_filter::Filter;
+use tunnels::{Inside, Tunnels};
+use weir_filter::{Filter, MAX_BATCH};
 use weir_packet::savefile::{Direction, Interface, Layout};
 use weir_packet::{Frame, LinkType};
 
@@ -14,6 +17,8 @@ pub struct Selection {
     pub expression: String,
     /// Keep what does not match instead.
     pub invert: bool,
+    /// Judge the innermost packet of tunnels, and not the packet around it.
+    pub inner: bool,
     /// Expressions over the packets kept, each with an output of its own.
     pub splits: Vec<String>,
     /// Look host names up.
@@ -64,6 +69,8 @@ pub struct SelectPlan {
     by_interface: Vec<Arc<Filters>>,
     /// All interfaces have one link type: a batch is judged in one call.
     uniform: bool,
+    /// Packets are judged by what is inside their tunnels.
+    inside: Option<Inside>,
 }
 
 /// What was found in a piece of the source.
@@ -119,9 +126,12 @@ impl Select {
     pub fn kept(&self, plan: &SelectPlan, frames: &[Frame<'_>]) -> u64 {
         let filters = |frame: &Frame<'_>| &plan.by_interface[frame.interface as usize];
         match frames.first() {
-            Some(first) if plan.uniform => self.verdicts(filters(first), frames),
+            Some(first) if plan.uniform => self.verdicts(filters(first), frames, plan.tunnels(frames).as_ref()),
             _ => {
-                let one = |(i, frame)| self.verdicts(filters(frame), core::slice::from_ref(frame)) << i;
+                let one = |(i, frame)| {
+                    let frame = core::slice::from_ref(frame);
+                    self.verdicts(filters(&frame[0]), frame, plan.tunnels(frame).as_ref()) << i
+                };
                 frames.iter().enumerate().map(one).sum()
             }
         }
@@ -156,8 +166,8 @@ impl Select {
 
     /// The frames, of one link type, that are kept: bit i for frame i.
     #[inline]
-    fn verdicts(&self, filters: &Filters, frames: &[Frame<'_>]) -> u64 {
-        let matched = filters.main.matches(frames);
+    fn verdicts(&self, filters: &Filters, frames: &[Frame<'_>], tunnels: Option<&Tunnels<'_>>) -> u64 {
+        let matched = matched(filters, frames, tunnels, |filters| &filters.main);
         if self.selection.invert { !matched & ones(frames.len()) } else { matched }
     }
 
@@ -176,6 +186,26 @@ impl Select {
         *mask &= ones(used);
         self.taken.store(limit - room, Ordering::Relaxed);
         used
+    }
+}
+
+/// The frames that one of the programs matches.
+#[inline]
+fn matched(
+    filters: &Filters,
+    frames: &[Frame<'_>],
+    tunnels: Option<&Tunnels<'_>>,
+    program: impl Fn(&Filters) -> &Filter,
+) -> u64 {
+    let verdicts = program(filters).matches(frames);
+    tunnels.map_or(verdicts, |tunnels| tunnels.correct(verdicts, program))
+}
+
+impl SelectPlan {
+    /// The innermost packets of tunnels among these frames, if these are what is judged.
+    #[inline]
+    fn tunnels<'a>(&'a self, frames: &[Frame<'a>]) -> Option<Tunnels<'a>> {
+        self.inside.as_ref().map(|inside| inside.tunnels(frames))
     }
 }
 
@@ -211,14 +241,17 @@ impl Consumer for Select {
             |(place, interface): (usize, &Interface)| self.filters(link(interface.link), layout.direction(place));
         let by_interface: Vec<_> = layout.interfaces.iter().enumerate().map(filters).collect::<Result<_, _>>()?;
         let uniform = by_interface.windows(2).all(|two| Arc::ptr_eq(&two[0], &two[1]));
-        Ok(SelectPlan { by_interface, uniform })
+        let inside =
+            self.selection.inner.then(|| Inside::new(layout, |link, direction| self.filters(link, direction).ok()));
+        Ok(SelectPlan { by_interface, uniform, inside })
     }
 
     fn settle_in(&self, plan: &SelectPlan, aside: bool) {
         if self.selection.interpret {
             return;
         }
-        for filters in plan.by_interface.iter().filter(|filters| !filters.main.is_native()) {
+        let inside = plan.inside.iter().flat_map(Inside::filters);
+        for filters in plan.by_interface.iter().chain(inside).filter(|filters| !filters.main.is_native()) {
             if aside {
                 // Until it is done, the interpreter judges.
                 let filters = Arc::clone(filters);
@@ -242,7 +275,7 @@ impl Consumer for Select {
                 frames[at..].iter().take_while(same).count()
             };
             let records = &with.records[at..at + run];
-            let used = self.run_of_one_link(filters, records, &frames[at..at + run], part);
+            let used = self.run_of_one_link(plan, filters, records, &frames[at..at + run], part);
             at += used;
             if used < run {
                 break;
@@ -271,8 +304,16 @@ impl Consumer for Select {
 
 impl Select {
     #[inline]
-    fn run_of_one_link(&self, filters: &Filters, records: &[u32], frames: &[Frame<'_>], part: &mut Selected) -> usize {
-        let mut mask = self.verdicts(filters, frames);
+    fn run_of_one_link(
+        &self,
+        plan: &SelectPlan,
+        filters: &Filters,
+        records: &[u32],
+        frames: &[Frame<'_>],
+        part: &mut Selected,
+    ) -> usize {
+        let tunnels = plan.tunnels(frames);
+        let mut mask = self.verdicts(filters, frames, tunnels.as_ref());
         let mut frames = frames;
         if let Some(limit) = self.selection.limit {
             let used = self.within_limit(limit, &mut mask, frames.len());
@@ -288,8 +329,8 @@ impl Select {
             for_bits(mask, |i| part.records.push(records[i]));
         }
         part.splits.resize_with(filters.splits.len(), SplitPart::default);
-        for (filter, split) in filters.splits.iter().zip(&mut part.splits) {
-            let mask = filter.matches(frames) & mask;
+        for (i, split) in part.splits.iter_mut().enumerate() {
+            let mask = matched(filters, frames, tunnels.as_ref(), |filters| &filters.splits[i]) & mask;
             split.passed += u64::from(mask.count_ones());
             split.bytes += wire_bytes(mask, frames);
             if self.selection.remember {

@@ -116,6 +116,10 @@ pub struct FilterArgs {
     /// Keep the packets that do not match
     #[arg(help_heading = PACKETS, long)]
     pub invert: bool,
+    /// Judge the packet inside GRE, IP in IP, VXLAN, GENEVE, GTP-U and MPLS over IP, the innermost one, and not the packet
+    /// around it; what is shown and written is the whole packet
+    #[arg(help_heading = PACKETS, long)]
+    pub inner: bool,
     /// Stop after N matching packets
     #[arg(help_heading = PACKETS, short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub stop_after: Option<u64>,
@@ -175,6 +179,10 @@ pub struct FilterArgs {
     /// Merge the sources by packet time instead of reading them one after another
     #[arg(help_heading = SOURCES, long)]
     pub merge: bool,
+    /// Put the packets of all files in the order of time first, whatever order the files have: with up to 256 MiB of memory
+    /// (at most a quarter of what is free), the rest in temporary files in TMPDIR
+    #[arg(help_heading = SOURCES, long, conflicts_with = "follow")]
+    pub sort: bool,
     /// Go on at the end of the file and wait for more, until interrupted
     #[arg(help_heading = SOURCES, long)]
     pub follow: bool,
@@ -323,6 +331,7 @@ Examples:
   weir measure trace.pcap --key src/24 --key dport        several keys in one pass
   weir measure trace.pcap --window 1s --json              one object per second, then the summary
   weir measure trace.pcap --filter 'udp port 53'          only what matches a tcpdump expression
+  weir measure rot.pcap* --window 1s                      rotated files, merged by time
   weir measure trace.pcap --window 10s --changers 5       what grew and shrank most between windows
   weir measure trace.pcap --sketch exact --memory 256M    a table without error, if all flows fit
   zcat trace.pcap.gz | weir measure -                     from a pipe
@@ -357,7 +366,8 @@ pub struct MeasureArgs {
     /// Measure only packets that match this tcpdump expression
     #[arg(help_heading = PACKETS, long, value_name = "EXPR", default_value = "", hide_default_value = true)]
     pub filter: String,
-    /// Look inside GRE, IP in IP, VXLAN, GENEVE and GTP-U for the addresses and ports
+    /// Look inside GRE, IP in IP, VXLAN, GENEVE, GTP-U and MPLS over IP for the addresses and ports; --filter sees the packet
+    /// around them all the same (weir filter --inner judges the packet inside)
     #[arg(help_heading = PACKETS, long)]
     pub inner: bool,
     /// Let libpcap look up host names in the expression
@@ -403,12 +413,17 @@ pub struct MeasureArgs {
     #[arg(help_heading = COUNTERS, long)]
     pub seed: Option<u64>,
 
-    /// Merge the files by packet time instead of reading them one after another; with --window that is the default
+    /// Merge the files by packet time instead of reading them one after another; with --window that is the default, unless a
+    /// named pipe is among them
     #[arg(help_heading = SOURCES, long)]
     pub merge: bool,
     /// With --window: read the files one after another, in the order given
-    #[arg(help_heading = SOURCES, long, conflicts_with = "merge")]
+    #[arg(help_heading = SOURCES, long, conflicts_with_all = ["merge", "sort"])]
     pub no_merge: bool,
+    /// Put the packets of all files in the order of time first, whatever order the files have: with up to 256 MiB of memory
+    /// (at most a quarter of what is free), the rest in temporary files in TMPDIR
+    #[arg(help_heading = SOURCES, long, conflicts_with = "follow")]
+    pub sort: bool,
     /// Go on at the end of the file and wait for more, until interrupted
     #[arg(help_heading = SOURCES, long)]
     pub follow: bool,

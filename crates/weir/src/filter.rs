@@ -11,9 +11,10 @@ use crate::numbers::{bit_rate, duration, grouped, percent};
 use crate::outcome::{Outcome, fault_line, io_words, say, say_lost_before, tell};
 use crate::port::{self, Port};
 use crate::progress::Progress;
+use crate::sorting;
 use crate::sources::{self, changed_line};
 use crate::terminal;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -34,7 +35,7 @@ use weir_packet::time::Shape;
 use weir_pipeline::merge::{self, Merge, Next};
 use weir_pipeline::reader::Trouble;
 use weir_pipeline::select::{Select, Selected, Selection, SplitPart};
-use weir_pipeline::{Delivery, Options, Reader, Report, SourceFault, Way};
+use weir_pipeline::{Consumer, Delivery, Options, Reader, Report, SourceFault, Way};
 
 /// Runs the command.
 pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
@@ -55,10 +56,11 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
     }
     let live = arguments.sources.iter().any(|source| capture::interface(source).is_some());
     let mut run = Run::new(arguments, stop, live)?;
-    let ended = match (live, arguments.merge) {
-        (true, _) => run.captured()?,
-        (false, true) => run.merged()?,
-        (false, false) => run.one_by_one()?,
+    let ended = match (live, arguments.sort, arguments.merge) {
+        (true, ..) => run.captured()?,
+        (false, true, _) => run.sorted()?,
+        (false, false, true) => run.merged()?,
+        (false, false, false) => run.one_by_one()?,
     };
     run.finish(ended)
 }
@@ -85,6 +87,7 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
         bail!("-W counts the files of -C or -G: give one of them");
     }
     sources::check(&arguments.sources, arguments.follow)?;
+    sources::check_sort(&arguments.sources, arguments.sort)?;
     let outputs: Vec<Name> = arguments.write.iter().cloned().chain(split_files(arguments)).collect();
     for output in outputs.iter().filter(|output| port::is_port(output)) {
         check_port(arguments, output)?;
@@ -258,12 +261,13 @@ impl<'a> Run<'a> {
         let splits =
             split_files(arguments).map(|name| named_sink(arguments, &name)).collect::<anyhow::Result<Vec<_>>>()?;
         // A merge has enough after N packets in the order of time, which is not the order of reading.
-        let merged = arguments.merge || live && arguments.sources.len() > 1;
+        let merged = arguments.merge && !arguments.sort || live && arguments.sources.len() > 1;
         let limit = arguments.stop_after.filter(|_| !merged);
         let remember = !matches!(main, Sink::Nowhere) || !splits.is_empty() || limit != arguments.stop_after;
         let select = Arc::new(Select::new(Selection {
             expression: arguments.expression.clone().unwrap_or_default(),
             invert: arguments.invert,
+            inner: arguments.inner,
             splits: arguments.split.iter().map(|(_, expression)| expression.clone()).collect(),
             resolve: arguments.resolve,
             remember,
@@ -298,13 +302,17 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Opens a file; one that cannot be opened is reported and passed over.
+    /// Opens a file to read it; one that cannot be opened is reported and passed over.
     fn open(&mut self, name: &Name) -> Option<(String, Reader<Select>)> {
+        let input = self.open_input(name)?;
+        Some((input.name.clone(), Reader::new(input, Arc::clone(&self.select), self.options.clone())))
+    }
+
+    fn open_input(&mut self, name: &Name) -> Option<Input> {
         match sources::open(name, self.arguments.follow, &self.stop) {
             Ok(input) => {
-                let name = input.name.clone();
                 self.progress.begin(input.len_hint());
-                Some((name, Reader::new(input, Arc::clone(&self.select), self.options.clone())))
+                Some(input)
             }
             // Told to end while a pipe had no writer.
             Err(_) if self.stop.load(Ordering::Relaxed) => None,
@@ -472,6 +480,45 @@ impl<'a> Run<'a> {
                 self.fault(changed_line(source.name()));
             }
             give_back(source, &mut self.totals);
+        }
+        Ok(ended)
+    }
+
+    /// Reads all sources, and passes their packets on in the order of time, whatever order they were in.
+    fn sorted(&mut self) -> anyhow::Result<Option<End>> {
+        let mut sorter = sorting::sorter(&self.stop);
+        let select = Arc::clone(&self.select);
+        for name in &self.arguments.sources {
+            let Some(input) = self.open_input(name) else { continue };
+            let mut check = |layout: &Layout| select.plan(layout).map(drop);
+            let taken = sorter.take(input, &mut check, &mut |offset| self.progress.show(offset));
+            taken.map_err(|refused| anyhow!("{refused}"))?;
+        }
+        let (mut reader, sort_fault) = sorter.sorted(select, self.options.clone());
+        self.new_source();
+        let mut ended = None;
+        while ended.is_none()
+            && !self.has_enough()
+            && let Some(delivery) = reader.next()
+        {
+            ended = self.deliver(&delivery, reader.way()).err();
+            reader.recycle(delivery.view);
+        }
+        let (whole, parts) = reader.into_parts();
+        self.totals.received += whole.received;
+        for mut part in parts {
+            // A packet behind the damage may have been the earliest of all: it is told even if there were enough.
+            let fault = part.report.fault.take();
+            self.close(&part.name, 0, &part.report, part.layout.as_ref(), part.way)?;
+            if let Some(fault) = fault {
+                self.fault(fault_line(&part.name, &fault));
+            }
+        }
+        if let Some(fault) = &sort_fault {
+            self.fault(sorting::fault_line(fault, whole.received));
+        }
+        if let Some(fault) = &whole.fault {
+            self.fault(fault_line("the sorted packets", fault));
         }
         Ok(ended)
     }

@@ -16,6 +16,7 @@ mod numbers;
 mod outcome;
 mod port;
 mod progress;
+mod sorting;
 mod sources;
 mod table;
 mod terminal;

@@ -78,6 +78,7 @@ fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
     if arguments.follow && arguments.merge {
         bail!("--merge needs the end of each source, and --follow has none");
     }
+    sources::check_sort(&arguments.sources, arguments.sort)?;
     let sketch = match arguments.sketch {
         SketchArg::Heavy => Sketch::Heavy,
         SketchArg::Exact => Sketch::Exact,
@@ -204,11 +205,11 @@ impl Command<'_> {
         if live && let Some(outcome) = self.captured(&mut run)? {
             return Ok(outcome);
         }
-        let merges = merged::merges(self.arguments);
-        if merges && let Some(outcome) = self.merged(&mut run)? {
+        let combined = !live && merged::combines(self.arguments);
+        if combined && let Some(outcome) = self.combined(&mut run)? {
             return Ok(outcome);
         }
-        for name in self.arguments.sources.iter().filter(|_| !live && !merges) {
+        for name in self.arguments.sources.iter().filter(|_| !live && !combined) {
             let input = match sources::open(name, self.arguments.follow, &self.stop) {
                 Ok(input) => input,
                 // Told to end while a pipe had no writer.

@@ -136,6 +136,16 @@ pub fn check(sources: &[Name], follow: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Refuses to sort what has no end.
+pub fn check_sort(sources: &[Name], sort: bool) -> anyhow::Result<()> {
+    match sources.iter().find(|source| interface(source).is_some()) {
+        Some(name) if sort => {
+            bail!("--sort needs the end of each source, and {name} is an interface, whose capture has none")
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Binds this thread, and tells which processor of the list cannot be had.
 pub fn check_cpus(cpus: &[usize]) -> anyhow::Result<()> {
     let pin = |cpu: usize| {

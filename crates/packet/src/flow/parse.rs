@@ -1,6 +1,6 @@
 //! From a frame to its key: the straight way for what most frames are, and the walk for all others.
 
-use super::link::{self, Layer};
+use super::link::{self, Layer, Packet};
 use super::{FlowKey, NoKey, ip, tunnel};
 use crate::LinkType;
 
@@ -49,25 +49,44 @@ impl Parser {
         {
             return Ok(());
         }
-        *key = self.walk(data)?;
+        *key = self.walk(data)?.0;
         Ok(())
     }
 
-    /// Header by header.
+    /// The innermost packet of the tunnels in a frame, whose key [`Self::key`] gives: its link type and its bytes, a part of
+    /// `data`. `None` if the frame is no tunnel, or if the parser does not look into tunnels.
+    ///
+    /// Where a tunnel carries Ethernet, what is inside is an Ethernet frame; everywhere else it is raw IP.
+    #[inline]
+    pub fn innermost<'a>(&self, data: &'a [u8]) -> Option<(LinkType, &'a [u8])> {
+        let mut key = FlowKey::NONE;
+        let plain = self.start == Layer::Ethernet && plain(data, &mut key);
+        if !self.inner || plain && !(key.proto == ip::UDP && tunnel::is_tunnel_port(key.dport)) {
+            return None;
+        }
+        self.walk(data).ok()?.1
+    }
+
+    /// Header by header: the key, and the packet inside the innermost tunnel, if there is one.
     #[inline(never)]
     #[cold]
-    fn walk(&self, data: &[u8]) -> Result<FlowKey, NoKey> {
+    fn walk<'a>(&self, data: &'a [u8]) -> Result<(FlowKey, Option<(LinkType, &'a [u8])>), NoKey> {
         let (mut key, mut payload) = ip::key(link::to_ip(self.start, data)?)?;
+        let mut innermost = None;
         if self.inner {
             for _ in 0..MOST_NESTINGS {
                 let Some((layer, inside)) = tunnel::enter(&key, payload) else { break };
-                match link::to_ip(layer, inside).and_then(ip::key) {
-                    Ok(found) => (key, payload) = found,
-                    Err(_) => break,
-                }
+                let Ok(packet) = link::to_ip(layer, inside) else { break };
+                let frame = match (layer, &packet) {
+                    (Layer::Ethernet, _) => (LinkType::ETHERNET, inside),
+                    (_, Packet::V4(bytes) | Packet::V6(bytes)) => (LinkType::RAW, *bytes),
+                };
+                let Ok(found) = ip::key(packet) else { break };
+                (key, payload) = found;
+                innermost = Some(frame);
             }
         }
-        Ok(key)
+        Ok((key, innermost))
     }
 }
 

@@ -35,6 +35,12 @@ pub fn key(buf: &[u8], pos: usize) -> Option<i64> {
     Some(i64::from_ne_bytes(*buf.get(pos..pos + HEADER)?.last_chunk()?))
 }
 
+/// Header and frame of the packet that `buf` begins with; `None` if it is not all there.
+#[inline]
+pub fn first(buf: &[u8]) -> Option<&[u8]> {
+    buf.get(..HEADER + u32::from_ne_bytes(*buf.first_chunk()?) as usize)
+}
+
 /// Steps over spooled packets.
 pub(super) struct Codec {
     interfaces: u32,
@@ -144,6 +150,7 @@ mod tests {
         let times = [0, 29].map(|at| layout().record(&bytes, at).map(|record| record.time_ns));
         assert_eq!(times, [Some(Some(-5)), Some(None)]);
         assert_eq!([key(&bytes, 29), key(&bytes, 30)], [Some(-5), None]);
+        assert_eq!([first(&bytes), first(&bytes[..28])], [Some(&bytes[..29]), None]);
     }
 
     #[test]

@@ -5,17 +5,19 @@
 
 use super::{Current, Delivery, Options, Reader, Report, Source, Trouble, Way};
 use crate::Consumer;
+use crate::interfaces::{Ids, Interfaces};
 use crate::merge::{self, Every, Merge};
 use crate::window::{Start, process};
+use std::io;
 use std::sync::Arc;
+use weir_io::input::PlainFile;
 use weir_io::{Input, View};
-use weir_packet::LinkType;
-use weir_packet::savefile::{Fault, Interface, Layout, MAX_INTERFACES, spool};
+use weir_packet::savefile::{Layout, spool};
 
 /// Bytes of a piece: it stays in the cache from the copy to the consumer.
 const PIECE: usize = 1 << 20;
 
-/// What came of one source of a merge.
+/// What came of one source of several.
 #[derive(Debug)]
 pub struct Part {
     /// As the user wrote it.
@@ -34,20 +36,27 @@ pub struct Part {
 pub(super) struct Merged {
     merge: Merge<Every>,
     begun: bool,
-    /// All interfaces met so far, equal ones once.
-    interfaces: Vec<Interface>,
-    /// For each source and each byte order, the place of each of its interfaces among them.
-    ids: Vec<[Vec<u32>; 2]>,
+    interfaces: Interfaces,
+    /// For each source, the places of its interfaces.
+    ids: Vec<Ids>,
     /// Interfaces that the current layout has.
     announced: usize,
     len_hint: u64,
     spares: Vec<Vec<u8>>,
+    /// What the merge is of, if it is of the runs of a sort.
+    sorted: Option<Sorted>,
+}
+
+/// Sources whose packets were sorted, and their packets.
+pub(crate) struct Sorted {
+    pub parts: Vec<Part>,
+    pub packets: u64,
 }
 
 impl Merged {
-    fn new(merge: Merge<Every>, len_hint: u64) -> Self {
-        let ids = vec![Default::default(); merge.sources().len()];
-        Self { merge, begun: false, interfaces: Vec::new(), ids, announced: 0, len_hint, spares: Vec::new() }
+    fn new(merge: Merge<Every>, interfaces: Interfaces, len_hint: u64, sorted: Option<Sorted>) -> Self {
+        let ids = vec![Ids::default(); merge.sources().len()];
+        Self { merge, begun: false, interfaces, ids, announced: 0, len_hint, spares: Vec::new(), sorted }
     }
 
     pub(super) fn way(&self) -> Way {
@@ -73,9 +82,10 @@ impl Merged {
             self.begun = true;
             self.merge.begin(&mut |_| {});
             // An expression is judged by all the link types there are, not by that of the first packet.
-            for (ids, source) in self.ids.iter_mut().zip(self.merge.sources()) {
+            let sources = self.merge.sources().iter().filter(|_| self.sorted.is_none());
+            for (ids, source) in self.ids.iter_mut().zip(sources) {
                 if let Some(layout) = source.reader().layout() {
-                    announce(&mut self.interfaces, ids, layout)?;
+                    self.interfaces.announce(ids, layout)?;
                 }
             }
         }
@@ -84,15 +94,13 @@ impl Merged {
         // What the next bytes of a pipe hold back is passed on now.
         while piece.len() < PIECE && (piece.is_empty() || !self.merge.waits()) {
             let Some(next) = self.merge.next(&mut |_| {}) else { break };
-            let (layout, interface) = (&next.current.layout, next.record.frame.interface as usize);
-            let ids = &mut self.ids[next.source];
-            if ids[usize::from(layout.big_endian)].len() <= interface
-                && let Err(what) = announce(&mut self.interfaces, ids, layout)
-            {
+            let (layout, interface) = (&next.current.layout, next.record.frame.interface);
+            let id = match self.interfaces.id(&mut self.ids[next.source], layout, interface) {
+                Ok(id) => id,
+                Err(what) if piece.is_empty() => return Err(what),
                 // What is in the piece already was passed on; the next call meets the fault again.
-                return if piece.is_empty() { Err(what) } else { Ok(piece) };
-            }
-            let id = ids[usize::from(layout.big_endian)][interface];
+                Err(_) => break,
+            };
             spool::append(&mut piece, id, next.key, &next.record);
             self.merge.pass();
         }
@@ -102,11 +110,16 @@ impl Merged {
     /// The layout that the last piece needs, if it is another one than that of the piece before.
     fn layout(&mut self) -> Option<Layout> {
         let known = std::mem::replace(&mut self.announced, self.interfaces.len());
-        (known < self.interfaces.len()).then(|| Layout::spool(self.interfaces.clone()))
+        (known < self.interfaces.len()).then(|| self.interfaces.layout())
     }
 
     /// At the end, all that was read was passed on.
     fn check(&self) -> Result<(), Trouble> {
+        if let Some(sorted) = &self.sorted {
+            let passed: u64 = self.merge.sources().iter().map(merge::Source::passed).sum();
+            let damaged = || Trouble::Io(io::Error::other("a temporary file does not hold what was written into it"));
+            return if passed == sorted.packets { Ok(()) } else { Err(damaged()) };
+        }
         self.merge.sources().iter().filter(|source| !source.is_changed()).try_for_each(|source| {
             let (read, passed) = (source.reader().report().received, source.passed());
             if read == passed { Ok(()) } else { Err(Trouble::Merge { read, passed }) }
@@ -114,7 +127,10 @@ impl Merged {
     }
 
     fn into_parts(self) -> Vec<Part> {
-        self.merge.into_sources().map(part).collect()
+        match self.sorted {
+            Some(sorted) => sorted.parts,
+            None => self.merge.into_sources().map(part).collect(),
+        }
     }
 }
 
@@ -125,36 +141,39 @@ fn part(source: merge::Source<Every>) -> Part {
     Part { name, report, layout, way, changed }
 }
 
-/// Gives the interfaces of a source that have no place yet one among all `interfaces`, as long as these are not too many.
-fn announce(interfaces: &mut Vec<Interface>, ids: &mut [Vec<u32>; 2], layout: &Layout) -> Result<(), Trouble> {
-    let ids = &mut ids[usize::from(layout.big_endian)];
-    for interface in layout.interfaces.iter().skip(ids.len()) {
-        let mut interface = interface.clone();
-        // In a big-endian file the address family of a BSD loopback frame is big-endian, which pieces cannot say otherwise.
-        if layout.big_endian && interface.link == LinkType::NULL {
-            interface.link = LinkType::LOOP;
-        }
-        let known = interfaces.iter().position(|known| *known == interface);
-        if known.is_none() {
-            if interfaces.len() == MAX_INTERFACES {
-                return Err(Trouble::Format(Fault::TooManyInterfaces));
-            }
-            interfaces.push(interface);
-        }
-        ids.push(known.unwrap_or(interfaces.len() - 1) as u32);
-    }
-    Ok(())
-}
-
 impl<C: Consumer> Reader<C> {
     /// A reader of several sources, by packet time; [`Self::into_parts`] tells of each.
     pub fn merged(inputs: Vec<Input>, consumer: Arc<C>, options: Options) -> Self {
         let len_hint = inputs.iter().filter_map(Input::len_hint).sum();
         let merge = Merge::new(inputs, &Arc::new(Every), Every::records, &options);
-        Self::of(Source::Merged(Box::new(Merged::new(merge, len_hint))), consumer, options)
+        let merged = Merged::new(merge, Interfaces::default(), len_hint, None);
+        Self::of(Source::Merged(Box::new(merged)), consumer, options)
     }
 
-    /// What happened in all, and to each source of a merge (none if it is no merge).
+    /// A reader of the runs of a sort, whose packets have these interfaces.
+    pub(crate) fn sorted(
+        merge: Merge<Every>,
+        interfaces: Interfaces,
+        sorted: Sorted,
+        consumer: Arc<C>,
+        options: Options,
+    ) -> Self {
+        // As many bytes as make native code worth while are here in any case.
+        let merged = Merged::new(merge, interfaces, u64::MAX, Some(sorted));
+        Self::of(Source::Merged(Box::new(merged)), consumer, options)
+    }
+
+    /// A reader of a file that holds nothing but packets in spool form, of this layout.
+    pub(crate) fn spooled(file: PlainFile, layout: Layout, consumer: Arc<C>, options: Options) -> Self {
+        let source = Source::File { file, way: Way::Read, pool: None, lost: None };
+        let mut reader = Self::of(source, consumer, options);
+        if let Err(what) = reader.take_up(layout) {
+            reader.fault(what);
+        }
+        reader
+    }
+
+    /// What happened in all, and to each source of a merge or a sort (none if it is neither).
     pub fn into_parts(self) -> (Report, Vec<Part>) {
         let parts = match self.source {
             Source::Merged(merged) => merged.into_parts(),

@@ -73,7 +73,9 @@ impl Run<'_> {
 
     fn wish(&self) -> Wish<'_> {
         let arguments = self.arguments;
-        let expression = if arguments.invert { "" } else { arguments.expression.as_deref().unwrap_or("") };
+        // The kernel's filter sees what is around a tunnel, and knows no inversion.
+        let here = arguments.invert || arguments.inner;
+        let expression = if here { "" } else { arguments.expression.as_deref().unwrap_or("") };
         // What filters sees whole packets; without one, nobody needs more than is written.
         let filters = !arguments.expression.as_deref().unwrap_or("").trim().is_empty() || !arguments.split.is_empty();
         let snaplen = if filters || arguments.snaplen == 0 { MAX_SNAPLEN } else { arguments.snaplen };

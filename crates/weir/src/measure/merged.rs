@@ -1,35 +1,83 @@
 //! Measuring several files as one, by packet time.
 
-use super::{Command, is_live, print};
+use super::{Command, print};
 use crate::cli::MeasureArgs;
+use crate::name::Name;
 use crate::outcome::{Outcome, fault_line};
-use crate::sources;
-use anyhow::bail;
+use crate::{sorting, sources};
+use anyhow::{anyhow, bail};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use weir_io::Input;
 use weir_measure::Window;
-use weir_pipeline::SourceFault;
+use weir_pipeline::measuring::locate::Locate;
 use weir_pipeline::measuring::{Measured, Run};
 use weir_pipeline::reader::{Part, Trouble};
+use weir_pipeline::sort::SortFault;
+use weir_pipeline::{Options, Reader, SourceFault};
 
-/// Whether the sources are merged by time: if that was asked for, or if there are windows of time.
-pub(super) fn merges(arguments: &MeasureArgs) -> bool {
-    let wanted = arguments.merge || arguments.window.is_some() && !arguments.no_merge;
-    wanted && arguments.sources.len() > 1 && !is_live(arguments)
+/// Whether all files are read as one: if that was asked for, or if there are windows of time.
+pub(super) fn combines(arguments: &MeasureArgs) -> bool {
+    // One program may fill several named pipes one after another, and would wait for ever if all had to be open at once.
+    let named_pipe = |source: &Name| {
+        let path = Path::new(source);
+        path.metadata().is_ok_and(|about| about.file_type().is_fifo()) && !path.starts_with("/dev/fd")
+    };
+    let by_windows = || arguments.window.is_some() && !arguments.no_merge && !arguments.sources.iter().any(named_pipe);
+    arguments.sort || arguments.sources.len() > 1 && (arguments.merge || by_windows())
 }
 
 impl Command<'_> {
-    /// Measures all sources at once. `Some` if that failed in a way that leaves no answer.
-    pub(super) fn merged(&mut self, run: &mut Run) -> anyhow::Result<Option<Outcome>> {
-        let stop = Arc::clone(&self.stop);
-        let inputs = sources::open_together(&self.arguments.sources, &stop, &mut |line| self.fault(line))?;
+    /// Measures all sources as one. `Some` if that failed in a way that leaves no answer.
+    pub(super) fn combined(&mut self, run: &mut Run) -> anyhow::Result<Option<Outcome>> {
         // The tables are made here: memory that cannot be had is a wrong command.
         run.start(true).map_err(|failure| self.no_tables(&failure))?;
-        self.progress.begin(inputs.iter().map(Input::len_hint).sum());
+        if !self.arguments.sort {
+            let stop = Arc::clone(&self.stop);
+            let inputs = sources::open_together(&self.arguments.sources, &stop, &mut |line| self.fault(line))?;
+            self.progress.begin(inputs.iter().map(Input::len_hint).sum());
+            return self.read_as_one(run, |locate, options| Reader::merged(inputs, locate, options));
+        }
+        let mut sorter = sorting::sorter(&self.stop);
+        for name in &self.arguments.sources {
+            let input = match sources::open(name, false, &self.stop) {
+                Ok(input) => input,
+                Err(_) if self.stop.load(Ordering::Relaxed) => break,
+                Err(line) => {
+                    self.fault(line);
+                    continue;
+                }
+            };
+            self.progress.begin(input.len_hint());
+            let progress = &mut self.progress;
+            let taken = sorter.take(input, &mut |layout| run.check_layout(layout), &mut |offset| progress.show(offset));
+            taken.map_err(|refused| anyhow!("--filter: {refused}"))?;
+        }
+        let mut unsorted: Option<SortFault> = None;
+        let before = self.received;
+        let outcome = self.read_as_one(run, |locate, options| {
+            let (reader, fault) = sorter.sorted(locate, options);
+            unsorted = fault;
+            reader
+        })?;
+        if let Some(fault) = &unsorted {
+            self.fault(sorting::fault_line(fault, self.received - before));
+        }
+        Ok(outcome)
+    }
+
+    /// Measures what the reader that `make` makes delivers.
+    fn read_as_one(
+        &mut self,
+        run: &mut Run,
+        make: impl FnOnce(Arc<Locate>, Options) -> Reader<Locate>,
+    ) -> anyhow::Result<Option<Outcome>> {
         let measured = {
             let Self { report, output, progress, stop, .. } = &mut *self;
             let mut each = |window: Window<'_>| print(report, output, stop, &window);
-            run.merged(inputs, stop, &mut |offset| progress.show(offset), &mut each)
+            run.combined(make, stop, &mut |offset| progress.show(offset), &mut each)
         };
         let (whole, parts) = match measured {
             Ok(measured) => measured,
@@ -41,11 +89,14 @@ impl Command<'_> {
         if let Some(SourceFault { what: Trouble::Plan(refused), packet: 1, .. }) = &whole.fault {
             bail!("--filter: {refused}");
         }
-        for Part { name, report, way, changed, .. } in parts {
+        for Part { name, mut report, way, changed, .. } in parts {
+            // What was measured is counted once, below: where a run is cut short that may be less than what was read.
+            report.received = 0;
             self.close(&name, &Measured { report, way, changed })?;
         }
+        self.received += whole.received;
         if let Some(fault) = &whole.fault {
-            self.fault(fault_line("the merged sources", fault));
+            self.fault(fault_line("the packets by time", fault));
         }
         Ok(None)
     }

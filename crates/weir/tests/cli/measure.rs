@@ -221,7 +221,7 @@ fn generated(temp: &Temp, name: &str, profile: &Profile) -> (String, Vec<Seen>, 
 }
 
 /// An Ethernet frame with an IPv4 packet; `fragment` is the field of flags and offset.
-fn ipv4(src: [u8; 4], dst: [u8; 4], proto: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
+pub fn ipv4(src: [u8; 4], dst: [u8; 4], proto: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
     frame.extend((20 + payload.len() as u16).to_be_bytes());
     frame.extend([0, 7]);
@@ -233,7 +233,7 @@ fn ipv4(src: [u8; 4], dst: [u8; 4], proto: u8, fragment: u16, payload: &[u8]) ->
 }
 
 /// An Ethernet frame with an IPv6 packet.
-fn ipv6(src: &str, dst: &str, next: u8, payload: &[u8]) -> Vec<u8> {
+pub fn ipv6(src: &str, dst: &str, next: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd, 0x60, 0, 0, 0];
     frame.extend((payload.len() as u16).to_be_bytes());
     frame.extend([next, 64]);
@@ -245,7 +245,7 @@ fn ipv6(src: &str, dst: &str, next: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A header of UDP without data.
-fn udp_header(sport: u16, dport: u16) -> Vec<u8> {
+pub fn udp_header(sport: u16, dport: u16) -> Vec<u8> {
     [sport, dport, 8, 0].iter().flat_map(|half| half.to_be_bytes()).collect()
 }
 

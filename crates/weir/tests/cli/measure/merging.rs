@@ -107,6 +107,28 @@ fn a_merge_measures_pipes_and_compressed_files_too() {
     }
 }
 
+/// Nobody would ever open the second one for writing.
+#[test]
+fn named_pipes_that_one_program_fills_in_turn_are_read_in_turn() {
+    let test = "named_pipes_that_one_program_fills_in_turn_are_read_in_turn";
+    if !have(test, &["mkfifo"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let [a, b] = ["a", "b"].map(|name| temp.at(name));
+    tool("mkfifo", [&a, &b]).ok();
+    let mut measured = weir_command();
+    measured.args(["measure", "--json", "--window", "1h", &a, &b]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = measured.spawn().unwrap();
+    // More than a pipe holds.
+    let bytes = small_pcap(2000);
+    for pipe in [&a, &b] {
+        std::fs::write(pipe, &bytes).unwrap();
+    }
+    let done = gather(child, &[]).ok();
+    assert_eq!(objects(&done).pop().unwrap()["passed"], 4000);
+}
+
 /// Each interface keeps its link type and its unit of time.
 #[test]
 fn a_merge_keeps_link_types_and_resolutions_apart() {

@@ -1,0 +1,63 @@
+//! One table of interfaces for packets of several sources.
+
+use crate::reader::Trouble;
+use weir_packet::LinkType;
+use weir_packet::savefile::{Fault, Format, Interface, Layout, MAX_INTERFACES};
+
+/// All interfaces met so far, equal ones once: the interfaces of a layout of [`Format::Spool`].
+#[derive(Debug, Default)]
+pub(crate) struct Interfaces(Vec<Interface>);
+
+/// For each byte order, the place of each interface of one source in the table.
+pub(crate) type Ids = [Vec<u32>; 2];
+
+impl Interfaces {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The layout of packets of these interfaces.
+    pub fn layout(&self) -> Layout {
+        Layout::spool(self.0.clone())
+    }
+
+    /// The place of interface number `interface` of a source, which has this layout now.
+    #[inline]
+    pub fn id(&mut self, ids: &mut Ids, layout: &Layout, interface: u32) -> Result<u32, Trouble> {
+        // Runs of a sort have this table already.
+        if layout.format == Format::Spool {
+            return Ok(interface);
+        }
+        let known = |ids: &Ids| ids[usize::from(layout.big_endian)].get(interface as usize).copied();
+        match known(ids) {
+            Some(id) => Ok(id),
+            None => {
+                self.announce(ids, layout)?;
+                Ok(known(ids).expect("all interfaces of the layout have a place now"))
+            }
+        }
+    }
+
+    /// Takes up the interfaces of a source that have no place yet. **Errors**: too many of them.
+    #[cold]
+    pub fn announce(&mut self, ids: &mut Ids, layout: &Layout) -> Result<(), Trouble> {
+        let ids = &mut ids[usize::from(layout.big_endian)];
+        for interface in layout.interfaces.iter().skip(ids.len()) {
+            let mut interface = interface.clone();
+            // The address family of a BSD loopback frame has the byte order of its file, and spooled packets have no file.
+            if layout.big_endian && interface.link == LinkType::NULL {
+                interface.link = LinkType::LOOP;
+            }
+            let place = match self.0.iter().position(|known| *known == interface) {
+                Some(place) => place,
+                None if self.0.len() == MAX_INTERFACES => return Err(Trouble::Format(Fault::TooManyInterfaces)),
+                None => {
+                    self.0.push(interface);
+                    self.0.len() - 1
+                }
+            };
+            ids.push(place as u32);
+        }
+        Ok(())
+    }
+}

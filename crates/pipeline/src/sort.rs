@@ -1,0 +1,324 @@
+//! Packets in the order of time, whatever order their sources have: an external merge sort.
+//!
+//! ```text
+//! take:     copy packets behind each other into a buffer of bounded size, note (time, offset) of each
+//! full:     sort the notes, write the packets in that order into a temporary file: a run
+//! combine:  the last FAN_IN runs of one level are merged into a run of the next level
+//! sorted:   the runs that are left are merged while they are read
+//! ```
+//! Stable: the notes of a run are distinct, offsets grow with the order of arrival, runs are in the order of arrival, and a
+//! merge keeps packets of equal times in the order of the runs. A packet without a time follows the packet before it in its
+//! source. Every packet is written and read once per level: with runs of 256 MiB there is one level up to 32 GiB.
+
+use crate::interfaces::{Ids, Interfaces};
+use crate::merge::{Every, Merge, Source};
+use crate::reader::{Options, Part, Reader, Sorted, SourceFault, Trouble, Way};
+use crate::{Consumer, Delivery, PlanError};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weir_io::input::PlainFile;
+use weir_io::{Input, temporary};
+use weir_packet::savefile::{Layout, spool};
+
+/// Runs of one level that are merged into one of the next.
+const FAN_IN: usize = 128;
+
+/// Bytes that are written into a temporary file at once.
+const WRITTEN: usize = 1 << 20;
+
+/// Bytes of memory for the note of a packet.
+const NOTE: usize = size_of::<(i64, u32)>();
+
+/// Why packets could not be sorted.
+#[derive(Debug, thiserror::Error)]
+#[error("temporary files in {}: {error}", .directory.display())]
+pub struct SortFault {
+    /// Where the temporary files are.
+    pub directory: PathBuf,
+    /// What the system says.
+    pub error: io::Error,
+}
+
+/// Gathers the packets of sources, and sorts them.
+pub struct Sorter {
+    directory: PathBuf,
+    memory: usize,
+    fan_in: usize,
+    /// Packets in spool form, and for each its place in the order (ns) and its offset.
+    spooled: Vec<u8>,
+    order: Vec<(i64, u32)>,
+    /// Packets of each source that are not in a run yet, by the number of the source.
+    waiting: Vec<(usize, u64)>,
+    /// Complete runs, in the order of arrival, and how often their packets were merged.
+    runs: Vec<(u32, PlainFile)>,
+    interfaces: Interfaces,
+    /// What came of each source, and how many of its packets are here.
+    parts: Vec<Part>,
+    received: Vec<u64>,
+    /// Packets of all sources.
+    len: u64,
+    fault: Option<SortFault>,
+    stop: Arc<AtomicBool>,
+}
+
+impl core::fmt::Debug for Sorter {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Sorter").field("runs", &self.runs.len()).finish_non_exhaustive()
+    }
+}
+
+impl Sorter {
+    /// A sorter that holds up to `memory` bytes of packets, and keeps the others in temporary files in `directory`. Its work ends
+    /// early once `stop` is set.
+    pub fn new(directory: PathBuf, memory: usize, stop: &Arc<AtomicBool>) -> Self {
+        Self {
+            directory,
+            memory: memory.min(u32::MAX as usize),
+            fan_in: FAN_IN,
+            spooled: Vec::new(),
+            order: Vec::new(),
+            waiting: Vec::new(),
+            runs: Vec::new(),
+            interfaces: Interfaces::default(),
+            parts: Vec::new(),
+            received: Vec::new(),
+            len: 0,
+            fault: None,
+            stop: Arc::clone(stop),
+        }
+    }
+
+    /// Merges `fan_in` runs at once, at least two (for tests).
+    #[doc(hidden)]
+    pub fn with_fan_in(self, fan_in: usize) -> Self {
+        Self { fan_in: fan_in.max(2), ..self }
+    }
+
+    /// Reads a source to its end. `check` sees the layout of the first packets of all, and may refuse it; `progress` gets the
+    /// bytes of the source that are done.
+    pub fn take(
+        &mut self,
+        input: Input,
+        check: &mut dyn FnMut(&Layout) -> Result<(), PlanError>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), PlanError> {
+        let name = input.name.clone();
+        let piece = (self.memory / 8).clamp(16 << 10, 1 << 20);
+        let options = Options { way: Some(Way::Read), piece: Some(piece), ..Options::default() };
+        let mut reader = Reader::new(input, Arc::new(Every), options);
+        let (mut ids, mut key) = (Ids::default(), i64::MIN);
+        let mut damage = None;
+        self.received.push(0);
+        while damage.is_none()
+            && self.goes_on()
+            && let Some(delivery) = reader.next()
+        {
+            let layout = &delivery.current.layout;
+            if self.len == 0 {
+                check(layout)?;
+            }
+            self.make_room(delivery.view.bytes().len(), delivery.part.len());
+            if self.goes_on() {
+                damage = self.spool(&delivery, &mut ids, &mut key).err();
+            }
+            progress(reader.report().offset);
+            reader.recycle(delivery.view);
+        }
+        if self.len == 0
+            && let Some(layout) = reader.layout()
+        {
+            check(layout)?;
+        }
+        let (layout, way, mut report) = (reader.layout().cloned(), reader.way(), reader.into_report());
+        if let Some(what) = damage {
+            let packet = self.received.last().map_or(1, |received| received + 1);
+            report.fault = Some(SourceFault { packet, offset: report.offset, what });
+        }
+        self.parts.push(Part { name, report, layout, way, changed: false });
+        Ok(())
+    }
+
+    /// The packets in order, for `consumer`, and why not all that was read could be sorted, if so. [`Reader::into_parts`] tells of
+    /// the sources. If the work was stopped there are no packets.
+    pub fn sorted<C: Consumer>(mut self, consumer: Arc<C>, options: Options) -> (Reader<C>, Option<SortFault>) {
+        self.end_run();
+        if self.stop.load(Ordering::Relaxed) {
+            self.runs.clear();
+            self.len = 0;
+            self.received.fill(0);
+        }
+        let Self { runs, interfaces, mut parts, received, len, fault, .. } = self;
+        for (part, received) in parts.iter_mut().zip(received) {
+            part.report.received = received;
+        }
+        let merge = merge_of(runs.iter().map(|(_, run)| run), &interfaces.layout());
+        (Reader::sorted(merge, interfaces, Sorted { parts, packets: len }, consumer, options), fault)
+    }
+
+    fn goes_on(&self) -> bool {
+        self.fault.is_none() && !self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Makes room for packets of so many bytes.
+    fn make_room(&mut self, bytes: usize, packets: usize) {
+        let more = bytes + packets * (spool::HEADER + NOTE);
+        if self.spooled.len() + self.order.len() * NOTE + more > self.memory {
+            self.end_run();
+        }
+        let room = self.spooled.try_reserve(more).and_then(|()| self.order.try_reserve(packets));
+        if let Err(error) = room {
+            self.failed(io::Error::new(io::ErrorKind::OutOfMemory, error));
+        }
+    }
+
+    /// Copies the packets of a delivery; `key` is the place in the order of the packet before them.
+    fn spool(&mut self, delivery: &Delivery<Every>, ids: &mut Ids, key: &mut i64) -> Result<(), Trouble> {
+        let Delivery { current, view, part, .. } = delivery;
+        let Self { spooled, order, interfaces, .. } = self;
+        let before = order.len();
+        let mut result = Ok(());
+        current.layout.records(view.bytes(), part, |_, record| {
+            let Some(record) = record.filter(|_| result.is_ok()) else { return };
+            match interfaces.id(ids, &current.layout, record.frame.interface) {
+                Ok(id) => {
+                    *key = record.time_ns.unwrap_or(*key);
+                    order.push((*key, spooled.len() as u32));
+                    spool::append(spooled, id, *key, &record);
+                }
+                Err(what) => result = Err(what),
+            }
+        });
+        let (read, passed) = (part.len() as u64, (order.len() - before) as u64);
+        self.waiting.push((self.received.len() - 1, passed));
+        self.len += passed;
+        if let Some(received) = self.received.last_mut() {
+            *received += passed;
+        }
+        result.and_then(|()| if read == passed { Ok(()) } else { Err(Trouble::Merge { read, passed }) })
+    }
+
+    /// Writes what is in memory into a run. If that fails, what is in memory is lost, and nothing more is taken.
+    fn end_run(&mut self) {
+        if self.order.is_empty() || !self.goes_on() {
+            return;
+        }
+        match self.write_run() {
+            Ok(run) => {
+                self.runs.push((0, run));
+                self.waiting.clear();
+                self.combine();
+            }
+            Err(error) => self.failed(error),
+        }
+        self.spooled.clear();
+        self.order.clear();
+    }
+
+    /// Sources have delivered what is sorted, and no more.
+    fn failed(&mut self, error: io::Error) {
+        for (source, packets) in self.waiting.drain(..) {
+            self.len -= packets;
+            self.received[source] -= packets;
+        }
+        self.fault = Some(SortFault { directory: self.directory.clone(), error });
+    }
+
+    fn write_run(&mut self) -> io::Result<PlainFile> {
+        if !self.order.is_sorted() {
+            self.order.sort_unstable();
+        }
+        let mut out = Writer::new(&self.directory)?;
+        for &(_, at) in &self.order {
+            let at = at as usize;
+            let record = self.spooled.get(at..).and_then(spool::first).expect("the note was made of what is there");
+            out.buffer.extend_from_slice(record);
+            out.write_full()?;
+        }
+        out.finish()
+    }
+
+    /// Merges the last runs, as long as there are enough of one level.
+    fn combine(&mut self) {
+        loop {
+            let first = self.runs.len().saturating_sub(self.fan_in);
+            let level = match self.runs.last() {
+                Some((level, _)) if first + self.fan_in == self.runs.len() && self.runs[first].0 == *level => *level,
+                _ => return,
+            };
+            let layout = self.interfaces.layout();
+            match merged_run(&self.directory, self.runs[first..].iter().map(|(_, run)| run), &layout, &self.stop) {
+                Ok(run) => {
+                    self.runs.truncate(first);
+                    self.runs.push((level + 1, run));
+                }
+                // No room for one more copy: the runs are all there, and are merged at once in the end.
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// A merge of runs of this layout.
+fn merge_of<'a>(runs: impl ExactSizeIterator<Item = &'a PlainFile>, layout: &Layout) -> Merge<Every> {
+    let options = crate::merge::options_for(runs.len(), Some(Way::Read));
+    let source = |run: &PlainFile| {
+        let reader = Reader::spooled(run.clone(), layout.clone(), Arc::new(Every), options.clone());
+        Source::new(String::new(), reader)
+    };
+    Merge::of(runs.map(source).collect(), Every::records)
+}
+
+/// One run of several.
+fn merged_run<'a>(
+    directory: &Path,
+    runs: impl ExactSizeIterator<Item = &'a PlainFile>,
+    layout: &Layout,
+    stop: &AtomicBool,
+) -> io::Result<PlainFile> {
+    let mut merge = merge_of(runs, layout);
+    let mut out = Writer::new(directory)?;
+    merge.begin(&mut |_| {});
+    while let Some(next) = merge.next(&mut |_| {}) {
+        spool::append(&mut out.buffer, next.record.frame.interface, next.key, &next.record);
+        merge.pass();
+        if out.write_full()? && stop.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+    }
+    let whole =
+        |run: &Source<Every>| run.reader().report().fault.is_none() && run.passed() == run.reader().report().received;
+    if merge.sources().iter().all(whole) { out.finish() } else { Err(io::Error::other("a temporary file is damaged")) }
+}
+
+/// A temporary file that is written in large pieces.
+struct Writer {
+    file: File,
+    buffer: Vec<u8>,
+}
+
+impl Writer {
+    fn new(directory: &Path) -> io::Result<Self> {
+        Ok(Self { file: temporary::unnamed(directory)?, buffer: Vec::with_capacity(2 * WRITTEN) })
+    }
+
+    /// Writes, once there is enough; says whether it did.
+    #[inline]
+    fn write_full(&mut self) -> io::Result<bool> {
+        if self.buffer.len() < WRITTEN { Ok(false) } else { self.write().map(|()| true) }
+    }
+
+    #[cold]
+    fn write(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn finish(mut self) -> io::Result<PlainFile> {
+        self.write()?;
+        PlainFile::new(self.file)
+    }
+}

@@ -1,0 +1,243 @@
+//! Several sources by time, and sorted: against what a naive reader finds in them.
+
+mod reading;
+
+use reading::build::{Pcap, Pcapng};
+use reading::compare::{self, Answer};
+use reading::naive;
+use reading::{Random, Scratch};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weir_pipeline::reader::{Part, Trouble};
+use weir_pipeline::select::{Select, Selection};
+use weir_pipeline::sort::{SortFault, Sorter};
+use weir_pipeline::{Options, Reader, Report};
+
+/// Packets of a source: the place of each in the order, and a hash of all that is known of it.
+type Source = Vec<(i128, u64)>;
+
+/// Files whose packets come in no order, with many equal times.
+fn unordered(seed: u64, packets: usize) -> Vec<Vec<u8>> {
+    let mut random = Random(seed);
+    let payload = |random: &mut Random| {
+        let len = (random.next() % 300) as usize;
+        (0..len).map(|_| random.next() as u8).collect::<Vec<u8>>()
+    };
+    let mut files = Vec::new();
+    for (big, nanoseconds) in [(false, false), (true, true), (true, false)] {
+        let mut file = Pcap::with(1, 65_535, big, nanoseconds);
+        for _ in 0..packets {
+            let data = payload(&mut random);
+            let (seconds, fraction) = (1_700_000_000 + random.next() as u32 % 20, random.next() as u32 % 5);
+            file.header(seconds, fraction, data.len() as u32, 1000);
+            file.bytes.extend(data);
+        }
+        files.push(file.bytes);
+    }
+    // Two interfaces, the second of which comes late, a second section, and packets without a time.
+    let mut file = Pcapng::new(false);
+    file.interface(1, 0, 6);
+    for i in 0..packets {
+        if i == packets / 2 {
+            file.interface(101, 96, 9);
+        }
+        if i == packets * 3 / 4 {
+            file.section(true);
+            file.interface(1, 0, 6);
+        }
+        let data = payload(&mut random);
+        file.count = random.next() % 20 * 1_000_000;
+        match random.next() % 8 {
+            0 => file.simple(data.len() as u32, &data),
+            1 if i > packets / 2 && i < packets * 3 / 4 => file.enhanced(1, 2000, &data),
+            _ => file.packet(&data),
+        }
+    }
+    files.push(file.bytes);
+    files
+}
+
+/// What the naive reader finds in a file; a packet without a time has the place of the packet before it.
+fn source(file: &[u8]) -> Source {
+    let contents = naive::read(file);
+    let hashes = compare::expected(file, &contents, |_, _| true).kept;
+    let mut key = i128::from(i64::MIN);
+    let key_of = |packet: &naive::Packet| {
+        key = packet.time_ns.unwrap_or(key);
+        key
+    };
+    contents.packets.iter().map(key_of).zip(hashes).collect()
+}
+
+fn flag() -> Arc<AtomicBool> {
+    Arc::new(AtomicBool::new(false))
+}
+
+fn all() -> Arc<Select> {
+    Arc::new(Select::new(Selection { remember: true, ..Selection::default() }))
+}
+
+/// What a reader delivers, and what it says at its end.
+fn delivered(mut reader: Reader<Select>) -> (Vec<u64>, Report, Vec<Part>) {
+    let mut answer = Answer::default();
+    while let Some(delivery) = reader.next() {
+        compare::collect(&mut answer, &delivery);
+        reader.recycle(delivery.view);
+    }
+    let (report, parts) = reader.into_parts();
+    assert_eq!(answer.kept.len() as u64, report.received);
+    (answer.kept, report, parts)
+}
+
+/// The files, sorted as one.
+fn sorted(files: &[Vec<u8>], sorter: Sorter) -> (Vec<u64>, Report, Vec<Part>, Option<SortFault>) {
+    let mut sorter = sorter;
+    for (i, file) in files.iter().enumerate() {
+        let scratch = Scratch::new(&format!("unordered{i}"), file);
+        sorter.take(compare::plain(&scratch), &mut |_| Ok(()), &mut |_| {}).expect("nothing is refused");
+    }
+    let (reader, fault) = sorter.sorted(all(), Options::default());
+    let (kept, report, parts) = delivered(reader);
+    (kept, report, parts, fault)
+}
+
+fn sorter(memory: usize) -> Sorter {
+    Sorter::new(std::env::temp_dir(), memory, &flag())
+}
+
+#[test]
+fn sorted_packets_are_those_of_a_stable_sort() {
+    let files = unordered(1, 2500);
+    let mut right: Source = files.iter().flat_map(|file| source(file)).collect();
+    right.sort_by_key(|(key, _)| *key);
+    let right: Vec<u64> = right.into_iter().map(|(_, hash)| hash).collect();
+    assert_eq!(right.len(), 10_000);
+    // From dozens of runs and many levels to one run.
+    for (memory, fan_in) in [(64 << 10, 2), (64 << 10, 3), (64 << 10, 128), (300 << 10, 4), (64 << 20, 128)] {
+        let (kept, report, parts, fault) = sorted(&files, sorter(memory).with_fan_in(fan_in));
+        assert!(fault.is_none() && report.fault.is_none(), "{memory} {fan_in}: {fault:?} {report:?}");
+        assert!(kept == right, "{memory} {fan_in}");
+        let received: Vec<u64> = parts.iter().map(|part| part.report.received).collect();
+        assert_eq!(received, [2500; 4], "{memory} {fan_in}");
+    }
+}
+
+/// The earliest of the packets that are next in their sources, the first source's if times are equal.
+fn naive_merge(sources: &[Source]) -> Vec<u64> {
+    let mut next = vec![0; sources.len()];
+    let mut merged = Vec::new();
+    loop {
+        let heads = sources.iter().zip(&next).enumerate().filter_map(|(i, (source, &at))| Some((source.get(at)?.0, i)));
+        let Some((_, earliest)) = heads.min() else { return merged };
+        merged.push(sources[earliest][next[earliest]].1);
+        next[earliest] += 1;
+    }
+}
+
+#[test]
+fn a_merge_takes_the_earliest_of_the_packets_that_are_next() {
+    let mut files = unordered(2, 1500);
+    // Sources that are in order too, and one that is empty.
+    for step in [1, 3] {
+        let mut file = Pcap::new(1, 65_535);
+        (0..2000).for_each(|i| {
+            file.header(1_700_000_000 + i / 100, i % 100 * step, 40, 40);
+            file.bytes.extend([i as u8; 40]);
+        });
+        files.push(file.bytes);
+    }
+    files.push(Pcap::new(1, 65_535).bytes);
+    let sources: Vec<Source> = files
+        .iter()
+        .map(|file| {
+            // Without a time, a packet goes at once.
+            let times = naive::read(file).packets.into_iter().map(|p| p.time_ns.unwrap_or(i64::MIN.into()));
+            times.zip(source(file)).map(|(time, (_, hash))| (time, hash)).collect()
+        })
+        .collect();
+    let right = naive_merge(&sources);
+    let scratches: Vec<Scratch> = files.iter().map(|file| Scratch::new("merged", file)).collect();
+    for way in [None, Some(weir_pipeline::Way::Read), Some(weir_pipeline::Way::Mapped)] {
+        let inputs = scratches.iter().map(compare::plain).collect();
+        let (kept, report, parts) = delivered(Reader::merged(inputs, all(), Options { way, ..Options::default() }));
+        assert!(report.fault.is_none(), "{report:?}");
+        assert!(kept == right, "{way:?}");
+        let received: Vec<u64> = parts.iter().map(|part| part.report.received).collect();
+        assert_eq!(received, [1500, 1500, 1500, 1500, 2000, 2000, 0]);
+    }
+}
+
+#[test]
+fn a_damaged_source_is_sorted_up_to_its_damage() {
+    let mut files = unordered(3, 500);
+    let cut = files[1].len() - 7;
+    files[1].truncate(cut);
+    let mut right: Source = files.iter().flat_map(|file| source(file)).collect();
+    right.sort_by_key(|(key, _)| *key);
+    let (kept, report, parts, fault) = sorted(&files, sorter(64 << 10));
+    assert!(fault.is_none() && report.fault.is_none());
+    assert_eq!(kept, right.into_iter().map(|(_, hash)| hash).collect::<Vec<u64>>());
+    let faults: Vec<Option<u64>> = parts.iter().map(|part| part.report.fault.as_ref().map(|f| f.packet)).collect();
+    assert_eq!(faults, [None, Some(500), None, None]);
+}
+
+#[test]
+fn without_room_for_temporary_files_what_was_sorted_is_delivered() {
+    let files = unordered(4, 500);
+    let (kept, report, parts, fault) = sorted(&files, Sorter::new(PathBuf::from("/nowhere/at/all"), 64 << 10, &flag()));
+    let fault = fault.expect("there is no such directory");
+    assert_eq!(fault.error.kind(), std::io::ErrorKind::NotFound);
+    assert_eq!((kept.len(), report.received, report.fault.is_none()), (0, 0, true));
+    assert!(parts.iter().all(|part| part.report.received == 0 && part.report.fault.is_none()));
+}
+
+#[test]
+fn a_sort_that_is_stopped_delivers_nothing() {
+    let stop = flag();
+    let mut sorter = Sorter::new(std::env::temp_dir(), 64 << 10, &stop);
+    let file = Scratch::new("stopped", &unordered(5, 500)[0]);
+    sorter.take(compare::plain(&file), &mut |_| Ok(()), &mut |_| {}).expect("nothing is refused");
+    stop.store(true, Ordering::Relaxed);
+    let (reader, fault) = sorter.sorted(all(), Options::default());
+    let (kept, report, _) = delivered(reader);
+    assert!(kept.is_empty() && fault.is_none() && report.fault.is_none(), "{fault:?} {report:?}");
+}
+
+/// A layout that is refused ends the work before anything is read on.
+#[test]
+fn what_is_refused_is_not_sorted() {
+    let file = Scratch::new("refused", &unordered(6, 50)[0]);
+    let refused = |_: &weir_packet::savefile::Layout| Err(weir_pipeline::PlanError("no".to_owned()));
+    let error = sorter(1 << 20).take(compare::plain(&file), &mut |layout| refused(layout), &mut |_| {});
+    assert_eq!(error.expect_err("it is refused").to_string(), "no");
+    // A fault of a merge is one of its mistakes, and reads so.
+    assert!(Trouble::Merge { read: 2, passed: 1 }.to_string().contains("mistake in weir"));
+}
+
+/// The packets of complete runs are the first of the sources, and are delivered.
+#[test]
+fn when_room_runs_out_what_was_sorted_is_delivered() {
+    let files = unordered(7, 2000);
+    let directory = Scratch::empty("runs");
+    std::fs::create_dir(&directory.0).expect("a directory can be made");
+    let mut sorter = Sorter::new(directory.0.clone(), 64 << 10, &flag());
+    for (i, file) in files.iter().enumerate() {
+        if i == 2 {
+            std::fs::remove_dir(&directory.0).expect("temporary files have no names");
+        }
+        let scratch = Scratch::new("partly", file);
+        sorter.take(compare::plain(&scratch), &mut |_| Ok(()), &mut |_| {}).expect("nothing is refused");
+    }
+    let (reader, fault) = sorter.sorted(all(), Options::default());
+    let (kept, report, parts) = delivered(reader);
+    assert!(fault.is_some() && report.fault.is_none(), "{report:?}");
+    let received: Vec<u64> = parts.iter().map(|part| part.report.received).collect();
+    assert_eq!((received[0], received[2], received[3]), (2000, 0, 0));
+    assert!(received[1] < 2000, "what was in memory is lost");
+    let taken =
+        files.iter().zip(received).flat_map(|(file, received)| source(file).into_iter().take(received as usize));
+    let mut right: Source = taken.collect();
+    right.sort_by_key(|(key, _)| *key);
+    assert_eq!(kept, right.into_iter().map(|(_, hash)| hash).collect::<Vec<u64>>());
+}

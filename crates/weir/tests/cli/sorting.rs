@@ -1,0 +1,177 @@
+//! `--sort`: the packets of files in the order of time, whatever order the files have.
+
+use crate::support::*;
+use serde_json::{Value, json};
+
+/// A pcap of `count` datagrams whose times come in no order and are often equal; a rule of multiplication stands for chance.
+fn unordered(count: u32) -> Vec<u8> {
+    let mut bytes = pcap_header(65_535, 1);
+    for i in 0..count {
+        let seconds = 1_700_000_000 + i * 7919 % (count / 4 + 1);
+        bytes.extend(pcap_record(seconds, &udp((i % 60_000) as u16, i as usize % 50)));
+    }
+    bytes
+}
+
+/// The records of files in the order of time, equal times in the order of the files.
+fn in_order(files: &[&[u8]]) -> Vec<Record> {
+    let mut records: Vec<Record> = files.iter().flat_map(|file| parse_pcap(file).1).collect();
+    records.sort_by_key(|record| record.time_ns);
+    records
+}
+
+#[test]
+fn packets_come_in_the_order_of_time() {
+    let test = "packets_come_in_the_order_of_time";
+    let (temp, spool) = (Temp::new(), Temp::new());
+    let bytes = unordered(20_000);
+    let file = temp.file("unordered.pcap", &bytes);
+    let out = temp.at("out.pcap");
+    let done =
+        run(weir_command().args(["filter", "", &file, "--sort", "-w", &out]).env("TMPDIR", spool.path()), &[]).ok();
+    assert!(done.err.contains("20 000 received, 20 000 matched"), "{}", done.err);
+    assert!(records(&out) == in_order(&[&bytes]));
+    assert!(spool.names().is_empty(), "temporary files have no names");
+    if have(test, &["reordercap", "editcap"]) {
+        let theirs = temp.at("theirs.pcapng");
+        tool("reordercap", [&file, &theirs]).ok();
+        let plain = temp.at("theirs.pcap");
+        tool("editcap", ["-F", "pcap", &theirs, &plain]).ok();
+        // How they order equal times is their own affair.
+        let fixed = |mut records: Vec<Record>| {
+            records.sort();
+            records
+        };
+        assert!(fixed(records(&out)) == fixed(records(&plain)));
+        let times = |records: &[Record]| records.iter().map(|record| record.time_ns).collect::<Vec<_>>();
+        assert!(times(&records(&out)) == times(&records(&plain)));
+    }
+    let lines = weir(["filter", "udp[9] & 1 = 1", "-tt", "--sort", &file]).ok();
+    assert!(lines.out == weir(["filter", "udp[9] & 1 = 1", "-tt", &out]).ok().out);
+}
+
+#[test]
+fn several_files_are_sorted_as_one() {
+    let temp = Temp::new();
+    let [a, b] = [unordered(3000), unordered(1000)];
+    let files = [temp.file("a.pcap", &a), temp.file("b.pcap", &b)];
+    let out = temp.at("out.pcap");
+    for more in [&[][..], &["--merge"]] {
+        weir([&["filter", "", &files[0], &files[1], "--sort", "-w", &out], more].concat()).ok();
+        assert!(records(&out) == in_order(&[&a, &b]), "{more:?}");
+    }
+    let first = in_order(&[&a, &b]);
+    let done = weir(["filter", "", &files[0], &files[1], "--sort", "-c", "700", "-w", &out]).ok();
+    assert!(records(&out) == first[..700]);
+    assert!(done.err.contains("700 received, 700 matched (100.0 %)"), "{}", done.err);
+    let piped = weir_fed(["filter", "", "-", &files[1], "--sort", "-w", "-"], &a).ok();
+    assert!(records(&temp.file("piped.pcapng", &piped.out)) == first);
+    let counts = weir(["filter", "", &files[0], "--sort", "--count", "--split", "x=udp dst port 5"]).ok();
+    assert_eq!(counts.text(), "3000\n1 x\n");
+}
+
+#[test]
+fn windows_of_an_unordered_file_are_those_of_the_ordered_one() {
+    let temp = Temp::new();
+    let bytes = unordered(4000);
+    let file = temp.file("unordered.pcap", &bytes);
+    let mut ordered = pcap_header(65_535, 1);
+    for record in in_order(&[&bytes]) {
+        ordered.extend(pcap_record((record.time_ns / 1_000_000_000) as u32, &record.data));
+    }
+    let ordered = temp.file("ordered.pcap", &ordered);
+    let fixed = ["--window", "10s", "--sketch", "exact", "--top", "10000", "--seed", "1", "--json"];
+    for design in [["--workers", "1"], ["--workers", "3"], ["--design", "async"]] {
+        let answer = |arguments: &[&str]| -> Vec<Value> {
+            let done = weir([&["measure"], arguments, &fixed, &design].concat()).ok();
+            done.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        };
+        let (sorted, right) = (answer(&[&file, "--sort"]), answer(&[&ordered]));
+        assert_eq!(sorted.len(), 101 + 1, "{design:?}");
+        for (window, right) in sorted.iter().zip(&right) {
+            for key in ["start", "end", "received", "passed", "bytes", "dropped"] {
+                assert_eq!(window[key], right[key], "{design:?} {key}");
+            }
+            let rows = |window: &Value| {
+                let mut rows: Vec<String> = window["top"].as_array().unwrap().iter().map(Value::to_string).collect();
+                rows.sort();
+                rows
+            };
+            assert_eq!(rows(window), rows(right), "{design:?}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_sorted_is_refused() {
+    let temp = Temp::new();
+    let file = temp.file("a.pcap", &unordered(10));
+    let cases: [(&[&str], &str); 5] = [
+        (&["filter", "", "lo", "--sort"], "--sort needs the end of each source, and lo is an interface"),
+        (&["measure", "lo", "--sort"], "--sort needs the end of each source, and lo is an interface"),
+        (&["filter", "", &file, "--sort", "--follow"], "'--sort' cannot be used with '--follow'"),
+        (&["measure", &file, "--sort", "--no-merge"], "'--sort' cannot be used with '--no-merge'"),
+        (&["filter", "tcp port", &file, "--sort"], "expression 'tcp port'"),
+    ];
+    for (arguments, words) in cases {
+        let done = weir(arguments);
+        assert_eq!((done.code, done.text().as_str()), (Some(2), ""), "{arguments:?}: {}", done.err);
+        assert!(done.err.contains(words), "{arguments:?}: {}", done.err);
+    }
+    let done = weir(["measure", &file, "--sort", "--filter", "tcp port"]);
+    assert_eq!(done.code, Some(2), "{}", done.err);
+    assert!(done.err.starts_with("weir: --filter: expression 'tcp port'"), "{}", done.err);
+}
+
+#[test]
+fn a_damaged_file_is_sorted_up_to_its_damage() {
+    let temp = Temp::new();
+    let bytes = unordered(100);
+    let cut = bytes[..bytes.len() - 3].to_vec();
+    let (file, whole) = (temp.file("cut.pcap", &cut), temp.file("whole.pcap", &unordered(50)));
+    let out = temp.at("out.pcap");
+    let done = weir(["filter", "", &file, &whole, "--sort", "-w", &out]);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    let line = format!("weir: {file}: packet 100, offset ");
+    assert!(done.err.starts_with(&line) && done.err.contains("the file ends inside a packet"), "{}", done.err);
+    assert_eq!(records(&out).len(), 149);
+    let done = weir(["measure", &file, &whole, "--sort", "--json"]);
+    let object: Value = serde_json::from_str(&done.text()).unwrap();
+    assert_eq!((done.code, &object["passed"]), (Some(1), &json!(149)));
+    assert!(object["fault"].as_str().unwrap().starts_with(&line[6..]), "{object}");
+}
+
+/// Temporary files that cannot be made, or have no room, are a fault of the output, and are told in one line.
+#[test]
+fn a_full_or_missing_tmpdir_is_a_fault() {
+    let test = "a_full_or_missing_tmpdir_is_a_fault";
+    let temp = Temp::new();
+    let file = temp.file("a.pcap", &unordered(40_000));
+    let check = |done: &Done, words: &str| {
+        assert_eq!(done.code, Some(1), "{}", done.err);
+        assert!(done.err.starts_with("weir: --sort: temporary files in ") && done.err.contains(words), "{}", done.err);
+        assert!(done.err.ends_with(", incomplete: see the fault above\n"), "{}", done.err);
+        let object: Value = serde_json::from_str(&done.text()).unwrap();
+        assert_eq!((&object["received"], &object["dropped"]["late"].as_u64().unwrap_or(0)), (&json!(0), &0));
+        assert!(object["fault"].as_str().unwrap().starts_with("--sort: temporary files in "), "{object}");
+    };
+    let missing = temp.at("missing");
+    for command in [&["filter", "", "--count"][..], &["measure"]] {
+        let arguments = [command, &[file.as_str(), "--sort", "--json"]].concat();
+        check(&run(weir_command().args(&arguments).env("TMPDIR", &missing), &[]), "no such file");
+        let small = temp.at("small");
+        let _ = std::fs::create_dir(&small);
+        if !have(test, &["unshare", "mount"]) {
+            continue;
+        }
+        // A file system of 1 MB that only this command sees.
+        let script = format!("mount -t tmpfs -o size=1m none {small} && TMPDIR={small} exec \"$0\" \"$@\"");
+        let shell = [&["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_weir")], &arguments[..]].concat();
+        let done = tool("unshare", &shell);
+        if done.err.contains("unshare:") || done.err.contains("mount:") {
+            eprintln!("{test}: skipped, no file systems can be mounted here: {}", done.err.trim());
+            continue;
+        }
+        check(&done, "no space left on the device");
+    }
+}
