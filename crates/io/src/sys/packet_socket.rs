@@ -130,7 +130,8 @@ impl Settings {
         /// kept free for headers of ours. 48 + 68 + 16 + 24 bytes, aligned to 16.
         const BEFORE: usize = 176;
         let page = 4096;
-        (BEFORE + self.snaplen.min(largest) as usize).next_power_of_two().max(page)
+        let copied = filter::kernel_snaplen(self.snaplen.clamp(1, MAX_SNAPLEN), true);
+        (BEFORE + copied.min(largest) as usize).next_power_of_two().max(page)
     }
 }
 
