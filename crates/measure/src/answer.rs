@@ -139,6 +139,12 @@ pub(crate) fn difference(a: u64, b: u64) -> i64 {
 pub struct Window<'a> {
     /// From, to (exclusive), ns since 1970; `None`: all of time.
     pub span: Option<(i64, i64)>,
+    /// The part of `span` that the sources cover: shorter in the first window and in the last one.
+    pub covered: Option<(i64, i64)>,
+    /// 0 for the first result of a window. A further result adds packets that came after the results before it.
+    pub revision: u32,
+    /// Windows before it that could not be given out; their packets are in the sum of all.
+    pub left_out: u64,
     /// What arrived.
     pub arrivals: Arrivals,
     /// What is known of the packets that passed; `None` if none did.

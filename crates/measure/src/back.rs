@@ -1,6 +1,6 @@
 //! The counters of one worker.
 
-use crate::{Config, Error, Observation, State, Windows};
+use crate::{Config, Error, Observation, Slot, State, Windows};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// States of windows that were given out, to be used again: making one costs page faults, clearing it does not.
@@ -40,7 +40,7 @@ impl Back {
     pub fn new(config: Arc<Config>, spares: Arc<Spares>) -> Result<Self, Error> {
         // A shared table belongs to one window, and which comes first is not known yet.
         let known = config.shared.is_none() || config.cut.window_ns.is_none();
-        let spare = known.then(|| State::new(&config, 0)).transpose()?;
+        let spare = known.then(|| State::new(&config, Slot::WHOLE)).transpose()?;
         Ok(Self { windows: Windows::new(config.cut), config, spares, spare, taken: 0 })
     }
 
@@ -69,8 +69,7 @@ impl Back {
         let mut rest = packets;
         while let Some(first) = rest.first() {
             let Self { config, spares, windows, spare, .. } = self;
-            let number = config.cut.number(first.time_ns);
-            let begin = || spare.take().or_else(|| spares.take()).map_or_else(|| State::new(config, number), Ok);
+            let begin = |slot| spare.take().or_else(|| spares.take()).map_or_else(|| State::new(config, slot), Ok);
             let (state, window) = windows.at(first.time_ns, begin)?;
             let run = rest.iter().take_while(|packet| window.contains(&packet.time_ns)).count().max(1);
             state.take(&rest[..run], likely.get(..run).unwrap_or_default());
@@ -84,6 +83,11 @@ impl Back {
     /// Takes out what is known of the windows before number `open`.
     pub fn close(&mut self, open: i64) -> Vec<(i64, State)> {
         self.windows.close(open)
+    }
+
+    /// See [`Windows::fold`].
+    pub fn fold(&mut self, folds: bool) {
+        self.windows.fold(folds);
     }
 
     /// Packets counted so far.

@@ -1,7 +1,7 @@
 //! One table: a sketch, or two that complete each other, behind what the tasks ask.
 
 use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Table, difference};
-use crate::{Config, Error};
+use crate::{Config, Error, Slot};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_packet::flow::FlowKey;
@@ -95,23 +95,23 @@ pub(crate) enum Shared {
 
 /// The shared tables of the open windows.
 #[derive(Debug, Default)]
-pub struct SharedTables(Mutex<BTreeMap<i64, Vec<Shared>>>);
+pub struct SharedTables(Mutex<BTreeMap<Slot, Vec<Shared>>>);
 
 impl SharedTables {
     /// The tables of a window, one per key. Whoever asks first makes them.
-    pub(crate) fn of(&self, config: &Config, number: i64) -> Result<Vec<Shared>, Error> {
+    pub(crate) fn of(&self, config: &Config, slot: Slot) -> Result<Vec<Shared>, Error> {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tables) = windows.get(&number) {
+        if let Some(tables) = windows.get(&slot) {
             return Ok(tables.clone());
         }
         let tables: Vec<Shared> = config.keys.iter().map(|_| Shared::new(config)).collect::<Result<_, _>>()?;
-        windows.insert(number, tables.clone());
+        windows.insert(slot, tables.clone());
         Ok(tables)
     }
 
     /// The window is complete.
-    pub(crate) fn forget(&self, number: i64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    pub(crate) fn forget(&self, slot: Slot) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&slot);
     }
 }
 

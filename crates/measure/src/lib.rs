@@ -22,7 +22,7 @@ pub use observation::{Kind, Observation};
 pub use state::State;
 pub use tally::{Arrivals, Keyless, SIZE_CLASSES, Sizes, Tally, size_class};
 pub use weir_sketch::Weigh;
-pub use windows::{Cut, Windows};
+pub use windows::{Cut, Slot, Windows};
 
 use weir_memory::Request;
 use weir_packet::flow::Hasher;

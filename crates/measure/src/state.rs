@@ -4,7 +4,7 @@ use crate::answer::{Change, Estimate, Table};
 use crate::canonical::Canonical;
 use crate::counter::{Counter, TOGETHER};
 use crate::tally::Tally;
-use crate::{Config, Error, KeyKind, Kind, Observation};
+use crate::{Config, Error, KeyKind, Kind, Observation, Slot};
 use weir_memory::Request;
 use weir_packet::flow::{FlowKey, Hasher};
 use weir_sketch::{Distinct, Heavy, Item, Weigh};
@@ -12,6 +12,8 @@ use weir_sketch::{Distinct, Heavy, Item, Weigh};
 /// Totals, one table per key, and how many different flows, sources and destinations there were.
 #[derive(Debug)]
 pub struct State {
+    /// Whose tables these are, where workers share them.
+    slot: Slot,
     tally: Tally,
     tables: Vec<(KeyKind, Counter)>,
     flows: Distinct,
@@ -24,9 +26,9 @@ pub struct State {
 }
 
 impl State {
-    /// Nothing was seen yet of window `number`.
-    pub fn new(config: &Config, number: i64) -> Result<Self, Error> {
-        let shared = config.shared.as_ref().map(|shared| shared.of(config, number)).transpose()?;
+    /// Nothing was seen yet of this window.
+    pub fn new(config: &Config, slot: Slot) -> Result<Self, Error> {
+        let shared = config.shared.as_ref().map(|shared| shared.of(config, slot)).transpose()?;
         let table = |(i, &kind): (usize, &KeyKind)| {
             let shared = shared.as_ref().map(|tables| &tables[i]);
             Ok((kind, Counter::new(config, shared)?))
@@ -34,6 +36,7 @@ impl State {
         let populate = config.request.populate;
         let distinct = || Distinct::new(config.seed, &Request { populate, ..Request::default() });
         Ok(Self {
+            slot,
             tally: Tally::default(),
             tables: config.keys.iter().enumerate().map(table).collect::<Result<_, Error>>()?,
             flows: distinct()?,
@@ -147,9 +150,9 @@ impl State {
     }
 
     /// All workers are done with the window: shared tables become its own.
-    pub fn settle(&mut self, config: &Config, number: i64) -> Result<(), Error> {
+    pub fn settle(&mut self, config: &Config) -> Result<(), Error> {
         if let Some(shared) = &config.shared {
-            shared.forget(number);
+            shared.forget(self.slot);
             for (kind, table) in &mut self.tables {
                 table.settle(config, |key| kind.hash_of(key, &self.hasher))?;
             }

@@ -23,8 +23,10 @@ pub struct Arrivals {
     pub received: u64,
     /// Packets that the expression rejected.
     pub filtered: u64,
-    /// Packets whose window of time was closed already.
+    /// Packets of live sources whose window of time was closed already: they are dropped.
     pub late: u64,
+    /// Packets whose time stamp jumped and was not believed: they passed or were filtered where they came.
+    pub jumped: u64,
     /// Packets that the kernel had no room for.
     pub dropped: u64,
 }
@@ -34,6 +36,7 @@ impl AddAssign for Arrivals {
         self.received += other.received;
         self.filtered += other.filtered;
         self.late += other.late;
+        self.jumped += other.jumped;
         self.dropped += other.dropped;
     }
 }

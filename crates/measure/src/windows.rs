@@ -1,5 +1,6 @@
 //! Windows of packet time, numbered from 1970 on.
 
+use crate::Observation;
 use core::ops::Range;
 
 /// How packet time is cut.
@@ -12,15 +13,24 @@ pub struct Cut {
 }
 
 impl Cut {
+    /// Number of the window that holds packets from before the first time stamp. Its packets belong to the first window
+    /// that has a time.
+    pub const UNTIMED: i64 = i64::MIN;
+
     /// The window of a time.
     #[inline]
     pub fn number(&self, time_ns: i64) -> i64 {
-        self.window_ns.map_or(0, |window| time_ns.div_euclid(window))
+        match self.window_ns {
+            Some(_) if time_ns == Observation::NO_TIME => Self::UNTIMED,
+            Some(window) => time_ns.div_euclid(window),
+            None => 0,
+        }
     }
 
     /// The times of a window: from, to (exclusive).
     pub fn span(&self, number: i64) -> (i64, i64) {
         match self.window_ns {
+            Some(_) if number == Self::UNTIMED => (Observation::NO_TIME, Observation::NO_TIME + 1),
             Some(window) => {
                 let from = number.saturating_mul(window);
                 (from, from.saturating_add(window))
@@ -41,25 +51,51 @@ impl Cut {
     }
 }
 
+/// One result of a window, among all results of a run. Workers that are told to close windows at the same places of the
+/// source agree on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot {
+    /// Number of the window.
+    pub number: i64,
+    /// How often all windows were closed before.
+    era: u64,
+    /// 0, or for packets that came after their window was closed: how often windows were closed before.
+    late: u64,
+}
+
+impl Slot {
+    /// The slot of all packets where time is not cut.
+    pub const WHOLE: Self = Self { number: 0, era: 0, late: 0 };
+    /// A slot that no window has.
+    pub const NONE: Self = Self { number: 0, era: u64::MAX, late: u64::MAX };
+}
+
 /// The open windows and what is known of each. There are few, and the newest is asked for most.
 #[derive(Debug)]
 pub struct Windows<T> {
     cut: Cut,
+    /// Windows before this number were closed since `era` began.
+    closed: i64,
+    /// Calls of [`Self::close`] so far, and those of them that closed all windows.
+    closes: u64,
+    era: u64,
     /// By number, ascending.
     open: Vec<(i64, T)>,
     /// Place in `open` and times of the window asked for last.
     last: Option<(usize, i64, i64)>,
+    /// The newest open window stands for all times.
+    folds: bool,
 }
 
 impl<T> Windows<T> {
     /// No window is open.
     pub fn new(cut: Cut) -> Self {
-        Self { cut, open: Vec::new(), last: None }
+        Self { cut, closed: i64::MIN, closes: 0, era: 0, open: Vec::new(), last: None, folds: false }
     }
 
     /// What is known of the window at `time_ns`, and the times of it; `make` begins it.
     #[inline]
-    pub fn at<E>(&mut self, time_ns: i64, make: impl FnOnce() -> Result<T, E>) -> Result<(&mut T, Range<i64>), E> {
+    pub fn at<E>(&mut self, time_ns: i64, make: impl FnOnce(Slot) -> Result<T, E>) -> Result<(&mut T, Range<i64>), E> {
         let (place, from, to) = match self.last {
             Some((place, from, to)) if (from..to).contains(&time_ns) => (place, from, to),
             _ => self.find(time_ns, make)?,
@@ -73,13 +109,30 @@ impl<T> Windows<T> {
         self.last.map(|(place, ..)| &self.open[place].1)
     }
 
+    /// From now on the newest open window stands for all times, or each time has its own again. Windows of which packets
+    /// were counted elsewhere have no result of their own: their sum is right.
+    pub fn fold(&mut self, folds: bool) {
+        (self.folds, self.last) = (folds, None);
+    }
+
+    /// Numbers of the windows that are open, ascending.
+    pub fn numbers(&self) -> impl ExactSizeIterator<Item = i64> {
+        self.open.iter().map(|(number, _)| *number)
+    }
+
     #[cold]
-    fn find<E>(&mut self, time_ns: i64, make: impl FnOnce() -> Result<T, E>) -> Result<(usize, i64, i64), E> {
+    fn find<E>(&mut self, time_ns: i64, make: impl FnOnce(Slot) -> Result<T, E>) -> Result<(usize, i64, i64), E> {
+        if self.folds && !self.open.is_empty() {
+            let newest = (self.open.len() - 1, i64::MIN, i64::MAX);
+            self.last = Some(newest);
+            return Ok(newest);
+        }
         let number = self.cut.number(time_ns);
         let place = match self.open.binary_search_by_key(&number, |(number, _)| *number) {
             Ok(place) => place,
             Err(place) => {
-                self.open.insert(place, (number, make()?));
+                let late = if number < self.closed { self.closes } else { 0 };
+                self.open.insert(place, (number, make(Slot { number, era: self.era, late })?));
                 place
             }
         };
@@ -88,8 +141,13 @@ impl<T> Windows<T> {
         Ok((place, from, to))
     }
 
-    /// Takes out the windows before number `open`.
+    /// Takes out the windows before number `open`; for `i64::MAX` all of them, and time may begin anew.
     pub fn close(&mut self, open: i64) -> Vec<(i64, T)> {
+        self.closes += 1;
+        self.closed = open;
+        if open == i64::MAX {
+            (self.era, self.closed) = (self.closes, i64::MIN);
+        }
         let closed = self.open.partition_point(|(number, _)| *number < open);
         self.last = None;
         self.open.drain(..closed).collect()
@@ -121,13 +179,54 @@ mod tests {
     }
 
     #[test]
+    fn packets_without_a_time_have_a_window_of_their_own() {
+        assert_eq!(CUT.number(Observation::NO_TIME), Cut::UNTIMED);
+        let (from, to) = CUT.span(Cut::UNTIMED);
+        assert!((from..to).contains(&Observation::NO_TIME) && !(from..to).contains(&(i64::MIN + 1)));
+        assert_eq!(Cut { window_ns: None, late_ns: 0 }.number(Observation::NO_TIME), 0);
+    }
+
+    #[test]
+    fn each_result_of_a_window_has_a_slot_of_its_own() {
+        let mut slots = Vec::new();
+        let mut windows = Windows::new(CUT);
+        for close in [None, Some(5), Some(5), Some(i64::MAX), Some(3), Some(5), Some(6)] {
+            close.map(|open| windows.close(open));
+            let made = |slot| {
+                slots.push(slot);
+                Ok::<_, ()>(())
+            };
+            windows.at(4 * SECOND, made).expect("made");
+        }
+        // At the end of the list the window was open when it was asked for again.
+        assert_eq!(slots.len(), 6);
+        slots.sort_unstable();
+        slots.dedup();
+        assert_eq!(slots.len(), 6);
+    }
+
+    #[test]
+    fn windows_fold_into_the_newest_one() {
+        let mut windows = Windows::new(CUT);
+        let add = |windows: &mut Windows<i32>, time: i64| *windows.at(time, |_| Ok::<_, ()>(0)).expect("made").0 += 1;
+        add(&mut windows, 0);
+        add(&mut windows, SECOND);
+        windows.fold(true);
+        [0, 5 * SECOND, 9 * SECOND].iter().for_each(|&time| add(&mut windows, time));
+        assert!(windows.numbers().eq([0, 1]));
+        windows.fold(false);
+        add(&mut windows, 9 * SECOND);
+        assert_eq!(windows.close(i64::MAX), [(0, 1), (1, 4), (9, 1)]);
+    }
+
+    #[test]
     fn windows_are_found_again_and_leave_in_order() {
         let mut windows = Windows::new(CUT);
-        let mut add = |time: i64| *windows.at(time, || Ok::<_, ()>(0)).expect("made").0 += 1;
+        let mut add = |time: i64| *windows.at(time, |_| Ok::<_, ()>(0)).expect("made").0 += 1;
         [5, 0, SECOND, 7, 3 * SECOND, -1, SECOND + 1].into_iter().for_each(&mut add);
         assert_eq!(windows.close(1), [(-1, 1), (0, 3)]);
         assert_eq!(windows.close(1), []);
-        *windows.at(3 * SECOND, || Err("begun already")).expect("open").0 += 1;
+        *windows.at(3 * SECOND, |_| Err("begun already")).expect("open").0 += 1;
         assert_eq!(windows.close(i64::MAX), [(1, 2), (3, 2)]);
     }
 }

@@ -8,23 +8,27 @@ mod clock;
 mod fed;
 pub mod front;
 mod idle;
+mod jumps;
 mod lanes;
 pub mod locate;
 mod merger;
+mod room;
 mod slices;
 pub mod timing;
 mod worker;
 
-use crate::reader::{Options, Part, Reader, Way};
+use crate::reader::{Options, Part, Reader, Step, Way};
 use crate::select::{Select, Selection};
 use crate::{Consumer, PlanError, Report};
-use clock::{Booked, Clock};
+use clock::{Act, Booked, Clock, MANY, Paces};
 use fed::Fed;
 use front::Front;
 pub use lanes::Sight;
 use lanes::{Lane, Word};
 use locate::Locate;
+pub use merger::Further;
 use merger::Merger;
+use room::{Gate, Room};
 use slices::Slices;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,7 +136,7 @@ trait Crew {
     fn members(&self) -> usize;
     /// Takes a piece; waits if all have enough to do.
     fn take(&mut self, piece: Piece, events: &mut Vec<Event>) -> Result<(), Failure>;
-    /// No packet of a window before this number will come.
+    /// Closes the windows before this number, at this place of the source.
     fn close(&mut self, before: i64, events: &mut Vec<Event>) -> Result<(), Failure>;
     /// What happened; with `wait` at least one event.
     fn events(&mut self, wait: bool, events: &mut Vec<Event>) -> Result<(), Failure>;
@@ -199,14 +203,24 @@ fn spawn(cpus: &[usize], id: usize, work: impl FnOnce() + Send + 'static) {
 pub struct Run {
     settings: Settings,
     locate: Arc<Locate>,
-    crew: Option<Box<dyn Crew>>,
     design: Design,
-    merger: Merger,
+    team: Team,
     spares: Arc<Spares>,
     clock: Clock,
     begun: Instant,
+}
+
+/// The crew, and what it has done so far.
+struct Team {
+    crew: Option<Box<dyn Crew>>,
+    merger: Merger,
     events: Vec<Event>,
+    /// Views that came back.
     spare: Vec<View>,
+    /// How often windows were closed.
+    turns: u64,
+    /// Turns that not every member has ended, at most.
+    most_turns: u64,
     processed: u64,
     ended: usize,
     timing: Option<Timing>,
@@ -225,6 +239,10 @@ pub struct Finished {
     pub arrivals: Arrivals,
     /// What is known of all packets that passed; `None` if none did.
     pub state: Option<State>,
+    /// Results of windows beyond their first ones.
+    pub further: Further,
+    /// Windows of live sources that could not be given out; their packets are in `state`.
+    pub left_out: u64,
     /// Packets that the counters took: equals what passed.
     pub processed: u64,
     /// How long packets took, if that was recorded.
@@ -254,21 +272,19 @@ impl Run {
         let locate = Arc::new(Locate { select, inner: settings.inner, timed });
         let begun = Instant::now();
         let spares = Arc::new(Spares::default());
-        Self {
-            locate,
+        let team = Team {
             crew: None,
-            design: settings.design,
             merger: Merger::new(0, Arc::clone(&settings.config), Arc::clone(&spares)),
-            spares,
-            clock: Clock::new(settings.config.cut),
-            begun,
             events: Vec::new(),
             spare: Vec::new(),
+            turns: 0,
+            most_turns: 1,
             processed: 0,
             ended: 0,
             timing: settings.timing.then(|| Timing::new(begun)),
-            settings,
-        }
+        };
+        let clock = Clock::new(settings.config.cut);
+        Self { locate, design: settings.design, team, spares, clock, begun, settings }
     }
 
     /// The design; known once the first source has begun.
@@ -291,7 +307,7 @@ impl Run {
 
     /// Starts the workers as the first source wants them, unless they run.
     pub fn start(&mut self, can_be_split: bool) -> Result<(), Failure> {
-        if self.crew.is_some() {
+        if self.team.crew.is_some() {
             return Ok(());
         }
         let Settings { config, workers, batch, cpus, .. } = &self.settings;
@@ -308,15 +324,17 @@ impl Run {
                     hasher: config.hasher.clone(),
                     batch: *batch,
                     sync: self.design == Design::Sync,
-                    timing: self.timing.clone(),
+                    timing: self.team.timing.clone(),
                     cpus,
                     request: &config.request,
                 };
                 Box::new(Fed::start(self.front(), crew.into_iter().map(|worker| worker.back).collect(), setting)?)
             }
         };
-        self.merger = Merger::new(crew.members(), Arc::clone(config), Arc::clone(&self.spares));
-        self.crew = Some(crew);
+        let members = crew.members();
+        self.team.merger = Merger::new(members, Arc::clone(config), Arc::clone(&self.spares));
+        self.team.most_turns = most_turns(config, members);
+        self.team.crew = Some(crew);
         Ok(())
     }
 
@@ -330,7 +348,7 @@ impl Run {
     fn workers(&self, cold: bool) -> Result<Vec<Worker>, Failure> {
         let one = |_| {
             let back = Back::new(Arc::clone(&self.settings.config), Arc::clone(&self.spares))?;
-            Ok(Worker::new(self.front(), back, self.timing.clone(), self.settings.batch, cold))
+            Ok(Worker::new(self.front(), back, self.team.timing.clone(), self.settings.batch, cold))
         };
         (0..self.settings.workers).map(one).collect()
     }
@@ -387,35 +405,33 @@ impl Run {
         progress: &mut dyn FnMut(u64),
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<bool, Failure> {
+        let Self { team, clock, settings, begun, .. } = self;
+        if reader.way() == Way::Live {
+            *clock = Clock::live(settings.config.cut, Arc::default());
+            team.merger.covered.0 = clock.begun();
+        }
         let mut changed = false;
         // Pieces that workers hold.
         let mut out = 0;
         let mut booked = Booked::default();
-        while let Some(delivery) = reader.next() {
-            out += 1;
-            let handed_ns = if self.settings.timing { self.begun.elapsed().as_nanos() as u64 } else { 0 };
-            let mut cuts = self.clock.cuts(&delivery).into_iter().peekable();
-            let mut whole = Some(Arc::new(delivery));
-            let mut from = 0;
-            while let Some((to, latest)) = cuts.next() {
-                // The last piece takes the delivery along: whoever is done last gives its bytes back.
-                let held = if cuts.peek().is_some() { whole.clone() } else { whole.take() };
-                let piece = Piece {
-                    delivery: held.expect("given away last"),
-                    range: from..to,
-                    latest: self.clock.latest,
-                    handed_ns,
-                };
-                self.hand_out(piece, latest, each)?;
-                from = to;
+        loop {
+            let asked = Instant::now();
+            let step = reader.step();
+            match step {
+                Step::Delivery(delivery) => {
+                    out += 1;
+                    let handed_ns = if settings.timing { begun.elapsed().as_nanos() as u64 } else { 0 };
+                    clock.take(delivery, handed_ns, &mut |act| team.act(act, each))?;
+                }
+                Step::Quiet => clock.quiet(asked, &mut |act| team.act(act, each))?,
+                Step::End => break,
             }
-            self.lose(reader, &mut booked);
+            team.lose(reader, &mut booked, clock, settings);
             // The next bytes of a pipe may be long in coming: what is complete goes out first.
-            while matches!(reader.way(), Way::Stream | Way::Live) && self.merger.open() < self.clock.open {
-                self.crew.as_mut().expect("started above").events(true, &mut self.events)?;
-                self.heed(each)?;
-            }
-            for view in self.spare.drain(..) {
+            let most = if matches!(reader.way(), Way::Stream | Way::Live) { 0 } else { team.most_turns };
+            team.wait(most, each)?;
+            team.spare.extend(clock.freed());
+            for view in team.spare.drain(..) {
                 out -= 1;
                 changed |= view.fault().is_some();
                 reader.recycle(view);
@@ -426,37 +442,19 @@ impl Run {
                 break;
             }
         }
-        self.lose(reader, &mut booked);
+        clock.end(&mut |act| team.act(act, each))?;
+        team.spare.extend(clock.freed());
+        team.lose(reader, &mut booked, clock, settings);
         while out > 0 {
-            let crew = self.crew.as_mut().expect("started above");
-            crew.events(self.spare.is_empty(), &mut self.events)?;
-            self.heed(each)?;
-            for view in self.spare.drain(..) {
+            let crew = team.crew.as_mut().expect("started above");
+            crew.events(team.spare.is_empty(), &mut team.events)?;
+            team.heed(each)?;
+            for view in team.spare.drain(..) {
                 out -= 1;
                 changed |= view.fault().is_some();
             }
         }
         Ok(changed)
-    }
-
-    /// Gives a piece to the crew, closes the windows that are complete once its packets of up to time `latest` have come, and takes
-    /// up what happened.
-    fn hand_out(&mut self, piece: Piece, latest: i64, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
-        let crew = self.crew.as_mut().expect("a source is measured by a crew");
-        crew.take(piece, &mut self.events)?;
-        if let Some(open) = self.clock.pass(latest) {
-            crew.close(open, &mut self.events)?;
-        }
-        crew.events(false, &mut self.events)?;
-        self.heed(each)
-    }
-
-    /// Accounts for packets that never reached us.
-    fn lose(&mut self, reader: &Reader<Locate>, booked: &mut Booked) {
-        if let Some(before) = booked.book(reader.report().live) {
-            let window = self.settings.config.cut.number(self.clock.time());
-            self.merger.lost(window, before);
-        }
     }
 
     /// Measures live sources, each with a worker of its own, until they end. `each` gets the windows that are complete, in
@@ -473,31 +471,43 @@ impl Run {
         const TURN: Duration = Duration::from_millis(100);
         let lanes = inputs.len();
         (self.design, self.settings.workers) = (Design::Rss, lanes);
-        self.merger = Merger::new(lanes, Arc::clone(&self.settings.config), Arc::clone(&self.spares));
+        let room = Arc::new(Room::new(&self.settings.config, lanes));
+        self.team.merger =
+            Merger::live(lanes, Arc::clone(&self.settings.config), Arc::clone(&self.spares), Arc::clone(&room));
+        let paces = Arc::<Paces>::default();
         let sights: Vec<Arc<Sight>> = (0..lanes).map(|_| Arc::default()).collect();
         let (say, words) = channel();
         let workers = self.workers(true)?;
         for (id, (input, worker)) in inputs.into_iter().zip(workers).enumerate() {
             let reader = Reader::new(input, Arc::clone(&self.locate), Options::default());
-            let (sight, say, clock) = (Arc::clone(&sights[id]), say.clone(), self.clock.clone());
-            let lane = Lane { id, reader, worker, clock, sight, say };
+            let clock = Clock::live(self.settings.config.cut, Arc::clone(&paces));
+            self.team.merger.covered.0 = clock.begun();
+            let (sight, say) = (Arc::clone(&sights[id]), say.clone());
+            let gate = Gate::new(id, Arc::clone(&room));
+            let lane = Lane { id, reader, worker, clock, gate, sight, say };
             spawn(&self.settings.cpus, id, move || lane.run());
         }
         drop(say);
         let mut measured: Vec<Option<Measured>> = (0..lanes).map(|_| None).collect();
         let mut looked = Instant::now();
-        while self.ended < lanes {
+        while self.team.ended < lanes {
             if looked.elapsed() >= TURN {
                 looked = Instant::now();
                 look(&sights);
             }
             match words.recv_timeout(TURN) {
-                Ok((id, Word::Closed(closed))) => self.merger.take(id, closed, each)?,
+                Ok((id, Word::Closed(closed))) => {
+                    if closed.windows() == 0 {
+                        room.read(id);
+                    }
+                    self.team.merger.take(id, closed, each)?;
+                }
                 Ok((id, Word::Ended(both))) => {
                     let (one, ended) = *both;
                     measured[id] = Some(one);
-                    self.events.push(Event::Ended(ended));
-                    self.heed(each)?;
+                    self.team.events.push(Event::Ended(ended));
+                    self.team.heed(each)?;
+                    self.team.merger.end(id, each)?;
                 }
                 Ok((_, Word::Failed(error))) => return Err(error.into()),
                 Ok((_, Word::Died)) | Err(RecvTimeoutError::Disconnected) => return Err(Failure::Worker),
@@ -511,20 +521,55 @@ impl Run {
     pub fn finish(mut self, each: &mut dyn FnMut(Window<'_>)) -> Result<Finished, Failure> {
         let workers = self.settings.workers;
         // After a capture all have ended.
-        if self.ended < workers {
+        if self.team.ended < workers {
             self.start(true)?;
-            let mut crew = self.crew.take().expect("started above");
-            crew.close(i64::MAX, &mut self.events)?;
-            crew.end();
-            self.heed(each)?;
-            while self.ended < workers {
-                crew.events(true, &mut self.events)?;
-                self.heed(each)?;
+            let Self { team, clock, .. } = &mut self;
+            team.merger.covered.1 = clock.ended();
+            team.act(Act::Close(i64::MAX), each)?;
+            team.crew.as_mut().expect("started above").end();
+            while team.ended < workers {
+                team.crew.as_mut().expect("started above").events(true, &mut team.events)?;
+                team.heed(each)?;
             }
         }
-        let (arrivals, state) = self.merger.finish();
-        let Self { processed, timing, design, .. } = self;
-        Ok(Finished { arrivals, state, processed, timing, design, workers })
+        let Self { team: Team { merger, processed, timing, .. }, design, .. } = self;
+        let (arrivals, state, further, left_out) = merger.finish()?;
+        Ok(Finished { arrivals, state, further, left_out, processed, timing, design, workers })
+    }
+}
+
+impl Team {
+    /// Does what the clock says, and takes up what happened.
+    fn act(&mut self, act: Act, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
+        let crew = self.crew.as_mut().expect("a source is measured by a crew");
+        match act {
+            Act::Begun(time) => self.merger.covered.0 = Some(time),
+            Act::Measure(piece) => crew.take(piece, &mut self.events)?,
+            Act::Close(before) => {
+                self.merger.turn(self.turns, before);
+                self.turns += 1;
+                crew.close(before, &mut self.events)?;
+            }
+        }
+        crew.events(false, &mut self.events)?;
+        self.heed(each)?;
+        self.wait(self.most_turns, each)
+    }
+
+    /// Waits while there are more than `most` turns that not every member has ended: their windows hold memory.
+    fn wait(&mut self, most: u64, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
+        while self.turns > self.merger.turns().saturating_add(most) {
+            self.crew.as_mut().expect("a source is measured by a crew").events(true, &mut self.events)?;
+            self.heed(each)?;
+        }
+        Ok(())
+    }
+
+    /// Accounts for packets that never reached us.
+    fn lose(&mut self, reader: &Reader<Locate>, booked: &mut Booked, clock: &Clock, settings: &Settings) {
+        if let Some(before) = booked.book(reader.report().live) {
+            self.merger.lose(settings.config.cut.number(clock.time()), before);
+        }
     }
 
     /// Takes up what happened.
@@ -544,4 +589,11 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Turns that may be under way at once, so that the windows that close in them hold no more memory than this.
+fn most_turns(config: &Config, members: usize) -> u64 {
+    const MOST_BYTES: usize = 128 << 20;
+    let bytes = config.memory.saturating_mul(config.keys.len()).saturating_mul(members);
+    (MOST_BYTES / bytes.saturating_mul(MANY as usize).max(1)).clamp(1, 8) as u64
 }

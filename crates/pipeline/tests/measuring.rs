@@ -1,11 +1,12 @@
 //! Every design, distribution, state, sketch and way of reading against a serial table made by hand.
 
 mod reading;
+mod times;
 
 use reading::Scratch;
 use reading::build::Pcap;
 use reading::compare::{piecewise, plain};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_io::Input;
@@ -18,7 +19,7 @@ use weir_pipeline::select::Selection;
 const SECOND: i64 = 1_000_000_000;
 
 /// A packet that a test made: it knows what the program must find out.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Made {
     time_ns: i64,
     flow: u32,
@@ -92,47 +93,52 @@ fn file(packets: &[Made]) -> Vec<u8> {
     file.bytes
 }
 
-/// What one window must hold.
+/// What one result must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Expected {
+    number: i64,
+    revision: u32,
     arrivals: Arrivals,
     bytes: u64,
     not_ip: u64,
     table: HashMap<FlowKey, (u64, u64)>,
 }
 
-/// One packet after the other.
-fn serial(packets: &[Made], cut: Cut, kind: KeyKind, keep: impl Fn(&Made) -> bool) -> BTreeMap<i64, Expected> {
-    let mut windows: BTreeMap<i64, Expected> = BTreeMap::new();
-    let mut latest = i64::MIN;
-    for packet in packets {
-        let number = |time: i64| cut.window_ns.map_or(0, |window| time.div_euclid(window));
-        let late = cut.window_ns.is_some_and(|window| {
-            latest != i64::MIN && number(packet.time_ns) < (latest - cut.late_ns).div_euclid(window)
-        });
-        if late {
-            let at = windows.entry(number(latest)).or_default();
-            at.arrivals.received += 1;
-            at.arrivals.late += 1;
-            continue;
-        }
-        latest = latest.max(packet.time_ns);
-        let at = windows.entry(number(packet.time_ns)).or_default();
-        at.arrivals.received += 1;
-        if !keep(packet) {
-            at.arrivals.filtered += 1;
-            continue;
-        }
-        at.bytes += u64::from(packet.bytes);
-        if packet.arp {
-            at.not_ip += 1;
-        } else {
-            let counts = at.table.entry(kind.project(&packet.key())).or_default();
-            counts.0 += 1;
-            counts.1 += u64::from(packet.bytes);
+impl Expected {
+    fn add(&mut self, other: &Self) {
+        self.arrivals += other.arrivals;
+        self.bytes += other.bytes;
+        self.not_ip += other.not_ip;
+        for (key, counts) in &other.table {
+            let sum = self.table.entry(*key).or_default();
+            *sum = (sum.0 + counts.0, sum.1 + counts.1);
         }
     }
-    windows
+}
+
+/// One packet after the other, and one source after the other. The results in the order they are given out in.
+fn serial(sources: &[&[Made]], cut: Cut, kind: KeyKind, keep: impl Fn(&Made) -> bool) -> Vec<Expected> {
+    let mut windows = times::Serial::new(cut);
+    for packets in sources {
+        for (packet, stamp) in packets.iter().zip(windows.stamps(packets)) {
+            let at = windows.place(stamp);
+            at.arrivals.received += 1;
+            at.arrivals.jumped += u64::from(stamp == times::Stamp::Jumped);
+            if !keep(packet) {
+                at.arrivals.filtered += 1;
+                continue;
+            }
+            at.bytes += u64::from(packet.bytes);
+            if packet.arp {
+                at.not_ip += 1;
+            } else {
+                let counts = at.table.entry(kind.project(&packet.key())).or_default();
+                counts.0 += 1;
+                counts.1 += u64::from(packet.bytes);
+            }
+        }
+    }
+    windows.finish()
 }
 
 /// A way to measure.
@@ -247,15 +253,21 @@ fn compare(case: &Case, expected: &Expected, arrivals: Arrivals, state: Option<&
     }
 }
 
-/// Runs a case and compares all its windows, and the sum of them.
+/// Runs a case over the packets of one source and compares all its windows, and the sum of them.
 fn check(case: Case, packets: &[Made], inputs: impl IntoIterator<Item = Input>) {
-    let expected = serial(packets, case.cut, case.kind, case.keep());
+    check_all(case, &[packets], inputs);
+}
+
+/// The same for several sources.
+fn check_all(case: Case, sources: &[&[Made]], inputs: impl IntoIterator<Item = Input>) {
+    let expected = serial(sources, case.cut, case.kind, case.keep());
     let mut run = Run::new(case.settings());
     let stop = AtomicBool::new(false);
-    let mut rest: Vec<(i64, &Expected)> = expected.iter().map(|(&number, window)| (number, window)).rev().collect();
+    let timed: Vec<&Expected> = expected.iter().filter(|window| window.number != Cut::UNTIMED).collect();
+    let mut rest = timed.into_iter();
     let mut each = |window: Window<'_>| {
-        let (number, right) = rest.pop().unwrap_or_else(|| panic!("{case:?}: a window too many: {window:?}"));
-        assert_eq!(window.span, Some(case.cut.span(number)), "{case:?}");
+        let right = rest.next().unwrap_or_else(|| panic!("{case:?}: a window too many: {window:?}"));
+        assert_eq!((window.span, window.revision), (Some(case.cut.span(right.number)), right.revision), "{case:?}");
         compare(&case, right, window.arrivals, window.state);
     };
     let mut received = 0;
@@ -266,22 +278,17 @@ fn check(case: Case, packets: &[Made], inputs: impl IntoIterator<Item = Input>) 
     }
     let finished = run.finish(&mut each).expect("workers live");
     if case.cut.window_ns.is_some() {
-        assert_eq!(rest.len(), 0, "{case:?}: windows are missing");
+        assert_eq!(rest.count(), 0, "{case:?}: windows are missing");
     }
     let mut whole = Expected::default();
-    for window in expected.values() {
-        whole.arrivals += window.arrivals;
-        whole.bytes += window.bytes;
-        whole.not_ip += window.not_ip;
-        for (key, counts) in &window.table {
-            let sum = whole.table.entry(*key).or_default();
-            *sum = (sum.0 + counts.0, sum.1 + counts.1);
-        }
-    }
+    expected.iter().for_each(|window| whole.add(window));
     assert_eq!(received, whole.arrivals.received, "{case:?}");
     compare(&case, &whole, finished.arrivals, finished.state.as_ref());
     let arrivals = finished.arrivals;
     assert_eq!(arrivals.received, finished.processed + arrivals.filtered + arrivals.late, "{case:?}");
+    let further = expected.iter().filter(|window| window.revision > 0);
+    assert_eq!(finished.further.results, further.clone().count() as u64, "{case:?}");
+    assert_eq!(finished.further.packets, further.map(|window| window.arrivals.received).sum::<u64>(), "{case:?}");
 }
 
 fn crews() -> Vec<(Design, Distribute, usize)> {
@@ -340,7 +347,7 @@ fn every_key_weight_batch_and_way_gives_the_serial_answer() {
 }
 
 #[test]
-fn windows_close_in_order_and_what_is_late_is_counted() {
+fn windows_close_in_order_and_late_packets_are_a_further_result_of_theirs() {
     // Packets go back by up to 700 ms: more than is waited for in the second cut, and in the third more than a window.
     let packets = traffic(16_000, 700_000_000);
     let bytes = file(&packets);
@@ -351,7 +358,8 @@ fn windows_close_in_order_and_what_is_late_is_counted() {
     let mut late = 0;
     for (window, allowed) in cuts {
         let cut = Cut { window_ns: Some(window), late_ns: allowed };
-        late += serial(&packets, cut, KeyKind::FiveTuple, |_| true).values().map(|w| w.arrivals.late).sum::<u64>();
+        let results = serial(&[&packets], cut, KeyKind::FiveTuple, |_| true);
+        late += results.iter().filter(|result| result.revision > 0).map(|result| result.arrivals.received).sum::<u64>();
         for (design, distribute, workers) in crews() {
             let case = Case { design, distribute, workers, cut, ..PLAIN };
             check(case, &packets, [plain(&scratch)]);
@@ -375,8 +383,8 @@ fn several_sources_are_one_stream() {
     let cut = Cut { window_ns: Some(SECOND), late_ns: 0 };
     for (design, distribute, workers) in crews() {
         let case = Case { design, distribute, workers, cut, ..PLAIN };
-        check(case, &packets, scratches.iter().map(plain));
-        check(case, &packets, [plain(&scratches[0]), piecewise(&pipe, 10_000)]);
+        check_all(case, &[first, second], scratches.iter().map(plain));
+        check_all(case, &[first, second], [plain(&scratches[0]), piecewise(&pipe, 10_000)]);
     }
 }
 
@@ -392,7 +400,7 @@ fn a_full_exact_table_says_what_is_not_in_it() {
     run.source(plain(&scratch), &AtomicBool::new(false), &mut |_| {}, &mut |_| {}).expect("it works");
     let state = run.finish(&mut |_| {}).expect("it works").state.expect("packets were measured");
     let table = state.table(0, usize::MAX);
-    let truth = &serial(&packets, WHOLE, KeyKind::FiveTuple, |_| true)[&0].table;
+    let truth = &serial(&[&packets], WHOLE, KeyKind::FiveTuple, |_| true)[0].table;
     let listed: u64 = table.rows.iter().map(|row| row.counts.packets).sum();
     let all: u64 = truth.values().map(|counts| counts.0).sum();
     assert!(table.untracked.packets > 0 && table.rows.len() < truth.len());
@@ -415,7 +423,7 @@ fn a_fault_keeps_what_was_before_it() {
         assert_eq!(fault.packet, whole as u64 + 1);
         let finished = run.finish(&mut |_| {}).expect("workers live");
         assert_eq!(finished.processed, whole as u64);
-        let right = &serial(&packets[..whole], WHOLE, KeyKind::FiveTuple, |_| true)[&0];
+        let right = &serial(&[&packets[..whole]], WHOLE, KeyKind::FiveTuple, |_| true)[0];
         compare(&PLAIN, right, finished.arrivals, finished.state.as_ref());
     }
 }

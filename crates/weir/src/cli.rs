@@ -348,6 +348,10 @@ seed that is drawn anew for each run: traffic made for that cannot bend them. Im
 keeps for other engines, have a public seed and can be bent.
 What the kernel dropped for want of room counts in the window that the capture had come to when it was noticed.
 
+With --window a time stamp that jumps (an hour off, live ten seconds, apart from --late) is believed once 32 packets
+that came one after the other agree; else its packet is counted where it came, and as `jumped`. A packet without a stamp
+counts where it came. A window may have several results: further ones have a `revision` (1, 2 ...) and are added to the first.
+
 Exit codes:
   0  done
   1  the input or output failed; what was good was measured
@@ -386,8 +390,9 @@ pub struct MeasureArgs {
     /// One answer per window of packet time: 500ms, 10s, 5m
     #[arg(help_heading = ANSWER, long, value_name = "T", value_parser = parse_time)]
     pub window: Option<Duration>,
-    /// How far behind its window's end a packet may arrive; later ones are dropped as late [default: 1s, or the window
-    /// if that is shorter]
+    /// How long a window waits for late packets: until a packet of T after its end, or later, has come (T is exclusive), and
+    /// live until T has passed. At most 64 windows are open at once. What comes later is a further result of its window; live
+    /// it is dropped as late [default: 1s, or the window if that is shorter; live 200ms]
     #[arg(help_heading = ANSWER, long, value_name = "T", value_parser = parse_time, requires = "window")]
     pub late: Option<Duration>,
     /// The N keys whose figures changed most since the window before

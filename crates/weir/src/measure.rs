@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weir_io::{Kind, sys};
-use weir_measure::{Config, Cut, SharedTables, Sketch, Weigh, Window};
+use weir_measure::{Arrivals, Config, Cut, SharedTables, Sketch, Weigh, Window};
 use weir_memory::Request;
 use weir_packet::flow::Hasher;
 use weir_pipeline::SourceFault;
@@ -158,7 +158,7 @@ fn cut(arguments: &MeasureArgs) -> anyhow::Result<Cut> {
     if window.is_zero() {
         bail!("--window 0 would never hold a packet");
     }
-    let late = arguments.late.unwrap_or(window.min(Duration::from_secs(1)));
+    let late = arguments.late.unwrap_or_else(|| default_late(window, is_live(arguments)));
     let cut = Cut { window_ns: Some(ns(window)?), late_ns: ns(late)? };
     if cut.most_open() > MOST_OPEN {
         bail!(
@@ -169,6 +169,13 @@ fn cut(arguments: &MeasureArgs) -> anyhow::Result<Cut> {
         );
     }
     Ok(cut)
+}
+
+/// How long a window waits for late packets without `--late`.
+fn default_late(window: Duration, live: bool) -> Duration {
+    /// Windows that may be open at once because of it.
+    const OPEN: u32 = 8;
+    if live { window.saturating_mul(OPEN).min(Duration::from_millis(200)) } else { window.min(Duration::from_secs(1)) }
 }
 
 /// A seed that nobody knows.
@@ -323,16 +330,19 @@ impl Command<'_> {
                 self.received, arrivals.received, arrivals.filtered, arrivals.late, arrivals.dropped
             ));
         }
-        let total = Window { span: None, arrivals, state: finished.state.as_ref(), before: None };
+        let total = Window {
+            span: None,
+            covered: None,
+            revision: 0,
+            left_out: finished.left_out,
+            arrivals,
+            state: finished.state.as_ref(),
+            before: None,
+        };
         if self.output.is_ok() {
             self.output = self.report.summary(&total, self.faults.first().map(String::as_str), self.lost_before);
         }
-        if arrivals.late > 0 {
-            say(&format!(
-                "late by more than --late allows: {}; name sources in the order of time, or allow more",
-                packets(arrivals.late)
-            ));
-        }
+        self.say_of_time(&arrivals, finished);
         let mut failed = !self.faults.is_empty();
         match &self.output {
             Ok(()) => {}
@@ -347,6 +357,37 @@ impl Command<'_> {
         }
         self.summary(finished, &total);
         Ok(if failed { Outcome::Failed } else { Outcome::Done })
+    }
+
+    /// Lines about packets whose time stamps do not fit.
+    fn say_of_time(&self, arrivals: &Arrivals, finished: &Finished) {
+        let further = &finished.further;
+        if arrivals.late > 0 {
+            say(&format!(
+                "late by more than --late allows, and dropped: {}; their windows were given out before they came",
+                packets(arrivals.late)
+            ));
+        }
+        if further.results > 0 {
+            let plural = if further.results == 1 { "" } else { "s" };
+            say(&format!(
+                "late by more than --late allows: {}, in {} further result{plural} of their windows (revision)",
+                packets(further.packets),
+                grouped(further.results)
+            ));
+        }
+        if finished.left_out > 0 {
+            say(&format!(
+                "windows left out because they ended faster than their results were taken: {}; the summary has their packets",
+                grouped(finished.left_out)
+            ));
+        }
+        if arrivals.jumped > 0 {
+            say(&format!(
+                "time stamps far from those around them are not believed: {} (jumped), counted where they came",
+                packets(arrivals.jumped)
+            ));
+        }
     }
 
     /// On standard error: how it went.

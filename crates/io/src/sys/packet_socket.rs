@@ -51,7 +51,7 @@ const ETHERNET: u32 = 14;
 const TAGS: u32 = 8;
 
 /// How long a wait lasts before the caller has its turn again.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What the kernel is given to hand over at the end, once nothing new comes.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -191,8 +191,6 @@ impl Crew for Fed {
 
     fn take(&mut self, piece: Piece, events: &mut Vec<Event>) -> Result<(), Failure> {
         let Self { front, lanes, rule, batch: size, sync, timing, .. } = self;
-        let Piece { delivery, range, latest, .. } = &piece;
-        let records = &delivery.part.records[range.clone()];
         let stamp = |timing: &Option<Timing>| match timing {
             Some(timing) => Some(timing.now()),
             None => sync.then_some(0),
@@ -206,7 +204,7 @@ impl Crew for Fed {
             }
             Ok::<_, Failure>(())
         };
-        front.slice(&delivery.current, delivery.view.content(), records, *latest, &mut hand_out)?;
+        front.slice(&piece, &mut hand_out)?;
         let now = stamp(timing);
         lanes.iter_mut().try_for_each(|lane| lane.flush(now))?;
         events.extend(piece.view().map(Event::View));
@@ -218,7 +216,7 @@ impl Crew for Fed {
             lane.staged.push(Observation::close(before));
             lane.push()?;
         }
-        let closed = Closed { before, arrivals: self.front.close(before), states: Vec::new() };
+        let closed = Closed { before, arrivals: self.front.close(before), ..Closed::default() };
         events.push(Event::Closed(self.lanes.len(), closed));
         Ok(())
     }
@@ -302,7 +300,7 @@ impl Worker {
         } else {
             let before = control.time_ns;
             let states = self.back.close(before);
-            let _ = self.say.send((self.id, Word::Closed(Closed { before, arrivals: Vec::new(), states })));
+            let _ = self.say.send((self.id, Word::Closed(Closed { before, states, ..Closed::default() })));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::clock::Before;
 use super::locate::LocatePlan;
+use super::worker::Piece;
 use crate::reader::Current;
 use crate::select::Select;
 use std::convert::Infallible;
@@ -26,10 +27,11 @@ pub struct Front {
     batch: usize,
     /// Time of the latest packet so far, ns.
     latest: i64,
-    /// Packets before this time are late, ns.
+    /// Packets of live sources before this time are late, ns.
     open_from: i64,
     /// Once a packet of this time arrives, the next window closes, ns.
     closes_at: i64,
+    drops_late: bool,
     arrivals: Windows<Arrivals>,
     ready: Batch,
 }
@@ -104,28 +106,31 @@ impl Front {
             latest: i64::MIN,
             open_from: i64::MIN,
             closes_at: i64::MIN,
+            drops_late: false,
             arrivals: Windows::new(cut),
             ready: Batch::with_capacity(batch),
         }
     }
 
-    /// Reads the packets at `records` of `bytes`; `latest` is the latest time before them in the source. `taker` gets the
-    /// batches.
-    pub(super) fn slice<T: Taker>(
-        &mut self,
-        current: &Current<LocatePlan>,
-        bytes: Bytes<'_>,
-        records: &[u32],
-        latest: i64,
-        taker: &mut T,
-    ) -> Result<(), T::Error> {
-        self.latest = latest;
+    /// Reads the packets of a piece. `taker` gets the batches.
+    pub(super) fn slice<T: Taker>(&mut self, piece: &Piece, taker: &mut T) -> Result<(), T::Error> {
+        let (current, bytes) = (&*piece.delivery.current, piece.delivery.view.content());
+        self.latest = piece.latest;
         self.note_latest();
-        let mut rest = records;
+        self.drops_late = piece.live;
+        let mut rest = &piece.delivery.part.records[piece.range.clone()];
+        let mut jumped = &piece.jumped[..];
+        let mut first = 0;
         while !rest.is_empty() {
             let (now, later) = rest.split_at(rest.len().min(CHUNK).min(self.batch - self.ready.len));
             rest = later;
-            self.chunk(current, bytes, now, taker);
+            let mut jumps = 0;
+            while let Some((&i, others)) = jumped.split_first().filter(|(i, _)| **i < first + now.len()) {
+                jumps |= 1 << (i - first);
+                jumped = others;
+            }
+            first += now.len();
+            self.chunk(current, bytes, now, jumps, taker);
             if self.ready.len >= self.batch {
                 taker.batch(&mut self.ready)?;
                 self.ready.clear();
@@ -143,13 +148,36 @@ impl Front {
         self.arrivals.close(open)
     }
 
+    /// See [`Windows::fold`].
+    pub(super) fn fold(&mut self, folds: bool) {
+        self.arrivals.fold(folds);
+    }
+
+    /// Numbers of the windows in which something arrived and that are open.
+    pub(super) fn numbers(&self) -> impl ExactSizeIterator<Item = i64> {
+        self.arrivals.numbers()
+    }
+
+    /// The window that time has come to.
+    pub(super) fn number(&self) -> i64 {
+        self.cut.number(self.latest)
+    }
+
     /// Counts packets that never reached us, in the window of this time.
     pub(super) fn lose(&mut self, time: i64, before: Before) {
-        let Ok((at, _)) = self.arrivals.at(time, || Ok::<_, Infallible>(Arrivals::default()));
+        let Ok((at, _)) = self.arrivals.at(time, |_| Ok::<_, Infallible>(Arrivals::default()));
         *at += before.into();
     }
 
-    fn chunk<T: Taker>(&mut self, current: &Current<LocatePlan>, bytes: Bytes<'_>, records: &[u32], taker: &mut T) {
+    /// Reads up to [`CHUNK`] packets; the stamps of those in the mask `jumps` are not believed.
+    fn chunk<T: Taker>(
+        &mut self,
+        current: &Current<LocatePlan>,
+        bytes: Bytes<'_>,
+        records: &[u32],
+        jumps: u64,
+        taker: &mut T,
+    ) {
         let mut frames = [EMPTY; CHUNK];
         let mut times = [0; CHUNK];
         let mut late = 0u64;
@@ -159,7 +187,12 @@ impl Front {
                 Some(record) => (record.frame, record.time_ns.unwrap_or(self.latest)),
                 None => (EMPTY, self.latest),
             };
-            if self.cut.window_ns.is_some() && self.arrive(times[i]) {
+            if self.cut.window_ns.is_none() {
+                return;
+            }
+            if jumps >> i & 1 == 1 {
+                times[i] = self.latest;
+            } else if self.arrive(times[i]) && self.drops_late {
                 late |= 1 << i;
                 // It counts where time is, since its own window is gone.
                 times[i] = self.latest;
@@ -171,7 +204,7 @@ impl Front {
             Some(select) => select.kept(&current.plan.filter, frames) & !late,
             None => all & !late,
         };
-        self.account(&times[..records.len()], kept, late);
+        self.account(&times[..records.len()], kept, late, jumps);
         for (i, (frames, times)) in frames.chunks(T::FEW).zip(times.chunks(T::FEW)).enumerate() {
             let first = self.ready.len;
             self.observe(&current.plan, frames, times, kept >> (i * T::FEW));
@@ -202,22 +235,20 @@ impl Front {
     }
 
     /// Counts what arrived.
-    fn account(&mut self, times: &[i64], kept: u64, late: u64) {
+    fn account(&mut self, times: &[i64], kept: u64, late: u64, jumped: u64) {
         let arrivals = &mut self.arrivals;
-        let mut count = |time: i64, packets: u64, filtered: u64, late: u64| {
-            let Ok((at, _)) = arrivals.at(time, || Ok::<_, Infallible>(Arrivals::default()));
-            at.received += packets;
-            at.filtered += filtered;
-            at.late += late;
+        let mut count = |time: i64, counts: Arrivals| {
+            let Ok((at, _)) = arrivals.at(time, |_| Ok::<_, Infallible>(Arrivals::default()));
+            *at += counts;
         };
         if self.cut.window_ns.is_none() {
-            let passed = u64::from(kept.count_ones());
-            let all = times.len() as u64;
-            return count(0, all, all - passed, 0);
+            let (received, passed) = (times.len() as u64, u64::from(kept.count_ones()));
+            return count(0, Arrivals { received, filtered: received - passed, ..Arrivals::default() });
         }
         for (i, &time) in times.iter().enumerate() {
-            let (kept, late) = (kept >> i & 1, late >> i & 1);
-            count(time, 1, (1 - kept) & (1 - late), late);
+            let (kept, late, jumped) = (kept >> i & 1, late >> i & 1, jumped >> i & 1);
+            let filtered = (1 - kept) & (1 - late);
+            count(time, Arrivals { received: 1, filtered, late, jumped, dropped: 0 });
         }
     }
 
@@ -253,7 +284,7 @@ impl Front {
 
 impl From<Before> for Arrivals {
     fn from(Before { dropped, filtered }: Before) -> Self {
-        Self { received: dropped + filtered, dropped, filtered, late: 0 }
+        Self { received: dropped + filtered, dropped, filtered, ..Self::default() }
     }
 }
 

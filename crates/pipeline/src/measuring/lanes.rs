@@ -1,14 +1,17 @@
 //! Design `rss` on live sources: each worker has a source of its own, a queue of an interface or a share of its packets, and
 //! does everything to its packets in one thread. Nothing is handed from thread to thread but what is known of windows.
 
-use super::clock::{Booked, Clock};
+use super::clock::{Act, Booked, Clock};
 use super::locate::Locate;
-use super::worker::{Closed, Piece, Worker};
+use super::room::Gate;
+use super::timing::Timing;
+use super::worker::{Closed, Worker};
 use super::{Ended, Goodbye, Measured};
 use crate::reader::{Reader, Step};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
+use std::time::Instant;
 
 /// What a lane says.
 pub(super) enum Word {
@@ -48,6 +51,7 @@ pub(super) struct Lane {
     pub reader: Reader<Locate>,
     pub worker: Worker,
     pub clock: Clock,
+    pub gate: Gate,
     pub sight: Arc<Sight>,
     pub say: Sender<(usize, Word)>,
 }
@@ -65,45 +69,37 @@ impl Lane {
     fn measure(mut self) -> Result<(Measured, Ended), weir_measure::Error> {
         let mut booked = Booked::default();
         loop {
-            let closes = match self.reader.step() {
-                Step::Delivery(delivery) => self.pieces(delivery)?,
-                Step::Quiet => self.clock.quiet(),
-                Step::End => break,
+            let asked = Instant::now();
+            let step = self.reader.step();
+            let Self { id, worker, clock, gate, say, .. } = &mut self;
+            let handed_ns = worker.timing.as_ref().map_or(0, Timing::now);
+            let mut act = |act| {
+                match act {
+                    Act::Begun(_) => {}
+                    Act::Measure(piece) => worker.slice(&piece)?,
+                    Act::Close(before) => {
+                        if let Some(closed) = gate.close(worker, before) {
+                            close(*id, closed, say);
+                        }
+                    }
+                }
+                Ok::<_, weir_measure::Error>(())
             };
-            self.book(&mut booked);
-            if let Some(before) = closes {
-                self.close(before);
+            match step {
+                Step::Delivery(delivery) => clock.take(delivery, handed_ns, &mut act)?,
+                Step::Quiet => clock.quiet(asked, &mut act)?,
+                Step::End => break,
             }
+            // Nobody waits for the memory of a ring: that is back where it came from.
+            clock.freed().for_each(drop);
+            self.book(&mut booked);
         }
         self.book(&mut booked);
-        self.close(i64::MAX);
-        let Self { reader, worker: Worker { back, timing, .. }, .. } = self;
+        let Self { id, reader, mut worker, clock, gate, say, .. } = self;
+        close(id, Closed { ended: clock.ended(), ..gate.end(&mut worker) }, &say);
+        let Worker { back, timing, .. } = worker;
         let measured = Measured { way: reader.way(), report: reader.into_report(), changed: false };
         Ok((measured, Ended { processed: back.taken(), timing }))
-    }
-
-    /// Measures a delivery; gives the first window that stays open, if that is a new one.
-    fn pieces(&mut self, delivery: crate::Delivery<Locate>) -> Result<Option<i64>, weir_measure::Error> {
-        let handed_ns = self.worker.timing.as_ref().map_or(0, |timing| timing.now());
-        let cuts = self.clock.cuts(&delivery);
-        let delivery = Arc::new(delivery);
-        let (mut from, mut closes) = (0, None);
-        for (to, latest) in cuts {
-            if let Some(before) = closes.take() {
-                self.close(before);
-            }
-            let before = self.clock.latest;
-            self.worker.slice(&Piece {
-                delivery: Arc::clone(&delivery),
-                range: from..to,
-                latest: before,
-                handed_ns,
-            })?;
-            closes = self.clock.pass(latest);
-            from = to;
-        }
-        self.clock.delivered();
-        Ok(closes)
     }
 
     fn book(&mut self, booked: &mut Booked) {
@@ -112,9 +108,9 @@ impl Lane {
             self.worker.front.lose(self.clock.time(), before);
         }
     }
+}
 
-    fn close(&mut self, before: i64) {
-        // Who hears nothing more has ended the run.
-        let _ = self.say.send((self.id, Word::Closed(self.worker.close(before))));
-    }
+fn close(id: usize, closed: Closed, say: &Sender<(usize, Word)>) {
+    // Who hears nothing more has ended the run.
+    let _ = say.send((id, Word::Closed(closed)));
 }

@@ -16,7 +16,7 @@ pub struct Locate {
     pub(super) select: Arc<Select>,
     /// Look into tunnels.
     pub inner: bool,
-    /// Times matter: note the latest.
+    /// Times matter: note [`Times`].
     pub timed: bool,
 }
 
@@ -33,8 +33,38 @@ pub struct LocatePlan {
 pub struct Located {
     /// Offset of each packet's record.
     pub records: Vec<u32>,
-    /// The latest time among them, ns, if times matter.
-    pub latest: Option<i64>,
+    /// What is known of their time stamps, if times matter and there are any.
+    pub times: Option<Times>,
+}
+
+/// What is known of the time stamps of some packets, ns since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// The first stamp in the order of the source.
+    pub first: i64,
+    /// The smallest stamp.
+    pub earliest: i64,
+    /// The largest stamp.
+    pub latest: i64,
+    /// By how much a stamp is behind the largest one before it, at most.
+    pub behind: i64,
+}
+
+impl Times {
+    fn of(stamp: i64) -> Self {
+        Self { first: stamp, earliest: stamp, latest: stamp, behind: 0 }
+    }
+
+    /// The times of these packets and of the next ones.
+    #[inline]
+    fn and(self, next: Self) -> Self {
+        Self {
+            first: self.first,
+            earliest: self.earliest.min(next.earliest),
+            latest: self.latest.max(next.latest),
+            behind: self.behind.max(next.behind).max(self.latest.saturating_sub(next.earliest)),
+        }
+    }
 }
 
 impl Consumer for Locate {
@@ -52,7 +82,7 @@ impl Consumer for Locate {
     }
 
     fn piece(&self, packets: u64) -> Located {
-        Located { records: Vec::with_capacity(packets as usize), latest: None }
+        Located { records: Vec::with_capacity(packets as usize), times: None }
     }
 
     #[inline]
@@ -60,7 +90,10 @@ impl Consumer for Locate {
         part.records.extend_from_slice(with.records);
         if self.timed {
             with.layout.records(with.bytes, with.records, |_, record| {
-                part.latest = part.latest.max(record.and_then(|record| record.time_ns));
+                if let Some(stamp) = record.and_then(|record| record.time_ns) {
+                    let time = Times::of(stamp);
+                    part.times = Some(part.times.map_or(time, |times| times.and(time)));
+                }
             });
         }
         frames.len()
@@ -68,6 +101,26 @@ impl Consumer for Locate {
 
     fn append(&self, part: &mut Located, next: Located) {
         part.records.extend_from_slice(&next.records);
-        part.latest = part.latest.max(next.latest);
+        part.times = match (part.times, next.times) {
+            (Some(times), Some(next)) => Some(times.and(next)),
+            (times, next) => times.or(next),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_parts_are_the_times_of_the_whole() {
+        let stamps = [5, 9, -3, 12, 11, 0, 13];
+        let whole = Times { first: 5, earliest: -3, latest: 13, behind: 12 };
+        for cut in 0..=stamps.len() {
+            let times = |stamps: &[i64]| stamps.iter().copied().map(Times::of).reduce(Times::and);
+            let (head, tail) = stamps.split_at(cut);
+            let both = [times(head), times(tail)].into_iter().flatten().reduce(Times::and);
+            assert_eq!(both, Some(whole), "cut at {cut}");
+        }
     }
 }

@@ -17,8 +17,12 @@ pub(super) struct Piece {
     pub delivery: Arc<Delivery<Locate>>,
     /// Which of its records.
     pub range: Range<usize>,
-    /// The latest time before them.
+    /// The latest believed time before them.
     pub latest: i64,
+    /// Those whose stamps are not believed, by their number in `range`, ascending.
+    pub jumped: Vec<usize>,
+    /// Late packets are dropped.
+    pub live: bool,
     /// When they were handed out.
     pub handed_ns: u64,
 }
@@ -135,6 +139,17 @@ pub(super) struct Closed {
     pub before: i64,
     pub arrivals: Vec<(i64, Arrivals)>,
     pub states: Vec<(i64, State)>,
+    /// The time that a source had come to when it ended.
+    pub ended: Option<i64>,
+    /// The first and the last of windows that are left out. What is known here belongs to them.
+    pub left_out: Option<(i64, i64)>,
+}
+
+impl Closed {
+    /// Windows of which something is known here.
+    pub fn windows(&self) -> usize {
+        self.arrivals.len().max(self.states.len())
+    }
 }
 
 impl Worker {
@@ -146,22 +161,26 @@ impl Worker {
     /// Measures packets.
     pub fn slice(&mut self, piece: &Piece) -> Result<(), weir_measure::Error> {
         let Self { front, back, timing, under_way, cold } = self;
-        let Piece { delivery, range, latest, handed_ns } = piece;
-        let records = &delivery.part.records[range.clone()];
         let last = timing.as_ref().map_or(0, Timing::now);
-        let mut counting = Counting { under_way, back, timing, handed_ns: *handed_ns, last };
-        let (current, bytes) = (&delivery.current, delivery.view.content());
+        let mut counting = Counting { under_way, back, timing, handed_ns: piece.handed_ns, last };
         if !*cold {
-            return front.slice(current, bytes, records, *latest, &mut |batch: &mut Batch| counting.count(batch, &[]));
+            return front.slice(piece, &mut |batch: &mut Batch| counting.count(batch, &[]));
         }
-        front.slice(current, bytes, records, *latest, &mut counting)?;
+        front.slice(piece, &mut counting)?;
         // The two batches that are under way.
         counting.step()?;
         counting.step()
     }
 
+    /// The newest open window stands for all times from now on, or no more: then what is known of all open windows comes out.
+    pub fn fold(&mut self, folds: bool) -> Closed {
+        self.front.fold(folds);
+        self.back.fold(folds);
+        if folds { Closed::default() } else { self.close(i64::MAX) }
+    }
+
     /// Gives away what it knows of the windows before number `before`.
     pub fn close(&mut self, before: i64) -> Closed {
-        Closed { before, arrivals: self.front.close(before), states: self.back.close(before) }
+        Closed { before, arrivals: self.front.close(before), states: self.back.close(before), ..Closed::default() }
     }
 }

@@ -37,13 +37,14 @@ pub struct Report {
     place: Option<&'static str>,
     /// What the kernel rejects is not counted.
     uncounted: bool,
-    /// Windows printed so far.
+    /// Windows printed so far, and whether any result was.
     windows: u64,
+    begun: bool,
 }
 
 impl Report {
     pub fn new(shape: Shape, zone: Zone) -> Self {
-        Self { shape, zone, place: None, uncounted: false, windows: 0 }
+        Self { shape, zone, place: None, uncounted: false, windows: 0, begun: false }
     }
 
     /// The sources are interfaces: what drops packets for want of room, and whether the kernel counts those it rejects.
@@ -54,14 +55,21 @@ impl Report {
 
     /// A window that is complete.
     pub fn window(&mut self, window: &Window<'_>) -> io::Result<()> {
-        self.windows += 1;
+        let apart = self.begun;
+        self.begun = true;
+        self.windows += u64::from(window.revision == 0);
         let text = if self.shape.json {
             terminal::json(&Value::Object(self.object(window)))
         } else {
             let (from, to) = window.span.unwrap_or_default();
-            let title = format!("{} - {}", self.clock(from, TimeShape::DateClock), self.clock(to, TimeShape::Clock));
+            let again = match window.revision {
+                0 => String::new(),
+                n => format!(" (revision {n}: adds to it)"),
+            };
+            let (from, to) = (self.clock(from, TimeShape::DateClock), self.clock(to, TimeShape::Clock));
+            let title = format!("{from} - {to}{again}");
             // An empty line sets it apart from the window before.
-            let apart = if self.windows > 1 { "\n" } else { "" };
+            let apart = if apart { "\n" } else { "" };
             format!("{apart}{}", self.text(&title, window))
         };
         self.put(&text)
@@ -137,6 +145,13 @@ impl Report {
         let (sources, destinations) = (state.sources(), state.destinations());
         let _ = writeln!(out, "  {}, {}", how_many(&sources, "source"), how_many(&destinations, "destination"));
         let _ = writeln!(out, "  sizes {}", sizes(&tally));
+        if window.left_out > 0 && window.span.is_some() {
+            let _ = writeln!(out, "  left out before it: {} windows", grouped(window.left_out));
+        }
+        if window.arrivals.jumped > 0 {
+            let _ =
+                writeln!(out, "  {} with a time stamp far from the others (jumped)", packets(window.arrivals.jumped));
+        }
         if tally.keyless.sum() > 0 {
             let _ = writeln!(out, "  {}", keyless(&tally.keyless));
         }
@@ -259,11 +274,20 @@ impl Report {
         put("start", span.map(|(from, _)| stamp(from)).into());
         put("end", span.map(|(_, to)| stamp(to)).into());
         put("window", window.span.map(|(from, to)| (to - from) as f64 / 1e9).into());
+        if window.revision > 0 {
+            put("revision", window.revision.into());
+        }
         put("received", window.arrivals.received.into());
         put("passed", tally.passed.into());
         put("filtered", if self.uncounted { Value::Null } else { window.arrivals.filtered.into() });
         put("denied", 0.into());
         put("dropped", dropped(&window.arrivals, self.place));
+        if window.left_out > 0 {
+            put("left_out", window.left_out.into());
+        }
+        if window.arrivals.jumped > 0 {
+            put("jumped", window.arrivals.jumped.into());
+        }
         put("bytes", tally.bytes.into());
         let none = Estimate { value: 0, plus_minus: 0, confidence: 1.0 };
         let estimate = |of: fn(&weir_measure::State) -> Estimate| estimate_json(&window.state.map_or(none, of));
@@ -338,9 +362,9 @@ fn missing_json(table: &Table) -> Value {
     object
 }
 
-/// Length of the window, or from the first packet to the last.
+/// Length of the part of the window that the sources cover, or from the first packet to the last.
 fn time_of(window: &Window<'_>, tally: &Tally) -> Option<Duration> {
-    let (from, to) = window.span.or(tally.times())?;
+    let (from, to) = window.covered.or(tally.times())?;
     Some(Duration::from_nanos(to.saturating_sub(from).unsigned_abs()))
 }
 

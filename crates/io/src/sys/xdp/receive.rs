@@ -21,7 +21,7 @@ use weir_packet::savefile::{self, Bytes, Layout, MAX_SNAPLEN, Resolution};
 const BURST: u32 = 256;
 
 /// How long a wait lasts before the caller has its turn again.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// How long it lasts while others hold more than half of the memory: what they give back must reach the kernel.
 const SHORT: Duration = Duration::from_millis(1);

@@ -61,69 +61,177 @@ fn each_window_holds_the_packets_of_its_time() {
     }
 }
 
-/// What the windows of packets in disorder must be: received, passed and late, for times in ms and windows of 100 ms.
-fn naive_windows(times: &[i64], late_ms: i64) -> BTreeMap<i64, (u64, u64, u64)> {
-    let (mut windows, mut latest) = (BTreeMap::new(), i64::MIN);
-    for &time in times {
+/// What the results of packets in disorder must be: window, revision and packets, for times in ms and windows of 100 ms.
+fn naive_windows(times: &[i64], late_ms: i64) -> Vec<(i64, u64, u64)> {
+    let (mut latest, mut first_open) = (i64::MIN, i64::MIN);
+    let (mut open, mut given) = (BTreeMap::<i64, u64>::new(), BTreeMap::<i64, u64>::new());
+    let mut results = Vec::new();
+    for &time in times.iter().chain([&i64::MAX]) {
         latest = latest.max(time);
-        let open = (latest - late_ms).div_euclid(100);
-        let number = time.div_euclid(100);
-        let is_late = number < open;
-        // A late packet arrived now, whatever time it bears.
-        let entry: &mut (u64, u64, u64) =
-            windows.entry(if is_late { latest.div_euclid(100) } else { number }).or_default();
-        entry.0 += 1;
-        *(if is_late { &mut entry.2 } else { &mut entry.1 }) += 1;
+        if (latest - late_ms).div_euclid(100) > first_open {
+            first_open = (latest - late_ms).div_euclid(100);
+            while let Some(window) = open.first_entry().filter(|window| *window.key() < first_open) {
+                let (number, packets) = window.remove_entry();
+                let revision = given.entry(number).or_default();
+                results.push((number, *revision, packets));
+                *revision += 1;
+            }
+        }
+        *open.entry(time.div_euclid(100)).or_default() += 1;
     }
-    windows
+    results
 }
 
 #[test]
-fn packets_out_of_order_are_counted_in_their_window_or_as_late() {
+fn packets_out_of_order_are_counted_in_their_window_or_in_a_further_result_of_it() {
     let temp = Temp::new();
     // Half a second of packets, each up to 250 ms out of its place; a fixed rule of multiplication stands for chance.
     let times: Vec<i64> = (0..2000i64).map(|i| 1000 + i / 4 + (i * 7919 % 251) - 125).collect();
     let frame = udp(9, 0);
     let file = temp.file("disorder.pcap", &timed_pcap(times.iter().map(|time| (*time, frame.as_slice()))));
     for late_ms in [0, 50, 100, 180, 400] {
-        let truth = naive_windows(&times, late_ms);
-        assert_eq!(late_ms < 250, truth.values().any(|counts| counts.2 > 0), "{late_ms} ms");
+        let wanted = naive_windows(&times, late_ms);
+        assert_eq!(late_ms < 250, wanted.iter().any(|(_, revision, _)| *revision > 0), "{late_ms} ms");
+        let wanted: Vec<_> = wanted.iter().map(|(number, revision, n)| (stamp(number * 100), *revision, *n)).collect();
         for design in DESIGNS {
             let late = format!("{late_ms}ms");
-            let (all, _) = windows(&[&[&file, "--window", "100ms", "--late", &late][..], &design].concat());
+            let (all, summary) = windows(&[&[&file, "--window", "100ms", "--late", &late][..], &design].concat());
             let n = |value: &Value| value.as_u64().unwrap_or(0);
-            let start = |window: &Value| window["start"].as_str().unwrap().to_owned();
             let ours: Vec<_> = all
                 .iter()
                 .map(|window| {
-                    (start(window), (n(&window["received"]), n(&window["passed"]), n(&window["dropped"]["late"])))
+                    let start = window["start"].as_str().unwrap().to_owned();
+                    (start, n(&window["revision"]), n(&window["passed"]))
                 })
                 .collect();
-            let wanted: Vec<_> = truth.iter().map(|(number, counts)| (stamp(number * 100), *counts)).collect();
             assert_eq!(ours, wanted, "--late {late} {design:?}");
+            assert_eq!((lost(&summary), n(&summary["passed"])), (0, 2000), "--late {late} {design:?}");
         }
     }
 }
 
-/// Without `--late` a window waits as long as it is, but not longer than a second.
+/// Without `--late` a window waits as long as it is, but not longer than a second; what comes later is added to it.
 #[test]
 fn a_window_waits_for_late_packets() {
     let temp = Temp::new();
     let frame = udp(9, 0);
     let capture = |times: &[i64]| timed_pcap(times.iter().map(|time| (*time, frame.as_slice())));
-    let dropped = |times: &[i64], window: &str| {
+    let further = |times: &[i64], window: &str| {
         let file = temp.file("late.pcap", &capture(times));
-        lost(&windows(&[&file, "--window", window]).1)
+        let (all, summary) = windows(&[&file, "--window", window]);
+        assert_eq!((lost(&summary), summary["passed"].as_u64()), (0, Some(times.len() as u64)));
+        all.iter().filter(|window| window["revision"] == 1).count()
     };
-    assert_eq!(dropped(&[0, 199, 99], "100ms"), 0);
-    assert_eq!(dropped(&[0, 200, 99], "100ms"), 1);
-    assert_eq!(dropped(&[0, 10_999, 9999], "10s"), 0);
-    assert_eq!(dropped(&[0, 11_000, 9999], "10s"), 1);
+    assert_eq!(further(&[0, 199, 99], "100ms"), 0);
+    assert_eq!(further(&[0, 200, 99], "100ms"), 1);
+    assert_eq!(further(&[0, 10_999, 9999], "10s"), 0);
+    assert_eq!(further(&[0, 11_000, 9999], "10s"), 1);
     let file = temp.file("late.pcap", &capture(&[0, 200, 99]));
     let done = weir(["measure", &file, "--window", "100ms"]).ok();
-    assert!(done.text().contains("1 dropped: late"), "{}", done.text());
-    assert!(done.err.contains("\n3 received, 2 measured, 0 filtered, 1 dropped, "), "{}", done.err);
-    assert!(done.err.starts_with("weir: late by more than --late allows: 1 packet; "), "{}", done.err);
+    assert!(done.text().contains("22:13:20.1 (revision 1: adds to it)  1 packet  "), "{}", done.text());
+    assert!(done.text().contains("all 2 windows of "), "{}", done.text());
+    assert!(done.err.contains("\n3 received, 3 measured, 0 filtered, 0 dropped, "), "{}", done.err);
+    let line = "weir: late by more than --late allows: 1 packet, in 1 further result of their windows (revision)\n";
+    assert!(done.err.starts_with(line), "{}", done.err);
+}
+
+/// One packet a millisecond, of which one says another time.
+#[test]
+fn a_damaged_stamp_is_counted_where_it_came_and_said() {
+    let temp = Temp::new();
+    let frame = udp(9, 0);
+    let times = |damaged: i64| (0..10_000i64).map(move |i| if i == 50 { damaged } else { i });
+    // 2106, 1970, and an hour and a half off.
+    for damaged in [2_594_967_295_000, -BEGIN * 1000, 5_400_000, -5_400_000] {
+        let file = temp.file("damaged.pcap", &timed_pcap(times(damaged).map(|time| (time, frame.as_slice()))));
+        for design in DESIGNS {
+            let (all, summary) = windows(&[&[&file, "--window", "1s"][..], &design].concat());
+            let told: Vec<_> =
+                all.iter().map(|window| [&window["passed"], &window["jumped"]].map(Value::as_u64)).collect();
+            let mut wanted = vec![[Some(1000), None]; 10];
+            wanted[0][1] = Some(1);
+            assert_eq!(told, wanted, "{damaged} ms {design:?}");
+            assert_eq!((&summary["jumped"], lost(&summary)), (&json!(1), 0));
+            assert_eq!((&summary["start"], &summary["end"]), (&json!(stamp(0)), &json!(stamp(9999))));
+        }
+        let done = weir(["measure", &file, "--window", "1s"]).ok();
+        assert!(done.text().contains("  1 packet with a time stamp far from the others (jumped)\n"), "{}", done.text());
+        assert!(done.err.contains("are not believed: 1 packet (jumped), counted where they came\n"), "{}", done.err);
+    }
+}
+
+/// A distributor is faster than its workers, and a worker faster than what puts windows together.
+#[test]
+fn many_windows_need_no_more_memory_than_a_few() {
+    let temp = Temp::new();
+    let frame = udp(9, 0);
+    let times = (0..3000i64).map(|i| (i * 5, frame.as_slice()));
+    let file = temp.file("many.pcap", &timed_pcap(times));
+    for design in [["--design", "async", "--workers", "2"], ["--design", "rss", "--workers", "2"]] {
+        let arguments = ["measure", &file, "--window", "10ms", "--json", "--memory", "4M"];
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "ulimit -v 1000000; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_weir")]);
+        let done = run(shell.args(arguments).args(design), &[]).ok();
+        let text = done.text();
+        let passed: Vec<u64> = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["passed"].as_u64().unwrap())
+            .collect();
+        let mut wanted = vec![2; 1500];
+        wanted.push(3000);
+        assert_eq!(passed, wanted, "{design:?}");
+    }
+}
+
+#[test]
+fn packets_without_a_stamp_open_no_window_of_their_own() {
+    let temp = Temp::new();
+    let block = |kind: u32, body: &[u8]| {
+        let total = (body.len() as u32 + 12).to_le_bytes();
+        [&kind.to_le_bytes()[..], &total, body, &total].concat()
+    };
+    let section = block(0x0a0d_0d0a, &[&0x1a2b_3c4du32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat());
+    let interface = block(1, &[1, 0, 0, 0, 0, 0, 1, 0]);
+    let mut frame = udp(9, 0);
+    frame.resize(64, 0);
+    let simple = block(3, &[&64u32.to_le_bytes()[..], &frame].concat());
+    let timed = |us: u64| {
+        let words = [0, (us >> 32) as u32, us as u32, 64, 64].map(u32::to_le_bytes).concat();
+        block(6, &[&words[..], &frame].concat())
+    };
+    let begin = BEGIN as u64 * 1_000_000;
+    let head = [section, interface].concat();
+    let mixed = [&head[..], &simple, &simple, &timed(begin), &simple, &timed(begin + 1_500_000), &simple].concat();
+    let mixed = temp.file("mixed.pcapng", &mixed);
+    let none = temp.file("none.pcapng", &[&head[..], &simple, &simple].concat());
+    for design in DESIGNS {
+        let (all, _) = windows(&[&[&mixed, "--window", "1s"][..], &design].concat());
+        let told: Vec<_> = all.iter().map(|window| (window["start"].clone(), window["passed"].clone())).collect();
+        assert_eq!(told, [(json!(stamp(0)), json!(4)), (json!(stamp(1000)), json!(2))], "{design:?}");
+        let all = measure(&[&[&none, "--window", "1s"][..], &design].concat());
+        let told: Vec<_> = all.iter().map(|object| [&object["start"], &object["passed"]]).collect();
+        assert_eq!(told, [[&Value::Null, &json!(2)]], "{design:?}");
+    }
+    let text = weir(["measure", &mixed, "--window", "1s", "--utc"]).ok().text();
+    assert!(!text.contains("1677"), "{text}");
+}
+
+/// Rates of the first window begin with the first packet, those of the last window end with the last one.
+#[test]
+fn a_window_that_is_covered_in_part_is_divided_by_that_part() {
+    let temp = Temp::new();
+    let frame = udp(9, 0);
+    let times = (0..1500).map(|i| 750 + i);
+    let file = temp.file("part.pcap", &timed_pcap(times.map(|time| (time, frame.as_slice()))));
+    let text = weir(["measure", &file, "--window", "1s"]).ok().text();
+    let rates: Vec<_> = text.lines().filter(|line| line.contains(" packets/s, ")).collect();
+    assert_eq!(rates.len(), 4, "{text}");
+    // 250 packets in 250 ms, 1000 in a second, 250 in 249 ms; all of them in 1499 ms.
+    let wanted = ["  1 000 packets/s", "  1 000 packets/s", "  1 004 packets/s", "  1 001 packets/s"];
+    for (line, wanted) in rates.iter().zip(wanted) {
+        assert!(line.starts_with(wanted), "{line}, not {wanted}");
+    }
+    assert!(text.contains("  250 packets  10.5 kB  0.25 s  "), "{text}");
 }
 
 /// A window in which the expression rejects all is told; that nothing passed in it is an answer.
@@ -152,10 +260,13 @@ fn windows_of_several_sources_are_one_row_of_windows() {
     let (all, _) = windows(&[&a, &b, "--window", "1s"]);
     let counts: Vec<_> = all.iter().map(|window| window["passed"].as_u64().unwrap()).collect();
     assert_eq!(counts, [1, 3, 1]);
-    // The other way round they are the same, unless they are to be read in the order given: then the first packet is late.
+    // The other way round they are the same, unless they are to be read in the order given: then the first window is late, and is
+    // given out all the same.
     assert_eq!(windows(&[&b, &a, "--window", "1s"]).0.len(), 3);
     let (all, summary) = windows(&[&b, &a, "--window", "1s", "--no-merge"]);
-    assert_eq!((all.len(), lost(&summary)), (2, 1));
+    assert_eq!((lost(&summary), summary["passed"].as_u64()), (0, Some(5)));
+    let counts: Vec<_> = all.iter().map(|window| (window["start"].clone(), window["passed"].as_u64())).collect();
+    assert_eq!(counts, [(json!(stamp(0)), Some(1)), (json!(stamp(1000)), Some(3)), (json!(stamp(2000)), Some(1))]);
 }
 
 #[test]

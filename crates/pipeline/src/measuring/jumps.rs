@@ -1,0 +1,188 @@
+//! Which time stamps are believed.
+//!
+//! One damaged stamp must not move time: all packets after it would be late. So a stamp that jumps, far ahead of the latest
+//! believed stamp or far behind it, is judged by the packets after it:
+//!
+//! 1. If one of the next packets goes on from the time before the jump, the stamp is not believed: its packet *jumped*.
+//! 2. If none of [`TOGETHER`] packets does, and at least half of them agree with the first, the jump is believed: time
+//!    begins anew with the first. To agree is to lie not before the first by more than the reach, and not after it by more
+//!    than [`FAR_NS`]: the stamps of a thin source may all be far from one another.
+//! 3. Where a source ends, the packets that are left decide by the same rule. A last packet alone is believed up to [`FAR_NS`].
+//!
+//! The very first stamp is believed: there is nothing to compare it with. Packets without a stamp have no say.
+//!
+//! Of files and pipes a packet is held until its stamp is judged, so that no packet of a believed jump is counted elsewhere.
+//! Live, nothing is held: the packets that lead to a belief are counted as jumped.
+//!
+//! **Cost**: one comparison per packet while no stamp jumps.
+
+use weir_measure::Observation;
+
+/// Packets that decide about a jump, the first of them included.
+pub(super) const TOGETHER: usize = 32;
+
+/// How far ahead of the first a later packet may lie and still agree with it, ns: thirty days.
+pub(super) const FAR_NS: i64 = 30 * 86_400 * 1_000_000_000;
+
+/// What a stamp says if there is none.
+const NONE: i64 = Observation::NO_TIME;
+
+/// What was decided, in the order of the source. `P` is a packet's place.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Decision<P> {
+    /// A jump is believed: time goes on from here.
+    Begin(i64),
+    /// A packet, its stamp or [`Observation::NO_TIME`], and whether it jumped.
+    Packet(P, i64, bool),
+}
+
+#[derive(Debug)]
+struct Held<P> {
+    stamp: i64,
+    /// `None` if the packet went on already.
+    place: Option<P>,
+}
+
+/// Judges the stamps of a source, one after the other.
+#[derive(Debug)]
+pub(super) struct Judge<P> {
+    /// A stamp within this of the latest one is believed, ns.
+    reach_ns: i64,
+    /// Packets wait until their stamps are judged.
+    holds: bool,
+    /// The latest stamp that is believed.
+    latest: i64,
+    /// From a jump on, in the order of the source; the first has a stamp.
+    held: Vec<Held<P>>,
+}
+
+impl<P> Judge<P> {
+    /// No stamp has come.
+    pub fn new(reach_ns: i64, holds: bool) -> Self {
+        Self { reach_ns, holds, latest: NONE, held: Vec::new() }
+    }
+
+    /// Whether stamps from `earliest` to `latest`, in whatever order, are all believed: then they are taken.
+    pub fn take_all(&mut self, earliest: i64, latest: i64) -> bool {
+        let end = self.latest.max(latest);
+        let flows = self.held.is_empty()
+            && (self.latest == NONE || latest <= self.latest.saturating_add(self.reach_ns))
+            && earliest >= end.saturating_sub(self.reach_ns);
+        if flows {
+            self.latest = end;
+        }
+        flows
+    }
+
+    /// Whether packets without a stamp can go on.
+    pub fn is_clear(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Takes a stamp that is believed as it comes, and says whether it was.
+    #[inline]
+    pub fn take(&mut self, stamp: i64) -> bool {
+        let flows = self.held.is_empty() && (stamp == NONE || self.is_near(stamp));
+        if flows {
+            self.latest = self.latest.max(stamp);
+        }
+        flows
+    }
+
+    /// Time has gone on by other means.
+    pub fn pass(&mut self, latest: i64) {
+        self.latest = latest;
+    }
+
+    /// Takes a stamp for which [`Self::take`] does not suffice.
+    pub fn judge(&mut self, place: P, stamp: i64, decided: &mut Vec<Decision<P>>) {
+        if stamp != NONE && self.is_near(stamp) {
+            for Held { stamp, place } in self.held.drain(..) {
+                decided.extend(place.map(|place| Decision::Packet(place, stamp, stamp != NONE)));
+            }
+            self.latest = self.latest.max(stamp);
+            decided.push(Decision::Packet(place, stamp, false));
+            return;
+        }
+        if self.holds {
+            self.held.push(Held { stamp, place: Some(place) });
+        } else {
+            decided.push(Decision::Packet(place, stamp, stamp != NONE));
+            if stamp != NONE {
+                self.held.push(Held { stamp, place: None });
+            }
+        }
+        if self.held.len() == TOGETHER {
+            self.decide(decided);
+        }
+    }
+
+    /// The source ends: what is held is decided by what there is.
+    pub fn end(&mut self, decided: &mut Vec<Decision<P>>) {
+        if !self.holds {
+            self.held.clear();
+        }
+        while !self.held.is_empty() {
+            self.decide(decided);
+        }
+    }
+
+    /// Whether a stamp is believed as it comes.
+    #[inline]
+    pub fn is_near(&self, stamp: i64) -> bool {
+        self.latest == NONE
+            || (stamp <= self.latest.saturating_add(self.reach_ns)
+                && stamp >= self.latest.saturating_sub(self.reach_ns))
+    }
+
+    /// Decides about the first that is held.
+    fn decide(&mut self, decided: &mut Vec<Decision<P>>) {
+        let mut held = std::mem::take(&mut self.held).into_iter();
+        let Some(Held { stamp: first, place }) = held.next() else { return };
+        if !self.is_believed(first, held.as_slice()) {
+            decided.extend(place.map(|place| Decision::Packet(place, first, true)));
+            self.held = held.collect();
+            self.skip_unstamped(decided);
+            return;
+        }
+        self.latest = first;
+        if let Some(place) = place {
+            decided.push(Decision::Begin(first));
+            decided.push(Decision::Packet(place, first, false));
+        }
+        for Held { stamp, place } in held {
+            if self.take(stamp) {
+                decided.extend(place.map(|place| Decision::Packet(place, stamp, false)));
+            } else if let Some(place) = place {
+                self.judge(place, stamp, decided);
+            } else if self.is_near(stamp) {
+                self.held.clear();
+                self.latest = self.latest.max(stamp);
+            } else {
+                self.held.push(Held { stamp, place });
+            }
+        }
+        if !self.holds {
+            decided.push(Decision::Begin(self.latest));
+        }
+    }
+
+    fn is_believed(&self, first: i64, after: &[Held<P>]) -> bool {
+        let stamps = after.iter().map(|held| held.stamp).filter(|&stamp| stamp != NONE);
+        let agreeing = stamps
+            .clone()
+            .filter(|&stamp| stamp >= first.saturating_sub(self.reach_ns) && stamp <= first.saturating_add(FAR_NS));
+        match stamps.count() {
+            0 => first.abs_diff(self.latest) <= FAR_NS as u64,
+            all => agreeing.count() * 2 >= all,
+        }
+    }
+
+    /// What is held begins with a stamp.
+    fn skip_unstamped(&mut self, decided: &mut Vec<Decision<P>>) {
+        let stamped = self.held.iter().position(|held| held.stamp != NONE).unwrap_or(self.held.len());
+        for Held { stamp, place } in self.held.drain(..stamped) {
+            decided.extend(place.map(|place| Decision::Packet(place, stamp, false)));
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! How many closed windows of live sources may be on their way to be given out.
+//!
+//! A live source cannot wait: while there is no room for windows that it closes, it counts all packets in the newest window, and says
+//! which windows it leaves out. That costs no memory and no time, and no packet is missing in the sum.
+
+use super::worker::{Closed, Worker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use weir_measure::Config;
+
+/// Room for parts of windows, each of which has tables of its own.
+#[derive(Debug)]
+pub(super) struct Room {
+    most: usize,
+    parts: AtomicUsize,
+    /// For each source: a message without a window was sent and not read yet.
+    unread: Vec<AtomicBool>,
+}
+
+impl Room {
+    /// Room for `sources` sources.
+    pub fn new(config: &Config, sources: usize) -> Self {
+        /// Memory of all parts, about.
+        const MOST_BYTES: usize = 256 << 20;
+        let bytes = config.memory.saturating_mul(config.keys.len()).max(512 << 10);
+        let open = usize::try_from(config.cut.most_open()).unwrap_or(usize::MAX);
+        let least = open.saturating_mul(sources).saturating_mul(4);
+        let unread = (0..sources).map(|_| AtomicBool::new(false)).collect();
+        Self { most: (MOST_BYTES / bytes).max(least), parts: AtomicUsize::new(0), unread }
+    }
+
+    /// Takes room for `parts`, if then no more than a `share`th of it is taken.
+    fn take(&self, parts: usize, share: usize) -> bool {
+        let fits = |taken: usize| Some(taken + parts).filter(|&taken| taken <= self.most / share);
+        self.parts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+
+    /// Gives room back.
+    pub fn give_back(&self, parts: usize) {
+        self.parts.fetch_sub(parts, Ordering::Relaxed);
+    }
+
+    /// A message of this source was read.
+    pub fn read(&self, source: usize) {
+        self.unread[source].store(false, Ordering::Relaxed);
+    }
+}
+
+/// Closes the windows of one live source.
+#[derive(Debug)]
+pub(super) struct Gate {
+    source: usize,
+    room: Arc<Room>,
+    /// While windows are left out: the first of them that was not told yet; `None` inside if the next one that closes is that.
+    folds: Option<Option<i64>>,
+}
+
+impl Gate {
+    pub fn new(source: usize, room: Arc<Room>) -> Self {
+        Self { source, room, folds: None }
+    }
+
+    /// Closes the windows before this number; gives what there is to tell.
+    pub fn close(&mut self, worker: &mut Worker, before: i64) -> Option<Closed> {
+        let last = before.saturating_sub(1).min(worker.front.number());
+        let Some(first) = self.folds else {
+            let first = worker.front.numbers().next().filter(|number| *number < before);
+            let Some(first) = first else { return self.tell(worker.close(before)) };
+            let closing = worker.front.numbers().take_while(|number| *number < before).count();
+            if self.room.take(closing, 1) {
+                return Some(worker.close(before));
+            }
+            worker.fold(true);
+            return self.leave_out(first, last, before);
+        };
+        let first = first.unwrap_or(last);
+        let parts = worker.front.numbers().len();
+        if before == i64::MAX || !self.room.take(parts, 2) {
+            return self.leave_out(first, last, before);
+        }
+        self.folds = None;
+        // The windows that are open now lack what was counted elsewhere.
+        let left_out = Some((first, last.max(worker.front.number())));
+        Some(Closed { before, left_out, ..worker.fold(false) })
+    }
+
+    /// Windows from `first` to `last` are left out, and those before number `before` are closed.
+    fn leave_out(&mut self, first: i64, last: i64, before: i64) -> Option<Closed> {
+        let told = self.tell(Closed { before, left_out: Some((first, last)), ..Closed::default() });
+        let next = if told.is_some() { before } else { first };
+        // Where time begins anew, the next window that closes is the first one.
+        self.folds = Some(Some(next).filter(|&next| next != i64::MAX));
+        told
+    }
+
+    /// Closes all windows: the source has ended.
+    pub fn end(mut self, worker: &mut Worker) -> Closed {
+        let last = worker.front.number();
+        let left_out = self.folds.take().map(|first| (first.unwrap_or(last), last));
+        self.room.parts.fetch_add(worker.front.numbers().len(), Ordering::Relaxed);
+        Closed { before: i64::MAX, left_out, ..worker.fold(false) }
+    }
+
+    /// A message without windows waits for the next one, unless the one before it was read, or it ends a turn.
+    fn tell(&self, closed: Closed) -> Option<Closed> {
+        if closed.windows() > 0 || closed.before == i64::MAX {
+            return Some(closed);
+        }
+        (!self.room.unread[self.source].swap(true, Ordering::Relaxed)).then_some(closed)
+    }
+}
