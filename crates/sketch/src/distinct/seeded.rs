@@ -96,7 +96,7 @@ impl Seeded {
         if self.known <= FEW {
             return (value, value);
         }
-        (value / (1.0 + TWO_ERRORS), value / (1.0 - TWO_ERRORS))
+        (value * (1.0 - TWO_ERRORS), value * (1.0 + TWO_ERRORS))
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
