@@ -20,7 +20,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use cranelift_codegen::Context;
-use cranelift_codegen::ir::{AbiParam, Type, types};
+use cranelift_codegen::ir::{AbiParam, FuncRef, GlobalValue, GlobalValueData, Type, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -173,6 +173,7 @@ impl Maker {
         let direct = self.module.declare_func_in_func(one, &mut self.context.func);
         let table = self.module.declare_anonymous_data(false, false).map_err(refused)?;
         let address = self.module.declare_data_in_func(table, &mut self.context.func);
+        self.reach_anywhere(direct, address);
         let mut builder = FunctionBuilder::new(&mut self.context.func, &mut self.frontend);
         let constants = batch::build(decision.as_ref(), direct, address, layout, &mut builder);
         builder.finalize(self.module.target_config());
@@ -185,6 +186,15 @@ impl Maker {
 
         self.module.finalize_definitions().map_err(refused)?;
         Ok((one, many))
+    }
+
+    /// Has the function under construction name both by absolute addresses. Each definition gets pages of its own wherever the
+    /// kernel has room for them; with gigabytes of tables in between, that is further than 32 bits of distance reach.
+    fn reach_anywhere(&mut self, function: FuncRef, data: GlobalValue) {
+        self.context.func.dfg.ext_funcs[function].colocated = false;
+        if let GlobalValueData::Symbol { colocated, .. } = &mut self.context.func.global_values[data] {
+            *colocated = false;
+        }
     }
 
     fn declare(&mut self, name: &str, parameters: &[Type], result: Type) -> Result<FuncId, Error> {

@@ -1,0 +1,66 @@
+//! Native code whose pieces lie gigabytes apart, as where tables take what is in between. Address space is reserved for that, no memory.
+#![allow(unsafe_code, reason = "the test reserves address space")]
+
+use std::ptr::null_mut;
+use weir_filter::{Filter, Native};
+use weir_packet::{Frame, LinkType};
+
+const PAGE: usize = 4096;
+
+/// More than 32 bits of distance reach.
+const APART: usize = 3 << 30;
+
+/// Reserves address space where the kernel likes it. `None` if it has none.
+fn reserve(len: usize) -> Option<usize> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that is in use.
+    let at = unsafe { libc::mmap(null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
+    (at != libc::MAP_FAILED).then_some(at as usize)
+}
+
+fn release(at: usize, len: usize) {
+    // SAFETY: called with pieces of reservations that nothing refers to.
+    unsafe { libc::munmap(at as *mut libc::c_void, len) };
+}
+
+/// The one test of this process: no other thread takes the places that it leaves free.
+#[test]
+fn pieces_of_native_code_may_lie_gigabytes_apart() {
+    let filter = Filter::compile("udp port 53 and len >= 60", LinkType::ETHERNET, false).unwrap();
+    let mut dns = vec![0; 64];
+    dns[12..15].copy_from_slice(&[8, 0, 0x45]);
+    dns[23] = 17;
+    dns[36..38].copy_from_slice(&[0, 53]);
+    let short = dns[..50].to_vec();
+    let frames: Vec<Frame<'_>> = [&dns, &short, &dns, &short, &dns]
+        .map(|data| Frame { data, wire_len: data.len() as u32, interface: 0 })
+        .into_iter()
+        .collect();
+    let Some(between) = reserve(APART) else {
+        eprintln!("skipped: no address space");
+        return;
+    };
+    // From here on the kernel puts new mappings below, but for holes above: those of up to two pages are filled.
+    let mut above = Vec::new();
+    for pages in [2, 1] {
+        while above.len() < 10_000
+            && let Some(at) = reserve(pages * PAGE)
+        {
+            if at < between {
+                release(at, pages * PAGE);
+                break;
+            }
+            above.push(at);
+        }
+    }
+    // A few pages are left free above and hold the first pieces; the others come to lie below.
+    for pages in 1..=4 {
+        let top = between + APART - pages * PAGE;
+        release(top, pages * PAGE);
+        let native = Native::compile(filter.program()).expect("native code can be had here");
+        let mut verdicts = 0;
+        native.matches(&frames, &mut verdicts);
+        assert_eq!(verdicts, 0b10101, "{pages} pages above");
+        assert_ne!(native.run(&frames[0]), 0);
+    }
+}
