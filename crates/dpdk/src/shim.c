@@ -39,6 +39,9 @@ size_t weir_log_take(char *to, size_t len)
 {
 	size_t n;
 
+	/* No log could be made: DPDK was not started either. */
+	if (log_stream == NULL)
+		return 0;
 	flockfile(log_stream);
 	n = RTE_MIN(len, log_len);
 	memcpy(to, log_text, n);

@@ -4,7 +4,9 @@
 //! other, so we ask.
 
 use std::ffi::{c_int, c_void};
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 /// What the kernel counted at a driver's sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,9 +17,9 @@ pub struct Kernel {
     pub dropped: u64,
 }
 
-/// Descriptors of packet sockets. They are the driver's, and open until its port is stopped.
+/// Packet sockets, by descriptors of our own: the driver closes its own when its port is stopped.
 #[derive(Debug)]
-pub(crate) struct Sockets(Vec<c_int>);
+pub(crate) struct Sockets(Vec<File>);
 
 impl Sockets {
     pub(crate) fn none() -> Self {
@@ -28,18 +30,21 @@ impl Sockets {
     pub(crate) fn all() -> Self {
         let Ok(folder) = fs::read_dir("/proc/self/fd") else { return Self::none() };
         let numbers = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let is_packet = |&fd: &c_int| option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) == Some(libc::AF_PACKET);
-        Self(numbers.filter(is_packet).collect())
+        let is_packet = |socket: &OwnedFd| {
+            option::<c_int>(socket.as_fd(), libc::SOL_SOCKET, libc::SO_DOMAIN) == Some(libc::AF_PACKET)
+        };
+        Self(numbers.filter_map(duplicate).filter(is_packet).map(File::from).collect())
     }
 
     /// Those on interface `index` that were not among `before`, with the kind of ring that the driver has.
     pub(crate) fn since(before: &Self, index: u32) -> Self {
         let version = libc::tpacket_versions::TPACKET_V2 as c_int;
+        let known: Vec<_> = before.0.iter().filter_map(number_of).collect();
         let mut now = Self::all();
-        now.0.retain(|&fd| {
-            !before.0.contains(&fd)
-                && interface(fd) == Some(index)
-                && option::<c_int>(fd, libc::SOL_PACKET, libc::PACKET_VERSION) == Some(version)
+        now.0.retain(|socket| {
+            number_of(socket).is_some_and(|number| !known.contains(&number))
+                && interface(socket.as_fd()) == Some(index)
+                && option::<c_int>(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_VERSION) == Some(version)
         });
         now
     }
@@ -47,8 +52,8 @@ impl Sockets {
     /// What was counted since it was asked last; the kernel forgets what it has told.
     pub(crate) fn counts(&self) -> Option<Kernel> {
         let mut all = Kernel::default();
-        for &fd in &self.0 {
-            let [packets, dropped] = option::<[u32; 2]>(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
+        for socket in &self.0 {
+            let [packets, dropped] = option::<[u32; 2]>(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
             all.packets += u64::from(packets);
             all.dropped += u64::from(dropped);
         }
@@ -60,11 +65,17 @@ impl Sockets {
         // `ret #0`
         let mut reject = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
         let program = libc::sock_fprog { len: 1, filter: &raw mut reject };
-        let attach = |&fd: &c_int| {
+        let attach = |socket: &File| {
             let (pointer, len) = ((&raw const program).cast::<c_void>(), size_of_val(&program));
             // SAFETY: the program is a live local of the length said.
             let done = unsafe {
-                libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, pointer, len as libc::socklen_t)
+                libc::setsockopt(
+                    socket.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    libc::SO_ATTACH_FILTER,
+                    pointer,
+                    len as libc::socklen_t,
+                )
             };
             done == 0
         };
@@ -72,13 +83,26 @@ impl Sockets {
     }
 }
 
+/// A descriptor of our own of what `number` is open on.
+fn duplicate(number: c_int) -> Option<OwnedFd> {
+    // SAFETY: the number was listed as open just now. If another thread closes it meanwhile, the call fails, or duplicates what was
+    // opened in its place; either way the copy is ours, and the borrow ends with the call.
+    let open = unsafe { BorrowedFd::borrow_raw(number) };
+    open.try_clone_to_owned().ok()
+}
+
+/// The inode of a socket, which all its descriptors share.
+fn number_of(socket: &File) -> Option<u64> {
+    Some(socket.metadata().ok()?.ino())
+}
+
 /// An option of a socket.
-fn option<T: Plain>(fd: c_int, level: c_int, option: c_int) -> Option<T> {
+fn option<T: Plain>(socket: BorrowedFd<'_>, level: c_int, option: c_int) -> Option<T> {
     let mut value = T::default();
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into a live local for which any bytes are a value. A descriptor that is
     // no socket is an error.
-    let done = unsafe { libc::getsockopt(fd, level, option, (&raw mut value).cast(), &raw mut len) };
+    let done = unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut len) };
     (done == 0).then_some(value)
 }
 
@@ -91,11 +115,11 @@ unsafe impl Plain for c_int {}
 unsafe impl Plain for [u32; 2] {}
 
 /// The number of the interface that a packet socket is bound to.
-fn interface(fd: c_int) -> Option<u32> {
+fn interface(socket: BorrowedFd<'_>) -> Option<u32> {
     // SAFETY: integers and arrays of them, for which zero is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into a live local.
-    let done = unsafe { libc::getsockname(fd, (&raw mut address).cast(), &raw mut len) };
+    let done = unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
     (done == 0).then_some(address.sll_ifindex as u32)
 }
