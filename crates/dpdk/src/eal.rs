@@ -82,8 +82,9 @@ impl Eal {
             Pages::Small(small)
         };
         // The thread that starts DPDK gets a role and a processor: one that ends.
-        let result = std::thread::spawn(move || init(arguments)).join();
-        match result {
+        let thread = std::thread::Builder::new().spawn(move || init(arguments));
+        let thread = thread.map_err(|error| Error::Start { said: format!("its thread cannot be started: {error}") })?;
+        match thread.join() {
             Ok(0) => Ok(Self { pages, pci: pci.is_some(), control: Mutex::new(()), pools: AtomicU64::new(0) }),
             Ok(code) => Err(Error::Start { said: said(code) }),
             Err(_) => Err(Error::Start { said: "its thread ended early".to_owned() }),

@@ -88,7 +88,7 @@ fn classify(mut file: File, follow: bool, stop: Arc<AtomicBool>) -> io::Result<K
         let mut head = [0u8; magic::MAX_MAGIC];
         let got = file.read_at(&mut head, 0)?;
         return Ok(match magic::compression(&head[..got]) {
-            Some(kind) => Kind::Stream(Stream::threaded(compressed::decoder(kind, file)?, stop)),
+            Some(kind) => Kind::Stream(Stream::threaded(compressed::decoder(kind, file)?, stop)?),
             None => Kind::File(PlainFile { len: about.len(), file: Arc::new(file) }),
         });
     }
@@ -96,7 +96,7 @@ fn classify(mut file: File, follow: bool, stop: Arc<AtomicBool>) -> io::Result<K
     let compression = magic::compression(&head);
     let whole = io::Cursor::new(head).chain(file);
     Ok(Kind::Stream(match compression {
-        Some(kind) => Stream::threaded(compressed::decoder(kind, whole)?, stop),
+        Some(kind) => Stream::threaded(compressed::decoder(kind, whole)?, stop)?,
         None => Stream::direct(whole, stop),
     }))
 }
@@ -173,6 +173,7 @@ impl PlainFile {
         let left = self.len.saturating_sub(offset);
         let wanted = left.min(len as u64) as usize;
         if buffer.len() < wanted {
+            buffer.try_reserve_exact(wanted - buffer.len())?;
             buffer.resize(wanted, 0);
         }
         let mut got = 0;

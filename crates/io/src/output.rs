@@ -1,9 +1,9 @@
 //! Capture files we write: buffered, rotated, well-formed even when the disk is full.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use crate::sys::writer::Writer;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use weir_packet::Frame;
 use weir_packet::savefile::write::{Encoder, Statistics, WriteError};
@@ -11,6 +11,9 @@ use weir_packet::savefile::{Format, Interface};
 
 /// Bytes gathered before they are written: few enough to stay in the second-level cache.
 const BUFFER: usize = 256 << 10;
+
+/// More bytes than a record has beside its packet.
+const AROUND: usize = 256;
 
 /// When a new file begins.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,9 +32,9 @@ pub type Naming = Box<dyn FnMut(u32, i64) -> PathBuf + Send>;
 /// Where the bytes go.
 enum Target {
     /// Standard output, without the library's buffer: what is written is counted, and is out.
-    Stdout(File),
+    Stdout(Writer<File>),
     /// Files named one after another.
-    Files { naming: Naming, current: Option<File> },
+    Files { naming: Naming, current: Option<Writer<File>> },
 }
 
 /// Why writing ended.
@@ -92,7 +95,7 @@ impl Output {
     /// Writes to standard output.
     pub fn stdout(format: Format, snaplen: u32, flush_each: bool) -> Result<Self, OutputError> {
         let out = io::stdout().as_fd().try_clone_to_owned().map_err(|error| OutputError::Io { error, packets: 0 })?;
-        Ok(Self::new(Target::Stdout(out.into()), format, snaplen, flush_each, Rotation::default()))
+        Self::new(Target::Stdout(Writer::new(out.into())), format, snaplen, flush_each, Rotation::default())
     }
 
     /// Writes to the files that `naming` names; the first is created at once unless its name needs a packet's time
@@ -105,18 +108,25 @@ impl Output {
         rotation: Rotation,
     ) -> Result<Self, OutputError> {
         let target = Target::Files { naming, current: None };
-        let mut output = Self::new(target, format, snaplen, flush_each, rotation);
+        let mut output = Self::new(target, format, snaplen, flush_each, rotation)?;
         if rotation.seconds.is_none() {
             output.open_next(0)?;
         }
         Ok(output)
     }
 
-    fn new(target: Target, format: Format, snaplen: u32, flush_each: bool, rotation: Rotation) -> Self {
+    fn new(
+        target: Target,
+        format: Format,
+        snaplen: u32,
+        flush_each: bool,
+        rotation: Rotation,
+    ) -> Result<Self, OutputError> {
         let encoder = Encoder::new(format, snaplen);
-        let buffer = Vec::with_capacity(BUFFER + (64 << 10));
-        let ends = Vec::with_capacity(BUFFER / 16);
-        Self {
+        let (mut buffer, mut ends) = (Vec::new(), Vec::new());
+        let had = buffer.try_reserve_exact(BUFFER + (64 << 10)).and_then(|()| ends.try_reserve_exact(BUFFER / 16));
+        had.map_err(|error| OutputError::Io { error: error.into(), packets: 0 })?;
+        Ok(Self {
             encoder,
             target,
             rotation,
@@ -129,7 +139,7 @@ impl Output {
             files: 0,
             window: None,
             window_ns: 0,
-        }
+        })
     }
 
     /// Announces an interface and returns its id for [`Self::packet`].
@@ -144,6 +154,9 @@ impl Output {
             self.rotate(time_ns.unwrap_or(0))?;
         }
         self.begin();
+        if let Err(error) = self.buffer.try_reserve(frame.data.len() + AROUND) {
+            return Err(OutputError::Io { error: error.into(), packets: self.packets });
+        }
         self.encoder.packet(&mut self.buffer, id, time_ns, frame);
         self.ends.push(self.buffer.len() as u32);
         if self.flush_each || self.buffer.len() >= BUFFER {
@@ -218,10 +231,12 @@ impl Output {
         let whole = self.ends.partition_point(|&end| end as usize <= done);
         let header = if self.header_end as usize <= done { self.header_end } else { 0 };
         let end = if whole == 0 { header } else { self.ends[whole - 1] };
-        if let Target::Files { current: Some(file), .. } = &self.target {
-            // Best effort: a device or a full disk may refuse even this.
-            let _ = file.set_len(self.written + u64::from(end));
-        }
+        // Best effort: a device or a full disk may refuse even this.
+        let _ = match &self.target {
+            Target::Files { current: Some(file), .. } => file.get_ref().set_len(self.written + u64::from(end)),
+            Target::Files { current: None, .. } => Ok(()),
+            Target::Stdout(out) => take_back(out.get_ref(), done as u64 - u64::from(end)),
+        };
         self.packets += whole as u64;
         self.buffer.clear();
         self.ends.clear();
@@ -260,9 +275,7 @@ impl Output {
                 _ => self.files,
             };
             let path = naming(number, time_ns);
-            // Packets are nobody else's business.
-            let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
-            let file = file.map_err(|error| OutputError::Create { path, error })?;
+            let file = Writer::create(&path).map_err(|error| OutputError::Create { path, error })?;
             *current = Some(file);
             self.files += 1;
             self.written = 0;
@@ -270,4 +283,15 @@ impl Output {
         }
         Ok(())
     }
+}
+
+/// Cuts the last `bytes` that were written off `file`, unless somebody else wrote behind them.
+fn take_back(mut file: &File, bytes: u64) -> io::Result<()> {
+    let end = file.stream_position()?;
+    if bytes == 0 || !file.metadata()?.is_file() || file.metadata()?.len() != end {
+        return Ok(());
+    }
+    let whole = end.saturating_sub(bytes);
+    file.set_len(whole)?;
+    file.seek(SeekFrom::Start(whole)).map(drop)
 }

@@ -50,13 +50,16 @@ impl Stream {
     }
 
     /// Reads ahead in a thread of its own, so that a decoder runs at its own speed. The thread ends with the source, or
-    /// when the stream is dropped.
-    pub fn threaded(source: Box<dyn Read + Send>, stop: Arc<AtomicBool>) -> Self {
+    /// when the stream is dropped. **Errors**: the thread cannot be had.
+    pub fn threaded(source: Box<dyn Read + Send>, stop: Arc<AtomicBool>) -> io::Result<Self> {
         let (chunk_sender, chunks) = sync_channel(IN_FLIGHT);
         let (spares, spare_receiver) = channel();
         let decoder_stop = Arc::clone(&stop);
-        std::thread::spawn(move || decode(source, &chunk_sender, &spare_receiver, &decoder_stop));
-        Self { feed: Feed::Threaded { chunks, spares }, stop, offset: 0, ended: false }
+        let work = move || decode(source, &chunk_sender, &spare_receiver, &decoder_stop);
+        std::thread::Builder::new().name("decoder".to_owned()).spawn(work).map_err(|error| {
+            io::Error::new(error.kind(), format!("the decoder's thread cannot be started: {error}"))
+        })?;
+        Ok(Self { feed: Feed::Threaded { chunks, spares }, stop, offset: 0, ended: false })
     }
 
     /// Whether the stream was told to end early; what it delivered last may be cut anywhere.
@@ -80,7 +83,8 @@ impl Stream {
             begin -= tail.len();
             buffer[begin..HEADROOM].copy_from_slice(tail);
         } else {
-            let mut joined = Vec::with_capacity(tail.len() + end);
+            let mut joined = Vec::new();
+            joined.try_reserve_exact(tail.len() + end - HEADROOM)?;
             joined.extend_from_slice(tail);
             joined.extend_from_slice(&buffer[HEADROOM..end]);
             (begin, end) = (0, joined.len());
@@ -94,7 +98,7 @@ impl Stream {
         let (buffer, end) = self.chunk(None)?;
         self.ended = end == HEADROOM;
         self.offset += (end - HEADROOM) as u64;
-        Ok(view.grown(&buffer[HEADROOM..end], self.ended))
+        view.grown(&buffer[HEADROOM..end], self.ended)
     }
 
     /// The next chunk; one without data means the end.
@@ -114,6 +118,12 @@ impl Stream {
                     match chunks.recv_timeout(LOOK) {
                         Ok(chunk) => return chunk,
                         Err(RecvTimeoutError::Timeout) if !self.stop.load(Ordering::Relaxed) => {}
+                        // The decoder says when the source ends: silence before that is no end.
+                        Err(RecvTimeoutError::Disconnected) if !self.ended => {
+                            return Err(io::Error::other(
+                                "the decoder's thread ended with a panic: this is a mistake in weir",
+                            ));
+                        }
                         Err(_) => return Ok((vec![0; HEADROOM], HEADROOM)),
                     }
                 }
@@ -126,6 +136,7 @@ impl Stream {
 fn read_chunk(source: &mut dyn Read, mut buffer: Vec<u8>, full: bool, stop: &AtomicBool) -> Chunk {
     if buffer.len() != HEADROOM + CHUNK {
         buffer.clear();
+        buffer.try_reserve_exact(HEADROOM + CHUNK)?;
         buffer.resize(HEADROOM + CHUNK, 0);
     }
     let mut end = HEADROOM;

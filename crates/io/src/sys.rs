@@ -7,10 +7,12 @@
 
 pub mod bpf;
 pub mod device;
+pub mod exhausted;
 pub mod inject;
 mod option;
 pub mod packet_socket;
 pub mod privilege;
+pub mod writer;
 pub mod xdp;
 
 use crate::slots::Slot;
@@ -19,8 +21,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Size of a huge page of the page table's middle level, bytes: a window aligned to it can be mapped by one entry.
 pub const HUGE: usize = 2 << 20;
@@ -201,20 +204,48 @@ fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// When the first of these signals came, ns of the monotonic clock; 0 if none did.
+/// When the first of these signals but SIGALRM came, ns of the monotonic clock; 0 if none did.
 static STOPPED_NS: AtomicU64 = AtomicU64::new(0);
 
+/// An eventfd that is readable once one did; -1 if there is none. It is never closed.
+static STOP_EVENT: AtomicI32 = AtomicI32::new(-1);
+
+/// The descriptor that is readable once a stop signal came, for `poll`; -1 if signals do as they always do.
+fn stop_event() -> libc::c_int {
+    STOP_EVENT.load(Ordering::Relaxed)
+}
+
+/// The time since the first stop signal; `None` if none came.
+fn since_stop() -> Option<Duration> {
+    let then = STOPPED_NS.load(Ordering::Relaxed);
+    (then > 0).then(|| Duration::from_nanos(monotonic_ns().saturating_sub(then)))
+}
+
 /// From now on SIGINT, SIGTERM, SIGALRM, and SIGHUP unless it is ignored, set `flag`, and interrupt a blocked read. One that comes a
-/// second and more after the first ends the process as usual; before that it is taken for the same wish, said twice.
+/// second and more after the first ends the process as usual; before that it is taken for the same wish, said twice. After SIGALRM,
+/// which is a duration that was asked for, outputs are waited for as before; after the others only for a moment, see [`writer`].
 ///
 /// The first call of the process counts.
 pub fn stop_on_signals(flag: Arc<AtomicBool>) {
     extern "C" fn on_stop(signal: libc::c_int) {
         const PATIENCE_NS: u64 = 1_000_000_000;
+        if let (libc::SIGALRM, Some(flag)) = (signal, STOP.get()) {
+            flag.store(true, Ordering::Relaxed);
+            return;
+        }
         let now = monotonic_ns().max(1);
         let first = STOPPED_NS.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         match (first, STOP.get()) {
-            (Ok(_), Some(flag)) => flag.store(true, Ordering::Relaxed),
+            (Ok(_), Some(flag)) => {
+                flag.store(true, Ordering::Relaxed);
+                let one = 1u64.to_ne_bytes();
+                // SAFETY: a handler may write; the bytes are live, and whoever was interrupted finds its errno as it was.
+                unsafe {
+                    let errno = *libc::__errno_location();
+                    libc::write(stop_event(), one.as_ptr().cast(), one.len());
+                    *libc::__errno_location() = errno;
+                }
+            }
             // Another thread may have taken the first with a clock read after ours.
             (Err(first), _) if now.saturating_sub(first) < PATIENCE_NS => {}
             // SAFETY: both calls may be made in a handler; the signal arrives when this one returns.
@@ -227,6 +258,8 @@ pub fn stop_on_signals(flag: Arc<AtomicBool>) {
     if STOP.set(flag).is_err() {
         return;
     }
+    // SAFETY: no preconditions. Without the event, outputs that have no room are waited for as long as that takes.
+    STOP_EVENT.store(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }, Ordering::Relaxed);
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGALRM, libc::SIGHUP] {
         // SAFETY: `sigaction` is plain data for which zero is valid; the handler stores to atomics, reads a clock, and makes calls
         // that handlers may make. Without SA_RESTART a blocked read returns.
@@ -251,10 +284,15 @@ fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// SIGUSR1 asks how things stand, and must not end who has nothing to tell: see [`tell_on_signal`].
-pub fn bear_questions() {
+/// SIGUSR1 asks how things stand, and must not end who has nothing to tell: see [`tell_on_signal`]. Nor must SIGXFSZ: a file that
+/// may not grow any more is then an error of the write, after which the file ends at a whole record. For SIGABRT see [`exhausted`].
+pub fn bear_signals() {
+    exhausted::bear();
     // SAFETY: ignoring a signal touches no memory of ours.
-    unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
+    unsafe {
+        libc::signal(libc::SIGUSR1, libc::SIG_IGN);
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
 }
 
 static TELL: OnceLock<Arc<AtomicBool>> = OnceLock::new();

@@ -2,6 +2,7 @@
 
 use crate::live::Lent;
 use crate::sys::Mapping;
+use std::io;
 use weir_packet::savefile;
 
 /// Bytes of a source from `offset` on: mapped, owned, or lent by a capture.
@@ -46,17 +47,18 @@ impl View {
         }
     }
 
-    /// The same piece with `more` behind it.
-    pub(crate) fn grown(self, more: &[u8], eof: bool) -> Self {
+    /// The same piece with `more` behind it. **Errors**: no memory for it.
+    pub(crate) fn grown(self, more: &[u8], eof: bool) -> io::Result<Self> {
         let (mut buffer, part) = match self.bytes {
             Bytes::Owned(buffer, part) => (buffer, part),
             Bytes::Mapped(mapping) => (mapping.bytes().to_vec(), 0..mapping.bytes().len()),
             Bytes::Lent(lent) => (lent.bytes().slice().to_vec(), 0..lent.bytes().slice().len()),
         };
         buffer.truncate(part.end);
+        buffer.try_reserve(more.len())?;
         buffer.extend_from_slice(more);
         let end = buffer.len();
-        Self { offset: self.offset, eof, bytes: Bytes::Owned(buffer, part.start..end) }
+        Ok(Self { offset: self.offset, eof, bytes: Bytes::Owned(buffer, part.start..end) })
     }
 
     /// What the records lie in.

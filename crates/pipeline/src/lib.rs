@@ -11,6 +11,7 @@ pub mod reader;
 pub mod select;
 pub mod sort;
 pub mod survey;
+mod threads;
 mod window;
 
 pub use reader::{Delivery, Options, Reader, Report, SourceFault, Way};
@@ -69,5 +70,12 @@ pub struct With<'a, P> {
 
 /// Why a consumer cannot work on a source.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct PlanError(pub String);
+#[non_exhaustive]
+pub enum PlanError {
+    /// The consumer makes no sense of it.
+    #[error("{0}")]
+    Refused(String),
+    /// The run was told to stop before the plan was made.
+    #[error("told to stop before the expression was compiled")]
+    Stopped,
+}

@@ -19,7 +19,7 @@ mod worker;
 
 use crate::reader::{Options, Part, Reader, Step, Way};
 use crate::select::{Select, Selection};
-use crate::{Consumer, PlanError, Report};
+use crate::{Consumer, PlanError, Report, threads};
 use clock::{Act, Booked, Clock, MANY, Paces};
 use fed::Fed;
 use front::Front;
@@ -30,6 +30,7 @@ pub use merger::Further;
 use merger::Merger;
 use room::{Gate, Room};
 use slices::Slices;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -98,7 +99,16 @@ pub enum Failure {
     /// The counters cannot be had, or not be merged.
     #[error(transparent)]
     Counters(#[from] weir_measure::Error),
-    /// A worker is gone.
+    /// Counters for packets that came later cannot be had, or not be merged.
+    #[error(transparent)]
+    Later(weir_measure::Error),
+    /// A worker's thread cannot be had.
+    #[error("{0}")]
+    Thread(io::Error),
+    /// A worker panicked.
+    #[error("worker thread {0} ended with a panic: this is a mistake in weir")]
+    Panic(usize),
+    /// The workers are gone.
     #[error("a worker ended before its work was done: this is a mistake in weir")]
     Worker,
     /// A worker did not process what it was given.
@@ -188,15 +198,8 @@ impl<F: Fn()> Drop for Goodbye<F> {
 }
 
 /// Starts a worker's thread.
-fn spawn(cpus: &[usize], id: usize, work: impl FnOnce() + Send + 'static) {
-    let cpu = (!cpus.is_empty()).then(|| cpus[id % cpus.len()]);
-    std::thread::spawn(move || {
-        if let Some(cpu) = cpu {
-            // The list was checked when it was given; a processor that went away since is no reason to stop.
-            let _ = weir_io::sys::pin(cpu);
-        }
-        work();
-    });
+fn spawn(cpus: &[usize], id: usize, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    threads::spawn_pinned("worker", id, cpus, work).map_err(Failure::Thread)
 }
 
 /// A measurement, over one source after another.
@@ -317,7 +320,7 @@ impl Run {
         let mut crew = self.workers(false)?;
         let crew: Box<dyn Crew> = match self.design {
             Design::Rss | Design::Auto if *workers == 1 => Box::new(Alone(crew.pop())),
-            Design::Rss | Design::Auto => Box::new(Slices::start(crew, cpus)),
+            Design::Rss | Design::Auto => Box::new(Slices::start(crew, cpus)?),
             Design::Async | Design::Sync => {
                 let setting = fed::Setting {
                     distribute: self.settings.distribute,
@@ -485,7 +488,7 @@ impl Run {
             let (sight, say) = (Arc::clone(&sights[id]), say.clone());
             let gate = Gate::new(id, Arc::clone(&room));
             let lane = Lane { id, reader, worker, clock, gate, sight, say };
-            spawn(&self.settings.cpus, id, move || lane.run());
+            spawn(&self.settings.cpus, id, move || lane.run())?;
         }
         drop(say);
         let mut measured: Vec<Option<Measured>> = (0..lanes).map(|_| None).collect();
@@ -509,21 +512,22 @@ impl Run {
                     self.team.heed(each)?;
                     self.team.merger.end(id, each)?;
                 }
-                Ok((_, Word::Failed(error))) => return Err(error.into()),
-                Ok((_, Word::Died)) | Err(RecvTimeoutError::Disconnected) => return Err(Failure::Worker),
+                Ok((_, Word::Failed(error))) => return Err(Failure::Later(error)),
+                Ok((id, Word::Died)) => return Err(Failure::Panic(id)),
+                Err(RecvTimeoutError::Disconnected) => return Err(Failure::Worker),
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
         Ok(measured.into_iter().flatten().collect())
     }
 
-    /// Closes all windows and waits for the workers.
-    pub fn finish(mut self, each: &mut dyn FnMut(Window<'_>)) -> Result<Finished, Failure> {
+    /// Closes all windows and waits for the workers. Nothing is measured any more afterwards.
+    pub fn finish(&mut self, each: &mut dyn FnMut(Window<'_>)) -> Result<Finished, Failure> {
         let workers = self.settings.workers;
         // After a capture all have ended.
         if self.team.ended < workers {
             self.start(true)?;
-            let Self { team, clock, .. } = &mut self;
+            let Self { team, clock, .. } = self;
             team.merger.covered.1 = clock.ended();
             team.act(Act::Close(i64::MAX), each)?;
             team.crew.as_mut().expect("started above").end();
@@ -532,9 +536,17 @@ impl Run {
                 team.heed(each)?;
             }
         }
-        let Self { team: Team { merger, processed, timing, .. }, design, .. } = self;
+        self.abandon()
+    }
+
+    /// What remains of the windows that are complete, where a failure ended the run.
+    pub fn abandon(&mut self) -> Result<Finished, Failure> {
+        let none = Merger::new(0, Arc::clone(&self.settings.config), Arc::clone(&self.spares));
+        let merger = std::mem::replace(&mut self.team.merger, none);
         let (arrivals, state, further, left_out) = merger.finish()?;
-        Ok(Finished { arrivals, state, further, left_out, processed, timing, design, workers })
+        let Self { team: Team { processed, timing, .. }, design, settings: Settings { workers, .. }, .. } = self;
+        let (processed, design, workers) = (*processed, *design, *workers);
+        Ok(Finished { arrivals, state, further, left_out, processed, timing: timing.take(), design, workers })
     }
 }
 

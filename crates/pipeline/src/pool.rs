@@ -1,8 +1,8 @@
 //! Workers that process the windows of a file ahead of the reader.
 
-use crate::Consumer;
-use crate::reader::{Current, Way};
+use crate::reader::{Current, Trouble, Way};
 use crate::window::{Start, Window, process};
+use crate::{Consumer, threads};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,7 +19,7 @@ const AHEAD: u64 = 2;
 /// What a worker made of a window.
 pub(crate) struct Ready<C: Consumer> {
     pub current: Arc<Current<C::Plan>>,
-    pub result: io::Result<(View, Window<C::Part>)>,
+    pub result: Result<(View, Window<C::Part>), Trouble>,
 }
 
 impl<C: Consumer> Ready<C> {
@@ -52,8 +52,15 @@ pub(crate) struct Pool<C: Consumer> {
 }
 
 impl<C: Consumer> Pool<C> {
-    /// Starts `workers` threads for the windows of `file` from `first` on.
-    pub fn start(consumer: &Arc<C>, file: &PlainFile, way: Way, workers: usize, cpus: &[usize], first: u64) -> Self {
+    /// Starts `workers` threads for the windows of `file` from `first` on. **Errors**: a thread cannot be had.
+    pub fn start(
+        consumer: &Arc<C>,
+        file: &PlainFile,
+        way: Way,
+        workers: usize,
+        cpus: &[usize],
+        first: u64,
+    ) -> io::Result<Self> {
         let (tasks, queue) = channel::<Task<C::Plan>>();
         let queue = Arc::new(Mutex::new(queue));
         let (results, ready) = channel();
@@ -61,26 +68,34 @@ impl<C: Consumer> Pool<C> {
         for worker in 0..workers {
             let (consumer, file) = (Arc::clone(consumer), file.clone());
             let (queue, results, spares) = (Arc::clone(&queue), results.clone(), Arc::clone(&spares));
-            let cpu = (!cpus.is_empty()).then(|| cpus[worker % cpus.len()]);
-            std::thread::spawn(move || {
-                if let Some(cpu) = cpu {
-                    // The list was checked when it was given; a processor that went away since is no reason to stop.
-                    let _ = weir_io::sys::pin(cpu);
-                }
+            threads::spawn_pinned("worker", worker, cpus, move || {
                 loop {
                     let task = queue.lock().expect("no worker panics with the lock held").recv();
                     let Ok(Task { index, current }) = task else { return };
                     let buffer = spares.lock().expect("no one panics with the lock held").pop().unwrap_or_default();
-                    let result = work(consumer.as_ref(), &file, way, index, &current, buffer);
+                    // A worker that dies silently would leave the reader waiting for this window.
+                    let work = || work(consumer.as_ref(), &file, way, index, &current, buffer).map_err(Trouble::Io);
+                    let result =
+                        threads::caught(work).unwrap_or(Err(Trouble::Panic { thread: "worker", number: worker }));
                     if results.send((index, Ready { current, result })).is_err() {
                         return;
                     }
                 }
-            });
+            })?;
         }
         let windows = file.len.div_ceil(way.window());
         let ahead = workers as u64 * AHEAD;
-        Self { tasks, ready, early: BTreeMap::new(), next: first, untaken: first, windows, ahead, spares, wasted: 0 }
+        Ok(Self {
+            tasks,
+            ready,
+            early: BTreeMap::new(),
+            next: first,
+            untaken: first,
+            windows,
+            ahead,
+            spares,
+            wasted: 0,
+        })
     }
 
     /// Takes a buffer back.
@@ -95,7 +110,8 @@ impl<C: Consumer> Pool<C> {
 
     /// The result for window `index`; hands out the windows ahead of it under the layout `current`.
     ///
-    /// `None` if it was taken already, or if the workers are gone. Results of windows before `index` are dropped.
+    /// `None` if it was taken already, or if the workers are gone. Results of windows before `index` are dropped; but the panic
+    /// of a worker is the result, whatever its window was.
     pub fn take(&mut self, index: u64, current: &Arc<Current<C::Plan>>) -> Option<Ready<C>> {
         if index < self.untaken {
             return None;
@@ -113,6 +129,9 @@ impl<C: Consumer> Pool<C> {
                 return Some(ready);
             }
             let (done, ready) = self.ready.recv().ok()?;
+            if matches!(ready.result, Err(Trouble::Panic { .. })) {
+                return Some(ready);
+            }
             if done >= index {
                 self.early.insert(done, ready);
             } else {

@@ -1,14 +1,18 @@
 //! Several live sources at once, by packet time: each is read in a thread of its own.
 
-use crate::reader::Step;
-use crate::{Consumer, Delivery, Reader, Report};
+use crate::reader::{Step, Trouble};
+use crate::{Consumer, Delivery, Reader, Report, SourceFault, threads};
 use std::collections::VecDeque;
+use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
 use weir_packet::savefile::Layout;
 
 /// Deliveries of a source that may wait. More stay in its own memory, where there is a place that drops and counts.
 const WAITING: usize = 64;
+
+/// Kind of the threads here, for names and faults.
+const READER: &str = "reader";
 
 /// What the thread of a source says.
 enum Word<C: Consumer> {
@@ -29,6 +33,8 @@ pub struct Pump<C: Consumer> {
     /// By how much packets were behind the system's clock when they were delivered last.
     behind: Option<i64>,
     ended: Option<(Report, Option<Layout>)>,
+    /// Number of the thread.
+    number: usize,
 }
 
 impl<C: Consumer> core::fmt::Debug for Pump<C> {
@@ -38,11 +44,11 @@ impl<C: Consumer> core::fmt::Debug for Pump<C> {
 }
 
 impl<C: Consumer> Pump<C> {
-    /// Begins to read.
-    pub fn start(reader: Reader<C>) -> Self {
+    /// Starts the thread that reads source `number`. **Errors**: the thread cannot be had.
+    pub fn start(reader: Reader<C>, number: usize) -> io::Result<Self> {
         let (say, words) = sync_channel(WAITING);
-        std::thread::spawn(move || pump(reader, &say));
-        Self { words, waiting: VecDeque::new(), next: 0, until: i64::MIN, behind: None, ended: None }
+        threads::spawn(READER, number, move || pump(reader, number, &say))?;
+        Ok(Self { words, waiting: VecDeque::new(), next: 0, until: i64::MIN, behind: None, ended: None, number })
     }
 
     /// Takes up what was delivered meanwhile; `each` sees every delivery once. Waits for at most `time`.
@@ -52,8 +58,11 @@ impl<C: Consumer> Pump<C> {
             match self.words.recv_timeout(time) {
                 Ok(word) => self.take(word, each),
                 Err(RecvTimeoutError::Timeout) => break,
-                // Its thread died: what it said last is all there is.
-                Err(RecvTimeoutError::Disconnected) => self.ended = Some(Default::default()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let what = Trouble::Panic { thread: READER, number: self.number };
+                    let fault = Some(SourceFault { packet: 1, offset: 0, what });
+                    self.ended = Some((Report { fault, ..Report::default() }, None));
+                }
             }
             time = Duration::ZERO;
         }
@@ -107,12 +116,17 @@ impl<C: Consumer> Pump<C> {
     }
 }
 
-fn pump<C: Consumer>(mut reader: Reader<C>, say: &SyncSender<Word<C>>) {
+fn pump<C: Consumer>(mut reader: Reader<C>, number: usize, say: &SyncSender<Word<C>>) {
     loop {
-        let word = match reader.step() {
-            Step::Delivery(delivery) => Word::Delivery(delivery),
-            Step::Quiet => Word::Quiet(now_ns()),
-            Step::End => break,
+        let word = match threads::caught(|| reader.step()) {
+            Some(Step::Delivery(delivery)) => Word::Delivery(delivery),
+            Some(Step::Quiet) => Word::Quiet(now_ns()),
+            Some(Step::End) => break,
+            // What was delivered before stays counted; the interface is not read on, which is a fault.
+            None => {
+                reader.fail(Trouble::Panic { thread: READER, number });
+                break;
+            }
         };
         if say.send(word).is_err() {
             return;

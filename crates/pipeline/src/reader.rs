@@ -158,6 +158,14 @@ pub enum Trouble {
         /// Packets that were passed on.
         passed: u64,
     },
+    /// A thread that works on the source panicked.
+    #[error("{thread} thread {number} ended with a panic: this is a mistake in weir")]
+    Panic {
+        /// Kind of thread.
+        thread: &'static str,
+        /// Number of the thread among those of its kind, from 0 on.
+        number: usize,
+    },
 }
 
 /// What happened while a source was read.
@@ -360,7 +368,8 @@ impl<C: Consumer> Reader<C> {
         Step::End
     }
 
-    fn fail(&mut self, what: Trouble) {
+    /// Ends the source with a fault at the present position.
+    pub(crate) fn fail(&mut self, what: Trouble) {
         self.finished = true;
         self.report.fault = Some(SourceFault { packet: self.report.received + 1, offset: self.report.offset, what });
     }
@@ -384,7 +393,7 @@ impl<C: Consumer> Reader<C> {
             self.report.reread += pool.wasted();
         }
         let view = match ready {
-            Some(Ready { result: Err(error), .. }) => return Err(Trouble::Io(error)),
+            Some(Ready { result: Err(what), .. }) => return Err(what),
             Some(Ready { current, result: Ok((view, done)) }) => {
                 if sound(file, *way, &view, lost).map_err(Trouble::Io)? {
                     let known = self.current.as_ref().is_some_and(|known| Arc::ptr_eq(known, &current));
@@ -523,13 +532,19 @@ impl<C: Consumer> Reader<C> {
         self.need = 0;
         self.report.offset = view.offset + pos as u64;
         self.take_up(layout)?;
-        self.start_pool();
-        Ok(())
+        self.start_pool().map_err(Trouble::Io)
     }
 
-    /// Makes `layout` the current one.
+    /// Makes `layout` the current one. Told to stop meanwhile, the source ends before it.
     fn take_up(&mut self, layout: Layout) -> Result<(), Trouble> {
-        let plan = self.consumer.plan(&layout).map_err(Trouble::Plan)?;
+        let plan = match self.consumer.plan(&layout) {
+            Ok(plan) => plan,
+            Err(PlanError::Stopped) => {
+                self.finished = true;
+                return Ok(());
+            }
+            Err(refused) => return Err(Trouble::Plan(refused)),
+        };
         let long = match &self.source {
             Source::File { file, .. } => file.len >= LONG,
             Source::Stream { .. } => self.report.offset >= LONG,
@@ -556,13 +571,14 @@ impl<C: Consumer> Reader<C> {
         }
     }
 
-    fn start_pool(&mut self) {
+    fn start_pool(&mut self) -> io::Result<()> {
         let workers = self.workers();
-        let Source::File { file, way, pool, .. } = &mut self.source else { return };
-        if workers > 1 {
+        let Source::File { file, way, pool, .. } = &mut self.source else { return Ok(()) };
+        if workers > 1 && !self.finished {
             let first = self.report.offset / way.window();
-            *pool = Some(Pool::start(&self.consumer, file, *way, workers, &self.options.cpus, first));
+            *pool = Some(Pool::start(&self.consumer, file, *way, workers, &self.options.cpus, first)?);
         }
+        Ok(())
     }
 
     /// Counts a proven window and moves on behind it.

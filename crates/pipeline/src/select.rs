@@ -2,11 +2,11 @@
 
 mod tunnels;
 
-use crate::{Consumer, PlanError, With};
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::{Consumer, PlanError, With, threads};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tunnels::{Inside, Tunnels};
-use weir_filter::{Filter, MAX_BATCH};
+use weir_filter::{Error, Filter, MAX_BATCH};
 use weir_packet::savefile::{Direction, Interface, Layout};
 use weir_packet::{Frame, LinkType};
 
@@ -29,6 +29,8 @@ pub struct Selection {
     pub limit: Option<u64>,
     /// Never make native code (for comparisons).
     pub interpret: bool,
+    /// Once this is set, no expression is compiled any more, and a compilation under way is given up.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// The consumer that selects.
@@ -144,7 +146,7 @@ impl Select {
             return Ok(Arc::clone(&made.filters));
         }
         let (direction, filters) = match (self.compile(link, None), direction) {
-            (Err(_), Some(direction)) => (Some(direction), self.compile(link, Some(direction))?),
+            (Err(PlanError::Refused(_)), Some(direction)) => (Some(direction), self.compile(link, Some(direction))?),
             (filters, _) => (None, filters?),
         };
         let filters = Arc::new(filters);
@@ -153,13 +155,13 @@ impl Select {
     }
 
     fn compile(&self, link: LinkType, direction: Option<Direction>) -> Result<Filters, PlanError> {
-        let Selection { expression, splits, resolve, .. } = &self.selection;
+        let Selection { expression, splits, resolve, stop, .. } = &self.selection;
+        let resolve = *resolve;
         let compile = |expression: &String| {
-            let filter = match direction {
-                Some(direction) => Filter::compile_live(expression, link, direction, *resolve),
-                None => Filter::compile(expression, link, *resolve),
-            };
-            filter.map_err(|error| PlanError(format!("expression '{expression}': {error}")))
+            compile(expression, stop, move |expression| match direction {
+                Some(direction) => Filter::compile_live(expression, link, direction, resolve),
+                None => Filter::compile(expression, link, resolve),
+            })
         };
         Ok(Filters { main: compile(expression)?, splits: splits.iter().map(compile).collect::<Result<_, _>>()? })
     }
@@ -209,6 +211,21 @@ impl SelectPlan {
     }
 }
 
+/// What `make` makes of `expression`. Some take libpcap minutes: once `stop` is set, it is left to itself.
+///
+/// **Errors**: libpcap refuses it; `stop` was set first.
+pub fn compile<T: Send + 'static>(
+    expression: &str,
+    stop: &AtomicBool,
+    make: impl Fn(&str) -> Result<T, Error> + Clone + Send + 'static,
+) -> Result<T, PlanError> {
+    let text = expression.to_owned();
+    match threads::unless_stopped(stop, move || make(&text)) {
+        Some(made) => made.map_err(|error| PlanError::Refused(format!("expression '{expression}': {error}"))),
+        None => Err(PlanError::Stopped),
+    }
+}
+
 fn ones(n: usize) -> u64 {
     if n >= 64 { u64::MAX } else { (1 << n) - 1 }
 }
@@ -255,9 +272,12 @@ impl Consumer for Select {
             if aside {
                 // Until it is done, the interpreter judges.
                 let filters = Arc::clone(filters);
-                std::thread::spawn(move || filters.make_native());
+                // Without the thread the interpreter goes on.
+                let _ = threads::spawn("compiler", 0, move || filters.make_native());
             } else {
-                filters.make_native();
+                let filters = Arc::clone(filters);
+                // Told to stop, the interpreter goes on for the little that is left.
+                let _ = threads::unless_stopped(&self.selection.stop, move || filters.make_native());
             }
         }
     }

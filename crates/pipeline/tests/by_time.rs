@@ -208,7 +208,7 @@ fn a_sort_that_is_stopped_delivers_nothing() {
 #[test]
 fn what_is_refused_is_not_sorted() {
     let file = Scratch::new("refused", &unordered(6, 50)[0]);
-    let refused = |_: &weir_packet::savefile::Layout| Err(weir_pipeline::PlanError("no".to_owned()));
+    let refused = |_: &weir_packet::savefile::Layout| Err(weir_pipeline::PlanError::Refused("no".to_owned()));
     let error = sorter(1 << 20).take(compare::plain(&file), &mut |layout| refused(layout), &mut |_| {});
     assert_eq!(error.expect_err("it is refused").to_string(), "no");
     // A fault of a merge is one of its mistakes, and reads so.

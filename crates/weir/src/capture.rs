@@ -17,6 +17,8 @@ use weir_io::live::{Backend, Counts, Marks};
 use weir_io::sys::packet_socket::{self, Direction, Fanout, Insn, Ring, Settings, Stamps};
 use weir_io::sys::privilege::{self, Capability};
 use weir_io::sys::xdp;
+use weir_pipeline::PlanError;
+use weir_pipeline::select::compile;
 
 /// Before the name of an interface: the way it is captured from.
 pub const AF_PACKET: &str = "af_packet:";
@@ -88,6 +90,13 @@ pub struct Wish<'a> {
 /// shares are wished for, or as the interface has queues. With `--wait`, waits until there is such an interface and it is up;
 /// none if `stop` was set meanwhile. That there is memory for all of them is [checked](rings::check) before.
 pub fn open(source: &Name, wish: &Wish<'_>, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Input>> {
+    match open_backends(source, wish, stop) {
+        Err(error) if matches!(error.downcast_ref(), Some(PlanError::Stopped)) => Ok(Vec::new()),
+        opened => opened,
+    }
+}
+
+fn open_backends(source: &Name, wish: &Wish<'_>, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Input>> {
     let (Some(named), Some(name)) = (Named::of(source.utf8()), interface(source)) else {
         bail!("{source} is no interface")
     };
@@ -116,7 +125,7 @@ pub fn open(source: &Name, wish: &Wish<'_>, stop: &Arc<AtomicBool>) -> anyhow::R
 
 /// An interface without a word about the way is `bare`.
 fn af_packet(name: &str, wish: &Wish<'_>, bare: bool, stop: &AtomicBool) -> anyhow::Result<Vec<Box<dyn Backend>>> {
-    let settings = settings(name, wish)?;
+    let settings = settings(name, wish, stop)?;
     let rings = if wish.shares == 1 {
         Ring::open(name, &settings).map(|ring| vec![ring])
     } else {
@@ -229,7 +238,7 @@ fn wait_for(name: &str, stop: &AtomicBool) -> bool {
     true
 }
 
-fn settings(name: &str, wish: &Wish<'_>) -> anyhow::Result<Settings> {
+fn settings(name: &str, wish: &Wish<'_>, stop: &AtomicBool) -> anyhow::Result<Settings> {
     let live = wish.live;
     let bytes = |size: u64, flag: &str| usize::try_from(size).map_err(|_| anyhow!("{flag} {size} is too large"));
     let size = bytes(live.ring, "--ring")? / wish.shares;
@@ -267,7 +276,7 @@ fn settings(name: &str, wish: &Wish<'_>) -> anyhow::Result<Settings> {
             DirectionArg::Out => Direction::Out,
             DirectionArg::Inout => Direction::Both,
         },
-        filter: program(name, wish)?,
+        filter: program(name, wish, stop)?,
         stamps: match live.time_stamps {
             StampsArg::Software => Stamps::Software,
             StampsArg::Hardware => Stamps::Hardware,
@@ -276,14 +285,14 @@ fn settings(name: &str, wish: &Wish<'_>) -> anyhow::Result<Settings> {
     })
 }
 
-/// The expression as a program for the kernel. **Errors**: it cannot be compiled.
-fn program(name: &str, wish: &Wish<'_>) -> anyhow::Result<Option<Vec<Insn>>> {
+/// The expression as a program for the kernel. **Errors**: it cannot be compiled, or not before `stop` was set.
+fn program(name: &str, wish: &Wish<'_>, stop: &AtomicBool) -> anyhow::Result<Option<Vec<Insn>>> {
     if wish.expression.trim().is_empty() || wish.live.no_kernel_filter {
         return Ok(None);
     }
     let link = packet_socket::link_of(name).map_err(|error| refusal(name, error))?;
-    let program = libpcap::compile_live(wish.expression, link, wish.resolve)
-        .map_err(|error| anyhow!("expression '{}': {error}", wish.expression))?;
+    let resolve = wish.resolve;
+    let program = compile(wish.expression, stop, move |text| libpcap::compile_live(text, link, resolve))?;
     let insn = |insn: &weir_filter::Insn| Insn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
     Ok(Some(program.insns().iter().map(insn).collect()))
 }

@@ -9,10 +9,10 @@ mod memory;
 mod system;
 
 use crate::cli::DoctorArgs;
-use crate::outcome::{Outcome, io_words, say};
+use crate::outcome::{Outcome, io_words, print, say};
 use crate::terminal::{self, columns, output_width, printable, wrapped};
 use serde_json::{Map, Value, json};
-use std::io::{self, Write};
+use std::io;
 use system::System;
 
 /// Columns of the text at most.
@@ -37,7 +37,7 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<Outcome> {
     } else {
         as_text(&groups, output_width())
     };
-    match io::stdout().write_all(text.as_bytes()) {
+    match print(&text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             say(&format!("standard output: {}", io_words(&error)));
             Ok(Outcome::Failed)

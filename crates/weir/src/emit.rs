@@ -14,7 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use weir_io::output::{Naming, Output, OutputError, Rotation};
 use weir_io::sys::packet_socket::name_of;
-use weir_packet::line::{Style, write_line};
+use weir_io::sys::writer::Writer;
+use weir_packet::line::{Hex, Style, write_line};
 use weir_packet::savefile::write::Statistics;
 use weir_packet::savefile::{Bytes, Direction, Format, Interface, Layout, Record};
 use weir_packet::time::{Digits, Shape, Stamp};
@@ -93,7 +94,7 @@ pub struct Text {
 #[derive(Debug)]
 pub struct Lines {
     text: Text,
-    out: Stdout,
+    out: Writer<Stdout>,
     buffer: String,
     flush_each: bool,
     names: Names,
@@ -107,7 +108,7 @@ impl Lines {
     pub fn new(text: Text, flush_each: bool) -> Self {
         Self {
             text,
-            out: io::stdout(),
+            out: Writer::new(io::stdout()),
             buffer: String::with_capacity(2 * Self::BUFFER),
             flush_each,
             names: Names::default(),
@@ -124,6 +125,9 @@ impl Lines {
         if *snaplen != 0 {
             frame.data = &frame.data[..frame.data.len().min(*snaplen as usize)];
         }
+        // A line is short, whatever the packet is; a dump is not: 16 bytes take up to 75 columns.
+        let room = if style.hex == Hex::None { 4096 } else { 4096 + 5 * frame.data.len() };
+        self.buffer.try_reserve(room).map_err(|_| End::Failed("standard output: out of memory".to_owned()))?;
         if *json {
             let direction = any.map(|any| any.direction()).or_else(|| layout.direction(place));
             let name = any.map(|any| self.names.of(any.interface));
@@ -153,7 +157,7 @@ impl Lines {
     }
 
     fn flush(&mut self) -> Result<(), End> {
-        let result = self.out.write_all(self.buffer.as_bytes()).and_then(|()| self.out.flush());
+        let result = self.out.write_all(self.buffer.as_bytes());
         self.buffer.clear();
         result.map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => End::ClosedPipe,

@@ -8,15 +8,15 @@ use crate::emit::{End, FileSettings, FileSink, Lines, PortSink, Sink, Text, Zone
 use crate::interfaces;
 use crate::name::Name;
 use crate::numbers::{bit_rate, duration, grouped, percent};
-use crate::outcome::{Outcome, fault_line, io_words, say, say_lost_before, tell};
+use crate::outcome::{Outcome, fault_line, io_words, print, say, say_lost_before, tell};
 use crate::port::{self, Port};
 use crate::progress::Progress;
 use crate::sorting;
 use crate::sources::{self, changed_line};
 use crate::terminal;
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use std::ffi::OsStr;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -35,7 +35,7 @@ use weir_packet::time::Shape;
 use weir_pipeline::merge::{self, Merge, Next};
 use weir_pipeline::reader::Trouble;
 use weir_pipeline::select::{Select, Selected, Selection, SplitPart};
-use weir_pipeline::{Consumer, Delivery, Options, Reader, Report, SourceFault, Way};
+use weir_pipeline::{Consumer, Delivery, Options, PlanError, Reader, Report, SourceFault, Way};
 
 /// Runs the command.
 pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
@@ -273,6 +273,7 @@ impl<'a> Run<'a> {
             remember,
             limit,
             interpret: false,
+            stop: Arc::clone(&stop),
         }));
         let workers = match arguments.workers {
             Some(n) => n.into(),
@@ -492,7 +493,10 @@ impl<'a> Run<'a> {
             let Some(input) = self.open_input(name) else { continue };
             let mut check = |layout: &Layout| select.plan(layout).map(drop);
             let taken = sorter.take(input, &mut check, &mut |offset| self.progress.show(offset));
-            taken.map_err(|refused| anyhow!("{refused}"))?;
+            match taken {
+                Err(PlanError::Stopped) => break,
+                taken => taken?,
+            }
         }
         let (mut reader, sort_fault) = sorter.sorted(select, self.options.clone());
         self.new_source();
@@ -590,7 +594,7 @@ impl<'a> Run<'a> {
 
     /// What `--count` and `--json` print on standard output.
     fn answer(&self) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = String::new();
         let totals = &self.totals;
         if self.arguments.json {
             let mut object = serde_json::json!({
@@ -608,14 +612,14 @@ impl<'a> Run<'a> {
                 object["splits"] =
                     counts.map(|((name, _), (packets, _))| (name.text(), serde_json::Value::from(*packets))).collect();
             }
-            writeln!(out, "{}", terminal::json(&object))?;
+            out = format!("{}\n", terminal::json(&object));
         } else if self.arguments.count {
-            writeln!(out, "{}", totals.passed)?;
+            out = format!("{}\n", totals.passed);
             for ((name, _), (packets, _)) in self.arguments.split.iter().zip(&totals.splits) {
-                writeln!(out, "{packets} {name}")?;
+                out.push_str(&format!("{packets} {name}\n"));
             }
         }
-        out.flush()
+        print(&out)
     }
 
     fn summary(&self) {

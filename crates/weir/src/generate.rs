@@ -7,17 +7,20 @@ use crate::capture::give_up_privileges;
 use crate::cli::{GenerateArgs, Rate};
 use crate::emit::{create_words, format_for, refuse_terminal};
 use crate::name::Name;
-use crate::outcome::{Outcome, io_words, is_closed_pipe, say, say_plain};
+use crate::outcome::{self, Outcome, io_words, is_closed_pipe, say, say_plain};
 use crate::port::{self, Port};
 use crate::table::{Column, Narrow, grid};
 use crate::terminal;
 use anyhow::{Context, bail};
 use pace::{Pace, Tally};
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_generator::{FRAME_MAX, FlowCount, Generator, Profile, Sizes};
 use weir_io::output::{Output, OutputError, Rotation};
+use weir_io::sys;
 use weir_io::sys::privilege::Capability;
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
@@ -59,10 +62,19 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         refuse_terminal()?;
     }
     match write(&mut generator, &arguments.sink, format) {
-        Ok(()) => Ok(tell(arguments, &generator)),
+        Ok(packets) => {
+            if generator.remaining() > 0 {
+                say(&format!(
+                    "{}: interrupted: {packets} of {} packets were written",
+                    name(&arguments.sink),
+                    arguments.packets
+                ));
+            }
+            Ok(tell(arguments, &generator))
+        }
         Err(error) if is_closed_pipe(&error) => Ok(Outcome::Done),
         Err(OutputError::Io { error, packets }) => {
-            say(&format!("{}: {}; {packets} packets were written", arguments.sink, io_words(&error)));
+            say(&format!("{}: {}; {packets} packets were written", name(&arguments.sink), io_words(&error)));
             Ok(Outcome::Failed)
         }
         Err(OutputError::Create { path, error }) => {
@@ -142,8 +154,12 @@ fn tell(arguments: &GenerateArgs, generator: &Generator) -> Outcome {
         (None, _) => String::new(),
     };
     if !text.is_empty() {
-        let written =
-            if to_error { io::stderr().write_all(text.as_bytes()) } else { io::stdout().write_all(text.as_bytes()) };
+        let written = if to_error {
+            outcome::show(&text);
+            Ok(())
+        } else {
+            outcome::print(&text)
+        };
         if let Err(error) = written
             && error.kind() != io::ErrorKind::BrokenPipe
         {
@@ -177,7 +193,10 @@ fn talkers(flows: &[FlowCount]) -> [Column; 5] {
     ]
 }
 
-fn write(generator: &mut Generator, sink: &Name, format: Format) -> Result<(), OutputError> {
+/// Writes the packets, until a signal comes; returns how many.
+fn write(generator: &mut Generator, sink: &Name, format: Format) -> Result<u64, OutputError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    sys::stop_on_signals(Arc::clone(&stop));
     let mut output = if sink.is_dash() {
         Output::stdout(format, 0, false)?
     } else {
@@ -188,10 +207,16 @@ fn write(generator: &mut Generator, sink: &Name, format: Format) -> Result<(), O
     let interface = Interface::plain(LinkType::ETHERNET, FRAME_MAX as u32, resolution);
     let id = output.interface(&interface)?;
     let mut buffer = [0u8; FRAME_MAX];
-    while let Some(made) = generator.next(&mut buffer) {
+    while !stop.load(Ordering::Relaxed)
+        && let Some(made) = generator.next(&mut buffer)
+    {
         let data = &buffer[..made.len];
         output.packet(id, Some(made.time_ns), &Frame { data, wire_len: made.len as u32, interface: 0 })?;
     }
-    output.finish()?;
-    Ok(())
+    output.finish()
+}
+
+/// The sink as lines name it.
+fn name(sink: &Name) -> String {
+    if sink.is_dash() { "standard output".to_owned() } else { sink.to_string() }
 }

@@ -4,12 +4,12 @@ use crate::cli::InfoArgs;
 use crate::emit::Zone;
 use crate::name::Name;
 use crate::numbers::{bit_rate, duration, grouped, packets, rate};
-use crate::outcome::{Outcome, fault_line, io_words, say};
+use crate::outcome::{Outcome, fault_line, io_words, print, say};
 use crate::progress::Progress;
 use crate::sources;
 use crate::terminal::{self, output_width, printable, wrapped};
 use serde_json::{Value, json};
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
             }
             as_text(&mut text, &found, &mut zone);
         }
-        match io::stdout().write_all(text.as_bytes()) {
+        match print(&text) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Outcome::Done),
             Err(error) => {

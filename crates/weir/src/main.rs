@@ -28,8 +28,11 @@ use name::Name;
 use outcome::Outcome;
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: weir_io::sys::exhausted::Allocator = weir_io::sys::exhausted::Allocator;
+
 fn main() -> ExitCode {
-    weir_io::sys::bear_questions();
+    weir_io::sys::bear_signals();
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
         Err(error) => return refused(&error),

@@ -35,8 +35,9 @@ const MOST_OPEN: i64 = 64;
 pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
     capture::name_awaited(&mut arguments.sources, &arguments.live);
     let arguments = &arguments;
-    let settings = settings(arguments)?;
+    let mut settings = settings(arguments)?;
     let stop = Arc::new(AtomicBool::new(false));
+    settings.selection.stop = Arc::clone(&stop);
     sys::stop_on_signals(Arc::clone(&stop));
     if let Some(time) = arguments.duration {
         sys::stop_after(time);
@@ -209,12 +210,12 @@ impl Command<'_> {
         let workers = settings.workers;
         let mut run = Run::new(settings);
         let live = is_live(self.arguments);
-        if live && let Some(outcome) = self.captured(&mut run)? {
-            return Ok(outcome);
+        if live && let Some(failure) = self.captured(&mut run)? {
+            return self.broken(&failure, &mut run);
         }
         let combined = !live && merged::combines(self.arguments);
-        if combined && let Some(outcome) = self.combined(&mut run)? {
-            return Ok(outcome);
+        if combined && let Some(failure) = self.combined(&mut run)? {
+            return self.broken(&failure, &mut run);
         }
         for name in self.arguments.sources.iter().filter(|_| !live && !combined) {
             let input = match sources::open(name, self.arguments.follow, &self.stop) {
@@ -244,10 +245,7 @@ impl Command<'_> {
             };
             match measured {
                 Ok(measured) => self.close(&name, &measured)?,
-                Err(failure) => {
-                    self.broken(&failure);
-                    return Ok(Outcome::Failed);
-                }
+                Err(failure) => return self.broken(&failure, &mut run),
             }
             if self.stop.load(Ordering::Relaxed) || self.output.is_err() {
                 break;
@@ -259,10 +257,7 @@ impl Command<'_> {
         };
         match finished {
             Ok(finished) => self.finish(&finished),
-            Err(failure) => {
-                self.broken(&failure);
-                Ok(Outcome::Failed)
-            }
+            Err(failure) => self.broken(&failure, &mut run),
         }
     }
 
@@ -273,13 +268,17 @@ impl Command<'_> {
             Failure::Counters(weir_measure::Error::TooLittleMemory { .. }) => {
                 anyhow!("--memory {memory} (bytes) is too little for such a table: 16k are enough for any")
             }
+            Failure::Thread(error) => anyhow!("{error}"),
             failure => anyhow!("--memory {memory} (bytes), --pages {}: {failure}", self.arguments.pages),
         }
     }
 
-    /// The run cannot go on; what was complete was given out.
-    fn broken(&mut self, failure: &Failure) {
+    /// The run cannot go on; what was complete was given out, and is accounted for.
+    fn broken(mut self, failure: &Failure, run: &mut Run) -> anyhow::Result<Outcome> {
         self.fault(failure.to_string());
+        let Ok(finished) = run.abandon() else { return Ok(Outcome::Failed) };
+        self.received = finished.arrivals.received;
+        self.finish(&finished)
     }
 
     fn fault(&mut self, line: String) {

@@ -4,6 +4,7 @@ use crate::numbers::grouped;
 use crate::terminal::{printable, width, wrapped};
 use std::io::{self, Write};
 use weir_io::output::OutputError;
+use weir_io::sys::writer::Writer;
 use weir_pipeline::SourceFault;
 use weir_pipeline::reader::{Report, Trouble};
 
@@ -29,7 +30,17 @@ pub fn say_plain(line: &str) {
 /// Prints lines on standard error, none wider than its terminal. One that is closed or full is no reason to fail: nothing is
 /// left to tell it to.
 pub fn tell(lines: &str) {
-    let _ = io::stderr().write_all(wrapped(lines, width(io::stderr()), 2).as_bytes());
+    show(&wrapped(lines, width(io::stderr()), 2));
+}
+
+/// Prints text on standard error as it is.
+pub fn show(text: &str) {
+    let _ = Writer::new(io::stderr()).write_all(text.as_bytes());
+}
+
+/// Prints an answer on standard output, whole.
+pub fn print(text: &str) -> io::Result<()> {
+    Writer::new(io::stdout()).write_all(text.as_bytes())
 }
 
 /// One line about a source that failed: where, what, and what is kept.

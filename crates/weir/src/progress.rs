@@ -1,7 +1,8 @@
 //! How far long work is.
 
 use crate::numbers::{bytes, percent};
-use std::io::{self, IsTerminal, Write};
+use crate::outcome::show;
+use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 /// How far the work is, on a terminal that shows nothing else.
@@ -39,13 +40,13 @@ impl Progress {
         }
         self.shown = Some(now);
         let share = self.whole.map_or(String::new(), |whole| format!(" ({})", percent(offset, whole)));
-        let _ = write!(io::stderr(), "\r{} read{share}\x1b[K", bytes(offset));
+        show(&format!("\r{} read{share}\x1b[K", bytes(offset)));
     }
 
     /// Leaves the line to others.
     pub fn clear(&mut self) {
         if self.shown.take().is_some() {
-            let _ = write!(io::stderr(), "\r\x1b[K");
+            show("\r\x1b[K");
         }
     }
 }

@@ -89,7 +89,7 @@ pub(super) struct Setting<'a> {
 }
 
 impl Fed {
-    pub fn start(front: Front, backs: Vec<Back>, setting: Setting<'_>) -> Result<Self, weir_measure::Error> {
+    pub fn start(front: Front, backs: Vec<Back>, setting: Setting<'_>) -> Result<Self, Failure> {
         let Setting { distribute, hasher, batch, sync, timing, cpus, request } = setting;
         let (say, words) = channel();
         let mut lanes = Vec::with_capacity(backs.len());
@@ -98,7 +98,7 @@ impl Fed {
             let done = Arc::new(AtomicU64::new(0));
             let worker =
                 Worker { id, back, packets, done: Arc::clone(&done), timing: timing.clone(), say: say.clone() };
-            super::spawn(cpus, id, move || worker.serve(batch));
+            super::spawn(cpus, id, move || worker.serve(batch))?;
             lanes.push(Lane { ring: Some(ring), staged: Vec::with_capacity(batch + 1), marks: 0, done, handed: 0 });
         }
         let rule = Rule { distribute, hasher, random: 0 };
@@ -114,8 +114,43 @@ impl Fed {
                 Err(Failure::Lost { worker, handed: self.lanes[worker].handed, processed: ended.processed })
             }
             Word::Failed(error) => Err(Failure::Counters(error)),
-            Word::Died => Err(Failure::Worker),
+            Word::Died => Err(Failure::Panic(worker)),
         }
+    }
+
+    /// Why a worker is gone, which it said before it went.
+    fn reason(&mut self, failure: Failure) -> Failure {
+        if matches!(failure, Failure::Worker) {
+            while let Ok(word) = self.words.try_recv() {
+                if let Err(said) = self.event(word) {
+                    return said;
+                }
+            }
+        }
+        failure
+    }
+
+    /// Filters a piece and shares its packets out.
+    fn hand_out(&mut self, piece: Piece, events: &mut Vec<Event>) -> Result<(), Failure> {
+        let Self { front, lanes, rule, batch: size, sync, timing, .. } = self;
+        let stamp = |timing: &Option<Timing>| match timing {
+            Some(timing) => Some(timing.now()),
+            None => sync.then_some(0),
+        };
+        let mut hand_out = |batch: &mut Batch| {
+            let now = stamp(timing);
+            distribute(lanes, rule, batch, *size, now)?;
+            if *sync {
+                lanes.iter_mut().try_for_each(|lane| lane.flush(now))?;
+                lanes.iter().try_for_each(Lane::wait)?;
+            }
+            Ok::<_, Failure>(())
+        };
+        front.slice(&piece, &mut hand_out)?;
+        let now = stamp(timing);
+        lanes.iter_mut().try_for_each(|lane| lane.flush(now))?;
+        events.extend(piece.view().map(Event::View));
+        Ok(())
     }
 }
 
@@ -190,31 +225,15 @@ impl Crew for Fed {
     }
 
     fn take(&mut self, piece: Piece, events: &mut Vec<Event>) -> Result<(), Failure> {
-        let Self { front, lanes, rule, batch: size, sync, timing, .. } = self;
-        let stamp = |timing: &Option<Timing>| match timing {
-            Some(timing) => Some(timing.now()),
-            None => sync.then_some(0),
-        };
-        let mut hand_out = |batch: &mut Batch| {
-            let now = stamp(timing);
-            distribute(lanes, rule, batch, *size, now)?;
-            if *sync {
-                lanes.iter_mut().try_for_each(|lane| lane.flush(now))?;
-                lanes.iter().try_for_each(Lane::wait)?;
-            }
-            Ok::<_, Failure>(())
-        };
-        front.slice(&piece, &mut hand_out)?;
-        let now = stamp(timing);
-        lanes.iter_mut().try_for_each(|lane| lane.flush(now))?;
-        events.extend(piece.view().map(Event::View));
-        Ok(())
+        self.hand_out(piece, events).map_err(|failure| self.reason(failure))
     }
 
     fn close(&mut self, before: i64, events: &mut Vec<Event>) -> Result<(), Failure> {
         for lane in &mut self.lanes {
             lane.staged.push(Observation::close(before));
-            lane.push()?;
+            if let Err(failure) = lane.push() {
+                return Err(self.reason(failure));
+            }
         }
         let closed = Closed { before, arrivals: self.front.close(before), ..Closed::default() };
         events.push(Event::Closed(self.lanes.len(), closed));

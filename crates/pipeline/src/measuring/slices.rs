@@ -30,16 +30,16 @@ pub(super) struct Slices {
 }
 
 impl Slices {
-    pub fn start(workers: Vec<Worker>, cpus: &[usize]) -> Self {
+    pub fn start(workers: Vec<Worker>, cpus: &[usize]) -> Result<Self, Failure> {
         let (say, words) = channel();
         let waiting = vec![0; workers.len()];
         let tasks = workers.into_iter().enumerate().map(|(id, worker)| {
             let (tasks, queue) = channel();
             let say = say.clone();
-            super::spawn(cpus, id, move || serve(worker, &queue, id, &say));
-            Some(tasks)
+            super::spawn(cpus, id, move || serve(worker, &queue, id, &say))?;
+            Ok(Some(tasks))
         });
-        Self { tasks: tasks.collect(), waiting, words }
+        Ok(Self { tasks: tasks.collect::<Result<_, Failure>>()?, waiting, words })
     }
 
     fn send(&mut self, worker: usize, task: Task) -> Result<(), Failure> {
@@ -56,7 +56,7 @@ impl Slices {
             }
             Word::Closed(closed) => Ok(Some(Event::Closed(worker, closed))),
             Word::Ended(ended) => Ok(Some(Event::Ended(ended))),
-            Word::Died => Err(Failure::Worker),
+            Word::Died => Err(Failure::Panic(worker)),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::emit::{End, Sink};
 use crate::name::Name;
 use crate::outcome::{say, say_plain};
 use anyhow::bail;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use weir_packet::savefile::{Layout, MAX_SNAPLEN};
 use weir_pipeline::pump::Pump;
 use weir_pipeline::reader::Step;
 use weir_pipeline::select::{Select, Selected};
-use weir_pipeline::{Delivery, Options, Reader, Report, Way};
+use weir_pipeline::{Delivery, Options, PlanError, Reader, Report, Way};
 
 /// How often files are written out.
 const FLUSHED: Duration = Duration::from_secs(1);
@@ -37,7 +38,10 @@ impl Run<'_> {
             for input in inputs {
                 if let Kind::Live(live) = &input.kind {
                     // Before anything is written: splits and what the kernel does not filter are not compiled yet.
-                    self.select.check(live.layout()).map_err(|refused| anyhow::anyhow!("{refused}"))?;
+                    match self.select.check(live.layout()) {
+                        Err(PlanError::Stopped) => return Ok(None),
+                        checked => checked?,
+                    }
                     layouts.push(live.layout().clone());
                     self.place = live.backend().place();
                     kept.extend_from_slice(live.backend().keeps());
@@ -115,8 +119,8 @@ impl Run<'_> {
     ) -> anyhow::Result<Option<End>> {
         /// How long to wait for the interface that holds up the others.
         const TURN: Duration = Duration::from_millis(50);
-        let start = |(name, reader)| Source { name, pump: Pump::start(reader), told: false };
-        let mut sources: Vec<Source> = readers.into_iter().map(start).collect();
+        let start = |(i, (name, reader))| Ok(Source { name, pump: Pump::start(reader, i)?, told: false });
+        let mut sources = readers.into_iter().enumerate().map(start).collect::<io::Result<Vec<Source>>>()?;
         let (mut ended, mut last, mut passed, mut flushed) = (None, usize::MAX, 0u64, Instant::now());
         while ended.is_none() && !self.merged_enough {
             for source in &mut sources {

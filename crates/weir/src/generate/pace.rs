@@ -1,7 +1,8 @@
 //! When packets leave, and how it is told.
 
 use crate::numbers::{bit_rate, duration, grouped, rate};
-use std::io::{self, IsTerminal, Write};
+use crate::outcome::show;
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -72,14 +73,14 @@ impl Pace {
         if now - self.shown.unwrap_or_default() > Self::SHOW {
             self.shown = Some(now);
             let per_s = rate(packets as f64 / now.as_secs_f64());
-            let _ = write!(io::stderr(), "\r{} sent, {per_s} packets/s\x1b[K", grouped(packets));
+            show(&format!("\r{} sent, {per_s} packets/s\x1b[K", grouped(packets)));
         }
     }
 
     /// Leaves the line to others.
     pub fn clear(&mut self) {
         if self.shown.take().is_some() {
-            let _ = write!(io::stderr(), "\r\x1b[K");
+            show("\r\x1b[K");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Command, print};
 use crate::capture::{self, Wish};
-use crate::outcome::{Outcome, say, say_plain};
+use crate::outcome::{say, say_plain};
 use anyhow::bail;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +11,15 @@ use weir_io::live::{Counts, Marks};
 use weir_io::{Input, Kind, sys};
 use weir_measure::Window;
 use weir_packet::savefile::MAX_SNAPLEN;
+use weir_pipeline::PlanError;
 use weir_pipeline::measuring::{Design, Failure, Measured, Run, Sight};
 
 /// Bytes of a packet that hold all headers a flow key is read from, but for those of tunnels in tunnels.
 const HEADERS: u32 = 512;
 
 impl Command<'_> {
-    /// Captures until stopped. `Some` if that failed in a way that leaves no answer.
-    pub(super) fn captured(&mut self, run: &mut Run) -> anyhow::Result<Option<Outcome>> {
+    /// Captures until stopped. `Some` if the run cannot go on.
+    pub(super) fn captured(&mut self, run: &mut Run) -> anyhow::Result<Option<Failure>> {
         let tell = Arc::new(AtomicBool::new(false));
         sys::tell_on_signal(Arc::clone(&tell));
         let (sources, workers) = (&self.arguments.sources, run.wanted_workers());
@@ -43,7 +44,10 @@ impl Command<'_> {
                 "--design async and sync have one distributor, for one queue: name one, as in af_xdp:eth0:0, or use rss"
             );
         }
-        run.check(&inputs).map_err(|refused| anyhow::anyhow!("--filter: {refused}"))?;
+        match run.check(&inputs) {
+            Err(PlanError::Stopped) => return Ok(None),
+            checked => checked.map_err(|refused| anyhow::anyhow!("--filter: {refused}"))?,
+        }
         let mut kept = Vec::new();
         for input in &inputs {
             if let Kind::Live(live) = &input.kind {
@@ -87,10 +91,7 @@ impl Command<'_> {
             }
             // Made before the first packet: memory that cannot be had is a wrong command.
             Err(failure @ Failure::Counters(_)) => Err(self.no_tables(&failure)),
-            Err(failure) => {
-                self.broken(&failure);
-                Ok(Some(Outcome::Failed))
-            }
+            Err(failure) => Ok(Some(failure)),
         }
     }
 

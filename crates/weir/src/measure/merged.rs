@@ -3,7 +3,7 @@
 use super::{Command, print};
 use crate::cli::MeasureArgs;
 use crate::name::Name;
-use crate::outcome::{Outcome, fault_line};
+use crate::outcome::fault_line;
 use crate::{sorting, sources};
 use anyhow::{anyhow, bail};
 use std::os::unix::fs::FileTypeExt;
@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering;
 use weir_io::Input;
 use weir_measure::Window;
 use weir_pipeline::measuring::locate::Locate;
-use weir_pipeline::measuring::{Measured, Run};
+use weir_pipeline::measuring::{Failure, Measured, Run};
 use weir_pipeline::reader::{Part, Trouble};
 use weir_pipeline::sort::SortFault;
-use weir_pipeline::{Options, Reader, SourceFault};
+use weir_pipeline::{Options, PlanError, Reader, SourceFault};
 
 /// Whether all files are read as one: if that was asked for, or if there are windows of time.
 pub(super) fn combines(arguments: &MeasureArgs) -> bool {
@@ -30,8 +30,8 @@ pub(super) fn combines(arguments: &MeasureArgs) -> bool {
 }
 
 impl Command<'_> {
-    /// Measures all sources as one. `Some` if that failed in a way that leaves no answer.
-    pub(super) fn combined(&mut self, run: &mut Run) -> anyhow::Result<Option<Outcome>> {
+    /// Measures all sources as one. `Some` if the run cannot go on.
+    pub(super) fn combined(&mut self, run: &mut Run) -> anyhow::Result<Option<Failure>> {
         // The tables are made here: memory that cannot be had is a wrong command.
         run.start(true).map_err(|failure| self.no_tables(&failure))?;
         if !self.arguments.sort {
@@ -53,7 +53,10 @@ impl Command<'_> {
             self.progress.begin(input.len_hint());
             let progress = &mut self.progress;
             let taken = sorter.take(input, &mut |layout| run.check_layout(layout), &mut |offset| progress.show(offset));
-            taken.map_err(|refused| anyhow!("--filter: {refused}"))?;
+            match taken {
+                Err(PlanError::Stopped) => break,
+                taken => taken.map_err(|refused| anyhow!("--filter: {refused}"))?,
+            }
         }
         let mut unsorted: Option<SortFault> = None;
         let before = self.received;
@@ -73,7 +76,7 @@ impl Command<'_> {
         &mut self,
         run: &mut Run,
         make: impl FnOnce(Arc<Locate>, Options) -> Reader<Locate>,
-    ) -> anyhow::Result<Option<Outcome>> {
+    ) -> anyhow::Result<Option<Failure>> {
         let measured = {
             let Self { report, output, progress, stop, .. } = &mut *self;
             let mut each = |window: Window<'_>| print(report, output, stop, &window);
@@ -81,10 +84,7 @@ impl Command<'_> {
         };
         let (whole, parts) = match measured {
             Ok(measured) => measured,
-            Err(failure) => {
-                self.broken(&failure);
-                return Ok(Some(Outcome::Failed));
-            }
+            Err(failure) => return Ok(Some(failure)),
         };
         if let Some(SourceFault { what: Trouble::Plan(refused), packet: 1, .. }) = &whole.fault {
             bail!("--filter: {refused}");

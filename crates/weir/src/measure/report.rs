@@ -3,12 +3,13 @@
 use crate::emit::Zone;
 use crate::name::Name;
 use crate::numbers::{bit_rate, bytes, duration, grouped, packets, percent, rate};
+use crate::outcome::print;
 use crate::sources;
 use crate::table::{Column, Narrow, grid};
 use crate::terminal::{self, output_width, wrapped};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::time::Duration;
 use weir_measure::{
     Arrivals, Bound, BoundKind, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row, SIZE_CLASSES, Table, Tally,
@@ -106,10 +107,7 @@ impl Report {
 
     /// Prints an object in a line of its own, or text with no line wider than the terminal, as far as words allow.
     fn put(&self, text: &str) -> io::Result<()> {
-        let text = if self.shape.json { format!("{text}\n") } else { wrapped(text, output_width(), 2) };
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()
+        print(&if self.shape.json { format!("{text}\n") } else { wrapped(text, output_width(), 2) })
     }
 
     fn clock(&mut self, ns: i64, shape: TimeShape) -> String {

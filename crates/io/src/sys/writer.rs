@@ -1,0 +1,237 @@
+//! Writing that a signal ends, to whatever descriptor an output has.
+//!
+//! A pipe that nobody reads, a terminal that is held with ^S and a FIFO that nobody opens would keep a thread in `write` or `open`
+//! for ever, and a signal that comes just before such a call is not seen by it. So nothing here waits in them: what has no room is
+//! waited for in `poll`, together with the descriptor that the stop signals make readable (see [`stop_on_signals`](super::stop_on_signals)).
+//! O_NONBLOCK would do the same, and is a property of the open file, which an inherited descriptor shares with other processes:
+//! it is set only on what is opened here.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long after the first stop signal an output that has no room is waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A descriptor to write to.
+///
+/// **Errors** of writing, beside those of the system: `TimedOut` once a stop signal came and there is no room.
+/// **Cost**: one system call per write where there is room.
+#[derive(Debug)]
+pub struct Writer<F> {
+    fd: F,
+    /// A file or a disk: it takes bytes without anybody who reads them, and has no `poll`.
+    storage: bool,
+    /// The kernel writes as much as there is room for and does not wait (RWF_NOWAIT): pipes since Linux 6.4, sockets.
+    nowait: bool,
+}
+
+impl<F: AsFd> Writer<F> {
+    /// Writes to `fd`, whose flags stay as they are.
+    pub fn new(fd: F) -> Self {
+        let storage = matches!(kind_of(fd.as_fd()), Some(libc::S_IFREG | libc::S_IFBLK));
+        Self { fd, storage, nowait: true }
+    }
+
+    /// What is written to.
+    pub fn get_ref(&self) -> &F {
+        &self.fd
+    }
+}
+
+impl Writer<File> {
+    /// Makes the file `path`, or empties it. For the reader of a FIFO it waits until a stop signal comes.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        /// How often a FIFO is tried.
+        const TURN: Duration = Duration::from_millis(50);
+        loop {
+            let mut options = File::options();
+            // Packets are nobody else's business.
+            options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NONBLOCK);
+            match options.open(path) {
+                Err(error) if error.raw_os_error() == Some(libc::ENXIO) && is_fifo(path) => {}
+                result => return result.map(Self::new),
+            }
+            let mut asked = [stop_event()];
+            if poll(&mut asked, Some(TURN))? && asked[0].revents != 0 {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "no program has opened it for reading"));
+            }
+        }
+    }
+}
+
+impl<F: AsFd> Write for Writer<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let fd = self.fd.as_fd();
+        if self.storage {
+            return plain(fd, bytes);
+        }
+        loop {
+            let result = if self.nowait {
+                at_once(fd, bytes)
+            } else {
+                // With room for one byte there is room for this many, unless another process takes it first.
+                wait(fd)?;
+                plain(fd, &bytes[..bytes.len().min(libc::PIPE_BUF)])
+            };
+            match result {
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EAGAIN) => wait(fd)?,
+                    // What waited after all was interrupted by a signal: the wait says whether that ends it.
+                    Some(libc::EINTR) => {}
+                    Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) if self.nowait => self.nowait = false,
+                    _ => return Err(error),
+                },
+                Ok(written) => return Ok(written),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The S_IF value of what is open.
+fn kind_of(fd: BorrowedFd<'_>) -> Option<libc::mode_t> {
+    let mut about = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the pointer is to a live local, and zero is a valid stat.
+    let (done, about) = unsafe { (libc::fstat(fd.as_raw_fd(), about.as_mut_ptr()), about.assume_init()) };
+    (done == 0).then_some(about.st_mode & libc::S_IFMT)
+}
+
+fn is_fifo(path: &Path) -> bool {
+    path.metadata().is_ok_and(|about| about.file_type().is_fifo())
+}
+
+fn plain(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: the bytes live through the call.
+    let written = unsafe { libc::write(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
+    usize::try_from(written).map_err(|_| io::Error::last_os_error())
+}
+
+/// Writes what there is room for. **Errors**: `EAGAIN` if there is none, `EOPNOTSUPP` where the kernel cannot.
+fn at_once(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: one live vector of live bytes, which the call only reads; at -1 it writes as `write` does.
+    let written = unsafe { libc::pwritev2(fd.as_raw_fd(), &raw const part, 1, -1, libc::RWF_NOWAIT) };
+    usize::try_from(written).map_err(|_| io::Error::last_os_error())
+}
+
+/// The descriptor that a stop signal makes readable, as `poll` takes it.
+fn stop_event() -> libc::pollfd {
+    libc::pollfd { fd: super::stop_event(), events: libc::POLLIN, revents: 0 }
+}
+
+/// Waits until there is room, or an error for the next write to tell.
+fn wait(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let room = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    loop {
+        let left = super::since_stop().map(|time| PATIENCE.saturating_sub(time));
+        let mut asked = [room, stop_event()];
+        if left.is_some() {
+            // It is readable from now on, and tells nothing more.
+            asked[1].fd = -1;
+        }
+        let ready = poll(&mut asked, left)?;
+        if asked[0].revents != 0 {
+            return Ok(());
+        }
+        if !ready && left.is_some_and(|left| left.is_zero()) {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "not read any more when a signal ended the run"));
+        }
+    }
+}
+
+/// Whether something happened within this time; also if a signal came.
+fn poll(asked: &mut [libc::pollfd], time: Option<Duration>) -> io::Result<bool> {
+    // Rounded up: a wait that ends early would be one without a pause.
+    let time = time.map_or(-1, |time| time.as_micros().div_ceil(1000).min(60_000) as libc::c_int);
+    // SAFETY: as many live entries as said; `poll` takes no notice of negative descriptors.
+    let ready = unsafe { libc::poll(asked.as_mut_ptr(), asked.len() as libc::nfds_t, time) };
+    if ready >= 0 {
+        return Ok(ready > 0);
+    }
+    match io::Error::last_os_error() {
+        error if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+        error => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::process::{Command, Stdio};
+
+    fn flags(fd: BorrowedFd<'_>) -> libc::c_int {
+        // SAFETY: a command without an argument.
+        unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) }
+    }
+
+    #[test]
+    fn all_bytes_arrive_however_they_are_read_and_flags_stay() {
+        let bytes: Vec<u8> = (0..1_000_000).map(|i| (i / 3) as u8).collect();
+        for nowait in [true, false] {
+            let (mut pipe_in, pipe_out) = io::pipe().unwrap();
+            let (mut socket_in, socket_out) = UnixStream::pair().unwrap();
+            let before = (flags(pipe_out.as_fd()), flags(socket_out.as_fd()));
+            let mut pipe = Writer { nowait, ..Writer::new(pipe_out) };
+            let mut socket = Writer { nowait, ..Writer::new(socket_out) };
+            std::thread::scope(|scope| {
+                let read = |from: &mut dyn Read| {
+                    let mut got = Vec::new();
+                    from.read_to_end(&mut got).unwrap();
+                    got
+                };
+                let (a, b) = (scope.spawn(move || read(&mut pipe_in)), scope.spawn(move || read(&mut socket_in)));
+                pipe.write_all(&bytes).unwrap();
+                socket.write_all(&bytes).unwrap();
+                assert_eq!((flags(pipe.get_ref().as_fd()), flags(socket.get_ref().as_fd())), before);
+                drop((pipe, socket));
+                assert!(a.join().unwrap() == bytes && b.join().unwrap() == bytes, "nowait: {nowait}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_is_a_broken_pipe() {
+        for nowait in [true, false] {
+            let (from, to) = io::pipe().unwrap();
+            let mut writer = Writer { nowait, ..Writer::new(to) };
+            writer.write_all(&[0; 4096]).unwrap();
+            drop(from);
+            assert_eq!(writer.write_all(&[0; 100]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        }
+    }
+
+    #[test]
+    fn files_are_made_emptied_and_written() {
+        let path = std::env::temp_dir().join(format!("weir-writer-{}", std::process::id()));
+        for text in ["first and longer", "second"] {
+            Writer::create(&path).unwrap().write_all(text.as_bytes()).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(Writer::create(Path::new("/no/such/folder")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(Writer::create(&std::env::temp_dir()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+    }
+
+    #[test]
+    fn a_fifo_is_opened_once_it_is_read() {
+        let path = std::env::temp_dir().join(format!("weir-fifo-{}", std::process::id()));
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| Writer::create(&path).unwrap().write_all(b"through a fifo").unwrap());
+            let read = Command::new("cat").arg(&path).stdout(Stdio::piped()).output().unwrap();
+            writing.join().unwrap();
+            assert_eq!(read.stdout, b"through a fifo");
+        });
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,161 @@
+//! Threads that panic: the source ends with a fault that names the thread, never as if all had been read, and never not at all.
+
+mod reading;
+
+use reading::build::Pcap;
+use reading::compare::{options, plain};
+use reading::{Random, Scratch};
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
+use std::thread::ThreadId;
+use std::time::Duration;
+use weir_io::stream::Stream;
+use weir_io::{Input, Kind};
+use weir_packet::Frame;
+use weir_packet::savefile::Layout;
+use weir_pipeline::pump::Pump;
+use weir_pipeline::reader::Trouble;
+use weir_pipeline::{Consumer, Options, PlanError, Reader, SourceFault, Way, With};
+
+/// What a trap's packet begins with.
+const TRAP: &[u8] = b"this packet is a trap";
+
+/// Counts packets, and panics at a trap unless it is in this thread.
+struct Trapped {
+    safe: Option<ThreadId>,
+}
+
+impl Consumer for Trapped {
+    type Plan = ();
+    type Part = u64;
+
+    fn plan(&self, _: &Layout) -> Result<(), PlanError> {
+        Ok(())
+    }
+
+    fn frames(&self, _: &With<'_, ()>, frames: &[Frame<'_>], part: &mut u64) -> usize {
+        let safe = self.safe == Some(std::thread::current().id());
+        assert!(safe || frames.iter().all(|frame| !frame.data.starts_with(TRAP)), "the trap of the test");
+        *part += frames.len() as u64;
+        frames.len()
+    }
+
+    fn append(&self, part: &mut u64, next: u64) {
+        *part += next;
+    }
+}
+
+/// Six windows of a file that is read in pieces, with a trap in the fourth; the packets before the trap.
+fn file_with_a_trap() -> (Vec<u8>, u64) {
+    let mut random = Random(5);
+    let mut file = Pcap::new(1, 65_535);
+    let mut before = None;
+    while file.bytes.len() < 6 << 20 {
+        let len = 300 + random.below(1200);
+        file.packet(&random.bytes(len));
+        if before.is_none() && file.bytes.len() > (3 << 20) + 5000 {
+            before = Some(u64::from(file.count));
+            file.packet(TRAP);
+        }
+    }
+    (file.bytes, before.expect("the file is long enough"))
+}
+
+/// Runs `work` in a thread; a hang is a failure.
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (say, said) = channel();
+    std::thread::spawn(move || say.send(work()));
+    said.recv_timeout(Duration::from_secs(60)).expect("it ends")
+}
+
+/// Packets delivered and the fault.
+fn read(mut reader: Reader<Trapped>) -> (u64, SourceFault) {
+    let mut delivered = 0;
+    while let Some(delivery) = reader.next() {
+        delivered += delivery.part;
+        reader.recycle(delivery.view);
+    }
+    let report = reader.into_report();
+    assert_eq!(report.received, delivered);
+    (delivered, report.fault.expect("a panic is a fault"))
+}
+
+#[test]
+fn a_worker_that_panics_ends_the_file_with_a_fault_that_names_it() {
+    let (bytes, before) = file_with_a_trap();
+    for way in [Way::Read, Way::Mapped] {
+        // A mapped window is larger.
+        let bytes = if way == Way::Mapped { [&bytes[..], &bytes[24..].repeat(6)].concat() } else { bytes.clone() };
+        for workers in [2, 4] {
+            let scratch = Scratch::new("trap", &bytes);
+            let input = plain(&scratch);
+            let (delivered, fault) = in_time(move || {
+                let trapped = Trapped { safe: Some(std::thread::current().id()) };
+                read(Reader::new(input, Arc::new(trapped), options(way, workers)))
+            });
+            let Trouble::Panic { thread: "worker", number } = fault.what else { panic!("{way:?}: {fault:?}") };
+            assert!(number < workers);
+            assert_eq!(fault.packet, delivered + 1);
+            if way == Way::Read {
+                assert!(delivered <= before, "{delivered} of {before}");
+            }
+            let said = format!("worker thread {number} ended with a panic: this is a mistake in weir");
+            assert_eq!(fault.what.to_string(), said);
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_panics_ends_its_source_with_a_fault() {
+    let (bytes, before) = file_with_a_trap();
+    let scratch = Scratch::new("trap", &bytes);
+    let reader = Reader::new(plain(&scratch), Arc::new(Trapped { safe: None }), options(Way::Read, 1));
+    let mut pump = Pump::start(reader, 3).unwrap();
+    let (delivered, received, fault) = in_time(move || {
+        let mut delivered = 0;
+        while pump.ended().is_none() {
+            pump.look(Duration::from_millis(50), &mut |delivery| delivered += delivery.part);
+            while pump.next(|_| 1).is_some() {
+                pump.pass();
+            }
+        }
+        let (report, layout) = pump.ended().expect("it has ended");
+        assert!(layout.is_some(), "what was known stays known");
+        let fault = report.fault.as_ref().expect("a panic is a fault");
+        (delivered, report.received, (fault.packet, fault.what.to_string()))
+    });
+    assert!(delivered <= before && delivered > 0, "{delivered} of {before}");
+    assert_eq!(received, delivered);
+    assert_eq!(fault, (delivered + 1, "reader thread 3 ended with a panic: this is a mistake in weir".to_owned()));
+}
+
+/// Bytes, and then a panic as of a decoder.
+struct Broken(io::Cursor<Vec<u8>>);
+
+impl Read for Broken {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.read(buf)?;
+        assert!(read > 0, "the panic of the test");
+        Ok(read)
+    }
+}
+
+#[test]
+fn a_decoder_that_panics_is_no_end_of_the_data() {
+    let mut file = Pcap::new(1, 65_535);
+    while file.bytes.len() < 3 << 20 {
+        file.packet(&[7; 1000]);
+    }
+    let all = u64::from(file.count);
+    let (delivered, fault) = in_time(move || {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stream = Stream::threaded(Box::new(Broken(io::Cursor::new(file.bytes))), stop).unwrap();
+        let input = Input { name: "broken".to_owned(), kind: Kind::Stream(stream) };
+        read(Reader::new(input, Arc::new(Trapped { safe: None }), Options::default()))
+    });
+    assert!(delivered < all, "the last piece went with the decoder");
+    let Trouble::Io(error) = fault.what else { panic!("{fault:?}") };
+    assert!(error.to_string().contains("decoder"), "{error}");
+}

@@ -1,0 +1,228 @@
+//! Outputs that nobody reads, and expressions that libpcap compiles for minutes: the first signal ends the run, and it gives its account.
+
+use crate::live::{signal, start};
+use crate::support::*;
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than any of these runs takes after a signal, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// More than pipes and buffers hold: 15 000 packets.
+fn large(temp: &Temp) -> String {
+    let file = temp.at("large.pcap");
+    weir(["generate", &file, "--packets", "15000", "--sizes", "1400", "--seed", "1"]).ok();
+    file
+}
+
+/// Waits until the child's first thread waits for room in an output, or for the reader of a FIFO.
+#[track_caller]
+fn wait_until_stuck(child: &mut Child) {
+    let waits = || std::fs::read_to_string(format!("/proc/{}/wchan", child.id())).unwrap_or_default();
+    let begun = Instant::now();
+    while !["poll", "pipe", "partner"].iter().any(|word| waits().contains(word)) {
+        assert!(begun.elapsed() < PATIENCE, "it is not stuck, but in {}", waits());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits for a child that was told to end, and does not read its standard output.
+#[track_caller]
+fn end(mut child: Child) -> Done {
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("the signal did not end it");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    gather(child, &[])
+}
+
+/// SIGHUP, unless the tests run under nohup, which weir would inherit.
+fn hang_up() -> &'static str {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    if u64::from_str_radix(ignored, 16).unwrap() & 1 == 0 { "-HUP" } else { "-TERM" }
+}
+
+fn fifo(temp: &Temp, name: &str) -> String {
+    let path = temp.at(name);
+    tool("mkfifo", [&path]).ok();
+    path
+}
+
+/// Says whether wchan can be read: without it, nobody knows when a run is stuck.
+fn can_look(test: &str) -> bool {
+    let mut sleeping = Command::new("sleep").arg("10").spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let waits = std::fs::read_to_string(format!("/proc/{}/wchan", sleeping.id())).unwrap_or_default();
+    sleeping.kill().unwrap();
+    sleeping.wait().unwrap();
+    if !waits.contains("sleep") {
+        eprintln!("{test}: skipped, /proc tells nobody what a process waits for");
+    }
+    waits.contains("sleep")
+}
+
+/// The numbers at the beginning of a summary: `15 000 received, 15 000 matched`.
+#[track_caller]
+fn summary(done: &Done) -> [u64; 2] {
+    let last = done.err.lines().last().unwrap_or_default();
+    let numbers = ["received", "matched"].map(|word| {
+        let part = last.split(", ").find(|part| part.contains(word)).unwrap_or_else(|| panic!("{}", done.err));
+        let digits: String = part.chars().take_while(|c| *c != 'r' && *c != 'm').filter(char::is_ascii_digit).collect();
+        digits.parse().unwrap_or_else(|_| panic!("{}", done.err))
+    });
+    assert!(last.ends_with(", incomplete: see the fault above"), "{}", done.err);
+    numbers
+}
+
+#[test]
+fn the_first_signal_ends_a_filter_whose_output_nobody_reads() {
+    const TEST: &str = "the_first_signal_ends_a_filter_whose_output_nobody_reads";
+    if !can_look(TEST) {
+        return;
+    }
+    let temp = Temp::new();
+    let (file, closed, open) = (large(&temp), fifo(&temp, "closed.pcapng"), fifo(&temp, "open.pcapng"));
+    // Held open for reading, and never read.
+    let held = OpenOptions::new().read(true).custom_flags(0o4000).open(&open).unwrap();
+    let out = temp.at("out.pcap");
+    let split = format!("{open}=udp or tcp");
+    for (name, who, more) in [
+        ("-TERM", "standard output", &[][..]),
+        ("-INT", "standard output", &["--json"]),
+        (hang_up(), "standard output", &["-w", "-"]),
+        ("-TERM", "standard output", &["-w", &out, "--split=-=udp or tcp"]),
+        ("-TERM", &closed, &["-w", &closed]),
+        ("-INT", &open, &["-w", &open]),
+        ("-TERM", &open, &["-w", &out, "--split", &split]),
+    ] {
+        let mut child = start(&[&["filter", "", &file], more].concat());
+        wait_until_stuck(&mut child);
+        let flags = std::fs::read_to_string(format!("/proc/{}/fdinfo/1", child.id())).unwrap();
+        let flags = flags.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim().to_owned();
+        assert_eq!(u32::from_str_radix(&flags, 8).unwrap() & 0o4000, 0, "O_NONBLOCK on what is shared: {flags}");
+        signal(&child, name);
+        let done = end(child);
+        assert_eq!(done.code, Some(1), "{more:?}: {}", done.err);
+        let [received, matched] = summary(&done);
+        assert_eq!(received, matched, "{more:?}: {}", done.err);
+        let line = done.err.lines().find(|line| line.starts_with(&format!("weir: {who}: ")));
+        assert!(line.is_some_and(|line| line.contains("read")), "{more:?}: {}", done.err);
+    }
+    drop(held);
+}
+
+#[test]
+fn the_first_signal_ends_other_commands_whose_output_nobody_reads() {
+    const TEST: &str = "the_first_signal_ends_other_commands_whose_output_nobody_reads";
+    if !can_look(TEST) {
+        return;
+    }
+    let temp = Temp::new();
+    let file = large(&temp);
+    for (words, arguments) in [
+        ("weir: standard output: ", &["measure", &file, "--window", "20us", "--workers", "1"][..]),
+        ("weir: standard output: ", &["measure", &file, "--window", "20us", "--workers", "2", "--json"]),
+        ("weir: standard output: ", &["measure", &file, "--window", "20us", "--workers", "2", "--design", "async"]),
+        ("weir: standard output: ", &["measure", &file, "--top", "100000", "--sketch", "exact"]),
+        ("weir: standard output: ", &["generate", "-", "--packets", "100000"]),
+    ] {
+        let mut child = start(arguments);
+        wait_until_stuck(&mut child);
+        signal(&child, "-TERM");
+        let done = end(child);
+        assert_eq!(done.code, Some(1), "{arguments:?}: {}", done.err);
+        assert!(done.err.contains(words), "{arguments:?}: {}", done.err);
+        if arguments[0] == "measure" {
+            assert!(done.err.contains(" received, "), "{arguments:?}: {}", done.err);
+        }
+    }
+    // Where nobody reads what is said either, all that is left is to end.
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" \"$@\" 2>&1", env!("CARGO_BIN_EXE_weir"), "filter", "", &file]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    wait_until_stuck(&mut child);
+    signal(&child, "-TERM");
+    assert_eq!(end(child).code, Some(1));
+}
+
+/// A reader that comes late gets everything: waiting for it loses nothing.
+#[test]
+fn a_reader_may_come_late() {
+    const TEST: &str = "a_reader_may_come_late";
+    if !can_look(TEST) {
+        return;
+    }
+    let temp = Temp::new();
+    let (file, fifo) = (large(&temp), fifo(&temp, "late"));
+    let whole = std::fs::read(&file).unwrap();
+    let mut child = start(&["filter", "", &file, "-w", "-"]);
+    wait_until_stuck(&mut child);
+    let done = gather(child, &[]).ok();
+    assert_eq!(records(&temp.file("copy.pcapng", &done.out)).len(), 15_000);
+    let mut child = start(&["filter", "", &file, "-w", &fifo]);
+    wait_until_stuck(&mut child);
+    let mut got = Vec::new();
+    File::open(&fifo).unwrap().read_to_end(&mut got).unwrap();
+    gather(child, &[]).ok();
+    let copy = temp.file("copy.pcapng", &got);
+    assert_eq!(records(&copy), parse_pcap(&whole).1);
+}
+
+/// Hundreds of hosts: libpcap's optimizer takes a minute for 600 of them, and longer than tests run for these.
+fn endless_expression() -> String {
+    let host = |i: u32| format!("host 10.{}.{}.{}", i / 250, i % 250, i * 7 % 250);
+    (0..1500).map(host).collect::<Vec<_>>().join(" or ")
+}
+
+#[test]
+fn the_first_signal_ends_a_compilation_that_takes_minutes() {
+    let temp = Temp::new();
+    let file = temp.file("ten.pcap", &small_pcap(10));
+    let expression = endless_expression();
+    let split = format!("{}={expression}", temp.at("split"));
+    for (name, arguments) in [
+        ("-TERM", &["filter", &expression, &file, "--count"][..]),
+        ("-INT", &["filter", &expression, &file, &file, "--merge", "-w", &temp.at("out.pcap")]),
+        (hang_up(), &["filter", "", &file, "--split", &split]),
+        ("-TERM", &["measure", &file, "--filter", &expression, "--workers", "1"]),
+        ("-TERM", &["measure", &file, "--filter", &expression, "--workers", "2"]),
+    ] {
+        let mut child = start(arguments);
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(child.try_wait().unwrap().is_none(), "it takes long");
+        signal(&child, name);
+        let done = end(child).ok();
+        assert!(done.err.starts_with("0 received, 0 "), "{}", done.err);
+        assert!(done.err.contains(", interrupted"), "{}", done.err);
+    }
+}
+
+#[test]
+fn the_first_signal_ends_a_compilation_for_the_kernel() {
+    const TEST: &str = "the_first_signal_ends_a_compilation_for_the_kernel";
+    let probe = weir(["measure", "lo", "--workers", "1", "--duration", "10ms"]);
+    if probe.code != Some(0) {
+        eprintln!("{TEST}: skipped, {}", probe.err.trim());
+        return;
+    }
+    let expression = endless_expression();
+    for command in ["filter", "measure"] {
+        let mut child = match command {
+            "filter" => start(&["filter", &expression, "lo", "--count"]),
+            _ => start(&["measure", "lo", "--filter", &expression, "--workers", "1"]),
+        };
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(child.try_wait().unwrap().is_none(), "it takes long");
+        signal(&child, "-TERM");
+        let done = end(child).ok();
+        assert!(done.err.contains("0 received, 0 "), "{}", done.err);
+    }
+}
