@@ -162,7 +162,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
 /// Names the scenarios, in lines that fit the terminal.
 fn list() {
     let page = Arguments::command().help_template("{positionals}").max_term_width(100).render_long_help();
-    println!("Scenarios (weir-bench NAME, or weir bench NAME; --help for options):");
+    println!("Scenarios (weir bench NAME; --help for options):");
     println!("{}", page.to_string().replace("  - ", "    "));
 }
 

@@ -63,6 +63,21 @@ fn smoke(scenario: &str, parts: &[&str], files: &[&str]) {
 }
 
 #[test]
+fn the_list_of_scenarios_fits_sixty_columns() {
+    // Without a terminal the width is that of COLUMNS.
+    let output = Command::new(env!("CARGO_BIN_EXE_weir-bench"))
+        .env("COLUMNS", "60")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("weir-bench starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.lines().all(|line| line.chars().count() <= 60), "{text}");
+    for name in ["filter", "sketch", "measure", "pages", "capture"] {
+        assert!(text.lines().any(|line| line.trim_start().starts_with(&format!("{name}:"))), "{name} in {text}");
+    }
+}
+
+#[test]
 fn the_filter_scenario_runs_and_its_answers_agree() {
     if !weir("filter") {
         return;
