@@ -369,8 +369,10 @@ impl Command<'_> {
         }
         if further.results > 0 {
             let plural = if further.results == 1 { "" } else { "s" };
+            let sorts = !is_live(self.arguments) && !self.arguments.follow && !self.arguments.sort;
+            let advice = if sorts { "; --sort reads files in the order of time" } else { "" };
             say(&format!(
-                "late by more than --late allows: {}, in {} further result{plural} of their windows (revision)",
+                "late by more than --late allows: {}, in {} further result{plural} of their windows (revision){advice}",
                 packets(further.packets),
                 grouped(further.results)
             ));

@@ -102,6 +102,22 @@ fn windows_of_an_unordered_file_are_those_of_the_ordered_one() {
     }
 }
 
+/// The line about late packets names `--sort`, and with it there are none.
+#[test]
+fn the_advice_about_late_packets_helps() {
+    let temp = Temp::new();
+    let file = temp.file("unordered.pcap", &unordered(4000));
+    let advice = "; --sort reads files in the order of time\n";
+    let given = weir(["measure", &file, "--window", "10s", "--json"]).ok();
+    assert!(
+        given.err.starts_with("weir: late by more than --late allows: ") && given.err.contains(advice),
+        "{}",
+        given.err
+    );
+    let sorted = weir(["measure", &file, "--window", "10s", "--json", "--sort"]).ok();
+    assert!(!sorted.err.contains("late by more than") && sorted.text().lines().count() == 102, "{}", sorted.err);
+}
+
 #[test]
 fn what_cannot_be_sorted_is_refused() {
     let temp = Temp::new();

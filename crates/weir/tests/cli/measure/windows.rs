@@ -131,7 +131,8 @@ fn a_window_waits_for_late_packets() {
     assert!(done.text().contains("22:13:20.1 (revision 1: adds to it)  1 packet  "), "{}", done.text());
     assert!(done.text().contains("all 2 windows of "), "{}", done.text());
     assert!(done.err.contains("\n3 received, 3 measured, 0 filtered, 0 dropped, "), "{}", done.err);
-    let line = "weir: late by more than --late allows: 1 packet, in 1 further result of their windows (revision)\n";
+    let line = "weir: late by more than --late allows: 1 packet, in 1 further result of their windows (revision); \
+                --sort reads files in the order of time\n";
     assert!(done.err.starts_with(line), "{}", done.err);
 }
 
