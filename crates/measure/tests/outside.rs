@@ -107,7 +107,7 @@ impl Case {
         let mut states = backs.iter_mut().flat_map(|back| back.close(i64::MAX)).map(|(_, state)| state);
         let mut all = states.next().expect("one worker had packets");
         states.for_each(|state| all.merge(&state).expect("states of one configuration"));
-        all.settle(&config, 0).expect("enough memory");
+        all.settle(&config).expect("enough memory");
         (all, truths)
     }
 }
