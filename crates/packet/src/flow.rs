@@ -12,7 +12,7 @@ mod tunnel;
 mod wlan;
 
 pub use hash::{FlowHash, Hasher};
-pub use parse::Parser;
+pub use parse::{Inside, Parser};
 
 use core::net::IpAddr;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -7,6 +7,9 @@ use crate::LinkType;
 /// Tunnels in tunnels that are entered.
 const MOST_NESTINGS: usize = 8;
 
+/// A packet inside a tunnel: its link type and its bytes.
+pub type Inside<'a> = (LinkType, &'a [u8]);
+
 /// Finds the flow key of frames of one link type.
 ///
 /// Walks Ethernet (802.3 and 802.2 SNAP too), 802.1Q and 802.1ad tags, MPLS labels, PPPoE and PPP, Cisco HDLC, BSD
@@ -58,7 +61,7 @@ impl Parser {
     ///
     /// Where a tunnel carries Ethernet, what is inside is an Ethernet frame; everywhere else it is raw IP.
     #[inline]
-    pub fn innermost<'a>(&self, data: &'a [u8]) -> Option<(LinkType, &'a [u8])> {
+    pub fn innermost<'a>(&self, data: &'a [u8]) -> Option<Inside<'a>> {
         let mut key = FlowKey::NONE;
         let plain = self.start == Layer::Ethernet && plain(data, &mut key);
         if !self.inner || plain && !(key.proto == ip::UDP && tunnel::is_tunnel_port(key.dport)) {
@@ -70,7 +73,7 @@ impl Parser {
     /// Header by header: the key, and the packet inside the innermost tunnel, if there is one.
     #[inline(never)]
     #[cold]
-    fn walk<'a>(&self, data: &'a [u8]) -> Result<(FlowKey, Option<(LinkType, &'a [u8])>), NoKey> {
+    fn walk<'a>(&self, data: &'a [u8]) -> Result<(FlowKey, Option<Inside<'a>>), NoKey> {
         let (mut key, mut payload) = ip::key(link::to_ip(self.start, data)?)?;
         let mut innermost = None;
         if self.inner {
