@@ -1,13 +1,14 @@
 //! Capture files we write: buffered, rotated, well-formed even when the disk is full.
 
+use crate::sys::standard;
 use crate::sys::writer::Writer;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use weir_packet::Frame;
-use weir_packet::savefile::write::{Encoder, Statistics, WriteError};
-use weir_packet::savefile::{Format, Interface};
+use weir_packet::savefile::write::{Encoder, WriteError};
+use weir_packet::savefile::{Format, Interface, Statistics};
 
 /// Bytes gathered before they are written: few enough to stay in the second-level cache.
 const BUFFER: usize = 256 << 10;
@@ -80,6 +81,12 @@ pub struct Output {
     written: u64,
     packets: u64,
     files: u32,
+    /// `-C` with `-W`: packets of the files that are complete, by their numbers.
+    in_files: Vec<u64>,
+    /// Packets of files that were emptied to be written again.
+    overwritten: u64,
+    /// Packets of the files before the current one.
+    before: u64,
     window: Option<i64>,
     /// Time of the window's first packet, ns: its files are named by it.
     window_ns: i64,
@@ -94,7 +101,8 @@ impl core::fmt::Debug for Output {
 impl Output {
     /// Writes to standard output.
     pub fn stdout(format: Format, snaplen: u32, flush_each: bool) -> Result<Self, OutputError> {
-        let out = io::stdout().as_fd().try_clone_to_owned().map_err(|error| OutputError::Io { error, packets: 0 })?;
+        let open = standard::check_output().and_then(|()| io::stdout().as_fd().try_clone_to_owned());
+        let out = open.map_err(|error| OutputError::Io { error, packets: 0 })?;
         Self::new(Target::Stdout(Writer::new(out.into())), format, snaplen, flush_each, Rotation::default())
     }
 
@@ -137,6 +145,9 @@ impl Output {
             written: 0,
             packets: 0,
             files: 0,
+            in_files: Vec::new(),
+            overwritten: 0,
+            before: 0,
             window: None,
             window_ns: 0,
         })
@@ -165,12 +176,17 @@ impl Output {
         Ok(())
     }
 
-    /// Appends what was counted at interface `id` up to this time, ns; a pcap file has no place for it.
-    pub fn statistics(&mut self, id: u32, time_ns: i64, counts: &Statistics) {
+    /// Appends what was counted at interface `id`; a pcap file has no place for it.
+    pub fn statistics(&mut self, id: u32, counts: &Statistics) {
         if !matches!(&self.target, Target::Files { current: None, .. }) {
             self.begin();
-            self.encoder.statistics(&mut self.buffer, id, time_ns, counts);
+            self.encoder.statistics(&mut self.buffer, id, counts);
         }
+    }
+
+    /// Packets whose times the output could not hold; see [`Encoder::clamped`].
+    pub fn clamped(&self) -> u64 {
+        self.encoder.clamped()
     }
 
     /// Writes the file header, with the interfaces announced so far, if there is a file that lacks it.
@@ -190,6 +206,16 @@ impl Output {
         if self.buffer.len() > before {
             self.header_end = self.buffer.len() as u32;
         }
+    }
+
+    /// Packets that are whole in the output; those that wait in the buffer are not.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Packets of [`Self::packets`] in files that were emptied later, because their names came round again.
+    pub fn overwritten(&self) -> u64 {
+        self.overwritten
     }
 
     /// Writes out what is buffered.
@@ -276,6 +302,14 @@ impl Output {
             };
             let path = naming(number, time_ns);
             let file = Writer::create(&path).map_err(|error| OutputError::Create { path, error })?;
+            if let (true, None, Some(count)) = (current.is_some(), self.rotation.seconds, self.rotation.count) {
+                // A name came round again where there is a count for its number.
+                let last = ((self.files - 1) % count.max(1)) as usize;
+                self.in_files.resize(self.in_files.len().max(last + 1), 0);
+                self.in_files[last] = self.packets - self.before;
+                self.overwritten += self.in_files.get_mut(number as usize).map_or(0, std::mem::take);
+            }
+            self.before = self.packets;
             *current = Some(file);
             self.files += 1;
             self.written = 0;

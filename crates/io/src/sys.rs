@@ -12,6 +12,7 @@ pub mod inject;
 mod option;
 pub mod packet_socket;
 pub mod privilege;
+pub mod standard;
 pub mod writer;
 pub mod xdp;
 

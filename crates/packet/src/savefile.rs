@@ -311,10 +311,43 @@ pub struct Told {
     pub section: u32,
     /// Index among [`Layout::interfaces`].
     pub interface: u32,
+    /// What it counted.
+    pub counts: Statistics,
+}
+
+/// What a capture counted at an interface, as far as its file says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Time at which the counts were taken, ns since the Unix epoch.
+    pub time_ns: i64,
     /// Packets that reached the interface.
     pub received: Option<u64>,
-    /// Packets for which the interface or the system had no room.
-    pub dropped: u64,
+    /// Packets for which the interface had no room.
+    pub dropped_by_interface: Option<u64>,
+    /// Packets for which the system had no room.
+    pub dropped_by_system: Option<u64>,
+    /// Packets that were delivered to the program that captured.
+    pub delivered: Option<u64>,
+}
+
+impl Statistics {
+    /// Packets for which the interface or the system had no room; sums saturate.
+    pub fn dropped(&self) -> u64 {
+        self.dropped_by_interface.unwrap_or(0).saturating_add(self.dropped_by_system.unwrap_or(0))
+    }
+
+    /// Adds what was counted elsewhere: in another section, or by another queue. The time is the later one; sums saturate.
+    pub fn add(&mut self, other: &Self) {
+        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (one, other) => one.or(other),
+        };
+        self.time_ns = self.time_ns.max(other.time_ns);
+        self.received = sum(self.received, other.received);
+        self.dropped_by_interface = sum(self.dropped_by_interface, other.dropped_by_interface);
+        self.dropped_by_system = sum(self.dropped_by_system, other.dropped_by_system);
+        self.delivered = sum(self.delivered, other.delivered);
+    }
 }
 
 impl Layout {

@@ -90,6 +90,12 @@ impl Stamp {
         Self(seconds.saturating_mul(NANOS_PER_S).saturating_add(nanos as i64))
     }
 
+    /// Whether it is one of the ends of the range: what lies outside 1677 to 2262 is read as these.
+    #[inline]
+    pub const fn is_clamped(self) -> bool {
+        matches!(self.0, i64::MIN | i64::MAX)
+    }
+
     /// Appends the stamp, without a space behind it.
     ///
     /// `east_s` is the reader's distance from UTC in seconds, east positive; it does not matter to `Epoch` and `None`.

@@ -1,8 +1,8 @@
 //! Savefile bytes made by hand, field by field: what they mean, and what we write for it.
 
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
-use weir_packet::savefile::write::{Encoder, Statistics, WriteError};
-use weir_packet::savefile::{Fault, Format, Interface, Layout, Resolution, Stop, Told};
+use weir_packet::savefile::write::{Encoder, WriteError};
+use weir_packet::savefile::{Fault, Format, Interface, Layout, Resolution, Statistics, Stop, Told};
 use weir_packet::{Frame, LinkType};
 
 /// Words of a file in one byte order, with single bytes where a field is not a word.
@@ -356,10 +356,14 @@ fn what_a_file_says_of_its_capture_is_found() {
         while layout.is_layout_block(&file, pos) {
             pos = layout.apply(&file, pos, true).unwrap();
         }
-        let told = |interface, received, dropped| Some(Told { section: 1, interface, received, dropped });
+        let told = |counts| Some(Told { section: 1, interface: 0, counts });
         // Both interfaces are described alike, and so are one.
-        assert_eq!(layout.told(&file, first), told(0, Some(5), (1 << 32) + 2));
-        assert_eq!(layout.told(&file, second), told(0, None, 0));
+        let counts = layout.told(&file, first).expect("statistics").counts;
+        assert_eq!(
+            (counts.time_ns, counts.received, counts.dropped()),
+            (((7 << 32) + 9) * 1000, Some(5), (1 << 32) + 2)
+        );
+        assert_eq!(layout.told(&file, second), told(Statistics::default()));
         assert_eq!((layout.told(&file, third), layout.told(&file, third + 24)), (None, None));
         assert_eq!((layout.told(&file, pos), layout.told(&file, file.len())), (None, None));
         for cuts in [vec![pos, file.len()], vec![pos, second, file.len()]] {
@@ -633,13 +637,19 @@ fn a_pcap_takes_one_link_type() {
 #[test]
 fn statistics_are_a_block_of_their_own() {
     let ethernet = Interface::plain(LinkType(1), 0, Resolution::NANOSECOND);
-    let counts = Statistics { received: 0x0102, dropped: 3, delivered: 0xff };
+    let counts = Statistics {
+        time_ns: (7 << 32) + 9,
+        received: Some(0x0102),
+        dropped_by_interface: None,
+        dropped_by_system: Some(3),
+        delivered: Some(0xff),
+    };
     let mut out = Vec::new();
     let mut encoder = Encoder::new(Format::Pcapng, 0);
     let id = encoder.interface(&ethernet).unwrap();
     encoder.begin(&mut out);
     let before = out.len();
-    encoder.statistics(&mut out, id, (7 << 32) + 9, &counts);
+    encoder.statistics(&mut out, id, &counts);
     // The draft's section 4.6: type, length, interface, time, options 4, 7 and 8 of eight bytes, end, length.
     let mut expected = Vec::new();
     for word in [5u32, 64, 0, 7, 9, 8 << 16 | 4, 0x0102, 0, 8 << 16 | 7, 3, 0, 8 << 16 | 8, 0xff, 0, 0, 64] {
@@ -650,12 +660,31 @@ fn statistics_are_a_block_of_their_own() {
     encoder.packet(&mut out, id, Some(5), &frame);
     let (seen, layout, fault) = read(&out);
     assert_eq!((seen.len(), fault), (1, None));
-    let told = Told { section: 1, interface: 0, received: Some(0x0102), dropped: 3 };
-    assert_eq!(layout.unwrap().told(&out, before), Some(told));
+    assert_eq!(layout.unwrap().told(&out, before), Some(Told { section: 1, interface: 0, counts }));
 
     let mut out = Vec::new();
     let mut encoder = Encoder::new(Format::Pcap, 0);
     encoder.interface(&ethernet).unwrap();
-    encoder.statistics(&mut out, 0, 1, &counts);
+    encoder.statistics(&mut out, 0, &counts);
     assert!(out.is_empty());
+}
+
+#[test]
+fn times_that_a_file_cannot_hold_are_counted() {
+    const LAST: i64 = u32::MAX as i64 * 1_000_000_000;
+    let cases = [
+        (Format::Pcap, vec![0, 5, LAST, LAST + 999_999_999], vec![-1, LAST + 1_000_000_000, i64::MAX, i64::MIN]),
+        (Format::Pcapng, vec![0, 5, LAST + 1_000_000_000, i64::MAX - 1], vec![-1, i64::MAX, i64::MIN]),
+    ];
+    for (format, good, beyond) in cases {
+        let mut encoder = Encoder::new(format, 0);
+        let id = encoder.interface(&Interface::plain(LinkType(1), 0, Resolution::NANOSECOND)).unwrap();
+        let mut out = Vec::new();
+        let frame = Frame { data: &[1, 2, 3, 4], wire_len: 4, interface: 0 };
+        good.iter().for_each(|&time| encoder.packet(&mut out, id, Some(time), &frame));
+        encoder.packet(&mut out, id, None, &frame);
+        assert_eq!(encoder.clamped(), 0, "{format:?}");
+        beyond.iter().for_each(|&time| encoder.packet(&mut out, id, Some(time), &frame));
+        assert_eq!(encoder.clamped(), beyond.len() as u64, "{format:?}");
+    }
 }

@@ -70,7 +70,7 @@ pub enum Distribute {
 /// How to measure.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What passes; the empty expression is all. Only `expression` and `resolve` are used.
+    /// What passes; the empty expression is all. Only `expression`, `resolve` and `at_once` are used.
     pub selection: Selection,
     /// Look into tunnels for the flow key.
     pub inner: bool,
@@ -265,6 +265,8 @@ pub struct Measured {
     pub way: Way,
     /// It was changed while it was read.
     pub changed: bool,
+    /// How it is laid out at its end.
+    pub layout: Option<Layout>,
 }
 
 impl Run {
@@ -293,6 +295,11 @@ impl Run {
     /// The design; known once the first source has begun.
     pub fn design(&self) -> Design {
         self.design
+    }
+
+    /// What passes.
+    pub fn select(&self) -> &Select {
+        &self.locate.select
     }
 
     /// Threads that are to measure.
@@ -367,7 +374,8 @@ impl Run {
         self.start(matches!(input.kind, InputKind::File(_)))?;
         let mut reader = Reader::new(input, Arc::clone(&self.locate), self.options());
         let changed = self.read(&mut reader, stop, progress, each)?;
-        Ok(Measured { way: reader.way(), report: reader.into_report(), changed })
+        let (way, layout) = (reader.way(), reader.layout().cloned());
+        Ok(Measured { way, report: reader.into_report(), changed, layout })
     }
 
     /// Measures several sources as one, by the reader that `make` makes for them; like [`Self::source`].

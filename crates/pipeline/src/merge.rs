@@ -61,6 +61,8 @@ pub struct Next<'a, C: Consumer> {
     pub current: &'a Arc<Current<C::Plan>>,
     /// What the consumer made of the piece that the packet is in.
     pub part: &'a C::Part,
+    /// Its number among the packets that the consumer kept of that piece.
+    pub number: usize,
     /// Offset of its record in that piece.
     pub at: u32,
     /// The record.
@@ -124,7 +126,7 @@ impl<C: Consumer> Merge<C> {
         let source = &self.sources[number];
         let (at, record) = source.current()?;
         let Delivery { current, part, .. } = source.delivery.as_ref()?;
-        Some(Next { source: number, key, current, part, at, record })
+        Some(Next { source: number, key, current, part, number: source.next, at, record })
     }
 
     /// The next packet is passed on.

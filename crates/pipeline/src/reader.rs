@@ -20,7 +20,7 @@ use weir_io::input::PlainFile;
 use weir_io::live::{Counts, Live, Marks, Piece};
 use weir_io::stream::Stream;
 use weir_io::{Input, Kind, View};
-use weir_packet::savefile::{Fault, Layout, Stop, Told};
+use weir_packet::savefile::{Fault, Layout, Statistics, Stop, Told};
 
 /// Sources shorter than this are not worth settling in for, bytes.
 const LONG: u64 = 256 << 10;
@@ -197,9 +197,18 @@ impl Report {
         }
     }
 
+    /// What the source says of its interfaces, over all sections: the index of each, and its counts.
+    pub fn told_by_interface(&self) -> BTreeMap<u32, Statistics> {
+        let mut sums = BTreeMap::new();
+        for told in self.told.values() {
+            sums.entry(told.interface).or_insert_with(Statistics::default).add(&told.counts);
+        }
+        sums
+    }
+
     /// Packets that were lost before the source was written, as it says itself.
     pub fn lost_before(&self) -> u64 {
-        self.told.values().fold(0, |sum, told| sum.saturating_add(told.dropped))
+        self.told.values().fold(0, |sum, told| sum.saturating_add(told.counts.dropped()))
     }
 }
 

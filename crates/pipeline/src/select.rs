@@ -1,4 +1,8 @@
 //! Keeps the packets that match: one expression, and further ones that split what it lets through.
+//!
+//! libpcap compiles an expression for one link type, and may refuse it there: `tcp` means nothing to USB. Packets of such a
+//! link type do not match, and are counted as [`Misfit`]s. An expression that no link type takes is refused at once, and one
+//! that none of a source's link types takes is refused when all of them are known: see [`Select::refusal`].
 
 mod tunnels;
 
@@ -6,8 +10,8 @@ use crate::{Consumer, PlanError, With, threads};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tunnels::{Inside, Tunnels};
-use weir_filter::{Error, Filter, MAX_BATCH};
-use weir_packet::savefile::{Direction, Interface, Layout};
+use weir_filter::{Error, Filter, MAX_BATCH, libpcap};
+use weir_packet::savefile::{Direction, Format, Interface, Layout};
 use weir_packet::{Frame, LinkType};
 
 /// What to select.
@@ -27,11 +31,17 @@ pub struct Selection {
     pub remember: bool,
     /// End after this many kept packets.
     pub limit: Option<u64>,
+    /// Answers are given before a source ends: its first layout tells whether the expression fits it.
+    pub at_once: bool,
     /// Never make native code (for comparisons).
     pub interpret: bool,
     /// Once this is set, no expression is compiled any more, and a compilation under way is given up.
     pub stop: Arc<AtomicBool>,
 }
+
+/// Link types with words of their own in the language of libpcap: an expression that none of them takes is wrong as such. The
+/// first takes nearly all that make sense anywhere.
+const KNOWN: [u16; 14] = [1, 101, 113, 105, 127, 117, 9, 107, 123, 139, 140, 201, 276, 0];
 
 /// The consumer that selects.
 #[derive(Debug)]
@@ -51,17 +61,95 @@ struct Made {
     filters: Arc<Filters>,
 }
 
+/// The program of an expression for a link type, or why the expression makes no sense for it.
+type Program = Result<Filter, PlanError>;
+
 /// The programs for one link type.
 #[derive(Debug)]
 pub struct Filters {
-    main: Filter,
-    splits: Vec<Filter>,
+    link: LinkType,
+    main: Program,
+    splits: Vec<Program>,
+    /// Packets that [`Select::kept`] rejected because the main expression makes no sense for them.
+    misfits: AtomicU64,
 }
 
 impl Filters {
+    fn all(&self) -> impl Iterator<Item = &Program> {
+        std::iter::once(&self.main).chain(&self.splits)
+    }
+
     fn make_native(&self) {
-        self.main.make_native();
-        self.splits.iter().for_each(Filter::make_native);
+        self.all().flatten().for_each(Filter::make_native);
+    }
+
+    /// The program of the main expression, or of a split.
+    fn program(&self, split: Option<usize>) -> &Program {
+        split.map_or(&self.main, |split| &self.splits[split])
+    }
+
+    /// The main expression makes sense, and is interpreted.
+    fn is_interpreted(&self) -> bool {
+        self.main.as_ref().is_ok_and(|filter| !filter.is_native())
+    }
+}
+
+/// The frames that match: bit i for frame i. None does where the expression makes no sense.
+#[inline]
+fn matches(program: &Program, frames: &[Frame<'_>]) -> u64 {
+    program.as_ref().map_or(0, |filter| filter.matches(frames))
+}
+
+/// The frames that the main expression, or that of a split, matches, if what is inside `tunnels` is judged in their place.
+#[inline]
+fn matched(filters: &Filters, frames: &[Frame<'_>], tunnels: Option<&Tunnels<'_>>, split: Option<usize>) -> u64 {
+    let verdicts = matches(filters.program(split), frames);
+    tunnels.map_or(verdicts, |tunnels| tunnels.correct(verdicts, split))
+}
+
+/// Notes the frames of `mask` that the main expression, or that of a split, makes no sense for.
+#[inline]
+fn note_misfits(
+    part: &mut Selected,
+    filters: &Filters,
+    tunnels: Option<&Tunnels<'_>>,
+    split: Option<usize>,
+    mask: u64,
+) {
+    let outside = mask & !tunnels.map_or(0, Tunnels::mask);
+    if filters.program(split).is_err() && outside != 0 {
+        let packets = outside.count_ones().into();
+        Misfit::add(&mut part.misfits, Misfit { link: filters.link, split, packets });
+    }
+    if let Some(tunnels) = tunnels {
+        tunnels.misfits(mask, split).for_each(|misfit| Misfit::add(&mut part.misfits, misfit));
+    }
+}
+
+/// Why the main expression, or that of a split, cannot be used where there are these interfaces: it makes sense for none.
+fn refused(by_interface: &[Arc<Filters>], split: Option<usize>) -> Option<PlanError> {
+    let first = by_interface.first()?.program(split).as_ref().err()?;
+    by_interface.iter().all(|filters| filters.program(split).is_err()).then(|| first.clone())
+}
+
+/// Packets of a link type that do not match because an expression makes no sense for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// The link type.
+    pub link: LinkType,
+    /// Number of the split whose expression it is; `None` for the main one.
+    pub split: Option<usize>,
+    /// Packets.
+    pub packets: u64,
+}
+
+impl Misfit {
+    /// Adds `more` to those of its kind in `sums`.
+    pub fn add(sums: &mut Vec<Self>, more: Self) {
+        match sums.iter_mut().find(|sum| (sum.link, sum.split) == (more.link, more.split)) {
+            Some(sum) => sum.packets += more.packets,
+            None => sums.push(more),
+        }
     }
 }
 
@@ -71,8 +159,23 @@ pub struct SelectPlan {
     by_interface: Vec<Arc<Filters>>,
     /// All interfaces have one link type: a batch is judged in one call.
     uniform: bool,
+    /// The main expression makes sense for one of the interfaces.
+    fits: bool,
     /// Packets are judged by what is inside their tunnels.
     inside: Option<Inside>,
+}
+
+impl SelectPlan {
+    /// The innermost packets of tunnels among these frames, if these are what is judged.
+    #[inline]
+    fn tunnels<'a>(&'a self, frames: &[Frame<'a>]) -> Option<Tunnels<'a>> {
+        self.inside.as_ref().map(|inside| inside.tunnels(frames))
+    }
+
+    /// Whether packets of this layout can match.
+    pub fn fits(&self) -> bool {
+        self.fits
+    }
 }
 
 /// What was found in a piece of the source.
@@ -88,6 +191,8 @@ pub struct Selected {
     pub records: Vec<u32>,
     /// The same for each split.
     pub splits: Vec<SplitPart>,
+    /// Packets that expressions make no sense for.
+    pub misfits: Vec<Misfit>,
 }
 
 /// What one split found in a piece of the source.
@@ -112,6 +217,38 @@ impl Select {
         self.plan(layout).map(drop)
     }
 
+    /// Why no packet of a source can match, if the main expression makes no sense for any of its link types. The layout is
+    /// that of the source's end.
+    pub fn refusal(&self, layout: &Layout) -> Option<PlanError> {
+        let by_interface = self.by_interface(layout).ok()?;
+        refused(&self.with_inside(by_interface, self.inside(layout).ok()?.as_ref()), None)
+    }
+
+    /// What judges the insides of tunnels of this layout.
+    fn inside(&self, layout: &Layout) -> Result<Option<Inside>, PlanError> {
+        let inside = || Inside::new(layout, |link, direction| self.filters(link, direction));
+        self.selection.inner.then(inside).transpose()
+    }
+
+    /// All programs that judge packets.
+    fn with_inside(&self, by_interface: Vec<Arc<Filters>>, inside: Option<&Inside>) -> Vec<Arc<Filters>> {
+        by_interface.into_iter().chain(inside.into_iter().flat_map(Inside::filters).cloned()).collect()
+    }
+
+    /// Why the main expression, or that of a split, makes no sense for a link type that was planned for.
+    pub fn misfit(&self, link: LinkType, split: Option<usize>) -> Option<PlanError> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = made.iter().find(|made| made.link == link)?;
+        made.filters.program(split).as_ref().err().cloned()
+    }
+
+    /// Takes the count of packets that [`Self::kept`] rejected because the expression makes no sense for them.
+    pub fn take_misfits(&self) -> Vec<Misfit> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = made.iter().map(|made| (made.link, made.filters.misfits.swap(0, Ordering::Relaxed)));
+        taken.filter(|(_, packets)| *packets > 0).map(|(link, packets)| Misfit { link, split: None, packets }).collect()
+    }
+
     /// Whether the limit is reached.
     pub fn has_enough(&self) -> bool {
         self.selection.limit.is_some_and(|limit| self.taken.load(Ordering::Relaxed) >= limit)
@@ -120,7 +257,7 @@ impl Select {
     /// Whether native code judges; false where nothing was compiled yet.
     pub fn is_native(&self) -> bool {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        !made.is_empty() && made.iter().all(|made| made.filters.main.is_native())
+        !made.is_empty() && !made.iter().any(|made| made.filters.is_interpreted())
     }
 
     /// The frames, at most 64 of any link types, that are kept: bit i for frame i.
@@ -128,12 +265,9 @@ impl Select {
     pub fn kept(&self, plan: &SelectPlan, frames: &[Frame<'_>]) -> u64 {
         let filters = |frame: &Frame<'_>| &plan.by_interface[frame.interface as usize];
         match frames.first() {
-            Some(first) if plan.uniform => self.verdicts(filters(first), frames, plan.tunnels(frames).as_ref()),
+            Some(first) if plan.uniform => self.counted_verdicts(filters(first), frames),
             _ => {
-                let one = |(i, frame)| {
-                    let frame = core::slice::from_ref(frame);
-                    self.verdicts(filters(&frame[0]), frame, plan.tunnels(frame).as_ref()) << i
-                };
+                let one = |(i, frame)| self.counted_verdicts(filters(frame), core::slice::from_ref(frame)) << i;
                 frames.iter().enumerate().map(one).sum()
             }
         }
@@ -145,31 +279,67 @@ impl Select {
         if let Some(made) = made.iter().find(fits) {
             return Ok(Arc::clone(&made.filters));
         }
-        let (direction, filters) = match (self.compile(link, None), direction) {
-            (Err(PlanError::Refused(_)), Some(direction)) => (Some(direction), self.compile(link, Some(direction))?),
-            (filters, _) => (None, filters?),
+        let plain = self.compile_all(link, None);
+        let is_whole = plain.as_ref().is_ok_and(|filters| filters.all().all(Result::is_ok));
+        let (direction, filters) = match direction {
+            Some(direction) if !is_whole => (Some(direction), self.compile_all(link, Some(direction))?),
+            _ => (None, plain?),
         };
         let filters = Arc::new(filters);
         made.push(Made { link, direction, filters: Arc::clone(&filters) });
         Ok(filters)
     }
 
-    fn compile(&self, link: LinkType, direction: Option<Direction>) -> Result<Filters, PlanError> {
-        let Selection { expression, splits, resolve, stop, .. } = &self.selection;
+    fn compile_all(&self, link: LinkType, direction: Option<Direction>) -> Result<Filters, PlanError> {
+        let Selection { expression, splits, .. } = &self.selection;
+        let compile = |expression: &String| self.compile(expression, link, direction);
+        let (main, splits) = (compile(expression)?, splits.iter().map(compile).collect::<Result<_, _>>()?);
+        Ok(Filters { link, main, splits, misfits: AtomicU64::new(0) })
+    }
+
+    /// **Errors**: the expression is wrong, whatever the link type.
+    fn compile(&self, expression: &str, link: LinkType, direction: Option<Direction>) -> Result<Program, PlanError> {
+        let Selection { resolve, stop, .. } = &self.selection;
         let resolve = *resolve;
-        let compile = |expression: &String| {
-            compile(expression, stop, move |expression| match direction {
-                Some(direction) => Filter::compile_live(expression, link, direction, resolve),
-                None => Filter::compile(expression, link, resolve),
-            })
+        let made = compile(expression, stop, move |expression| match direction {
+            Some(direction) => Filter::compile_live(expression, link, direction, resolve),
+            None => Filter::compile(expression, link, resolve),
+        });
+        let refused = match made {
+            Err(refused @ PlanError::Refused(_)) => refused,
+            made => return made.map(Ok),
         };
-        Ok(Filters { main: compile(expression)?, splits: splits.iter().map(compile).collect::<Result<_, _>>()? })
+        // Each try may ask a resolver.
+        let known = if resolve { &KNOWN[..1] } else { &KNOWN[..] };
+        let takes = |&link: &u16| {
+            compile(expression, stop, move |expression| libpcap::compile(expression, LinkType(link), resolve)).is_ok()
+        };
+        if known.iter().any(takes) { Ok(Err(refused)) } else { Err(refused) }
+    }
+
+    /// The programs for each interface of a layout.
+    fn by_interface(&self, layout: &Layout) -> Result<Vec<Arc<Filters>>, PlanError> {
+        // BSD loopback frames begin with an address family in the byte order of the machine that captured them, which libpcap
+        // knows of files but not of programs made without one. In a big-endian file they are what LOOP frames always are.
+        let link = |link| if link == LinkType::NULL && layout.big_endian { LinkType::LOOP } else { link };
+        let filters =
+            |(place, interface): (usize, &Interface)| self.filters(link(interface.link), layout.direction(place));
+        layout.interfaces.iter().enumerate().map(filters).collect()
+    }
+
+    /// The same as [`Self::verdicts`], and counts what the expression makes no sense for.
+    #[inline]
+    fn counted_verdicts(&self, filters: &Filters, frames: &[Frame<'_>]) -> u64 {
+        if filters.main.is_err() {
+            filters.misfits.fetch_add(frames.len() as u64, Ordering::Relaxed);
+        }
+        self.verdicts(filters, frames, None)
     }
 
     /// The frames, of one link type, that are kept: bit i for frame i.
     #[inline]
     fn verdicts(&self, filters: &Filters, frames: &[Frame<'_>], tunnels: Option<&Tunnels<'_>>) -> u64 {
-        let matched = matched(filters, frames, tunnels, |filters| &filters.main);
+        let matched = matched(filters, frames, tunnels, None);
         if self.selection.invert { !matched & ones(frames.len()) } else { matched }
     }
 
@@ -188,26 +358,6 @@ impl Select {
         *mask &= ones(used);
         self.taken.store(limit - room, Ordering::Relaxed);
         used
-    }
-}
-
-/// The frames that one of the programs matches.
-#[inline]
-fn matched(
-    filters: &Filters,
-    frames: &[Frame<'_>],
-    tunnels: Option<&Tunnels<'_>>,
-    program: impl Fn(&Filters) -> &Filter,
-) -> u64 {
-    let verdicts = program(filters).matches(frames);
-    tunnels.map_or(verdicts, |tunnels| tunnels.correct(verdicts, program))
-}
-
-impl SelectPlan {
-    /// The innermost packets of tunnels among these frames, if these are what is judged.
-    #[inline]
-    fn tunnels<'a>(&'a self, frames: &[Frame<'a>]) -> Option<Tunnels<'a>> {
-        self.inside.as_ref().map(|inside| inside.tunnels(frames))
     }
 }
 
@@ -251,16 +401,21 @@ impl Consumer for Select {
     type Part = Selected;
 
     fn plan(&self, layout: &Layout) -> Result<SelectPlan, PlanError> {
-        // BSD loopback frames begin with an address family in the byte order of the machine that captured them, which libpcap
-        // knows of files but not of programs made without one. In a big-endian file they are what LOOP frames always are.
-        let link = |link| if link == LinkType::NULL && layout.big_endian { LinkType::LOOP } else { link };
-        let filters =
-            |(place, interface): (usize, &Interface)| self.filters(link(interface.link), layout.direction(place));
-        let by_interface: Vec<_> = layout.interfaces.iter().enumerate().map(filters).collect::<Result<_, _>>()?;
+        let by_interface = self.by_interface(layout)?;
         let uniform = by_interface.windows(2).all(|two| Arc::ptr_eq(&two[0], &two[1]));
-        let inside =
-            self.selection.inner.then(|| Inside::new(layout, |link, direction| self.filters(link, direction).ok()));
-        Ok(SelectPlan { by_interface, uniform, inside })
+        let inside = self.inside(layout)?;
+        let judges = self.with_inside(by_interface.clone(), inside.as_ref());
+        let main = refused(&judges, None);
+        let fits = main.is_none();
+        // More interfaces may be described later. What goes out before the end cannot wait for that.
+        let waits = matches!(layout.format, Format::Pcapng | Format::Spool)
+            && !self.selection.at_once
+            && !self.selection.invert;
+        let splits = || (0..self.selection.splits.len()).find_map(|split| refused(&judges, Some(split)));
+        match main.filter(|_| !waits).or_else(splits) {
+            Some(refused) => Err(refused),
+            None => Ok(SelectPlan { by_interface, uniform, fits, inside }),
+        }
     }
 
     fn settle_in(&self, plan: &SelectPlan, aside: bool) {
@@ -268,7 +423,7 @@ impl Consumer for Select {
             return;
         }
         let inside = plan.inside.iter().flat_map(Inside::filters);
-        for filters in plan.by_interface.iter().chain(inside).filter(|filters| !filters.main.is_native()) {
+        for filters in plan.by_interface.iter().chain(inside).filter(|filters| filters.is_interpreted()) {
             if aside {
                 // Until it is done, the interpreter judges.
                 let filters = Arc::clone(filters);
@@ -315,6 +470,7 @@ impl Consumer for Select {
             split.bytes += more.bytes;
             split.records.extend_from_slice(&more.records);
         }
+        next.misfits.into_iter().for_each(|misfit| Misfit::add(&mut part.misfits, misfit));
     }
 
     fn in_order(&self) -> bool {
@@ -333,7 +489,8 @@ impl Select {
         part: &mut Selected,
     ) -> usize {
         let tunnels = plan.tunnels(frames);
-        let mut mask = self.verdicts(filters, frames, tunnels.as_ref());
+        let tunnels = tunnels.as_ref();
+        let mut mask = self.verdicts(filters, frames, tunnels);
         let mut frames = frames;
         if let Some(limit) = self.selection.limit {
             let used = self.within_limit(limit, &mut mask, frames.len());
@@ -342,6 +499,7 @@ impl Select {
         part.passed += u64::from(mask.count_ones());
         part.filtered += u64::from((!mask & ones(frames.len())).count_ones());
         part.bytes += wire_bytes(mask, frames);
+        note_misfits(part, filters, tunnels, None, ones(frames.len()));
         if !self.selection.remember && filters.splits.is_empty() {
             return frames.len();
         }
@@ -349,8 +507,10 @@ impl Select {
             for_bits(mask, |i| part.records.push(records[i]));
         }
         part.splits.resize_with(filters.splits.len(), SplitPart::default);
-        for (i, split) in part.splits.iter_mut().enumerate() {
-            let mask = matched(filters, frames, tunnels.as_ref(), |filters| &filters.splits[i]) & mask;
+        for i in 0..filters.splits.len() {
+            note_misfits(part, filters, tunnels, Some(i), mask);
+            let mask = matched(filters, frames, tunnels, Some(i)) & mask;
+            let split = &mut part.splits[i];
             split.passed += u64::from(mask.count_ones());
             split.bytes += wire_bytes(mask, frames);
             if self.selection.remember {

@@ -97,8 +97,8 @@ impl Sorter {
         Self { fan_in: fan_in.max(2), ..self }
     }
 
-    /// Reads a source to its end. `check` sees the layout of the first packets of all, and may refuse it; `progress` gets the
-    /// bytes of the source that are done.
+    /// Reads a source to its end. `check` sees the interfaces of the first packets of all, and may refuse them; `progress` gets
+    /// the bytes of the source that are done.
     pub fn take(
         &mut self,
         input: Input,
@@ -118,7 +118,7 @@ impl Sorter {
         {
             let layout = &delivery.current.layout;
             if self.len == 0 {
-                check(layout)?;
+                check(&Layout::spool(layout.interfaces.clone()))?;
             }
             self.make_room(delivery.view.bytes().len(), delivery.part.len());
             if self.goes_on() {
@@ -130,7 +130,7 @@ impl Sorter {
         if self.len == 0
             && let Some(layout) = reader.layout()
         {
-            check(layout)?;
+            check(&Layout::spool(layout.interfaces.clone()))?;
         }
         let (layout, way, mut report) = (reader.layout().cloned(), reader.way(), reader.into_report());
         if let Some(what) = damage {
@@ -197,7 +197,7 @@ impl Sorter {
         if let Some(received) = self.received.last_mut() {
             *received += passed;
         }
-        result.and_then(|()| if read == passed { Ok(()) } else { Err(Trouble::Merge { read, passed }) })
+        result.and(if read == passed { Ok(()) } else { Err(Trouble::Merge { read, passed }) })
     }
 
     /// Writes what is in memory into a run. If that fails, what is in memory is lost, and nothing more is taken.

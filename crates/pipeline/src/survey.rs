@@ -4,6 +4,7 @@ use crate::{Consumer, PlanError, With};
 use weir_measure::{Sizes, size_class};
 use weir_packet::Frame;
 use weir_packet::savefile::Layout;
+use weir_packet::time::Stamp;
 
 /// The consumer that surveys.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +31,8 @@ pub struct Surveyed {
     pub times: Option<(i64, i64)>,
     /// Packets whose time lies before that of the packet before them.
     pub backwards: u64,
+    /// Packets whose time lies outside what can be told, and is taken for the nearest that can.
+    pub clamped: u64,
     /// Packets without a time (Simple Packet Blocks).
     pub untimed: u64,
     /// Packets of each interface.
@@ -40,6 +43,7 @@ impl Surveyed {
     fn time(&mut self, ns: i64) {
         let (first, last) = self.in_file.unwrap_or((ns, ns));
         self.backwards += u64::from(ns < last);
+        self.clamped += u64::from(Stamp(ns).is_clamped());
         self.in_file = Some((first, ns));
         let (earliest, latest) = self.times.unwrap_or((ns, ns));
         self.times = Some((earliest.min(ns), latest.max(ns)));
@@ -83,6 +87,7 @@ impl Consumer for Survey {
         part.captured_bytes += next.captured_bytes;
         part.cut += next.cut;
         part.backwards += next.backwards;
+        part.clamped += next.clamped;
         part.untimed += next.untimed;
         for (class, more) in part.classes.iter_mut().zip(next.classes) {
             *class += more;

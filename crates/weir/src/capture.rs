@@ -54,7 +54,8 @@ impl<'a> Named<'a> {
 /// With `--wait` a name that is nothing yet is an interface that will be.
 pub fn name_awaited(sources: &mut [Name], live: &LiveArgs) {
     for source in sources.iter_mut().filter(|source| live.wait && !source.is_dash()) {
-        if interface(source).is_none() && !Path::new(source).exists() {
+        // No interface has a colon in its name: what stands before one is no way to capture, and is refused.
+        if interface(source).is_none() && !source.utf8().contains(':') && !Path::new(source).exists() {
             *source = Name::from(format!("{AF_PACKET}{}", source.text()));
         }
     }
@@ -86,17 +87,27 @@ pub struct Wish<'a> {
     pub shares: usize,
 }
 
-/// Begins to capture from the interface that `source` names, and says on standard error what is captured: as many inputs as
-/// shares are wished for, or as the interface has queues. With `--wait`, waits until there is such an interface and it is up;
+/// Begins to capture from the interface that `source` names, and adds a line on how to `about`: as many inputs as shares are
+/// wished for, or as the interface has queues. With `--wait`, waits until there is such an interface and it is up;
 /// none if `stop` was set meanwhile. That there is memory for all of them is [checked](rings::check) before.
-pub fn open(source: &Name, wish: &Wish<'_>, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Input>> {
-    match open_backends(source, wish, stop) {
+pub fn open(
+    source: &Name,
+    wish: &Wish<'_>,
+    stop: &Arc<AtomicBool>,
+    about: &mut Vec<String>,
+) -> anyhow::Result<Vec<Input>> {
+    match open_backends(source, wish, stop, about) {
         Err(error) if matches!(error.downcast_ref(), Some(PlanError::Stopped)) => Ok(Vec::new()),
         opened => opened,
     }
 }
 
-fn open_backends(source: &Name, wish: &Wish<'_>, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Input>> {
+fn open_backends(
+    source: &Name,
+    wish: &Wish<'_>,
+    stop: &Arc<AtomicBool>,
+    about: &mut Vec<String>,
+) -> anyhow::Result<Vec<Input>> {
     let (Some(named), Some(name)) = (Named::of(source.utf8()), interface(source)) else {
         bail!("{source} is no interface")
     };
@@ -111,9 +122,9 @@ fn open_backends(source: &Name, wish: &Wish<'_>, stop: &Arc<AtomicBool>) -> anyh
         rings::check(std::slice::from_ref(source), wish.live)?;
     }
     let backends = match named {
-        Named::AfPacket(_) => af_packet(name, wish, source.utf8() == name, stop)?,
-        Named::AfXdp(text) => af_xdp(text, wish, stop)?,
-        Named::Dpdk(device) => dpdk(device, wish)?,
+        Named::AfPacket(_) => af_packet(name, wish, source.utf8() == name, stop, about)?,
+        Named::AfXdp(text) => af_xdp(text, wish, stop, about)?,
+        Named::Dpdk(device) => dpdk(device, wish, about)?,
     };
     let many = backends.len() > 1;
     let input = |(i, backend)| match many && !matches!(named, Named::AfPacket(_)) {
@@ -124,7 +135,13 @@ fn open_backends(source: &Name, wish: &Wish<'_>, stop: &Arc<AtomicBool>) -> anyh
 }
 
 /// An interface without a word about the way is `bare`.
-fn af_packet(name: &str, wish: &Wish<'_>, bare: bool, stop: &AtomicBool) -> anyhow::Result<Vec<Box<dyn Backend>>> {
+fn af_packet(
+    name: &str,
+    wish: &Wish<'_>,
+    bare: bool,
+    stop: &AtomicBool,
+    about: &mut Vec<String>,
+) -> anyhow::Result<Vec<Box<dyn Backend>>> {
     let settings = settings(name, wish, stop)?;
     let rings = if wish.shares == 1 {
         Ring::open(name, &settings).map(|ring| vec![ring])
@@ -140,12 +157,17 @@ fn af_packet(name: &str, wish: &Wish<'_>, bare: bool, stop: &AtomicBool) -> anyh
         n => format!(", shared out to {n} workers"),
     };
     let why = if bare { " (it takes nothing away from this host)" } else { "" };
-    let about = rings[0].describe();
-    say_plain(&format!("{name}: {}{shared}", about.replacen("AF_PACKET", &format!("AF_PACKET{why}"), 1)));
+    let how = rings[0].describe();
+    about.push(format!("{name}: {}{shared}", how.replacen("AF_PACKET", &format!("AF_PACKET{why}"), 1)));
     Ok(rings.into_iter().map(|ring| Box::new(ring) as Box<dyn Backend>).collect())
 }
 
-fn af_xdp(text: &str, wish: &Wish<'_>, stop: &AtomicBool) -> anyhow::Result<Vec<Box<dyn Backend>>> {
+fn af_xdp(
+    text: &str,
+    wish: &Wish<'_>,
+    stop: &AtomicBool,
+    about: &mut Vec<String>,
+) -> anyhow::Result<Vec<Box<dyn Backend>>> {
     use xdp::Error;
     let (name, queue) = queue_of(text);
     let live = wish.live;
@@ -194,12 +216,12 @@ fn af_xdp(text: &str, wish: &Wish<'_>, stop: &AtomicBool) -> anyhow::Result<Vec<
         1 => String::new(),
         n => format!(", and {} more queues", n - 1),
     };
-    say_plain(&format!("{name}: {}{queues}; this host does not get what is captured", sockets[0].describe()));
+    about.push(format!("{name}: {}{queues}; this host does not get what is captured", sockets[0].describe()));
     Ok(sockets.into_iter().map(|socket| Box::new(socket) as Box<dyn Backend>).collect())
 }
 
 #[cfg(feature = "dpdk")]
-fn dpdk(device: &str, wish: &Wish<'_>) -> anyhow::Result<Vec<Box<dyn Backend>>> {
+fn dpdk(device: &str, wish: &Wish<'_>, about: &mut Vec<String>) -> anyhow::Result<Vec<Box<dyn Backend>>> {
     /// Bytes of a packet's place, about.
     const PLACE: u64 = 2304;
     let queues = u16::try_from(wish.shares).unwrap_or(u16::MAX);
@@ -210,14 +232,12 @@ fn dpdk(device: &str, wish: &Wish<'_>) -> anyhow::Result<Vec<Box<dyn Backend>>> 
         busy: wish.live.busy_poll,
     };
     let captures = weir_io::dpdk::open(device, &settings).map_err(|error| anyhow!("{error}"))?;
-    for capture in &captures {
-        say_plain(&format!("{device}: {}", capture.describe()));
-    }
+    about.extend(captures.iter().map(|capture| format!("{device}: {}", capture.describe())));
     Ok(captures.into_iter().map(|capture| Box::new(capture) as Box<dyn Backend>).collect())
 }
 
 #[cfg(not(feature = "dpdk"))]
-fn dpdk(device: &str, _: &Wish<'_>) -> anyhow::Result<Vec<Box<dyn Backend>>> {
+fn dpdk(device: &str, _: &Wish<'_>, _: &mut Vec<String>) -> anyhow::Result<Vec<Box<dyn Backend>>> {
     bail!("{DPDK}{device}: this weir was built without DPDK: cargo build --release -p weir --features dpdk")
 }
 

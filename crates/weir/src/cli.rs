@@ -589,8 +589,8 @@ pub struct GenerateArgs {
     /// af_packet:IF, af_xdp:IF[:QUEUE], dpdk:DEVICE, null, inject:IF; see below
     #[arg(value_name = "SINK")]
     pub sink: Name,
-    /// Packets
-    #[arg(long, default_value_t = 1_000_000)]
+    /// Packets (k, M, G: binary)
+    #[arg(long, default_value = "1000000", value_parser = parse_size)]
     pub packets: u64,
     /// Seed of all choices
     #[arg(long, default_value_t = 1)]

@@ -9,10 +9,9 @@ mod memory;
 mod system;
 
 use crate::cli::DoctorArgs;
-use crate::outcome::{Outcome, io_words, print, say};
+use crate::outcome::{Outcome, answer};
 use crate::terminal::{self, columns, output_width, printable, wrapped};
 use serde_json::{Map, Value, json};
-use std::io;
 use system::System;
 
 /// Columns of the text at most.
@@ -37,13 +36,7 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<Outcome> {
     } else {
         as_text(&groups, output_width())
     };
-    match print(&text) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            say(&format!("standard output: {}", io_words(&error)));
-            Ok(Outcome::Failed)
-        }
-        _ => Ok(Outcome::Done),
-    }
+    Ok(answer(&text))
 }
 
 /// Findings about one subject.

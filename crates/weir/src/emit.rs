@@ -1,6 +1,7 @@
 //! What becomes of a kept packet: a line, a JSON object, a record in a file, a frame that is sent, or nothing.
 
 use crate::name::Name;
+use crate::numbers::packets;
 use crate::outcome::{io_words, is_closed_pipe};
 use crate::port::Port;
 use crate::terminal::{self, printable};
@@ -14,10 +15,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use weir_io::output::{Naming, Output, OutputError, Rotation};
 use weir_io::sys::packet_socket::name_of;
+use weir_io::sys::standard;
 use weir_io::sys::writer::Writer;
 use weir_packet::line::{Hex, Style, write_line};
-use weir_packet::savefile::write::Statistics;
-use weir_packet::savefile::{Bytes, Direction, Format, Interface, Layout, Record};
+use weir_packet::savefile::{Bytes, Direction, Format, Interface, Layout, Record, Statistics};
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_packet::{Frame, LinkType};
 
@@ -28,11 +29,12 @@ pub enum End {
     ClosedPipe,
     /// All files that were asked for are written: a quiet end.
     Complete,
-    /// A packet that was there is not there any more: someone else writes the source.
-    SourceChanged,
     /// One line about what went wrong.
     Failed(String),
 }
+
+/// Of times that cannot be told.
+pub const BEYOND: &str = "before 1677 or after 2262: the nearest of these is shown";
 
 /// Local time or UTC, for stamps.
 #[derive(Debug)]
@@ -98,6 +100,12 @@ pub struct Lines {
     buffer: String,
     flush_each: bool,
     names: Names,
+    /// Packets in `buffer`.
+    waiting: u64,
+    /// Packets that were written out.
+    written: u64,
+    /// Packets whose time is not the one shown.
+    clamped: u64,
 }
 
 impl Lines {
@@ -106,13 +114,8 @@ impl Lines {
 
     /// Prints with `text` to standard output.
     pub fn new(text: Text, flush_each: bool) -> Self {
-        Self {
-            text,
-            out: Writer::new(io::stdout()),
-            buffer: String::with_capacity(2 * Self::BUFFER),
-            flush_each,
-            names: Names::default(),
-        }
+        let (out, buffer) = (Writer::new(io::stdout()), String::with_capacity(2 * Self::BUFFER));
+        Self { text, out, buffer, flush_each, names: Names::default(), waiting: 0, written: 0, clamped: 0 }
     }
 
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
@@ -153,12 +156,16 @@ impl Lines {
             }
         }
         self.buffer.push('\n');
+        self.waiting += 1;
+        self.clamped += u64::from(record.time_ns.is_some_and(|ns| Stamp(ns).is_clamped()));
         if self.flush_each || self.buffer.len() >= Self::BUFFER { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), End> {
-        let result = self.out.write_all(self.buffer.as_bytes());
+        let result = standard::check_output().and_then(|()| self.out.write_all(self.buffer.as_bytes()));
         self.buffer.clear();
+        let waiting = std::mem::take(&mut self.waiting);
+        self.written += if result.is_ok() { waiting } else { 0 };
         result.map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => End::ClosedPipe,
             _ => End::Failed(format!("standard output: {}", io_words(&error))),
@@ -258,6 +265,14 @@ pub struct FileSink {
     ids: Vec<Option<u32>>,
     /// The system refuses to take more.
     broken: bool,
+    /// Packets in the completed output.
+    written: u64,
+    /// Packets of it in files that were emptied later.
+    overwritten: u64,
+    /// Packets of it whose times it cannot hold.
+    clamped: u64,
+    /// What the sources say of their capture, for each of their interfaces.
+    statistics: Vec<(Interface, Statistics)>,
 }
 
 /// How a capture file is written.
@@ -278,7 +293,17 @@ pub struct FileSettings {
 impl FileSink {
     /// A sink for the file `name`; `-` is standard output.
     pub fn new(name: &Name, settings: FileSettings) -> Self {
-        Self { name: name.clone(), settings, output: None, ids: Vec::new(), broken: false }
+        Self {
+            name: name.clone(),
+            settings,
+            output: None,
+            ids: Vec::new(),
+            broken: false,
+            written: 0,
+            overwritten: 0,
+            clamped: 0,
+            statistics: Vec::new(),
+        }
     }
 
     /// Another source follows: its interfaces are not those of the one before.
@@ -340,17 +365,20 @@ impl FileSink {
         }
     }
 
-    /// Notes what was counted at an interface of the source, if the file has a place for it.
-    pub fn statistics(&mut self, interface: &Interface, time_ns: i64, counts: &Statistics) {
-        if let (Some(output), false) = (&mut self.output, self.broken)
-            && let Ok(id) = output.interface(interface)
-        {
-            output.statistics(id, time_ns, counts);
+    /// Notes what was counted at the interfaces of a source. What an equal interface of another source counted is added.
+    pub fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
+        // Those of one source differ.
+        let known = self.statistics.len();
+        for (interface, counts) in counts {
+            match self.statistics[..known].iter_mut().find(|(known, _)| known == interface) {
+                Some((_, sum)) => sum.add(counts),
+                None => self.statistics.push((interface.clone(), *counts)),
+            }
         }
     }
 
     /// Completes the file. One without packets describes the interfaces of `layout`, so that it is a capture file too.
-    pub fn finish(mut self, layout: Option<&Layout>) -> Result<(), End> {
+    pub fn finish(&mut self, layout: Option<&Layout>) -> Result<(), End> {
         if self.broken {
             return Ok(());
         }
@@ -364,7 +392,42 @@ impl FileSink {
                 let _ = output.interface(interface);
             }
         }
-        output.finish().map(drop).map_err(|error| self.end(&error))
+        for (interface, counts) in &self.statistics {
+            // A pcap file has no place for them, and takes the first link type only.
+            if let Ok(id) = output.interface(interface) {
+                output.statistics(id, counts);
+            }
+        }
+        (self.overwritten, self.clamped) = (output.overwritten(), output.clamped());
+        self.written = output.finish().map_err(|error| self.end(&error))?;
+        Ok(())
+    }
+
+    /// Packets that were written out.
+    fn written(&self) -> u64 {
+        self.output.as_ref().map_or(self.written, Output::packets)
+    }
+
+    /// What the output is called.
+    fn shown(&self) -> String {
+        if self.name.is_dash() { "standard output".to_owned() } else { self.name.to_string() }
+    }
+
+    /// A line about packets whose times the output could not hold.
+    fn clamped_line(&self) -> Option<String> {
+        let range = match self.settings.format {
+            Format::Pcap => "outside 1970 to 2106, all that a pcap file can hold",
+            _ => "before 1970 or after 2262, which is not written",
+        };
+        let clamped = self.output.as_ref().map_or(self.clamped, Output::clamped);
+        let name = self.shown();
+        (clamped > 0)
+            .then(|| format!("{name}: {} with a time {range}: the nearest stands there instead", packets(clamped)))
+    }
+
+    /// Packets that were written out into files that were emptied later.
+    pub fn overwritten(&self) -> u64 {
+        self.output.as_ref().map_or(self.overwritten, Output::overwritten)
     }
 
     /// Makes the file, unless it is there: its name may be refused, which is better known before the work than after it.
@@ -388,7 +451,7 @@ impl FileSink {
     #[cold]
     fn end(&mut self, error: &OutputError) -> End {
         self.broken = matches!(error, OutputError::Io { .. } | OutputError::Create { .. });
-        let name = if self.name.is_dash() { "standard output".to_owned() } else { self.name.to_string() };
+        let name = self.shown();
         match error {
             error if is_closed_pipe(error) => End::ClosedPipe,
             OutputError::LastFile => End::Complete,
@@ -513,15 +576,21 @@ impl Sink {
         }
     }
 
-    /// Takes the packets at `records` of `bytes`.
-    pub fn packets(&mut self, layout: &Layout, bytes: Bytes<'_>, records: &[u32]) -> Result<(), End> {
-        let mut result = Ok(());
-        layout.records(bytes, records, |_, record| {
-            if result.is_ok() {
-                result = record.ok_or(End::SourceChanged).and_then(|record| self.packet(layout, &record));
+    /// Takes the packets at `records` of `bytes`, up to an error or the first that is not there any more. Returns how many.
+    pub fn packets(&mut self, layout: &Layout, bytes: Bytes<'_>, records: &[u32]) -> (usize, Result<(), End>) {
+        if let Self::Nowhere = self {
+            return (records.len(), Ok(()));
+        }
+        let (mut taken, mut result, mut gone) = (0, Ok(()), false);
+        layout.records(bytes, records, |_, record| match record {
+            Some(record) if result.is_ok() && !gone => {
+                result = self.packet(layout, &record);
+                taken += usize::from(result.is_ok());
             }
+            Some(_) => {}
+            None => gone = true,
         });
-        result
+        (taken, result)
     }
 
     /// Makes the file, if it is one, before its first packet.
@@ -564,20 +633,43 @@ impl Sink {
         if let Self::File(file) = self { file.start() } else { Ok(()) }
     }
 
-    /// Notes what was counted at an interface.
-    pub fn statistics(&mut self, interface: &Interface, time_ns: i64, counts: &Statistics) {
+    /// Notes what was counted at the interfaces of a source.
+    pub fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
         if let Self::File(file) = self {
-            file.statistics(interface, time_ns, counts);
+            file.statistics(counts);
         }
     }
 
-    /// Completes the output.
-    pub fn finish(self, layout: Option<&Layout>) -> Result<(), End> {
+    /// A line about packets whose times are not told as they were.
+    pub fn clamped_line(&self) -> Option<String> {
+        match self {
+            Self::Nowhere | Self::Port(_) => None,
+            Self::Lines(Lines { clamped: 0, .. }) => None,
+            Self::Lines(lines) => Some(format!("{} with a time {BEYOND}", packets(lines.clamped))),
+            Self::File(file) => file.clamped_line(),
+        }
+    }
+
+    /// Writes out, or sends, what is left.
+    pub fn finish(&mut self) -> Result<(), End> {
         match self {
             Self::Nowhere => Ok(()),
-            Self::Lines(mut lines) => lines.flush(),
-            Self::File(file) => file.finish(layout),
-            Self::Port(mut sink) => sink.port.finish().map_err(End::Failed),
+            Self::Lines(lines) => lines.flush(),
+            Self::File(file) => file.finish(None),
+            Self::Port(sink) => sink.port.finish().map_err(End::Failed),
+        }
+    }
+
+    /// Packets that the output itself counted as written, or as taken by a port; `None` if packets go nowhere.
+    pub fn written(&self) -> Option<u64> {
+        match self {
+            Self::Nowhere => None,
+            Self::Lines(lines) => Some(lines.written),
+            Self::File(file) => Some(file.written()),
+            Self::Port(sink) => {
+                let counts = sink.port.counts();
+                Some(counts.sent + counts.refused())
+            }
         }
     }
 }

@@ -1,20 +1,22 @@
 //! `weir filter`: show, keep, count or convert what matches.
 
 mod live;
+mod outputs;
 
 use crate::capture;
 use crate::cli::{DirectionArg, FilterArgs};
-use crate::emit::{End, FileSettings, FileSink, Lines, PortSink, Sink, Text, Zone, format_for, refuse_terminal};
+use crate::emit::{FileSettings, FileSink, Lines, PortSink, Sink, Text, Zone, format_for, refuse_terminal};
 use crate::interfaces;
 use crate::name::Name;
 use crate::numbers::{bit_rate, duration, grouped, percent};
-use crate::outcome::{Outcome, fault_line, io_words, print, say, say_lost_before, tell};
+use crate::outcome::{Outcome, answer, fault_line, io_words, misfit_lines, print, say, say_lost_before, tell};
 use crate::port::{self, Port};
 use crate::progress::Progress;
 use crate::sorting;
 use crate::sources::{self, changed_line};
 use crate::terminal;
 use anyhow::{Context, bail};
+use outputs::{Given, Outputs, Place, Rest};
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -27,14 +29,12 @@ use std::time::{Duration, Instant};
 use weir_io::Input;
 use weir_io::output::Rotation;
 use weir_io::sys::{self, packet_socket};
-use weir_packet::Frame;
 use weir_packet::line::{Hex, Style};
-use weir_packet::savefile::walk::{Cursor, Visit, walk};
-use weir_packet::savefile::{Bytes, Layout, Record};
+use weir_packet::savefile::Layout;
 use weir_packet::time::Shape;
-use weir_pipeline::merge::{self, Merge, Next};
+use weir_pipeline::merge::Merge;
 use weir_pipeline::reader::Trouble;
-use weir_pipeline::select::{Select, Selected, Selection, SplitPart};
+use weir_pipeline::select::{Misfit, Select, Selected, Selection};
 use weir_pipeline::{Consumer, Delivery, Options, PlanError, Reader, Report, SourceFault, Way};
 
 /// Runs the command.
@@ -45,8 +45,7 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
     capture::name_awaited(&mut arguments.sources, &arguments.live);
     let arguments = &arguments;
     if arguments.list_interfaces {
-        interfaces::list(&mut io::stdout().lock()).context("the list of interfaces")?;
-        return Ok(Outcome::Done);
+        return Ok(answer(&interfaces::list().context("the list of interfaces")?));
     }
     check(arguments)?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -56,13 +55,13 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
     }
     let live = arguments.sources.iter().any(|source| capture::interface(source).is_some());
     let mut run = Run::new(arguments, stop, live)?;
-    let ended = match (live, arguments.sort, arguments.merge) {
+    match (live, arguments.sort, arguments.merge) {
         (true, ..) => run.captured()?,
         (false, true, _) => run.sorted()?,
         (false, false, true) => run.merged()?,
         (false, false, false) => run.one_by_one()?,
-    };
-    run.finish(ended)
+    }
+    run.finish()
 }
 
 /// Refuses what makes no sense before anything is opened.
@@ -92,6 +91,8 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
     for output in outputs.iter().filter(|output| port::is_port(output)) {
         check_port(arguments, output)?;
     }
+    sources::check_schemes(&arguments.sources)?;
+    outputs.iter().try_for_each(port::check_scheme)?;
     let files: Vec<&Name> = outputs.iter().filter(|output| !port::is_port(output)).collect();
     let twice = |i: usize| outputs[..i].contains(&outputs[i]) && port::interface(&outputs[i]).is_some();
     if let Some(i) = (1..outputs.len()).find(|&i| twice(i)) {
@@ -225,6 +226,19 @@ impl Totals {
             total.1 += split.bytes;
         }
     }
+
+    /// Takes packets out again that were counted, and that nobody wanted any more. In a source that others changed meanwhile
+    /// there may be any number of them.
+    fn take_back(&mut self, rest: &Rest) {
+        let less = |total: &mut u64, rest: u64| *total = total.saturating_sub(rest);
+        less(&mut self.passed, rest.passed);
+        less(&mut self.filtered, rest.filtered);
+        less(&mut self.bytes, rest.bytes);
+        for (total, split) in self.splits.iter_mut().zip(&rest.splits) {
+            less(&mut total.0, split.0);
+            less(&mut total.1, split.1);
+        }
+    }
 }
 
 struct Run<'a> {
@@ -232,8 +246,15 @@ struct Run<'a> {
     select: Arc<Select>,
     options: Options,
     stop: Arc<AtomicBool>,
-    main: Sink,
-    splits: Vec<Sink>,
+    outputs: Outputs,
+    /// Packets that were read behind the last that an output took.
+    unwanted: u64,
+    /// A source changed while it was read: packets that were counted are not there any more.
+    changed: bool,
+    /// Packets of the current source that expressions make no sense for.
+    misfits: Vec<Misfit>,
+    /// The expression makes sense for a source.
+    fits: bool,
     /// A merge has passed on as many packets as were wanted.
     merged_enough: bool,
     totals: Totals,
@@ -249,21 +270,22 @@ struct Run<'a> {
     place: &'static str,
     /// The kernel rejected packets and did not count them.
     uncounted: bool,
-    /// The output ended before the capture did.
-    left: bool,
     /// How each source was read, for `--stats`.
     notes: Vec<String>,
 }
 
 impl<'a> Run<'a> {
     fn new(arguments: &'a FilterArgs, stop: Arc<AtomicBool>, live: bool) -> anyhow::Result<Self> {
-        let main = main_sink(arguments)?;
-        let splits =
-            split_files(arguments).map(|name| named_sink(arguments, &name)).collect::<anyhow::Result<Vec<_>>>()?;
+        let named = arguments.write.as_ref().filter(|name| !name.is_dash());
+        let name = named.map_or("standard output".to_owned(), Name::to_string);
+        let main = (name, main_sink(arguments)?);
+        let split = |name: Name| named_sink(arguments, &name).map(|sink| (name.to_string(), sink));
+        let splits = split_files(arguments).map(split).collect::<anyhow::Result<Vec<_>>>()?;
+        let outputs = Outputs::new(main, splits);
         // A merge has enough after N packets in the order of time, which is not the order of reading.
         let merged = arguments.merge && !arguments.sort || live && arguments.sources.len() > 1;
         let limit = arguments.stop_after.filter(|_| !merged);
-        let remember = !matches!(main, Sink::Nowhere) || !splits.is_empty() || limit != arguments.stop_after;
+        let remember = !outputs.are_none() || limit != arguments.stop_after;
         let select = Arc::new(Select::new(Selection {
             expression: arguments.expression.clone().unwrap_or_default(),
             invert: arguments.invert,
@@ -272,6 +294,7 @@ impl<'a> Run<'a> {
             resolve: arguments.resolve,
             remember,
             limit,
+            at_once: false,
             interpret: false,
             stop: Arc::clone(&stop),
         }));
@@ -287,8 +310,11 @@ impl<'a> Run<'a> {
             select,
             options: Options { workers, cpus, ..Options::default() },
             stop,
-            main,
-            splits,
+            outputs,
+            unwanted: 0,
+            changed: false,
+            misfits: Vec::new(),
+            fits: false,
             merged_enough: false,
             totals,
             faults: Vec::new(),
@@ -298,7 +324,6 @@ impl<'a> Run<'a> {
             live,
             place: "kernel",
             uncounted: false,
-            left: false,
             notes: Vec::new(),
         })
     }
@@ -330,68 +355,79 @@ impl<'a> Run<'a> {
         self.faults.push(line);
     }
 
-    fn one_by_one(&mut self) -> anyhow::Result<Option<End>> {
+    fn one_by_one(&mut self) -> anyhow::Result<()> {
         for name in &self.arguments.sources {
             let Some((name, mut reader)) = self.open(name) else { continue };
-            self.new_source();
-            let mut ended = None;
-            while ended.is_none()
-                && let Some(delivery) = reader.next()
-            {
-                ended = self.deliver(&delivery, reader.way()).err();
+            self.outputs.new_source();
+            let mut received = 0;
+            while let Some(delivery) = reader.next() {
+                received = reader.report().received;
+                let whole = self.deliver(&delivery, reader.way());
                 reader.recycle(delivery.view);
                 self.progress.show(reader.report().offset);
-                if let Some(End::SourceChanged) = ended {
+                if !whole {
                     // If it lost bytes, the next step says so; other changes nobody else can tell of.
-                    ended = None;
                     if reader.next().is_some() || reader.report().fault.is_none() {
                         self.fault(changed_line(&name));
                     }
-                    break;
                 }
-                if ended.is_some() || self.has_enough() {
+                if !whole || self.has_enough() {
                     break;
                 }
             }
-            self.close(&name, reader.report().received, reader.report(), reader.layout(), reader.way())?;
-            if ended.is_some() || self.has_enough() {
-                return Ok(ended);
+            let received = received - std::mem::take(&mut self.unwanted);
+            self.close(&name, received, reader.report(), reader.layout(), reader.way())?;
+            if self.has_enough() {
+                break;
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     fn has_enough(&self) -> bool {
-        self.select.has_enough() || self.merged_enough || self.stop.load(Ordering::Relaxed)
+        self.select.has_enough() || self.merged_enough || self.outputs.are_over() || self.stop.load(Ordering::Relaxed)
     }
 
-    fn new_source(&mut self) {
-        self.main.new_source();
-        self.splits.iter_mut().for_each(Sink::new_source);
-    }
-
-    fn open_sinks(&mut self) -> Result<(), End> {
-        self.main.open()?;
-        self.splits.iter_mut().try_for_each(Sink::open)
-    }
-
-    /// Passes on what a piece of a source holds.
-    fn deliver(&mut self, delivery: &Delivery<Select>, way: Way) -> Result<(), End> {
+    /// Passes on what a piece of a source holds. Says whether all of it is still there.
+    fn deliver(&mut self, delivery: &Delivery<Select>, way: Way) -> bool {
         let Delivery { current, view, part, .. } = delivery;
-        self.totals.add(part);
-        self.open_sinks()?;
-        let bytes = view.content();
-        self.main.packets(&current.layout, bytes, &part.records)?;
-        for (sink, split) in self.splits.iter_mut().zip(&part.splits) {
-            sink.packets(&current.layout, bytes, &split.records)?;
+        self.take_up(part);
+        self.fits |= current.plan.fits();
+        // Until the expression makes sense for a link type it may have to be refused, and nothing is written.
+        if self.fits {
+            self.outputs.open();
         }
+        let given = self.outputs.piece(&current.layout, view.content(), part);
         // The next packets may be long in coming.
-        if way == Way::Stream { self.flush_awaited() } else { Ok(()) }
+        if way == Way::Stream {
+            self.outputs.flush_awaited();
+        }
+        self.given(given, delivery)
     }
 
-    fn flush_awaited(&mut self) -> Result<(), End> {
-        let mut sinks = std::iter::once(&mut self.main).chain(&mut self.splits);
-        sinks.try_for_each(|sink| if sink.is_awaited() { sink.flush() } else { Ok(()) })
+    /// Takes up what became of packets that were passed on. Says whether they are still there.
+    fn given(&mut self, given: Given, delivery: &Delivery<Select>) -> bool {
+        self.say_output_faults();
+        match given {
+            Given::All => {}
+            Given::Until(place) => {
+                let rest = Rest::of(delivery, place);
+                self.totals.take_back(&rest);
+                self.unwanted += rest.received;
+            }
+            Given::Changed => {
+                self.changed = true;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Says which outputs have failed.
+    fn say_output_faults(&mut self) {
+        for line in self.outputs.take_faults() {
+            self.fault(line);
+        }
     }
 
     /// Books a source that was read to its end, or as far as was wanted.
@@ -408,6 +444,10 @@ impl<'a> Run<'a> {
         self.totals.reread += reread;
         if let Some(layout) = layout {
             self.layout = Some(layout.clone());
+            // What the source says of its capture holds for a copy of it too.
+            let told = report.told_by_interface().into_iter();
+            let told = told.map(|(i, counts)| (layout.interfaces[i as usize].clone(), counts));
+            self.outputs.statistics(&told.collect::<Vec<_>>());
         }
         if self.arguments.stats {
             let way = sources::way_words(way);
@@ -418,7 +458,19 @@ impl<'a> Run<'a> {
             });
         }
         self.progress.clear();
-        say_lost_before(name, report);
+        let misfits = std::mem::take(&mut self.misfits);
+        if let Some(layout) = layout {
+            let refused = self.select.refusal(layout).filter(|_| !self.stop.load(Ordering::Relaxed));
+            if let Some(refused) = refused {
+                if !self.fits {
+                    bail!("{refused}");
+                }
+                self.fault(format!("{name}: {refused}"));
+                return Ok(());
+            }
+            say_lost_before(name, report);
+            misfit_lines(name, Some(layout), &self.select, &misfits).iter().for_each(|line| say(line));
+        }
         let Some(fault) = fault else { return Ok(()) };
         if let Trouble::Plan(refused) = &fault.what
             && self.totals.received == 0
@@ -436,37 +488,53 @@ impl<'a> Run<'a> {
     }
 
     /// Reads all sources at once and passes their packets on by time. Equal times keep the order of the sources.
-    fn merged(&mut self) -> anyhow::Result<Option<End>> {
+    fn merged(&mut self) -> anyhow::Result<()> {
         let arguments = self.arguments;
         let stop = Arc::clone(&self.stop);
         let inputs = sources::open_together(&arguments.sources, &stop, &mut |line| self.fault(line))?;
         self.progress.begin(inputs.iter().map(Input::len_hint).sum());
-        let mut merge = Merge::new(inputs, &self.select, |part| &part.records, &self.options);
-        merge.begin(&mut |part| self.totals.add(part));
+        let select = Arc::clone(&self.select);
+        let mut merge = Merge::new(inputs, &select, |part| &part.records, &self.options);
+        merge.begin(&mut |part| self.take_up(part));
         // Before anything is written; later it would be a fault of one source.
         for source in merge.sources() {
             if let Some(SourceFault { what: Trouble::Plan(refused), packet: 1, .. }) = &source.reader().report().fault {
                 bail!("{refused}");
             }
         }
-        let mut ended = if merge.sources().is_empty() { None } else { self.open_sinks().err() };
-        let mut last = usize::MAX;
-        let mut passed = 0u64;
-        while ended.is_none() && !self.has_enough() {
+        let layouts = |merge: &Merge<Select>| -> Vec<Layout> {
+            merge.sources().iter().filter_map(|source| source.reader().layout().cloned()).collect()
+        };
+        let refusals = |merge: &Merge<Select>| -> Vec<Option<PlanError>> {
+            layouts(merge).iter().map(|layout| select.refusal(layout)).collect()
+        };
+        if refusals(&merge).iter().any(Option::is_none) {
+            self.outputs.open();
+        }
+        // How far the current piece of each source was passed on.
+        let mut places = vec![Place::default(); merge.sources().len()];
+        let (mut last, mut passed) = (usize::MAX, 0u64);
+        while !self.has_enough() {
             // The next packets may be long in coming.
-            if merge.waits()
-                && let Err(end) = self.flush_awaited()
-            {
-                ended = Some(end);
-                break;
+            if merge.waits() {
+                self.outputs.flush_awaited();
+                if self.outputs.are_over() {
+                    break;
+                }
             }
-            let Some(next) = merge.next(&mut |part| self.totals.add(part)) else { break };
+            let Some(next) = merge.next(&mut |part| self.take_up(part)) else { break };
             if next.source != last {
-                self.new_source();
+                self.outputs.new_source();
                 last = next.source;
             }
-            let Next { current, part, at, record, .. } = &next;
-            ended = emit_record(&current.layout, record, part, *at, &mut self.main, &mut self.splits).err();
+            let place = &mut places[next.source];
+            if next.number == 0 {
+                *place = Place::default();
+            }
+            // Behind the last file it is given back with all else that was read ahead.
+            if let Given::Until(_) = self.outputs.packet(&next.current.layout, &next.record, next.part, place) {
+                break;
+            }
             merge.pass();
             passed += 1;
             self.merged_enough = self.arguments.stop_after == Some(passed);
@@ -474,19 +542,40 @@ impl<'a> Run<'a> {
                 self.progress.show(merge.offset());
             }
         }
-        for source in merge.sources() {
-            let reader = source.reader();
-            self.close(source.name(), reader.report().received, reader.report(), reader.layout(), reader.way())?;
-            if source.is_changed() && reader.report().fault.is_none() {
-                self.fault(changed_line(source.name()));
+        self.say_output_faults();
+        if !self.stop.load(Ordering::Relaxed) {
+            let refusals = refusals(&merge);
+            self.fits = refusals.iter().any(Option::is_none);
+            if let (false, Some(Some(refused))) = (self.fits, refusals.first()) {
+                bail!("{refused}");
             }
-            give_back(source, &mut self.totals);
         }
-        Ok(ended)
+        let misfits = std::mem::take(&mut self.misfits);
+        let (name, layout) = match merge.sources() {
+            [one] => (one.name(), one.reader().layout()),
+            _ => ("the merged sources", None),
+        };
+        misfit_lines(name, layout, &self.select, &misfits).iter().for_each(|line| say(line));
+        for (source, place) in merge.sources().iter().zip(places) {
+            let rest = source.unfinished().map_or_else(Rest::default, |(delivery, next)| {
+                Rest::of(delivery, if next == 0 { Place::default() } else { place })
+            });
+            self.totals.take_back(&rest);
+            let reader = source.reader();
+            let received = reader.report().received.saturating_sub(rest.received);
+            self.close(source.name(), received, reader.report(), reader.layout(), reader.way())?;
+            if source.is_changed() {
+                self.changed = true;
+                if reader.report().fault.is_none() {
+                    self.fault(changed_line(source.name()));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reads all sources, and passes their packets on in the order of time, whatever order they were in.
-    fn sorted(&mut self) -> anyhow::Result<Option<End>> {
+    fn sorted(&mut self) -> anyhow::Result<()> {
         let mut sorter = sorting::sorter(&self.stop);
         let select = Arc::clone(&self.select);
         for name in &self.arguments.sources {
@@ -499,17 +588,29 @@ impl<'a> Run<'a> {
             }
         }
         let (mut reader, sort_fault) = sorter.sorted(select, self.options.clone());
-        self.new_source();
-        let mut ended = None;
-        while ended.is_none()
-            && !self.has_enough()
+        self.outputs.new_source();
+        while !self.has_enough()
             && let Some(delivery) = reader.next()
         {
-            ended = self.deliver(&delivery, reader.way()).err();
+            self.deliver(&delivery, reader.way());
             reader.recycle(delivery.view);
         }
         let (whole, parts) = reader.into_parts();
-        self.totals.received += whole.received;
+        self.totals.received += whole.received - std::mem::take(&mut self.unwanted);
+        if !self.stop.load(Ordering::Relaxed) {
+            let layouts = parts.iter().filter_map(|part| part.layout.as_ref());
+            let refusals: Vec<Option<PlanError>> = layouts.map(|layout| self.select.refusal(layout)).collect();
+            self.fits = refusals.iter().any(Option::is_none);
+            if let (false, Some(Some(refused))) = (self.fits, refusals.first()) {
+                bail!("{refused}");
+            }
+        }
+        let misfits = std::mem::take(&mut self.misfits);
+        let (name, layout) = match &parts[..] {
+            [one] => (one.name.as_str(), one.layout.as_ref()),
+            _ => ("the sorted sources", None),
+        };
+        misfit_lines(name, layout, &self.select, &misfits).iter().for_each(|line| say(line));
         for mut part in parts {
             // A packet behind the damage may have been the earliest of all: it is told even if there were enough.
             let fault = part.report.fault.take();
@@ -524,65 +625,60 @@ impl<'a> Run<'a> {
         if let Some(fault) = &whole.fault {
             self.fault(fault_line("the sorted packets", fault));
         }
-        Ok(ended)
+        Ok(())
+    }
+
+    /// Counts what a piece of a source holds.
+    fn take_up(&mut self, part: &Selected) {
+        self.totals.add(part);
+        part.misfits.iter().for_each(|misfit| Misfit::add(&mut self.misfits, *misfit));
     }
 
     /// Completes the outputs, prints the summary, and says how it went.
-    fn finish(mut self, ended: Option<End>) -> anyhow::Result<Outcome> {
+    fn finish(mut self) -> anyhow::Result<Outcome> {
         self.progress.clear();
         let Totals { received, passed, filtered, dropped, .. } = self.totals;
         // Each term was counted in its own place. That they agree is what makes the answer one.
-        if self.live && !self.uncounted && received != passed + filtered + dropped {
+        if !self.uncounted && !self.changed && received != passed + filtered + dropped {
             self.fault(format!(
                 "the account does not add up: {received} received, {passed} passed, {filtered} filtered, {dropped} dropped"
             ));
         }
-        let mut ends: Vec<End> = ended.into_iter().collect();
-        self.finish_ports(&mut ends);
-        let mut failed = !self.faults.is_empty();
-        let nothing_read = self.layout.is_none();
         let layout = self.layout.take();
-        // Without any source there is nothing to write a file about.
-        if !nothing_read {
-            let main = std::mem::replace(&mut self.main, Sink::Nowhere);
-            for sink in std::iter::once(main).chain(std::mem::take(&mut self.splits)) {
-                if ends.is_empty() || matches!(sink, Sink::File(_)) {
-                    ends.extend(sink.finish(layout.as_ref()).err());
-                }
+        self.outputs.finish(layout.as_ref());
+        self.finish_ports();
+        self.say_output_faults();
+        self.outputs.clamped_lines().iter().for_each(|line| say(line));
+        if !self.changed {
+            let splits = self.totals.splits.iter().map(|split| split.0);
+            for line in self.outputs.discrepancies(passed, splits) {
+                self.fault(line);
             }
         }
-        for end in &ends {
-            if let End::Failed(line) = end {
-                self.fault(line.clone());
-                failed = true;
-            }
-        }
-        let mut pipe_closed = ends.iter().any(|end| matches!(end, End::ClosedPipe));
+        let mut closed = self.outputs.are_closed();
         if let Err(error) = self.answer() {
             if error.kind() == io::ErrorKind::BrokenPipe {
-                pipe_closed = true;
+                closed = true;
             } else {
                 let line = format!("standard output: {}", io_words(&error));
                 // Lines may have met it before.
                 if !self.faults.contains(&line) {
                     self.fault(line);
                 }
-                failed = true;
             }
         }
-        if !pipe_closed {
+        if !closed {
             self.summary();
         }
-        Ok(if failed { Outcome::Failed } else { Outcome::Done })
+        Ok(if self.faults.is_empty() { Outcome::Done } else { Outcome::Failed })
     }
 
-    /// Sends what is left, and says what was not sent as it was.
-    fn finish_ports(&mut self, ends: &mut Vec<End>) {
+    /// Says what ports did not send as it was.
+    fn finish_ports(&mut self) {
         let (mut faults, mut notes) = (Vec::new(), Vec::new());
-        for sink in std::iter::once(&mut self.main).chain(&mut self.splits) {
+        for sink in self.outputs.sinks() {
             let Sink::Port(sink) = sink else { continue };
-            let port = &mut sink.port;
-            ends.extend(port.finish().map_err(End::Failed).err());
+            let port = &sink.port;
             let total = if port.is_null() { &mut self.totals.thrown_away } else { &mut self.totals.sent };
             *total = Some(total.unwrap_or(0) + port.counts().sent);
             faults.extend(port.refusals());
@@ -594,8 +690,11 @@ impl<'a> Run<'a> {
 
     /// What `--count` and `--json` print on standard output.
     fn answer(&self) -> io::Result<()> {
-        let mut out = String::new();
+        let mut out;
         let totals = &self.totals;
+        if !self.arguments.json && !self.arguments.count {
+            return Ok(());
+        }
         if self.arguments.json {
             let mut object = serde_json::json!({
                 "received": totals.received,
@@ -613,7 +712,7 @@ impl<'a> Run<'a> {
                     counts.map(|((name, _), (packets, _))| (name.text(), serde_json::Value::from(*packets))).collect();
             }
             out = format!("{}\n", terminal::json(&object));
-        } else if self.arguments.count {
+        } else {
             out = format!("{}\n", totals.passed);
             for ((name, _), (packets, _)) in self.arguments.split.iter().zip(&totals.splits) {
                 out.push_str(&format!("{packets} {name}\n"));
@@ -632,9 +731,14 @@ impl<'a> Run<'a> {
             percent(totals.passed, totals.received),
             grouped(totals.bytes),
             dropped_words(totals.dropped, self.place),
-            [(totals.sent, "sent"), (totals.thrown_away, "thrown away")]
-                .map(|(count, what)| count.map_or(String::new(), |count| format!(", {} {what}", grouped(count))))
-                .concat(),
+            [
+                (self.written(), "written"),
+                (self.outputs.overwritten(), "of them overwritten (-W)"),
+                (totals.sent, "sent"),
+                (totals.thrown_away, "thrown away"),
+            ]
+            .map(|(count, what)| count.map_or(String::new(), |count| format!(", {} {what}", grouped(count))))
+            .concat(),
             duration(time),
         );
         // To end so is what --follow and --duration are for, and the way to end a capture.
@@ -655,10 +759,20 @@ impl<'a> Run<'a> {
         tell(&line);
     }
 
+    /// Packets that the main output wrote, where that is another figure than what matched, or may be.
+    fn written(&self) -> Option<u64> {
+        let FilterArgs { write, rotate_size, rotate_seconds, .. } = self.arguments;
+        let to_port = write.as_ref().is_some_and(port::is_port);
+        let rotated = rotate_size.or(*rotate_seconds).is_some();
+        self.outputs.written().filter(|&written| !to_port && (rotated || written != self.totals.passed))
+    }
+
     fn stats(&self, out: &mut String, time: Duration) {
         let totals = &self.totals;
-        for ((name, _), (packets, bytes)) in self.arguments.split.iter().zip(&totals.splits) {
-            out.push_str(&format!("  {name}: {} packets, {} bytes\n", grouped(*packets), grouped(*bytes)));
+        for (i, ((name, _), (packets, bytes))) in self.arguments.split.iter().zip(&totals.splits).enumerate() {
+            let written = self.outputs.split_written(i).filter(|written| written != packets);
+            let written = written.map_or(String::new(), |written| format!(", {} written", grouped(written)));
+            out.push_str(&format!("  {name}: {} packets, {} bytes{written}\n", grouped(*packets), grouped(*bytes)));
         }
         for note in &self.notes {
             out.push_str(&format!("  {note}\n"));
@@ -745,65 +859,4 @@ fn file_settings(arguments: &FilterArgs, name: &Name) -> anyhow::Result<FileSett
         },
         utc: arguments.utc,
     })
-}
-
-/// Passes on the kept packet at `at`, to its splits too.
-fn emit_one(
-    layout: &Layout,
-    bytes: Bytes<'_>,
-    part: &Selected,
-    at: u32,
-    main: &mut Sink,
-    splits: &mut [Sink],
-) -> Result<(), End> {
-    let record = layout.record(bytes, at as usize).ok_or(End::SourceChanged)?;
-    emit_record(layout, &record, part, at, main, splits)
-}
-
-/// Passes on the kept packet `record`, found at `at`, to its splits too.
-fn emit_record(
-    layout: &Layout,
-    record: &Record<'_>,
-    part: &Selected,
-    at: u32,
-    main: &mut Sink,
-    splits: &mut [Sink],
-) -> Result<(), End> {
-    main.packet(layout, record)?;
-    let wants = |part: &SplitPart| part.records.binary_search(&at).is_ok();
-    let mut sinks = splits.iter_mut().zip(&part.splits).filter(|(_, part)| wants(part));
-    sinks.try_for_each(|(sink, _)| sink.packet(layout, record))
-}
-
-/// Takes what a source read ahead, and a merge did not pass on when it ended, out of the counts again.
-fn give_back(source: &merge::Source<Select>, totals: &mut Totals) {
-    struct Ahead(u64);
-    impl Visit for Ahead {
-        fn frames(&mut self, _: usize, records: &[u32], _: &[Frame<'_>]) -> bool {
-            self.0 += records.len() as u64;
-            true
-        }
-    }
-    let Some((delivery, next)) = source.unfinished() else { return };
-    let kept = &delivery.part.records[next..];
-    let at = kept[0];
-    let (layout, bytes) = (&delivery.current.layout, delivery.view.bytes());
-    let wire = |records: &[u32]| -> u64 {
-        records.iter().filter_map(|&at| layout.record(bytes, at as usize)).map(|r| u64::from(r.frame.wire_len)).sum()
-    };
-    let end = (source.reader().report().offset - delivery.view.offset) as usize;
-    let mut ahead = Ahead(0);
-    walk(layout, bytes, delivery.view.eof, &mut [Cursor::new(at as usize, end)], &mut ahead);
-    // In a source that others changed there may be anything.
-    let left = kept.len() as u64;
-    let ahead = ahead.0.clamp(left, left + delivery.part.filtered);
-    totals.received -= ahead;
-    totals.passed -= left;
-    totals.filtered -= ahead - left;
-    totals.bytes -= wire(kept).min(totals.bytes);
-    for (total, part) in totals.splits.iter_mut().zip(&delivery.part.splits) {
-        let kept = &part.records[part.records.partition_point(|&record| record < at)..];
-        total.0 -= kept.len() as u64;
-        total.1 -= wire(kept).min(total.1);
-    }
 }

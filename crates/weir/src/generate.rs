@@ -7,7 +7,7 @@ use crate::capture::give_up_privileges;
 use crate::cli::{GenerateArgs, Rate};
 use crate::emit::{create_words, format_for, refuse_terminal};
 use crate::name::Name;
-use crate::outcome::{self, Outcome, io_words, is_closed_pipe, say, say_plain};
+use crate::outcome::{self, Outcome, answer, io_words, is_closed_pipe, say, say_plain};
 use crate::port::{self, Port};
 use crate::table::{Column, Narrow, grid};
 use crate::terminal;
@@ -33,6 +33,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     if let Some(interface) = port::injected(&arguments.sink) {
         return inject::run(arguments, interface);
     }
+    port::check_scheme(&arguments.sink)?;
     let to_port = port::is_port(&arguments.sink);
     let rate = match arguments.rate {
         None if port::is_null(&arguments.sink) => Rate::Max,
@@ -154,18 +155,10 @@ fn tell(arguments: &GenerateArgs, generator: &Generator) -> Outcome {
         (None, _) => String::new(),
     };
     if !text.is_empty() {
-        let written = if to_error {
-            outcome::show(&text);
-            Ok(())
-        } else {
-            outcome::print(&text)
-        };
-        if let Err(error) = written
-            && error.kind() != io::ErrorKind::BrokenPipe
-        {
-            say(&format!("standard output: {}", io_words(&error)));
-            return Outcome::Failed;
+        if !to_error {
+            return answer(&text);
         }
+        outcome::show(&text);
     }
     Outcome::Done
 }

@@ -1,7 +1,7 @@
 //! `weir info`: what capture files hold.
 
 use crate::cli::InfoArgs;
-use crate::emit::Zone;
+use crate::emit::{BEYOND, Zone};
 use crate::name::Name;
 use crate::numbers::{bit_rate, duration, grouped, packets, rate};
 use crate::outcome::{Outcome, fault_line, io_words, print, say};
@@ -9,13 +9,14 @@ use crate::progress::Progress;
 use crate::sources;
 use crate::terminal::{self, output_width, printable, wrapped};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use weir_measure::SIZE_CLASSES;
 use weir_packet::LinkType;
-use weir_packet::savefile::{Format, Layout, Told};
+use weir_packet::savefile::{Format, Layout, Statistics};
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::survey::{Survey, Surveyed};
 use weir_pipeline::{Consumer, Options, Reader};
@@ -66,7 +67,7 @@ struct Found {
     layout: Option<Layout>,
     whole: Surveyed,
     /// What the file says of its capture.
-    told: Vec<Told>,
+    told: BTreeMap<u32, Statistics>,
     file_bytes: Option<u64>,
     faults: Vec<String>,
 }
@@ -78,7 +79,7 @@ fn survey(name: &Name, workers: usize) -> Found {
         file: if name.is_dash() { sources::shown(name) } else { name.text() },
         layout: None,
         whole: Surveyed::default(),
-        told: Vec::new(),
+        told: BTreeMap::new(),
         file_bytes: None,
         faults: Vec::new(),
     };
@@ -101,7 +102,7 @@ fn survey(name: &Name, workers: usize) -> Found {
     }
     progress.clear();
     found.layout = reader.layout().cloned();
-    found.told = reader.report().told.values().copied().collect();
+    found.told = reader.report().told_by_interface();
     found.faults.extend(reader.report().fault.as_ref().map(|fault| fault_line(&found.name, fault)));
     found
 }
@@ -109,8 +110,7 @@ fn survey(name: &Name, workers: usize) -> Found {
 impl Found {
     /// Packets that the capture dropped at interface `i`, if the file says.
     fn dropped(&self, i: usize) -> Option<u64> {
-        let mut told = self.told.iter().filter(|told| told.interface as usize == i).map(|told| told.dropped).peekable();
-        told.peek().is_some().then(|| told.fold(0, u64::saturating_add))
+        self.told.get(&u32::try_from(i).ok()?).map(Statistics::dropped)
     }
 }
 
@@ -167,6 +167,7 @@ fn as_json(found: &Found) -> Value {
         "captured_bytes": whole.captured_bytes,
         "start": whole.times.map(|(first, _)| stamp(first)),
         "end": whole.times.map(|(_, last)| stamp(last)),
+        "times_beyond": whole.clamped,
         "interfaces": interfaces,
         "notes": notes,
         "faults": faults,
@@ -286,6 +287,9 @@ fn packet_rows(whole: &Surveyed, zone: &mut Zone, width: Option<usize>) -> Vec<(
             n => format!("{} earlier than the one before", packets(n)),
         };
         rows.push(("order", order));
+    }
+    if whole.clamped > 0 {
+        rows.push(("beyond", format!("{} with a time {}", packets(whole.clamped), BEYOND)));
     }
     if whole.untimed > 0 {
         rows.push(("untimed", format!("{} without a time stamp", packets(whole.untimed))));

@@ -3,11 +3,13 @@
 use crate::name::Name;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
+use weir_io::sys::packet_socket;
 
-/// Prints one line per interface: number, name, state.
-pub fn list(out: &mut impl Write) -> io::Result<()> {
+/// One line per interface: number, name, state; and the name that stands for all of them.
+pub fn list() -> io::Result<String> {
+    let mut out = String::new();
     let mut names: Vec<(u32, OsString)> = fs::read_dir("/sys/class/net")?
         .filter_map(|entry| {
             let name = entry.ok()?.file_name();
@@ -20,9 +22,11 @@ pub fn list(out: &mut impl Write) -> io::Result<()> {
         let state = read(&name, "operstate").unwrap_or_default();
         let loopback = read(&name, "type").as_deref() == Some("772");
         let state = if loopback { "loopback".to_owned() } else { state };
-        writeln!(out, "{index}.{} [{state}]", Name::from(name))?;
+        out.push_str(&format!("{index}.{} [{state}]\n", Name::from(name)));
     }
-    Ok(())
+    // Its number is the one that a packet socket of all interfaces is bound to.
+    out.push_str(&format!("0.{} [all interfaces]\n", packet_socket::ANY));
+    Ok(out)
 }
 
 fn read(interface: &OsStr, field: &str) -> Option<String> {

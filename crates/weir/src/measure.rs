@@ -9,7 +9,7 @@ use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateA
 use crate::emit::Zone;
 use crate::name::Name;
 use crate::numbers::{duration, grouped, packets};
-use crate::outcome::{Outcome, fault_line, io_words, say, say_lost_before, tell};
+use crate::outcome::{Outcome, fault_line, io_words, misfit_lines, say, say_lost_before, tell};
 use crate::progress::Progress;
 use crate::sources;
 use anyhow::{anyhow, bail};
@@ -26,7 +26,7 @@ use weir_pipeline::SourceFault;
 use weir_pipeline::measuring::timing::percentiles;
 use weir_pipeline::measuring::{Design, Distribute, Failure, Finished, Measured, Run, Settings};
 use weir_pipeline::reader::Trouble;
-use weir_pipeline::select::Selection;
+use weir_pipeline::select::{Select, Selection};
 
 /// Windows that may be open at once: each has tables of its own.
 const MOST_OPEN: i64 = 64;
@@ -75,6 +75,7 @@ fn by(arguments: &MeasureArgs) -> Weigh {
 
 /// What the arguments mean; refuses by name what makes no sense.
 fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
+    sources::check_schemes(&arguments.sources)?;
     sources::check(&arguments.sources, arguments.follow)?;
     if arguments.follow && arguments.merge {
         bail!("--merge needs the end of each source, and --follow has none");
@@ -119,8 +120,13 @@ fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
     };
     let cpus = arguments.cpus.as_ref().map_or(Vec::new(), |cpus| cpus.0.clone());
     sources::check_cpus(&cpus)?;
-    let selection =
-        Selection { expression: arguments.filter.clone(), resolve: arguments.resolve, ..Selection::default() };
+    let selection = Selection {
+        expression: arguments.filter.clone(),
+        resolve: arguments.resolve,
+        // Windows are given out as they are complete.
+        at_once: arguments.window.is_some(),
+        ..Selection::default()
+    };
     let seed = arguments.seed.map_or_else(draw_seed, Ok)?;
     let config = Config {
         keys: arguments.key.clone(),
@@ -235,7 +241,8 @@ impl Command<'_> {
             // The tables are made here: memory that cannot be had is a wrong command.
             run.start(can_be_split).map_err(|failure| self.no_tables(&failure))?;
             if asked == Design::Auto && run.design() == Design::Async && self.received == 0 {
-                say(&format!("{name} cannot be split: one distributor feeds {workers} workers (--design async)"));
+                let how = format!("{name} cannot be split: one distributor feeds {workers} workers (--design async)");
+                self.notes.push(how);
             }
             self.progress.begin(input.len_hint());
             let measured = {
@@ -244,7 +251,7 @@ impl Command<'_> {
                 run.source(input, stop, &mut |offset| progress.show(offset), &mut each)
             };
             match measured {
-                Ok(measured) => self.close(&name, &measured)?,
+                Ok(measured) => self.close(&name, &measured, run.select())?,
                 Err(failure) => return self.broken(&failure, &mut run),
             }
             if self.stop.load(Ordering::Relaxed) || self.output.is_err() {
@@ -288,7 +295,7 @@ impl Command<'_> {
     }
 
     /// Takes the account of a source that is done.
-    fn close(&mut self, name: &str, measured: &Measured) -> anyhow::Result<()> {
+    fn close(&mut self, name: &str, measured: &Measured, select: &Select) -> anyhow::Result<()> {
         let first = self.received == 0;
         // What the source itself counted, where it does.
         self.received += measured.report.live.map_or(measured.report.received, |counts| counts.received);
@@ -304,8 +311,20 @@ impl Command<'_> {
             }
         });
         self.progress.clear();
-        say_lost_before(name, &measured.report);
         self.lost_before = self.lost_before.saturating_add(measured.report.lost_before());
+        let misfits = select.take_misfits();
+        if let Some(layout) = &measured.layout {
+            let refused = select.refusal(layout).filter(|_| !self.stop.load(Ordering::Relaxed));
+            if let Some(refused) = refused {
+                if first {
+                    bail!("--filter: {refused}");
+                }
+                self.fault(format!("{name}: {refused}"));
+                return Ok(());
+            }
+            misfit_lines(name, Some(layout), select, &misfits).iter().for_each(|line| say(line));
+        }
+        say_lost_before(name, &measured.report);
         let Some(fault) = &measured.report.fault else { return Ok(()) };
         if let SourceFault { what: Trouble::Plan(refused), packet: 1, .. } = fault
             && first

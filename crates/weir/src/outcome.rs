@@ -1,12 +1,15 @@
 //! How a command ended, as the contract's exit codes tell it.
 
-use crate::numbers::grouped;
+use crate::numbers::{grouped, packets};
 use crate::terminal::{printable, width, wrapped};
 use std::io::{self, Write};
 use weir_io::output::OutputError;
+use weir_io::sys::standard;
 use weir_io::sys::writer::Writer;
+use weir_packet::savefile::Layout;
 use weir_pipeline::SourceFault;
 use weir_pipeline::reader::{Report, Trouble};
+use weir_pipeline::select::{Misfit, Select};
 
 /// A command that ran. One that could not begin is an error instead (exit code 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +41,21 @@ pub fn show(text: &str) {
     let _ = Writer::new(io::stderr()).write_all(text.as_bytes());
 }
 
-/// Prints an answer on standard output, whole.
+/// Prints an answer on standard output, whole. **Errors**: also, it was closed when the process began.
 pub fn print(text: &str) -> io::Result<()> {
+    standard::check_output()?;
     Writer::new(io::stdout()).write_all(text.as_bytes())
+}
+
+/// Writes an answer to standard output; says so if that fails.
+pub fn answer(text: &str) -> Outcome {
+    match print(text) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            say(&format!("standard output: {}", io_words(&error)));
+            Outcome::Failed
+        }
+        _ => Outcome::Done,
+    }
 }
 
 /// One line about a source that failed: where, what, and what is kept.
@@ -55,6 +70,29 @@ pub fn fault_line(name: &str, fault: &SourceFault) -> String {
         what => what.to_string(),
     };
     format!("{name}: packet {}, offset {}: {what}; {kept}", fault.packet, fault.offset)
+}
+
+/// Lines about packets of a source that expressions make no sense for; without a layout they name no interfaces.
+pub fn misfit_lines(name: &str, layout: Option<&Layout>, select: &Select, misfits: &[Misfit]) -> Vec<String> {
+    /// Interfaces that are named.
+    const NAMED: usize = 4;
+    let line = |misfit: &Misfit| {
+        let Misfit { link, split, packets: count } = *misfit;
+        let why = select.misfit(link, split)?;
+        let interfaces = layout.map_or(&[][..], |layout| &layout.interfaces);
+        let of_link = interfaces.iter().enumerate().filter(|(_, interface)| interface.link == link);
+        let all: Vec<String> = of_link.map(|(i, _)| i.to_string()).collect();
+        let more = if all.len() > NAMED { format!(" and {} more", all.len() - NAMED) } else { String::new() };
+        let which = match all.as_slice() {
+            [] => String::new(),
+            [one] => format!(" (interface {one})"),
+            _ => format!(" (interfaces {}{more})", all[..all.len().min(NAMED)].join(", ")),
+        };
+        let link = link.name().map_or_else(|| link.0.to_string(), str::to_owned);
+        let verb = if count == 1 { "does" } else { "do" };
+        Some(format!("{name}: {} of link type {link}{which} {verb} not match: {why}", packets(count)))
+    };
+    misfits.iter().filter_map(line).collect()
 }
 
 /// Says what a source tells of losses before it was written: they are not ours, and no fault.

@@ -3,6 +3,7 @@
 use crate::name::Name;
 use crate::numbers::packets;
 use crate::outcome::{io_words, own_path};
+use crate::sources::scheme;
 use anyhow::{anyhow, bail};
 use std::collections::VecDeque;
 use std::io;
@@ -30,6 +31,14 @@ const CHUNKS: [usize; 2] = [2048, 4096];
 pub fn is_port(name: &Name) -> bool {
     let text = name.utf8();
     text == NULL || [AF_PACKET, AF_XDP, DPDK].iter().any(|way| text.starts_with(way)) || injected(name).is_some()
+}
+
+/// Refuses sinks like `af_paket:eth0`, which would become files.
+pub fn check_scheme(name: &Name) -> anyhow::Result<()> {
+    if scheme(name).is_some() && !is_port(name) {
+        bail!("{name}: no such way to send: af_packet, af_xdp, dpdk, inject and null are; ./{name} is a file");
+    }
+    Ok(())
 }
 
 /// The interface of `inject:IF`.

@@ -6,6 +6,7 @@ use crate::numbers::grouped;
 use crate::outcome::io_words;
 use anyhow::bail;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_io::sys::{self, packet_socket::ANY};
@@ -110,6 +111,24 @@ pub fn changed_line(name: &str) -> String {
     format!("{name}: it was changed while it was read; what was said of it last may be wrong")
 }
 
+/// Refuses sources like `af_paket:eth0`, unless there is a file of that name.
+pub fn check_schemes(sources: &[Name]) -> anyhow::Result<()> {
+    let unknown = |source: &&Name| scheme(source).is_some() && interface(source).is_none();
+    match sources.iter().find(|source| unknown(source) && !Path::new(source).exists()) {
+        Some(name) => bail!("{name}: no such way to capture: af_packet, af_xdp and dpdk are; ./{name} is a file"),
+        None => Ok(()),
+    }
+}
+
+/// What stands before the first colon, if it looks like a way to capture or to send and not like a part of a file name.
+pub fn scheme(name: &Name) -> Option<&str> {
+    let (scheme, _) = name.utf8().split_once(':')?;
+    let looks = scheme.len() > 1
+        && scheme.starts_with(|c: char| c.is_ascii_lowercase())
+        && scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    looks.then_some(scheme)
+}
+
 /// Refuses lists of sources that cannot be read as they stand.
 pub fn check(sources: &[Name], follow: bool) -> anyhow::Result<()> {
     if follow && sources.len() > 1 {
@@ -152,4 +171,21 @@ pub fn check_cpus(cpus: &[usize]) -> anyhow::Result<()> {
         weir_io::sys::pin(cpu).map_err(|error| anyhow::anyhow!("--cpus: processor {cpu}: {}", io_words(&error)))
     };
     cpus.iter().rev().try_for_each(|&cpu| pin(cpu))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemes_are_told_from_file_names() {
+        for name in ["af_paket:ux0", "generate:mwn", "xdp2:a:b", "file:"] {
+            assert!(scheme(&Name::from(name)).is_some(), "{name}");
+        }
+        for name in
+            ["./a_b:c", "dir/ab:c", "2026-11-22T10:00:00.pcap", "12:30.pcap", "c:dump", "Dump:1", "plain", "-", ""]
+        {
+            assert!(scheme(&Name::from(name)).is_none(), "{name}");
+        }
+    }
 }

@@ -14,7 +14,7 @@
 use super::bytes::{u16_at, u32_at};
 use super::pcap::Lengths;
 use super::walk::{Step, Walker};
-use super::{Fault, Format, Interface, Layout, MAX_INTERFACES, Record, Resolution, Stop, Told, short};
+use super::{Fault, Format, Interface, Layout, MAX_INTERFACES, Record, Resolution, Statistics, Stop, Told, short};
 use crate::{Frame, LinkType};
 
 pub(super) const SECTION: u32 = 0x0a0d_0d0a;
@@ -275,7 +275,8 @@ fn interface<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: b
 
 /// What the statistics block at `pos` says, if there is one.
 ///
-/// **Source**: draft, section 4.6: isb_ifrecv is 4, isb_ifdrop 5, isb_osdrop 7; each is a count since the capture began.
+/// **Source**: draft, section 4.6: isb_ifrecv is 4, isb_ifdrop 5, isb_osdrop 7, isb_usrdeliv 8; each is a count since the capture
+/// began.
 pub(super) fn told(layout: &Layout, buf: &[u8], pos: usize) -> Option<Told> {
     if layout.big_endian { told_by::<true>(layout, buf, pos) } else { told_by::<false>(layout, buf, pos) }
 }
@@ -284,17 +285,22 @@ fn told_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -> Option<To
     let (STATISTICS, block) = block::<BE>(buf, pos, true).ok()? else { return None };
     let fields = block.get(20..block.len() - 4)?;
     let interface = *layout.section.get(u32_at::<BE>(block, 8) as usize)?;
-    let mut told = Told { section: layout.sections, interface, received: None, dropped: 0 };
+    let from = &layout.interfaces[interface as usize];
+    let ticks = u64::from(u32_at::<BE>(block, 12)) << 32 | u64::from(u32_at::<BE>(block, 16));
+    let time_ns = from.resolution.to_ns(ticks, from.offset_s);
+    let mut counts = Statistics { time_ns, ..Statistics::default() };
     for (code, value) in options::<BE>(fields).filter(|(_, value)| value.len() == 8) {
         let (a, b) = (u64::from(u32_at::<BE>(value, 0)), u64::from(u32_at::<BE>(value, 4)));
         let count = if BE { a << 32 | b } else { b << 32 | a };
         match code {
-            4 => told.received = Some(count),
-            5 | 7 => told.dropped = told.dropped.saturating_add(count),
+            4 => counts.received = Some(count),
+            5 => counts.dropped_by_interface = Some(count),
+            7 => counts.dropped_by_system = Some(count),
+            8 => counts.delivered = Some(count),
             _ => {}
         }
     }
-    Some(told)
+    Some(Told { section: layout.sections, interface, counts })
 }
 
 /// Option text; bytes that are not UTF-8 are replaced, since people read it.

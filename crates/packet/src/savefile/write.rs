@@ -1,6 +1,7 @@
 //! Records in, capture file bytes out: little-endian pcap and plain pcapng.
 
-use super::{Format, Interface, MAX_SNAPLEN, Resolution, pcap, pcapng};
+use super::{Format, Interface, MAX_SNAPLEN, Resolution, Statistics, pcap, pcapng};
+use crate::time::Stamp;
 use crate::{Frame, LinkType};
 
 /// Why a packet cannot go into the file.
@@ -20,22 +21,12 @@ pub enum WriteError {
     },
 }
 
-/// What a capture counted at an interface.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    /// Packets that reached it.
-    pub received: u64,
-    /// Packets for which the system had no room.
-    pub dropped: u64,
-    /// Packets that were delivered.
-    pub delivered: u64,
-}
-
 /// Encodes one output, file after file if it is rotated.
 ///
 /// pcap: nanosecond magic if the first interface is finer than a microsecond. pcapng: one section, an interface block for
 /// each distinct interface just before its first packet, with name, description, resolution; times finer than 1 ns are
-/// cut to ns. **Not kept** from a pcapng source: options of packets, name resolution, statistics and custom blocks.
+/// cut to ns. **Not kept** from a pcapng source: options of packets, name resolution and custom blocks; statistics are kept if the
+/// caller hands them on. A time that the file cannot hold becomes the nearest that it can, and is counted.
 #[derive(Debug)]
 pub struct Encoder {
     format: Format,
@@ -45,13 +36,14 @@ pub struct Encoder {
     /// Interface blocks (or, for pcap, file headers) the current file holds already.
     described: usize,
     begun: bool,
+    clamped: u64,
 }
 
 impl Encoder {
     /// An encoder that cuts packets to `snaplen` bytes (0: not at all). All formats of memory are
     /// written as pcapng.
     pub fn new(format: Format, snaplen: u32) -> Self {
-        Self { format, snaplen, interfaces: Vec::new(), described: 0, begun: false }
+        Self { format, snaplen, interfaces: Vec::new(), described: 0, begun: false, clamped: 0 }
     }
 
     /// Announces an interface; equal ones share an id. Costs a search: once per source interface, not per packet.
@@ -116,7 +108,9 @@ impl Encoder {
         match self.format {
             Format::Pcap => {
                 let unit = self.pcap_resolution();
-                let seconds = time_ns.div_euclid(1_000_000_000).clamp(0, u32::MAX.into()) as u32;
+                let whole = time_ns.div_euclid(1_000_000_000);
+                let seconds = whole.clamp(0, u32::MAX.into()) as u32;
+                self.clamped += u64::from(whole != i64::from(seconds));
                 let fraction = unit.from_ns(time_ns.rem_euclid(1_000_000_000)) as u32;
                 let mut header = [0u8; pcap::RECORD_HEADER];
                 header[0..4].copy_from_slice(&seconds.to_le_bytes());
@@ -131,28 +125,37 @@ impl Encoder {
                     self.describe(out, id as usize + 1);
                 }
                 let unit = writable(self.interfaces[id as usize].resolution);
+                self.clamped += u64::from(time_ns < 0 || Stamp(time_ns).is_clamped());
                 enhanced_packet(out, id, unit.from_ns(time_ns), frame.wire_len, data);
             }
         }
     }
 
-    /// Appends what was counted at interface `id` up to this time; a pcap file has no place for it.
+    /// Packets whose times the files could not hold: before 1970, after 2106 (pcap), or clamped when they were read.
+    pub fn clamped(&self) -> u64 {
+        self.clamped
+    }
+
+    /// Appends what was counted at interface `id`; a pcap file has no place for it.
     ///
     /// **Source**: Interface Statistics Block of the pcapng draft, section 4.6.
-    pub fn statistics(&mut self, out: &mut Vec<u8>, id: u32, time_ns: i64, counts: &Statistics) {
+    pub fn statistics(&mut self, out: &mut Vec<u8>, id: u32, counts: &Statistics) {
         if self.format == Format::Pcap {
             return;
         }
         self.begin(out);
         self.describe(out, id as usize + 1);
-        let ticks = writable(self.interfaces[id as usize].resolution).from_ns(time_ns);
+        let ticks = writable(self.interfaces[id as usize].resolution).from_ns(counts.time_ns);
         block(out, pcapng::STATISTICS, |body| {
             for field in [id, (ticks >> 32) as u32, ticks as u32] {
                 word(body, field);
             }
-            // isb_ifrecv, isb_osdrop, isb_usrdeliv
-            for (code, count) in [(4, counts.received), (7, counts.dropped), (8, counts.delivered)] {
-                option(body, code, &count.to_le_bytes());
+            // isb_ifrecv, isb_ifdrop, isb_osdrop, isb_usrdeliv
+            let Statistics { received, dropped_by_interface, dropped_by_system, delivered, .. } = *counts;
+            for (code, count) in [(4, received), (5, dropped_by_interface), (7, dropped_by_system), (8, delivered)] {
+                if let Some(count) = count {
+                    option(body, code, &count.to_le_bytes());
+                }
             }
             word(body, 0);
         });

@@ -98,7 +98,8 @@ impl Lane {
         let Self { id, reader, mut worker, clock, gate, say, .. } = self;
         close(id, Closed { ended: clock.ended(), ..gate.end(&mut worker) }, &say);
         let Worker { back, timing, .. } = worker;
-        let measured = Measured { way: reader.way(), report: reader.into_report(), changed: false };
+        let (way, layout) = (reader.way(), reader.layout().cloned());
+        let measured = Measured { way, report: reader.into_report(), changed: false, layout };
         Ok((measured, Ended { processed: back.taken(), timing }))
     }
 

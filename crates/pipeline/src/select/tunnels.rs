@@ -1,9 +1,9 @@
 //! Judging packets by what is inside their tunnels.
 
-use super::{Filters, MAX_BATCH};
+use super::{Filters, MAX_BATCH, Misfit, matches};
+use crate::PlanError;
 use core::slice::from_ref;
 use std::sync::Arc;
-use weir_filter::Filter;
 use weir_packet::flow::Parser;
 use weir_packet::savefile::{Direction, Interface, Layout};
 use weir_packet::{Frame, LinkType};
@@ -16,43 +16,46 @@ pub(super) struct Inside(Vec<Judges>);
 struct Judges {
     /// `None` where no tunnel is looked for.
     parser: Option<Parser>,
-    /// The programs for tunnels that carry Ethernet, and for those that carry IP; `None` if the expression makes no sense there.
-    ethernet: Option<Arc<Filters>>,
-    raw: Option<Arc<Filters>>,
+    /// The programs for tunnels that carry Ethernet, and for those that carry IP.
+    ethernet: Arc<Filters>,
+    raw: Arc<Filters>,
 }
 
 /// The innermost packets of a batch.
 pub(super) struct Tunnels<'a> {
-    /// For each its number in the batch, its programs, and its bytes; as many as `len`.
-    found: [(usize, Option<&'a Filters>, Frame<'a>); MAX_BATCH],
+    /// Those of the batch: number, programs, and bytes.
+    found: [Option<(usize, &'a Filters, Frame<'a>)>; MAX_BATCH],
     len: usize,
 }
 
 impl Inside {
-    pub fn new(layout: &Layout, filters: impl Fn(LinkType, Option<Direction>) -> Option<Arc<Filters>>) -> Self {
+    /// What judges the tunnels of a layout, by the programs that `filters` gives.
+    pub fn new(
+        layout: &Layout,
+        filters: impl Fn(LinkType, Option<Direction>) -> Result<Arc<Filters>, PlanError>,
+    ) -> Result<Self, PlanError> {
         let judges = |(place, interface): (usize, &Interface)| {
-            let [ethernet, raw] =
-                [LinkType::ETHERNET, LinkType::RAW].map(|link| filters(link, layout.direction(place)));
-            Judges { parser: Parser::new(interface.link, true), ethernet, raw }
+            let filters = |link| filters(link, layout.direction(place));
+            let (ethernet, raw) = (filters(LinkType::ETHERNET)?, filters(LinkType::RAW)?);
+            Ok(Judges { parser: Parser::new(interface.link, true), ethernet, raw })
         };
-        Self(layout.interfaces.iter().enumerate().map(judges).collect())
+        layout.interfaces.iter().enumerate().map(judges).collect::<Result<_, _>>().map(Self)
     }
 
     /// The programs that judge what is inside tunnels.
     pub fn filters(&self) -> impl Iterator<Item = &Arc<Filters>> {
-        self.0.iter().flat_map(|judges| judges.ethernet.iter().chain(&judges.raw))
+        self.0.iter().flat_map(|judges| [&judges.ethernet, &judges.raw])
     }
 
     /// The innermost packets of those frames that are tunnels.
     pub fn tunnels<'a>(&'a self, frames: &[Frame<'a>]) -> Tunnels<'a> {
-        const NOTHING: Frame<'static> = Frame { data: &[], wire_len: 0, interface: 0 };
-        let mut tunnels = Tunnels { found: [(0, None, NOTHING); MAX_BATCH], len: 0 };
+        let mut tunnels = Tunnels { found: [None; MAX_BATCH], len: 0 };
         for (i, frame) in frames.iter().enumerate() {
             let Judges { parser, ethernet, raw } = &self.0[frame.interface as usize];
             let innermost = parser.as_ref().and_then(|parser| parser.innermost(frame.data));
             let Some((link, data)) = innermost else { continue };
             let filters = if link == LinkType::ETHERNET { ethernet } else { raw };
-            tunnels.found[tunnels.len] = (i, filters.as_deref(), inner_frame(frame, data));
+            tunnels.found[tunnels.len] = Some((i, filters, inner_frame(frame, data)));
             tunnels.len += 1;
         }
         tunnels
@@ -68,13 +71,28 @@ fn inner_frame<'a>(outer: &Frame<'a>, data: &'a [u8]) -> Frame<'a> {
     Frame { data, wire_len, interface: outer.interface }
 }
 
-impl Tunnels<'_> {
-    /// `verdicts` over the frames as they are, corrected by those of `program` over what is inside the tunnels among them.
+impl<'a> Tunnels<'a> {
+    fn found(&self) -> impl Iterator<Item = &(usize, &'a Filters, Frame<'a>)> {
+        self.found[..self.len].iter().flatten()
+    }
+
+    /// The frames that are tunnels: bit i for frame i.
+    pub fn mask(&self) -> u64 {
+        self.found().fold(0, |mask, (i, ..)| mask | 1 << i)
+    }
+
+    /// `verdicts` over the frames as they are, corrected by those of the main expression, or of a split, over what is inside the
+    /// tunnels among them.
     #[inline]
-    pub fn correct(&self, verdicts: u64, program: impl Fn(&Filters) -> &Filter) -> u64 {
-        self.found[..self.len].iter().fold(verdicts, |verdicts, (i, filters, frame)| {
-            let matches = filters.is_some_and(|filters| program(filters).matches(from_ref(frame)) != 0);
-            verdicts & !(1 << i) | u64::from(matches) << i
+    pub fn correct(&self, verdicts: u64, split: Option<usize>) -> u64 {
+        self.found().fold(verdicts, |verdicts, (i, filters, frame)| {
+            verdicts & !(1 << i) | matches(filters.program(split), from_ref(frame)) << i
         })
+    }
+
+    /// The packets of `mask` inside tunnels that the expression makes no sense for.
+    pub fn misfits(&self, mask: u64, split: Option<usize>) -> impl Iterator<Item = Misfit> {
+        let refused = self.found().filter(move |(i, filters, _)| mask >> i & 1 == 1 && filters.program(split).is_err());
+        refused.map(move |(_, filters, _)| Misfit { link: filters.link, split, packets: 1 })
     }
 }

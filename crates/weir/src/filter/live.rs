@@ -1,10 +1,11 @@
 //! Filtering what interfaces receive and send.
 
 use super::Run;
+use super::outputs::{Given, Outputs, Place, Rest};
 use crate::capture::{self, Wish};
-use crate::emit::{End, Sink};
 use crate::name::Name;
 use crate::outcome::{say, say_plain};
+use crate::sources::changed_line;
 use anyhow::bail;
 use std::io;
 use std::sync::Arc;
@@ -12,34 +13,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weir_io::sys::privilege::Capability;
 use weir_io::{Kind, sys};
-use weir_packet::savefile::write::Statistics;
-use weir_packet::savefile::{Layout, MAX_SNAPLEN};
+use weir_packet::savefile::{Layout, MAX_SNAPLEN, Statistics};
 use weir_pipeline::pump::Pump;
 use weir_pipeline::reader::Step;
 use weir_pipeline::select::{Select, Selected};
-use weir_pipeline::{Delivery, Options, PlanError, Reader, Report, Way};
+use weir_pipeline::{Options, PlanError, Reader, Report, Way};
 
 /// How often files are written out.
 const FLUSHED: Duration = Duration::from_secs(1);
 
 impl Run<'_> {
     /// Captures until stopped, or until there are enough packets.
-    pub(super) fn captured(&mut self) -> anyhow::Result<Option<End>> {
+    pub(super) fn captured(&mut self) -> anyhow::Result<()> {
         let tell = Arc::new(AtomicBool::new(false));
         sys::tell_on_signal(Arc::clone(&tell));
-        let (mut readers, mut layouts, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut readers, mut layouts, mut kept, mut about) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         capture::rings::check(&self.arguments.sources, &self.arguments.live)?;
         for name in &self.arguments.sources {
-            let inputs = capture::open(name, &self.wish(), &self.stop)?;
+            let inputs = capture::open(name, &self.wish(), &self.stop, &mut about)?;
             if inputs.is_empty() {
                 // Told to end while it waited.
-                return Ok(None);
+                return Ok(());
             }
             for input in inputs {
                 if let Kind::Live(live) = &input.kind {
                     // Before anything is written: splits and what the kernel does not filter are not compiled yet.
                     match self.select.check(live.layout()) {
-                        Err(PlanError::Stopped) => return Ok(None),
+                        Err(PlanError::Stopped) => return Ok(()),
                         checked => checked?,
                     }
                     layouts.push(live.layout().clone());
@@ -56,17 +56,21 @@ impl Run<'_> {
         }
         self.live = true;
         self.progress.begin(None);
-        self.new_source();
+        self.outputs.new_source();
         // The first packet may be long in coming: a file that cannot be made is told of now, and one that is made is a capture file.
-        let ended = self.open_sinks().and_then(|()| self.begin_files(&layouts)).err();
+        self.outputs.open();
+        self.outputs.begin(&layouts);
+        self.say_output_faults();
         if self.arguments.rotate_size.is_some() || self.arguments.rotate_seconds.is_some() {
             // Files are made as packets come.
             kept.push(Capability::DacOverride);
         }
         capture::give_up_privileges(&kept);
-        if ended.is_some() {
-            return Ok(ended);
+        if self.outputs.are_over() {
+            return Ok(());
         }
+        // Now that it captures, and files have their headers.
+        about.iter().for_each(|line| say_plain(line));
         if readers.len() == 1 {
             let (name, reader) = readers.remove(0);
             self.one_interface(&name, reader, &tell)
@@ -86,75 +90,76 @@ impl Run<'_> {
         Wish { live: &arguments.live, expression, resolve: arguments.resolve, snaplen, shares: 1 }
     }
 
-    fn one_interface(
-        &mut self,
-        name: &str,
-        mut reader: Reader<Select>,
-        tell: &AtomicBool,
-    ) -> anyhow::Result<Option<End>> {
-        let (mut ended, mut flushed) = (None, Instant::now());
-        while ended.is_none() && !self.select.has_enough() {
+    fn one_interface(&mut self, name: &str, mut reader: Reader<Select>, tell: &AtomicBool) -> anyhow::Result<()> {
+        let mut flushed = Instant::now();
+        let mut whole = true;
+        while whole && !self.outputs.are_over() && !self.select.has_enough() {
             match reader.step() {
                 Step::Delivery(delivery) => {
-                    ended = self.deliver(&delivery, Way::Live).and_then(|()| self.flush_for_readers()).err();
+                    whole = self.deliver(&delivery, Way::Live);
+                    self.flush_for_readers();
                 }
-                Step::Quiet => ended = self.flush_files(&mut flushed, Duration::ZERO).err(),
+                Step::Quiet => self.flush_files(&mut flushed, Duration::ZERO),
                 Step::End => break,
             }
-            if ended.is_none() {
-                ended = self.flush_files(&mut flushed, FLUSHED).err();
-            }
+            self.flush_files(&mut flushed, FLUSHED);
             self.tell(tell, name, reader.report());
         }
-        self.left = ended.is_some();
-        self.close_live(name, reader.report(), reader.layout(), 0)?;
-        Ok(ended)
+        if !whole {
+            self.fault(changed_line(name));
+        }
+        let unwanted = std::mem::take(&mut self.unwanted);
+        self.close_live(name, reader.report(), reader.layout(), unwanted)
     }
 
     /// Passes packets on by time. Those of equal times keep the order of the interfaces.
-    fn several_interfaces(
-        &mut self,
-        readers: Vec<(String, Reader<Select>)>,
-        tell: &AtomicBool,
-    ) -> anyhow::Result<Option<End>> {
+    fn several_interfaces(&mut self, readers: Vec<(String, Reader<Select>)>, tell: &AtomicBool) -> anyhow::Result<()> {
         /// How long to wait for the interface that holds up the others.
         const TURN: Duration = Duration::from_millis(50);
-        let start = |(i, (name, reader))| Ok(Source { name, pump: Pump::start(reader, i)?, told: false });
+        let start = |(i, (name, reader))| {
+            Ok(Source { name, pump: Pump::start(reader, i)?, place: Place::default(), told: false })
+        };
         let mut sources = readers.into_iter().enumerate().map(start).collect::<io::Result<Vec<Source>>>()?;
-        let (mut ended, mut last, mut passed, mut flushed) = (None, usize::MAX, 0u64, Instant::now());
-        while ended.is_none() && !self.merged_enough {
+        let (mut last, mut passed, mut flushed) = (usize::MAX, 0u64, Instant::now());
+        while !self.outputs.are_over() && !self.merged_enough {
             for source in &mut sources {
                 source.pump.look(Duration::ZERO, &mut |delivery| self.totals.add(&delivery.part));
                 source.tell_end(&self.stop);
             }
-            ended = self.flush_files(&mut flushed, FLUSHED).err();
-            if ended.is_some() {
-                break;
-            }
+            self.flush_files(&mut flushed, FLUSHED);
             let Some((time, next)) = sources.iter_mut().enumerate().filter_map(|(i, s)| Some((s.time()?, i))).min()
             else {
                 if sources.iter().all(|source| source.pump.ended().is_some()) {
                     break;
                 }
-                ended = self.flush_for_readers().err();
+                self.flush_for_readers();
                 self.wait(&mut sources, i64::MAX, TURN, tell);
                 continue;
             };
             // An earlier one may still come where nothing waits.
             if sources.iter_mut().any(|source| source.time().is_none() && source.pump.until() < time) {
-                ended = self.flush_for_readers().err();
+                self.flush_for_readers();
                 self.wait(&mut sources, time, TURN, tell);
                 continue;
             }
             if next != last {
-                self.new_source();
+                self.outputs.new_source();
                 last = next;
             }
-            ended = sources[next].emit(&mut self.main, &mut self.splits).err();
+            match sources[next].emit(&mut self.outputs) {
+                Given::All => {}
+                // It is given back with all else that waits.
+                Given::Until(_) => break,
+                Given::Changed => {
+                    self.changed = true;
+                    self.fault(changed_line(&sources[next].name));
+                    break;
+                }
+            }
             passed += 1;
             self.merged_enough = self.arguments.stop_after == Some(passed);
         }
-        self.left = ended.is_some();
+        self.say_output_faults();
         self.stop.store(true, Ordering::Relaxed);
         for mut source in sources {
             // What comes now was not wanted any more; what was dropped is told at the end.
@@ -167,7 +172,7 @@ impl Run<'_> {
                 self.close_live(&source.name, report, layout.as_ref(), unwanted)?;
             }
         }
-        Ok(ended)
+        Ok(())
     }
 
     /// Waits for the source that is furthest behind, of those that hold up a packet of this time.
@@ -191,27 +196,21 @@ impl Run<'_> {
     }
 
     /// The next packets may be long in coming: whoever reads along gets what there is.
-    fn flush_for_readers(&mut self) -> Result<(), End> {
+    fn flush_for_readers(&mut self) {
         if self.arguments.write.as_ref().is_some_and(Name::is_dash) {
-            self.main.flush()?;
+            self.outputs.flush_main();
         }
-        self.flush_awaited()
-    }
-
-    fn begin_files(&mut self, layouts: &[Layout]) -> Result<(), End> {
-        std::iter::once(&mut self.main).chain(&mut self.splits).try_for_each(|sink| {
-            layouts.iter().try_for_each(|layout| sink.begin(layout))?;
-            sink.start()
-        })
+        self.outputs.flush_awaited();
+        self.say_output_faults();
     }
 
     /// What is written is in the files once nothing comes, and every second.
-    fn flush_files(&mut self, flushed: &mut Instant, after: Duration) -> Result<(), End> {
-        if flushed.elapsed() < after {
-            return Ok(());
+    fn flush_files(&mut self, flushed: &mut Instant, after: Duration) {
+        if flushed.elapsed() >= after {
+            *flushed = Instant::now();
+            self.outputs.flush();
+            self.say_output_faults();
         }
-        *flushed = Instant::now();
-        std::iter::once(&mut self.main).chain(&mut self.splits).try_for_each(Sink::flush)
     }
 
     /// Books an interface whose capture has ended; `unwanted` packets were delivered when there were enough.
@@ -228,14 +227,17 @@ impl Run<'_> {
         self.totals.filtered += filtered;
         self.uncounted |= counts.filtered.is_none();
         // What arrived after the last packet that was wanted, or could be written, is nobody's.
-        let enough = self.left || self.select.has_enough() || self.merged_enough;
+        let enough = self.outputs.are_over() || self.select.has_enough() || self.merged_enough || self.changed;
         let received = if enough { report.received + counts.dropped + filtered - unwanted } else { counts.received };
         if let Some(interface) = layout.and_then(|layout| layout.interfaces.first()) {
-            let statistics =
-                Statistics { received: counts.received, dropped: counts.dropped, delivered: counts.handed_over };
-            for sink in std::iter::once(&mut self.main).chain(&mut self.splits) {
-                sink.statistics(interface, capture::now_ns(), &statistics);
-            }
+            let statistics = Statistics {
+                time_ns: capture::now_ns(),
+                received: Some(counts.received),
+                dropped_by_interface: None,
+                dropped_by_system: Some(counts.dropped),
+                delivered: Some(counts.handed_over),
+            };
+            self.outputs.statistics(&[(interface.clone(), statistics)]);
         }
         for line in capture::marks_lines(name, &report.marks) {
             say(&line);
@@ -248,6 +250,8 @@ impl Run<'_> {
 struct Source {
     name: String,
     pump: Pump<Select>,
+    /// How far the first delivery that waits was passed on.
+    place: Place,
     /// That it has ended was told.
     told: bool,
 }
@@ -274,32 +278,33 @@ impl Source {
         Some(record.and_then(|record| record.time_ns).unwrap_or(i64::MIN))
     }
 
-    fn emit(&mut self, main: &mut Sink, splits: &mut [Sink]) -> Result<(), End> {
-        if let Some((delivery, next)) = self.pump.next(kept) {
-            let Delivery { current, view, part, .. } = delivery;
-            super::emit_one(&current.layout, view.content(), part, part.records[next], main, splits)?;
+    fn emit(&mut self, outputs: &mut Outputs) -> Given {
+        let Some((delivery, next)) = self.pump.next(kept) else { return Given::All };
+        if next == 0 {
+            self.place = Place::default();
+        }
+        let layout = &delivery.current.layout;
+        let record =
+            delivery.part.records.get(next).and_then(|&at| layout.record(delivery.view.content(), at as usize));
+        let given = match record {
+            Some(record) => outputs.packet(layout, &record, &delivery.part, &mut self.place),
+            None => Given::Changed,
+        };
+        if let Given::All = given {
             self.pump.pass();
         }
-        Ok(())
+        given
     }
 
     /// Takes what waits, and was not passed on, out of the counts again; says how many packets that is.
     fn give_back(&mut self, run: &mut Run<'_>) -> u64 {
         let mut packets = 0;
         while let Some((delivery, next)) = self.pump.next(kept) {
-            let at = delivery.part.records[next];
-            let record = delivery.current.layout.record(delivery.view.content(), at as usize);
-            let bytes = record.map_or(0, |record| u64::from(record.frame.wire_len));
-            run.totals.passed -= 1;
-            run.totals.bytes -= bytes;
-            for (total, part) in run.totals.splits.iter_mut().zip(&delivery.part.splits) {
-                if part.records.binary_search(&at).is_ok() {
-                    total.0 -= 1;
-                    total.1 -= bytes;
-                }
-            }
-            self.pump.pass();
-            packets += 1;
+            let place = if next == 0 { Place::default() } else { std::mem::take(&mut self.place) };
+            let rest = Rest::of(delivery, place);
+            run.totals.take_back(&rest);
+            packets += rest.received;
+            (0..rest.passed.max(1)).for_each(|_| self.pump.pass());
         }
         packets
     }

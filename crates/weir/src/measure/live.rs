@@ -32,7 +32,9 @@ impl Command<'_> {
         let mut inputs = Vec::new();
         capture::rings::check(sources, &self.arguments.live)?;
         for name in sources {
-            let opened = capture::open(name, &self.wish(shares), &self.stop)?;
+            let mut about = Vec::new();
+            let opened = capture::open(name, &self.wish(shares), &self.stop, &mut about)?;
+            about.iter().for_each(|line| say_plain(line));
             if opened.is_empty() {
                 // Told to end while it waited.
                 return Ok(None);
@@ -77,7 +79,7 @@ impl Command<'_> {
                 // Workers share an interface.
                 let mut marks = BTreeMap::new();
                 for (name, one) in names.iter().zip(&measured) {
-                    self.close(name, one)?;
+                    self.close(name, one, run.select())?;
                     let marks = marks.entry(name).or_insert_with(Marks::default);
                     marks.downs = marks.downs.max(one.report.marks.downs);
                     marks.large += one.report.marks.large;

@@ -3,7 +3,7 @@
 use super::{Command, print};
 use crate::cli::MeasureArgs;
 use crate::name::Name;
-use crate::outcome::fault_line;
+use crate::outcome::{fault_line, misfit_lines, say};
 use crate::{sorting, sources};
 use anyhow::{anyhow, bail};
 use std::os::unix::fs::FileTypeExt;
@@ -89,10 +89,19 @@ impl Command<'_> {
         if let Some(SourceFault { what: Trouble::Plan(refused), packet: 1, .. }) = &whole.fault {
             bail!("--filter: {refused}");
         }
+        let select = run.select();
+        let layouts = parts.iter().filter_map(|part| part.layout.as_ref());
+        let refusals: Vec<_> = layouts.map(|layout| select.refusal(layout)).collect();
+        let refused = refusals.first().and_then(Option::as_ref).filter(|_| refusals.iter().all(Option::is_some));
+        if let (Some(refused), false) = (refused, self.stop.load(Ordering::Relaxed)) {
+            bail!("--filter: {refused}");
+        }
+        let misfits = select.take_misfits();
+        misfit_lines("the merged sources", None, select, &misfits).iter().for_each(|line| say(line));
         for Part { name, mut report, way, changed, .. } in parts {
             // What was measured is counted once, below: where a run is cut short that may be less than what was read.
             report.received = 0;
-            self.close(&name, &Measured { report, way, changed })?;
+            self.close(&name, &Measured { report, way, changed, layout: None }, select)?;
         }
         self.received += whole.received;
         if let Some(fault) = &whole.fault {

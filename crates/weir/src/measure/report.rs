@@ -529,11 +529,25 @@ fn address(kind: KeyKind, key: &FlowKey, source: bool) -> String {
     }
 }
 
+/// The port of an end, if the flow has ports.
+fn port_of(key: &FlowKey, source: bool) -> Option<u16> {
+    key.ports().map(|(sport, dport)| if source { sport } else { dport })
+}
+
+/// The same as text; `-` if there is none.
+fn port(key: &FlowKey, source: bool) -> String {
+    port_of(key, source).map_or("-".to_owned(), |port| port.to_string())
+}
+
+/// The same in JSON: a number, or `"-"`.
+fn port_json(key: &FlowKey, source: bool) -> Value {
+    port_of(key, source).map_or("-".into(), Value::from)
+}
+
 /// `10.1.2.3:443`, `[2001:db8::1]:443`, or the address alone.
 fn endpoint(key: &FlowKey, source: bool) -> String {
     let text = address(KeyKind::FiveTuple, key, source);
-    let Some((sport, dport)) = key.ports() else { return text };
-    let port = if source { sport } else { dport };
+    let Some(port) = port_of(key, source) else { return text };
     if key.family == 6 { format!("[{text}]:{port}") } else { format!("{text}:{port}") }
 }
 
@@ -571,11 +585,10 @@ fn key_columns<'a>(kind: KeyKind, keys: impl Iterator<Item = &'a FlowKey>) -> Ve
         KeyKind::Src(_) => vec![column("source", Stays, &|key| address(kind, key, true))],
         KeyKind::Dst(_) => vec![column("destination", Stays, &|key| address(kind, key, false))],
         KeyKind::Sport => {
-            vec![column("source port", Stays, &|key| key.sport.to_string()), column("proto", Behind, &proto)]
+            vec![column("source port", Stays, &|key| port(key, true)), column("proto", Behind, &proto)]
         }
         KeyKind::Dport => {
-            let port = |key: &FlowKey| key.ports().map_or("-".to_owned(), |(_, dport)| dport.to_string());
-            vec![column("destination port", Stays, &port), column("proto", Behind, &proto)]
+            vec![column("destination port", Stays, &|key| port(key, false)), column("proto", Behind, &proto)]
         }
         KeyKind::Proto => vec![column("proto", Stays, &proto)],
     }
@@ -589,8 +602,8 @@ fn key_json(kind: KeyKind, key: &FlowKey) -> Map<String, Value> {
         KeyKind::FiveTuple | KeyKind::Conversation => {
             put("src", src());
             put("dst", dst());
-            put("sport", key.ports().map(|(sport, _)| sport).into());
-            put("dport", key.ports().map(|(_, dport)| dport).into());
+            put("sport", port_json(key, true));
+            put("dport", port_json(key, false));
             put("proto", proto_name(key.proto).into());
             if key.flags & FlowKey::LATER_FRAGMENT != 0 {
                 put("fragment", true.into());
@@ -603,11 +616,11 @@ fn key_json(kind: KeyKind, key: &FlowKey) -> Map<String, Value> {
         KeyKind::Src(_) => put("src", src()),
         KeyKind::Dst(_) => put("dst", dst()),
         KeyKind::Sport => {
-            put("sport", key.ports().map(|(sport, _)| sport).into());
+            put("sport", port_json(key, true));
             put("proto", proto_name(key.proto).into());
         }
         KeyKind::Dport => {
-            put("dport", key.ports().map(|(_, dport)| dport).into());
+            put("dport", port_json(key, false));
             put("proto", proto_name(key.proto).into());
         }
         KeyKind::Proto => put("proto", proto_name(key.proto).into()),

@@ -515,7 +515,81 @@ fn a_full_disk_is_told_of() {
     assert_eq!(shell("exec WEIR filter '' nofile --count 2>/dev/full").code, Some(1));
     assert_eq!(shell("exec WEIR info nofile 2>/dev/full").code, Some(1));
     assert_eq!(shell("exec WEIR filter 'foo bar' FILE 2>/dev/full").code, Some(2));
-    assert_eq!(shell("exec WEIR filter '' FILE --count 2>&- >&-").code, Some(0));
+    assert_eq!(shell("exec WEIR filter '' FILE --count 2>&- >&-").code, Some(1));
+    assert_eq!(shell("exec WEIR measure FILE >/dev/full").code, Some(1));
+}
+
+#[test]
+fn an_unknown_way_to_capture_or_send_is_refused_and_makes_no_file() {
+    let temp = Temp::new();
+    let file = temp.file("in.pcap", &small_pcap(4));
+    let inside = |arguments: &[&str]| run(weir_command().current_dir(temp.path()).args(arguments), &[]);
+    let refused = |arguments: &[&str], words: &str| {
+        let done = inside(arguments);
+        assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.err);
+        assert!(done.err.starts_with("weir: af_paket:ux0") && done.err.contains(words), "{arguments:?}: {}", done.err);
+        assert_eq!((done.err.lines().count(), temp.names().len()), (1, 1), "{arguments:?}: {}", done.err);
+    };
+    let capture = ": no such way to capture: af_packet, af_xdp and dpdk are; ./af_paket:ux0 is a file";
+    refused(&["filter", "", "af_paket:ux0"], capture);
+    refused(&["filter", "", "af_paket:ux0", "--wait"], capture);
+    refused(&["filter", "", &file, "af_paket:ux0", "--merge", "--count"], capture);
+    refused(&["measure", "af_paket:ux0"], capture);
+    let send = ": no such way to send: af_packet, af_xdp, dpdk, inject and null are; ./af_paket:ux0";
+    refused(&["filter", "", &file, "-w", "af_paket:ux0"], send);
+    refused(&["filter", "", &file, "--split", "af_paket:ux0=udp"], ": no such way to send: ");
+    refused(&["generate", "af_paket:ux0", "--packets", "3"], send);
+    // A file may have a colon in its name.
+    inside(&["filter", "", &file, "-w", "./af_paket:ux0"]).ok();
+    assert_eq!(inside(&["filter", "", "./af_paket:ux0", "--count"]).ok().count(), 4);
+    assert_eq!(inside(&["filter", "", "af_paket:ux0", "--count"]).ok().count(), 4, "there is such a file");
+    inside(&["generate", "2026-11-22T12:00:00.pcap", "--packets", "1k"]).ok();
+    assert_eq!(inside(&["filter", "", "2026-11-22T12:00:00.pcap", "--count"]).ok().count(), 1024);
+}
+
+/// The runtime opens /dev/null where standard output was closed: what went there would be lost unseen.
+#[test]
+fn a_closed_standard_output_is_told_of() {
+    let temp = Temp::new();
+    let file = temp.file("in.pcap", &small_pcap(4));
+    let (made, copy) = (temp.at("made.pcap"), temp.at("copy.pcap"));
+    let shell = |command: &str, to: &str| {
+        let command = command.replace("FILE", &file).replace("MADE", &made).replace("COPY", &copy);
+        let script = format!("exec '{}' {command} {to}", env!("CARGO_BIN_EXE_weir"));
+        run(Command::new("sh").args(["-c", &script]).stdin(Stdio::null()), &[])
+    };
+    for (command, summary) in [
+        ("filter '' FILE -w -", true),
+        ("filter '' FILE", true),
+        ("filter tcp FILE", true),
+        ("filter '' FILE --json", true),
+        ("filter '' FILE --count", true),
+        ("filter '' FILE --count --json", true),
+        ("filter -D", false),
+        ("measure FILE", true),
+        ("measure FILE --json --window 1s", true),
+        ("info FILE", false),
+        ("info --json FILE", false),
+        ("generate - --packets 10", false),
+        ("generate MADE --packets 10 --truth", false),
+        ("generate MADE --packets 10 --talkers 3", false),
+        ("doctor --json", false),
+    ] {
+        let done = shell(command, ">&-");
+        assert_eq!(done.code, Some(1), "{command}: {}", done.err);
+        assert_told(command, &done, 1, summary);
+        let line = done.err.lines().next().expect("a line");
+        assert!(line.contains(": it is closed"), "{command}: {}", done.err);
+        // Where it was meant to be nothing, all is well.
+        assert_eq!(shell(command, ">/dev/null").code, Some(0), "{command}");
+        assert_eq!(shell(command, "<>/dev/null >&0").code, Some(0), "{command}");
+    }
+    // What writes nothing there does not need it.
+    for command in ["filter '' FILE -w COPY", "generate MADE --packets 10"] {
+        assert_eq!(shell(command, ">&-").code, Some(0), "{command}");
+    }
+    let split = shell("filter '' FILE -w - --split 'COPY=udp'", ">&-");
+    assert_eq!((split.code, records(&copy).len()), (Some(1), 0), "{}", split.err);
 }
 
 #[test]

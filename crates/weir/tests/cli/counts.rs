@@ -260,3 +260,143 @@ fn loopback_frames_of_either_byte_order_count_as_tcpdump_counts() {
     }
     assert!(matched > 0, "the frames are such that some match");
 }
+
+/// An interface block without snap length.
+fn interface(link: u16) -> Vec<u8> {
+    pcapng_start(link)[28..].to_vec()
+}
+
+/// An enhanced packet block of the interface `id`.
+fn packet_of(id: u32, seconds: u32, data: &[u8]) -> Vec<u8> {
+    let mut block = pcapng_packet(seconds, data);
+    block[8..12].copy_from_slice(&id.to_le_bytes());
+    block
+}
+
+const USB_LINUX: u16 = 189;
+
+/// Datagrams to ports 1 to 40 on Ethernet, after each of which comes a packet of USB; and the former alone as a pcap.
+fn two_link_types(usb: u32, ethernet: u32, head: Vec<u8>, between: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
+    let (mut both, mut alone) = (head, pcap_header(65_535, 1));
+    both.extend((0..20u32).flat_map(|i| packet_of(usb, i, &[7; 48])));
+    both.extend(between);
+    for i in 0..40u16 {
+        let frame = udp(i + 1, 10);
+        both.extend(packet_of(ethernet, 100 + u32::from(i), &frame));
+        both.extend(packet_of(usb, 100 + u32::from(i), &[7; 48]));
+        alone.extend(pcap_record(100 + u32::from(i), &frame));
+    }
+    (both, alone)
+}
+
+#[test]
+fn a_file_of_several_link_types_is_read_to_its_end() {
+    let test = "a_file_of_several_link_types_is_read_to_its_end";
+    if !have(test, &["tcpdump"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let start = |links: &[u16]| {
+        [pcapng_start(links[0]), links[1..].iter().flat_map(|&link| interface(link)).collect()].concat()
+    };
+    let files = [
+        ("ethernet-first", two_link_types(1, 0, start(&[1, USB_LINUX]), Vec::new())),
+        ("usb-first", two_link_types(0, 1, start(&[USB_LINUX, 1]), Vec::new())),
+        // Nobody knows of Ethernet until the first packets are read.
+        ("ethernet-later", two_link_types(0, 1, start(&[USB_LINUX]), interface(1))),
+    ];
+    for (name, (both, alone)) in &files {
+        let (file, alone) = (temp.file(&format!("{name}.pcapng"), both), temp.file("alone.pcap", alone));
+        let usb = if *name == "ethernet-first" { 1 } else { 0 };
+        for expression in ["udp", "udp dst portrange 3-9", "tcp or ip6", "ip and len > 30"] {
+            let expected = tcpdump_count(&alone, expression).expect("tcpdump takes it");
+            let told = format!(
+                "60 packets of link type USB_LINUX (interface {usb}) do not match: expression '{expression}': \
+                 USB link-layer type filtering not implemented"
+            );
+            let context = format!("'{expression}' on {name}");
+            let once = |done: &Done| {
+                let lines: Vec<&str> = done.err.lines().filter(|line| line.starts_with("weir: ")).collect();
+                assert!(lines.len() == 1 && lines[0].ends_with(&told), "{context}: {}", done.err);
+            };
+            let out = temp.at("out.pcapng");
+            for more in [&["--workers", "3"][..], &["--merge"], &["-w", &out, "--workers", "1"]] {
+                let count = if more.contains(&"-w") { &[][..] } else { &["--count"] };
+                let done = weir([&["filter", expression, &file, "--stats"], more, count].concat()).ok();
+                once(&done);
+                let account = format!("received 100 = passed {expected} + filtered {} + denied 0", 100 - expected);
+                assert!(done.err.contains(&account), "{context}: {}", done.err);
+            }
+            assert_eq!(weir(["filter", "", &out, "--count"]).ok().count(), expected, "{context}");
+            let piped = weir_fed(["filter", expression, "-", "--count"], both).ok();
+            once(&piped);
+            assert_eq!(piped.count(), expected, "{context}");
+            for design in [&["--workers", "1"][..], &["--workers", "2"], &["--workers", "2", "--design", "async"]] {
+                let done = weir([&["measure", "--json", "--filter", expression, &file], design].concat()).ok();
+                once(&done);
+                let value: serde_json::Value = serde_json::from_slice(&done.out).unwrap();
+                let account = ["received", "passed", "filtered"].map(|key| value[key].as_u64().expect("a count"));
+                assert_eq!(account, [100, expected, 100 - expected], "{context} {design:?}");
+            }
+            if *name != "ethernet-later" {
+                let inverse = weir(["filter", expression, &file, "--count", "--invert"]).ok();
+                assert_eq!(inverse.count(), 100 - expected, "{context}");
+            }
+        }
+        // What makes sense for both is said of both, and without a word.
+        let done = weir(["filter", "len > 47", &file, "--count"]).ok();
+        assert_eq!(done.count(), 60 + tcpdump_count(&alone, "len > 47").unwrap(), "{name}");
+        assert!(!done.err.contains("weir:"), "{}", done.err);
+    }
+    // A split of one link type.
+    let (both, alone) = &files[0].1;
+    let (file, alone) = (temp.file("both.pcapng", both), temp.file("alone.pcap", alone));
+    let split = weir(["filter", "", &file, "--count", "--split", "low=udp dst port 1 or udp dst port 2"]).ok();
+    assert_eq!(split.text(), "100\n2 low\n");
+    assert!(split.err.contains("60 packets of link type USB_LINUX (interface 1) do not match: "), "{}", split.err);
+    // An interface that no packet came from refuses nothing, and nothing is said of it.
+    let unused = [start(&[1, USB_LINUX]), packet_of(0, 1, &udp(5, 1))].concat();
+    let done = weir(["filter", "udp", &temp.file("unused.pcapng", &unused), "--count"]).ok();
+    assert_eq!(done.count(), 1);
+    assert!(!done.err.contains("weir:"), "{}", done.err);
+    assert_eq!(tcpdump_count(&alone, "udp"), Ok(40));
+}
+
+#[test]
+fn an_expression_that_fits_no_link_type_of_a_file_is_refused() {
+    let temp = Temp::new();
+    let packets: Vec<u8> = (0..20).flat_map(|i| packet_of(0, i, &[7; 48])).collect();
+    let usb = [pcapng_start(USB_LINUX), packets, interface(USB_LINUX), packet_of(1, 1, &[8; 40])].concat();
+    let file = temp.file("usb.pcapng", &usb);
+    let good = temp.file("good.pcap", &small_pcap(4));
+    let out = temp.at("out.pcapng");
+    let words = "expression 'udp': USB link-layer type filtering not implemented";
+    for more in [&["--count"][..], &["--merge"], &["-w", &out], &["--split", &format!("{out}=len > 1")], &["--invert"]]
+    {
+        let done = weir([&["filter", "udp", &file], more].concat());
+        assert_eq!((done.code, done.err.as_str()), (Some(2), format!("weir: {words}\n").as_str()), "{more:?}");
+        assert!(done.out.is_empty() && !Path::new(&out).exists(), "{more:?}");
+    }
+    for more in [&[][..], &["--window", "1s"], &["--design", "async", "--workers", "2"]] {
+        let done = weir([&["measure", "--filter", "udp", &file], more].concat());
+        assert_eq!(
+            (done.code, done.err.as_str()),
+            (Some(2), format!("weir: --filter: {words}\n").as_str()),
+            "{more:?}"
+        );
+        assert!(done.out.is_empty(), "{more:?}");
+    }
+    let split = weir(["filter", "len > 1", &file, "--split", &format!("{out}=udp")]);
+    assert_eq!((split.code, Path::new(&out).exists()), (Some(2), false), "{}", split.err);
+    // Behind a source that it fits it is a fault of one source, and what was good counts.
+    let done = weir(["filter", "udp", &good, &file, "--count"]);
+    assert_eq!((done.code, done.count()), (Some(1), 4), "{}", done.err);
+    assert!(done.err.starts_with(&format!("weir: {file}: {words}\n")), "{}", done.err);
+    // One that no link type takes is wrong before anything is read.
+    let mixed =
+        temp.file("mixed.pcapng", &[pcapng_start(1), interface(USB_LINUX), packet_of(0, 1, &udp(1, 1))].concat());
+    for expression in ["foo bar", "udp and", "tcp port 99999"] {
+        let done = weir(["filter", expression, &mixed, "--count"]);
+        assert_eq!((done.code, done.err.lines().count()), (Some(2), 1), "{}", done.err);
+    }
+}

@@ -89,6 +89,46 @@ fn a_closed_pipe_ends_quietly() {
     }
 }
 
+/// The reader of one output has enough: the others get all of theirs, and the exit code is that of a closed pipe.
+#[test]
+fn other_outputs_go_on_when_one_is_read_no_more() {
+    let temp = Temp::new();
+    let file = temp.at("made.pcap");
+    weir(["generate", &file, "--packets", "50000"]).ok();
+    let weir_path = env!("CARGO_BIN_EXE_weir");
+    let (x, y) = (temp.at("x.pcap"), temp.at("y.pcap"));
+    let expected = |expression: &str| weir(["filter", expression, &file, "--count"]).ok().count();
+    let written = |path: &str| records(path).len() as u64;
+    for more in ["", "--merge", "--workers 3"] {
+        let command = format!("filter 'ip' '{file}' -w - --split '{x}=udp' --split '{y}=tcp' {more} --stats");
+        let script = format!("{{ '{weir_path}' {command}; echo \"code $?\" >&2; }} | head -c 100 >/dev/null");
+        let done = run(Command::new("sh").args(["-c", &script]).stdin(Stdio::null()), &[]);
+        assert!(done.err.ends_with("code 0\n") && !done.err.contains("weir:"), "{more}: {}", done.err);
+        assert_eq!((written(&x), written(&y)), (expected("ip and udp"), expected("ip and tcp")), "{more}");
+        let all = expected("ip").to_string();
+        assert!(done.err.replace(' ', "").contains(&format!(",{all}matched")), "{more}: {}", done.err);
+    }
+    // The same of a split, here a named pipe; and once nobody is left the run ends quietly.
+    let pipe = temp.at("pipe.pcap");
+    tool("mkfifo", [&pipe]).ok();
+    for (rest, quiet) in [(format!("-w '{x}'"), false), ("".to_owned(), true)] {
+        let command = format!("filter '' '{file}' --split '{pipe}=ip' {rest}");
+        let script = format!("head -c 100 '{pipe}' >/dev/null & '{weir_path}' {command}; echo \"code $?\" >&2; wait");
+        let done = run(Command::new("sh").args(["-c", &script]).stdin(Stdio::null()), &[]);
+        assert!(done.err.ends_with("code 0\n") && !done.err.contains("weir:"), "{}", done.err);
+        assert_eq!(done.err == "code 0\n", quiet, "{}", done.err);
+        assert_eq!(written(&x), if quiet { 0 } else { 50_000 });
+        std::fs::write(&x, pcap_header(65_535, 1)).unwrap();
+    }
+    // A full disk ends one output with a line, and no other.
+    if std::path::Path::new("/dev/full").exists() {
+        let split = format!("{x}=udp");
+        let done = weir(["filter", "", &file, "-w", "/dev/full", "--split", &split]);
+        assert_eq!((done.code, written(&x)), (Some(1), expected("udp")), "{}", done.err);
+        assert_eq!(done.err.matches("weir: ").count(), 1, "{}", done.err);
+    }
+}
+
 #[test]
 fn a_growing_file_is_followed_until_it_is_interrupted() {
     let temp = Temp::new();

@@ -83,7 +83,7 @@ fn dissect(frame: &[u8]) -> Option<Flow> {
 
 /// The fields that a row has under the key `kind`.
 fn fields(kind: &str, flow: &Flow) -> Map<String, Value> {
-    let (sport, dport) = flow.ports.unzip();
+    let (sport, dport) = flow.ports.map_or((json!("-"), json!("-")), |(sport, dport)| (json!(sport), json!(dport)));
     let (src, dst, proto) = (flow.src.to_string(), flow.dst.to_string(), proto_name(flow.proto));
     let value = match kind {
         "5tuple" | "conversation" => {

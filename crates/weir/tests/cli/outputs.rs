@@ -315,9 +315,19 @@ fn files_rotate_by_packet_time() {
     assert_eq!(records(&temp.at("g-221324.pcap")), whole[4..8]);
 
     let temp = Temp::new();
-    let done = weir(["filter", "", &file, "-G", "4", "-W", "2", "-w", &temp.at("g-%H%M%S.pcap"), "--utc"]).ok();
-    assert_eq!(temp.names(), ["g-221320.pcap", "g-221324.pcap"]);
+    let out = temp.at("g-%H%M%S.pcap");
+    let odd = format!("{}=udp[3] & 1 = 1", temp.at("odd.pcap"));
+    let expression = "udp dst portrange 2-60";
+    let done =
+        weir(["filter", expression, &file, "-G", "4", "-W", "2", "-w", &out, "--utc", "--stats", "--split", &odd]).ok();
+    assert_eq!(temp.names(), ["g-221321.pcap", "g-221324.pcap", "odd.pcap", "odd.pcap1"]);
     assert!(!done.err.contains("weir:"), "{}", done.err);
+    // What comes behind the last file is in no figure: of eight packets the first does not match.
+    assert!(done.err.starts_with("8 received, 7 matched (87.5 %), 434 bytes, 0 dropped, 7 written, "), "{}", done.err);
+    assert!(done.err.contains("  received 8 = passed 7 + filtered 1 + denied 0 + dropped 0\n"), "{}", done.err);
+    assert!(done.err.contains("odd.pcap: 3 packets, 186 bytes\n"), "{}", done.err);
+    let count = |name: &str| records(&temp.at(name)).len();
+    assert_eq!(temp.names().iter().map(|name| count(name)).collect::<Vec<_>>(), [3, 4, 1, 2]);
 
     let temp = Temp::new();
     weir(["filter", "", &file, "-G", "4", "-w", &temp.at("g.pcap")]).ok();
@@ -338,6 +348,153 @@ fn files_rotate_by_packet_time() {
     assert_eq!(temp.names(), expected);
     let count: usize = expected.iter().map(|name| records(&temp.at(name)).len()).sum();
     assert_eq!(count, 60);
+}
+
+/// Packets by count, whatever the design: what is written is what is said, and the account adds up.
+#[test]
+fn the_summary_of_a_rotation_says_what_was_written() {
+    let source = Temp::new();
+    let file = source.at("made.pcapng");
+    // 30 000 packets in 10 s.
+    weir(["generate", &file, "--packets", "30000", "--rate", "3000", "--sizes", "200"]).ok();
+    let told = |done: &Done, word: &str| -> u64 {
+        let line = done.err.lines().next().expect("a summary");
+        let part = line.split(", ").find_map(|part| part.strip_suffix(word));
+        part.unwrap_or_else(|| panic!("no{word}: {}", done.err)).replace(' ', "").parse().expect("a number")
+    };
+    for (options, ring) in [
+        (&["-G", "2", "-W", "3"][..], false),
+        (&["-G", "2", "-W", "3", "-C", "500k"], false),
+        (&["-G", "2", "-W", "3", "--merge"], false),
+        (&["-G", "2", "-W", "3", "-c", "29000", "--workers", "4"], false),
+        (&["-G", "2"], false),
+        (&["-C", "1M"], false),
+        (&["-C", "200k", "-W", "3"], true),
+        (&["-C", "200k", "-W", "1"], true),
+    ] {
+        for expression in ["", "udp"] {
+            let temp = Temp::new();
+            let out = temp.at("g-%s.pcapng");
+            let done = weir([&["filter", expression, &file, "-w", &out, "--stats"], options].concat()).ok();
+            let context = format!("{options:?} '{expression}': {}", done.err);
+            let there: usize = temp.names().iter().map(|name| records(&temp.at(name)).len()).sum();
+            let written = told(&done, " written");
+            let overwritten = if ring { told(&done, " of them overwritten (-W)") } else { 0 };
+            assert_eq!(there as u64 + overwritten, written, "{context}");
+            assert_eq!(ring, done.err.contains("overwritten"), "{context}");
+            let account =
+                done.err.lines().find(|line| line.contains(" = passed ")).expect("the account").replace(' ', "");
+            let terms: Vec<u64> = account.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+            assert_eq!((terms[0], terms[1]), (terms[1..].iter().sum(), written), "{context}");
+            if options.contains(&"-W") && !ring {
+                // The received packets are those of the file up to the last that was written.
+                let all = records(&file);
+                let last = temp.names().iter().flat_map(|name| records(&temp.at(name))).max().expect("packets");
+                let at = all.iter().position(|record| *record == last).expect("it is one of them");
+                assert!(
+                    terms[0] >= at as u64 + 1 && (!expression.is_empty() || terms[0] == at as u64 + 1),
+                    "{context}"
+                );
+                assert!(terms[0] < 29_000, "{context}");
+            }
+        }
+    }
+}
+
+/// An interface statistics block with these options, of interface 0.
+fn statistics(counts: &[(u16, u64)]) -> Vec<u8> {
+    let ticks = 1_700_000_009_000_000u64;
+    let mut body: Vec<u8> =
+        [0, (ticks >> 32) as u32, ticks as u32].iter().flat_map(|word| word.to_le_bytes()).collect();
+    for (code, count) in counts {
+        body.extend([code.to_le_bytes(), 8u16.to_le_bytes()].concat());
+        body.extend(count.to_le_bytes());
+    }
+    body.extend([0; 4]);
+    block(5, &body)
+}
+
+#[test]
+fn what_a_source_says_of_its_losses_is_in_the_copy() {
+    let temp = Temp::new();
+    let packets: Vec<u8> = (1..=5).flat_map(|i| pcapng_packet(i, &udp(i as u16, 4))).collect();
+    let early = statistics(&[(4, 2), (5, 1), (7, 1), (8, 2)]);
+    let last = statistics(&[(4, 100), (5, 20), (7, 75), (8, 5)]);
+    let bytes = [pcapng_start(1), early, packets.clone(), last.clone()].concat();
+    let file = temp.file("in.pcapng", &bytes);
+    let (copy, split) = (temp.at("copy.pcapng"), temp.at("split.pcapng"));
+    let split_option = format!("{split}=udp dst port 3");
+    let holds = |path: &str, block: &[u8]| {
+        let copy = fs::read(path).unwrap();
+        let kinds =
+            copy.windows(8).filter(|words| words[..4] == 5u32.to_le_bytes() && words[4..] == block[4..8]).count();
+        kinds == 1 && copy.ends_with(block)
+    };
+    for more in [&[][..], &["--merge"], &["--workers", "3"], &["-C", "100M"]] {
+        weir([&["filter", "udp", &file, "-w", &copy, "--split", &split_option], more].concat()).ok();
+        assert!(holds(&copy, &last) && holds(&split, &last), "{more:?}");
+        assert_eq!((records(&copy).len(), records(&split).len()), (5, 1));
+    }
+    let piped = weir_fed(["filter", "", "-", "-w", "-"], &bytes).ok().out;
+    assert!(piped.ends_with(&last));
+    // An interface is the same in both sources: what it lost is what it lost in both, and in all sections of one.
+    let twice = statistics(&[(4, 200), (5, 40), (7, 150), (8, 10)]);
+    for sources in [vec![&file, &file], vec![&temp.file("sections.pcapng", &bytes.repeat(2))]] {
+        for more in [&[][..], &["--merge"]] {
+            let sources: Vec<&str> = sources.iter().map(|source| source.as_str()).collect();
+            weir([&["filter", "", "-w", &copy], &sources[..], more].concat()).ok();
+            assert!(holds(&copy, &twice), "{sources:?} {more:?}");
+        }
+    }
+    let about: serde_json::Value = serde_json::from_slice(&weir(["info", "--json", &copy]).ok().out).unwrap();
+    assert_eq!(about["interfaces"][0]["dropped"], 190);
+    // One that says nothing has nothing to carry, and a file without packets still says it.
+    let none = temp.file("none.pcapng", &[pcapng_start(1), packets].concat());
+    weir(["filter", "", &none, "-w", &copy]).ok();
+    assert!(!holds(&copy, &last) && !holds(&copy, &twice));
+    weir(["filter", "tcp", &file, "-w", &copy]).ok();
+    assert!(holds(&copy, &last) && records(&copy).is_empty());
+    if have("what_a_source_says_of_its_losses_is_in_the_copy", &["capinfos"]) {
+        let entries = |path: &str| {
+            let text = tool("capinfos", ["-I", path]).ok().text();
+            text.lines().find(|line| line.contains("Number of stat entries")).map(str::to_owned)
+        };
+        assert!(entries(&copy).is_some_and(|line| line.ends_with(" = 1")));
+    }
+}
+
+#[test]
+fn times_that_cannot_be_written_are_counted_and_told_of() {
+    let temp = Temp::new();
+    let timed = |seconds: u64| {
+        let mut packet = pcapng_packet(0, &udp(1, 4));
+        let ticks = seconds.saturating_mul(1_000_000);
+        packet[12..16].copy_from_slice(&((ticks >> 32) as u32).to_le_bytes());
+        packet[16..20].copy_from_slice(&(ticks as u32).to_le_bytes());
+        packet
+    };
+    // 2023, 2106 a second before and after what 32 bits hold, 2200, and beyond all that is read.
+    let times = [1_700_000_000, u32::MAX.into(), 1 << 32, 7_258_118_400, u64::MAX];
+    let bytes = [pcapng_start(1), times.iter().flat_map(|&time| timed(time)).collect()].concat();
+    let file = temp.file("in.pcapng", &bytes);
+    let beyond = |done: &Done| -> Vec<String> {
+        let lines = done.err.lines().filter_map(|line| line.strip_prefix("weir: "));
+        lines.map(|line| line.split(" with a time ").next().unwrap_or("").to_owned()).collect()
+    };
+    for (name, count) in [("out.pcap", "3 packets"), ("out.pcapng", "1 packet")] {
+        let out = temp.at(name);
+        let done = weir(["filter", "", &file, "-w", &out]).ok();
+        assert_eq!(beyond(&done), [format!("{out}: {count}")], "{}", done.err);
+        assert_eq!(weir(["filter", "", &out, "--count"]).ok().count(), 5);
+        assert!(weir(["filter", "", &file, "-w", &out, "-c", "2"]).ok().err.starts_with("2 received"), "{name}");
+    }
+    for flag in ["-tttt", "--json"] {
+        let done = weir(["filter", "", &file, flag]).ok();
+        assert_eq!(beyond(&done), ["1 packet"], "{}", done.err);
+    }
+    let about = weir(["info", &file, "--utc"]).ok();
+    assert!(about.text().contains("1 packet with a time before 1677 or after 2262"), "{}", about.text());
+    assert!(beyond(&weir(["filter", "", &file, "--count"]).ok()).is_empty());
 }
 
 #[test]

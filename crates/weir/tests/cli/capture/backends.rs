@@ -83,6 +83,55 @@ fn every_way_writes_every_packet_and_counts_what_found_no_room() {
     }
 }
 
+/// The slots of a UMEM are filled in any order: offsets of records say nothing of what came first.
+#[test]
+fn every_packet_of_several_queues_goes_to_its_split() {
+    let Some(net) = Net::new("every_packet_of_several_queues_goes_to_its_split") else { return };
+    net.two_queues();
+    let temp = Temp::new();
+    let sent: Vec<Vec<u8>> = (0..30_000u32)
+        .map(|number| {
+            let mut frame = udp(53, 18);
+            let port = 1024 + (number % 997) as u16;
+            frame[34..36].copy_from_slice(&port.to_be_bytes());
+            frame[42..46].copy_from_slice(&number.to_be_bytes());
+            frame[23] = if number.is_multiple_of(3) { 6 } else { 17 };
+            frame
+        })
+        .collect();
+    let of = |proto: u8| -> Vec<Vec<u8>> {
+        let mut frames: Vec<_> = sent.iter().filter(|frame| frame[23] == proto).cloned().collect();
+        frames.sort();
+        frames
+    };
+    let [u, t] = ["u.pcapng", "t.pcapng"].map(|name| temp.at(name));
+    let splits = [format!("{u}=udp"), format!("{t}=tcp")];
+    for (source, limit, words) in [
+        ("af_xdp:near", 30_000, "AF_XDP, queue 0 of near"),
+        ("near", 30_000, "AF_PACKET"),
+        ("af_xdp:near:0", 9_000, "AF_XDP, queue 0 of near"),
+    ] {
+        let count = limit.to_string();
+        let mut command = vec![env!("CARGO_BIN_EXE_weir"), "filter", "", source, "--stats"];
+        splits.iter().for_each(|split| command.extend(["--split", split]));
+        if limit < 30_000 {
+            command.extend(["-c", &count]);
+        }
+        let capture = net.start(&command, words);
+        assert_eq!(net.send(&sent, 500), 30_000);
+        let done = if limit < 30_000 { capture.done() } else { capture.stop() }.ok();
+        let [received, passed, filtered, denied, dropped] = account(&done);
+        assert_eq!((received, passed), (passed + filtered + denied + dropped, limit), "{source}: {}", done.err);
+        let [mut udp, mut tcp] = [&u, &t].map(|path| super::written(path));
+        assert_eq!((udp.len() + tcp.len()) as u64, limit, "{source}: {}", done.err);
+        if limit == 30_000 {
+            udp.sort();
+            tcp.sort();
+            assert!(udp == of(17) && tcp == of(6), "{source}");
+        }
+    }
+}
+
 #[test]
 fn every_way_ends_in_the_middle_of_traffic() {
     let Some(net) = Net::new("every_way_ends_in_the_middle_of_traffic") else { return };
@@ -171,14 +220,7 @@ fn what_is_written_is_there_however_the_capture_ends() {
         // That of the way before would be taken for this one's.
         let _ = std::fs::remove_file(&out);
         let capture = start(&net, &["filter", "", "-w", &out], way, words);
-        // Its header comes before the first packet, a moment after the line that says how it captures.
-        let begun = |path: &str| std::fs::metadata(path).is_ok_and(|about| about.len() > 0);
-        for _ in 0..100 {
-            if begun(&out) {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+        // Its header comes before the first packet, and before the line that says how it captures.
         assert_eq!(weir(["filter", "", &out, "--count"]).ok().count(), 0, "it has its header at once");
         assert_eq!(net.send(&sent, 0), 1000);
         std::thread::sleep(std::time::Duration::from_millis(300));

@@ -97,6 +97,18 @@ impl Net {
         }
     }
 
+    /// The cable from `far` to `near` anew, with two queues at each end.
+    pub fn two_queues(&self) {
+        let far = self.name("far");
+        let queues = ["numtxqueues", "2", "numrxqueues", "2"];
+        self.inside("near", &["ip", "link", "del", "near"]).ok();
+        let near = [&["ip", "link", "add", "near"], &queues[..], &["type", "veth", "peer", "name", "far"]].concat();
+        self.inside("near", &[&near, &queues[..], &["netns", &far]].concat()).ok();
+        for end in ["far", "near"] {
+            self.inside(end, &["ip", "link", "set", end, "up"]).ok();
+        }
+    }
+
     /// Starts a program at the near end, and returns once it has said `ready` on standard error.
     pub fn start(&self, command: &[&str], ready: &str) -> Capture {
         self.start_at("near", command, ready)

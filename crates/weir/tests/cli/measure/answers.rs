@@ -471,13 +471,22 @@ fn rows_without_ports_and_with_long_addresses() {
         object["top"].as_array().unwrap().iter().map(|row| row_key("5tuple", row)).collect();
     let wanted = [
         json!({ "src": long[0], "dst": long[1], "sport": 50_000, "dport": 60_000, "proto": "udp" }),
-        json!({ "src": long[1], "dst": "::1", "sport": null, "dport": null, "proto": "icmp6" }),
-        json!({ "src": "10.0.0.1", "dst": "10.0.0.2", "sport": null, "dport": null, "proto": "icmp" }),
+        json!({ "src": long[1], "dst": "::1", "sport": "-", "dport": "-", "proto": "icmp6" }),
+        json!({ "src": "10.0.0.1", "dst": "10.0.0.2", "sport": "-", "dport": "-", "proto": "icmp" }),
         json!({ "src": "10.0.0.1", "dst": "10.0.0.2", "sport": 7, "dport": 9, "proto": "udp" }),
-        json!({ "src": "10.0.0.1", "dst": "10.0.0.2", "sport": null, "dport": null, "proto": "udp", "fragment": true }),
-        json!({ "src": "10.0.0.3", "dst": "10.0.0.2", "sport": null, "dport": null, "proto": "99" }),
+        json!({ "src": "10.0.0.1", "dst": "10.0.0.2", "sport": "-", "dport": "-", "proto": "udp", "fragment": true }),
+        json!({ "src": "10.0.0.3", "dst": "10.0.0.2", "sport": "-", "dport": "-", "proto": "99" }),
     ];
     assert_eq!(without_figures, wanted.map(|row| row.to_string()));
+
+    // A port that is not there has the same sign in every table.
+    for (key, title) in [("sport", "source port"), ("dport", "destination port")] {
+        let text = weir(["measure", &file, "--sketch", "exact", "--key", key]).ok().text();
+        let rows = text.lines().skip_while(|line| !line.contains(title)).skip(1);
+        let without = rows.filter(|row| row.split_whitespace().nth(1) == Some("-")).count();
+        // icmp6, icmp, fragments of udp, and protocol 99.
+        assert_eq!(without, 4, "{text}");
+    }
 
     // A fragment counts for its addresses and its protocol like any packet.
     let object = measure_one(&[&file, "--sketch", "exact", "--key", "pair", "--key", "proto"]);
@@ -494,7 +503,7 @@ fn inner_looks_into_tunnels() {
     let file = temp.file("ipip.pcap", &timed_pcap([(0, tunnel.as_slice())]));
     let row = |more: &[&str]| measure_one(&[&[file.as_str()], more].concat())["top"][0].clone();
     let outer = row(&[]);
-    assert_eq!((&outer["src"], &outer["proto"], &outer["sport"]), (&json!("10.0.0.1"), &json!("ipip"), &Value::Null));
+    assert_eq!((&outer["src"], &outer["proto"], &outer["sport"]), (&json!("10.0.0.1"), &json!("ipip"), &json!("-")));
     let inner = row(&["--inner"]);
     assert_eq!((&inner["src"], &inner["proto"], &inner["dport"]), (&json!("192.168.0.1"), &json!("udp"), &json!(53)));
     assert_eq!(inner["bytes"], tunnel.len(), "what the link carried");

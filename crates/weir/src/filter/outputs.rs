@@ -1,0 +1,381 @@
+//! The outputs of a run: where the packets of a piece go, which outputs still take packets, and what each of them wrote.
+//!
+//! An output that ends (its reader closed the pipe, its disk is full) takes no more packets, and the others get all of theirs.
+//! The run is over once no output is left, or once the files of `-w` are complete (`-W`).
+
+use crate::emit::{End, Sink};
+use crate::numbers::packets;
+use weir_packet::Frame;
+use weir_packet::savefile::walk::{Cursor, Visit, walk};
+use weir_packet::savefile::{Bytes, Interface, Layout, Record, Statistics};
+use weir_pipeline::Delivery;
+use weir_pipeline::select::{Select, Selected};
+
+/// How far the kept packets of a piece were passed on.
+///
+/// The records of a split are some of those of the main output, in the same order: that of the source. Their offsets need not
+/// ascend, since a UMEM's slots are filled in any order. So a split has a position of its own, and nothing is searched.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// Kept records that were passed on.
+    pub next: usize,
+    /// The same for each split.
+    splits: Vec<usize>,
+}
+
+impl Place {
+    /// Moves behind the next record; `each` gets the number of each split that keeps it.
+    pub fn pass(&mut self, part: &Selected, mut each: impl FnMut(usize)) {
+        let Some(record) = part.records.get(self.next) else { return };
+        self.next += 1;
+        self.splits.resize(part.splits.len(), 0);
+        for (i, (next, split)) in self.splits.iter_mut().zip(&part.splits).enumerate() {
+            if split.records.get(*next) == Some(record) {
+                *next += 1;
+                each(i);
+            }
+        }
+    }
+}
+
+/// Packets of a piece that nobody wants any more, counted one by one.
+#[derive(Debug, Default)]
+pub struct Rest {
+    /// Packets.
+    pub received: u64,
+    /// Packets that match.
+    pub passed: u64,
+    /// Packets that do not.
+    pub filtered: u64,
+    /// Wire bytes of those that match.
+    pub bytes: u64,
+    /// Packets and wire bytes that each split would have got.
+    pub splits: Vec<(u64, u64)>,
+}
+
+impl Rest {
+    /// Counts the packets of `delivery` from the kept packet at `place` to its last.
+    pub fn of(delivery: &Delivery<Select>, place: Place) -> Self {
+        struct Walk<'a> {
+            part: &'a Selected,
+            place: Place,
+            last: usize,
+            rest: Rest,
+        }
+        impl Visit for Walk<'_> {
+            fn frames(&mut self, _: usize, records: &[u32], frames: &[Frame<'_>]) -> bool {
+                let Self { part, place, last, rest } = self;
+                for (&at, frame) in records.iter().zip(frames) {
+                    rest.received += 1;
+                    if part.records.get(place.next) == Some(&at) {
+                        let wire = u64::from(frame.wire_len);
+                        rest.passed += 1;
+                        rest.bytes += wire;
+                        place.pass(part, |i| {
+                            rest.splits[i].0 += 1;
+                            rest.splits[i].1 += wire;
+                        });
+                    } else {
+                        rest.filtered += 1;
+                    }
+                    if at as usize == *last {
+                        return false;
+                    }
+                }
+                true
+            }
+        }
+        let Delivery { current, view, last, part, .. } = delivery;
+        let Some(&first) = part.records.get(place.next) else { return Self::default() };
+        let rest = Self { splits: vec![(0, 0); part.splits.len()], ..Self::default() };
+        let mut walked = Walk { part, place, last: *last, rest };
+        let bytes = view.content();
+        walk(&current.layout, bytes, view.eof, &mut [Cursor::new(first as usize, bytes.len())], &mut walked);
+        walked.rest
+    }
+}
+
+/// Which packets the outputs took.
+#[derive(Debug)]
+pub enum Given {
+    /// All, as far as outputs are left.
+    All,
+    /// Those before this place: the files of `-w` are complete.
+    Until(Place),
+    /// A packet is not in the source any more.
+    Changed,
+}
+
+/// Why an output takes no more packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// Its reader has closed the pipe.
+    Closed,
+    /// All its files are written.
+    Complete,
+    /// It failed, and that was said.
+    Failed,
+}
+
+/// An output.
+struct Outlet {
+    /// As the user calls it.
+    name: String,
+    sink: Sink,
+    ended: Option<Ended>,
+    /// Lines about it that were not said yet.
+    faults: Vec<String>,
+}
+
+impl Outlet {
+    fn new((name, sink): (String, Sink)) -> Self {
+        Self { name, sink, ended: None, faults: Vec::new() }
+    }
+
+    /// Whether packets go anywhere from here.
+    fn is_real(&self) -> bool {
+        !matches!(self.sink, Sink::Nowhere)
+    }
+
+    fn end(&mut self, end: End) {
+        self.ended = Some(match end {
+            End::ClosedPipe => Ended::Closed,
+            End::Complete => Ended::Complete,
+            End::Failed(line) => {
+                self.faults.push(line);
+                Ended::Failed
+            }
+        });
+    }
+
+    /// Calls `work` unless the output has ended; an error ends it.
+    #[inline]
+    fn work(&mut self, work: impl FnOnce(&mut Sink) -> Result<(), End>) {
+        if self.ended.is_none()
+            && let Err(end) = work(&mut self.sink)
+        {
+            self.end(end);
+        }
+    }
+
+    /// Gives it the packets at `records`; returns how many of them there were, and it took or will never take.
+    fn give(&mut self, layout: &Layout, bytes: Bytes<'_>, records: &[u32]) -> usize {
+        if self.ended.is_some() {
+            return records.len();
+        }
+        let (taken, result) = self.sink.packets(layout, bytes, records);
+        match result {
+            Ok(()) => taken,
+            Err(end) => {
+                self.end(end);
+                if self.ended == Some(Ended::Complete) { taken } else { records.len() }
+            }
+        }
+    }
+}
+
+/// All outputs of a run.
+pub struct Outputs {
+    main: Outlet,
+    splits: Vec<Outlet>,
+    /// One could not be made: nothing is read.
+    refused: bool,
+}
+
+impl Outputs {
+    /// The outputs with these names.
+    pub fn new(main: (String, Sink), splits: Vec<(String, Sink)>) -> Self {
+        Self { main: Outlet::new(main), splits: splits.into_iter().map(Outlet::new).collect(), refused: false }
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut Outlet> {
+        std::iter::once(&mut self.main).chain(&mut self.splits)
+    }
+
+    fn real(&self) -> impl Iterator<Item = &Outlet> {
+        std::iter::once(&self.main).chain(&self.splits).filter(|outlet| outlet.is_real())
+    }
+
+    /// Whether packets go nowhere.
+    pub fn are_none(&self) -> bool {
+        self.real().next().is_none()
+    }
+
+    /// Whether no more packets are wanted.
+    pub fn are_over(&self) -> bool {
+        let all_ended = self.real().all(|outlet| outlet.ended.is_some()) && !self.are_none();
+        self.refused || self.main.ended == Some(Ended::Complete) || all_ended
+    }
+
+    /// Whether nobody reads any more what is written.
+    pub fn are_closed(&self) -> bool {
+        self.real().all(|outlet| outlet.ended == Some(Ended::Closed)) && !self.are_none()
+    }
+
+    /// Takes the lines about outputs that failed since the last call.
+    pub fn take_faults(&mut self) -> Vec<String> {
+        self.all().flat_map(|outlet| std::mem::take(&mut outlet.faults)).collect()
+    }
+
+    /// Makes the files that are not there yet. If one cannot be made, that is the end.
+    pub fn open(&mut self) {
+        let mut refused = false;
+        for outlet in self.all().filter(|outlet| outlet.ended.is_none()) {
+            outlet.work(Sink::open);
+            refused |= outlet.ended == Some(Ended::Failed);
+        }
+        self.refused |= refused;
+    }
+
+    /// Another source follows.
+    pub fn new_source(&mut self) {
+        self.all().for_each(|outlet| outlet.sink.new_source());
+    }
+
+    /// Announces sources with these layouts, and writes the headers of files.
+    pub fn begin(&mut self, layouts: &[Layout]) {
+        for outlet in self.all() {
+            outlet.work(|sink| layouts.iter().try_for_each(|layout| sink.begin(layout)).and_then(|()| sink.start()));
+        }
+    }
+
+    /// Passes on the packets of a piece.
+    pub fn piece(&mut self, layout: &Layout, bytes: Bytes<'_>, part: &Selected) -> Given {
+        if self.refused {
+            return Given::Until(Place::default());
+        }
+        let taken = self.main.give(layout, bytes, &part.records);
+        let splits = self.splits.iter_mut().zip(&part.splits);
+        if self.main.ended != Some(Ended::Complete) {
+            let whole = splits.fold(taken == part.records.len(), |whole, (split, part)| {
+                (split.give(layout, bytes, &part.records) == part.records.len() || split.ended.is_some()) && whole
+            });
+            return if whole { Given::All } else { Given::Changed };
+        }
+        // What other outputs get ends with the same packet.
+        let mut place = Place::default();
+        (0..taken).for_each(|_| place.pass(part, |_| ()));
+        for ((split, part), &taken) in splits.zip(&place.splits) {
+            split.give(layout, bytes, &part.records[..taken]);
+        }
+        Given::Until(place)
+    }
+
+    /// Passes on the packet `record`, which is the one at `place`, and moves that behind it.
+    pub fn packet(&mut self, layout: &Layout, record: &Record<'_>, part: &Selected, place: &mut Place) -> Given {
+        self.main.work(|sink| sink.packet(layout, record));
+        if self.main.ended == Some(Ended::Complete) {
+            return Given::Until(place.clone());
+        }
+        let splits = &mut self.splits;
+        // With --count splits are counted, and have no outputs.
+        place.pass(part, |i| {
+            if let Some(split) = splits.get_mut(i) {
+                split.work(|sink| sink.packet(layout, record));
+            }
+        });
+        Given::All
+    }
+
+    /// Writes out what is buffered where a reader waits for each packet.
+    pub fn flush_awaited(&mut self) {
+        self.all().filter(|outlet| outlet.sink.is_awaited()).for_each(|outlet| outlet.work(Sink::flush));
+    }
+
+    /// Writes out what is buffered for standard output.
+    pub fn flush_main(&mut self) {
+        self.main.work(Sink::flush);
+    }
+
+    /// Writes out what is buffered.
+    pub fn flush(&mut self) {
+        self.all().for_each(|outlet| outlet.work(Sink::flush));
+    }
+
+    /// Notes what was counted at the interfaces of a source.
+    pub fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
+        self.all().for_each(|outlet| outlet.sink.statistics(counts));
+    }
+
+    /// Lines about packets whose times are not written as they were.
+    pub fn clamped_lines(&mut self) -> Vec<String> {
+        self.all().filter_map(|outlet| outlet.sink.clamped_line()).collect()
+    }
+
+    /// Completes all outputs. `layout` is that of the last source; without one there is nothing to write a file about.
+    pub fn finish(&mut self, layout: Option<&Layout>) {
+        for outlet in self.all() {
+            // What an output took before a packet that did not fit is good, and still goes out.
+            let result = match &mut outlet.sink {
+                Sink::File(file) if layout.is_some() => file.finish(layout),
+                Sink::Port(_) => outlet.sink.finish(),
+                Sink::Lines(_) if outlet.ended.is_none() => outlet.sink.finish(),
+                _ => Ok(()),
+            };
+            if let Err(end) = result
+                && outlet.ended.is_none()
+            {
+                outlet.end(end);
+            }
+        }
+    }
+
+    /// A line for each output that did not end before its time and wrote another number of packets than it should have:
+    /// `main` for the first, and what `splits` has for the others.
+    pub fn discrepancies(&self, main: u64, splits: impl Iterator<Item = u64>) -> Vec<String> {
+        let expected = std::iter::once(main).chain(splits);
+        let wrong = std::iter::once(&self.main).chain(&self.splits).zip(expected).filter_map(|(outlet, expected)| {
+            let written = outlet.sink.written()?;
+            let whole =
+                outlet.ended.is_none() || std::ptr::eq(outlet, &self.main) && outlet.ended == Some(Ended::Complete);
+            (whole && written != expected).then(|| {
+                let Outlet { name, .. } = outlet;
+                format!("the account does not add up: {} matched for {name}, and it took {written}", packets(expected))
+            })
+        });
+        wrong.collect()
+    }
+
+    /// Packets that the main output wrote; `None` if it only counts.
+    pub fn written(&self) -> Option<u64> {
+        self.main.sink.written()
+    }
+
+    /// Packets that the main output wrote into files that it emptied later (`-C` with `-W`); `None` if there are none.
+    pub fn overwritten(&self) -> Option<u64> {
+        match &self.main.sink {
+            Sink::File(file) => Some(file.overwritten()).filter(|&packets| packets > 0),
+            _ => None,
+        }
+    }
+
+    /// Packets that a split wrote; `None` if it only counts.
+    pub fn split_written(&self, split: usize) -> Option<u64> {
+        self.splits.get(split)?.sink.written()
+    }
+
+    /// The ports among them.
+    pub fn sinks(&mut self) -> impl Iterator<Item = &mut Sink> {
+        self.all().map(|outlet| &mut outlet.sink)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_pipeline::select::SplitPart;
+
+    #[test]
+    fn splits_are_told_by_their_order_and_not_by_offsets_that_ascend() {
+        let split = |records: &[u32]| SplitPart { records: records.to_vec(), ..SplitPart::default() };
+        let records = vec![192, 64, 0, 128, 256];
+        let part = Selected { records, splits: vec![split(&[64, 128]), split(&[192, 0, 256])], ..Selected::default() };
+        let mut place = Place::default();
+        let mut went = Vec::new();
+        for _ in 0..6 {
+            place.pass(&part, |i| went.push(i));
+        }
+        assert_eq!(went, [1, 0, 1, 0, 1]);
+        assert_eq!((place.next, place.splits), (5, vec![2, 3]));
+    }
+}
