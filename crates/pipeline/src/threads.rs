@@ -62,11 +62,13 @@ pub(crate) fn unless_stopped<T: Send + 'static>(
     if thread.spawn(move || say.send(aside())).is_err() {
         return Some(work());
     }
+    // A process that was stopped and goes on finds its time up before its threads had any.
+    let mut told = false;
     loop {
         match said.recv_timeout(LOOK) {
             Ok(result) => return Some(result),
-            Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => return None,
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) if told => return None,
+            Err(RecvTimeoutError::Timeout) => told = stop.load(Ordering::Relaxed),
             // It panicked, and will again, for the caller to see.
             Err(RecvTimeoutError::Disconnected) => return Some(work()),
         }
