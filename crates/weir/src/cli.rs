@@ -348,9 +348,10 @@ seed that is drawn anew for each run: traffic made for that cannot bend them. Im
 keeps for other engines, have a public seed and can be bent.
 What the kernel dropped for want of room counts in the window that the capture had come to when it was noticed.
 
-With --window a time stamp that jumps (an hour off, live ten seconds, apart from --late) is believed once 32 packets
-that came one after the other agree; else its packet is counted where it came, and as `jumped`. A packet without a stamp
-counts where it came. A window may have several results: further ones have a `revision` (1, 2 ...) and are added to the first.
+With --window a time stamp that jumps (an hour off, live ten seconds, apart from --late) is
+believed once 32 packets that came one after the other agree; else its packet is counted where it
+came, and as `jumped`. A packet without a stamp counts where it came. A window may have several
+results: further ones have a `revision` (1, 2 ...) and are added to the first.
 
 Exit codes:
   0  done
