@@ -98,9 +98,17 @@ impl<C: Consumer> Pool<C> {
         })
     }
 
-    /// Takes a buffer back.
+    /// Takes a buffer back, unless there are as many as windows that can be in flight.
     pub fn give_back(&mut self, buffer: Vec<u8>) {
-        self.spares.lock().expect("no one panics with the lock held").push(buffer);
+        let mut spares = self.spares.lock().expect("no one panics with the lock held");
+        if (spares.len() as u64) < self.ahead {
+            spares.push(buffer);
+        }
+    }
+
+    /// A buffer that came back.
+    pub fn spare(&self) -> Option<Vec<u8>> {
+        self.spares.lock().expect("no one panics with the lock held").pop()
     }
 
     /// Packets in results that nobody took since the last call.

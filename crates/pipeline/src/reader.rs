@@ -340,7 +340,8 @@ impl<C: Consumer> Reader<C> {
     pub fn recycle(&mut self, view: View) {
         let Some(buffer) = view.into_buffer() else { return };
         match &mut self.source {
-            Source::File { pool: Some(pool), .. } => pool.give_back(buffer),
+            // The reader's own buffer comes first: only a reader that finds none takes one of the workers'.
+            Source::File { pool: Some(pool), .. } if self.spent.is_some() => pool.give_back(buffer),
             Source::Merged(merged) => merged.give_back(buffer),
             _ => self.spent = Some(buffer),
         }
@@ -430,7 +431,9 @@ impl<C: Consumer> Reader<C> {
                     (Way::Read, Some(piece)) => need.max(piece.min(least + way.overhang())),
                     _ => need.max(least + way.overhang()),
                 };
-                way.view(file, offset, len, self.spent.take().unwrap_or_default()).map_err(Trouble::Io)?
+                let spare = || pool.as_ref().and_then(Pool::spare);
+                let buffer = self.spent.take().or_else(spare).unwrap_or_default();
+                way.view(file, offset, len, buffer).map_err(Trouble::Io)?
             }
         };
         let start = (pos - view.offset) as usize;

@@ -89,9 +89,14 @@ impl<'a, const BE: bool> Codec<'a, BE> {
 
     #[inline(always)]
     pub(super) fn record<'b>(&self, buf: &'b [u8], pos: usize) -> Option<Record<'b>> {
-        let Step::Packet(frame, _) = self.step(buf, pos) else { return None };
-        let time_ns = (u32_at::<BE>(buf, pos) != SIMPLE_PACKET).then(|| {
-            let ticks = u64::from(u32_at::<BE>(buf, pos + 12)) << 32 | u64::from(u32_at::<BE>(buf, pos + 16));
+        // The kind is read once: in a mapped file it may change, and a simple packet has no room for what others have.
+        let (kind, block) = block::<BE>(buf.get(pos..)?, 0, self.eof).ok()?;
+        if !matches!(kind, ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET) {
+            return None;
+        }
+        let frame = self.packet(block, kind).ok()?;
+        let time_ns = (kind != SIMPLE_PACKET).then(|| {
+            let ticks = u64::from(u32_at::<BE>(block, 12)) << 32 | u64::from(u32_at::<BE>(block, 16));
             let from = &self.layout.interfaces[frame.interface as usize];
             from.resolution.to_ns(ticks, from.offset_s)
         });
@@ -304,8 +309,12 @@ fn told_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -> Option<To
 }
 
 /// Option text; bytes that are not UTF-8 are replaced, since people read it.
+///
+/// The bytes are copied before they are judged: those of a mapped file may change at any time.
 fn text(value: &[u8]) -> String {
-    String::from_utf8_lossy(value).trim_end_matches('\0').to_owned()
+    let copy = value.to_vec();
+    let text = String::from_utf8(copy).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    text.trim_end_matches('\0').to_owned()
 }
 
 /// The options in `bytes` as `(code, value)`, up to the end mark or the first that does not fit.
