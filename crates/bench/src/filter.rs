@@ -12,6 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 use weir_generator::Sizes;
+use weir_io::input::Opening;
 use weir_io::{Input as Source, Kind};
 
 /// Columns of the raw data.
@@ -78,10 +79,11 @@ pub fn run(binary: &Path, size: Size, rounds: usize, data: &Path, report: &mut R
 }
 
 fn against_tcpdump(binary: &Path, bar: &Bar, input: &Input, rounds: usize, report: &mut Report) -> anyhow::Result<()> {
-    let mapped = match Source::open(input.path.to_str().context("a plain path")?, false, &Arc::default())?.kind {
-        Kind::File(file) => file.prefers_mapping(),
-        Kind::Stream(_) | Kind::Live(_) => false,
-    };
+    let mapped =
+        match Source::open(input.path.to_str().context("a plain path")?, Opening::default(), &Arc::default())?.kind {
+            Kind::File(file) => file.prefers_mapping(),
+            Kind::Stream(_) | Kind::Live(_) => false,
+        };
     report.line(&format!("{}; weir {} it\n", input.title, if mapped { "maps" } else { "reads" }));
     let mut rows = Vec::new();
     let (mut worst, mut gains) = (f64::INFINITY, Vec::new());
@@ -238,7 +240,7 @@ fn decode(path: &Path) -> anyhow::Result<u64> {
     let mut file = File::open(path)?;
     file.read_exact(&mut head)?;
     let kind = weir_packet::savefile::magic::compression(&head).context("a compressed file")?;
-    let mut decoder = weir_io::compressed::decoder(kind, File::open(path)?)?;
+    let mut decoder = weir_io::compressed::decoder(kind, File::open(path)?, weir_io::compressed::ZSTD_WINDOW)?;
     let mut buffer = vec![0u8; 1 << 20];
     let mut total = 0;
     loop {

@@ -6,20 +6,54 @@ use weir_packet::savefile::magic::Compression;
 /// Bytes of compressed input read at once.
 const INPUT: usize = 256 << 10;
 
+/// The largest window of zstd data that is decoded unless more is allowed, bytes: what the zstd library and its command allow.
+pub const ZSTD_WINDOW: u64 = 128 << 20;
+
+/// The least and the largest windows that the format knows on a 64-bit machine, bytes.
+pub const ZSTD_WINDOWS: (u64, u64) = (1 << 10, 1 << 31);
+
 /// A decoder over `source`; members or frames that follow each other are read as one.
-pub fn decoder(kind: Compression, source: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
+///
+/// Zstd data whose header asks for a window of more than `zstd_window` bytes, rounded up to a power of two, is refused before the
+/// memory for it is taken.
+pub fn decoder(
+    kind: Compression,
+    source: impl Read + Send + 'static,
+    zstd_window: u64,
+) -> io::Result<Box<dyn Read + Send>> {
     let source = BufReader::with_capacity(INPUT, source);
     let (name, decoder): (_, Box<dyn Read + Send>) = match kind {
         Compression::Gzip => ("gzip", Box::new(flate2::bufread::MultiGzDecoder::new(source))),
         Compression::Zstd => {
             let mut decoder = zstd::stream::read::Decoder::with_buffer(source)?;
-            // Files of `zstd --long` need a larger window than the default limit.
-            decoder.window_log_max(31)?;
-            ("zstd", Box::new(decoder))
+            let largest = zstd_window.clamp(ZSTD_WINDOWS.0, ZSTD_WINDOWS.1).next_power_of_two();
+            decoder.window_log_max(largest.ilog2())?;
+            ("zstd", Box::new(Windowed { decoder, largest }))
         }
         Compression::Lz4 => ("lz4", Box::new(Lz4Frames { decoder: lz4_flex::frame::FrameDecoder::new(source) })),
     };
     Ok(Box::new(Named { name, decoder }))
+}
+
+/// Says which window was refused: the library's own words name neither a size nor a way out.
+struct Windowed<R: Read> {
+    decoder: R,
+    largest: u64,
+}
+
+impl<R: Read> Read for Windowed<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.decoder.read(buf).map_err(|error| {
+            if !error.to_string().contains("requires too much memory") {
+                return error;
+            }
+            let (limit, most) = (self.largest >> 20, ZSTD_WINDOWS.1 >> 30);
+            let why = format!(
+                "the zstd data needs a window of more than {limit}M of memory: --zstd-window SIZE allows one of up to {most}G"
+            );
+            io::Error::new(io::ErrorKind::OutOfMemory, why)
+        })
+    }
 }
 
 /// Says of a decoder's error what it is about: the libraries' own words name no format.
@@ -31,7 +65,7 @@ struct Named {
 impl Read for Named {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.decoder.read(buf).map_err(|error| match (error.kind(), error.raw_os_error()) {
-            (io::ErrorKind::Interrupted, _) | (_, Some(_)) => error,
+            (io::ErrorKind::Interrupted | io::ErrorKind::OutOfMemory, _) | (_, Some(_)) => error,
             (kind, None) => {
                 let name = self.name;
                 io::Error::new(

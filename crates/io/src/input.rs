@@ -35,19 +35,34 @@ pub enum Kind {
     Live(Box<Live>),
 }
 
+/// How to open a source.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// Read a file as it grows.
+    pub follow: bool,
+    /// The largest window of zstd data, bytes: as much memory is taken for it.
+    pub zstd_window: u64,
+}
+
+impl Default for Opening {
+    fn default() -> Self {
+        Self { follow: false, zstd_window: compressed::ZSTD_WINDOW }
+    }
+}
+
 impl Input {
-    /// Opens `name`; `-` is standard input. With `follow`, a file is read as it grows. Whatever comes in order ends early
+    /// Opens `name`; `-` is standard input.  Whatever comes in order ends early
     /// once `stop` is set.
     ///
     /// Compression is recognised by content. **Errors**: those of the system; a directory is `IsADirectory`.
-    pub fn open(name: impl AsRef<OsStr>, follow: bool, stop: &Arc<AtomicBool>) -> io::Result<Self> {
+    pub fn open(name: impl AsRef<OsStr>, opening: Opening, stop: &Arc<AtomicBool>) -> io::Result<Self> {
         let name = name.as_ref();
         let file = if name == "-" {
             File::from(io::stdin().as_fd().try_clone_to_owned()?)
         } else {
             sys::open(Path::new(name), stop)?
         };
-        let kind = classify(file, follow, Arc::clone(stop))?;
+        let kind = classify(file, opening, Arc::clone(stop))?;
         let name = if name == "-" { "standard input".into() } else { name.to_string_lossy() };
         Ok(Self { name: name.into_owned(), kind })
     }
@@ -67,13 +82,13 @@ impl Input {
     }
 }
 
-fn classify(mut file: File, follow: bool, stop: Arc<AtomicBool>) -> io::Result<Kind> {
+fn classify(mut file: File, opening: Opening, stop: Arc<AtomicBool>) -> io::Result<Kind> {
     let about = file.metadata()?;
     if about.is_dir() {
         return Err(io::Error::from(io::ErrorKind::IsADirectory));
     }
     // A pipe says by itself when it ends.
-    if follow && about.is_file() {
+    if opening.follow && about.is_file() {
         let mut head = [0u8; magic::MAX_MAGIC];
         let here = file.stream_position()?;
         let got = file.read_at(&mut head, here)?;
@@ -88,7 +103,7 @@ fn classify(mut file: File, follow: bool, stop: Arc<AtomicBool>) -> io::Result<K
         let mut head = [0u8; magic::MAX_MAGIC];
         let got = file.read_at(&mut head, 0)?;
         return Ok(match magic::compression(&head[..got]) {
-            Some(kind) => Kind::Stream(Stream::threaded(compressed::decoder(kind, file)?, stop)?),
+            Some(kind) => Kind::Stream(Stream::threaded(compressed::decoder(kind, file, opening.zstd_window)?, stop)?),
             None => Kind::File(PlainFile { len: about.len(), file: Arc::new(file) }),
         });
     }
@@ -96,7 +111,7 @@ fn classify(mut file: File, follow: bool, stop: Arc<AtomicBool>) -> io::Result<K
     let compression = magic::compression(&head);
     let whole = io::Cursor::new(head).chain(file);
     Ok(Kind::Stream(match compression {
-        Some(kind) => Stream::threaded(compressed::decoder(kind, whole)?, stop)?,
+        Some(kind) => Stream::threaded(compressed::decoder(kind, whole, opening.zstd_window)?, stop)?,
         None => Stream::direct(whole, stop),
     }))
 }

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_io::Input;
+use weir_io::input::Opening;
 use weir_pipeline::survey::{Survey, Surveyed};
 use weir_pipeline::{Consumer, Options, Reader, With};
 
@@ -39,7 +40,8 @@ impl Consumer for Listing {
 /// All of a file, and whether it ended with a fault.
 fn whole<C: Consumer>(path: &Path, consumer: C) -> (C::Part, bool) {
     let stop = Arc::new(AtomicBool::new(false));
-    let input = Input::open(path.to_str().expect("a readable name"), false, &stop).expect("a capture can be opened");
+    let input = Input::open(path.to_str().expect("a readable name"), Opening::default(), &stop)
+        .expect("a capture can be opened");
     let consumer = Arc::new(consumer);
     let mut reader = Reader::new(input, Arc::clone(&consumer), Options { workers: 2, ..Options::default() });
     let mut whole = C::Part::default();

@@ -3,7 +3,7 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 use crate::name::Name;
-use crate::numbers::{parse_cpus, parse_rotation_size, parse_size, parse_time};
+use crate::numbers::{parse_cpus, parse_rotation_size, parse_size, parse_time, parse_zstd_window};
 use crate::terminal::{columns, help_width};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
@@ -186,6 +186,9 @@ pub struct FilterArgs {
     /// Go on at the end of the file and wait for more, until interrupted
     #[arg(help_heading = SOURCES, long)]
     pub follow: bool,
+    /// Decode zstd data that needs this much memory for its window (of zstd --long=N: 2 to the power of N)
+    #[arg(help_heading = SOURCES, long, value_name = "SIZE", default_value = "128M", value_parser = parse_zstd_window)]
+    pub zstd_window: u64,
     /// Stop after this much time: 500ms, 10s, 5m
     #[arg(help_heading = SOURCES, long, value_name = "T", value_parser = parse_time)]
     pub duration: Option<Duration>,
@@ -433,6 +436,9 @@ pub struct MeasureArgs {
     /// Go on at the end of the file and wait for more, until interrupted
     #[arg(help_heading = SOURCES, long)]
     pub follow: bool,
+    /// Decode zstd data that needs this much memory for its window (of zstd --long=N: 2 to the power of N)
+    #[arg(help_heading = SOURCES, long, value_name = "SIZE", default_value = "128M", value_parser = parse_zstd_window)]
+    pub zstd_window: u64,
     /// Stop after this much time: 500ms, 10s, 5m
     #[arg(help_heading = SOURCES, long, value_name = "T", value_parser = parse_time)]
     pub duration: Option<Duration>,
@@ -539,6 +545,9 @@ pub struct InfoArgs {
     /// Threads that read a file [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,
+    /// Decode zstd data that needs this much memory for its window (of zstd --long=N: 2 to the power of N)
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = parse_zstd_window)]
+    pub zstd_window: u64,
 }
 
 const GENERATE_EXAMPLES: &str = "\

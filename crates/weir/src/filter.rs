@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weir_io::Input;
+use weir_io::input::Opening;
 use weir_io::output::Rotation;
 use weir_io::sys::{self, packet_socket};
 use weir_packet::line::{Hex, Style};
@@ -328,6 +329,11 @@ impl<'a> Run<'a> {
         })
     }
 
+    /// How sources are opened.
+    fn opening(&self) -> Opening {
+        Opening { follow: self.arguments.follow, zstd_window: self.arguments.zstd_window }
+    }
+
     /// Opens a file to read it; one that cannot be opened is reported and passed over.
     fn open(&mut self, name: &Name) -> Option<(String, Reader<Select>)> {
         let input = self.open_input(name)?;
@@ -335,7 +341,7 @@ impl<'a> Run<'a> {
     }
 
     fn open_input(&mut self, name: &Name) -> Option<Input> {
-        match sources::open(name, self.arguments.follow, &self.stop) {
+        match sources::open(name, self.opening(), &self.stop) {
             Ok(input) => {
                 self.progress.begin(input.len_hint());
                 Some(input)
@@ -491,7 +497,7 @@ impl<'a> Run<'a> {
     fn merged(&mut self) -> anyhow::Result<()> {
         let arguments = self.arguments;
         let stop = Arc::clone(&self.stop);
-        let inputs = sources::open_together(&arguments.sources, &stop, &mut |line| self.fault(line))?;
+        let inputs = sources::open_together(&arguments.sources, self.opening(), &stop, &mut |line| self.fault(line))?;
         self.progress.begin(inputs.iter().map(Input::len_hint).sum());
         let select = Arc::clone(&self.select);
         let mut merge = Merge::new(inputs, &select, |part| &part.records, &self.options);

@@ -14,6 +14,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use weir_io::input::Opening;
 use weir_measure::SIZE_CLASSES;
 use weir_packet::LinkType;
 use weir_packet::savefile::{Format, Layout, Statistics};
@@ -30,7 +31,7 @@ pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::Done;
     let mut zone = Zone::new(arguments.utc);
     for (i, file) in arguments.files.iter().enumerate() {
-        let found = survey(file, workers);
+        let found = survey(file, workers, arguments.zstd_window);
         if !found.faults.is_empty() {
             outcome = Outcome::Failed;
         }
@@ -72,7 +73,7 @@ struct Found {
     faults: Vec<String>,
 }
 
-fn survey(name: &Name, workers: usize) -> Found {
+fn survey(name: &Name, workers: usize, zstd_window: u64) -> Found {
     let stop = Arc::new(AtomicBool::new(false));
     let mut found = Found {
         name: sources::shown(name),
@@ -83,7 +84,7 @@ fn survey(name: &Name, workers: usize) -> Found {
         file_bytes: None,
         faults: Vec::new(),
     };
-    let input = match sources::open(name, false, &stop) {
+    let input = match sources::open(name, Opening { zstd_window, ..Opening::default() }, &stop) {
         Ok(input) => input,
         Err(line) => {
             found.faults.push(line);

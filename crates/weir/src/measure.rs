@@ -18,6 +18,7 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use weir_io::input::Opening;
 use weir_io::{Kind, sys};
 use weir_measure::{Arrivals, Config, Cut, SharedTables, Sketch, Weigh, Window};
 use weir_memory::Request;
@@ -211,6 +212,11 @@ struct Command<'a> {
 }
 
 impl Command<'_> {
+    /// How sources are opened.
+    fn opening(&self) -> Opening {
+        Opening { follow: self.arguments.follow, zstd_window: self.arguments.zstd_window }
+    }
+
     fn run(mut self, settings: Settings) -> anyhow::Result<Outcome> {
         let asked = settings.design;
         let workers = settings.workers;
@@ -224,7 +230,7 @@ impl Command<'_> {
             return self.broken(&failure, &mut run);
         }
         for name in self.arguments.sources.iter().filter(|_| !live && !combined) {
-            let input = match sources::open(name, self.arguments.follow, &self.stop) {
+            let input = match sources::open(name, self.opening(), &self.stop) {
                 Ok(input) => input,
                 // Told to end while a pipe had no writer.
                 Err(_) if self.stop.load(Ordering::Relaxed) => break,

@@ -1,6 +1,7 @@
 //! Numbers as people read and write them.
 
 use std::time::Duration;
+use weir_io::compressed::ZSTD_WINDOWS;
 
 /// `8 000 000`.
 pub fn grouped(n: u64) -> String {
@@ -80,6 +81,17 @@ pub fn parse_rotation_size(text: &str) -> Result<u64, String> {
         Err(_) => parse_size(text)?,
     };
     if size == 0 { Err("a size of 0 would never hold a packet".to_owned()) } else { Ok(size) }
+}
+
+/// Parses the largest window of zstd data.
+pub fn parse_zstd_window(text: &str) -> Result<u64, String> {
+    let size = parse_size(text)?;
+    let (least, most) = ZSTD_WINDOWS;
+    if (least..=most).contains(&size) {
+        Ok(size)
+    } else {
+        Err(format!("'{text}' is no size of a zstd window: 1k to 2G are"))
+    }
 }
 
 /// Parses a time: `500ms`, `10s`, `5m`, `2h`; a plain number counts seconds.

@@ -9,13 +9,14 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use weir_io::input::Opening;
 use weir_io::sys::{self, packet_socket::ANY};
 use weir_io::{Input, Kind};
 use weir_pipeline::Way;
 
 /// Opens a file, or standard input. **Errors**: a line about it.
-pub fn open(name: &Name, follow: bool, stop: &Arc<AtomicBool>) -> Result<Input, String> {
-    let input = Input::open(name, follow, stop).map_err(|error| failed_line(name, &error))?;
+pub fn open(name: &Name, opening: Opening, stop: &Arc<AtomicBool>) -> Result<Input, String> {
+    let input = Input::open(name, opening, stop).map_err(|error| failed_line(name, &error))?;
     Ok(Input { name: shown(name), ..input })
 }
 
@@ -29,6 +30,7 @@ pub fn shown(name: &Name) -> String {
 /// **Errors**: more sources than can be open at once, before any of them is read.
 pub fn open_together(
     names: &[Name],
+    opening: Opening,
     stop: &Arc<AtomicBool>,
     failed: &mut dyn FnMut(String),
 ) -> anyhow::Result<Vec<Input>> {
@@ -49,7 +51,7 @@ pub fn open_together(
     }
     let (mut inputs, mut streams) = (Vec::new(), 0);
     for name in names {
-        match open(name, false, stop) {
+        match open(name, opening, stop) {
             Ok(input) => {
                 streams += usize::from(matches!(input.kind, Kind::Stream(_)));
                 inputs.push(input);

@@ -36,13 +36,14 @@ impl Command<'_> {
         run.start(true).map_err(|failure| self.no_tables(&failure))?;
         if !self.arguments.sort {
             let stop = Arc::clone(&self.stop);
-            let inputs = sources::open_together(&self.arguments.sources, &stop, &mut |line| self.fault(line))?;
+            let inputs =
+                sources::open_together(&self.arguments.sources, self.opening(), &stop, &mut |line| self.fault(line))?;
             self.progress.begin(inputs.iter().map(Input::len_hint).sum());
             return self.read_as_one(run, |locate, options| Reader::merged(inputs, locate, options));
         }
         let mut sorter = sorting::sorter(&self.stop);
         for name in &self.arguments.sources {
-            let input = match sources::open(name, false, &self.stop) {
+            let input = match sources::open(name, self.opening(), &self.stop) {
                 Ok(input) => input,
                 Err(_) if self.stop.load(Ordering::Relaxed) => break,
                 Err(line) => {

@@ -634,3 +634,36 @@ fn a_source_on_standard_input_is_not_its_own_output() {
     assert_eq!(done.status.code(), Some(2), "{done:?}");
     assert!(std::fs::read(&file).unwrap() == before);
 }
+
+/// Whoever makes a file chooses how much memory its decoder asks for; the user says how much that may be.
+#[test]
+fn zstd_windows_above_128_megabytes_are_refused_unless_allowed() {
+    let capture = small_pcap(3);
+    // RFC 8878, section 3.1.1: a header without a content size, a window of 2^(10 + exponent), one raw block that is the last.
+    let frame = |exponent: u8| {
+        let block = (capture.len() as u32) << 3 | 1;
+        [&[0x28, 0xb5, 0x2f, 0xfd, 0, exponent << 3][..], &block.to_le_bytes()[..3], &capture].concat()
+    };
+    let temp = Temp::new();
+    let run_in = |script: &str, file: &str| {
+        let script = format!("ulimit -v 1500000; exec '{}' {script}", env!("CARGO_BIN_EXE_weir")).replace("FILE", file);
+        run(Command::new("sh").args(["-c", &script]).stdin(std::process::Stdio::null()), &[])
+    };
+    let (small, large, huge) =
+        (temp.file("17.zst", &frame(17)), temp.file("18.zst", &frame(18)), temp.file("21.zst", &frame(21)));
+    assert_eq!(run_in("filter '' FILE --count", &small).ok().count(), 3);
+    for file in [&large, &huge] {
+        for command in ["filter '' FILE --count", "filter '' - --count <FILE", "measure FILE", "info FILE"] {
+            let done = run_in(command, file);
+            let why =
+                "the zstd data needs a window of more than 128M of memory: --zstd-window SIZE allows one of up to 2G";
+            assert!(done.code == Some(1) && done.err.contains(why), "{command}: {done:?}");
+        }
+    }
+    assert_eq!(run_in("filter '' FILE --count --zstd-window 256M", &large).ok().count(), 3);
+    run_in("info FILE --zstd-window 256M", &large).ok();
+    run_in("measure FILE --zstd-window 200M", &large).ok();
+    assert!(run_in("filter '' FILE --count --zstd-window 256M", &huge).err.contains("more than 256M"));
+    let refused = run_in("filter '' FILE --count --zstd-window 3G", &huge);
+    assert!(refused.code == Some(2) && refused.err.contains("1k to 2G"), "{refused:?}");
+}
