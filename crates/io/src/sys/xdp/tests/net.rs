@@ -96,7 +96,7 @@ impl Raw {
 pub fn packets(burst: &dyn Lent) -> Vec<(i64, &[u8])> {
     let Bytes::Slots(Slots { frames, time_ns }) = burst.bytes() else { panic!("{burst:?}") };
     // What a filter looks at lies in as few cache lines as can be.
-    assert!(frames.iter().all(|frame| frame.as_ptr() as usize % 64 == 0), "{burst:?}");
+    assert!(frames.iter().all(|frame| (frame.as_ptr() as usize).is_multiple_of(64)), "{burst:?}");
     frames.iter().map(|frame| (time_ns, *frame)).collect()
 }
 
