@@ -175,11 +175,12 @@ fn generated_packets_leave_at_their_times() {
 #[test]
 fn sending_ends_with_its_count_when_interrupted_or_when_the_interface_goes() {
     let Some(net) = Net::new("sending_ends_with_its_count_when_interrupted_or_when_the_interface_goes") else { return };
-    let generator = |port: &str, packets: &str| {
-        // Packets that arrive tell that it sends.
-        let seen = [env!("CARGO_BIN_EXE_weir"), "filter", "", "far", "--count", "-c", packets];
+    let generator = |port: &str, bytes: &str| {
+        // Packets of this size that arrive tell that it sends, whatever else is sent.
+        let size = format!("len == {bytes}");
+        let seen = [env!("CARGO_BIN_EXE_weir"), "filter", &size, "far", "--count", "-c", "100"];
         let seen = net.start_at("far", &seen, "AF_PACKET");
-        let sending = [env!("CARGO_BIN_EXE_weir"), "generate", port, "--rate", "5000"];
+        let sending = [env!("CARGO_BIN_EXE_weir"), "generate", port, "--rate", "5000", "--sizes", bytes];
         let sending = net.start_at("near", &sending, "");
         seen.done().ok();
         sending
@@ -201,7 +202,7 @@ fn sending_ends_with_its_count_when_interrupted_or_when_the_interface_goes() {
     assert!(done.err.contains("the interface went down: sudo ip link set near up; "), "{}", done.err);
     net.inside("near", &["ip", "link", "set", "near", "up"]).ok();
     let sending = generator("af_xdp:near", "100");
-    let other = generator("af_packet:near", "100");
+    let other = generator("af_packet:near", "200");
     net.inside("near", &["ip", "link", "del", "near"]).ok();
     for (port, sending) in [("af_xdp:near", sending), ("af_packet:near", other)] {
         let done = sending.done();
