@@ -80,7 +80,7 @@ pub fn run(binary: &Path, size: Size, rounds: usize, data: &Path, report: &mut R
 
 fn against_tcpdump(binary: &Path, bar: &Bar, input: &Input, rounds: usize, report: &mut Report) -> anyhow::Result<()> {
     let mapped =
-        match Source::open(input.path.to_str().context("a plain path")?, Opening::default(), &Arc::default())?.kind {
+        match Source::open(input.path.to_str().context("a plain path")?, &Opening::default(), &Arc::default())?.kind {
             Kind::File(file) => file.prefers_mapping(),
             Kind::Stream(_) | Kind::Live(_) => false,
         };

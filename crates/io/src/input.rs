@@ -1,8 +1,9 @@
 //! Opening a source by what it is: a file to map, or bytes that come one after another.
 
 use crate::compressed;
+use crate::follow::Followed;
 use crate::live::{Backend, Live};
-use crate::stream::{Follow, Stream};
+use crate::stream::Stream;
 use crate::sys::{self, HUGE, Mapping};
 use crate::view::View;
 use std::ffi::OsStr;
@@ -11,8 +12,8 @@ use std::io::{self, Read, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use weir_packet::savefile::magic;
 
 /// A source of packets.
@@ -37,25 +38,24 @@ pub enum Kind {
 
 /// How to open a source.
 #[derive(Clone, Copy, Debug)]
-pub struct Opening {
-    /// Read a file as it grows.
-    pub follow: bool,
+pub struct Opening<'a> {
+    /// Read a file as it grows, and the files that have its name after it.
+    pub follow: Option<&'a Followed>,
     /// The largest window of zstd data, bytes: as much memory is taken for it.
     pub zstd_window: u64,
 }
 
-impl Default for Opening {
+impl Default for Opening<'_> {
     fn default() -> Self {
-        Self { follow: false, zstd_window: compressed::ZSTD_WINDOW }
+        Self { follow: None, zstd_window: compressed::ZSTD_WINDOW }
     }
 }
 
 impl Input {
-    /// Opens `name`; `-` is standard input.  Whatever comes in order ends early
-    /// once `stop` is set.
+    /// Opens `name`; `-` is standard input. Whatever comes in order ends early once `stop` is set.
     ///
     /// Compression is recognised by content. **Errors**: those of the system; a directory is `IsADirectory`.
-    pub fn open(name: impl AsRef<OsStr>, opening: Opening, stop: &Arc<AtomicBool>) -> io::Result<Self> {
+    pub fn open(name: impl AsRef<OsStr>, opening: &Opening<'_>, stop: &Arc<AtomicBool>) -> io::Result<Self> {
         let name = name.as_ref();
         let file = if name == "-" {
             File::from(io::stdin().as_fd().try_clone_to_owned()?)
@@ -82,13 +82,13 @@ impl Input {
     }
 }
 
-fn classify(mut file: File, opening: Opening, stop: Arc<AtomicBool>) -> io::Result<Kind> {
+fn classify(mut file: File, opening: &Opening<'_>, stop: Arc<AtomicBool>) -> io::Result<Kind> {
     let about = file.metadata()?;
     if about.is_dir() {
         return Err(io::Error::from(io::ErrorKind::IsADirectory));
     }
     // A pipe says by itself when it ends.
-    if opening.follow && about.is_file() {
+    if let Some(followed) = opening.follow.filter(|_| about.is_file()) {
         let mut head = [0u8; magic::MAX_MAGIC];
         let here = file.stream_position()?;
         let got = file.read_at(&mut head, here)?;
@@ -96,7 +96,7 @@ fn classify(mut file: File, opening: Opening, stop: Arc<AtomicBool>) -> io::Resu
             let why = "is compressed, and what is compressed cannot be followed: leave --follow out";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        return Ok(Kind::Stream(Stream::direct(Follow::new(file, Arc::clone(&stop)), stop)));
+        return Ok(Kind::Stream(followed.stream(file)?));
     }
     // Standard input may be a file that someone has read a part of already.
     if about.is_file() && file.stream_position()? == 0 {
@@ -104,7 +104,7 @@ fn classify(mut file: File, opening: Opening, stop: Arc<AtomicBool>) -> io::Resu
         let got = file.read_at(&mut head, 0)?;
         return Ok(match magic::compression(&head[..got]) {
             Some(kind) => Kind::Stream(Stream::threaded(compressed::decoder(kind, file, opening.zstd_window)?, stop)?),
-            None => Kind::File(PlainFile { len: about.len(), file: Arc::new(file) }),
+            None => Kind::File(PlainFile::new(file)?),
         });
     }
     let head = first_bytes(&mut file, &stop)?;
@@ -137,13 +137,35 @@ pub struct PlainFile {
     file: Arc<File>,
     /// Size when it was opened, bytes.
     pub len: u64,
+    /// The last page, mapped when it is asked for first; `None` if it could not be.
+    last: Arc<OnceLock<Option<Mapping>>>,
 }
 
 impl PlainFile {
     /// Wraps an open file.
     pub fn new(file: File) -> io::Result<Self> {
         let len = file.metadata()?.len();
-        Ok(Self { file: Arc::new(file), len })
+        Ok(Self { file: Arc::new(file), len, last: Arc::default() })
+    }
+
+    /// Where the page begins that holds the last byte.
+    fn last_page(&self) -> u64 {
+        let page = sys::page_size() as u64;
+        self.len.saturating_sub(1) / page * page
+    }
+
+    /// Whether the first `end` bytes end before the last page.
+    pub(crate) fn is_before_last_page(&self, end: u64) -> bool {
+        end <= self.last_page()
+    }
+
+    /// Whether the last page is not in the file any more, or that cannot be told so.
+    pub(crate) fn last_is_gone(&self) -> bool {
+        let map = || {
+            let from = self.last_page();
+            Mapping::new(&self.file, from, (self.len - from) as usize).ok()
+        };
+        self.last.get_or_init(map).as_ref().is_none_or(Mapping::last_is_gone)
     }
 
     /// Whether mapping this file is cheaper than reading it: yes if the page cache holds it in huge folios.
@@ -180,7 +202,7 @@ impl PlainFile {
             return Ok(View::owned(offset, true, Vec::new(), 0..0));
         }
         let mapping = Mapping::new(&self.file, offset, len as usize)?;
-        Ok(View::mapped(offset, len == left, mapping))
+        Ok(View::mapped(offset, len == left, mapping, self.clone()))
     }
 
     /// Reads `len` bytes from `offset` on into `buffer`, fewer where the file ends.

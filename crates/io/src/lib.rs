@@ -11,6 +11,8 @@ pub mod compressed;
 #[cfg(all(feature = "dpdk", not(loom)))]
 pub mod dpdk;
 #[cfg(not(loom))]
+pub mod follow;
+#[cfg(not(loom))]
 pub mod input;
 #[cfg(not(loom))]
 pub mod live;

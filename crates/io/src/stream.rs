@@ -1,7 +1,6 @@
 //! Bytes that come in order: pipes, decoders, growing files.
 
 use crate::view::View;
-use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -191,31 +190,5 @@ impl Read for Remember<'_> {
             *self.error = Some((error.kind(), error.to_string()));
         }
         result
-    }
-}
-
-/// A file that may grow: at its end it waits for more until the flag is set.
-pub struct Follow {
-    file: File,
-    stop: Arc<AtomicBool>,
-}
-
-impl Follow {
-    /// Follows `file` from its current position.
-    pub fn new(file: File, stop: Arc<AtomicBool>) -> Self {
-        Self { file, stop }
-    }
-}
-
-impl Read for Follow {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        /// How often the end is looked at.
-        const PAUSE: Duration = Duration::from_millis(50);
-        loop {
-            match self.file.read(buf)? {
-                0 if !self.stop.load(Ordering::Relaxed) => std::thread::sleep(PAUSE),
-                n => return Ok(n),
-            }
-        }
     }
 }

@@ -61,8 +61,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps `len > 0` bytes of `file` from `offset` on; `offset` is a multiple of the page size.
     ///
-    /// The bytes may change under the reader if another process writes the file: a reader must bring every length it
-    /// takes from them into bounds in the same load. **Errors**: those of `mmap`; out of slots is `ENOMEM`.
+    /// The bytes change under the reader if another process writes the file: see [`Self::bytes`]. **Errors**: those of `mmap`; out of slots is `ENOMEM`.
     pub fn new(file: &File, offset: u64, len: usize) -> io::Result<Self> {
         install_handler();
         let base = reserve_aligned(len)?;
@@ -90,11 +89,24 @@ impl Mapping {
         Err(io::Error::from_raw_os_error(libc::ENOMEM))
     }
 
-    /// The mapped bytes.
+    /// The mapped bytes, as they are at the moment of each load.
+    ///
+    /// Readers read a length, an offset or a kind once, into a local; they check an index against the slice, never against a byte
+    /// read before; they copy text before they judge it, and a frame before it is kept.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `base..base+len` stays mapped readable until drop; where the file has no bytes the signal handler maps
-        // zeros. See `new` for what concurrent writers of the file mean.
+        // zeros. That nobody writes the bytes is *not* promised: another process may write the file, which the language calls a
+        // data race however it is read through a slice. What is relied on is that the compiler makes plain loads of plain bytes
+        // and assumes nothing of their values, which any reader of a mapped file relies on; and that readers keep to the rules
+        // above, so that changing bytes give a wrong answer, or an index that is caught, and no access outside the mapping.
         unsafe { std::slice::from_raw_parts(self.base, self.len) }
+    }
+
+    /// Whether the last page cannot be read any more, as if the file had been cut before it. **Cost**: two loads.
+    pub fn last_is_gone(&self) -> bool {
+        // SAFETY: the byte lies in the mapping, which stays readable until drop. It is read because reading faults, whatever it is.
+        unsafe { self.base.add(self.len - 1).read_volatile() };
+        self.slot.fault().is_some()
     }
 
     /// The lowest offset at which the file could not be read so far. What was read at or behind it was made up.
@@ -137,7 +149,8 @@ fn unmap(base: *mut u8, len: usize) {
     unsafe { libc::munmap(base.cast(), len) };
 }
 
-fn page_size() -> usize {
+/// Size of a page, bytes.
+pub(crate) fn page_size() -> usize {
     // SAFETY: sysconf has no preconditions.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }

@@ -1,8 +1,10 @@
 //! A piece of a source in memory.
 
+use crate::input::PlainFile;
 use crate::live::Lent;
 use crate::sys::Mapping;
 use std::io;
+use std::sync::Arc;
 use weir_packet::savefile;
 
 /// Bytes of a source from `offset` on: mapped, owned, or lent by a capture.
@@ -17,26 +19,36 @@ pub struct View {
 
 #[derive(Debug)]
 enum Bytes {
-    Mapped(Mapping),
+    Mapped(Arc<Mapping>, PlainFile),
     /// A buffer and the part of it that holds data.
-    Owned(Vec<u8>, std::ops::Range<usize>),
+    Owned(Arc<Vec<u8>>, std::ops::Range<usize>),
     Lent(Box<dyn Lent>),
 }
 
 impl View {
-    /// A mapped piece.
-    pub fn mapped(offset: u64, eof: bool, mapping: Mapping) -> Self {
-        Self { offset, eof, bytes: Bytes::Mapped(mapping) }
+    /// A mapped piece of `file`.
+    pub(crate) fn mapped(offset: u64, eof: bool, mapping: Mapping, file: PlainFile) -> Self {
+        Self { offset, eof, bytes: Bytes::Mapped(Arc::new(mapping), file) }
     }
 
     /// A piece in a buffer, of which `part` holds data.
     pub fn owned(offset: u64, eof: bool, buffer: Vec<u8>, part: std::ops::Range<usize>) -> Self {
-        Self { offset, eof, bytes: Bytes::Owned(buffer, part) }
+        Self { offset, eof, bytes: Bytes::Owned(Arc::new(buffer), part) }
     }
 
     /// Memory of a capture, which gets it back when the view is dropped or [released](Self::release).
     pub fn lent(offset: u64, lent: Box<dyn Lent>) -> Self {
         Self { offset, eof: false, bytes: Bytes::Lent(lent) }
+    }
+
+    /// The same bytes once more, without a copy; `None` for memory of a capture, which is given back once.
+    pub fn share(&self) -> Option<Self> {
+        let bytes = match &self.bytes {
+            Bytes::Mapped(mapping, file) => Bytes::Mapped(Arc::clone(mapping), file.clone()),
+            Bytes::Owned(buffer, part) => Bytes::Owned(Arc::clone(buffer), part.clone()),
+            Bytes::Lent(_) => return None,
+        };
+        Some(Self { bytes, ..*self })
     }
 
     /// Nobody reads the bytes any more: what others wait for is given back now, and the view is empty if it held that.
@@ -50,15 +62,15 @@ impl View {
     /// The same piece with `more` behind it. **Errors**: no memory for it.
     pub(crate) fn grown(self, more: &[u8], eof: bool) -> io::Result<Self> {
         let (mut buffer, part) = match self.bytes {
-            Bytes::Owned(buffer, part) => (buffer, part),
-            Bytes::Mapped(mapping) => (mapping.bytes().to_vec(), 0..mapping.bytes().len()),
+            Bytes::Owned(buffer, part) => (Arc::unwrap_or_clone(buffer), part),
+            Bytes::Mapped(mapping, _) => (mapping.bytes().to_vec(), 0..mapping.bytes().len()),
             Bytes::Lent(lent) => (lent.bytes().slice().to_vec(), 0..lent.bytes().slice().len()),
         };
         buffer.truncate(part.end);
         buffer.try_reserve(more.len())?;
         buffer.extend_from_slice(more);
         let end = buffer.len();
-        Ok(Self { offset: self.offset, eof, bytes: Bytes::Owned(buffer, part.start..end) })
+        Ok(Self { offset: self.offset, eof, bytes: Bytes::Owned(Arc::new(buffer), part.start..end) })
     }
 
     /// What the records lie in.
@@ -66,14 +78,14 @@ impl View {
     pub fn content(&self) -> savefile::Bytes<'_> {
         match &self.bytes {
             Bytes::Lent(lent) => lent.bytes(),
-            Bytes::Mapped(_) | Bytes::Owned(..) => self.bytes().into(),
+            Bytes::Mapped(..) | Bytes::Owned(..) => self.bytes().into(),
         }
     }
 
     /// The bytes of a piece in one slice, as files are; none of a burst, whose packets lie apart: see [`Self::content`].
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::Mapped(mapping) => mapping.bytes(),
+            Bytes::Mapped(mapping, _) => mapping.bytes(),
             Bytes::Owned(buffer, part) => &buffer[part.clone()],
             Bytes::Lent(lent) => lent.bytes().slice(),
         }
@@ -82,16 +94,40 @@ impl View {
     /// Offset in the source from which on the bytes were made up, because the file could not be read there.
     pub fn fault(&self) -> Option<u64> {
         match &self.bytes {
-            Bytes::Mapped(mapping) => mapping.fault().map(|at| self.offset + at as u64),
+            Bytes::Mapped(mapping, _) => mapping.fault().map(|at| self.offset + at as u64),
             Bytes::Owned(..) | Bytes::Lent(_) => None,
         }
     }
 
-    /// The buffer, to be used again.
+    /// Whether others can change the bytes while they are read.
+    pub fn is_mapped(&self) -> bool {
+        matches!(self.bytes, Bytes::Mapped(..))
+    }
+
+    /// Whether the first `end` bytes, as they were read up to now, were those of the file: false if it lost them meanwhile.
+    ///
+    /// Behind the new end of a mapped file the rest of its page reads as zeros and the pages behind that fault, so the file's last
+    /// page is touched here: it faults as soon as the file ends in a page before it. **Cost**: two loads; a system call where
+    /// `end` lies in the last page itself, or once the file is known to have shrunk.
+    #[inline]
+    pub fn is_intact(&self, end: usize) -> bool {
+        let Bytes::Mapped(mapping, file) = &self.bytes else { return true };
+        let last_is_gone = if self.eof { mapping.last_is_gone() } else { file.last_is_gone() };
+        let whole = !last_is_gone && mapping.fault().is_none() && file.is_before_last_page(self.offset + end as u64);
+        whole || self.asks_intact(mapping, file, end)
+    }
+
+    #[cold]
+    fn asks_intact(&self, mapping: &Mapping, file: &PlainFile, end: usize) -> bool {
+        let readable = mapping.fault().is_none_or(|at| end <= at);
+        readable && file.current_len().is_ok_and(|now| self.offset + end as u64 <= now)
+    }
+
+    /// The buffer, to be used again; of several views that share it the last one has it.
     pub fn into_buffer(self) -> Option<Vec<u8>> {
         match self.bytes {
-            Bytes::Mapped(_) | Bytes::Lent(_) => None,
-            Bytes::Owned(buffer, _) => Some(buffer),
+            Bytes::Mapped(..) | Bytes::Lent(_) => None,
+            Bytes::Owned(buffer, _) => Arc::into_inner(buffer),
         }
     }
 }

@@ -6,6 +6,7 @@
 pub mod flow;
 pub mod line;
 pub mod link;
+pub mod list;
 pub mod savefile;
 pub mod time;
 

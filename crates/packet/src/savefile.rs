@@ -22,8 +22,13 @@ mod ring;
 pub mod fuzz_body;
 
 use crate::LinkType;
+use crate::list::List;
+use core::hash::BuildHasher;
 use pcap::Lengths;
 pub use resolution::Resolution;
+use std::collections::HashMap;
+use std::hash::RandomState;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The largest snap length libpcap accepts for an ordinary link type, bytes (`MAXIMUM_SNAPLEN`).
 pub const MAX_SNAPLEN: u32 = 262_144;
@@ -39,6 +44,10 @@ pub fn max_snaplen(link: LinkType) -> u32 {
 
 /// More interfaces than this in one file are a fault, so that a hostile file cannot make us allocate without bound.
 pub const MAX_INTERFACES: usize = 8192;
+
+/// Bytes of text (names, descriptions, comments) that are kept of one file's interfaces and section headers. What comes after
+/// that is left out and counted, so that a small compressed file cannot fill the memory.
+pub const MAX_TEXT: usize = 1 << 20;
 
 /// The two families of capture files, and those that are never in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +132,7 @@ impl<'a> From<slots::Slots<'a>> for Bytes<'a> {
 }
 
 /// Where a packet came from: the file header of a pcap, or an Interface Description Block.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Interface {
     /// What the first byte of a frame means.
     pub link: LinkType,
@@ -147,6 +156,18 @@ impl Interface {
         Self { link, snaplen, resolution, offset_s: 0, name: None, description: None, comments: Vec::new() }
     }
 
+    /// Bytes of its texts.
+    fn text_len(&self) -> usize {
+        self.name.iter().chain(&self.description).chain(&self.comments).map(String::len).sum()
+    }
+
+    /// Drops its texts, and says how many there were.
+    fn drop_texts(&mut self) -> u64 {
+        let texts = self.name.take().iter().len() + self.description.take().iter().len() + self.comments.len();
+        self.comments = Vec::new();
+        texts as u64
+    }
+
     /// The most bytes a record of this interface may hold: its snap length, but never less than libpcap's maximum, which
     /// files with a wrong snap length need.
     pub fn max_captured(&self) -> u32 {
@@ -158,22 +179,37 @@ impl Interface {
 ///
 /// A pcap file has one layout; in a pcapng file each Section Header and each Interface Description Block makes a new one.
 /// Equal interfaces of several sections share one place in [`Layout::interfaces`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// **Cost** of a clone: a few atomic updates, and four bytes for each interface of the current section; texts and interfaces are
+/// shared. A layout holds at most [`MAX_INTERFACES`] interfaces and [`MAX_TEXT`] bytes of text.
+#[derive(Clone, Debug)]
 pub struct Layout {
     /// pcap, pcapng, or the kernel's ring.
     pub format: Format,
     /// Byte order of the current section.
     pub big_endian: bool,
     /// All distinct interfaces met so far; `Frame::interface` indexes this table.
-    pub interfaces: Vec<Interface>,
+    pub interfaces: List<Interface>,
     /// The current section's interface ids -> index into `interfaces`.
     section: Vec<u32>,
     /// Sections begun so far (1 for pcap).
     pub sections: u32,
     /// What the section headers say of themselves: `(option name, text)`, the first 256.
-    pub notes: Vec<(&'static str, String)>,
+    pub notes: List<(&'static str, String)>,
+    /// Texts of interfaces and sections that were left out, since [`MAX_TEXT`] bytes are kept.
+    pub texts_left_out: u64,
+    /// Bytes of text that are kept.
+    text: usize,
+    places: Places,
     /// pcap: how the two length fields are stored (old versions).
     lengths: Lengths,
+}
+
+/// Where an interface stands among [`Layout::interfaces`], by its hash; shared by all copies of a layout.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    hasher: RandomState,
+    by_hash: Arc<Mutex<HashMap<u64, u32>>>,
 }
 
 /// Why a record, or a file header, cannot be read.
@@ -364,7 +400,7 @@ impl Layout {
         match magic::recognise(head, buf) {
             magic::Magic::Pcap { big_endian, resolution } => pcap::read_header(buf, eof, big_endian, resolution),
             magic::Magic::Pcapng => {
-                let mut layout = pcapng::empty_layout();
+                let mut layout = Self::empty(Format::Pcapng);
                 let next = layout.apply(buf, 0, eof)?;
                 Ok((layout, next))
             }
@@ -411,15 +447,74 @@ impl Layout {
     }
 
     fn in_memory(format: Format, interfaces: Vec<Interface>) -> Self {
+        Self::of(format, cfg!(target_endian = "big"), interfaces, Lengths::Normal)
+    }
+
+    /// The layout of a source of one section with these interfaces.
+    fn of(format: Format, big_endian: bool, interfaces: Vec<Interface>, lengths: Lengths) -> Self {
+        let section = (0..interfaces.len() as u32).collect();
+        let interfaces = interfaces.into_iter().collect();
+        Self { big_endian, interfaces, section, sections: 1, lengths, ..Self::empty(format) }
+    }
+
+    /// The layout before anything is known.
+    fn empty(format: Format) -> Self {
         Self {
             format,
-            big_endian: cfg!(target_endian = "big"),
-            section: (0..interfaces.len() as u32).collect(),
-            interfaces,
-            sections: 1,
-            notes: Vec::new(),
+            big_endian: false,
+            interfaces: List::default(),
+            section: Vec::new(),
+            sections: 0,
+            notes: List::default(),
+            texts_left_out: 0,
+            text: 0,
+            places: Places::default(),
             lengths: Lengths::Normal,
         }
+    }
+
+    /// The place of an interface, if an equal one is known.
+    fn place(&self, interface: &Interface) -> Option<u32> {
+        let hash = self.places.hasher.hash_one(interface);
+        let known = self.places.by_hash.lock().unwrap_or_else(PoisonError::into_inner).get(&hash).copied()?;
+        // Another copy may have put another interface there.
+        (self.interfaces.get(known as usize) == Some(interface)).then_some(known)
+    }
+
+    /// Adds an interface to the table, unless an equal one is there, and gives its place.
+    pub fn describe(&mut self, mut interface: Interface) -> Result<u32, Fault> {
+        let mut place = self.place(&interface);
+        if place.is_none() && self.text + interface.text_len() > MAX_TEXT {
+            self.texts_left_out += interface.drop_texts();
+            place = self.place(&interface);
+        }
+        if let Some(place) = place {
+            return Ok(place);
+        }
+        if self.interfaces.len() >= MAX_INTERFACES {
+            return Err(Fault::TooManyInterfaces);
+        }
+        let place = self.interfaces.len() as u32;
+        let hash = self.places.hasher.hash_one(&interface);
+        self.places.by_hash.lock().unwrap_or_else(PoisonError::into_inner).insert(hash, place);
+        self.text += interface.text_len();
+        self.interfaces.push(interface);
+        Ok(place)
+    }
+
+    /// Keeps what a section header says of itself.
+    fn note(&mut self, name: &'static str, text: String) {
+        /// Notes that are kept.
+        const MOST: usize = 256;
+        if self.notes.iter().any(|known| known.0 == name && known.1 == text) {
+            return;
+        }
+        if self.notes.len() >= MOST || self.text + text.len() > MAX_TEXT {
+            self.texts_left_out += 1;
+            return;
+        }
+        self.text += text.len();
+        self.notes.push((name, text));
     }
 
     /// Takes up the layout block at `pos` (where a cursor stopped with [`Stop::Layout`]) and returns the offset behind it.

@@ -2,23 +2,29 @@
 
 use crate::reader::Trouble;
 use weir_packet::LinkType;
-use weir_packet::savefile::{Fault, Format, Interface, Layout, MAX_INTERFACES};
+use weir_packet::savefile::{Format, Layout};
 
 /// All interfaces met so far, equal ones once: the interfaces of a layout of [`Format::Spool`].
-#[derive(Debug, Default)]
-pub(crate) struct Interfaces(Vec<Interface>);
+#[derive(Debug)]
+pub(crate) struct Interfaces(Layout);
+
+impl Default for Interfaces {
+    fn default() -> Self {
+        Self(Layout::spool(Vec::new()))
+    }
+}
 
 /// For each byte order, the place of each interface of one source in the table.
 pub(crate) type Ids = [Vec<u32>; 2];
 
 impl Interfaces {
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.interfaces.len()
     }
 
     /// The layout of packets of these interfaces.
     pub fn layout(&self) -> Layout {
-        Layout::spool(self.0.clone())
+        self.0.clone()
     }
 
     /// The place of interface number `interface` of a source, which has this layout now.
@@ -42,21 +48,13 @@ impl Interfaces {
     #[cold]
     pub fn announce(&mut self, ids: &mut Ids, layout: &Layout) -> Result<(), Trouble> {
         let ids = &mut ids[usize::from(layout.big_endian)];
-        for interface in layout.interfaces.iter().skip(ids.len()) {
+        for interface in layout.interfaces.from(ids.len()) {
             let mut interface = interface.clone();
             // The address family of a BSD loopback frame has the byte order of its file, and spooled packets have no file.
             if layout.big_endian && interface.link == LinkType::NULL {
                 interface.link = LinkType::LOOP;
             }
-            let place = match self.0.iter().position(|known| *known == interface) {
-                Some(place) => place,
-                None if self.0.len() == MAX_INTERFACES => return Err(Trouble::Format(Fault::TooManyInterfaces)),
-                None => {
-                    self.0.push(interface);
-                    self.0.len() - 1
-                }
-            };
-            ids.push(place as u32);
+            ids.push(self.0.describe(interface).map_err(Trouble::Format)?);
         }
         Ok(())
     }

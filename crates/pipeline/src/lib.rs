@@ -2,6 +2,9 @@
 //! found, and hands the pieces on in order.
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod fuzz_body;
+pub mod handed;
 mod interfaces;
 pub mod measuring;
 pub mod merge;
@@ -28,8 +31,9 @@ pub trait Consumer: Send + Sync + 'static {
     /// What is known of a piece of the source. Its default is the empty piece.
     type Part: Default + Send + 'static;
 
-    /// Prepares for a layout. An error ends the source.
-    fn plan(&self, layout: &Layout) -> Result<Self::Plan, PlanError>;
+    /// Prepares for a layout; `before` is the plan of the layout that it grew from, whose interfaces are its first ones. An error
+    /// ends the source. **Cost**: must not grow with the interfaces that `before` knows, or a file of many layouts takes for ever.
+    fn plan(&self, layout: &Layout, before: Option<&Self::Plan>) -> Result<Self::Plan, PlanError>;
 
     /// The source is long: spend time now on what makes each packet cheaper; `aside`, in a thread of its own, if others work
     /// meanwhile. Called at most once per plan.

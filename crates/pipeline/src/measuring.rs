@@ -17,6 +17,7 @@ mod slices;
 pub mod timing;
 mod worker;
 
+use crate::handed::Gone;
 use crate::reader::{Options, Part, Reader, Step, Way};
 use crate::select::{Select, Selection};
 use crate::{Consumer, PlanError, Report, threads};
@@ -125,8 +126,8 @@ pub enum Failure {
 
 /// What a crew has to say.
 enum Event {
-    /// All pieces of a delivery are done.
-    View(View),
+    /// A piece is done: the bytes of the delivery, if it was the last one, and packets that were not there any more.
+    Piece(Option<View>, Option<Gone>),
     /// Member number so knows its part of these windows.
     Closed(usize, Closed),
     /// A worker is at its end.
@@ -164,8 +165,8 @@ impl Crew for Alone {
 
     fn take(&mut self, piece: Piece, events: &mut Vec<Event>) -> Result<(), Failure> {
         let worker = self.0.as_mut().ok_or(Failure::Worker)?;
-        worker.slice(&piece)?;
-        events.extend(piece.view().map(Event::View));
+        let gone = worker.slice(&piece)?;
+        events.push(Event::Piece(piece.view(), gone));
         Ok(())
     }
 
@@ -224,6 +225,7 @@ struct Team {
     turns: u64,
     /// Turns that not every member has ended, at most.
     most_turns: u64,
+    gone: Option<Gone>,
     processed: u64,
     ended: usize,
     timing: Option<Timing>,
@@ -263,8 +265,6 @@ pub struct Measured {
     pub report: Report,
     /// How its bytes got into memory.
     pub way: Way,
-    /// It was changed while it was read.
-    pub changed: bool,
     /// How it is laid out at its end.
     pub layout: Option<Layout>,
 }
@@ -284,6 +284,7 @@ impl Run {
             spare: Vec::new(),
             turns: 0,
             most_turns: 1,
+            gone: None,
             processed: 0,
             ended: 0,
             timing: settings.timing.then(|| Timing::new(begun)),
@@ -302,6 +303,11 @@ impl Run {
         &self.locate.select
     }
 
+    /// The design that was asked for.
+    pub fn asked(&self) -> Design {
+        self.settings.design
+    }
+
     /// Threads that are to measure.
     pub fn wanted_workers(&self) -> usize {
         self.settings.workers
@@ -310,7 +316,7 @@ impl Run {
     /// Compiles the expression for live sources, as measuring them would.
     pub fn check(&self, inputs: &[Input]) -> Result<(), PlanError> {
         inputs.iter().try_for_each(|input| match &input.kind {
-            InputKind::Live(live) => self.locate.plan(live.layout()).map(drop),
+            InputKind::Live(live) => self.locate.plan(live.layout(), None).map(drop),
             _ => Ok(()),
         })
     }
@@ -373,9 +379,9 @@ impl Run {
     ) -> Result<Measured, Failure> {
         self.start(matches!(input.kind, InputKind::File(_)))?;
         let mut reader = Reader::new(input, Arc::clone(&self.locate), self.options());
-        let changed = self.read(&mut reader, stop, progress, each)?;
+        self.read(&mut reader, stop, progress, each)?;
         let (way, layout) = (reader.way(), reader.layout().cloned());
-        Ok(Measured { way, report: reader.into_report(), changed, layout })
+        Ok(Measured { way, report: reader.into_report(), layout })
     }
 
     /// Measures several sources as one, by the reader that `make` makes for them; like [`Self::source`].
@@ -394,7 +400,7 @@ impl Run {
 
     /// Compiles the expression for a source of this layout, as measuring it would.
     pub fn check_layout(&self, layout: &Layout) -> Result<(), PlanError> {
-        self.locate.plan(layout).map(drop)
+        self.locate.plan(layout, None).map(drop)
     }
 
     /// How to read a source.
@@ -408,20 +414,19 @@ impl Run {
         }
     }
 
-    /// Hands what a reader delivers to the crew; says whether a source was changed while it was read.
+    /// Hands what a reader delivers to the crew.
     fn read(
         &mut self,
         reader: &mut Reader<Locate>,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(u64),
         each: &mut dyn FnMut(Window<'_>),
-    ) -> Result<bool, Failure> {
+    ) -> Result<(), Failure> {
         let Self { team, clock, settings, begun, .. } = self;
         if reader.way() == Way::Live {
             *clock = Clock::live(settings.config.cut, Arc::default());
             team.merger.covered.0 = clock.begun();
         }
-        let mut changed = false;
         // Pieces that workers hold.
         let mut out = 0;
         let mut booked = Booked::default();
@@ -444,8 +449,10 @@ impl Run {
             team.spare.extend(clock.freed());
             for view in team.spare.drain(..) {
                 out -= 1;
-                changed |= view.fault().is_some();
                 reader.recycle(view);
+            }
+            if let Some(gone) = team.gone.take() {
+                reader.gone(gone);
             }
             progress(reader.progress());
             // A capture that is stopped still delivers what it has received, and ends by itself.
@@ -460,12 +467,12 @@ impl Run {
             let crew = team.crew.as_mut().expect("started above");
             crew.events(team.spare.is_empty(), &mut team.events)?;
             team.heed(each)?;
-            for view in team.spare.drain(..) {
-                out -= 1;
-                changed |= view.fault().is_some();
-            }
+            out -= team.spare.drain(..).count();
         }
-        Ok(changed)
+        if let Some(gone) = team.gone.take() {
+            reader.gone(gone);
+        }
+        Ok(())
     }
 
     /// Measures live sources, each with a worker of its own, until they end. `each` gets the windows that are complete, in
@@ -596,7 +603,10 @@ impl Team {
     fn heed(&mut self, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
         for event in self.events.drain(..) {
             match event {
-                Event::View(view) => self.spare.push(view),
+                Event::Piece(view, gone) => {
+                    self.spare.extend(view);
+                    self.gone = Gone::both(self.gone, gone);
+                }
                 Event::Closed(member, closed) => self.merger.take(member, closed, each)?,
                 Event::Ended(ended) => {
                     self.ended += 1;

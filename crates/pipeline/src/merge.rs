@@ -246,7 +246,8 @@ impl<C: Consumer> Source<C> {
 
 /// How to read each of `sources` sources.
 pub(crate) fn options_for(sources: usize, way: Option<Way>) -> Options {
-    let way = if sources > MOST_MAPPED { Some(Way::Read) } else { way };
+    // What is read stays as it is until its turn comes; a mapped file may have lost it by then.
+    let way = if sources > MOST_MAPPED { Some(Way::Read) } else { way.or(Some(Way::Read)) };
     let piece = (MEMORY / sources.max(1)).clamp(PIECE.0, PIECE.1);
     Options { way, piece: Some(piece), ..Options::default() }
 }
@@ -265,7 +266,7 @@ impl Consumer for Every {
     type Plan = ();
     type Part = Vec<u32>;
 
-    fn plan(&self, _: &Layout) -> Result<(), PlanError> {
+    fn plan(&self, _: &Layout, _: Option<&()>) -> Result<(), PlanError> {
         Ok(())
     }
 

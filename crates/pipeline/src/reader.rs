@@ -9,6 +9,7 @@ mod merged;
 pub use merged::Part;
 pub(crate) use merged::Sorted;
 
+use crate::handed::Gone;
 use crate::pool::{Pool, Ready};
 use crate::window::{Start, Window, process};
 use crate::{Consumer, PlanError};
@@ -139,6 +140,9 @@ pub enum Trouble {
     /// A mapped page could not be read although the file has it.
     #[error("the file cannot be read here (input/output error)")]
     Unreadable,
+    /// A packet that was found is not there any more, though the file is as long as before.
+    #[error("the file was changed while it was read")]
+    Changed,
     /// The kernel counted other packets into a block than there are.
     #[error("the kernel handed over a block of {claimed} packets, and {found} are in it")]
     Block {
@@ -223,6 +227,8 @@ pub struct Reader<C: Consumer> {
     need: usize,
     /// Most bytes to walk in the next step.
     reach: usize,
+    /// Bytes from `report.offset` on that are in memory and were not walked, since the layout changed in front of them.
+    held: Option<View>,
     finished: bool,
     /// Nothing came for a while.
     quiet: bool,
@@ -257,11 +263,10 @@ enum Source<C: Consumer> {
         pool: Option<Pool<C>>,
         lost: Option<Trouble>,
     },
-    /// `tail` is what the last view ended with; `unread` says that it was not walked yet under the current layout.
+    /// `tail` is what the last view ended with.
     Stream {
         stream: Stream,
         tail: Vec<u8>,
-        unread: bool,
     },
     Live(Box<Live>),
     Merged(Box<Merged>),
@@ -281,7 +286,7 @@ impl<C: Consumer> Reader<C> {
                 let way = options.way.unwrap_or_else(|| if file.prefers_mapping() { Way::Mapped } else { Way::Read });
                 Source::File { file, way, pool: None, lost: None }
             }
-            Kind::Stream(stream) => Source::Stream { stream, tail: Vec::new(), unread: false },
+            Kind::Stream(stream) => Source::Stream { stream, tail: Vec::new() },
             Kind::Live(live) => Source::Live(live),
         };
         Self::of(source, consumer, options)
@@ -296,6 +301,7 @@ impl<C: Consumer> Reader<C> {
             report: Report::default(),
             need: 0,
             reach: usize::MAX,
+            held: None,
             finished: false,
             quiet: false,
             options,
@@ -345,6 +351,53 @@ impl<C: Consumer> Reader<C> {
             Source::Merged(merged) => merged.give_back(buffer),
             _ => self.spent = Some(buffer),
         }
+    }
+
+    /// A buffer to read into.
+    fn buffer(&mut self) -> Vec<u8> {
+        let spare = match &self.source {
+            Source::File { pool: Some(pool), .. } if self.spent.is_none() => pool.spare(),
+            _ => self.spent.take(),
+        };
+        spare.unwrap_or_default()
+    }
+
+    /// The view that is held, if the record at `report.offset` lies in it.
+    fn held(&mut self) -> Option<View> {
+        let view = self.held.take()?;
+        if self.need == 0 && (view.offset..view.offset + view.bytes().len() as u64).contains(&self.report.offset) {
+            return Some(view);
+        }
+        self.recycle(view);
+        None
+    }
+
+    /// Holds `view` for the next step if that begins in it and needs no more than it has.
+    fn hold(&mut self, view: &View) {
+        let rest = self.report.offset < view.offset + view.bytes().len() as u64;
+        if self.need == 0 && rest && !self.finished {
+            self.held = view.share();
+        }
+    }
+
+    /// Takes packets out of the account that were delivered and gone when they were to be used. The source ends there.
+    pub fn gone(&mut self, gone: Gone) {
+        self.report.received -= gone.packets;
+        if let Some(fault) = &mut self.report.fault {
+            fault.packet = self.report.received + 1;
+            fault.offset = fault.offset.min(gone.offset);
+            return;
+        }
+        let lost = match &mut self.source {
+            Source::File { file, lost, .. } => lost.take().or_else(|| {
+                let to = file.current_len().unwrap_or(file.len);
+                (to < file.len).then_some(Trouble::Shrank { from: file.len, to })
+            }),
+            Source::Stream { .. } | Source::Live(_) | Source::Merged(_) => None,
+        };
+        let what = lost.unwrap_or(if gone.unreadable { Trouble::Unreadable } else { Trouble::Changed });
+        self.report.offset = gone.offset;
+        self.fail(what);
     }
 
     /// The next piece that holds packets; `None` at the end, of which [`Self::report`] says whether it is the real one.
@@ -402,9 +455,12 @@ impl<C: Consumer> Reader<C> {
             ready = pool.take(index, current);
             self.report.reread += pool.wasted();
         }
-        let view = match ready {
-            Some(Ready { result: Err(what), .. }) => return Err(what),
-            Some(Ready { current, result: Ok((view, done)) }) => {
+        let held = self.held();
+        let buffer = if ready.is_none() && held.is_none() { self.buffer() } else { Vec::new() };
+        let Source::File { file, way, pool, lost } = &mut self.source else { unreachable!("asked by source") };
+        let view = match (ready, held) {
+            (Some(Ready { result: Err(what), .. }), _) => return Err(what),
+            (Some(Ready { current, result: Ok((view, done)) }), _) => {
                 if sound(file, *way, &view, lost).map_err(Trouble::Io)? {
                     let known = self.current.as_ref().is_some_and(|known| Arc::ptr_eq(known, &current));
                     let start = done.start.map(|at| view.offset + at as u64);
@@ -419,7 +475,8 @@ impl<C: Consumer> Reader<C> {
                     return Ok(None);
                 }
             }
-            None => {
+            (None, Some(held)) => held,
+            (None, None) => {
                 let (offset, need, least) = match way {
                     Way::Mapped => {
                         let offset = index * window;
@@ -431,8 +488,6 @@ impl<C: Consumer> Reader<C> {
                     (Way::Read, Some(piece)) => need.max(piece.min(least + way.overhang())),
                     _ => need.max(least + way.overhang()),
                 };
-                let spare = || pool.as_ref().and_then(Pool::spare);
-                let buffer = self.spent.take().or_else(spare).unwrap_or_default();
                 way.view(file, offset, len, buffer).map_err(Trouble::Io)?
             }
         };
@@ -447,6 +502,7 @@ impl<C: Consumer> Reader<C> {
             (Way::Read, None) => view.bytes().len(),
             _ => view.bytes().len().min(((index + 1) * window - view.offset) as usize),
         };
+        let end = limit;
         let limit = limit.min(start.saturating_add(self.reach));
         let done = process(self.consumer.as_ref(), &current, view.content(), view.eof, Start::Exact(start), limit, 0);
         if !sound(file, *way, &view, lost).map_err(Trouble::Io)? {
@@ -454,19 +510,22 @@ impl<C: Consumer> Reader<C> {
             return Ok(None);
         }
         self.report.reread += done.reread;
-        Ok(self.accept(view, current, done))
+        let share = if limit < end { view.share() } else { None };
+        let delivery = self.accept(view, current, done);
+        if let (Some(view), None) = (share, &self.held) {
+            self.hold(&view);
+        }
+        Ok(delivery)
     }
 
     /// Takes the source on from `report.offset`: the next bytes of a stream, behind what was left over.
     fn step_stream(&mut self) -> Result<Option<Delivery<C>>, Trouble> {
-        let Source::Stream { stream, tail, unread } = &mut self.source else { unreachable!("asked by source") };
-        let mut view = if std::mem::take(unread) && !tail.is_empty() {
-            // More bytes may be long in coming: what is here goes first.
-            let rest = std::mem::take(tail);
-            let len = rest.len();
-            View::owned(self.report.offset, false, rest, 0..len)
-        } else {
-            stream.next(tail, self.spent.take()).map_err(Trouble::Io)?
+        // More bytes may be long in coming: what is here goes first.
+        let held = self.held();
+        let Source::Stream { stream, tail } = &mut self.source else { unreachable!("asked by source") };
+        let mut view = match held {
+            Some(held) => held,
+            None => stream.next(tail, self.spent.take()).map_err(Trouble::Io)?,
         };
         while view.bytes().len() < self.need && !view.eof {
             view = stream.more(view).map_err(Trouble::Io)?;
@@ -478,7 +537,7 @@ impl<C: Consumer> Reader<C> {
         tail.clear();
         let Some(current) = self.current.clone() else {
             let begun = self.begin(&view);
-            self.keep_tail(&view);
+            self.keep_rest(&view);
             self.recycle(view);
             return begun.map(|()| None);
         };
@@ -487,8 +546,9 @@ impl<C: Consumer> Reader<C> {
             return Ok(None);
         }
         let bytes = view.content();
-        let limit = bytes.len().min(self.reach);
-        let done = process(self.consumer.as_ref(), &current, bytes, view.eof, Start::Exact(0), limit, 0);
+        let start = (self.report.offset - view.offset) as usize;
+        let limit = bytes.len().min(start.saturating_add(self.reach));
+        let done = process(self.consumer.as_ref(), &current, bytes, view.eof, Start::Exact(start), limit, 0);
         self.report.reread += done.reread;
         Ok(self.accept(view, current, done))
     }
@@ -544,12 +604,15 @@ impl<C: Consumer> Reader<C> {
         self.need = 0;
         self.report.offset = view.offset + pos as u64;
         self.take_up(layout)?;
-        self.start_pool().map_err(Trouble::Io)
+        self.start_pool().map_err(Trouble::Io)?;
+        self.hold(view);
+        Ok(())
     }
 
     /// Makes `layout` the current one. Told to stop meanwhile, the source ends before it.
     fn take_up(&mut self, layout: Layout) -> Result<(), Trouble> {
-        let plan = match self.consumer.plan(&layout) {
+        let before = self.current.as_ref().map(|current| &current.plan);
+        let plan = match self.consumer.plan(&layout, before) {
             Ok(plan) => plan,
             Err(PlanError::Stopped) => {
                 self.finished = true;
@@ -614,7 +677,7 @@ impl<C: Consumer> Reader<C> {
             self.consumer.settle_in(&current.plan, false);
         }
         if let Source::Stream { .. } = self.source {
-            self.keep_tail(&view);
+            self.keep_rest(&view);
         }
         if done.received == 0 {
             self.recycle(view);
@@ -652,15 +715,15 @@ impl<C: Consumer> Reader<C> {
         };
         self.report.offset = view.offset + pos as u64;
         match taken.and_then(|()| self.take_up(layout)) {
-            Ok(()) => {}
+            Ok(()) => self.hold(view),
             Err(what) => self.fault(what),
         }
     }
 
-    /// Keeps what `view` holds from `report.offset` on for the next view of the stream.
-    fn keep_tail(&mut self, view: &View) {
-        if let Source::Stream { tail, unread, .. } = &mut self.source {
-            *unread = self.need == 0;
+    /// Keeps what `view` of a stream holds from `report.offset` on: whole records as they lie, a cut one for the next view.
+    fn keep_rest(&mut self, view: &View) {
+        self.hold(view);
+        if let (Source::Stream { tail, .. }, None) = (&mut self.source, &self.held) {
             let used = (self.report.offset - view.offset) as usize;
             tail.clear();
             tail.extend_from_slice(view.bytes().get(used..).unwrap_or(&[]));

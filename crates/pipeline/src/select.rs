@@ -11,8 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tunnels::{Inside, Tunnels};
 use weir_filter::{Error, Filter, MAX_BATCH, libpcap};
-use weir_packet::savefile::{Direction, Format, Interface, Layout};
+use weir_packet::list::List;
+use weir_packet::savefile::{Direction, Format, Layout};
 use weir_packet::{Frame, LinkType};
+
+/// Link types of one run that get native code: making it takes a millisecond, and a file can name thousands of them.
+const MOST_NATIVE: usize = 64;
 
 /// What to select.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +76,8 @@ pub struct Filters {
     splits: Vec<Program>,
     /// Packets that [`Select::kept`] rejected because the main expression makes no sense for them.
     misfits: AtomicU64,
+    /// Native code is made, or being made.
+    settled: AtomicBool,
 }
 
 impl Filters {
@@ -126,10 +132,41 @@ fn note_misfits(
     }
 }
 
-/// Why the main expression, or that of a split, cannot be used where there are these interfaces: it makes sense for none.
-fn refused(by_interface: &[Arc<Filters>], split: Option<usize>) -> Option<PlanError> {
-    let first = by_interface.first()?.program(split).as_ref().err()?;
-    by_interface.iter().all(|filters| filters.program(split).is_err()).then(|| first.clone())
+/// The programs for the interfaces of a layout.
+#[derive(Clone, Debug)]
+struct Programs {
+    by_interface: List<Arc<Filters>>,
+    /// All interfaces have one link type: a batch is judged in one call.
+    uniform: bool,
+    /// Whether the main expression, and that of each split, makes sense for one of the interfaces, or inside its tunnels.
+    sense: Vec<bool>,
+}
+
+impl Default for Programs {
+    fn default() -> Self {
+        Self { by_interface: List::default(), uniform: true, sense: Vec::new() }
+    }
+}
+
+impl Programs {
+    /// Another interface.
+    fn push(&mut self, filters: Arc<Filters>) {
+        self.uniform &= self.by_interface.first().is_none_or(|first| Arc::ptr_eq(first, &filters));
+        self.note_sense(&filters);
+        self.by_interface.push(filters);
+    }
+
+    fn note_sense(&mut self, filters: &Filters) {
+        self.sense.resize(1 + filters.splits.len(), false);
+        self.sense.iter_mut().zip(filters.all()).for_each(|(sense, program)| *sense |= program.is_ok());
+    }
+
+    /// Why the main expression, or that of a split, cannot be used where there are these interfaces: it makes sense for none.
+    fn refused(&self, split: Option<usize>) -> Option<PlanError> {
+        let first = self.by_interface.first()?.program(split).as_ref().err()?;
+        let makes_sense = self.sense[split.map_or(0, |split| 1 + split)];
+        (!makes_sense).then(|| first.clone())
+    }
 }
 
 /// Packets of a link type that do not match because an expression makes no sense for it.
@@ -156,11 +193,12 @@ impl Misfit {
 /// The programs for each interface of a layout.
 #[derive(Debug)]
 pub struct SelectPlan {
-    by_interface: Vec<Arc<Filters>>,
-    /// All interfaces have one link type: a batch is judged in one call.
-    uniform: bool,
+    here: Programs,
     /// The main expression makes sense for one of the interfaces.
     fits: bool,
+    big_endian: bool,
+    /// Programs, as far as they were asked for, of a section in the other byte order.
+    other: Programs,
     /// Packets are judged by what is inside their tunnels.
     inside: Option<Inside>,
 }
@@ -214,25 +252,13 @@ impl Select {
 
     /// Compiles the expressions for a layout, as reading a source of it would.
     pub fn check(&self, layout: &Layout) -> Result<(), PlanError> {
-        self.plan(layout).map(drop)
+        self.plan(layout, None).map(drop)
     }
 
     /// Why no packet of a source can match, if the main expression makes no sense for any of its link types. The layout is
     /// that of the source's end.
     pub fn refusal(&self, layout: &Layout) -> Option<PlanError> {
-        let by_interface = self.by_interface(layout).ok()?;
-        refused(&self.with_inside(by_interface, self.inside(layout).ok()?.as_ref()), None)
-    }
-
-    /// What judges the insides of tunnels of this layout.
-    fn inside(&self, layout: &Layout) -> Result<Option<Inside>, PlanError> {
-        let inside = || Inside::new(layout, |link, direction| self.filters(link, direction));
-        self.selection.inner.then(inside).transpose()
-    }
-
-    /// All programs that judge packets.
-    fn with_inside(&self, by_interface: Vec<Arc<Filters>>, inside: Option<&Inside>) -> Vec<Arc<Filters>> {
-        by_interface.into_iter().chain(inside.into_iter().flat_map(Inside::filters).cloned()).collect()
+        self.programs(layout, Programs::default()).ok()?.refused(None)
     }
 
     /// Why the main expression, or that of a split, makes no sense for a link type that was planned for.
@@ -263,9 +289,9 @@ impl Select {
     /// The frames, at most 64 of any link types, that are kept: bit i for frame i.
     #[inline]
     pub fn kept(&self, plan: &SelectPlan, frames: &[Frame<'_>]) -> u64 {
-        let filters = |frame: &Frame<'_>| &plan.by_interface[frame.interface as usize];
+        let filters = |frame: &Frame<'_>| &plan.here.by_interface[frame.interface as usize];
         match frames.first() {
-            Some(first) if plan.uniform => self.counted_verdicts(filters(first), frames),
+            Some(first) if plan.here.uniform => self.counted_verdicts(filters(first), frames),
             _ => {
                 let one = |(i, frame)| self.counted_verdicts(filters(frame), core::slice::from_ref(frame)) << i;
                 frames.iter().enumerate().map(one).sum()
@@ -294,7 +320,7 @@ impl Select {
         let Selection { expression, splits, .. } = &self.selection;
         let compile = |expression: &String| self.compile(expression, link, direction);
         let (main, splits) = (compile(expression)?, splits.iter().map(compile).collect::<Result<_, _>>()?);
-        Ok(Filters { link, main, splits, misfits: AtomicU64::new(0) })
+        Ok(Filters { link, main, splits, misfits: AtomicU64::new(0), settled: AtomicBool::new(false) })
     }
 
     /// **Errors**: the expression is wrong, whatever the link type.
@@ -317,14 +343,22 @@ impl Select {
         if known.iter().any(takes) { Ok(Err(refused)) } else { Err(refused) }
     }
 
-    /// The programs for each interface of a layout.
-    fn by_interface(&self, layout: &Layout) -> Result<Vec<Arc<Filters>>, PlanError> {
+    /// The programs for a layout, of whose interfaces `known` has the first ones.
+    fn programs(&self, layout: &Layout, known: Programs) -> Result<Programs, PlanError> {
         // BSD loopback frames begin with an address family in the byte order of the machine that captured them, which libpcap
         // knows of files but not of programs made without one. In a big-endian file they are what LOOP frames always are.
         let link = |link| if link == LinkType::NULL && layout.big_endian { LinkType::LOOP } else { link };
-        let filters =
-            |(place, interface): (usize, &Interface)| self.filters(link(interface.link), layout.direction(place));
-        layout.interfaces.iter().enumerate().map(filters).collect()
+        let inside = if self.selection.inner { &tunnels::LINKS[..] } else { &[] };
+        let mut programs = known;
+        for interface in layout.interfaces.from(programs.by_interface.len()) {
+            let direction = layout.direction(programs.by_interface.len());
+            programs.push(self.filters(link(interface.link), direction)?);
+            for &link in inside {
+                let filters = self.filters(link, direction)?;
+                programs.note_sense(&filters);
+            }
+        }
+        Ok(programs)
     }
 
     /// The same as [`Self::verdicts`], and counts what the expression makes no sense for.
@@ -400,40 +434,52 @@ impl Consumer for Select {
     type Plan = SelectPlan;
     type Part = Selected;
 
-    fn plan(&self, layout: &Layout) -> Result<SelectPlan, PlanError> {
-        let by_interface = self.by_interface(layout)?;
-        let uniform = by_interface.windows(2).all(|two| Arc::ptr_eq(&two[0], &two[1]));
-        let inside = self.inside(layout)?;
-        let judges = self.with_inside(by_interface.clone(), inside.as_ref());
-        let main = refused(&judges, None);
+    fn plan(&self, layout: &Layout, before: Option<&SelectPlan>) -> Result<SelectPlan, PlanError> {
+        let big_endian = layout.big_endian;
+        let (known, other) = match before {
+            None => (Programs::default(), Programs::default()),
+            Some(before) if before.big_endian == big_endian => (before.here.clone(), before.other.clone()),
+            Some(before) => (before.other.clone(), before.here.clone()),
+        };
+        let here = self.programs(layout, known)?;
+        let known = before.and_then(|before| before.inside.as_ref());
+        let inside = || Inside::new(layout, known, |link, direction| self.filters(link, direction));
+        let inside = self.selection.inner.then(inside).transpose()?;
+        let main = here.refused(None);
         let fits = main.is_none();
         // More interfaces may be described later. What goes out before the end cannot wait for that.
         let waits = matches!(layout.format, Format::Pcapng | Format::Spool)
             && !self.selection.at_once
             && !self.selection.invert;
-        let splits = || (0..self.selection.splits.len()).find_map(|split| refused(&judges, Some(split)));
+        let splits = || (0..self.selection.splits.len()).find_map(|split| here.refused(Some(split)));
         match main.filter(|_| !waits).or_else(splits) {
             Some(refused) => Err(refused),
-            None => Ok(SelectPlan { by_interface, uniform, fits, inside }),
+            None => Ok(SelectPlan { here, fits, big_endian, other, inside }),
         }
     }
 
-    fn settle_in(&self, plan: &SelectPlan, aside: bool) {
+    fn settle_in(&self, _: &SelectPlan, aside: bool) {
         if self.selection.interpret {
             return;
         }
-        let inside = plan.inside.iter().flat_map(Inside::filters);
-        for filters in plan.by_interface.iter().chain(inside).filter(|filters| filters.is_interpreted()) {
-            if aside {
-                // Until it is done, the interpreter judges.
-                let filters = Arc::clone(filters);
-                // Without the thread the interpreter goes on.
-                let _ = threads::spawn("compiler", 0, move || filters.make_native());
-            } else {
-                let filters = Arc::clone(filters);
-                // Told to stop, the interpreter goes on for the little that is left.
-                let _ = threads::unless_stopped(&self.selection.stop, move || filters.make_native());
-            }
+        let new: Vec<_> = {
+            let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            let first = made.iter().take(MOST_NATIVE);
+            first
+                .filter(|made| !made.filters.settled.swap(true, Ordering::Relaxed))
+                .map(|made| Arc::clone(&made.filters))
+                .collect()
+        };
+        if new.is_empty() {
+            return;
+        }
+        let make = move || new.iter().for_each(|filters| filters.make_native());
+        if aside {
+            // Until it is done, the interpreter judges; without the thread it goes on.
+            let _ = threads::spawn("compiler", 0, make);
+        } else {
+            // Told to stop, the interpreter goes on for the little that is left.
+            let _ = threads::unless_stopped(&self.selection.stop, make);
         }
     }
 
@@ -442,11 +488,11 @@ impl Consumer for Select {
         let plan = with.plan;
         let mut at = 0;
         while at < frames.len() {
-            let filters = &plan.by_interface[frames[at].interface as usize];
-            let run = if plan.uniform {
+            let filters = &plan.here.by_interface[frames[at].interface as usize];
+            let run = if plan.here.uniform {
                 frames.len()
             } else {
-                let same = |frame: &&Frame<'_>| Arc::ptr_eq(&plan.by_interface[frame.interface as usize], filters);
+                let same = |frame: &&Frame<'_>| Arc::ptr_eq(&plan.here.by_interface[frame.interface as usize], filters);
                 frames[at..].iter().take_while(same).count()
             };
             let records = &with.records[at..at + run];

@@ -118,7 +118,7 @@ impl Sorter {
         {
             let layout = &delivery.current.layout;
             if self.len == 0 {
-                check(&Layout::spool(layout.interfaces.clone()))?;
+                check(&Layout::spool(layout.interfaces.iter().cloned().collect()))?;
             }
             self.make_room(delivery.view.bytes().len(), delivery.part.len());
             if self.goes_on() {
@@ -130,7 +130,7 @@ impl Sorter {
         if self.len == 0
             && let Some(layout) = reader.layout()
         {
-            check(&Layout::spool(layout.interfaces.clone()))?;
+            check(&Layout::spool(layout.interfaces.iter().cloned().collect()))?;
         }
         let (layout, way, mut report) = (reader.layout().cloned(), reader.way(), reader.into_report());
         if let Some(what) = damage {

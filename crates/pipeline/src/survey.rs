@@ -1,6 +1,7 @@
 //! What a capture file holds: counts, bytes, times, sizes.
 
 use crate::{Consumer, PlanError, With};
+use std::collections::BTreeMap;
 use weir_measure::{Sizes, size_class};
 use weir_packet::Frame;
 use weir_packet::savefile::Layout;
@@ -35,8 +36,8 @@ pub struct Surveyed {
     pub clamped: u64,
     /// Packets without a time (Simple Packet Blocks).
     pub untimed: u64,
-    /// Packets of each interface.
-    pub by_interface: Vec<u64>,
+    /// Packets of each interface that has any.
+    pub by_interface: BTreeMap<u32, u64>,
 }
 
 impl Surveyed {
@@ -60,18 +61,19 @@ impl Consumer for Survey {
     type Plan = ();
     type Part = Surveyed;
 
-    fn plan(&self, _: &Layout) -> Result<(), PlanError> {
+    fn plan(&self, _: &Layout, _: Option<&()>) -> Result<(), PlanError> {
         Ok(())
     }
 
     fn frames(&self, with: &With<'_, ()>, frames: &[Frame<'_>], part: &mut Surveyed) -> usize {
-        part.by_interface.resize(part.by_interface.len().max(with.layout.interfaces.len()), 0);
+        for run in frames.chunk_by(|a, b| a.interface == b.interface) {
+            *part.by_interface.entry(run[0].interface).or_default() += run.len() as u64;
+        }
         for (frame, &record) in frames.iter().zip(with.records) {
             part.packets += 1;
             part.bytes += u64::from(frame.wire_len);
             part.captured_bytes += frame.data.len() as u64;
             part.cut += u64::from(frame.data.len() < frame.wire_len as usize);
-            part.by_interface[frame.interface as usize] += 1;
             part.size(frame.wire_len);
             match with.layout.record(with.bytes, record as usize).and_then(|record| record.time_ns) {
                 Some(ns) => part.time(ns),
@@ -92,9 +94,8 @@ impl Consumer for Survey {
         for (class, more) in part.classes.iter_mut().zip(next.classes) {
             *class += more;
         }
-        part.by_interface.resize(part.by_interface.len().max(next.by_interface.len()), 0);
-        for (count, more) in part.by_interface.iter_mut().zip(next.by_interface) {
-            *count += more;
+        for (interface, more) in next.by_interface {
+            *part.by_interface.entry(interface).or_default() += more;
         }
         if let (Some((_, last)), Some((first, _))) = (part.in_file, next.in_file) {
             part.backwards += u64::from(first < last);

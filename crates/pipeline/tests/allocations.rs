@@ -2,14 +2,15 @@
 //!
 //! The allocator counts for the whole process, hence one test in this file.
 
+mod counting;
 mod reading;
 
+use counting::allocations;
 use reading::Scratch;
 use reading::build::{Pcap, Pcapng};
 use reading::compare::{options, piecewise, plain};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use weir_io::Input;
 use weir_io::output::{Output, Rotation};
 use weir_measure::{Config, Cut, KeyKind, Sketch, Weigh};
@@ -19,39 +20,6 @@ use weir_pipeline::measuring::{Design, Distribute, Run, Settings};
 use weir_pipeline::select::{Select, Selection};
 use weir_pipeline::{Options, Reader, Way};
 
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-struct Counting;
-
-// SAFETY: every call is handed on to the system's allocator unchanged; counting touches no memory but the counter.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are those `System` asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 /// Bytes that are handed on at once, at least: the chunk of a stream.
 const WINDOW: u64 = 1 << 20;
 
@@ -60,7 +28,7 @@ fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, 
     let scratch = Scratch::empty("written.pcapng");
     let path = scratch.0.clone();
     let selection = Selection { expression: expression.to_owned(), remember: write, ..Selection::default() };
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = allocations();
     let mut reader = Reader::new(input, Arc::new(Select::new(selection)), options);
     let mut output = write.then(|| {
         let naming = Box::new(move |_: u32, _: i64| path.clone());
@@ -80,7 +48,7 @@ fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, 
         reader.recycle(delivery.view);
     }
     let written = output.map(|output| output.finish().expect("there is room"));
-    let spent = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    let spent = allocations() - before;
     assert!(reader.report().fault.is_none());
     assert!(written.is_none_or(|written| written == passed));
     assert!(passed > 0);
@@ -89,7 +57,7 @@ fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, 
 
 /// Measures `input` with one worker or several. Returns packets and allocations.
 fn measuring_cost(input: Input, design: Design, workers: usize, sketch: Sketch) -> (u64, u64) {
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = allocations();
     let settings = Settings {
         selection: Selection { expression: "link[50] & 1 = 1".to_owned(), ..Selection::default() },
         inner: true,
@@ -115,7 +83,7 @@ fn measuring_cost(input: Input, design: Design, workers: usize, sketch: Sketch) 
     let mut run = Run::new(settings);
     let measured = run.source(input, &AtomicBool::new(false), &mut |_| {}, &mut |_| {}).expect("workers live");
     let finished = run.finish(&mut |_| {}).expect("workers live");
-    let spent = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    let spent = allocations() - before;
     assert!(finished.processed > 0 && measured.report.fault.is_none());
     (measured.report.received, spent)
 }

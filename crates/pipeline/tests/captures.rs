@@ -20,7 +20,7 @@ impl Consumer for Listing {
     type Plan = ();
     type Part = Vec<(Option<i64>, u32, usize)>;
 
-    fn plan(&self, _: &weir_packet::savefile::Layout) -> Result<(), weir_pipeline::PlanError> {
+    fn plan(&self, _: &weir_packet::savefile::Layout, _: Option<&()>) -> Result<(), weir_pipeline::PlanError> {
         Ok(())
     }
 
@@ -40,7 +40,7 @@ impl Consumer for Listing {
 /// All of a file, and whether it ended with a fault.
 fn whole<C: Consumer>(path: &Path, consumer: C) -> (C::Part, bool) {
     let stop = Arc::new(AtomicBool::new(false));
-    let input = Input::open(path.to_str().expect("a readable name"), Opening::default(), &stop)
+    let input = Input::open(path.to_str().expect("a readable name"), &Opening::default(), &stop)
         .expect("a capture can be opened");
     let consumer = Arc::new(consumer);
     let mut reader = Reader::new(input, Arc::clone(&consumer), Options { workers: 2, ..Options::default() });

@@ -1,32 +1,213 @@
-//! Files whose layout changes all the time: what is held in memory does not grow with the changes.
+//! Files whose layout changes all the time: what is held in memory, and how often it is asked for, does not grow with the changes.
 //!
 //! The allocator counts for the whole process, hence one test in this file.
 
 mod counting;
 mod reading;
 
-use counting::most_held;
+use counting::{allocations, held, most_held};
 use reading::build::Pcapng;
 use reading::compare::{answer, expected, options, plain, same};
-use reading::{Scratch, naive};
-use weir_pipeline::Way;
+use reading::{Random, Scratch, naive};
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use weir_io::stream::Stream;
+use weir_io::{Input, Kind};
+use weir_measure::{Config, Cut, KeyKind, Sketch, Weigh};
+use weir_packet::flow::Hasher;
+use weir_packet::savefile::{MAX_INTERFACES, MAX_TEXT};
+use weir_pipeline::measuring::{Design, Distribute, Run, Settings};
+use weir_pipeline::select::Selection;
+use weir_pipeline::{Options, Way, fuzz_body};
 
 #[test]
-fn sections_cost_no_memory_of_their_own() {
-    /// Of a file of 4.2 MB that is read in windows of 1 MiB; a buffer for each section would be 3.9 GB.
-    const MOST: usize = 32 << 20;
-    const SECTIONS: u32 = 30_000;
+fn layouts_cost_no_more_memory_than_they_hold() {
+    many_sections();
+    many_interfaces();
+    long_texts();
+    any_sequence();
+}
+
+/// Sections with an interface and a packet each.
+fn sections(count: u32) -> Vec<u8> {
     let mut file = Pcapng::default();
-    for i in 0..SECTIONS {
+    for i in 0..count {
         file.section(i % 3 == 0);
         file.interface(1, 0, 6);
         file.packet(&[i as u8; 60]);
     }
+    file.bytes
+}
+
+fn stream(source: impl Read + Send + 'static) -> Input {
+    let stream = Stream::direct(source, Arc::new(AtomicBool::new(false)));
+    Input { name: "stream".to_owned(), kind: Kind::Stream(stream) }
+}
+
+fn many_sections() {
+    /// Of these files, which are of 4.2 and 0.4 MB, in every way to read.
+    const MOST: usize = 12 << 20;
+    for count in [3000, 30_000] {
+        let file = sections(count);
+        let right = expected(&file, &naive::read(&file), |_, _| true);
+        let scratch = Scratch::new("sections", &file);
+        for way in [Way::Read, Way::Mapped] {
+            for workers in [1, 2, 4] {
+                let what = format!("{count} sections, {way:?}, {workers} workers");
+                let most = most_held(|| same(&what, &answer(plain(&scratch), "", options(way, workers)).0, &right));
+                println!("{what}: {most} bytes");
+                assert!(most < MOST, "{what}: {most} bytes");
+            }
+        }
+        let what = format!("{count} sections, as a stream");
+        let most = most_held(|| {
+            let input = stream(io::Cursor::new(file.clone()));
+            same(&what, &answer(input, "", Options::default()).0, &right);
+        });
+        assert!(most < MOST + file.len(), "{what}: {most} bytes");
+        for (design, workers) in [(Design::Rss, 1), (Design::Rss, 2), (Design::Async, 2)] {
+            let most = most_held(|| assert_eq!(measured(plain(&scratch), design, workers), u64::from(count)));
+            println!("{count} sections, measured, {design:?}, {workers} workers: {most} bytes");
+            assert!(most < MOST, "{count} sections, measured, {design:?}, {workers} workers: {most} bytes");
+        }
+    }
+}
+
+/// Packets that were measured.
+fn measured(input: Input, design: Design, workers: usize) -> u64 {
+    let mut run = Run::new(Settings {
+        selection: Selection::default(),
+        inner: false,
+        config: Arc::new(Config {
+            keys: vec![KeyKind::FiveTuple],
+            by: Weigh::Packets,
+            sketch: Sketch::Exact,
+            memory: 1 << 16,
+            request: weir_memory::Request::default(),
+            cut: Cut { window_ns: None, late_ns: 0 },
+            seed: 1,
+            hasher: Hasher::new(1),
+            shared: None,
+        }),
+        design,
+        distribute: Distribute::Flow,
+        workers,
+        cpus: Vec::new(),
+        batch: 32,
+        timing: false,
+        way: Some(Way::Read),
+    });
+    let measured = run.source(input, &AtomicBool::new(false), &mut |_| {}, &mut |_| {}).expect("workers live");
+    assert!(measured.report.fault.is_none());
+    run.finish(&mut |_| {}).expect("workers live").arrivals.received
+}
+
+/// As many interfaces as a file may have, each other than all before and described just before its first packet.
+fn many_interfaces() {
+    let mut file = Pcapng::new(false);
+    for i in 0..MAX_INTERFACES as u32 {
+        file.interface([1, 101][i as usize % 2], 1000 + i, 6);
+        file.enhanced(i, 60, &[i as u8; 60]);
+    }
     let right = expected(&file.bytes, &naive::read(&file.bytes), |_, _| true);
-    let scratch = Scratch::new("sections", &file.bytes);
-    for workers in [1, 2, 4] {
-        let what = format!("{workers} workers");
-        let most = most_held(|| same(&what, &answer(plain(&scratch), "", options(Way::Read, workers)).0, &right));
-        assert!(most < MOST, "{what}: {most} bytes");
+    assert_eq!(right.received, MAX_INTERFACES as u64);
+    let scratch = Scratch::new("interfaces", &file.bytes);
+    for (way, workers) in [(Way::Read, 1), (Way::Read, 2), (Way::Mapped, 1)] {
+        let what = format!("{way:?}, {workers} workers");
+        let before = allocations();
+        let most = most_held(|| {
+            same(&what, &answer(plain(&scratch), "len < 10", options(way, workers)).0, &{
+                let mut right = right.clone();
+                (right.passed, right.filtered, right.bytes, right.kept) = (0, right.received, 0, Vec::new());
+                right
+            })
+        });
+        let each = (allocations() - before) / MAX_INTERFACES as u64;
+        println!("{what}: {most} bytes, {each} allocations for each interface");
+        assert!(most < 24 << 20 && each < 60, "{what}: {most} bytes, {each} allocations for each interface");
+    }
+}
+
+/// Interfaces without end, of sixteen comments of 64 KB each, and a packet behind each.
+struct LongTexts {
+    interfaces: u32,
+    block: Vec<u8>,
+    at: usize,
+}
+
+impl LongTexts {
+    fn next_block(&mut self) {
+        let mut file = Pcapng::default();
+        if self.interfaces == 0 {
+            file.section(false);
+        }
+        let mut body = vec![1, 0, 0, 0, 0, 0, 0, 0];
+        for comment in 0..16 {
+            body.extend([1, 0, 0xfc, 0xff]);
+            body.extend(vec![b'a' + comment; 0xfffc]);
+        }
+        // A name that no other has.
+        body.extend([2, 0, 8, 0]);
+        body.extend(format!("{:08}", self.interfaces).bytes());
+        file.block(1, &body);
+        file.enhanced(self.interfaces, 60, &[7; 60]);
+        self.interfaces += 1;
+        (self.block, self.at) = (file.bytes, 0);
+    }
+}
+
+impl Read for LongTexts {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.block.len() {
+            if self.interfaces == 300 {
+                return Ok(0);
+            }
+            self.next_block();
+        }
+        let n = buf.len().min(self.block.len() - self.at);
+        buf[..n].copy_from_slice(&self.block[self.at..self.at + n]);
+        self.at += n;
+        Ok(n)
+    }
+}
+
+fn long_texts() {
+    let most = most_held(|| {
+        let source = LongTexts { interfaces: 0, block: Vec::new(), at: 0 };
+        let mut reader = reading::compare::reader(stream(source), "", Options::default());
+        let mut received = 0;
+        while let Some(delivery) = reader.next() {
+            received += delivery.part.passed;
+            reader.recycle(delivery.view);
+        }
+        assert!(reader.report().fault.is_none());
+        let layout = reader.layout().expect("it has one");
+        let kept: usize =
+            layout.interfaces.iter().flat_map(|one| one.name.iter().chain(&one.comments)).map(String::len).sum();
+        // The comments of the first interface fit, and then nothing: 299 names and 16 times as many comments are left out.
+        assert_eq!((received, kept <= MAX_TEXT, layout.texts_left_out), (300, true, 299 * 17), "{kept}");
+    });
+    assert!(most < 16 << 20, "{most} bytes");
+}
+
+/// The body of the fuzz target, over bytes that nobody chose and over the sequences that hold most.
+fn any_sequence() {
+    let chosen: [&[u8]; 5] = [
+        // Sections of one interface and one packet each, thousands of times; long texts in all of them.
+        &[0xfb, 255, 60],
+        &[0xfb, 255, 0xff, 0xfb, 254, 0xff],
+        &[0xf9, 255, 0xff, 4, 3, 9],
+        &[0xf8, 255, 0xff],
+        &[0xf9, 250, 8, 0xfd, 250, 90, 4, 255, 1],
+    ];
+    for data in chosen {
+        fuzz_body::layouts(data, &held);
+    }
+    let mut random = Random(77);
+    for _ in 0..400 {
+        let len = random.below(90);
+        let data = random.bytes(len);
+        fuzz_body::layouts(&data, &held);
     }
 }

@@ -31,7 +31,7 @@ impl Consumer for Trapped {
     type Plan = ();
     type Part = u64;
 
-    fn plan(&self, _: &Layout) -> Result<(), PlanError> {
+    fn plan(&self, _: &Layout, _: Option<&()>) -> Result<(), PlanError> {
         Ok(())
     }
 

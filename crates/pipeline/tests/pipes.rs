@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use weir_io::follow::Followed;
 use weir_io::input::Opening;
 use weir_io::stream::Stream;
 use weir_io::{Input, Kind};
@@ -50,7 +51,7 @@ fn flag() -> Arc<AtomicBool> {
 /// Opens a pipe by name, as `weir filter ip -` or a FIFO would be.
 fn open(pipe: &PipeReader, stop: &Arc<AtomicBool>) -> Input {
     let name = format!("/dev/fd/{}", pipe.as_raw_fd());
-    let input = Input::open(&name, Opening::default(), stop).expect("a pipe can be opened by its number");
+    let input = Input::open(&name, &Opening::default(), stop).expect("a pipe can be opened by its number");
     assert!(matches!(input.kind, Kind::Stream(_)));
     input
 }
@@ -183,7 +184,10 @@ fn a_growing_file_is_followed_until_told_to_stop() {
         let stop = flag();
         let (arrived, arrivals) = channel();
         std::thread::scope(|scope| {
-            let input = Input::open(scratch.path(), Opening { follow: true, ..Opening::default() }, &stop).unwrap();
+            let followed =
+                Followed::new(scratch.path(), Arc::new(|change| panic!("nothing happens to it: {change:?}")), &stop);
+            let opening = Opening { follow: Some(&followed), ..Opening::default() };
+            let input = Input::open(scratch.path(), &opening, &stop).unwrap();
             let reading = scope.spawn(move || {
                 let mut reader = reader(input, "", Options::default());
                 let mut found = Answer::default();
@@ -276,7 +280,7 @@ fn both(packed: &[u8], workers: usize) -> [(Answer, Option<Trouble>); 2] {
         });
         (found, trouble)
     };
-    let file = finish(Input::open(scratch.path(), Opening::default(), &flag()).unwrap());
+    let file = finish(Input::open(scratch.path(), &Opening::default(), &flag()).unwrap());
     let (receiver, sender) = io::pipe().unwrap();
     let pipe = std::thread::scope(|scope| {
         scope.spawn(|| write_in_pieces(sender, packed, 30_000));

@@ -6,8 +6,14 @@ use reading::build::{Pcap, Pcapng};
 use reading::compare::{Answer, WORKERS, collect, expected, options, plain};
 use reading::{Random, Scratch, naive};
 use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use weir_measure::{Config, Cut, KeyKind, Sketch, Weigh};
+use weir_packet::flow::Hasher;
 use weir_pipeline::Way;
+use weir_pipeline::measuring::{Design, Distribute, Run, Settings};
 use weir_pipeline::reader::Trouble;
+use weir_pipeline::select::Selection;
 
 /// Three mapped windows.
 const LEN: usize = 40 << 20;
@@ -177,6 +183,117 @@ fn cut_between_delivery_and_use() {
             }
             let fault = reader.report().fault.as_ref().expect("the file shrank");
             assert!(matches!(fault.what, Trouble::Shrank { .. }), "{name}, cut to {len}: {fault:?}");
+        }
+    }
+}
+
+fn cut_to(scratch: &Scratch, len: usize) {
+    File::options().write(true).open(&scratch.0).unwrap().set_len(len as u64).unwrap();
+}
+
+/// A consumer that hands packets on gets those that are whole in what is left, byte for byte, and no others are counted.
+#[test]
+fn packets_that_are_gone_when_they_are_used_are_not_counted() {
+    for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
+        // In the middle of a page, at its start, in the file header, and in the last page of all.
+        for len in [(9 << 20) + 1234, 9 << 20, 10, 0, file.len() - 700] {
+            for workers in WORKERS {
+                let what = format!("{name}, {workers} workers, cut to {len}");
+                let scratch = Scratch::new("handed", &file);
+                let mut reader = reading::compare::reader(plain(&scratch), "", options(Way::Mapped, workers));
+                let mut found: Vec<Vec<u8>> = Vec::new();
+                let mut copies = Vec::new();
+                let mut deliveries = 0;
+                while let Some(delivery) = reader.next() {
+                    deliveries += 1;
+                    // The last delivery is the one of which a file cut in its last page loses packets.
+                    if deliveries == 1 && len < 16 << 20 || delivery.view.eof {
+                        cut_to(&scratch, len);
+                    }
+                    let take = |record: &weir_packet::savefile::Record<'_>| {
+                        found.push(record.frame.data.to_vec());
+                        Ok::<_, ()>(())
+                    };
+                    let (handed, result) = delivery.hand_on(&delivery.part.records, &mut copies, take);
+                    assert_eq!(result, Ok(()));
+                    reader.recycle(delivery.view);
+                    if let Some(gone) = handed.gone {
+                        reader.gone(gone);
+                    }
+                }
+                let right = naive::read(&file[..len]).packets;
+                let same = right.iter().zip(&found).all(|(packet, data)| file[packet.data.clone()] == data[..]);
+                assert!(same && found.len() == right.len(), "{what}: {} of {}", found.len(), right.len());
+                let report = reader.report();
+                let fault = report.fault.as_ref().expect("the file shrank");
+                let end = right.last().map_or(naive::read(&file).packets[0].end - file_first(&file), |last| last.end);
+                let place = (report.received, fault.packet, fault.offset);
+                assert_eq!(place, (right.len() as u64, right.len() as u64 + 1, end as u64), "{what}");
+                assert!(matches!(fault.what, Trouble::Shrank { .. }), "{what}: {fault:?}");
+            }
+        }
+    }
+}
+
+/// Bytes of the first record.
+fn file_first(file: &[u8]) -> usize {
+    let packets = naive::read(file).packets;
+    let header = packets[1].data.start - packets[0].end;
+    packets[0].end - (packets[0].data.start - header)
+}
+
+/// What is measured after the file was cut is what is whole in the rest, whoever measures it.
+#[test]
+fn a_measurement_counts_what_was_still_there() {
+    const WINDOW_NS: i64 = 1_000_000_000;
+    let mut file = Pcap::new(1, 65_535);
+    let mut random = Random(23);
+    while file.bytes.len() < 15 << 20 {
+        let data = random.bytes(60);
+        file.packet(&data);
+    }
+    let len = (8 << 20) + 1234;
+    let right = naive::read(&file.bytes[..len]).packets.len() as u64;
+    for (design, workers) in [(Design::Rss, 1), (Design::Rss, 2), (Design::Async, 2), (Design::Sync, 2)] {
+        for expression in ["", "len >= 0"] {
+            let what = format!("{design:?}, {workers} workers, '{expression}'");
+            let scratch = Scratch::new("measured", &file.bytes);
+            let mut run = Run::new(Settings {
+                selection: Selection { expression: expression.to_owned(), ..Selection::default() },
+                inner: false,
+                config: Arc::new(Config {
+                    keys: vec![KeyKind::FiveTuple],
+                    by: Weigh::Packets,
+                    sketch: Sketch::Exact,
+                    memory: 1 << 20,
+                    request: weir_memory::Request::default(),
+                    cut: Cut { window_ns: Some(WINDOW_NS), late_ns: 0 },
+                    seed: 1,
+                    hasher: Hasher::new(1),
+                    shared: None,
+                }),
+                design,
+                distribute: Distribute::Flow,
+                workers,
+                cpus: Vec::new(),
+                batch: 32,
+                timing: false,
+                way: Some(Way::Mapped),
+            });
+            // All windows are pieces of one delivery: the first ones are complete while the others are not read yet.
+            let mut windows = 0;
+            let mut each = |_: weir_measure::Window<'_>| {
+                windows += 1;
+                if windows == 1 {
+                    cut_to(&scratch, len);
+                }
+            };
+            let measured = run.source(plain(&scratch), &AtomicBool::new(false), &mut |_| {}, &mut each).unwrap();
+            let finished = run.finish(&mut each).unwrap();
+            let fault = measured.report.fault.expect("the file shrank");
+            assert!(matches!(fault.what, Trouble::Shrank { .. }), "{what}: {fault:?}");
+            let counted = (measured.report.received, finished.arrivals.received, finished.processed, fault.packet);
+            assert_eq!(counted, (right, right, right, right + 1), "{what}");
         }
     }
 }

@@ -183,7 +183,7 @@ pub struct FilterArgs {
     /// (at most a quarter of what is free), the rest in temporary files in TMPDIR
     #[arg(help_heading = SOURCES, long, conflicts_with = "follow")]
     pub sort: bool,
-    /// Go on at the end of the file and wait for more, until interrupted
+    /// Go on at the end of the file and wait for more, and for another file of its name, until interrupted
     #[arg(help_heading = SOURCES, long)]
     pub follow: bool,
     /// Decode zstd data that needs this much memory for its window (of zstd --long=N: 2 to the power of N)
@@ -433,7 +433,7 @@ pub struct MeasureArgs {
     /// (at most a quarter of what is free), the rest in temporary files in TMPDIR
     #[arg(help_heading = SOURCES, long, conflicts_with = "follow")]
     pub sort: bool,
-    /// Go on at the end of the file and wait for more, until interrupted
+    /// Go on at the end of the file and wait for more, and for another file of its name, until interrupted
     #[arg(help_heading = SOURCES, long)]
     pub follow: bool,
     /// Decode zstd data that needs this much memory for its window (of zstd --long=N: 2 to the power of N)

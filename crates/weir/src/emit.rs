@@ -18,7 +18,7 @@ use weir_io::sys::packet_socket::name_of;
 use weir_io::sys::standard;
 use weir_io::sys::writer::Writer;
 use weir_packet::line::{Hex, Style, write_line};
-use weir_packet::savefile::{Bytes, Direction, Format, Interface, Layout, Record, Statistics};
+use weir_packet::savefile::{Direction, Format, Interface, Layout, Record, Statistics};
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_packet::{Frame, LinkType};
 
@@ -263,6 +263,8 @@ pub struct FileSink {
     output: Option<Output>,
     /// Ids of the current source's interfaces in the output.
     ids: Vec<Option<u32>>,
+    /// How many of these a pcap file was told of.
+    announced: usize,
     /// The system refuses to take more.
     broken: bool,
     /// Packets in the completed output.
@@ -298,6 +300,7 @@ impl FileSink {
             settings,
             output: None,
             ids: Vec::new(),
+            announced: 0,
             broken: false,
             written: 0,
             overwritten: 0,
@@ -309,6 +312,7 @@ impl FileSink {
     /// Another source follows: its interfaces are not those of the one before.
     pub fn new_source(&mut self) {
         self.ids.clear();
+        self.announced = 0;
     }
 
     /// Appends a packet of a source with `layout`.
@@ -333,10 +337,11 @@ impl FileSink {
         self.ids.resize(self.ids.len().max(index + 1), None);
         self.ids[index] = Some(id);
         if self.settings.format == Format::Pcap {
-            for interface in &layout.interfaces {
+            for interface in layout.interfaces.from(self.announced) {
                 // One of another link type is refused when a packet of it comes.
                 let _ = output.interface(interface);
             }
+            self.announced = layout.interfaces.len();
         }
         Ok(id)
     }
@@ -387,7 +392,7 @@ impl FileSink {
         if self.ids.is_empty()
             && let Some(layout) = layout
         {
-            for interface in &layout.interfaces {
+            for interface in layout.interfaces.iter() {
                 // A pcap file takes the first link type only, and has no packet of another.
                 let _ = output.interface(interface);
             }
@@ -574,23 +579,6 @@ impl Sink {
             Self::File(file) => file.packet(layout, record),
             Self::Port(port) => port.packet(&layout.interfaces[record.frame.interface as usize], record),
         }
-    }
-
-    /// Takes the packets at `records` of `bytes`, up to an error or the first that is not there any more. Returns how many.
-    pub fn packets(&mut self, layout: &Layout, bytes: Bytes<'_>, records: &[u32]) -> (usize, Result<(), End>) {
-        if let Self::Nowhere = self {
-            return (records.len(), Ok(()));
-        }
-        let (mut taken, mut result, mut gone) = (0, Ok(()), false);
-        layout.records(bytes, records, |_, record| match record {
-            Some(record) if result.is_ok() && !gone => {
-                result = self.packet(layout, &record);
-                taken += usize::from(result.is_ok());
-            }
-            Some(_) => {}
-            None => gone = true,
-        });
-        (taken, result)
     }
 
     /// Makes the file, if it is one, before its first packet.

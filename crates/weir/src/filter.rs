@@ -9,7 +9,9 @@ use crate::emit::{FileSettings, FileSink, Lines, PortSink, Sink, Text, Zone, for
 use crate::interfaces;
 use crate::name::Name;
 use crate::numbers::{bit_rate, duration, grouped, percent};
-use crate::outcome::{Outcome, answer, fault_line, io_words, misfit_lines, print, say, say_lost_before, tell};
+use crate::outcome::{
+    Outcome, answer, fault_line, io_words, misfit_lines, print, say, say_left_out, say_lost_before, tell,
+};
 use crate::port::{self, Port};
 use crate::progress::Progress;
 use crate::sorting;
@@ -33,6 +35,7 @@ use weir_io::sys::{self, packet_socket};
 use weir_packet::line::{Hex, Style};
 use weir_packet::savefile::Layout;
 use weir_packet::time::Shape;
+use weir_pipeline::handed::Gone;
 use weir_pipeline::merge::Merge;
 use weir_pipeline::reader::Trouble;
 use weir_pipeline::select::{Misfit, Select, Selected, Selection};
@@ -329,19 +332,20 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// How sources are opened.
-    fn opening(&self) -> Opening {
-        Opening { follow: self.arguments.follow, zstd_window: self.arguments.zstd_window }
+    /// How sources are opened that are read to their end.
+    fn opening(&self) -> Opening<'static> {
+        Opening { zstd_window: self.arguments.zstd_window, ..Opening::default() }
     }
 
-    /// Opens a file to read it; one that cannot be opened is reported and passed over.
-    fn open(&mut self, name: &Name) -> Option<(String, Reader<Select>)> {
-        let input = self.open_input(name)?;
+    /// A reader of an opened file.
+    fn reader(&mut self, opened: Result<Input, String>) -> Option<(String, Reader<Select>)> {
+        let input = self.opened(opened)?;
         Some((input.name.clone(), Reader::new(input, Arc::clone(&self.select), self.options.clone())))
     }
 
-    fn open_input(&mut self, name: &Name) -> Option<Input> {
-        match sources::open(name, self.opening(), &self.stop) {
+    /// A file that could be opened; one that could not is reported and passed over.
+    fn opened(&mut self, opened: Result<Input, String>) -> Option<Input> {
+        match opened {
             Ok(input) => {
                 self.progress.begin(input.len_hint());
                 Some(input)
@@ -362,71 +366,70 @@ impl<'a> Run<'a> {
     }
 
     fn one_by_one(&mut self) -> anyhow::Result<()> {
-        for name in &self.arguments.sources {
-            let Some((name, mut reader)) = self.open(name) else { continue };
-            self.outputs.new_source();
-            let mut received = 0;
-            while let Some(delivery) = reader.next() {
-                received = reader.report().received;
-                let whole = self.deliver(&delivery, reader.way());
-                reader.recycle(delivery.view);
-                self.progress.show(reader.report().offset);
-                if !whole {
-                    // If it lost bytes, the next step says so; other changes nobody else can tell of.
-                    if reader.next().is_some() || reader.report().fault.is_none() {
-                        self.fault(changed_line(&name));
-                    }
+        let FilterArgs { sources, follow, zstd_window, .. } = self.arguments;
+        for name in sources {
+            let followed = follow.then(|| sources::followed(name, &self.stop));
+            let opening = Opening { follow: followed.as_ref(), zstd_window: *zstd_window };
+            let mut opened = Some(sources::open(name, &opening, &self.stop));
+            // Each of the files that have a followed name is a source of its own.
+            while let Some((shown, reader)) = opened.take().and_then(|opened| self.reader(opened)) {
+                self.read(&shown, reader)?;
+                if self.has_enough() {
+                    return Ok(());
                 }
-                if !whole || self.has_enough() {
-                    break;
-                }
+                opened = sources::next(name, &opening);
             }
-            let received = received - std::mem::take(&mut self.unwanted);
-            self.close(&name, received, reader.report(), reader.layout(), reader.way())?;
+        }
+        Ok(())
+    }
+
+    /// Passes on what a source holds.
+    fn read(&mut self, name: &str, mut reader: Reader<Select>) -> anyhow::Result<()> {
+        self.outputs.new_source();
+        while let Some(delivery) = reader.next() {
+            let gone = self.deliver(&delivery, reader.way());
+            reader.recycle(delivery.view);
+            self.progress.show(reader.report().offset);
+            if let Some(gone) = gone {
+                reader.gone(gone);
+            }
             if self.has_enough() {
                 break;
             }
         }
-        Ok(())
+        let received = reader.report().received.saturating_sub(std::mem::take(&mut self.unwanted));
+        self.close(name, received, reader.report(), reader.layout(), reader.way())
     }
 
     fn has_enough(&self) -> bool {
         self.select.has_enough() || self.merged_enough || self.outputs.are_over() || self.stop.load(Ordering::Relaxed)
     }
 
-    /// Passes on what a piece of a source holds. Says whether all of it is still there.
-    fn deliver(&mut self, delivery: &Delivery<Select>, way: Way) -> bool {
-        let Delivery { current, view, part, .. } = delivery;
+    /// Passes on what a piece of a source holds, and counts what was there to be passed on. Tells of what was not.
+    fn deliver(&mut self, delivery: &Delivery<Select>, way: Way) -> Option<Gone> {
+        let Delivery { current, part, .. } = delivery;
         self.take_up(part);
         self.fits |= current.plan.fits();
         // Until the expression makes sense for a link type it may have to be refused, and nothing is written.
         if self.fits {
             self.outputs.open();
         }
-        let given = self.outputs.piece(&current.layout, view.content(), part);
+        let (given, lost) = self.outputs.piece(delivery);
         // The next packets may be long in coming.
         if way == Way::Stream {
             self.outputs.flush_awaited();
         }
-        self.given(given, delivery)
-    }
-
-    /// Takes up what became of packets that were passed on. Says whether they are still there.
-    fn given(&mut self, given: Given, delivery: &Delivery<Select>) -> bool {
         self.say_output_faults();
-        match given {
-            Given::All => {}
-            Given::Until(place) => {
-                let rest = Rest::of(delivery, place);
-                self.totals.take_back(&rest);
-                self.unwanted += rest.received;
-            }
-            Given::Changed => {
-                self.changed = true;
-                return false;
-            }
+        let gone = lost.map(|(gone, rest)| {
+            self.totals.take_back(&rest);
+            gone
+        });
+        if let Given::Until(place) = given {
+            let rest = Rest::of(delivery, place);
+            self.totals.take_back(&rest);
+            self.unwanted += rest.received;
         }
-        true
+        gone
     }
 
     /// Says which outputs have failed.
@@ -454,6 +457,10 @@ impl<'a> Run<'a> {
             let told = report.told_by_interface().into_iter();
             let told = told.map(|(i, counts)| (layout.interfaces[i as usize].clone(), counts));
             self.outputs.statistics(&told.collect::<Vec<_>>());
+            if self.outputs.have_files() {
+                self.progress.clear();
+                say_left_out(name, layout);
+            }
         }
         if self.arguments.stats {
             let way = sources::way_words(way);
@@ -486,8 +493,9 @@ impl<'a> Run<'a> {
                 _ => bail!("{name}: {refused}"),
             }
         }
-        // After an output that ended, or enough packets, nobody asks for the rest.
-        if way == Way::Live || !self.has_enough() {
+        // After an output that ended, or enough packets, nobody asks for the rest; packets that were lost are another matter.
+        let lost = matches!(fault.what, Trouble::Shrank { .. } | Trouble::Unreadable | Trouble::Changed);
+        if way == Way::Live || lost || !self.has_enough() {
             self.fault(fault_line(name, fault));
         }
         Ok(())
@@ -497,7 +505,7 @@ impl<'a> Run<'a> {
     fn merged(&mut self) -> anyhow::Result<()> {
         let arguments = self.arguments;
         let stop = Arc::clone(&self.stop);
-        let inputs = sources::open_together(&arguments.sources, self.opening(), &stop, &mut |line| self.fault(line))?;
+        let inputs = sources::open_together(&arguments.sources, &self.opening(), &stop, &mut |line| self.fault(line))?;
         self.progress.begin(inputs.iter().map(Input::len_hint).sum());
         let select = Arc::clone(&self.select);
         let mut merge = Merge::new(inputs, &select, |part| &part.records, &self.options);
@@ -585,8 +593,8 @@ impl<'a> Run<'a> {
         let mut sorter = sorting::sorter(&self.stop);
         let select = Arc::clone(&self.select);
         for name in &self.arguments.sources {
-            let Some(input) = self.open_input(name) else { continue };
-            let mut check = |layout: &Layout| select.plan(layout).map(drop);
+            let Some(input) = self.opened(sources::open(name, &self.opening(), &self.stop)) else { continue };
+            let mut check = |layout: &Layout| select.plan(layout, None).map(drop);
             let taken = sorter.take(input, &mut check, &mut |offset| self.progress.show(offset));
             match taken {
                 Err(PlanError::Stopped) => break,
@@ -598,8 +606,11 @@ impl<'a> Run<'a> {
         while !self.has_enough()
             && let Some(delivery) = reader.next()
         {
-            self.deliver(&delivery, reader.way());
+            let gone = self.deliver(&delivery, reader.way());
             reader.recycle(delivery.view);
+            if let Some(gone) = gone {
+                reader.gone(gone);
+            }
         }
         let (whole, parts) = reader.into_parts();
         self.totals.received += whole.received - std::mem::take(&mut self.unwanted);

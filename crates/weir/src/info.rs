@@ -9,7 +9,8 @@ use crate::progress::Progress;
 use crate::sources;
 use crate::terminal::{self, output_width, printable, wrapped};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use weir_io::input::Opening;
 use weir_measure::SIZE_CLASSES;
 use weir_packet::LinkType;
-use weir_packet::savefile::{Format, Layout, Statistics};
+use weir_packet::savefile::{Format, Layout, MAX_TEXT, Statistics};
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::survey::{Survey, Surveyed};
 use weir_pipeline::{Consumer, Options, Reader};
@@ -84,7 +85,7 @@ fn survey(name: &Name, workers: usize, zstd_window: u64) -> Found {
         file_bytes: None,
         faults: Vec::new(),
     };
-    let input = match sources::open(name, Opening { zstd_window, ..Opening::default() }, &stop) {
+    let input = match sources::open(name, &Opening { zstd_window, ..Opening::default() }, &stop) {
         Ok(input) => input,
         Err(line) => {
             found.faults.push(line);
@@ -113,6 +114,11 @@ impl Found {
     fn dropped(&self, i: usize) -> Option<u64> {
         self.told.get(&u32::try_from(i).ok()?).map(Statistics::dropped)
     }
+
+    /// Packets of interface `i`.
+    fn packets(&self, i: usize) -> u64 {
+        self.whole.by_interface.get(&(i as u32)).copied().unwrap_or(0)
+    }
 }
 
 fn link_name(link: LinkType) -> String {
@@ -121,13 +127,22 @@ fn link_name(link: LinkType) -> String {
 
 /// Link types in the order they were met, each once.
 fn links(layout: &Layout) -> Vec<LinkType> {
-    let mut links: Vec<LinkType> = Vec::new();
-    for interface in &layout.interfaces {
-        if !links.contains(&interface.link) {
-            links.push(interface.link);
-        }
-    }
-    links
+    once_each(layout.interfaces.iter().map(|interface| interface.link))
+}
+
+/// The items in the order they came, each once.
+fn once_each<T: Copy + Eq + Hash>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut met = HashSet::new();
+    items.filter(|item| met.insert(*item)).collect()
+}
+
+/// A list for people: the first of many.
+fn listed(items: Vec<String>) -> String {
+    /// Items that are shown.
+    const SHOWN: usize = 16;
+    let more = items.len().saturating_sub(SHOWN);
+    let shown = items.into_iter().take(SHOWN).collect::<Vec<_>>().join(", ");
+    if more > 0 { format!("{shown} and {} more", grouped(more as u64)) } else { shown }
 }
 
 fn format_name(layout: &Layout) -> &'static str {
@@ -145,19 +160,20 @@ fn as_json(found: &Found) -> Value {
         Stamp(ns).write(&mut text, Shape::Rfc3339, Digits::Nano, 0);
         text
     };
-    let interfaces = layout.iter().flat_map(|layout| &layout.interfaces).enumerate().map(|(i, interface)| {
+    let interfaces = layout.iter().flat_map(|layout| layout.interfaces.iter()).enumerate().map(|(i, interface)| {
         json!({
             "linktype": link_name(interface.link),
             "snaplen": interface.snaplen,
             "resolution": interface.resolution.to_string(),
             "name": interface.name,
             "description": interface.description,
-            "packets": whole.by_interface.get(i).copied().unwrap_or(0),
+            "packets": found.packets(i),
             "dropped": found.dropped(i),
         })
     });
     let interfaces: Vec<Value> = interfaces.collect();
-    let notes: Vec<Value> = layout.iter().flat_map(|layout| &layout.notes).map(|(k, v)| json!({ *k: v })).collect();
+    let notes: Vec<Value> =
+        layout.iter().flat_map(|layout| layout.notes.iter()).map(|(k, v)| json!({ *k: v })).collect();
     json!({
         "file": file,
         "format": layout.as_ref().map(format_name),
@@ -202,7 +218,7 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
     for (i, interface) in
         layout.iter().filter(|l| l.format == Format::Pcapng).flat_map(|l| l.interfaces.iter().enumerate())
     {
-        let count = whole.by_interface.get(i).copied().unwrap_or(0);
+        let count = found.packets(i);
         let mut text = format!("{}, {}", packets(count), link_name(interface.link));
         text.push_str(&match interface.snaplen {
             0 => ", no snap length".to_owned(),
@@ -217,7 +233,7 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
         }
         row(&format!("interface {i}"), text);
     }
-    for (name, text) in layout.iter().flat_map(|layout| &layout.notes) {
+    for (name, text) in layout.iter().flat_map(|layout| layout.notes.iter()) {
         row(name, printable(text).into_owned());
     }
     for fault in faults {
@@ -226,16 +242,11 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
 }
 
 fn layout_rows(layout: &Layout, file_bytes: Option<u64>) -> Vec<(&'static str, String)> {
-    let mut resolutions: Vec<String> = Vec::new();
-    let mut snaplens: Vec<String> = Vec::new();
-    for interface in &layout.interfaces {
-        let snaplen = if interface.snaplen == 0 { "none".to_owned() } else { grouped(interface.snaplen.into()) };
-        for (list, text) in [(&mut resolutions, interface.resolution.to_string()), (&mut snaplens, snaplen)] {
-            if !list.contains(&text) {
-                list.push(text);
-            }
-        }
-    }
+    let interfaces = || layout.interfaces.iter();
+    let resolutions = once_each(interfaces().map(|interface| interface.resolution));
+    let resolutions = resolutions.iter().map(ToString::to_string).collect();
+    let snaplen = |snaplen: &u32| if *snaplen == 0 { "none".to_owned() } else { grouped((*snaplen).into()) };
+    let snaplens = once_each(interfaces().map(|interface| interface.snaplen)).iter().map(snaplen).collect();
     let types: Vec<String> = links(layout)
         .into_iter()
         .map(|link| match link.description() {
@@ -243,13 +254,18 @@ fn layout_rows(layout: &Layout, file_bytes: Option<u64>) -> Vec<(&'static str, S
             None => link_name(link),
         })
         .collect();
+    let left_out = match layout.texts_left_out {
+        0 => String::new(),
+        n => format!("{} names and comments: {} bytes of them are kept", grouped(n), grouped(MAX_TEXT as u64)),
+    };
     let sections = if layout.sections > 1 { format!(", {} sections", layout.sections) } else { String::new() };
     vec![
         ("format", format!("{}, {}{sections}", format_name(layout), byte_order(layout))),
         ("file size", file_bytes.map_or(String::new(), |n| format!("{} bytes", grouped(n)))),
-        ("link type", types.join(", ")),
-        ("resolution", resolutions.join(", ")),
-        ("snap length", snaplens.join(", ")),
+        ("link type", listed(types)),
+        ("resolution", listed(resolutions)),
+        ("snap length", listed(snaplens)),
+        ("left out", left_out),
     ]
 }
 

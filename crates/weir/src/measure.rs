@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weir_io::input::Opening;
-use weir_io::{Kind, sys};
+use weir_io::{Input, Kind, sys};
 use weir_measure::{Arrivals, Config, Cut, SharedTables, Sketch, Weigh, Window};
 use weir_memory::Request;
 use weir_packet::flow::Hasher;
@@ -212,14 +212,7 @@ struct Command<'a> {
 }
 
 impl Command<'_> {
-    /// How sources are opened.
-    fn opening(&self) -> Opening {
-        Opening { follow: self.arguments.follow, zstd_window: self.arguments.zstd_window }
-    }
-
     fn run(mut self, settings: Settings) -> anyhow::Result<Outcome> {
-        let asked = settings.design;
-        let workers = settings.workers;
         let mut run = Run::new(settings);
         let live = is_live(self.arguments);
         if live && let Some(failure) = self.captured(&mut run)? {
@@ -230,37 +223,21 @@ impl Command<'_> {
             return self.broken(&failure, &mut run);
         }
         for name in self.arguments.sources.iter().filter(|_| !live && !combined) {
-            let input = match sources::open(name, self.opening(), &self.stop) {
-                Ok(input) => input,
-                // Told to end while a pipe had no writer.
-                Err(_) if self.stop.load(Ordering::Relaxed) => break,
-                Err(line) => {
-                    self.fault(line);
-                    continue;
+            let MeasureArgs { follow, zstd_window, .. } = *self.arguments;
+            let followed = follow.then(|| sources::followed(name, &self.stop));
+            let opening = Opening { follow: followed.as_ref(), zstd_window };
+            let mut opened = Some(sources::open(name, &opening, &self.stop));
+            // Each of the files that have a followed name is a source of its own.
+            while let Some(input) = opened.take().and_then(|opened| self.opened(opened)) {
+                if let Some(failure) = self.source(&mut run, input)? {
+                    return self.broken(&failure, &mut run);
                 }
-            };
-            let name = input.name.clone();
-            let can_be_split = matches!(input.kind, Kind::File(_));
-            if !can_be_split && asked == Design::Rss && self.received == 0 {
-                bail!("--design rss splits a source among the workers, and {name} cannot be split: use async or sync");
+                if self.is_over() {
+                    break;
+                }
+                opened = sources::next(name, &opening);
             }
-            // The tables are made here: memory that cannot be had is a wrong command.
-            run.start(can_be_split).map_err(|failure| self.no_tables(&failure))?;
-            if asked == Design::Auto && run.design() == Design::Async && self.received == 0 {
-                let how = format!("{name} cannot be split: one distributor feeds {workers} workers (--design async)");
-                self.notes.push(how);
-            }
-            self.progress.begin(input.len_hint());
-            let measured = {
-                let Self { report, output, progress, stop, .. } = &mut self;
-                let mut each = |window: Window<'_>| print(report, output, stop, &window);
-                run.source(input, stop, &mut |offset| progress.show(offset), &mut each)
-            };
-            match measured {
-                Ok(measured) => self.close(&name, &measured, run.select())?,
-                Err(failure) => return self.broken(&failure, &mut run),
-            }
-            if self.stop.load(Ordering::Relaxed) || self.output.is_err() {
+            if self.is_over() {
                 break;
             }
         }
@@ -272,6 +249,51 @@ impl Command<'_> {
             Ok(finished) => self.finish(&finished),
             Err(failure) => self.broken(&failure, &mut run),
         }
+    }
+
+    /// A source that could be opened; one that could not is reported and passed over.
+    fn opened(&mut self, opened: Result<Input, String>) -> Option<Input> {
+        match opened {
+            Ok(input) => Some(input),
+            // Told to end while a pipe had no writer.
+            Err(_) if self.stop.load(Ordering::Relaxed) => None,
+            Err(line) => {
+                self.fault(line);
+                None
+            }
+        }
+    }
+
+    /// Nothing more is to be read.
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.output.is_err()
+    }
+
+    /// Measures a source. `Some` if the run cannot go on.
+    fn source(&mut self, run: &mut Run, input: Input) -> anyhow::Result<Option<Failure>> {
+        let (asked, workers) = (run.asked(), run.wanted_workers());
+        let name = input.name.clone();
+        let can_be_split = matches!(input.kind, Kind::File(_));
+        if !can_be_split && asked == Design::Rss && self.received == 0 {
+            bail!("--design rss splits a source among the workers, and {name} cannot be split: use async or sync");
+        }
+        // The tables are made here: memory that cannot be had is a wrong command.
+        run.start(can_be_split).map_err(|failure| self.no_tables(&failure))?;
+        if asked == Design::Auto && run.design() == Design::Async && self.received == 0 {
+            let how = format!("{name} cannot be split: one distributor feeds {workers} workers (--design async)");
+            self.notes.push(how);
+        }
+        self.progress.begin(input.len_hint());
+        let measured = {
+            let Self { report, output, progress, stop, .. } = &mut *self;
+            let mut each = |window: Window<'_>| print(report, output, stop, &window);
+            run.source(input, stop, &mut |offset| progress.show(offset), &mut each)
+        };
+        match measured {
+            Ok(measured) => self.close(&name, &measured, run.select())?,
+            Err(failure) => return Ok(Some(failure)),
+        }
+        Ok(None)
     }
 
     /// Why the tables cannot be had, in the words of the command.
@@ -306,9 +328,6 @@ impl Command<'_> {
         // What the source itself counted, where it does.
         self.received += measured.report.live.map_or(measured.report.received, |counts| counts.received);
         self.reread += measured.report.reread;
-        if measured.changed {
-            self.fault(sources::changed_line(name));
-        }
         self.notes.push(match &measured.report.live {
             Some(counts) => capture::standing_line(name, counts),
             None => {

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use weir_io::output::OutputError;
 use weir_io::sys::standard;
 use weir_io::sys::writer::Writer;
-use weir_packet::savefile::Layout;
+use weir_packet::savefile::{Layout, MAX_TEXT};
 use weir_pipeline::SourceFault;
 use weir_pipeline::reader::{Report, Trouble};
 use weir_pipeline::select::{Misfit, Select};
@@ -79,8 +79,8 @@ pub fn misfit_lines(name: &str, layout: Option<&Layout>, select: &Select, misfit
     let line = |misfit: &Misfit| {
         let Misfit { link, split, packets: count } = *misfit;
         let why = select.misfit(link, split)?;
-        let interfaces = layout.map_or(&[][..], |layout| &layout.interfaces);
-        let of_link = interfaces.iter().enumerate().filter(|(_, interface)| interface.link == link);
+        let interfaces = layout.into_iter().flat_map(|layout| layout.interfaces.iter());
+        let of_link = interfaces.enumerate().filter(|(_, interface)| interface.link == link);
         let all: Vec<String> = of_link.map(|(i, _)| i.to_string()).collect();
         let more = if all.len() > NAMED { format!(" and {} more", all.len() - NAMED) } else { String::new() };
         let which = match all.as_slice() {
@@ -104,6 +104,17 @@ pub fn say_lost_before(name: &str, report: &Report) {
             "{name}: {} packets were dropped when it was captured, it says, and are not in it",
             grouped(n)
         )),
+    }
+}
+
+/// Says how many texts of a source's interfaces and sections a copy of it lacks.
+pub fn say_left_out(name: &str, layout: &Layout) {
+    if layout.texts_left_out > 0 {
+        say(&format!(
+            "{name}: {} names and comments of its interfaces and sections are left out: {} bytes of them are kept",
+            grouped(layout.texts_left_out),
+            grouped(MAX_TEXT as u64)
+        ));
     }
 }
 

@@ -3,21 +3,21 @@
 use crate::capture::interface;
 use crate::name::Name;
 use crate::numbers::grouped;
-use crate::outcome::io_words;
+use crate::outcome::{io_words, say};
 use anyhow::bail;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use weir_io::follow::{Change, Followed};
 use weir_io::input::Opening;
 use weir_io::sys::{self, packet_socket::ANY};
 use weir_io::{Input, Kind};
 use weir_pipeline::Way;
 
 /// Opens a file, or standard input. **Errors**: a line about it.
-pub fn open(name: &Name, opening: Opening, stop: &Arc<AtomicBool>) -> Result<Input, String> {
-    let input = Input::open(name, opening, stop).map_err(|error| failed_line(name, &error))?;
-    Ok(Input { name: shown(name), ..input })
+pub fn open(name: &Name, opening: &Opening<'_>, stop: &Arc<AtomicBool>) -> Result<Input, String> {
+    named(name, Input::open(name, opening, stop))
 }
 
 /// What a source is called.
@@ -25,12 +25,40 @@ pub fn shown(name: &Name) -> String {
     if name.is_dash() { "standard input".to_owned() } else { name.to_string() }
 }
 
+/// An opened source by the name that is shown, or the line about it.
+fn named(name: &Name, opened: io::Result<Input>) -> Result<Input, String> {
+    let input = opened.map_err(|error| failed_line(name, &error))?;
+    Ok(Input { name: shown(name), ..input })
+}
+
+/// Follows the files of a name, and says on standard error what becomes of them.
+pub fn followed(name: &Name, stop: &Arc<AtomicBool>) -> Followed {
+    let shown = shown(name);
+    let tell = move |change| {
+        let words = match change {
+            Change::Truncated => "the file was truncated; what is in it now is read from its start",
+            Change::Replaced => {
+                "another file has the name now, and is read from its start; the old one was read to its end"
+            }
+            Change::Removed => "the file was removed; waiting for another one of its name",
+            Change::Appeared => "a file of the name is there again, and is read from its start",
+        };
+        say(&format!("{shown}: {words}"));
+    };
+    Followed::new(name, Arc::new(tell), stop)
+}
+
+/// The next file of a name that is followed, if the one before ended because there is, or will be, another.
+pub fn next(name: &Name, opening: &Opening<'_>) -> Option<Result<Input, String>> {
+    Some(named(name, opening.follow?.next(opening)?))
+}
+
 /// Opens sources that are read at the same time; `failed` gets a line about each that cannot be opened.
 ///
 /// **Errors**: more sources than can be open at once, before any of them is read.
 pub fn open_together(
     names: &[Name],
-    opening: Opening,
+    opening: &Opening<'_>,
     stop: &Arc<AtomicBool>,
     failed: &mut dyn FnMut(String),
 ) -> anyhow::Result<Vec<Input>> {

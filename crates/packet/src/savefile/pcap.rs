@@ -44,16 +44,8 @@ pub(super) fn read_header(
     // The upper bits hold an FCS length and flags (draft-ietf-opsawg-pcap, section 4).
     let link = link & 0x03ff_ffff;
     let Ok(link) = u16::try_from(link) else { return Err(Stop::Fault(Fault::LinkType(link))) };
-    let layout = Layout {
-        format: Format::Pcap,
-        big_endian,
-        interfaces: vec![Interface::plain(LinkType(link), snaplen, resolution)],
-        section: vec![0],
-        sections: 1,
-        notes: Vec::new(),
-        lengths,
-    };
-    Ok((layout, FILE_HEADER))
+    let interface = Interface::plain(LinkType(link), snaplen, resolution);
+    Ok((Layout::of(Format::Pcap, big_endian, vec![interface], lengths), FILE_HEADER))
 }
 
 fn fields<const BE: bool>(buf: &[u8]) -> (u16, u16, u32, u32) {

@@ -12,9 +12,8 @@
 //! Every other block is stepped over.
 
 use super::bytes::{u16_at, u32_at};
-use super::pcap::Lengths;
 use super::walk::{Step, Walker};
-use super::{Fault, Format, Interface, Layout, MAX_INTERFACES, Record, Resolution, Statistics, Stop, Told, short};
+use super::{Fault, Interface, Layout, MAX_INTERFACES, Record, Resolution, Statistics, Stop, Told, short};
 use crate::{Frame, LinkType};
 
 pub(super) const SECTION: u32 = 0x0a0d_0d0a;
@@ -28,18 +27,6 @@ pub(super) const BYTE_ORDER_MARK: u32 = 0x1a2b_3c4d;
 /// A block larger than this is absurd, whatever its type: the largest link types of libpcap hold 128 MiB, and a block must
 /// be in memory as a whole, also one that is stepped over, so that both its lengths are seen to agree.
 const MAX_BLOCK: u32 = (128 << 20) + (1 << 20);
-
-pub(super) fn empty_layout() -> Layout {
-    Layout {
-        format: Format::Pcapng,
-        big_endian: false,
-        interfaces: Vec::new(),
-        section: Vec::new(),
-        sections: 0,
-        notes: Vec::new(),
-        lengths: Lengths::Normal,
-    }
-}
 
 /// Steps over pcapng blocks of one section.
 pub(super) struct Codec<'a, const BE: bool> {
@@ -233,12 +220,8 @@ fn section<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: boo
     layout.sections = layout.sections.saturating_add(1);
     layout.section.clear();
     for (code, value) in options::<BE>(&block[24..total - 4]) {
-        let note = NOTES.iter().find(|(c, _)| *c == code).map(|(_, name)| (*name, text(value)));
-        if let Some(note) = note
-            && layout.notes.len() < 256
-            && !layout.notes.contains(&note)
-        {
-            layout.notes.push(note);
+        if let Some((_, name)) = NOTES.iter().find(|(c, _)| *c == code) {
+            layout.note(name, text(value));
         }
     }
     Ok(pos + total)
@@ -267,14 +250,11 @@ fn interface<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: b
             _ => {}
         }
     }
-    let place = layout.interfaces.iter().position(|known| *known == found).unwrap_or_else(|| {
-        layout.interfaces.push(found);
-        layout.interfaces.len() - 1
-    });
-    if layout.section.len() >= MAX_INTERFACES || layout.interfaces.len() > MAX_INTERFACES {
+    if layout.section.len() >= MAX_INTERFACES {
         return Err(Stop::Fault(Fault::TooManyInterfaces));
     }
-    layout.section.push(place as u32);
+    let place = layout.describe(found).map_err(Stop::Fault)?;
+    layout.section.push(place);
     Ok(pos + total)
 }
 

@@ -2,7 +2,7 @@
 
 /// Ticks per second of a time stamp, in the one-byte form of pcapng's `if_tsresol`: the low seven bits are a negative
 /// exponent, of 2 if the top bit is set, else of 10.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Resolution(pub u8);
 
 impl Resolution {

@@ -3,6 +3,7 @@
 use super::{Format, Interface, MAX_SNAPLEN, Resolution, Statistics, pcap, pcapng};
 use crate::time::Stamp;
 use crate::{Frame, LinkType};
+use std::collections::HashMap;
 
 /// Why a packet cannot go into the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +22,9 @@ pub enum WriteError {
     },
 }
 
+/// Interfaces that are searched one after another, which is faster than a table for as few.
+const FEW: usize = 8;
+
 /// Encodes one output, file after file if it is rotated.
 ///
 /// pcap: nanosecond magic if the first interface is finer than a microsecond. pcapng: one section, an interface block for
@@ -33,6 +37,8 @@ pub struct Encoder {
     /// Packets are cut to this many bytes; 0 cuts nothing.
     snaplen: u32,
     interfaces: Vec<Interface>,
+    /// Ids of the interfaces behind the first [`FEW`].
+    ids: HashMap<Interface, u32>,
     /// Interface blocks (or, for pcap, file headers) the current file holds already.
     described: usize,
     begun: bool,
@@ -43,13 +49,17 @@ impl Encoder {
     /// An encoder that cuts packets to `snaplen` bytes (0: not at all). All formats of memory are
     /// written as pcapng.
     pub fn new(format: Format, snaplen: u32) -> Self {
-        Self { format, snaplen, interfaces: Vec::new(), described: 0, begun: false, clamped: 0 }
+        Self { format, snaplen, interfaces: Vec::new(), ids: HashMap::new(), described: 0, begun: false, clamped: 0 }
     }
 
     /// Announces an interface; equal ones share an id. Costs a search: once per source interface, not per packet.
     pub fn interface(&mut self, interface: &Interface) -> Result<u32, WriteError> {
-        if let Some(id) = self.interfaces.iter().position(|known| known == interface) {
+        let few = &self.interfaces[..self.interfaces.len().min(FEW)];
+        if let Some(id) = few.iter().position(|known| known == interface) {
             return Ok(id as u32);
+        }
+        if let Some(&id) = self.ids.get(interface) {
+            return Ok(id);
         }
         if self.format == Format::Pcap
             && let Some(first) = self.interfaces.first()
@@ -57,8 +67,12 @@ impl Encoder {
         {
             return Err(WriteError::LinkType { have: first.link, came: interface.link });
         }
+        let id = self.interfaces.len() as u32;
         self.interfaces.push(interface.clone());
-        Ok((self.interfaces.len() - 1) as u32)
+        if id as usize >= FEW {
+            self.ids.insert(interface.clone(), id);
+        }
+        Ok(id)
     }
 
     /// Forgets what the current file holds: what follows goes into a new one.

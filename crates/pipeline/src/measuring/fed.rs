@@ -146,10 +146,10 @@ impl Fed {
             }
             Ok::<_, Failure>(())
         };
-        front.slice(&piece, &mut hand_out)?;
+        let gone = front.slice(&piece, &mut hand_out)?;
         let now = stamp(timing);
         lanes.iter_mut().try_for_each(|lane| lane.flush(now))?;
-        events.extend(piece.view().map(Event::View));
+        events.push(Event::Piece(piece.view(), gone));
         Ok(())
     }
 }

@@ -3,14 +3,13 @@
 use super::clock::Before;
 use super::locate::LocatePlan;
 use super::worker::Piece;
-use crate::reader::Current;
+use crate::handed::{Gone, end_of};
 use crate::select::Select;
 use std::convert::Infallible;
 use std::sync::Arc;
 use weir_measure::{Arrivals, Cut, Kind, Observation, Windows};
 use weir_packet::Frame;
 use weir_packet::flow::{FlowKey, Hasher, NoKey};
-use weir_packet::savefile::Bytes;
 
 /// Frames that are looked at together.
 const CHUNK: usize = 32;
@@ -112,35 +111,37 @@ impl Front {
         }
     }
 
-    /// Reads the packets of a piece. `taker` gets the batches.
-    pub(super) fn slice<T: Taker>(&mut self, piece: &Piece, taker: &mut T) -> Result<(), T::Error> {
-        let (current, bytes) = (&*piece.delivery.current, piece.delivery.view.content());
+    /// Reads the packets of a piece, up to the first that is not in the file any more. `taker` gets the batches.
+    pub(super) fn slice<T: Taker>(&mut self, piece: &Piece, taker: &mut T) -> Result<Option<Gone>, T::Error> {
         self.latest = piece.latest;
         self.note_latest();
         self.drops_late = piece.live;
-        let mut rest = &piece.delivery.part.records[piece.range.clone()];
+        let records = &piece.delivery.part.records[piece.range.clone()];
         let mut jumped = &piece.jumped[..];
-        let mut first = 0;
-        while !rest.is_empty() {
-            let (now, later) = rest.split_at(rest.len().min(CHUNK).min(self.batch - self.ready.len));
-            rest = later;
+        let mut done = 0;
+        while done < records.len() {
+            let now = &records[done..];
+            let now = &now[..now.len().min(CHUNK).min(self.batch - self.ready.len)];
             let mut jumps = 0;
-            while let Some((&i, others)) = jumped.split_first().filter(|(i, _)| **i < first + now.len()) {
-                jumps |= 1 << (i - first);
+            while let Some((&i, others)) = jumped.split_first().filter(|(i, _)| **i < done + now.len()) {
+                jumps |= 1 << (i - done);
                 jumped = others;
             }
-            first += now.len();
-            self.chunk(current, bytes, now, jumps, taker);
+            let sound = self.chunk(piece, now, jumps, taker);
+            done += sound;
             if self.ready.len >= self.batch {
                 taker.batch(&mut self.ready)?;
                 self.ready.clear();
+            }
+            if sound < now.len() {
+                break;
             }
         }
         if self.ready.len > 0 {
             taker.batch(&mut self.ready)?;
             self.ready.clear();
         }
-        Ok(())
+        Ok(piece.delivery.gone(records, done))
     }
 
     /// What arrived in the windows before number `open`, which are complete.
@@ -169,23 +170,38 @@ impl Front {
         *at += before.into();
     }
 
-    /// Reads up to [`CHUNK`] packets; the stamps of those in the mask `jumps` are not believed.
-    fn chunk<T: Taker>(
-        &mut self,
-        current: &Current<LocatePlan>,
-        bytes: Bytes<'_>,
-        records: &[u32],
-        jumps: u64,
-        taker: &mut T,
-    ) {
+    /// Observes up to [`CHUNK`] packets, as many of the first ones as are still in the file, and says how many these are; the stamps
+    /// of those in the mask `jumps` are not believed.
+    fn chunk<T: Taker>(&mut self, piece: &Piece, records: &[u32], jumps: u64, taker: &mut T) -> usize {
+        let before = (self.latest, self.open_from, self.closes_at, self.ready.len);
+        let mut sound = records.len();
+        while sound > 0 {
+            let found = self.observed(piece, &records[..sound], jumps, taker);
+            if found == sound {
+                return sound;
+            }
+            // Once more without those that turned out to be gone.
+            sound = found;
+            (self.latest, self.open_from, self.closes_at, self.ready.len) = before;
+        }
+        0
+    }
+
+    /// Observes and accounts for packets if all of them are in the file still; returns how many of the first ones are.
+    #[inline(always)]
+    fn observed<T: Taker>(&mut self, piece: &Piece, records: &[u32], jumps: u64, taker: &mut T) -> usize {
+        let (current, view) = (&piece.delivery.current, &piece.delivery.view);
         let mut frames = [EMPTY; CHUNK];
         let mut times = [0; CHUNK];
         let mut late = 0u64;
-        current.layout.records(bytes, records, |i, record| {
-            // A record that is not there any more was there when it was located: the source has changed, and says so.
+        let mut missing = 0u64;
+        current.layout.records(view.content(), records, |i, record| {
             (frames[i], times[i]) = match record {
                 Some(record) => (record.frame, record.time_ns.unwrap_or(self.latest)),
-                None => (EMPTY, self.latest),
+                None => {
+                    missing |= 1 << i;
+                    (EMPTY, self.latest)
+                }
             };
             if self.cut.window_ns.is_none() {
                 return;
@@ -204,12 +220,23 @@ impl Front {
             Some(select) => select.kept(&current.plan.filter, frames) & !late,
             None => all & !late,
         };
-        self.account(&times[..records.len()], kept, late, jumps);
         for (i, (frames, times)) in frames.chunks(T::FEW).zip(times.chunks(T::FEW)).enumerate() {
             let first = self.ready.len;
             self.observe(&current.plan, frames, times, kept >> (i * T::FEW));
             taker.ahead(&self.ready.packets()[first..]);
         }
+        // All was read: what is counted now was in the file.
+        let sound = (missing.trailing_zeros() as usize).min(records.len());
+        let is_sound = |frame: &Frame<'_>| !view.is_mapped() || view.is_intact(end_of(view.bytes(), frame));
+        match frames[..sound].last() {
+            Some(last) if !is_sound(last) => {
+                return frames[..sound - 1].iter().take_while(|frame| is_sound(frame)).count();
+            }
+            _ if sound < records.len() => return sound,
+            _ => {}
+        }
+        self.account(&times[..records.len()], kept, late, jumps);
+        sound
     }
 
     /// Time goes on to that of a packet. Says whether the packet is late.

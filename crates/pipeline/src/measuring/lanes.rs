@@ -76,7 +76,8 @@ impl Lane {
             let mut act = |act| {
                 match act {
                     Act::Begun(_) => {}
-                    Act::Measure(piece) => worker.slice(&piece)?,
+                    // Nothing is gone from the memory of a capture.
+                    Act::Measure(piece) => _ = worker.slice(&piece)?,
                     Act::Close(before) => {
                         if let Some(closed) = gate.close(worker, before) {
                             close(*id, closed, say);
@@ -99,7 +100,7 @@ impl Lane {
         close(id, Closed { ended: clock.ended(), ..gate.end(&mut worker) }, &say);
         let Worker { back, timing, .. } = worker;
         let (way, layout) = (reader.way(), reader.layout().cloned());
-        let measured = Measured { way, report: reader.into_report(), changed: false, layout };
+        let measured = Measured { way, report: reader.into_report(), layout };
         Ok((measured, Ended { processed: back.taken(), timing }))
     }
 

@@ -8,6 +8,7 @@ use crate::{Consumer, PlanError, With};
 use std::sync::Arc;
 use weir_packet::Frame;
 use weir_packet::flow::Parser;
+use weir_packet::list::List;
 use weir_packet::savefile::Layout;
 
 /// The consumer that locates.
@@ -25,7 +26,7 @@ pub struct Locate {
 pub struct LocatePlan {
     pub(super) filter: SelectPlan,
     /// For each interface; `None` where no flow key is looked for.
-    pub(super) parsers: Vec<Option<Parser>>,
+    pub(super) parsers: List<Option<Parser>>,
 }
 
 /// The packets of a piece of the source.
@@ -71,9 +72,12 @@ impl Consumer for Locate {
     type Plan = LocatePlan;
     type Part = Located;
 
-    fn plan(&self, layout: &Layout) -> Result<LocatePlan, PlanError> {
-        let filter = self.select.plan(layout)?;
-        let parsers = layout.interfaces.iter().map(|interface| Parser::new(interface.link, self.inner)).collect();
+    fn plan(&self, layout: &Layout, before: Option<&LocatePlan>) -> Result<LocatePlan, PlanError> {
+        let filter = self.select.plan(layout, before.map(|before| &before.filter))?;
+        let mut parsers = before.map_or_else(List::default, |before| before.parsers.clone());
+        for interface in layout.interfaces.from(parsers.len()) {
+            parsers.push(Parser::new(interface.link, self.inner));
+        }
         Ok(LocatePlan { filter, parsers })
     }
 

@@ -2,6 +2,7 @@
 
 use super::worker::{Closed, Piece, Worker};
 use super::{Crew, Ended, Event, Failure, Goodbye};
+use crate::handed::Gone;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use weir_io::View;
 
@@ -16,7 +17,7 @@ enum Task {
 /// What a worker says.
 enum Word {
     /// A piece is done; its view comes back.
-    Slice(Option<View>, Result<(), weir_measure::Error>),
+    Slice(Option<View>, Result<Option<Gone>, weir_measure::Error>),
     Closed(Closed),
     Ended(Ended),
     Died,
@@ -47,15 +48,14 @@ impl Slices {
         tasks.send(task).map_err(|_| Failure::Worker)
     }
 
-    fn event(&mut self, (worker, word): (usize, Word)) -> Result<Option<Event>, Failure> {
+    fn event(&mut self, (worker, word): (usize, Word)) -> Result<Event, Failure> {
         match word {
             Word::Slice(view, result) => {
                 self.waiting[worker] -= 1;
-                result?;
-                Ok(view.map(Event::View))
+                Ok(Event::Piece(view, result?))
             }
-            Word::Closed(closed) => Ok(Some(Event::Closed(worker, closed))),
-            Word::Ended(ended) => Ok(Some(Event::Ended(ended))),
+            Word::Closed(closed) => Ok(Event::Closed(worker, closed)),
+            Word::Ended(ended) => Ok(Event::Ended(ended)),
             Word::Died => Err(Failure::Panic(worker)),
         }
     }
@@ -73,7 +73,7 @@ impl Crew for Slices {
                 break least;
             }
             let word = self.words.recv().map_err(|_| Failure::Worker)?;
-            events.extend(self.event(word)?);
+            events.push(self.event(word)?);
         };
         self.waiting[least] += 1;
         self.send(least, Task::Slice(piece))
@@ -86,10 +86,10 @@ impl Crew for Slices {
     fn events(&mut self, wait: bool, events: &mut Vec<Event>) -> Result<(), Failure> {
         if wait {
             let word = self.words.recv().map_err(|_| Failure::Worker)?;
-            events.extend(self.event(word)?);
+            events.push(self.event(word)?);
         }
         while let Ok(word) = self.words.try_recv() {
-            events.extend(self.event(word)?);
+            events.push(self.event(word)?);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::front::{Batch, Front, Taker};
 use super::locate::Locate;
 use super::timing::Timing;
+use crate::handed::Gone;
 use crate::reader::Delivery;
 use core::mem::{replace, swap, take};
 use core::ops::Range;
@@ -158,18 +159,19 @@ impl Worker {
         Self { front, back, timing, cold, under_way: UnderWay::new(batch) }
     }
 
-    /// Measures packets.
-    pub fn slice(&mut self, piece: &Piece) -> Result<(), weir_measure::Error> {
+    /// Measures packets. Those that are not in the file any more are told of.
+    pub fn slice(&mut self, piece: &Piece) -> Result<Option<Gone>, weir_measure::Error> {
         let Self { front, back, timing, under_way, cold } = self;
         let last = timing.as_ref().map_or(0, Timing::now);
         let mut counting = Counting { under_way, back, timing, handed_ns: piece.handed_ns, last };
         if !*cold {
             return front.slice(piece, &mut |batch: &mut Batch| counting.count(batch, &[]));
         }
-        front.slice(piece, &mut counting)?;
+        let gone = front.slice(piece, &mut counting)?;
         // The two batches that are under way.
         counting.step()?;
-        counting.step()
+        counting.step()?;
+        Ok(gone)
     }
 
     /// The newest open window stands for all times from now on, or no more: then what is known of all open windows comes out.

@@ -5,14 +5,18 @@ use crate::PlanError;
 use core::slice::from_ref;
 use std::sync::Arc;
 use weir_packet::flow::Parser;
-use weir_packet::savefile::{Direction, Interface, Layout};
+use weir_packet::list::List;
+use weir_packet::savefile::{Direction, Layout};
 use weir_packet::{Frame, LinkType};
+
+/// Link types of what is inside tunnels.
+pub(super) const LINKS: [LinkType; 2] = [LinkType::ETHERNET, LinkType::RAW];
 
 /// What is needed to judge the innermost packets of tunnels, for each interface.
 #[derive(Debug)]
-pub(super) struct Inside(Vec<Judges>);
+pub(super) struct Inside(List<Judges>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Judges {
     /// `None` where no tunnel is looked for.
     parser: Option<Parser>,
@@ -29,22 +33,19 @@ pub(super) struct Tunnels<'a> {
 }
 
 impl Inside {
-    /// What judges the tunnels of a layout, by the programs that `filters` gives.
+    /// What judges the tunnels of a layout, of whose interfaces `known` has the first ones, by the programs that `filters` gives.
     pub fn new(
         layout: &Layout,
+        known: Option<&Self>,
         filters: impl Fn(LinkType, Option<Direction>) -> Result<Arc<Filters>, PlanError>,
     ) -> Result<Self, PlanError> {
-        let judges = |(place, interface): (usize, &Interface)| {
-            let filters = |link| filters(link, layout.direction(place));
-            let (ethernet, raw) = (filters(LinkType::ETHERNET)?, filters(LinkType::RAW)?);
-            Ok(Judges { parser: Parser::new(interface.link, true), ethernet, raw })
-        };
-        layout.interfaces.iter().enumerate().map(judges).collect::<Result<_, _>>().map(Self)
-    }
-
-    /// The programs that judge what is inside tunnels.
-    pub fn filters(&self) -> impl Iterator<Item = &Arc<Filters>> {
-        self.0.iter().flat_map(|judges| [&judges.ethernet, &judges.raw])
+        let mut judges = known.map_or_else(List::default, |known| known.0.clone());
+        for interface in layout.interfaces.from(judges.len()) {
+            let direction = layout.direction(judges.len());
+            let [ethernet, raw] = LINKS.map(|link| filters(link, direction));
+            judges.push(Judges { parser: Parser::new(interface.link, true), ethernet: ethernet?, raw: raw? });
+        }
+        Ok(Self(judges))
     }
 
     /// The innermost packets of those frames that are tunnels.

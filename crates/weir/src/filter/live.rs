@@ -96,7 +96,10 @@ impl Run<'_> {
         while whole && !self.outputs.are_over() && !self.select.has_enough() {
             match reader.step() {
                 Step::Delivery(delivery) => {
-                    whole = self.deliver(&delivery, Way::Live);
+                    if let Some(gone) = self.deliver(&delivery, Way::Live) {
+                        (whole, self.changed) = (false, true);
+                        self.unwanted += gone.packets;
+                    }
                     self.flush_for_readers();
                 }
                 Step::Quiet => self.flush_files(&mut flushed, Duration::ZERO),

@@ -7,8 +7,9 @@ use crate::emit::{End, Sink};
 use crate::numbers::packets;
 use weir_packet::Frame;
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
-use weir_packet::savefile::{Bytes, Interface, Layout, Record, Statistics};
+use weir_packet::savefile::{Interface, Layout, Record, Statistics};
 use weir_pipeline::Delivery;
+use weir_pipeline::handed::{Gone, Handed};
 use weir_pipeline::select::{Select, Selected};
 
 /// How far the kept packets of a piece were passed on.
@@ -125,11 +126,13 @@ struct Outlet {
     ended: Option<Ended>,
     /// Lines about it that were not said yet.
     faults: Vec<String>,
+    /// What it took of the last piece, if it was asked to take all of it.
+    handed: Option<Handed>,
 }
 
 impl Outlet {
     fn new((name, sink): (String, Sink)) -> Self {
-        Self { name, sink, ended: None, faults: Vec::new() }
+        Self { name, sink, ended: None, faults: Vec::new(), handed: None }
     }
 
     /// Whether packets go anywhere from here.
@@ -158,20 +161,29 @@ impl Outlet {
         }
     }
 
-    /// Gives it the packets at `records`; returns how many of them there were, and it took or will never take.
-    fn give(&mut self, layout: &Layout, bytes: Bytes<'_>, records: &[u32]) -> usize {
-        if self.ended.is_some() {
-            return records.len();
+    /// Gives it the packets at `records`. What it took stays in `handed`, unless it went nowhere or did not ask for all.
+    fn give(&mut self, delivery: &Delivery<Select>, records: &[u32], scratch: &mut Vec<u8>) {
+        self.handed = None;
+        if self.ended.is_some() || !self.is_real() {
+            return;
         }
-        let (taken, result) = self.sink.packets(layout, bytes, records);
-        match result {
-            Ok(()) => taken,
-            Err(end) => {
-                self.end(end);
-                if self.ended == Some(Ended::Complete) { taken } else { records.len() }
-            }
+        let layout = &delivery.current.layout;
+        let (handed, result) = delivery.hand_on(records, scratch, |record| self.sink.packet(layout, record));
+        if let Err(end) = result {
+            self.end(end);
         }
+        self.handed = Some(handed).filter(|_| matches!(self.ended, None | Some(Ended::Complete)));
     }
+
+    /// Packets and wire bytes that it took of the last piece, or, if it did not ask, that are still there to be taken.
+    fn there(&self, delivery: &Delivery<Select>, records: &[u32], scratch: &mut Vec<u8>) -> Handed {
+        self.handed.unwrap_or_else(|| there(delivery, records, scratch))
+    }
+}
+
+/// What is still there of the packets at `records`.
+fn there(delivery: &Delivery<Select>, records: &[u32], scratch: &mut Vec<u8>) -> Handed {
+    delivery.hand_on(records, scratch, |_| Ok::<_, End>(())).0
 }
 
 /// All outputs of a run.
@@ -180,12 +192,15 @@ pub struct Outputs {
     splits: Vec<Outlet>,
     /// One could not be made: nothing is read.
     refused: bool,
+    /// Where packets of mapped files are copied to before they are passed on.
+    scratch: Vec<u8>,
 }
 
 impl Outputs {
     /// The outputs with these names.
     pub fn new(main: (String, Sink), splits: Vec<(String, Sink)>) -> Self {
-        Self { main: Outlet::new(main), splits: splits.into_iter().map(Outlet::new).collect(), refused: false }
+        let splits = splits.into_iter().map(Outlet::new).collect();
+        Self { main: Outlet::new(main), splits, refused: false, scratch: Vec::new() }
     }
 
     fn all(&mut self) -> impl Iterator<Item = &mut Outlet> {
@@ -205,6 +220,11 @@ impl Outputs {
     pub fn are_over(&self) -> bool {
         let all_ended = self.real().all(|outlet| outlet.ended.is_some()) && !self.are_none();
         self.refused || self.main.ended == Some(Ended::Complete) || all_ended
+    }
+
+    /// Whether there are files among them.
+    pub fn have_files(&self) -> bool {
+        self.real().any(|outlet| matches!(outlet.sink, Sink::File(_)))
     }
 
     /// Whether nobody reads any more what is written.
@@ -239,26 +259,53 @@ impl Outputs {
         }
     }
 
-    /// Passes on the packets of a piece.
-    pub fn piece(&mut self, layout: &Layout, bytes: Bytes<'_>, part: &Selected) -> Given {
+    /// Passes on the packets of a piece. Tells of those that are not in the source any more, and what that takes from the counts.
+    pub fn piece(&mut self, delivery: &Delivery<Select>) -> (Given, Option<(Gone, Rest)>) {
         if self.refused {
-            return Given::Until(Place::default());
+            return (Given::Until(Place::default()), None);
         }
-        let taken = self.main.give(layout, bytes, &part.records);
-        let splits = self.splits.iter_mut().zip(&part.splits);
-        if self.main.ended != Some(Ended::Complete) {
-            let whole = splits.fold(taken == part.records.len(), |whole, (split, part)| {
-                (split.give(layout, bytes, &part.records) == part.records.len() || split.ended.is_some()) && whole
-            });
-            return if whole { Given::All } else { Given::Changed };
-        }
+        let (part, scratch) = (&delivery.part, &mut self.scratch);
+        self.main.give(delivery, &part.records, scratch);
         // What other outputs get ends with the same packet.
-        let mut place = Place::default();
-        (0..taken).for_each(|_| place.pass(part, |_| ()));
-        for ((split, part), &taken) in splits.zip(&place.splits) {
-            split.give(layout, bytes, &part.records[..taken]);
+        let until = (self.main.ended == Some(Ended::Complete)).then(|| {
+            let taken = self.main.handed.map_or(part.records.len(), |handed| handed.packets as usize);
+            let mut place = Place { next: 0, splits: vec![0; part.splits.len()] };
+            (0..taken).for_each(|_| place.pass(part, |_| ()));
+            place
+        });
+        let mut gone = self.main.handed.and_then(|handed| handed.gone);
+        for (i, (split, found)) in self.splits.iter_mut().zip(&part.splits).enumerate() {
+            let end = until.as_ref().map_or(found.records.len(), |place| place.splits[i]);
+            split.give(delivery, &found.records[..end], scratch);
+            let lost = split.handed.and_then(|handed| handed.gone);
+            // The account of the source is that of the main output.
+            gone = Gone::both(gone, lost.map(|lost| Gone { packets: 0, ..lost }));
         }
-        Given::Until(place)
+        let lost = gone.map(|gone| self.lost(delivery, gone, until.as_ref()));
+        (until.map_or(Given::All, Given::Until), lost)
+    }
+
+    /// What is taken from the counts of a piece of which packets are gone; with those of the main output that nobody asked for.
+    #[cold]
+    fn lost(&mut self, delivery: &Delivery<Select>, gone: Gone, until: Option<&Place>) -> (Gone, Rest) {
+        let (part, scratch) = (&delivery.part, &mut self.scratch);
+        let mut rest = Rest { splits: vec![(0, 0); part.splits.len()], ..Rest::default() };
+        let mut gone = gone;
+        if until.is_none() {
+            let main = self.main.there(delivery, &part.records, scratch);
+            if self.main.handed.is_none() {
+                gone = Gone::both(Some(gone), main.gone).unwrap_or(gone);
+            }
+            rest.passed = part.passed.saturating_sub(main.packets);
+            rest.bytes = part.bytes.saturating_sub(main.bytes);
+        }
+        for (i, (split, found)) in self.splits.iter().zip(&part.splits).enumerate() {
+            let end = until.map_or(found.records.len(), |place| place.splits[i]);
+            let there = split.there(delivery, &found.records[..end], scratch);
+            let bytes = if until.is_none() { found.bytes.saturating_sub(there.bytes) } else { 0 };
+            rest.splits[i] = ((end as u64).saturating_sub(there.packets), bytes);
+        }
+        (gone, rest)
     }
 
     /// Passes on the packet `record`, which is the one at `place`, and moves that behind it.

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use weir_io::Input;
+use weir_io::input::Opening;
 use weir_measure::Window;
 use weir_pipeline::measuring::locate::Locate;
 use weir_pipeline::measuring::{Failure, Measured, Run};
@@ -32,18 +33,19 @@ pub(super) fn combines(arguments: &MeasureArgs) -> bool {
 impl Command<'_> {
     /// Measures all sources as one. `Some` if the run cannot go on.
     pub(super) fn combined(&mut self, run: &mut Run) -> anyhow::Result<Option<Failure>> {
+        let opening = Opening { zstd_window: self.arguments.zstd_window, ..Opening::default() };
         // The tables are made here: memory that cannot be had is a wrong command.
         run.start(true).map_err(|failure| self.no_tables(&failure))?;
         if !self.arguments.sort {
             let stop = Arc::clone(&self.stop);
             let inputs =
-                sources::open_together(&self.arguments.sources, self.opening(), &stop, &mut |line| self.fault(line))?;
+                sources::open_together(&self.arguments.sources, &opening, &stop, &mut |line| self.fault(line))?;
             self.progress.begin(inputs.iter().map(Input::len_hint).sum());
             return self.read_as_one(run, |locate, options| Reader::merged(inputs, locate, options));
         }
         let mut sorter = sorting::sorter(&self.stop);
         for name in &self.arguments.sources {
-            let input = match sources::open(name, self.opening(), &self.stop) {
+            let input = match sources::open(name, &opening, &self.stop) {
                 Ok(input) => input,
                 Err(_) if self.stop.load(Ordering::Relaxed) => break,
                 Err(line) => {
@@ -102,7 +104,11 @@ impl Command<'_> {
         for Part { name, mut report, way, changed, .. } in parts {
             // What was measured is counted once, below: where a run is cut short that may be less than what was read.
             report.received = 0;
-            self.close(&name, &Measured { report, way, changed, layout: None }, select)?;
+            let changed = changed && report.fault.is_none();
+            self.close(&name, &Measured { report, way, layout: None }, select)?;
+            if changed {
+                self.fault(sources::changed_line(&name));
+            }
         }
         self.received += whole.received;
         if let Some(fault) = &whole.fault {

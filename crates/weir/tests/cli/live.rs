@@ -244,3 +244,151 @@ fn a_signal_ends_the_wait_for_a_decoder() {
 fn a_pipe_that_is_followed_ends_with_the_pipe() {
     assert_eq!(weir_fed(["filter", "", "-", "--follow", "--count"], &small_pcap(4)).ok().count(), 4);
 }
+
+/// The file is cut while the command waits for whoever reads its output: it counts what it gave out.
+#[test]
+fn packets_that_a_file_lost_before_they_were_written_are_not_counted() {
+    let temp = Temp::new();
+    let path = temp.at("shrinks.pcap");
+    weir(["generate", &path, "--packets", "40000", "--sizes", "60", "--seed", "3"]).ok();
+    let whole = std::fs::read(&path).unwrap();
+    let cut = whole.len() as u64 / 2 + 1234;
+    for workers in ["1", "2"] {
+        std::fs::write(&path, &whole).unwrap();
+        let mut child = start(&["filter", "", &path, "-w", "-", "--workers", workers]);
+        let mut output = child.stdout.take().unwrap();
+        // Once the first bytes are there all packets were found, and no pipe holds what they are written to.
+        let mut written = vec![0; 4096];
+        output.read_exact(&mut written).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(cut).unwrap();
+        output.read_to_end(&mut written).unwrap();
+        let done = gather(child, &[]);
+        let copy = records(&temp.file("copy.pcapng", &written));
+        let (_, right) = parse_pcap(&whole);
+        let ends = right.iter().scan(24, |end, record| {
+            *end += 16 + record.data.len() as u64;
+            Some(*end)
+        });
+        let ends: Vec<u64> = ends.take_while(|&end| end <= cut).collect();
+        let n = ends.len();
+        assert!(right[..n] == copy[..], "{} packets of {n}", copy.len());
+        let (next, offset) = (n + 1, ends[n - 1]);
+        let fault = format!(
+            "weir: {path}: packet {next}, offset {offset}: the file shrank from {} to {cut} bytes while it was read; {n} packets \
+             before it were delivered",
+            whole.len()
+        );
+        let spaced = if n > 9999 { format!("{} {:03}", n / 1000, n % 1000) } else { n.to_string() };
+        let lines: Vec<&str> = done.err.lines().collect();
+        assert_eq!((done.code, lines[0]), (Some(1), &fault[..]), "{}", done.err);
+        assert!(lines[1].starts_with(&format!("{spaced} received, {spaced} matched (100.0 %)")), "{}", done.err);
+    }
+}
+
+/// Lines that a child prints on standard error, one by one.
+fn next_line(lines: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+/// The port that a line of `weir filter -t` names.
+fn port_of(line: &str) -> Option<&str> {
+    line.split("10.0.0.2.").nth(1)?.split(':').next()
+}
+
+#[test]
+fn a_rotated_file_is_read_to_its_end_and_then_the_new_one_of_its_name() {
+    let temp = Temp::new();
+    let path = temp.file("trace.pcap", &small_pcap(2));
+    let mut child = start(&["filter", "", &path, "--follow", "-t"]);
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    assert_eq!([1, 2].map(|_| next_line(&mut output)).each_ref().map(|line| port_of(line)), [Some("1"), Some("2")]);
+    // Packets that come after the file was renamed are still its own. The new file is of another format and link type.
+    std::fs::rename(&path, temp.at("trace.pcap.1")).unwrap();
+    let mut old = OpenOptions::new().append(true).open(temp.at("trace.pcap.1")).unwrap();
+    old.write_all(&pcap_record(9, &udp(77, 4))).unwrap();
+    assert_eq!(port_of(&next_line(&mut output)), Some("77"));
+    old.write_all(&pcap_record(9, &udp(78, 4))).unwrap();
+    let raw = &udp(79, 4)[14..];
+    temp.file("new", &[pcapng_start(101), pcapng_packet(10, raw)].concat());
+    std::fs::rename(temp.at("new"), &path).unwrap();
+    assert_eq!(port_of(&next_line(&mut output)), Some("78"));
+    assert_eq!(port_of(&next_line(&mut output)), Some("79"));
+    let mut new = OpenOptions::new().append(true).open(&path).unwrap();
+    new.write_all(&pcapng_packet(11, &udp(80, 4)[14..])).unwrap();
+    assert_eq!(port_of(&next_line(&mut output)), Some("80"));
+    let mut said = next_line(&mut errors);
+    if said.ends_with("waiting for another one of its name") {
+        // The machine was slow between the two names.
+        said = next_line(&mut errors);
+    }
+    assert!(said.starts_with(&format!("weir: {path}: ")) && said.contains("is read from its start"), "{said}");
+    signal(&child, "-INT");
+    let summary = next_line(&mut errors);
+    assert!(summary.starts_with("6 received, 6 matched (100.0 %)"), "{summary}");
+    assert_eq!(gather(child, &[]).code, Some(0));
+}
+
+#[test]
+fn a_truncated_file_is_followed_from_its_start() {
+    let temp = Temp::new();
+    for command in ["filter", "measure"] {
+        let path = temp.file("trace.pcap", &small_pcap(7));
+        let copy = temp.at("copy.pcap");
+        let arguments: &[&str] = match command {
+            "filter" => &["filter", "", &path, "--follow", "-w", &copy, "-U"],
+            _ => &["measure", &path, "--follow", "--json", "--window", "1s", "--late", "1s", "--no-merge"],
+        };
+        let mut child = start(arguments);
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        match command {
+            "filter" => wait_for_len(&copy, 24 + 7 * (16 + 62)),
+            // The first windows are told of once the last packet is read.
+            _ => drop((0..5).map(|_| next_line(&mut output)).collect::<Vec<_>>()),
+        }
+        std::fs::write(&path, b"").unwrap();
+        let mut said = next_line(&mut errors);
+        if said.contains("cannot be split") {
+            said = next_line(&mut errors);
+        }
+        let words = "the file was truncated; what is in it now is read from its start";
+        assert_eq!(said, format!("weir: {path}: {words}"));
+        let more = small_pcap(9);
+        let mut writer = OpenOptions::new().append(true).open(&path).unwrap();
+        writer.write_all(&more[..24]).unwrap();
+        let late: Vec<u8> = (0..3).flat_map(|i| pcap_record(1_700_000_100 + i, &udp(9, 20))).collect();
+        writer.write_all(&late).unwrap();
+        match command {
+            "filter" => wait_for_len(&copy, 24 + 10 * (16 + 62)),
+            _ => drop((0..3).map(|_| next_line(&mut output)).collect::<Vec<_>>()),
+        }
+        signal(&child, "-INT");
+        let summary = next_line(&mut errors);
+        assert!(summary.starts_with("10 received, 10 "), "{command}: {summary}");
+        drop(output);
+        assert_eq!(gather(child, &[]).code, Some(0), "{command}");
+    }
+}
+
+#[test]
+fn a_removed_file_is_waited_for() {
+    let temp = Temp::new();
+    let path = temp.file("trace.pcap", &small_pcap(1));
+    let mut child = start(&["filter", "", &path, "--follow", "-t", "-c", "3"]);
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    assert_eq!(port_of(&next_line(&mut output)), Some("1"));
+    std::fs::remove_file(&path).unwrap();
+    let removed = "the file was removed; waiting for another one of its name";
+    assert_eq!(next_line(&mut errors), format!("weir: {path}: {removed}"));
+    temp.file("new", &small_pcap(2));
+    std::fs::rename(temp.at("new"), &path).unwrap();
+    assert_eq!([1, 2].map(|_| next_line(&mut output)).each_ref().map(|line| port_of(line)), [Some("1"), Some("2")]);
+    let back = "a file of the name is there again, and is read from its start";
+    assert_eq!(next_line(&mut errors), format!("weir: {path}: {back}"));
+    assert!(next_line(&mut errors).starts_with("3 received, 3 matched"));
+    assert_eq!(gather(child, &[]).code, Some(0));
+}
