@@ -19,7 +19,7 @@ enum Word<C: Consumer> {
     Delivery(Delivery<C>),
     /// Nothing came for a while, as of this time, ns since 1970.
     Quiet(i64),
-    End(Report, Option<Layout>),
+    End(Box<Report>, Option<Layout>),
 }
 
 /// A live source that is read in a thread of its own.
@@ -86,7 +86,7 @@ impl<C: Consumer> Pump<C> {
             }
             // Its clock may be another one; what came last tells how they differ.
             Word::Quiet(now) => self.until = self.until.max(now - self.behind.unwrap_or(0).max(0) - SLACK_NS),
-            Word::End(report, layout) => self.ended = Some((report, layout)),
+            Word::End(report, layout) => self.ended = Some((*report, layout)),
         }
     }
 
@@ -134,7 +134,7 @@ fn pump<C: Consumer>(mut reader: Reader<C>, number: usize, say: &SyncSender<Word
     }
     let layout = reader.layout().cloned();
     // Nobody listens any more if the other end has enough.
-    let _ = say.send(Word::End(reader.into_report(), layout));
+    let _ = say.send(Word::End(Box::new(reader.into_report()), layout));
 }
 
 fn now_ns() -> i64 {
