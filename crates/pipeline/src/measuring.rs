@@ -226,6 +226,8 @@ struct Team {
     /// Turns that not every member has ended, at most.
     most_turns: u64,
     gone: Option<Gone>,
+    /// Packets that were delivered and left, since the run was stopped.
+    left: u64,
     processed: u64,
     ended: usize,
     timing: Option<Timing>,
@@ -285,6 +287,7 @@ impl Run {
             turns: 0,
             most_turns: 1,
             gone: None,
+            left: 0,
             processed: 0,
             ended: 0,
             timing: settings.timing.then(|| Timing::new(begun)),
@@ -427,6 +430,9 @@ impl Run {
             *clock = Clock::live(settings.config.cut, Arc::default());
             team.merger.covered.0 = clock.begun();
         }
+        // A capture that is stopped still delivers what it has received, and ends by itself.
+        let live = reader.way() == Way::Live;
+        let stopped = || stop.load(Ordering::Relaxed) && !live;
         // Pieces that workers hold.
         let mut out = 0;
         let mut booked = Booked::default();
@@ -437,7 +443,10 @@ impl Run {
                 Step::Delivery(delivery) => {
                     out += 1;
                     let handed_ns = if settings.timing { begun.elapsed().as_nanos() as u64 } else { 0 };
-                    clock.take(delivery, handed_ns, &mut |act| team.act(act, each))?;
+                    clock.take(delivery, handed_ns, &mut |act| match stopped() {
+                        false => team.act(act, each),
+                        true => team.leave(act),
+                    })?;
                 }
                 Step::Quiet => clock.quiet(asked, &mut |act| team.act(act, each))?,
                 Step::End => break,
@@ -455,12 +464,15 @@ impl Run {
                 reader.gone(gone);
             }
             progress(reader.progress());
-            // A capture that is stopped still delivers what it has received, and ends by itself.
-            if stop.load(Ordering::Relaxed) && reader.way() != Way::Live {
+            if stopped() {
                 break;
             }
         }
-        clock.end(&mut |act| team.act(act, each))?;
+        clock.end(&mut |act| match stopped() {
+            false => team.act(act, each),
+            true => team.leave(act),
+        })?;
+        reader.leave(std::mem::take(&mut team.left));
         team.spare.extend(clock.freed());
         team.lose(reader, &mut booked, clock, settings);
         while out > 0 {
@@ -581,6 +593,15 @@ impl Team {
         crew.events(false, &mut self.events)?;
         self.heed(each)?;
         self.wait(self.most_turns, each)
+    }
+
+    /// The run was stopped: packets of a delivery that no worker has are left, so that short windows by the thousand end at once.
+    fn leave(&mut self, act: Act) -> Result<(), Failure> {
+        if let Act::Measure(piece) = act {
+            self.left += piece.range.len() as u64;
+            self.spare.extend(piece.view());
+        }
+        Ok(())
     }
 
     /// Waits while there are more than `most` turns that not every member has ended: their windows hold memory.

@@ -380,6 +380,11 @@ impl<C: Consumer> Reader<C> {
         }
     }
 
+    /// Takes packets out of the account that were delivered and are left, because the run was stopped.
+    pub(crate) fn leave(&mut self, packets: u64) {
+        self.report.received -= packets;
+    }
+
     /// Takes packets out of the account that were delivered and gone when they were to be used. The source ends there.
     pub fn gone(&mut self, gone: Gone) {
         self.report.received -= gone.packets;

@@ -8,7 +8,7 @@ use reading::build::Pcap;
 use reading::compare::{piecewise, plain};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weir_io::Input;
 use weir_measure::{Arrivals, BoundKind, Config, Cut, KeyKind, SharedTables, Sketch, State, Weigh, Window};
 use weir_packet::flow::{FlowKey, Hasher};
@@ -371,6 +371,31 @@ fn windows_close_in_order_and_late_packets_are_a_further_result_of_theirs() {
         }
     }
     assert!(late > 50, "the test holds late packets: {late}");
+}
+
+/// All packets come in one delivery: a run that is stopped does not measure the rest of it, however long that takes.
+#[test]
+fn a_run_that_is_stopped_leaves_the_packets_that_no_worker_has() {
+    let packets = traffic(20_000, 0);
+    let scratch = Scratch::new("stopped", &file(&packets));
+    let cut = Cut { window_ns: Some(SECOND / 1000), late_ns: 0 };
+    for (design, distribute, workers) in crews() {
+        let case = Case { design, distribute, workers, sketch: Sketch::Heavy, cut, ..PLAIN };
+        let mut run = Run::new(case.settings());
+        let (stop, mut results) = (AtomicBool::new(false), Vec::new());
+        let mut each = |window: Window<'_>| {
+            results.push((window.span, window.arrivals));
+            stop.store(results.len() > 2, Ordering::Relaxed);
+        };
+        let measured = run.source(plain(&scratch), &stop, &mut |_| {}, &mut each).expect("workers live");
+        let finished = run.finish(&mut each).expect("workers live");
+        let received = measured.report.received as usize;
+        assert!(received < packets.len() / 2, "{case:?}: {received}");
+        assert_eq!((finished.arrivals.received, finished.processed), (received as u64, received as u64), "{case:?}");
+        let expected = serial(&[&packets[..received]], cut, case.kind, case.keep());
+        let expected: Vec<_> = expected.iter().map(|one| (Some(cut.span(one.number)), one.arrivals)).collect();
+        assert_eq!(results, expected, "{case:?}");
+    }
 }
 
 #[test]
