@@ -1,7 +1,7 @@
 //! Every design, distribution, state, sketch and way of reading against a serial table made by hand.
 
 mod reading;
-mod times;
+pub(crate) mod times;
 
 use reading::Scratch;
 use reading::build::Pcap;
@@ -155,6 +155,8 @@ struct Case {
     kind: KeyKind,
     cut: Cut,
     filtering: bool,
+    /// Bytes of an exact table, and eight times those of a sketch.
+    memory: usize,
 }
 
 const WHOLE: Cut = Cut { window_ns: None, late_ns: 0 };
@@ -171,6 +173,7 @@ const PLAIN: Case = Case {
     kind: KeyKind::FiveTuple,
     cut: WHOLE,
     filtering: false,
+    memory: 8 << 20,
 };
 
 const CMS: Sketch = Sketch::Cms { conservative: false };
@@ -185,7 +188,7 @@ impl Case {
                 keys: vec![self.kind],
                 by: self.by,
                 sketch: self.sketch,
-                memory: if self.sketch == Sketch::Exact { 8 << 20 } else { 1 << 20 },
+                memory: if self.sketch == Sketch::Exact { self.memory } else { self.memory / 8 },
                 request: weir_memory::Request::default(),
                 cut: self.cut,
                 seed: 7,

@@ -1,7 +1,7 @@
 //! Packet time: stamps that jump, that are late, or that are not there, against a naive reader of all stamps of a source.
 
+use super::reading::build::Pcapng;
 use super::*;
-use crate::reading::build::Pcapng;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use weir_io::Kind;
@@ -179,18 +179,21 @@ fn pcapng(packets: &[Made]) -> Vec<u8> {
 
 const CUT: Cut = Cut { window_ns: Some(SECOND), late_ns: SECOND / 10 };
 
+/// Small tables, since every window has its own.
+const SMALL: Case = Case { memory: 512 << 10, ..PLAIN };
+
 /// Every design, and ways to read that cut the source in different places.
 fn every_way(packets: &[Made], cut: Cut) {
     let bytes = pcapng(packets);
     let scratch = Scratch::new("stamps.pcapng", &bytes);
     let bytes = Arc::new(bytes);
     for (design, workers) in [(Design::Rss, 1), (Design::Rss, 3), (Design::Async, 2), (Design::Sync, 2)] {
-        let case = Case { design, workers, cut, ..PLAIN };
+        let case = Case { design, workers, cut, ..SMALL };
         check(case, packets, [plain(&scratch)]);
         check(Case { way: Way::Mapped, filtering: true, ..case }, packets, [plain(&scratch)]);
         check(case, packets, [piecewise(&bytes, 700)]);
     }
-    check(Case { design: Design::Async, shared: true, cut, ..PLAIN }, packets, [plain(&scratch)]);
+    check(Case { design: Design::Async, shared: true, cut, ..SMALL }, packets, [plain(&scratch)]);
 }
 
 /// Steady traffic, one packet a millisecond.
@@ -314,10 +317,80 @@ fn hostile_stamps_give_the_serial_answer_in_every_design() {
         let (first, second) = packets.split_at(700);
         let scratches = [first, second].map(|packets| Scratch::new("part.pcapng", &pcapng(packets)));
         for (design, workers) in [(Design::Rss, 3), (Design::Async, 2)] {
-            check_all(Case { design, workers, cut, ..PLAIN }, &[first, second], scratches.iter().map(plain));
+            check_all(Case { design, workers, cut, ..SMALL }, &[first, second], scratches.iter().map(plain));
         }
     }
     assert!(seen.jumped > 100 && seen.late > 20, "{seen:?}");
+}
+
+/// Packets with the stamps that any bytes describe, three for each step: gaps, steps back, damage, jumps, missing stamps.
+fn described(data: &[u8]) -> Vec<Made> {
+    const LATEST: i64 = i64::MAX - 100 * DAY;
+    const UNITS: [i64; 8] = [1000, SECOND / 1000, SECOND / 10, SECOND, 60 * SECOND, 600 * SECOND, HOUR, 10 * DAY];
+    let mut clock = 1_700_000_000 * SECOND;
+    let mut packets = Vec::new();
+    for &[kind, low, high] in data.as_chunks::<3>().0 {
+        let number = i64::from(u16::from_le_bytes([low, high]));
+        let span = number.saturating_mul(UNITS[usize::from(kind >> 5)]);
+        let mut times = 1;
+        let mut stamp = None;
+        match kind & 7 {
+            0 => clock = clock.saturating_add(span),
+            1 => clock = clock.saturating_sub(span),
+            2 => stamp = Some(clock.saturating_sub(span)),
+            3 => stamp = Some(clock.saturating_add(span)),
+            4 => stamp = Some(number * (LATEST / 65_535)),
+            5 => stamp = Some(NO_TIME),
+            _ => times = 1 + number % 70,
+        }
+        clock = clock.clamp(0, LATEST);
+        for _ in 0..times {
+            if packets.len() == 1500 {
+                return packets;
+            }
+            let time_ns = stamp.map_or(clock, |stamp| if stamp == NO_TIME { stamp } else { stamp.clamp(0, LATEST) });
+            let bytes = 60 + packets.len() as u32 % 3 * 500;
+            // A simple packet block has no length of its own.
+            let bytes = if time_ns == NO_TIME { 60 } else { bytes };
+            packets.push(Made { time_ns, flow: packets.len() as u32 % 40, bytes, arp: number % 64 == 1 });
+            clock += if times > 1 { SECOND / 100 } else { 0 };
+        }
+    }
+    packets
+}
+
+/// Any stamps, windows and ways to read: the results are those of one packet after the other.
+pub(crate) fn any_stamps(data: &[u8]) {
+    let Some((&[how, lengths], rest)) = data.split_first_chunk() else { return };
+    let window_ns = [SECOND / 10, SECOND, 60 * SECOND, HOUR][usize::from(lengths & 3)];
+    let late_ns = [0, SECOND / 10, SECOND, 10 * SECOND, 700 * SECOND][usize::from(lengths >> 2) % 5];
+    let cut = Cut { window_ns: Some(window_ns), late_ns };
+    let packets = described(rest);
+    let (design, workers) =
+        [(Design::Rss, 1), (Design::Rss, 2), (Design::Async, 2), (Design::Sync, 2)][usize::from(how & 3)];
+    let case = Case { design, workers, cut, memory: 64 << 10, ..PLAIN };
+    match how >> 2 & 3 {
+        0 => {
+            let packets: Vec<Made> = packets.into_iter().filter(|packet| packet.time_ns != NO_TIME).collect();
+            compare_live(case, &packets, 1 + usize::from(how >> 4) * 9);
+        }
+        1 => {
+            let (first, second) = packets.split_at(packets.len() / 2);
+            let files = [first, second].map(|packets| Arc::new(pcapng(packets)));
+            check_all(case, &[first, second], files.iter().map(|file| piecewise(file, 50_000)));
+        }
+        _ => check(case, &packets, [piecewise(&Arc::new(pcapng(&packets)), 200 << (how >> 4))]),
+    }
+}
+
+#[test]
+fn any_stamps_give_the_serial_answer() {
+    let mut numbers = Numbers(0x0dd5_7a3b);
+    for _ in 0..300 {
+        let len = numbers.below(200);
+        let data: Vec<u8> = (0..len).map(|_| numbers.below(256) as u8).collect();
+        any_stamps(&data);
+    }
 }
 
 /// Memory with packets in it, as a live source hands it over.
@@ -447,6 +520,31 @@ fn serial_live(packets: &[Made], cut: Cut) -> Vec<(i64, Arrivals)> {
     results
 }
 
+/// Measures packets as a live source, `most` at a time, and compares the windows with the serial ones; gives the sum of all.
+///
+/// Run-to-completion workers capture themselves; with the other designs a distributor feeds workers.
+fn compare_live(case: Case, packets: &[Made], most: usize) -> Arrivals {
+    let expected = serial_live(packets, case.cut);
+    let mut whole = Arrivals::default();
+    expected.iter().for_each(|(_, arrivals)| whole += *arrivals);
+    let mut given = Vec::new();
+    let mut each = |window: Window<'_>| {
+        let start = window.span.expect("a window has times").0;
+        given.push((start.div_euclid(case.cut.window_ns.expect("there are windows")), window.arrivals));
+    };
+    let mut run = Run::new(case.settings());
+    if case.design == Design::Rss {
+        run.capture(vec![live(packets, most)], &mut |_| {}, &mut each).expect("it works");
+    } else {
+        run.source(live(packets, most), &AtomicBool::new(false), &mut |_| {}, &mut each).expect("it works");
+    }
+    let finished = run.finish(&mut each).expect("it works");
+    assert_eq!(given, expected, "{case:?}, bursts of {most}");
+    assert_eq!(finished.arrivals, whole);
+    assert_eq!(whole.received, finished.processed + whole.late);
+    whole
+}
+
 #[test]
 fn hostile_stamps_of_live_sources_give_the_serial_answer_and_late_packets_are_counted() {
     let mut seen = Arrivals::default();
@@ -454,31 +552,10 @@ fn hostile_stamps_of_live_sources_give_the_serial_answer_and_late_packets_are_co
         let mut packets = hostile(seed * 0x51ed_270b);
         packets.retain(|packet| packet.time_ns != NO_TIME);
         packets.iter_mut().for_each(|packet| packet.bytes = 60);
-        let expected = serial_live(&packets, CUT);
-        let mut whole = Arrivals::default();
-        expected.iter().for_each(|(_, arrivals)| whole += *arrivals);
-        seen += whole;
         for most in [1, 7, 500] {
-            let mut given = Vec::new();
-            let mut each = |window: Window<'_>| {
-                let number = window.span.expect("a window has times").0 / SECOND;
-                given.push((number, window.arrivals));
-            };
-            let mut lanes = Run::new(Case { cut: CUT, ..PLAIN }.settings());
-            lanes.capture(vec![live(&packets, most)], &mut |_| {}, &mut each).expect("it works");
-            let finished = lanes.finish(&mut each).expect("it works");
-            assert_eq!(given, expected, "seed {seed}, bursts of {most}");
-            assert_eq!(finished.arrivals, whole);
-            assert_eq!(whole.received, finished.processed + whole.late);
+            compare_live(Case { cut: CUT, ..SMALL }, &packets, most);
         }
-        // A distributor feeds workers of one live source.
-        let mut given = Vec::new();
-        let mut each =
-            |window: Window<'_>| given.push((window.span.expect("a window has times").0 / SECOND, window.arrivals));
-        let mut run = Run::new(Case { cut: CUT, design: Design::Async, ..PLAIN }.settings());
-        run.source(live(&packets, 100), &AtomicBool::new(false), &mut |_| {}, &mut each).expect("it works");
-        assert_eq!(run.finish(&mut each).expect("it works").arrivals, whole);
-        assert_eq!(given, expected, "seed {seed}, a distributor");
+        seen += compare_live(Case { cut: CUT, design: Design::Async, ..SMALL }, &packets, 100);
     }
     assert!(seen.jumped > 100 && seen.late > 5, "{seen:?}");
 }

@@ -1,0 +1,7 @@
+//! Any time stamps: windows, late and jumped packets are those of a naive reader, whatever the design and the way to read.
+#![no_main]
+#![allow(dead_code, unused_imports)]
+#[path = "../../crates/pipeline/tests/measuring.rs"]
+mod measuring;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| measuring::times::any_stamps(data));
