@@ -16,6 +16,10 @@ pub mod standard;
 pub mod writer;
 pub mod xdp;
 
+#[cfg(test)]
+#[path = "../../memory/tests/random/mod.rs"]
+mod random;
+
 use crate::slots::Slot;
 use std::fs::File;
 use std::io;

@@ -12,11 +12,12 @@ use zerocopy::IntoBytes;
 pub(crate) const TOGETHER: usize = 64;
 
 /// How to count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sketch {
     /// Every key, as long as there is memory.
     Exact,
     /// The largest keys, with bounds that always hold.
+    #[default]
     Heavy,
     /// Count-Min, and a heavy table beside it that names the keys: three quarters of the memory for the one, the rest for the other.
     Cms {

@@ -42,12 +42,34 @@ pub struct Config {
     pub request: Request,
     /// How time is cut.
     pub cut: Cut,
-    /// Seed of the hash functions.
+    /// Seed of the hash functions. The default is known to everybody: traffic that is made for it can bend the answers, so
+    /// a caller that measures traffic of others draws a seed.
     pub seed: u64,
-    /// The hash functions of that seed.
-    pub hasher: Hasher,
     /// Tables that all workers share, which not every sketch can be: see [`Sketch::can_be_shared`]. `None`: each has its own.
     pub shared: Option<SharedTables>,
+}
+
+impl Default for Config {
+    /// 5-tuples by packets, in `heavy` tables of 4 MiB, without windows.
+    fn default() -> Self {
+        Self {
+            keys: vec![KeyKind::FiveTuple],
+            by: Weigh::default(),
+            sketch: Sketch::default(),
+            memory: 4 << 20,
+            request: Request::default(),
+            cut: Cut::default(),
+            seed: 0,
+            shared: None,
+        }
+    }
+}
+
+impl Config {
+    /// The hash functions of the seed.
+    pub fn hasher(&self) -> Hasher {
+        Hasher::new(self.seed)
+    }
 }
 
 /// Why counters cannot be had or put together.

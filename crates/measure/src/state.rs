@@ -42,7 +42,7 @@ impl State {
             flows: distinct()?,
             sources: distinct()?,
             destinations: distinct()?,
-            hasher: config.hasher.clone(),
+            hasher: config.hasher(),
             by: config.by,
             parts: Vec::with_capacity(TOGETHER),
         })

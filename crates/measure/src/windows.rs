@@ -4,7 +4,7 @@ use crate::Observation;
 use core::ops::Range;
 
 /// How packet time is cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     /// Length of a window, ns; `None`: all of time is window 0.
     pub window_ns: Option<i64>,
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(CUT.first_open(10 * SECOND), 9);
         assert_eq!(CUT.first_open(10 * SECOND + SECOND / 2 - 1), 9);
         assert_eq!(CUT.first_open(10 * SECOND + SECOND / 2), 10);
-        assert_eq!(Cut { window_ns: None, late_ns: 0 }.first_open(i64::MAX), i64::MIN);
+        assert_eq!(Cut::default().first_open(i64::MAX), i64::MIN);
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(CUT.number(Observation::NO_TIME), Cut::UNTIMED);
         let (from, to) = CUT.span(Cut::UNTIMED);
         assert!((from..to).contains(&Observation::NO_TIME) && !(from..to).contains(&(i64::MIN + 1)));
-        assert_eq!(Cut { window_ns: None, late_ns: 0 }.number(Observation::NO_TIME), 0);
+        assert_eq!(Cut::default().number(Observation::NO_TIME), 0);
     }
 
     #[test]

@@ -1,26 +1,22 @@
 //! What tables say of the keys that they do not list, held against exact counts: over many seeds, streams that are hard on
 //! tables, and packets that are dealt out to workers in any way.
 
+#[path = "../../sketch/tests/support/mod.rs"]
+mod support;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use support::random;
 
 use weir_measure::{
-    Back, BoundKind, Config, Cut, KeyKind, Keys, Kind, Observation, SharedTables, Sketch, Spares, State, Table, Weigh,
+    Back, BoundKind, Config, KeyKind, Keys, Kind, Observation, SharedTables, Sketch, Spares, State, Table, Weigh,
 };
 use weir_memory::{Policy, Request};
-use weir_packet::flow::{FlowKey, Hasher};
+use weir_packet::flow::FlowKey;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Packets and bytes of each key; keys by their bytes, which have an order.
 type Truth = BTreeMap<Vec<u8>, (u64, u64)>;
-
-/// The `at`-th number of the generator with this seed (splitmix64).
-fn random(seed: u64, at: u64) -> u64 {
-    let mut x = (seed << 40).wrapping_add(at).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
-}
 
 fn flow(number: u64) -> FlowKey {
     let mut key = FlowKey { family: 4, proto: 17, dport: 53, flags: FlowKey::HAS_PORTS, ..FlowKey::NONE };
@@ -66,16 +62,16 @@ impl Case {
             sketch: self.sketch,
             memory: self.memory,
             request: Request { pages: Policy::Virtual, ..Request::default() },
-            cut: Cut { window_ns: None, late_ns: 0 },
             seed: self.seed,
-            hasher: Hasher::new(self.seed),
             shared: self.shared.then(SharedTables::default),
+            ..Config::default()
         })
     }
 
     /// What all workers together know, and the truth of each table.
     fn run(&self) -> (State, Vec<Truth>) {
         let config = self.config();
+        let hasher = config.hasher();
         let spares = Arc::new(Spares::default());
         let mut backs: Vec<Back> = (0..self.workers)
             .map(|_| Back::new(Arc::clone(&config), Arc::clone(&spares)).expect("enough memory"))
@@ -92,7 +88,7 @@ impl Case {
                 };
                 let mut packet = Observation::new_zeroed();
                 packet.arrived(Kind::Flow, bytes, 0);
-                (packet.flow, packet.hash) = (key, config.hasher.flow(&key).directed);
+                (packet.flow, packet.hash) = (key, hasher.flow(&key).directed);
                 for (kind, truth) in KEYS.iter().zip(&mut truths) {
                     let (packets, sum) = truth.entry(kind.project(&key).as_bytes().to_vec()).or_default();
                     (*packets, *sum) = (*packets + 1, *sum + u64::from(bytes));

@@ -1,28 +1,19 @@
 //! The ring against a serial queue, and between two threads.
 #![cfg(not(loom))]
 
+mod random;
+
+use random::Random;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_memory::{Policy, Request, ring};
-
-/// xorshift64: the choices of a test, from its seed.
-struct Choices(u64);
-
-impl Choices {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) as usize % bound
-    }
-}
 
 const STEPS: usize = if cfg!(miri) { 300 } else { 50_000 };
 
 #[test]
 fn one_thread_sees_a_queue() {
     for (seed, capacity) in [(1, 1), (2, 2), (3, 7), (4, 64), (5, 100)] {
-        let mut choices = Choices(seed);
+        let mut choices = Random(seed);
         let (mut producer, mut consumer) = ring::channel::<u64>(capacity, &Request::default()).unwrap();
         assert_eq!(producer.capacity(), capacity.next_power_of_two());
         let mut queue: VecDeque<u64> = VecDeque::new();
@@ -74,7 +65,7 @@ fn two_threads_hand_over_everything_in_order() {
         let full = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let (mut next, mut choices) = (0, Choices(9));
+                let (mut next, mut choices) = (0, Random(9));
                 // It goes when the thread ends.
                 let mut producer = producer;
                 while next < total {
@@ -88,7 +79,7 @@ fn two_threads_hand_over_everything_in_order() {
                     next += pushed as u64;
                 }
             });
-            let (mut expected, mut choices) = (0, Choices(11));
+            let (mut expected, mut choices) = (0, Random(11));
             let mut items = [[0; 8]; 200];
             loop {
                 let closed = consumer.is_closed();

@@ -10,6 +10,10 @@ pub mod list;
 pub mod savefile;
 pub mod time;
 
+#[cfg(test)]
+#[path = "../../memory/tests/random/mod.rs"]
+mod random;
+
 pub use link::LinkType;
 
 /// One captured frame, borrowed from the place where it lies.

@@ -2,6 +2,7 @@
 
 mod line_support;
 
+use line_support::Random;
 use std::path::PathBuf;
 use weir_packet::savefile::fuzz_body::savefile;
 use weir_packet::savefile::write::Encoder;
@@ -56,22 +57,6 @@ fn made() -> Vec<(String, Vec<u8>)> {
     }
     files.push(("captures in a capture".to_owned(), out));
     files
-}
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
 }
 
 fn damaged(corpus: &[(String, Vec<u8>)], random: &mut Random) -> Vec<u8> {

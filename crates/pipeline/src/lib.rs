@@ -18,6 +18,7 @@ mod threads;
 mod window;
 
 pub use reader::{Delivery, Options, Reader, Report, SourceFault, Way};
+pub use threads::processors;
 
 use weir_packet::Frame;
 use weir_packet::savefile::{Bytes, Layout};

@@ -93,6 +93,24 @@ pub struct Settings {
     pub way: Option<Way>,
 }
 
+impl Default for Settings {
+    /// All packets, counted by the default [`Config`], in batches of 32, by a worker per processor.
+    fn default() -> Self {
+        Self {
+            selection: Selection::default(),
+            inner: false,
+            config: Arc::default(),
+            design: Design::default(),
+            distribute: Distribute::default(),
+            workers: threads::processors(),
+            cpus: Vec::new(),
+            batch: 32,
+            timing: false,
+            way: None,
+        }
+    }
+}
+
 /// Why a run ended without an answer. What was good before it was given out in windows.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -340,7 +358,7 @@ impl Run {
             Design::Async | Design::Sync => {
                 let setting = fed::Setting {
                     distribute: self.settings.distribute,
-                    hasher: config.hasher.clone(),
+                    hasher: config.hasher(),
                     batch: *batch,
                     sync: self.design == Design::Sync,
                     timing: self.team.timing.clone(),
@@ -360,7 +378,7 @@ impl Run {
     fn front(&self) -> Front {
         let Settings { selection, config, batch, .. } = &self.settings;
         let select = (!selection.expression.trim().is_empty()).then(|| Arc::clone(&self.locate.select));
-        Front::new(select, config.hasher.clone(), config.cut, *batch)
+        Front::new(select, config.hasher(), config.cut, *batch)
     }
 
     /// As many workers as are wanted, with tables of their own; `cold` if they will sleep between packets.

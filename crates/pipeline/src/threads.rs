@@ -6,6 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+/// Processors that this process may use: how many worker threads there are unless their number is given.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Starts thread `number` of kind `kind`. **Errors**: the system has no room for it; the words say what to do.
 pub(crate) fn spawn(kind: &str, number: usize, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let made = std::thread::Builder::new().name(format!("{kind} {number}")).spawn(work);

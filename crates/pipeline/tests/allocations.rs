@@ -13,10 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_io::Input;
 use weir_io::output::{Output, Rotation};
-use weir_measure::{Config, Cut, KeyKind, Sketch, Weigh};
-use weir_packet::flow::Hasher;
+use weir_measure::{Config, KeyKind, Sketch, Weigh};
 use weir_packet::savefile::Format;
-use weir_pipeline::measuring::{Design, Distribute, Run, Settings};
+use weir_pipeline::measuring::{Design, Run, Settings};
 use weir_pipeline::select::{Select, Selection};
 use weir_pipeline::{Options, Reader, Way};
 
@@ -66,19 +65,13 @@ fn measuring_cost(input: Input, design: Design, workers: usize, sketch: Sketch) 
             by: Weigh::Bytes,
             sketch,
             memory: 1 << 20,
-            request: weir_memory::Request::default(),
-            cut: Cut { window_ns: None, late_ns: 0 },
-            seed: 1,
-            hasher: Hasher::new(1),
-            shared: None,
+            ..Config::default()
         }),
         design,
-        distribute: Distribute::Flow,
         workers,
-        cpus: Vec::new(),
-        batch: 32,
         timing: true,
         way: Some(Way::Read),
+        ..Settings::default()
     };
     let mut run = Run::new(settings);
     let measured = run.source(input, &AtomicBool::new(false), &mut |_| {}, &mut |_| {}).expect("workers live");

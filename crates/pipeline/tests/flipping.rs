@@ -9,11 +9,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_measure::{Config, Cut, KeyKind, Sketch, Weigh};
-use weir_packet::flow::Hasher;
+use weir_measure::Config;
 use weir_packet::line::{Style, write_line};
 use weir_packet::savefile::Record;
-use weir_pipeline::measuring::{Design, Distribute, Run, Settings};
+use weir_pipeline::measuring::{Design, Run, Settings};
 use weir_pipeline::select::Selection;
 use weir_pipeline::survey::Survey;
 use weir_pipeline::{Consumer, Reader, Way};
@@ -135,23 +134,10 @@ fn settings() -> Settings {
     Settings {
         selection: Selection { expression: "ip or arp".to_owned(), ..Selection::default() },
         inner: true,
-        config: Arc::new(Config {
-            keys: vec![KeyKind::FiveTuple],
-            by: Weigh::Packets,
-            sketch: Sketch::Heavy,
-            memory: 1 << 18,
-            request: weir_memory::Request::default(),
-            cut: Cut { window_ns: None, late_ns: 0 },
-            seed: 1,
-            hasher: Hasher::new(1),
-            shared: None,
-        }),
+        config: Arc::new(Config { memory: 1 << 18, ..Config::default() }),
         design: Design::Rss,
-        distribute: Distribute::Flow,
         workers: 2,
-        cpus: Vec::new(),
-        batch: 32,
-        timing: false,
         way: Some(Way::Mapped),
+        ..Settings::default()
     }
 }

@@ -14,11 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_io::stream::Stream;
 use weir_io::{Input, Kind};
-use weir_measure::{Config, Cut, KeyKind, Sketch, Weigh};
-use weir_packet::flow::Hasher;
+use weir_measure::{Config, Sketch};
 use weir_packet::savefile::{MAX_INTERFACES, MAX_TEXT};
-use weir_pipeline::measuring::{Design, Distribute, Run, Settings};
-use weir_pipeline::select::Selection;
+use weir_pipeline::measuring::{Design, Run, Settings};
 use weir_pipeline::{Options, Way, fuzz_body};
 
 #[test]
@@ -77,26 +75,11 @@ fn many_sections() {
 /// Packets that were measured.
 fn measured(input: Input, design: Design, workers: usize) -> u64 {
     let mut run = Run::new(Settings {
-        selection: Selection::default(),
-        inner: false,
-        config: Arc::new(Config {
-            keys: vec![KeyKind::FiveTuple],
-            by: Weigh::Packets,
-            sketch: Sketch::Exact,
-            memory: 1 << 16,
-            request: weir_memory::Request::default(),
-            cut: Cut { window_ns: None, late_ns: 0 },
-            seed: 1,
-            hasher: Hasher::new(1),
-            shared: None,
-        }),
+        config: Arc::new(Config { sketch: Sketch::Exact, memory: 1 << 16, ..Config::default() }),
         design,
-        distribute: Distribute::Flow,
         workers,
-        cpus: Vec::new(),
-        batch: 32,
-        timing: false,
         way: Some(Way::Read),
+        ..Settings::default()
     });
     let measured = run.source(input, &AtomicBool::new(false), &mut |_| {}, &mut |_| {}).expect("workers live");
     assert!(measured.report.fault.is_none());

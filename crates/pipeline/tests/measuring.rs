@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_io::Input;
 use weir_measure::{Arrivals, BoundKind, Config, Cut, KeyKind, SharedTables, Sketch, State, Weigh, Window};
-use weir_packet::flow::{FlowKey, Hasher};
+use weir_packet::flow::FlowKey;
 use weir_pipeline::Way;
 use weir_pipeline::measuring::{Design, Distribute, Run, Settings};
 use weir_pipeline::select::Selection;
@@ -183,25 +183,22 @@ impl Case {
         let expression = if self.filtering { "udp[0:2] & 1 = 0" } else { "" };
         Settings {
             selection: Selection { expression: expression.to_owned(), ..Selection::default() },
-            inner: false,
             config: Arc::new(Config {
                 keys: vec![self.kind],
                 by: self.by,
                 sketch: self.sketch,
                 memory: if self.sketch == Sketch::Exact { self.memory } else { self.memory / 8 },
-                request: weir_memory::Request::default(),
                 cut: self.cut,
                 seed: 7,
-                hasher: Hasher::new(7),
                 shared: self.shared.then(SharedTables::default),
+                ..Config::default()
             }),
             design: self.design,
             distribute: self.distribute,
             workers: self.workers,
-            cpus: Vec::new(),
             batch: self.batch,
-            timing: false,
             way: Some(self.way),
+            ..Settings::default()
         }
     }
 

@@ -8,10 +8,9 @@ use reading::{Random, Scratch, naive};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use weir_measure::{Config, Cut, KeyKind, Sketch, Weigh};
-use weir_packet::flow::Hasher;
+use weir_measure::{Config, Cut, Sketch};
 use weir_pipeline::Way;
-use weir_pipeline::measuring::{Design, Distribute, Run, Settings};
+use weir_pipeline::measuring::{Design, Run, Settings};
 use weir_pipeline::reader::Trouble;
 use weir_pipeline::select::Selection;
 
@@ -260,25 +259,16 @@ fn a_measurement_counts_what_was_still_there() {
             let scratch = Scratch::new("measured", &file.bytes);
             let mut run = Run::new(Settings {
                 selection: Selection { expression: expression.to_owned(), ..Selection::default() },
-                inner: false,
                 config: Arc::new(Config {
-                    keys: vec![KeyKind::FiveTuple],
-                    by: Weigh::Packets,
                     sketch: Sketch::Exact,
                     memory: 1 << 20,
-                    request: weir_memory::Request::default(),
-                    cut: Cut { window_ns: Some(WINDOW_NS), late_ns: 0 },
-                    seed: 1,
-                    hasher: Hasher::new(1),
-                    shared: None,
+                    cut: Cut { window_ns: Some(WINDOW_NS), ..Cut::default() },
+                    ..Config::default()
                 }),
                 design,
-                distribute: Distribute::Flow,
                 workers,
-                cpus: Vec::new(),
-                batch: 32,
-                timing: false,
                 way: Some(Way::Mapped),
+                ..Settings::default()
             });
             // All windows are pieces of one delivery: the first ones are complete while the others are not read yet.
             let mut windows = 0;

@@ -11,8 +11,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 use weir_generator::Sizes;
-use weir_measure::KeyKind;
+use weir_measure::{Config, KeyKind};
 use weir_memory::Policy;
+use weir_pipeline::measuring::Settings;
 
 /// weir answers questions about network captures: which packets match, how many, what is in a file.
 #[derive(Debug, Parser)]
@@ -383,7 +384,7 @@ pub struct MeasureArgs {
     pub resolve: bool,
 
     /// What to count by; may be given several times
-    #[arg(help_heading = ANSWER, long, value_name = "KEY", default_value = "5tuple")]
+    #[arg(help_heading = ANSWER, long, value_name = "KEY", default_values_t = Config::default().keys)]
     pub key: Vec<KeyKind>,
     /// What makes a flow large
     #[arg(help_heading = ANSWER, long, default_value = "packets")]
@@ -453,7 +454,7 @@ pub struct MeasureArgs {
     #[arg(help_heading = WORK, long, value_name = "LIST", value_parser = cpus)]
     pub cpus: Option<Cpus>,
     /// Packets that are handled at once
-    #[arg(help_heading = WORK, long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(help_heading = WORK, long, value_name = "N", default_value_t = default_batch(), value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub batch: u16,
     /// Who hands packets to the workers
     #[arg(help_heading = WORK, long, default_value = "auto")]
@@ -467,6 +468,10 @@ pub struct MeasureArgs {
     /// Say on standard error how the work was done: accounting, memory, time per packet
     #[arg(help_heading = WORK, long)]
     pub stats: bool,
+}
+
+fn default_batch() -> u16 {
+    Settings::default().batch.try_into().expect("a batch is small")
 }
 
 /// What makes a flow large.

@@ -302,10 +302,7 @@ impl<'a> Run<'a> {
             interpret: false,
             stop: Arc::clone(&stop),
         }));
-        let workers = match arguments.workers {
-            Some(n) => n.into(),
-            None => std::thread::available_parallelism().map_or(1, usize::from),
-        };
+        let workers = arguments.workers.map_or_else(weir_pipeline::processors, usize::from);
         let cpus = arguments.cpus.as_ref().map_or(Vec::new(), |cpus| cpus.0.clone());
         sources::check_cpus(&cpus)?;
         let totals = Totals { splits: vec![(0, 0); arguments.split.len()], ..Totals::default() };

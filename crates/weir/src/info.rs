@@ -25,10 +25,7 @@ use weir_pipeline::{Consumer, Options, Reader};
 
 /// Runs the command.
 pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
-    let workers = match arguments.workers {
-        Some(n) => n.into(),
-        None => std::thread::available_parallelism().map_or(1, usize::from),
-    };
+    let workers = arguments.workers.map_or_else(weir_pipeline::processors, usize::from);
     let mut outcome = Outcome::Done;
     let mut zone = Zone::new(arguments.utc);
     for (i, file) in arguments.files.iter().enumerate() {

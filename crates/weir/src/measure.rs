@@ -22,7 +22,6 @@ use weir_io::input::Opening;
 use weir_io::{Input, Kind, sys};
 use weir_measure::{Arrivals, Config, Cut, SharedTables, Sketch, Weigh, Window};
 use weir_memory::Request;
-use weir_packet::flow::Hasher;
 use weir_pipeline::SourceFault;
 use weir_pipeline::measuring::timing::percentiles;
 use weir_pipeline::measuring::{Design, Distribute, Failure, Finished, Measured, Run, Settings};
@@ -111,14 +110,12 @@ fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
         bail!("--design rss splits a source among the workers, and standard input cannot be split: use async or sync");
     }
     let distribute = match arguments.distribute {
-        None | Some(DistributeArg::Flow) => Distribute::Flow,
+        None => Distribute::default(),
+        Some(DistributeArg::Flow) => Distribute::Flow,
         Some(DistributeArg::Address) => Distribute::Address,
         Some(DistributeArg::Random) => Distribute::Random,
     };
-    let workers = match arguments.workers {
-        Some(n) => n.into(),
-        None => std::thread::available_parallelism().map_or(1, usize::from),
-    };
+    let workers = arguments.workers.map_or_else(weir_pipeline::processors, usize::from);
     let cpus = arguments.cpus.as_ref().map_or(Vec::new(), |cpus| cpus.0.clone());
     sources::check_cpus(&cpus)?;
     let selection = Selection {
@@ -139,7 +136,6 @@ fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
         request: Request { pages: arguments.pages, populate: is_live(arguments), ..Request::default() },
         cut: cut(arguments)?,
         seed,
-        hasher: Hasher::new(seed),
     };
     Ok(Settings {
         selection,
@@ -151,7 +147,7 @@ fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
         cpus,
         batch: arguments.batch.into(),
         timing: arguments.stats,
-        way: None,
+        ..Settings::default()
     })
 }
 
@@ -162,7 +158,7 @@ fn is_live(arguments: &MeasureArgs) -> bool {
 
 fn cut(arguments: &MeasureArgs) -> anyhow::Result<Cut> {
     let ns = |time: Duration| i64::try_from(time.as_nanos()).map_err(|_| anyhow!("{} is too long", duration(time)));
-    let Some(window) = arguments.window else { return Ok(Cut { window_ns: None, late_ns: 0 }) };
+    let Some(window) = arguments.window else { return Ok(Cut::default()) };
     if window.is_zero() {
         bail!("--window 0 would never hold a packet");
     }
@@ -513,5 +509,21 @@ fn print(report: &mut Report, output: &mut io::Result<()>, stop: &AtomicBool, wi
         if output.is_err() {
             stop.store(true, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::settings;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+    use weir_pipeline::measuring::Settings;
+
+    #[test]
+    fn what_is_not_asked_for_is_as_in_the_library() {
+        let cli = Cli::parse_from(["weir", "measure", "--seed", "0", "a.pcap"]);
+        let Command::Measure(arguments) = cli.command else { panic!("another command") };
+        let ours = settings(&arguments).expect("a file can be measured");
+        assert_eq!(format!("{ours:?}"), format!("{:?}", Settings::default()));
     }
 }

@@ -91,7 +91,7 @@ pub fn run(
 }
 
 fn combinations(binary: &Path, input: &Input, memory: &str) -> Vec<Cell> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = weir_pipeline::processors();
     let mut workers: Vec<usize> = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < cores).collect();
     workers.extend([cores.max(2)]);
     let mut cells = Vec::new();

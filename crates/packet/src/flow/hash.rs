@@ -272,7 +272,7 @@ mod tests {
     struct Random(u64);
 
     impl Random {
-        /// xorshift64 (Marsaglia 2003).
+        /// xorshift64 (Marsaglia 2003): unlike the generator that expands seeds of [`Hasher`].
         fn next(&mut self) -> u64 {
             self.0 ^= self.0 << 13;
             self.0 ^= self.0 >> 7;

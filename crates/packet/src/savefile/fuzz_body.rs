@@ -159,6 +159,7 @@ fn rewrite(file: &[u8], seen: &[Seen]) {
 #[cfg(test)]
 mod tests {
     use super::savefile;
+    use crate::random::Random;
     use crate::savefile::write::Encoder;
     use crate::savefile::{Format, Interface, Resolution};
     use crate::{Frame, LinkType};
@@ -202,14 +203,8 @@ mod tests {
     #[test]
     fn damaged_captures_are_read_alike_by_one_cursor_and_by_many() {
         let cases = if cfg!(miri) { 24 } else { 4000 };
-        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut below = |limit: usize| {
-            // xorshift64 (Marsaglia 2003).
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            (random % limit as u64) as usize
-        };
+        let mut random = Random(1);
+        let mut below = |bound| random.below(bound);
         for format in [Format::Pcap, Format::Pcapng] {
             let whole = capture(format);
             savefile(&whole);

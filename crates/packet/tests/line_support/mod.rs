@@ -1,10 +1,13 @@
 //! What the tests of the line printer share: tcpdump as the oracle, the captures, and a seeded generator.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub mod build;
 pub mod compare;
 pub mod fields;
+#[path = "../../../memory/tests/random/mod.rs"]
+mod random;
 
+pub use random::Random;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -132,22 +135,4 @@ pub fn texts(flags: &[&str], link: LinkType, packets: &[Packet]) -> Vec<String> 
     }
     assert_eq!(texts.len(), packets.len(), "tcpdump printed every packet");
     texts
-}
-
-/// SplitMix64: enough for bytes that nobody chose, and its seed replays.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`.
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
 }

@@ -249,6 +249,34 @@ pub fn udp_header(sport: u16, dport: u16) -> Vec<u8> {
     [sport, dport, 8, 0].iter().flat_map(|half| half.to_be_bytes()).collect()
 }
 
+/// All rows, without error.
+const EXACT: [&str; 4] = ["--sketch", "exact", "--top", "100000"];
+
+/// Each design, and `rss` with one worker and with several.
+const DESIGNS: [[&str; 4]; 4] = [
+    ["--design", "rss", "--workers", "1"],
+    ["--design", "rss", "--workers", "3"],
+    ["--design", "async", "--workers", "2"],
+    ["--design", "sync", "--workers", "2"],
+];
+
+/// Nanoseconds of a millisecond.
+const MS: i64 = 1_000_000;
+
+/// 20 000 packets in 200 ms.
+fn dense() -> Profile {
+    Profile { seed: 4, packets: 20_000, flows: 300, rate_pps: 100_000, ..Profile::default() }
+}
+
+/// Packets by the number of their window of 30 ms.
+fn by_30_ms(seen: Vec<Seen>) -> BTreeMap<i64, Vec<Seen>> {
+    let mut windows: BTreeMap<i64, Vec<Seen>> = BTreeMap::new();
+    for seen in seen {
+        windows.entry(seen.time_ns.div_euclid(30 * MS)).or_default().push(seen);
+    }
+    windows
+}
+
 /// Seconds since 1970 of the first packet of captures made here.
 const BEGIN: i64 = 1_700_000_000;
 

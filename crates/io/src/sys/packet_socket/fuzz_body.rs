@@ -100,6 +100,7 @@ fn apart(records: &[u8], packets: u32) -> Option<Vec<&[u8]>> {
 #[cfg(test)]
 mod tests {
     use super::block;
+    use crate::sys::random::Random;
 
     /// A block of `count` records, as the kernel lays it out, behind the three bytes that choose.
     fn whole(how: [u8; 3], count: u32) -> Vec<u8> {
@@ -125,14 +126,8 @@ mod tests {
 
     #[test]
     fn damaged_blocks_never_lead_outside() {
-        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut below = |limit: usize| {
-            // xorshift64 (Marsaglia 2003).
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            (random % limit as u64) as usize
-        };
+        let mut random = Random(1);
+        let mut below = |bound| random.below(bound);
         for how in 0..16 {
             for enough in [0, 1, 20] {
                 let good = whole([how, 40, enough], 9);

@@ -41,17 +41,12 @@ pub fn descriptors(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::descriptors;
+    use crate::sys::random::Random;
 
     #[test]
     fn damaged_descriptors_never_lead_outside() {
-        let mut random = 0x2545_f491_4f6c_dd1d_u64;
-        let mut next = || {
-            // xorshift64 (Marsaglia 2003).
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random
-        };
+        let mut random = Random(1);
+        let mut next = || random.next();
         for _ in 0..if cfg!(miri) { 20 } else { 3000 } {
             let mut data = next().to_le_bytes()[..4].to_vec();
             for _ in 0..20 {

@@ -64,8 +64,8 @@ fn batches_and_processors_do_not_matter() {
     let (file, seen, _) = generated(&temp, "g.pcap", &profile());
     let truth = counted("5tuple", &seen);
     for more in [&["--batch", "1"][..], &["--batch", "1024", "--design", "async"], &["--cpus", "0", "--workers", "2"]] {
-        let fixed = [file.as_str(), "--sketch", "exact", "--top", "100000"];
-        assert_eq!(rows("5tuple", &measure_one(&[&fixed[..], more].concat())["top"]), truth, "{more:?}");
+        let all = measure_one(&[&[file.as_str()][..], &EXACT, more].concat());
+        assert_eq!(rows("5tuple", &all["top"]), truth, "{more:?}");
     }
 }
 
@@ -92,7 +92,7 @@ fn a_seed_makes_runs_alike() {
         assert_eq!(run("7"), run("7"), "{sketch}");
         assert_ne!(run("7")["top"], run("8")["top"], "{sketch}: another seed collides elsewhere");
     }
-    let exact = |seed: &str| measure_one(&[&file, "--sketch", "exact", "--top", "100000", "--seed", seed]);
+    let exact = |seed: &str| measure_one(&[&[file.as_str(), "--seed", seed][..], &EXACT].concat());
     assert_eq!(exact("7"), exact("8"));
     let text = |seed: &str| weir(["measure", &file, "--memory", "8k", "--seed", seed, "--workers", "1"]).ok().text();
     assert_eq!(text("7"), text("7"));
@@ -104,7 +104,7 @@ fn pages_are_had_or_refused_with_what_mends_it() {
     let (file, seen, _) = generated(&temp, "g.pcap", &profile());
     let truth = counted("5tuple", &seen);
     for pages in ["auto", "virtual", "thp"] {
-        let object = measure_one(&[&file, "--pages", pages, "--sketch", "exact", "--top", "100000"]);
+        let object = measure_one(&[&[file.as_str(), "--pages", pages][..], &EXACT].concat());
         assert_eq!(rows("5tuple", &object["top"]), truth, "{pages}");
     }
     let reserved = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages");

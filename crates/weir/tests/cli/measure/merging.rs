@@ -3,25 +3,13 @@
 use super::*;
 use std::process::{Command, Stdio};
 
-const EXACT: [&str; 4] = ["--sketch", "exact", "--top", "100000"];
-
-const DESIGNS: [[&str; 4]; 4] = [
-    ["--design", "rss", "--workers", "1"],
-    ["--design", "rss", "--workers", "3"],
-    ["--design", "async", "--workers", "2"],
-    ["--design", "sync", "--workers", "2"],
-];
-
-const MS: i64 = 1_000_000;
-
 /// A capture of `weir generate`, its records shared out to files by their number, and its packets by windows of 30 ms.
 fn shared_out(
     temp: &Temp,
     names: &[&str],
     to: impl Fn(usize, usize) -> usize,
 ) -> (String, Vec<String>, BTreeMap<i64, Vec<Seen>>) {
-    let profile = Profile { seed: 4, packets: 20_000, flows: 300, rate_pps: 100_000, ..Profile::default() };
-    let (whole, seen, _) = generated(temp, "whole.pcap", &profile);
+    let (whole, seen, _) = generated(temp, "whole.pcap", &dense());
     let bytes = std::fs::read(&whole).unwrap();
     let mut files = vec![bytes[..24].to_vec(); names.len()];
     let (mut at, mut number) = (24, 0);
@@ -32,11 +20,7 @@ fn shared_out(
     }
     assert_eq!(number, seen.len());
     let files = names.iter().zip(files).map(|(name, bytes)| temp.file(name, &bytes)).collect();
-    let mut truth: BTreeMap<i64, Vec<Seen>> = BTreeMap::new();
-    for seen in seen {
-        truth.entry(seen.time_ns.div_euclid(30 * MS)).or_default().push(seen);
-    }
-    (whole, files, truth)
+    (whole, files, by_30_ms(seen))
 }
 
 #[track_caller]

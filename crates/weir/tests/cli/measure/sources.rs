@@ -6,8 +6,6 @@ fn profile() -> Profile {
     Profile { seed: 31, packets: 6000, flows: 200, ..Profile::default() }
 }
 
-const EXACT: [&str; 4] = ["--sketch", "exact", "--top", "100000"];
-
 fn twice(counts: &Counts) -> Counts {
     counts.iter().map(|(key, (packets, bytes))| (key.clone(), (2 * packets, 2 * bytes))).collect()
 }
