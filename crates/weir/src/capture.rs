@@ -46,9 +46,18 @@ impl<'a> Named<'a> {
                 _ => {}
             }
         }
-        let there = name == packet_socket::ANY || packet_socket::index_of(name).is_some();
-        (there && !Path::new(name).exists()).then_some(Self::AfPacket(name))
+        (is_interface(name) && !Path::new(name).exists()).then_some(Self::AfPacket(name))
     }
+}
+
+/// Whether a capture of this name can begin, if it is not meant for a file.
+fn is_interface(name: &str) -> bool {
+    name == packet_socket::ANY || packet_socket::index_of(name).is_some()
+}
+
+/// Whether a source is a file by the rule that files come first, and could be meant for an interface.
+pub fn is_file_and_interface(name: &Name) -> bool {
+    is_interface(name.utf8()) && Path::new(name).exists()
 }
 
 /// With `--wait` a name that is nothing yet is an interface that will be.

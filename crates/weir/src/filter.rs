@@ -57,6 +57,7 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
     if let Some(time) = arguments.duration {
         sys::stop_after(time);
     }
+    sources::say_namesakes(&arguments.sources);
     let live = arguments.sources.iter().any(|source| capture::interface(source).is_some());
     let mut run = Run::new(arguments, stop, live)?;
     match (live, arguments.sort, arguments.merge) {

@@ -30,10 +30,13 @@ const RATE: u64 = 1_000_000;
 
 /// Runs the command.
 pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
+    port::check_scheme(&arguments.sink)?;
     if let Some(interface) = port::injected(&arguments.sink) {
         return inject::run(arguments, interface);
     }
-    port::check_scheme(&arguments.sink)?;
+    if arguments.sink.text().is_empty() {
+        bail!("the name of the output is empty: name a file, or - for standard output");
+    }
     let to_port = port::is_port(&arguments.sink);
     let rate = match arguments.rate {
         None if port::is_null(&arguments.sink) => Rate::Max,

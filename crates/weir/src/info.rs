@@ -26,6 +26,7 @@ use weir_pipeline::{Consumer, Options, Reader};
 /// Runs the command.
 pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
     let workers = arguments.workers.map_or_else(weir_pipeline::processors, usize::from);
+    sources::check_names(&arguments.files)?;
     let mut outcome = Outcome::Done;
     let mut zone = Zone::new(arguments.utc);
     for (i, file) in arguments.files.iter().enumerate() {

@@ -36,6 +36,7 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
     capture::name_awaited(&mut arguments.sources, &arguments.live);
     let arguments = &arguments;
     let mut settings = settings(arguments)?;
+    sources::say_namesakes(&arguments.sources);
     let stop = Arc::new(AtomicBool::new(false));
     settings.selection.stop = Arc::clone(&stop);
     sys::stop_on_signals(Arc::clone(&stop));

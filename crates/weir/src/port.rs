@@ -33,8 +33,11 @@ pub fn is_port(name: &Name) -> bool {
     text == NULL || [AF_PACKET, AF_XDP, DPDK].iter().any(|way| text.starts_with(way)) || injected(name).is_some()
 }
 
-/// Refuses sinks like `af_paket:eth0`, which would become files.
+/// Refuses sinks like `af_paket:eth0`, which would become files, and those like `af_packet:` without an interface.
 pub fn check_scheme(name: &Name) -> anyhow::Result<()> {
+    if interface(name).or(injected(name)) == Some("") {
+        bail!("{name} names no interface: weir filter -D lists those there are");
+    }
     if scheme(name).is_some() && !is_port(name) {
         bail!("{name}: no such way to send: af_packet, af_xdp, dpdk, inject and null are; ./{name} is a file");
     }

@@ -1,6 +1,6 @@
 //! What a user names as a source.
 
-use crate::capture::interface;
+use crate::capture::{AF_PACKET, interface, is_file_and_interface};
 use crate::name::Name;
 use crate::numbers::grouped;
 use crate::outcome::{io_words, say};
@@ -141,6 +141,27 @@ pub fn changed_line(name: &str) -> String {
     format!("{name}: it was changed while it was read; what was said of it last may be wrong")
 }
 
+/// Refuses sources without a name, and like `af_packet:` without that of an interface.
+pub fn check_names(sources: &[Name]) -> anyhow::Result<()> {
+    if sources.iter().any(|source| source.text().is_empty()) {
+        bail!("the name of a source is empty: name a capture file, or - for standard input");
+    }
+    match sources.iter().find(|source| interface(source) == Some("")) {
+        Some(name) => bail!("{name} names no interface: weir filter -D lists those there are"),
+        None => Ok(()),
+    }
+}
+
+/// Says which source is read where a name is both that of a file and of an interface.
+pub fn say_namesakes(sources: &[Name]) {
+    for (i, name) in sources.iter().enumerate() {
+        if is_file_and_interface(name) && !sources[..i].contains(name) {
+            let other = if name.utf8() == ANY { "all interfaces" } else { "the interface" };
+            say(&format!("{name}: the file ./{name} is read; to capture from {other}, name {AF_PACKET}{name}"));
+        }
+    }
+}
+
 /// Refuses sources like `af_paket:eth0`, unless there is a file of that name.
 pub fn check_schemes(sources: &[Name]) -> anyhow::Result<()> {
     let unknown = |source: &&Name| scheme(source).is_some() && interface(source).is_none();
@@ -161,6 +182,7 @@ pub fn scheme(name: &Name) -> Option<&str> {
 
 /// Refuses lists of sources that cannot be read as they stand.
 pub fn check(sources: &[Name], follow: bool) -> anyhow::Result<()> {
+    check_names(sources)?;
     if follow && sources.len() > 1 {
         bail!("--follow never comes to the end of the first source: name only one");
     }

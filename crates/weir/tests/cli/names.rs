@@ -165,3 +165,55 @@ fn a_name_that_is_not_utf8_is_a_name() {
     assert_eq!(done.code, Some(2));
     assert!(done.err.contains(r"s\xff\xfe.pcap is both source and output"), "{done:?}");
 }
+
+/// The loopback is there in every network namespace, and `any` stands for all interfaces.
+#[test]
+fn a_file_that_is_named_like_an_interface_is_read_and_that_is_said() {
+    let temp = Temp::new();
+    let here = |arguments: &[&str]| run(weir_command().current_dir(temp.path()).args(arguments), &[]).ok();
+    for name in ["lo", "any", "lo.pcap"] {
+        temp.file(name, &small_pcap(7));
+    }
+    let said = |name, other| {
+        format!("weir: {name}: the file ./{name} is read; to capture from {other}, name af_packet:{name}")
+    };
+    let (lo, any) = (said("lo", "the interface"), said("any", "all interfaces"));
+    for (sources, lines) in
+        [(&["lo"][..], &[lo.as_str()][..]), (&["any", "lo", "any"], &[&any, &lo]), (&["./any", "./lo", "lo.pcap"], &[])]
+    {
+        let packets = 7 * sources.len() as u64;
+        let counted = here(&[&["filter", "udp", "--count"], sources].concat());
+        let measured = here(&[&["measure", "--json"], sources].concat());
+        assert_eq!(counted.count(), packets);
+        assert_eq!(serde_json::from_slice::<Value>(&measured.out).unwrap()["passed"], packets);
+        for done in [counted, measured] {
+            let told: Vec<_> = done.err.lines().filter(|line| line.starts_with("weir: ")).collect();
+            assert_eq!(told, lines, "{sources:?}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_name_is_refused() {
+    let temp = Temp::new();
+    let source = temp.file("a.pcap", &small_pcap(1));
+    let no_source = "weir: the name of a source is empty: name a capture file, or - for standard input\n";
+    let no_interface = |name| format!("weir: {name} names no interface: weir filter -D lists those there are\n");
+    for (arguments, line) in [
+        (&["measure", ""][..], no_source),
+        (&["measure", &source, ""], no_source),
+        (&["filter", "", ""], no_source),
+        (&["info", ""], no_source),
+        (&["generate", ""], "weir: the name of the output is empty: name a file, or - for standard output\n"),
+        (&["filter", "", "af_packet:"], &no_interface("af_packet:")),
+        (&["filter", "", "-i", ""], &no_interface("af_packet:")),
+        (&["measure", "af_xdp::0"], &no_interface("af_xdp::0")),
+        (&["filter", "", &source, "-w", "af_packet:"], &no_interface("af_packet:")),
+        (&["generate", "af_xdp:"], &no_interface("af_xdp:")),
+        (&["generate", "inject:"], &no_interface("inject:")),
+    ] {
+        let done = weir(arguments);
+        assert_eq!((done.code, done.err.as_str()), (Some(2), line), "{arguments:?}");
+        assert!(done.out.is_empty(), "{arguments:?}");
+    }
+}
