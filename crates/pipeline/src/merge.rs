@@ -4,6 +4,9 @@
 //! heap, and none as long as its source stays the earliest. Packets of equal times keep the order of the sources; a packet
 //! without a time goes at once. Packets of one source are never exchanged: an unordered source stays unordered.
 //!
+//! A damaged stamp far in the future must not hold its source back until all others have ended. So up to [`DAMAGED`] packets in a row
+//! that are an hour or more ahead of the packets before and behind them have the place of the packet behind them.
+//!
 //! A source that fails ends; the others go on. Each keeps the report of its own reader.
 
 use crate::reader::{Current, Options, Way};
@@ -16,15 +19,18 @@ use weir_io::Input;
 use weir_packet::Frame;
 use weir_packet::savefile::{Format, Layout, Record, spool};
 
-/// Bytes of all sources that are in memory at once, as long as no packet is larger than the share of its source.
+/// Bytes that are read ahead of all plain files together, as long as no packet is larger than the share of its source. A pipe or
+/// compressed file holds some MiB of its own, see [`weir_io::stream`].
 const MEMORY: usize = 128 << 20;
 
 /// The least and the most bytes that are read of a source at once.
 const PIECE: (usize, usize) = (16 << 10, 1 << 20);
 
-/// Files are mapped only in merges of up to this many sources: what is known of the packets of a mapped piece of 16 MiB takes memory
-/// too, and a process has a limited number of mappings.
-const MOST_MAPPED: usize = 16;
+/// Packets in a row whose stamps can be damaged; of more, the source's clock was set back.
+const DAMAGED: usize = 31;
+
+/// How far ahead of the packets around it a damaged stamp is, ns: one hour.
+const AHEAD_NS: i64 = 3600 * 1_000_000_000;
 
 /// Several sources, by time.
 pub struct Merge<C: Consumer> {
@@ -47,7 +53,8 @@ pub struct Source<C: Consumer> {
     /// Number of the next kept record of the delivery.
     next: usize,
     passed: u64,
-    changed: bool,
+    /// Place in the order of the last kept record of the deliveries before; `i64::MIN` if there is none.
+    before: i64,
 }
 
 /// The next packet of a merge.
@@ -55,7 +62,7 @@ pub struct Source<C: Consumer> {
 pub struct Next<'a, C: Consumer> {
     /// Number of its source.
     pub source: usize,
-    /// Place in the order, ns since 1970; `i64::MIN` for a packet without a time.
+    /// Its time, ns since 1970; of a packet without a time the place in the order, `i64::MIN` in a merge.
     pub key: i64,
     /// The layout of its source, and the consumer's plan for it.
     pub current: &'a Arc<Current<C::Plan>>,
@@ -84,9 +91,9 @@ impl<C: Consumer> core::fmt::Debug for Source<C> {
 impl<C: Consumer> Merge<C> {
     /// A merge of `inputs`, of the records that `records` finds in the consumer's parts. Nothing is read yet.
     ///
-    /// Of `options` only `way` is used: each source is read in the caller's thread.
-    pub fn new(inputs: Vec<Input>, consumer: &Arc<C>, records: fn(&C::Part) -> &[u32], options: &Options) -> Self {
-        let options = options_for(inputs.len(), options.way);
+    /// Each source is read in the caller's thread.
+    pub fn new(inputs: Vec<Input>, consumer: &Arc<C>, records: fn(&C::Part) -> &[u32]) -> Self {
+        let options = options_for(inputs.len());
         let source = |input: Input| {
             let name = input.name.clone();
             Source::new(name, Reader::new(input, Arc::clone(consumer), options.clone()))
@@ -111,21 +118,14 @@ impl<C: Consumer> Merge<C> {
 
     /// The next packet, `None` at the end of all sources; `each` gets what the consumer made of pieces that were read.
     pub fn next(&mut self, each: &mut dyn FnMut(&C::Part)) -> Option<Next<'_, C>> {
-        let (key, number) = loop {
-            if let Some(source) = self.dry.take() {
-                self.read_on(source, each);
-            }
-            let &Reverse((key, number)) = self.heap.peek()?;
-            let source = &mut self.sources[number];
-            if source.current().is_some() {
-                break (key, number);
-            }
-            source.vanished();
-            self.heap.pop();
-        };
+        if let Some(source) = self.dry.take() {
+            self.read_on(source, each);
+        }
+        let &Reverse((place, number)) = self.heap.peek()?;
         let source = &self.sources[number];
         let (at, record) = source.current()?;
         let Delivery { current, part, .. } = source.delivery.as_ref()?;
+        let key = record.time_ns.unwrap_or(place);
         Some(Next { source: number, key, current, part, number: source.next, at, record })
     }
 
@@ -169,7 +169,7 @@ impl<C: Consumer> Merge<C> {
 
 impl<C: Consumer> Source<C> {
     pub(crate) fn new(name: String, reader: Reader<C>) -> Self {
-        Self { name, reader, delivery: None, order: Vec::new(), next: 0, passed: 0, changed: false }
+        Self { name, reader, delivery: None, order: Vec::new(), next: 0, passed: 0, before: i64::MIN }
     }
 
     /// As the user wrote it.
@@ -192,11 +192,6 @@ impl<C: Consumer> Source<C> {
         self.passed
     }
 
-    /// Whether others changed it while it was read, so that its last packets cannot be relied on.
-    pub fn is_changed(&self) -> bool {
-        self.changed
-    }
-
     /// The piece that was not passed on as a whole, and the number of its kept records that were.
     pub fn unfinished(&self) -> Option<(&Delivery<C>, usize)> {
         self.delivery.as_ref().filter(|_| self.next < self.order.len()).map(|delivery| (delivery, self.next))
@@ -216,13 +211,11 @@ impl<C: Consumer> Source<C> {
             self.order.clear();
             self.next = 0;
             if let Some(spent) = self.delivery.take() {
-                self.changed |= spent.view.fault().is_some();
                 self.reader.recycle(spent.view);
             }
             let delivery = self.reader.next()?;
             each(&delivery.part);
             let (layout, bytes, at) = (&delivery.current.layout, delivery.view.content(), records(&delivery.part));
-            // A record that is not there any more goes at once, and is missed then.
             let key = |i: usize, record: Option<Record<'_>>| match layout.format {
                 Format::Spool => spool::key(bytes.slice(), at[i] as usize),
                 _ => record.and_then(|record| record.time_ns),
@@ -230,26 +223,36 @@ impl<C: Consumer> Source<C> {
             let order = &mut self.order;
             layout.records(bytes, at, |i, record| order.push((key(i, record).unwrap_or(i64::MIN), at[i])));
             self.delivery = Some(delivery);
-            if let Some(&(first, _)) = self.order.first() {
+            place_damaged(&mut self.order, self.before);
+            if let (Some(&(first, _)), Some(&(last, _))) = (self.order.first(), self.order.last()) {
+                self.before = last;
                 return Some(first);
             }
         }
     }
+}
 
-    /// The next packet is not there any more. If the source lost bytes its reader says so when it goes on; of other changes
-    /// nobody else can tell.
-    fn vanished(&mut self) {
-        self.changed = self.reader.next().is_some() || self.reader.report().fault.is_none();
-        // What is left of the piece stays unfinished: it was read, and not passed on.
+/// Gives packets whose stamps are damaged the place of the packet behind them; `before` is the place of the packet before all.
+///
+/// **Cost**: linear.
+fn place_damaged(order: &mut [(i64, u32)], before: i64) {
+    for i in 1..order.len() {
+        let (place, _) = order[i];
+        let is_ahead = |&(other, _): &(i64, u32)| other > place.saturating_add(AHEAD_NS);
+        let ahead = order[..i].iter().rev().take_while(|other| is_ahead(other)).take(DAMAGED + 1).count();
+        // A packet without a time goes at once, and says nothing of the packets before it.
+        if place == i64::MIN || ahead > DAMAGED || (ahead == i && is_ahead(&(before, 0))) {
+            continue;
+        }
+        order[i - ahead..i].iter_mut().for_each(|damaged| damaged.0 = place);
     }
 }
 
 /// How to read each of `sources` sources.
-pub(crate) fn options_for(sources: usize, way: Option<Way>) -> Options {
-    // What is read stays as it is until its turn comes; a mapped file may have lost it by then.
-    let way = if sources > MOST_MAPPED { Some(Way::Read) } else { way.or(Some(Way::Read)) };
+pub(crate) fn options_for(sources: usize) -> Options {
     let piece = (MEMORY / sources.max(1)).clamp(PIECE.0, PIECE.1);
-    Options { way, piece: Some(piece), ..Options::default() }
+    // What is read stays as it is until its turn comes; a mapped file may have lost it by then.
+    Options { way: Some(Way::Read), piece: Some(piece), ..Options::default() }
 }
 
 /// The consumer that keeps every packet.

@@ -137,7 +137,7 @@ impl Sorter {
             let packet = self.received.last().map_or(1, |received| received + 1);
             report.fault = Some(SourceFault { packet, offset: report.offset, what });
         }
-        self.parts.push(Part { name, report, layout, way, changed: false });
+        self.parts.push(Part { name, report, layout, way });
         Ok(())
     }
 
@@ -263,7 +263,7 @@ impl Sorter {
 
 /// A merge of runs of this layout.
 fn merge_of<'a>(runs: impl ExactSizeIterator<Item = &'a PlainFile>, layout: &Layout) -> Merge<Every> {
-    let options = crate::merge::options_for(runs.len(), Some(Way::Read));
+    let options = crate::merge::options_for(runs.len());
     let source = |run: &PlainFile| {
         let reader = Reader::spooled(run.clone(), layout.clone(), Arc::new(Every), options.clone());
         Source::new(String::new(), reader)

@@ -157,15 +157,54 @@ fn a_merge_takes_the_earliest_of_the_packets_that_are_next() {
         })
         .collect();
     let right = naive_merge(&sources);
+    let (kept, received) = merged(&files);
+    assert!(kept == right);
+    assert_eq!(received, [1500, 1500, 1500, 1500, 2000, 2000, 0]);
+}
+
+/// The files, merged, and the packets received of each.
+fn merged(files: &[Vec<u8>]) -> (Vec<u64>, Vec<u64>) {
     let scratches: Vec<Scratch> = files.iter().map(|file| Scratch::new("merged", file)).collect();
-    for way in [None, Some(weir_pipeline::Way::Read), Some(weir_pipeline::Way::Mapped)] {
-        let inputs = scratches.iter().map(compare::plain).collect();
-        let (kept, report, parts) = delivered(Reader::merged(inputs, all(), Options { way, ..Options::default() }));
-        assert!(report.fault.is_none(), "{report:?}");
-        assert!(kept == right, "{way:?}");
-        let received: Vec<u64> = parts.iter().map(|part| part.report.received).collect();
-        assert_eq!(received, [1500, 1500, 1500, 1500, 2000, 2000, 0]);
+    let inputs = scratches.iter().map(compare::plain).collect();
+    let (kept, report, parts) = delivered(Reader::merged(inputs, all(), Options::default()));
+    assert!(report.fault.is_none(), "{report:?}");
+    (kept, parts.iter().map(|part| part.report.received).collect())
+}
+
+/// Two files of a packet a second each; `damage` gives the stamp of a packet of the first from its number and true time.
+fn two_files(damage: impl Fn(u32, u32) -> u32) -> Vec<Vec<u8>> {
+    let file = |offset: u32, stamp: &dyn Fn(u32, u32) -> u32| {
+        let mut file = Pcap::new(1, 65_535);
+        for i in 0..3000 {
+            let seconds = 1_700_000_000 + i;
+            file.header(stamp(i, seconds), offset, 40, 40);
+            file.bytes.extend([i as u8; 40]);
+        }
+        file.bytes
+    };
+    vec![file(0, &damage), file(500_000, &|_, seconds| seconds)]
+}
+
+#[test]
+fn a_damaged_stamp_does_not_hold_its_source_back() {
+    let whole: Vec<Source> = two_files(|_, seconds| seconds).iter().map(|file| source(file)).collect();
+    for (every, row) in [(1000, 1), (50, 1), (100, 31)] {
+        let files = two_files(|i, seconds| if i % every < row && i >= every { u32::MAX - i } else { seconds });
+        // The order is that of the whole files, but packets with damaged stamps go when the packet behind them does.
+        let mut sources: Vec<Source> = files.iter().map(|file| source(file)).collect();
+        for i in (0..sources[0].len()).rev() {
+            let next = sources[0].get(i + 1).map(|next| next.0);
+            let damaged = sources[0][i].0 != whole[0][i].0;
+            if let (true, Some(next)) = (damaged, next) {
+                sources[0][i].0 = next;
+            }
+        }
+        assert!(merged(&files).0 == naive_merge(&sources), "one in {every}, {row} in a row");
     }
+    // A clock that was set back is no damage: the source stays behind.
+    let files = two_files(|i, seconds| if i < 1000 { seconds + 7200 } else { seconds });
+    let sources: Vec<Source> = files.iter().map(|file| source(file)).collect();
+    assert!(merged(&files).0 == naive_merge(&sources));
 }
 
 #[test]

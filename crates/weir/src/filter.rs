@@ -15,7 +15,7 @@ use crate::outcome::{
 use crate::port::{self, Port};
 use crate::progress::Progress;
 use crate::sorting;
-use crate::sources::{self, changed_line};
+use crate::sources;
 use crate::terminal;
 use anyhow::{Context, bail};
 use outputs::{Given, Outputs, Place, Rest};
@@ -506,7 +506,7 @@ impl<'a> Run<'a> {
         let inputs = sources::open_together(&arguments.sources, &self.opening(), &stop, &mut |line| self.fault(line))?;
         self.progress.begin(inputs.iter().map(Input::len_hint).sum());
         let select = Arc::clone(&self.select);
-        let mut merge = Merge::new(inputs, &select, |part| &part.records, &self.options);
+        let mut merge = Merge::new(inputs, &select, |part| &part.records);
         merge.begin(&mut |part| self.take_up(part));
         // Before anything is written; later it would be a fault of one source.
         for source in merge.sources() {
@@ -576,12 +576,6 @@ impl<'a> Run<'a> {
             let reader = source.reader();
             let received = reader.report().received.saturating_sub(rest.received);
             self.close(source.name(), received, reader.report(), reader.layout(), reader.way())?;
-            if source.is_changed() {
-                self.changed = true;
-                if reader.report().fault.is_none() {
-                    self.fault(changed_line(source.name()));
-                }
-            }
         }
         Ok(())
     }

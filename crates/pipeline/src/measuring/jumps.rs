@@ -9,7 +9,8 @@
 //!    than [`FAR_NS`]: the stamps of a thin source may all be far from one another.
 //! 3. Where a source ends, the packets that are left decide by the same rule. A last packet alone is believed up to [`FAR_NS`].
 //!
-//! The very first stamp is believed: there is nothing to compare it with. Packets without a stamp have no say.
+//! The very first stamp of all has no time before it to compare with: it is believed if the next stamp is within the reach, or by
+//! rule 2, or if no other stamp comes. Packets without a stamp have no say.
 //!
 //! Of files and pipes a packet is held until its stamp is judged, so that no packet of a believed jump is counted elsewhere.
 //! Live, nothing is held: the packets that lead to a belief are counted as jumped.
@@ -66,6 +67,7 @@ impl<P> Judge<P> {
     pub fn take_all(&mut self, earliest: i64, latest: i64) -> bool {
         let end = self.latest.max(latest);
         let flows = self.held.is_empty()
+            && !self.judges_first()
             && (self.latest == NONE || latest <= self.latest.saturating_add(self.reach_ns))
             && earliest >= end.saturating_sub(self.reach_ns);
         if flows {
@@ -112,9 +114,23 @@ impl<P> Judge<P> {
                 self.held.push(Held { stamp, place: None });
             }
         }
-        if self.held.len() == TOGETHER {
+        while self.held.len() == TOGETHER || self.confirms_first() {
             self.decide(decided);
         }
+    }
+
+    /// Whether the next stamp is the first of all, and is not believed as it comes.
+    fn judges_first(&self) -> bool {
+        self.holds && self.latest == NONE
+    }
+
+    /// Whether the second stamp of all is near the first.
+    fn confirms_first(&self) -> bool {
+        let mut stamps = self.held.iter().map(|held| held.stamp).filter(|&stamp| stamp != NONE);
+        let (true, Some(first), Some(second)) = (self.judges_first(), stamps.next(), stamps.next()) else {
+            return false;
+        };
+        first.abs_diff(second) <= self.reach_ns.unsigned_abs()
     }
 
     /// The source ends: what is held is decided by what there is.
@@ -130,15 +146,17 @@ impl<P> Judge<P> {
     /// Whether a stamp is believed as it comes.
     #[inline]
     pub fn is_near(&self, stamp: i64) -> bool {
-        self.latest == NONE
-            || (stamp <= self.latest.saturating_add(self.reach_ns)
-                && stamp >= self.latest.saturating_sub(self.reach_ns))
+        if self.latest == NONE {
+            return !self.holds;
+        }
+        stamp <= self.latest.saturating_add(self.reach_ns) && stamp >= self.latest.saturating_sub(self.reach_ns)
     }
 
     /// Decides about the first that is held.
     fn decide(&mut self, decided: &mut Vec<Decision<P>>) {
         let mut held = std::mem::take(&mut self.held).into_iter();
         let Some(Held { stamp: first, place }) = held.next() else { return };
+        let is_first = self.latest == NONE;
         if !self.is_believed(first, held.as_slice()) {
             decided.extend(place.map(|place| Decision::Packet(place, first, true)));
             self.held = held.collect();
@@ -147,7 +165,7 @@ impl<P> Judge<P> {
         }
         self.latest = first;
         if let Some(place) = place {
-            decided.push(Decision::Begin(first));
+            decided.extend((!is_first).then_some(Decision::Begin(first)));
             decided.push(Decision::Packet(place, first, false));
         }
         for Held { stamp, place } in held {
@@ -169,13 +187,15 @@ impl<P> Judge<P> {
 
     fn is_believed(&self, first: i64, after: &[Held<P>]) -> bool {
         let stamps = after.iter().map(|held| held.stamp).filter(|&stamp| stamp != NONE);
-        let agreeing = stamps
-            .clone()
-            .filter(|&stamp| stamp >= first.saturating_sub(self.reach_ns) && stamp <= first.saturating_add(FAR_NS));
-        match stamps.count() {
-            0 => first.abs_diff(self.latest) <= FAR_NS as u64,
-            all => agreeing.count() * 2 >= all,
+        let Some(next) = stamps.clone().next() else {
+            return self.latest == NONE || first.abs_diff(self.latest) <= FAR_NS as u64;
+        };
+        if self.latest == NONE && first.abs_diff(next) <= self.reach_ns.unsigned_abs() {
+            return true;
         }
+        let (reach_ns, count) = (self.reach_ns, stamps.clone().count());
+        let agrees = |stamp: i64| stamp >= first.saturating_sub(reach_ns) && stamp <= first.saturating_add(FAR_NS);
+        stamps.filter(|&stamp| agrees(stamp)).count() * 2 >= count
     }
 
     /// What is held begins with a stamp.

@@ -28,8 +28,6 @@ pub struct Part {
     pub layout: Option<Layout>,
     /// How its bytes got into memory.
     pub way: Way,
-    /// Others changed it while it was read.
-    pub changed: bool,
 }
 
 /// Sources by time, as one.
@@ -120,7 +118,7 @@ impl Merged {
             let damaged = || Trouble::Io(io::Error::other("a temporary file does not hold what was written into it"));
             return if passed == sorted.packets { Ok(()) } else { Err(damaged()) };
         }
-        self.merge.sources().iter().filter(|source| !source.is_changed()).try_for_each(|source| {
+        self.merge.sources().iter().try_for_each(|source| {
             let (read, passed) = (source.reader().report().received, source.passed());
             if read == passed { Ok(()) } else { Err(Trouble::Merge { read, passed }) }
         })
@@ -135,17 +133,17 @@ impl Merged {
 }
 
 fn part(source: merge::Source<Every>) -> Part {
-    let (name, passed, changed) = (source.name().to_owned(), source.passed(), source.is_changed());
+    let (name, passed) = (source.name().to_owned(), source.passed());
     let (layout, way) = (source.reader().layout().cloned(), source.reader().way());
     let report = Report { received: passed, ..source.into_report() };
-    Part { name, report, layout, way, changed }
+    Part { name, report, layout, way }
 }
 
 impl<C: Consumer> Reader<C> {
     /// A reader of several sources, by packet time; [`Self::into_parts`] tells of each.
     pub fn merged(inputs: Vec<Input>, consumer: Arc<C>, options: Options) -> Self {
         let len_hint = inputs.iter().filter_map(Input::len_hint).sum();
-        let merge = Merge::new(inputs, &Arc::new(Every), Every::records, &options);
+        let merge = Merge::new(inputs, &Arc::new(Every), Every::records);
         let merged = Merged::new(merge, Interfaces::default(), len_hint, None);
         Self::of(Source::Merged(Box::new(merged)), consumer, options)
     }

@@ -101,14 +101,10 @@ impl Command<'_> {
         }
         let misfits = select.take_misfits();
         misfit_lines("the merged sources", None, select, &misfits).iter().for_each(|line| say(line));
-        for Part { name, mut report, way, changed, .. } in parts {
+        for Part { name, mut report, way, .. } in parts {
             // What was measured is counted once, below: where a run is cut short that may be less than what was read.
             report.received = 0;
-            let changed = changed && report.fault.is_none();
             self.close(&name, &Measured { report, way, layout: None }, select)?;
-            if changed {
-                self.fault(sources::changed_line(&name));
-            }
         }
         self.received += whole.received;
         if let Some(fault) = &whole.fault {
