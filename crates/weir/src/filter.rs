@@ -1,5 +1,6 @@
 //! `weir filter`: show, keep, count or convert what matches.
 
+mod account;
 mod live;
 mod outputs;
 
@@ -8,15 +9,13 @@ use crate::cli::{DirectionArg, FilterArgs};
 use crate::emit::{FileSettings, FileSink, Lines, PortSink, Sink, Text, Zone, format_for, refuse_terminal};
 use crate::interfaces;
 use crate::name::Name;
-use crate::numbers::{bit_rate, duration, grouped, percent};
-use crate::outcome::{
-    Outcome, answer, fault_line, io_words, misfit_lines, print, say, say_left_out, say_lost_before, tell,
-};
+use crate::numbers::grouped;
+use crate::outcome::{Outcome, answer, fault_line, io_words, misfit_lines, say, say_left_out, say_lost_before};
 use crate::port::{self, Port};
 use crate::progress::Progress;
 use crate::sorting;
 use crate::sources;
-use crate::terminal;
+use account::Totals;
 use anyhow::{Context, bail};
 use outputs::{Given, Outputs, Place, Rest};
 use std::ffi::OsStr;
@@ -27,7 +26,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use weir_io::Input;
 use weir_io::input::Opening;
 use weir_io::output::Rotation;
@@ -203,47 +202,6 @@ fn split_files(arguments: &FilterArgs) -> impl Iterator<Item = Name> {
         let bare = Path::new(name).extension().is_none() && !name.is_dash() && !port::is_port(name);
         if bare { Name::from([OsStr::new(name), OsStr::new(".pcapng")].join(OsStr::new(""))) } else { name.clone() }
     })
-}
-
-/// Counts over all sources; each where it happens.
-#[derive(Debug, Default)]
-struct Totals {
-    received: u64,
-    passed: u64,
-    filtered: u64,
-    /// By the kernel.
-    dropped: u64,
-    bytes: u64,
-    reread: u64,
-    splits: Vec<(u64, u64)>,
-    /// By ports, if there are any.
-    sent: Option<u64>,
-    thrown_away: Option<u64>,
-}
-
-impl Totals {
-    fn add(&mut self, part: &Selected) {
-        self.passed += part.passed;
-        self.filtered += part.filtered;
-        self.bytes += part.bytes;
-        for (total, split) in self.splits.iter_mut().zip(&part.splits) {
-            total.0 += split.passed;
-            total.1 += split.bytes;
-        }
-    }
-
-    /// Takes packets out again that were counted, and that nobody wanted any more. In a source that others changed meanwhile
-    /// there may be any number of them.
-    fn take_back(&mut self, rest: &Rest) {
-        let less = |total: &mut u64, rest: u64| *total = total.saturating_sub(rest);
-        less(&mut self.passed, rest.passed);
-        less(&mut self.filtered, rest.filtered);
-        less(&mut self.bytes, rest.bytes);
-        for (total, split) in self.splits.iter_mut().zip(&rest.splits) {
-            less(&mut total.0, split.0);
-            less(&mut total.1, split.1);
-        }
-    }
 }
 
 struct Run<'a> {
@@ -696,119 +654,6 @@ impl<'a> Run<'a> {
         notes.iter().for_each(|line| say(line));
         faults.into_iter().for_each(|line| self.fault(line));
     }
-
-    /// What `--count` and `--json` print on standard output.
-    fn answer(&self) -> io::Result<()> {
-        let mut out;
-        let totals = &self.totals;
-        if !self.arguments.json && !self.arguments.count {
-            return Ok(());
-        }
-        if self.arguments.json {
-            let mut object = serde_json::json!({
-                "received": totals.received,
-                "matched": totals.passed,
-                "bytes": totals.bytes,
-                "dropped": if self.live { serde_json::json!({ self.place: totals.dropped }) } else { serde_json::json!({}) },
-                "fault": self.faults.first(),
-            });
-            if self.uncounted {
-                object["filtered"] = serde_json::Value::Null;
-            }
-            if !self.arguments.split.is_empty() {
-                let counts = self.arguments.split.iter().zip(&totals.splits);
-                object["splits"] =
-                    counts.map(|((name, _), (packets, _))| (name.text(), serde_json::Value::from(*packets))).collect();
-            }
-            out = format!("{}\n", terminal::json(&object));
-        } else {
-            out = format!("{}\n", totals.passed);
-            for ((name, _), (packets, _)) in self.arguments.split.iter().zip(&totals.splits) {
-                out.push_str(&format!("{packets} {name}\n"));
-            }
-        }
-        print(&out)
-    }
-
-    fn summary(&self) {
-        let totals = &self.totals;
-        let time = self.begun.elapsed();
-        let mut line = format!(
-            "{} received, {} matched ({}), {} bytes, {}{}, {}",
-            grouped(totals.received),
-            grouped(totals.passed),
-            percent(totals.passed, totals.received),
-            grouped(totals.bytes),
-            dropped_words(totals.dropped, self.place),
-            [
-                (self.written(), "written"),
-                (self.outputs.overwritten(), "of them overwritten (-W)"),
-                (totals.sent, "sent"),
-                (totals.thrown_away, "thrown away"),
-            ]
-            .map(|(count, what)| count.map_or(String::new(), |count| format!(", {} {what}", grouped(count))))
-            .concat(),
-            duration(time),
-        );
-        // To end so is what --follow and --duration are for, and the way to end a capture.
-        let endless = self.live || self.arguments.follow || self.arguments.duration.is_some();
-        if self.stop.load(Ordering::Relaxed) && !endless {
-            line.push_str(", interrupted");
-        }
-        if self.uncounted {
-            line.push_str("; what the kernel rejected is not counted");
-        }
-        if !self.faults.is_empty() {
-            line.push_str(", incomplete: see the fault above");
-        }
-        line.push('\n');
-        if self.arguments.stats {
-            self.stats(&mut line, time);
-        }
-        tell(&line);
-    }
-
-    /// Packets that the main output wrote, where that is another figure than what matched, or may be.
-    fn written(&self) -> Option<u64> {
-        let FilterArgs { write, rotate_size, rotate_seconds, .. } = self.arguments;
-        let to_port = write.as_ref().is_some_and(port::is_port);
-        let rotated = rotate_size.or(*rotate_seconds).is_some();
-        self.outputs.written().filter(|&written| !to_port && (rotated || written != self.totals.passed))
-    }
-
-    fn stats(&self, out: &mut String, time: Duration) {
-        let totals = &self.totals;
-        for (i, ((name, _), (packets, bytes))) in self.arguments.split.iter().zip(&totals.splits).enumerate() {
-            let written = self.outputs.split_written(i).filter(|written| written != packets);
-            let written = written.map_or(String::new(), |written| format!(", {} written", grouped(written)));
-            out.push_str(&format!("  {name}: {} packets, {} bytes{written}\n", grouped(*packets), grouped(*bytes)));
-        }
-        for note in &self.notes {
-            out.push_str(&format!("  {note}\n"));
-        }
-        let seconds = time.as_secs_f64().max(1e-9);
-        let cpu = Duration::from_nanos(sys::process_cpu_ns());
-        out.push_str(&format!(
-            "  received {} = passed {} + filtered {} + denied 0 + dropped {}\n",
-            grouped(totals.received),
-            grouped(totals.passed),
-            grouped(totals.filtered),
-            grouped(totals.dropped),
-        ));
-        out.push_str(&format!("  read twice after a wrong guess: {} packets\n", grouped(totals.reread)));
-        out.push_str(&format!(
-            "  {:.2} Mpps; matched {} (frames without FCS); processor time {}\n",
-            totals.received as f64 / seconds / 1e6,
-            bit_rate(totals.bytes as f64 * 8.0 / seconds),
-            duration(cpu),
-        ));
-    }
-}
-
-/// `0 dropped`, or how many and by whom.
-fn dropped_words(dropped: u64, place: &str) -> String {
-    let by = if dropped > 0 { format!(": {place}") } else { String::new() };
-    format!("{} dropped{by}", grouped(dropped))
 }
 
 fn prints_lines(arguments: &FilterArgs) -> bool {
