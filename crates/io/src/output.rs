@@ -3,7 +3,7 @@
 use crate::sys::standard;
 use crate::sys::writer::Writer;
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use weir_packet::Frame;
@@ -23,7 +23,8 @@ pub struct Rotation {
     pub size: Option<u64>,
     /// Begin a new file when packet time passes a multiple of this, s (`-G`).
     pub seconds: Option<u64>,
-    /// With `size`: reuse the oldest of this many names. With `seconds`: end after this many files (`-W`).
+    /// With `size`: reuse the oldest of this many names. With `seconds`: end after this many files (`-W`). With both: no limit, as
+    /// in tcpdump.
     pub count: Option<u32>,
 }
 
@@ -261,7 +262,7 @@ impl Output {
         let _ = match &self.target {
             Target::Files { current: Some(file), .. } => file.get_ref().set_len(self.written + u64::from(end)),
             Target::Files { current: None, .. } => Ok(()),
-            Target::Stdout(out) => take_back(out.get_ref(), done as u64 - u64::from(end)),
+            Target::Stdout(out) => out.take_back(done as u64 - u64::from(end)),
         };
         self.packets += whole as u64;
         self.buffer.clear();
@@ -288,7 +289,8 @@ impl Output {
             self.begin();
             self.flush()?;
         }
-        if next_window && self.rotation.count.is_some_and(|count| self.files >= count) {
+        let limit = self.rotation.count.filter(|_| self.rotation.size.is_none());
+        if next_window && limit.is_some_and(|count| self.files >= count) {
             return Err(OutputError::LastFile);
         }
         self.open_next(self.window_ns)
@@ -296,8 +298,8 @@ impl Output {
 
     fn open_next(&mut self, time_ns: i64) -> Result<(), OutputError> {
         if let Target::Files { naming, current } = &mut self.target {
-            let number = match (self.rotation.size, self.rotation.count) {
-                (Some(_), Some(count)) => self.files % count.max(1),
+            let number = match self.rotation {
+                Rotation { size: Some(_), seconds: None, count: Some(count) } => self.files % count.max(1),
                 _ => self.files,
             };
             let path = naming(number, time_ns);
@@ -317,15 +319,4 @@ impl Output {
         }
         Ok(())
     }
-}
-
-/// Cuts the last `bytes` that were written off `file`, unless somebody else wrote behind them.
-fn take_back(mut file: &File, bytes: u64) -> io::Result<()> {
-    let end = file.stream_position()?;
-    if bytes == 0 || !file.metadata()?.is_file() || file.metadata()?.len() != end {
-        return Ok(());
-    }
-    let whole = end.saturating_sub(bytes);
-    file.set_len(whole)?;
-    file.seek(SeekFrom::Start(whole)).map(drop)
 }

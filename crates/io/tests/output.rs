@@ -213,6 +213,22 @@ fn the_last_file_of_so_many_seconds() {
     assert_eq!(joined, as_read(&all[..20], 1000), "both files are complete");
 }
 
+/// As the manual of tcpdump has it: the count is ignored where files end by size and by time.
+#[test]
+fn a_count_limits_nothing_beside_both_size_and_seconds() {
+    let all = packets(300);
+    let scratch = Scratch::new();
+    let directory = scratch.0.clone();
+    let naming: Naming = Box::new(move |number, _| directory.join(format!("{number:03}")));
+    let rotation = Rotation { size: Some(4000), seconds: Some(100), count: Some(2) };
+    let mut output = Output::files(naming, Format::Pcap, 0, false, rotation).unwrap();
+    let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
+    write(&mut output, id, &all).unwrap();
+    assert_eq!((output.overwritten(), output.finish().unwrap()), (0, 300));
+    let joined: Vec<_> = scratch.files().iter().flat_map(|(_, bytes)| read_pcap(bytes)).collect();
+    assert_eq!(joined, as_read(&all, 1000));
+}
+
 #[test]
 fn each_packet_is_flushed_if_asked() {
     let scratch = Scratch::new();

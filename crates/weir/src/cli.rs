@@ -173,7 +173,8 @@ pub struct FilterArgs {
     /// Begin a new file every SECONDS of packet time; the name may hold strftime fields
     #[arg(help_heading = FILES, short = 'G', value_name = "SECONDS", requires = "write", value_parser = clap::value_parser!(u64).range(1..))]
     pub rotate_seconds: Option<u64>,
-    /// With -C: reuse the names of COUNT files; with -G: stop after COUNT files
+    /// With -C: reuse the names of COUNT files; with -G: stop after COUNT files; with both: ignored as in tcpdump, but for the
+    /// width of the numbers in file names
     #[arg(help_heading = FILES, short = 'W', value_name = "COUNT", requires = "write", value_parser = clap::value_parser!(u32).range(1..))]
     pub rotate_count: Option<u32>,
 

@@ -100,9 +100,9 @@ pub struct Lines {
     buffer: String,
     flush_each: bool,
     names: Names,
-    /// Packets in `buffer`.
-    waiting: u64,
-    /// Packets that were written out.
+    /// Ends of the packets in `buffer`, so that a write that stops midway can be cut at a packet.
+    ends: Vec<u32>,
+    /// Packets that are whole in the output.
     written: u64,
     /// Packets whose time is not the one shown.
     clamped: u64,
@@ -115,7 +115,7 @@ impl Lines {
     /// Prints with `text` to standard output.
     pub fn new(text: Text, flush_each: bool) -> Self {
         let (out, buffer) = (Writer::new(io::stdout()), String::with_capacity(2 * Self::BUFFER));
-        Self { text, out, buffer, flush_each, names: Names::default(), waiting: 0, written: 0, clamped: 0 }
+        Self { text, out, buffer, flush_each, names: Names::default(), ends: Vec::new(), written: 0, clamped: 0 }
     }
 
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
@@ -130,7 +130,8 @@ impl Lines {
         }
         // A line is short, whatever the packet is; a dump is not: 16 bytes take up to 75 columns.
         let room = if style.hex == Hex::None { 4096 } else { 4096 + 5 * frame.data.len() };
-        self.buffer.try_reserve(room).map_err(|_| End::Failed("standard output: out of memory".to_owned()))?;
+        let had = self.buffer.try_reserve(room).and_then(|()| self.ends.try_reserve(1));
+        had.map_err(|_| End::Failed("standard output: out of memory".to_owned()))?;
         if *json {
             let direction = any.map(|any| any.direction()).or_else(|| layout.direction(place));
             let name = any.map(|any| self.names.of(any.interface));
@@ -156,16 +157,31 @@ impl Lines {
             }
         }
         self.buffer.push('\n');
-        self.waiting += 1;
+        self.ends.push(self.buffer.len() as u32);
         self.clamped += u64::from(record.time_ns.is_some_and(|ns| Stamp(ns).is_clamped()));
         if self.flush_each || self.buffer.len() >= Self::BUFFER { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), End> {
-        let result = standard::check_output().and_then(|()| self.out.write_all(self.buffer.as_bytes()));
+        let (mut done, bytes) = (0, self.buffer.as_bytes());
+        let mut result = standard::check_output();
+        while result.is_ok() && done < bytes.len() {
+            match self.out.write(&bytes[done..]) {
+                Ok(0) => result = Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => done += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => result = Err(error),
+            }
+        }
+        let whole = self.ends.partition_point(|&end| end as usize <= done);
+        self.written += whole as u64;
+        let end = if whole == 0 { 0 } else { self.ends[whole - 1] as usize };
+        if done > end {
+            // Best effort: what is no file keeps the part of a line that it took.
+            let _ = self.out.take_back((done - end) as u64);
+        }
         self.buffer.clear();
-        let waiting = std::mem::take(&mut self.waiting);
-        self.written += if result.is_ok() { waiting } else { 0 };
+        self.ends.clear();
         result.map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => End::ClosedPipe,
             _ => End::Failed(format!("standard output: {}", io_words(&error))),
@@ -413,11 +429,6 @@ impl FileSink {
         self.output.as_ref().map_or(self.written, Output::packets)
     }
 
-    /// What the output is called.
-    fn shown(&self) -> String {
-        if self.name.is_dash() { "standard output".to_owned() } else { self.name.to_string() }
-    }
-
     /// A line about packets whose times the output could not hold.
     fn clamped_line(&self) -> Option<String> {
         let range = match self.settings.format {
@@ -425,7 +436,7 @@ impl FileSink {
             _ => "before 1970 or after 2262, which is not written",
         };
         let clamped = self.output.as_ref().map_or(self.clamped, Output::clamped);
-        let name = self.shown();
+        let name = self.name.as_output();
         (clamped > 0)
             .then(|| format!("{name}: {} with a time {range}: the nearest stands there instead", packets(clamped)))
     }
@@ -456,7 +467,7 @@ impl FileSink {
     #[cold]
     fn end(&mut self, error: &OutputError) -> End {
         self.broken = matches!(error, OutputError::Io { .. } | OutputError::Create { .. });
-        let name = self.shown();
+        let name = self.name.as_output();
         match error {
             error if is_closed_pipe(error) => End::ClosedPipe,
             OutputError::LastFile => End::Complete,

@@ -70,7 +70,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
             if generator.remaining() > 0 {
                 say(&format!(
                     "{}: interrupted: {packets} of {} packets were written",
-                    name(&arguments.sink),
+                    arguments.sink.as_output(),
                     arguments.packets
                 ));
             }
@@ -78,7 +78,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         }
         Err(error) if is_closed_pipe(&error) => Ok(Outcome::Done),
         Err(OutputError::Io { error, packets }) => {
-            say(&format!("{}: {}; {packets} packets were written", name(&arguments.sink), io_words(&error)));
+            say(&format!("{}: {}; {packets} packets were written", arguments.sink.as_output(), io_words(&error)));
             Ok(Outcome::Failed)
         }
         Err(OutputError::Create { path, error }) => {
@@ -210,9 +210,4 @@ fn write(generator: &mut Generator, sink: &Name, format: Format) -> Result<u64, 
         output.packet(id, Some(made.time_ns), &Frame { data, wire_len: made.len as u32, interface: 0 })?;
     }
     output.finish()
-}
-
-/// The sink as lines name it.
-fn name(sink: &Name) -> String {
-    if sink.is_dash() { "standard output".to_owned() } else { sink.to_string() }
 }

@@ -22,6 +22,11 @@ impl Name {
         self.0 == "-"
     }
 
+    /// What an output of this name is called.
+    pub fn as_output(&self) -> String {
+        if self.is_dash() { "standard output".to_owned() } else { self.to_string() }
+    }
+
     /// For JSON: the very name, but bytes that are not UTF-8 as `\xff`.
     pub fn text(&self) -> String {
         let mut out = String::new();

@@ -7,7 +7,7 @@
 //! it is set only on what is opened here.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -40,6 +40,19 @@ impl<F: AsFd> Writer<F> {
     /// What is written to.
     pub fn get_ref(&self) -> &F {
         &self.fd
+    }
+
+    /// Cuts the last `bytes` that were written off a file, unless another process wrote behind them.
+    pub fn take_back(&self, bytes: u64) -> io::Result<()> {
+        let mut file = File::from(self.fd.as_fd().try_clone_to_owned()?);
+        let about = file.metadata()?;
+        let end = if about.is_file() { file.stream_position()? } else { return Ok(()) };
+        if bytes == 0 || about.len() != end {
+            return Ok(());
+        }
+        let whole = end.saturating_sub(bytes);
+        file.set_len(whole)?;
+        file.seek(SeekFrom::Start(whole)).map(drop)
     }
 }
 

@@ -5,12 +5,15 @@ use super::outputs::Rest;
 use crate::cli::FilterArgs;
 use crate::numbers::{bit_rate, duration, grouped, percent};
 use crate::outcome::{print, tell};
-use crate::{port, terminal};
+use crate::terminal;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_io::sys;
 use weir_pipeline::select::Selected;
+
+/// Cause of drops: no output takes packets any more.
+const OUTPUT: &str = "output";
 
 /// Counts over all sources; each where it happens.
 #[derive(Debug, Default)]
@@ -20,6 +23,8 @@ pub(super) struct Totals {
     pub(super) filtered: u64,
     /// By the kernel.
     pub(super) dropped: u64,
+    /// Packets of a capture that match and came when no output took packets any more.
+    pub(super) not_taken: u64,
     pub(super) bytes: u64,
     pub(super) reread: u64,
     pub(super) splits: Vec<(u64, u64)>,
@@ -37,6 +42,18 @@ impl Totals {
             total.0 += split.passed;
             total.1 += split.bytes;
         }
+    }
+
+    /// Adds a piece of a capture that no output takes.
+    pub(super) fn add_dropped(&mut self, part: &Selected) {
+        self.filtered += part.filtered;
+        self.not_taken += part.passed;
+    }
+
+    /// Moves packets that were counted as passed on to those that no output took.
+    pub(super) fn drop(&mut self, rest: &Rest) {
+        self.take_back(&Rest { filtered: 0, splits: rest.splits.clone(), ..*rest });
+        self.not_taken += rest.passed;
     }
 
     /// Takes packets out again that were counted, and that nobody wanted any more. In a source that others changed meanwhile
@@ -69,6 +86,9 @@ impl Run<'_> {
                 "dropped": if self.live { serde_json::json!({ self.place: totals.dropped }) } else { serde_json::json!({}) },
                 "fault": self.faults.first(),
             });
+            if totals.not_taken > 0 {
+                object["dropped"][OUTPUT] = totals.not_taken.into();
+            }
             if self.uncounted {
                 object["filtered"] = serde_json::Value::Null;
             }
@@ -96,15 +116,11 @@ impl Run<'_> {
             grouped(totals.passed),
             percent(totals.passed, totals.received),
             grouped(totals.bytes),
-            dropped_words(totals.dropped, self.place),
-            [
-                (self.written(), "written"),
-                (self.outputs.overwritten(), "of them overwritten (-W)"),
-                (totals.sent, "sent"),
-                (totals.thrown_away, "thrown away"),
-            ]
-            .map(|(count, what)| count.map_or(String::new(), |count| format!(", {} {what}", grouped(count))))
-            .concat(),
+            dropped_words(&[(self.place, totals.dropped), (OUTPUT, totals.not_taken)]),
+            self.written_words()
+                + &[(totals.sent, "sent"), (totals.thrown_away, "thrown away")]
+                    .map(|(count, what)| count.map_or(String::new(), |count| format!(", {} {what}", grouped(count))))
+                    .concat(),
             duration(time),
         );
         // To end so is what --follow and --duration are for, and the way to end a capture.
@@ -125,12 +141,26 @@ impl Run<'_> {
         tell(&line);
     }
 
-    /// Packets that the main output wrote, where that is another figure than what matched, or may be.
-    fn written(&self) -> Option<u64> {
-        let FilterArgs { write, rotate_size, rotate_seconds, .. } = self.arguments;
-        let to_port = write.as_ref().is_some_and(port::is_port);
-        let rotated = rotate_size.or(*rotate_seconds).is_some();
-        self.outputs.written().filter(|&written| !to_port && (rotated || written != self.totals.passed))
+    /// Packets that each output wrote where that is another figure than what matched, or may be: `, 45 written`. Of several outputs,
+    /// one that ended early is named.
+    fn written_words(&self) -> String {
+        let FilterArgs { rotate_size, rotate_seconds, .. } = self.arguments;
+        let totals = &self.totals;
+        let matched = std::iter::once(totals.passed).chain(totals.splits.iter().map(|split| split.0));
+        let mut words = String::new();
+        for (i, (written, matched)) in self.outputs.written().zip(matched).enumerate() {
+            let rotated = rotate_size.or(*rotate_seconds).is_some();
+            let Some((name, written)) = written.filter(|&(_, written)| rotated && i == 0 || written != matched) else {
+                continue;
+            };
+            let to =
+                if written != matched && self.outputs.are_several() { format!(" to {name}") } else { String::new() };
+            words.push_str(&format!(", {} written{to}", grouped(written)));
+            if let (0, Some(overwritten)) = (i, self.outputs.overwritten()) {
+                words.push_str(&format!(", {} of them overwritten (-W)", grouped(overwritten)));
+            }
+        }
+        words
     }
 
     fn stats(&self, out: &mut String, time: Duration) {
@@ -150,7 +180,7 @@ impl Run<'_> {
             grouped(totals.received),
             grouped(totals.passed),
             grouped(totals.filtered),
-            grouped(totals.dropped),
+            grouped(totals.dropped + totals.not_taken),
         ));
         out.push_str(&format!("  read twice after a wrong guess: {} packets\n", grouped(totals.reread)));
         out.push_str(&format!(
@@ -162,8 +192,16 @@ impl Run<'_> {
     }
 }
 
-/// `0 dropped`, or how many and by whom.
-fn dropped_words(dropped: u64, place: &str) -> String {
-    let by = if dropped > 0 { format!(": {place}") } else { String::new() };
-    format!("{} dropped{by}", grouped(dropped))
+/// `0 dropped`, `3 dropped: kernel` or `5 dropped: kernel 3, output 2`.
+fn dropped_words(causes: &[(&str, u64)]) -> String {
+    let some: Vec<_> = causes.iter().filter(|(_, packets)| *packets > 0).collect();
+    let by = match &some[..] {
+        [] => String::new(),
+        [(only, _)] => format!(": {only}"),
+        several => {
+            let each = several.iter().map(|(place, packets)| format!("{place} {}", grouped(*packets)));
+            format!(": {}", each.collect::<Vec<_>>().join(", "))
+        }
+    };
+    format!("{} dropped{by}", grouped(causes.iter().map(|(_, packets)| packets).sum()))
 }

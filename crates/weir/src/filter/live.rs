@@ -111,6 +111,13 @@ impl Run<'_> {
         if !whole {
             self.fault(changed_line(name));
         }
+        if !self.is_wanted_no_more() {
+            // What the capture holds was received: nothing more is let in, and the rest is counted.
+            self.stop.store(true, Ordering::Relaxed);
+            while let Some(delivery) = reader.next() {
+                self.totals.add_dropped(&delivery.part);
+            }
+        }
         let unwanted = std::mem::take(&mut self.unwanted);
         self.close_live(name, reader.report(), reader.layout(), unwanted)
     }
@@ -165,7 +172,7 @@ impl Run<'_> {
         self.say_output_faults();
         self.stop.store(true, Ordering::Relaxed);
         for mut source in sources {
-            // What comes now was not wanted any more; what was dropped is told at the end.
+            // What comes now is not passed on; what was dropped is told at the end.
             let mut unwanted = source.give_back(self);
             while source.pump.ended().is_none() {
                 source.pump.look(TURN, &mut |delivery| self.totals.add(&delivery.part));
@@ -176,6 +183,11 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether packets that come now are in no figure: there are enough, or the files of `-w` are complete.
+    fn is_wanted_no_more(&self) -> bool {
+        self.select.has_enough() || self.merged_enough || self.changed || self.outputs.are_complete()
     }
 
     /// Waits for the source that is furthest behind, of those that hold up a packet of this time.
@@ -229,9 +241,11 @@ impl Run<'_> {
         self.totals.dropped += counts.dropped;
         self.totals.filtered += filtered;
         self.uncounted |= counts.filtered.is_none();
-        // What arrived after the last packet that was wanted, or could be written, is nobody's.
-        let enough = self.outputs.are_over() || self.select.has_enough() || self.merged_enough || self.changed;
-        let received = if enough { report.received + counts.dropped + filtered - unwanted } else { counts.received };
+        // What arrived after the last packet that was wanted is nobody's.
+        let received = match self.is_wanted_no_more() {
+            true => report.received + counts.dropped + filtered - unwanted,
+            false => counts.received,
+        };
         if let Some(interface) = layout.and_then(|layout| layout.interfaces.first()) {
             let statistics = Statistics {
                 time_ns: capture::now_ns(),
@@ -299,14 +313,19 @@ impl Source {
         given
     }
 
-    /// Takes what waits, and was not passed on, out of the counts again; says how many packets that is.
+    /// Takes what waits, and was not passed on, out of the counts of what was: it is dropped, or no longer wanted. Says how many
+    /// packets are not wanted.
     fn give_back(&mut self, run: &mut Run<'_>) -> u64 {
         let mut packets = 0;
         while let Some((delivery, next)) = self.pump.next(kept) {
             let place = if next == 0 { Place::default() } else { std::mem::take(&mut self.place) };
             let rest = Rest::of(delivery, place);
-            run.totals.take_back(&rest);
-            packets += rest.received;
+            if run.is_wanted_no_more() {
+                run.totals.take_back(&rest);
+                packets += rest.received;
+            } else {
+                run.totals.drop(&rest);
+            }
             (0..rest.passed.max(1)).for_each(|_| self.pump.pass());
         }
         packets

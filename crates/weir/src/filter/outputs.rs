@@ -219,7 +219,17 @@ impl Outputs {
     /// Whether no more packets are wanted.
     pub fn are_over(&self) -> bool {
         let all_ended = self.real().all(|outlet| outlet.ended.is_some()) && !self.are_none();
-        self.refused || self.main.ended == Some(Ended::Complete) || all_ended
+        self.refused || self.are_complete() || all_ended
+    }
+
+    /// Whether the files of `-w` are complete: packets behind them are not wanted.
+    pub fn are_complete(&self) -> bool {
+        self.main.ended == Some(Ended::Complete)
+    }
+
+    /// Whether packets are printed, and standard output took no more of them.
+    pub fn have_cut_lines(&self) -> bool {
+        matches!(self.main.sink, Sink::Lines(_)) && self.main.ended.is_some()
     }
 
     /// Whether there are files among them.
@@ -383,9 +393,17 @@ impl Outputs {
         wrong.collect()
     }
 
-    /// Packets that the main output wrote; `None` if it only counts.
-    pub fn written(&self) -> Option<u64> {
-        self.main.sink.written()
+    /// Names of the outputs that are files or lines, the main one first, and the packets that each wrote.
+    pub fn written(&self) -> impl Iterator<Item = Option<(&str, u64)>> {
+        std::iter::once(&self.main).chain(&self.splits).map(|outlet| {
+            let to_port = matches!(outlet.sink, Sink::Port(_));
+            outlet.sink.written().filter(|_| !to_port).map(|written| (&outlet.name[..], written))
+        })
+    }
+
+    /// Whether there are several, so that a figure of one has to name it.
+    pub fn are_several(&self) -> bool {
+        self.real().nth(1).is_some()
     }
 
     /// Packets that the main output wrote into files that it emptied later (`-C` with `-W`); `None` if there are none.

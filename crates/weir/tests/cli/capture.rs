@@ -1,6 +1,7 @@
 //! Capturing from an interface: every packet that was sent is passed, filtered or dropped, and nothing else is.
 
 mod backends;
+mod endings;
 pub mod net;
 
 use crate::support::*;

@@ -2,6 +2,7 @@
 
 use crate::support::*;
 use std::fs;
+use std::process::{Command, Stdio};
 
 /// Packets of a made file; a few windows of work for several threads whichever way it is read.
 const MADE: &str = "70000";
@@ -358,13 +359,14 @@ fn the_summary_of_a_rotation_says_what_was_written() {
     // 30 000 packets in 10 s.
     weir(["generate", &file, "--packets", "30000", "--rate", "3000", "--sizes", "200"]).ok();
     let told = |done: &Done, word: &str| -> u64 {
-        let line = done.err.lines().next().expect("a summary");
+        let line = done.err.lines().find(|line| line.contains(" received, ")).expect("a summary");
         let part = line.split(", ").find_map(|part| part.strip_suffix(word));
         part.unwrap_or_else(|| panic!("no{word}: {}", done.err)).replace(' ', "").parse().expect("a number")
     };
     for (options, ring) in [
         (&["-G", "2", "-W", "3"][..], false),
         (&["-G", "2", "-W", "3", "-C", "500k"], false),
+        (&["-G", "6", "-W", "1", "-C", "100k"], false),
         (&["-G", "2", "-W", "3", "--merge"], false),
         (&["-G", "2", "-W", "3", "-c", "29000", "--workers", "4"], false),
         (&["-G", "2"], false),
@@ -386,7 +388,14 @@ fn the_summary_of_a_rotation_says_what_was_written() {
                 done.err.lines().find(|line| line.contains(" = passed ")).expect("the account").replace(' ', "");
             let terms: Vec<u64> = account.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
             assert_eq!((terms[0], terms[1]), (terms[1..].iter().sum(), written), "{context}");
-            if options.contains(&"-W") && !ring {
+            let both = options.contains(&"-C") && options.contains(&"-G");
+            let note = "weir: -W is ignored beside both -C and -G: it limits no files, and only widens the numbers in their names\n";
+            assert_eq!(done.err.starts_with(note), both, "{context}");
+            if both {
+                // As in tcpdump's manual: the file is written to its end, and names are never used again.
+                assert_eq!(terms[0], 30_000, "{context}");
+                assert!(temp.names().iter().all(|name| name.ends_with(|c: char| c.is_ascii_digit())), "{context}");
+            } else if options.contains(&"-W") && !ring {
                 // The received packets are those of the file up to the last that was written.
                 let all = records(&file);
                 let last = temp.names().iter().flat_map(|name| records(&temp.at(name))).max().expect("packets");
@@ -394,6 +403,41 @@ fn the_summary_of_a_rotation_says_what_was_written() {
                 assert!(terms[0] > at as u64 && (!expression.is_empty() || terms[0] == at as u64 + 1), "{context}");
                 assert!(terms[0] < 29_000, "{context}");
             }
+        }
+    }
+}
+
+/// The file, which may not grow any more, holds whole lines, and as many as the summary says.
+#[test]
+fn lines_that_have_no_room_are_cut_at_a_line_and_counted() {
+    let source = Temp::new();
+    let file = source.at("made.pcap");
+    weir(["generate", &file, "--packets", "20000", "--sizes", "200", "--seed", "2"]).ok();
+    for more in ["", "--json", "-x", "-U", "-t", "--follow"] {
+        for redirection in [">", ">>"] {
+            let temp = Temp::new();
+            let out = temp.file("out", b"before\n");
+            let script = format!(
+                "ulimit -f 300; exec '{}' filter '' '{file}' {more} {redirection} '{out}'",
+                env!("CARGO_BIN_EXE_weir")
+            );
+            let done = run(Command::new("bash").args(["-c", &script]).stdin(Stdio::null()), &[]);
+            assert_eq!(done.code, Some(1), "{more}: {}", done.err);
+            let text = fs::read_to_string(&out).unwrap();
+            let added = text.strip_prefix("before\n").filter(|_| redirection == ">>").unwrap_or(&text);
+            let packets = added.lines().filter(|line| !line.starts_with('\t')).count();
+            // Two lines less than fits, at most, or two dumps.
+            assert!(
+                text.ends_with('\n') && text.len() <= 307_200 && text.len() > 305_000,
+                "{more}: {} bytes",
+                text.len()
+            );
+            assert_eq!(text.len() - added.len(), if redirection == ">>" { 7 } else { 0 });
+            if more == "-x" {
+                assert!(added.lines().last().is_some_and(|line| line.contains("0x00b0:")), "a dump is whole");
+            }
+            let written = done.err.lines().last().unwrap_or_default().replace(' ', "");
+            assert!(written.contains(&format!(",{packets}written,")), "{more} {redirection} {packets}: {}", done.err);
         }
     }
 }

@@ -115,8 +115,29 @@ fn the_first_signal_ends_a_filter_whose_output_nobody_reads() {
         assert_eq!(received, matched, "{more:?}: {}", done.err);
         let line = done.err.lines().find(|line| line.starts_with(&format!("weir: {who}: ")));
         assert!(line.is_some_and(|line| line.contains("read")), "{more:?}: {}", done.err);
+        // What the output took and nobody read is still in the pipe.
+        let taken = match (who, more) {
+            ("standard output", [] | ["--json"]) => done.out.iter().filter(|&&byte| byte == b'\n').count(),
+            ("standard output", _) => whole_packets(&done.out),
+            _ => continue,
+        };
+        let name = if more.contains(&"--split=-=udp or tcp") { " to standard output" } else { "" };
+        let written = format!(", {taken} written{name}, ").replace(' ', "");
+        let last = done.err.lines().last().unwrap_or_default().replace(' ', "");
+        assert!(last.contains(&written), "{more:?}: {taken}: {}", done.err);
     }
     drop(held);
+}
+
+/// Packet blocks of the beginning of a pcapng file that are whole.
+fn whole_packets(bytes: &[u8]) -> usize {
+    let (mut at, mut packets) = (0, 0);
+    while let Some(head) = bytes.get(at..at + 8) {
+        let [kind, len] = [0, 4].map(|at| u32::from_le_bytes(head[at..at + 4].try_into().unwrap()));
+        at += len as usize;
+        packets += usize::from(kind == 6 && at <= bytes.len());
+    }
+    packets
 }
 
 #[test]

@@ -213,6 +213,19 @@ impl Capture {
         Done { code, out, err: std::mem::take(&mut self.said) }
     }
 
+    /// Ends it by a signal, and waits for its end, a minute at most, before anybody reads its standard output. What was sent before
+    /// has arrived by then.
+    pub fn stop_unread(mut self) -> Done {
+        std::thread::sleep(Duration::from_millis(150));
+        self.signal("-TERM");
+        let begun = Instant::now();
+        while self.child.try_wait().expect("a child can be waited for").is_none() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the signal did not end it");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.done()
+    }
+
     /// Interrupts it and waits for its end. What was sent before has arrived by then: the kernel may take a moment.
     pub fn stop(self) -> Done {
         std::thread::sleep(Duration::from_millis(150));

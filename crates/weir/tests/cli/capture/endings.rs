@@ -1,0 +1,70 @@
+//! Captures whose outputs end before they do: what was received is in the account all the same.
+
+use super::net::Net;
+use super::{account, frames};
+use crate::support::*;
+use serde_json::Value;
+
+/// What the interface `near` had received at the end, as `--stats` tells it.
+#[track_caller]
+fn received(done: &Done) -> u64 {
+    let line = done.err.lines().find_map(|line| line.trim().strip_prefix("near: ")?.split_once(" received, "));
+    line.unwrap_or_else(|| panic!("{}", done.err)).0.parse().expect("a number")
+}
+
+/// Packets with which nobody could do anything any more are dropped, wherever they lay when the output failed.
+#[test]
+fn packets_that_a_stuck_output_does_not_take_are_dropped() {
+    let Some(net) = Net::new("packets_that_a_stuck_output_does_not_take_are_dropped") else { return };
+    net.inside("near", &["ip", "link", "set", "lo", "up"]).ok();
+    let sent = frames(20_000);
+    for arguments in [
+        &["", "near"][..],
+        &["", "near", "--json"],
+        &["", "near", "-w", "-"],
+        &["udp port 53", "near"],
+        &["udp port 53", "near", "--no-kernel-filter"],
+        &["", "near", "lo"],
+        &["udp port 53", "near", "lo", "--no-kernel-filter", "--json"],
+    ] {
+        let capture = net.capture(&[&["filter"], arguments, &["--stats"]].concat());
+        assert_eq!(net.send(&sent, 1000), 20_000);
+        let done = capture.stop_unread();
+        let context = format!("{arguments:?}: {}", done.err);
+        assert_eq!(done.code, Some(1), "{context}");
+        let [all, passed, filtered, denied, dropped] = account(&done);
+        assert_eq!((all, received(&done)), (20_000, 20_000), "{context}");
+        assert_eq!(all, passed + filtered + denied + dropped, "{context}");
+        assert_eq!((filtered, denied), (if arguments[0].is_empty() { 0 } else { 10_000 }, 0), "{context}");
+        assert!(dropped > 0 && done.err.contains(" dropped: output, "), "{context}");
+        assert!(!done.err.contains("does not add up"), "{context}");
+    }
+}
+
+/// The same of an output that fails while packets come; those that come later are not let in.
+#[test]
+fn packets_behind_an_output_that_failed_are_dropped() {
+    let Some(net) = Net::new("packets_behind_an_output_that_failed_are_dropped") else { return };
+    net.inside("near", &["ip", "link", "set", "lo", "up"]).ok();
+    let temp = Temp::new();
+    let sent = frames(20_000);
+    for sources in ["near", "near lo"] {
+        let out = temp.at("out.pcap");
+        let split = format!("--split '{out}=ip' --json --stats");
+        let script = format!("ulimit -f 100; exec \"$0\" filter '' {sources} {split}");
+        let capture = net.start(&["bash", "-c", &script, env!("CARGO_BIN_EXE_weir")], "AF_PACKET");
+        net.send(&sent, 1000);
+        let done = capture.done();
+        let context = format!("{sources}: {}", done.err);
+        assert_eq!(done.code, Some(1), "{context}");
+        let [all, passed, filtered, denied, dropped] = account(&done);
+        assert_eq!((all, filtered, denied), (received(&done), 0, 0), "{context}");
+        assert_eq!(all, passed + dropped, "{context}");
+        let object: Value = serde_json::from_str(&done.text()).expect("an object");
+        assert_eq!((&object["received"], &object["matched"]), (&all.into(), &passed.into()), "{context}");
+        let by = |cause: &str| object["dropped"][cause].as_u64().unwrap_or(0);
+        assert_eq!(by("kernel") + by("output"), dropped, "{context}");
+        let written = format!(",{}written,", records(&out).len());
+        assert!(done.err.replace(' ', "").contains(&written), "{written} {context}");
+    }
+}
