@@ -73,7 +73,7 @@ impl<C: Consumer> Pool<C> {
                     let task = queue.lock().expect("no worker panics with the lock held").recv();
                     let Ok(Task { index, current }) = task else { return };
                     let buffer = spares.lock().expect("no one panics with the lock held").pop().unwrap_or_default();
-                    // A worker that dies silently would leave the reader waiting for this window.
+                    // Each task has a result, a panic as well: the reader waits for the result of this window.
                     let work = || work(consumer.as_ref(), &file, way, index, &current, buffer).map_err(Trouble::Io);
                     let result =
                         threads::caught(work).unwrap_or(Err(Trouble::Panic { thread: "worker", number: worker }));
@@ -118,8 +118,7 @@ impl<C: Consumer> Pool<C> {
 
     /// The result for window `index`; hands out the windows ahead of it under the layout `current`.
     ///
-    /// `None` if it was taken already, or if the workers are gone. Results of windows before `index` are dropped; but the panic
-    /// of a worker is the result, whatever its window was.
+    /// `None` if it was taken already, or if the workers are gone. Results of windows before `index` are dropped.
     pub fn take(&mut self, index: u64, current: &Arc<Current<C::Plan>>) -> Option<Ready<C>> {
         if index < self.untaken {
             return None;
@@ -137,9 +136,6 @@ impl<C: Consumer> Pool<C> {
                 return Some(ready);
             }
             let (done, ready) = self.ready.recv().ok()?;
-            if matches!(ready.result, Err(Trouble::Panic { .. })) {
-                return Some(ready);
-            }
             if done >= index {
                 self.early.insert(done, ready);
             } else {

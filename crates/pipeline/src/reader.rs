@@ -457,7 +457,9 @@ impl<C: Consumer> Reader<C> {
         let index = pos / window;
         let mut ready = None;
         if let (Some(pool), Some(current), 0) = (pool.as_mut(), &self.current, self.need) {
-            ready = pool.take(index, current);
+            // A window that failed under another layout is thrown away like any other window of that layout.
+            ready =
+                pool.take(index, current).filter(|ready| ready.result.is_ok() || Arc::ptr_eq(&ready.current, current));
             self.report.reread += pool.wasted();
         }
         let held = self.held();

@@ -2,12 +2,13 @@
 
 mod reading;
 
-use reading::build::Pcap;
+use reading::build::{Pcap, Pcapng};
 use reading::compare::{options, plain};
+use reading::naive;
 use reading::{Random, Scratch};
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -22,9 +23,21 @@ use weir_pipeline::{Consumer, Options, PlanError, Reader, SourceFault, Way, With
 /// What a trap's packet begins with.
 const TRAP: &[u8] = b"this packet is a trap";
 
+/// What a packet begins with that keeps its worker until a trap has sprung.
+const WAIT: &[u8] = b"this packet waits for a trap";
+
 /// Counts packets, and panics at a trap unless it is in this thread.
+#[derive(Default)]
 struct Trapped {
     safe: Option<ThreadId>,
+    sprung: AtomicBool,
+}
+
+impl Trapped {
+    /// No trap for the calling thread.
+    fn safe_here() -> Self {
+        Self { safe: Some(std::thread::current().id()), ..Self::default() }
+    }
 }
 
 impl Consumer for Trapped {
@@ -37,7 +50,13 @@ impl Consumer for Trapped {
 
     fn frames(&self, _: &With<'_, ()>, frames: &[Frame<'_>], part: &mut u64) -> usize {
         let safe = self.safe == Some(std::thread::current().id());
-        assert!(safe || frames.iter().all(|frame| !frame.data.starts_with(TRAP)), "the trap of the test");
+        if !safe && frames.iter().any(|frame| frame.data.starts_with(TRAP)) {
+            self.sprung.store(true, Ordering::Relaxed);
+            panic!("the trap of the test");
+        }
+        while !safe && !self.sprung.load(Ordering::Relaxed) && frames[0].data.starts_with(WAIT) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         *part += frames.len() as u64;
         frames.len()
     }
@@ -47,12 +66,23 @@ impl Consumer for Trapped {
     }
 }
 
-/// Six windows of a file that is read in pieces, with a trap in the fourth; the packets before the trap.
-fn file_with_a_trap() -> (Vec<u8>, u64) {
+/// Six windows of a file that is read in pieces, with a trap in the fourth.
+struct Trap {
+    bytes: Vec<u8>,
+    /// Packets that begin in the windows before that of the trap.
+    windows: u64,
+    /// Packets before the trap.
+    before: u64,
+}
+
+/// Its first packet is `first`.
+fn file_with_a_trap(first: &[u8]) -> Trap {
     let mut random = Random(5);
     let mut file = Pcap::new(1, 65_535);
-    let mut before = None;
+    let (mut windows, mut before) = (0, None);
+    file.packet(first);
     while file.bytes.len() < 6 << 20 {
+        windows += u64::from(file.bytes.len() < 3 << 20);
         let len = 300 + random.below(1200);
         file.packet(&random.bytes(len));
         if before.is_none() && file.bytes.len() > (3 << 20) + 5000 {
@@ -60,7 +90,7 @@ fn file_with_a_trap() -> (Vec<u8>, u64) {
             file.packet(TRAP);
         }
     }
-    (file.bytes, before.expect("the file is long enough"))
+    Trap { bytes: file.bytes, windows: windows + 1, before: before.expect("the file is long enough") }
 }
 
 /// Runs `work` in a thread; a hang is a failure.
@@ -70,8 +100,8 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     said.recv_timeout(Duration::from_secs(60)).expect("it ends")
 }
 
-/// Packets delivered and the fault.
-fn read(mut reader: Reader<Trapped>) -> (u64, SourceFault) {
+/// Packets delivered and the fault, if there is one.
+fn read(mut reader: Reader<Trapped>) -> (u64, Option<SourceFault>) {
     let mut delivered = 0;
     while let Some(delivery) = reader.next() {
         delivered += delivery.part;
@@ -79,27 +109,29 @@ fn read(mut reader: Reader<Trapped>) -> (u64, SourceFault) {
     }
     let report = reader.into_report();
     assert_eq!(report.received, delivered);
-    (delivered, report.fault.expect("a panic is a fault"))
+    (delivered, report.fault)
 }
 
 #[test]
 fn a_worker_that_panics_ends_the_file_with_a_fault_that_names_it() {
-    let (bytes, before) = file_with_a_trap();
     for way in [Way::Read, Way::Mapped] {
-        // A mapped window is larger.
-        let bytes = if way == Way::Mapped { [&bytes[..], &bytes[24..].repeat(6)].concat() } else { bytes.clone() };
+        // The first result to come is that of the trap's window, and the first window's the last before that one's turn.
+        let Trap { mut bytes, windows, before } = file_with_a_trap(if way == Way::Read { WAIT } else { b"first" });
+        if way == Way::Mapped {
+            // A mapped window is larger.
+            bytes.extend(bytes[24..].repeat(6));
+        }
         for workers in [2, 4] {
             let scratch = Scratch::new("trap", &bytes);
             let input = plain(&scratch);
-            let (delivered, fault) = in_time(move || {
-                let trapped = Trapped { safe: Some(std::thread::current().id()) };
-                read(Reader::new(input, Arc::new(trapped), options(way, workers)))
-            });
+            let (delivered, fault) =
+                in_time(move || read(Reader::new(input, Arc::new(Trapped::safe_here()), options(way, workers))));
+            let fault = fault.expect("a panic is a fault");
             let Trouble::Panic { thread: "worker", number } = fault.what else { panic!("{way:?}: {fault:?}") };
             assert!(number < workers);
             assert_eq!(fault.packet, delivered + 1);
             if way == Way::Read {
-                assert!(delivered <= before, "{delivered} of {before}");
+                assert!((windows..=before).contains(&delivered), "{delivered} of {windows} to {before}");
             }
             let said = format!("worker thread {number} ended with a panic: this is a mistake in weir");
             assert_eq!(fault.what.to_string(), said);
@@ -107,11 +139,37 @@ fn a_worker_that_panics_ends_the_file_with_a_fault_that_names_it() {
     }
 }
 
+/// Windows that were processed under a layout which changed before them are thrown away, and what went wrong in them too.
+#[test]
+fn a_panic_in_a_window_that_is_thrown_away_is_no_fault() {
+    let mut file = Pcapng::new(false);
+    file.interface(1, 0, 6);
+    file.packet(WAIT);
+    let (mut changed, mut trapped) = (false, false);
+    while file.bytes.len() < 5 << 20 {
+        file.packet(&[7; 1000]);
+        if !changed && file.bytes.len() > (1 << 20) + 5000 {
+            changed = true;
+            file.interface(101, 0, 6);
+        }
+        if !trapped && file.bytes.len() > (3 << 20) + 5000 {
+            trapped = true;
+            file.packet(TRAP);
+        }
+    }
+    let scratch = Scratch::new("thrown", &file.bytes);
+    let input = plain(&scratch);
+    let (delivered, fault) =
+        in_time(move || read(Reader::new(input, Arc::new(Trapped::safe_here()), options(Way::Read, 2))));
+    assert!(fault.is_none(), "{fault:?}");
+    assert_eq!(delivered, naive::read(&file.bytes).packets.len() as u64);
+}
+
 #[test]
 fn a_reader_that_panics_ends_its_source_with_a_fault() {
-    let (bytes, before) = file_with_a_trap();
+    let Trap { bytes, before, .. } = file_with_a_trap(b"first");
     let scratch = Scratch::new("trap", &bytes);
-    let reader = Reader::new(plain(&scratch), Arc::new(Trapped { safe: None }), options(Way::Read, 1));
+    let reader = Reader::new(plain(&scratch), Arc::new(Trapped::default()), options(Way::Read, 1));
     let mut pump = Pump::start(reader, 3).unwrap();
     let (delivered, received, fault) = in_time(move || {
         let mut delivered = 0;
@@ -153,9 +211,9 @@ fn a_decoder_that_panics_is_no_end_of_the_data() {
         let stop = Arc::new(AtomicBool::new(false));
         let stream = Stream::threaded(Box::new(Broken(io::Cursor::new(file.bytes))), stop).unwrap();
         let input = Input { name: "broken".to_owned(), kind: Kind::Stream(stream) };
-        read(Reader::new(input, Arc::new(Trapped { safe: None }), Options::default()))
+        read(Reader::new(input, Arc::new(Trapped::default()), Options::default()))
     });
     assert!(delivered < all, "the last piece went with the decoder");
-    let Trouble::Io(error) = fault.what else { panic!("{fault:?}") };
+    let Trouble::Io(error) = fault.expect("it is a fault").what else { panic!("another fault") };
     assert!(error.to_string().contains("decoder"), "{error}");
 }
