@@ -40,6 +40,12 @@ pub enum Error {
         /// The first word that is no keyword and stands where no name can, if there is one.
         word: Option<String>,
     },
+    /// Only the kernel could answer the expression: it asks for more than a packet's bytes and direction.
+    #[error(
+        "it asks for what only the kernel knows of a packet, as ifindex does: \
+        capture from the interface itself, or from all interfaces (any), whose packets say which one it was"
+    )]
+    Ancillary,
     /// A program is not one that can be run on any packet and come to an end.
     #[error("instruction {index}: {reason}")]
     Program {

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use weir_packet::LinkType;
 
-use crate::program::{Insn, Program, SNAPLEN};
+use crate::program::{Insn, PACKET_TYPE, Program, SNAPLEN};
 use crate::{Error, names};
 
 /// The netmask for `ip broadcast`. Nobody knows the one of a file; tcpdump takes 0, so 0.0.0.0 and 255.255.255.255 match.
@@ -78,11 +78,19 @@ pub fn compile(expression: &str, link: LinkType, resolve: bool) -> Result<Progra
     compile_for(expression, link, resolve, false)
 }
 
-/// The same for frames of a live capture, whose kernel knows more than the frames hold: `inbound` and `outbound` are loads at
-/// [`PACKET_TYPE`](crate::program::PACKET_TYPE). An expression without them gives the same program.
+/// Compiles a tcpdump expression for frames of a live capture: `inbound` and `outbound` become loads at
+/// [`PACKET_TYPE`](crate::program::PACKET_TYPE), for which [`Program::of_direction`] puts constants.
+///
+/// An expression that a savefile takes gives the program of [`compile`].
+///
+/// **Errors**: those of [`compile`], with libpcap's words for live captures, and [`Error::Ancillary`].
 pub fn compile_live(expression: &str, link: LinkType, resolve: bool) -> Result<Program, Error> {
-    compile(expression, link, resolve)
-        .or_else(|refused| compile_for(expression, link, resolve, true).map_err(|_| refused))
+    match compile(expression, link, resolve) {
+        Err(Error::Refused { .. }) => {}
+        compiled => return compiled,
+    }
+    let program = compile_for(expression, link, resolve, true)?;
+    if program.ancillary().all(|place| place == PACKET_TYPE) { Ok(program) } else { Err(Error::Ancillary) }
 }
 
 fn compile_for(expression: &str, link: LinkType, resolve: bool, live: bool) -> Result<Program, Error> {

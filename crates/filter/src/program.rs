@@ -20,8 +20,12 @@ pub struct Insn {
 /// Scratch memory words (`BPF_MEMWORDS`).
 pub const SCRATCH_WORDS: usize = 16;
 
-/// Where the kernel has what kind of packet it is (`SKF_AD_OFF + SKF_AD_PKTTYPE` of linux/filter.h): no place in the packet.
-pub const PACKET_TYPE: u32 = -0x1000_i32 as u32 + 4;
+/// Lowest offset at which a load reads ancillary data of the kernel instead of the packet (`SKF_AD_OFF` of linux/filter.h).
+const ANCILLARY: u32 = -0x1000_i32 as u32;
+
+/// Offset at which a load reads the kernel's packet type, for instance `PACKET_OUTGOING` (`SKF_AD_OFF + SKF_AD_PKTTYPE` of
+/// linux/filter.h).
+pub const PACKET_TYPE: u32 = ANCILLARY + 4;
 
 /// What `ret` gives for a match, and the snap length that expressions are compiled with (tcpdump's own).
 pub const SNAPLEN: u32 = 262_144;
@@ -117,6 +121,11 @@ impl Insn {
         Self { code, jt, jf, k }
     }
 
+    /// The offset of a load that a kernel would answer with ancillary data; `None` for any other instruction.
+    fn ancillary(self) -> Option<u32> {
+        (matches!(self.op(), Some(Op::LoadAbsolute(_))) && self.k >= ANCILLARY).then_some(self.k)
+    }
+
     /// Decodes the operation; `None` for a code that libpcap does not know. Sizes are in bytes.
     pub(crate) fn op(self) -> Option<Op> {
         Some(match self.code {
@@ -199,23 +208,6 @@ impl Alu {
 }
 
 impl Program {
-    /// The program for packets that all went one way: what the kernel would tell of them stands in it as a constant.
-    #[must_use]
-    pub fn of_direction(&self, direction: Direction) -> Self {
-        // PACKET_HOST and PACKET_OUTGOING of linux/if_packet.h.
-        let kind = match direction {
-            Direction::In => 0,
-            Direction::Out => 4,
-        };
-        let constant = |insn: &Insn| match insn.code {
-            0x20 | 0x28 | 0x30 if insn.k == PACKET_TYPE => Insn::statement(0x00, kind),
-            _ => *insn,
-        };
-        Self::new(self.insns.iter().map(constant).collect()).expect("a constant may stand for a load")
-    }
-}
-
-impl Program {
     /// Most instructions accepted; expressions of hundreds of addresses need a few thousand.
     pub const MAX_INSNS: usize = 1 << 20;
 
@@ -252,6 +244,28 @@ impl Program {
     #[must_use]
     pub fn insns(&self) -> &[Insn] {
         &self.insns
+    }
+
+    /// The program for packets that all went one way: each load at [`PACKET_TYPE`] becomes a constant.
+    ///
+    /// **Cost**: copies the program.
+    #[must_use]
+    pub fn of_direction(&self, direction: Direction) -> Self {
+        // PACKET_HOST and PACKET_OUTGOING of linux/if_packet.h.
+        let kind = match direction {
+            Direction::In => 0,
+            Direction::Out => 4,
+        };
+        let constant = |insn: &Insn| match insn.ancillary() {
+            Some(PACKET_TYPE) => Insn::statement(0x00, kind),
+            _ => *insn,
+        };
+        Self::new(self.insns.iter().map(constant).collect()).expect("a constant may stand for a load")
+    }
+
+    /// Offsets of the loads that a kernel would answer with ancillary data.
+    pub(crate) fn ancillary(&self) -> impl Iterator<Item = u32> {
+        self.insns.iter().filter_map(|insn| insn.ancillary())
     }
 
     /// The operation of each instruction.

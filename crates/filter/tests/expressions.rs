@@ -149,13 +149,34 @@ fn live_programs_ask_the_kernel_for_the_way() {
             assert_eq!(verdict(expression, link, way), expected, "{expression} {way:?}");
         }
     }
-    // What a file can tell is asked of the packet, and what nobody understands is refused in the words for files.
+    // What a file can tell is asked of the packet.
     for expression in ["udp port 53", "vlan 7", "ip6"] {
         let [live, file] = [libpcap::compile_live, libpcap::compile]
             .map(|compile| compile(expression, LinkType::ETHERNET, false).unwrap());
         assert_eq!(live, file, "{expression}");
     }
-    let [live, file] = [libpcap::compile_live, libpcap::compile]
-        .map(|compile| compile("udp prot", LinkType::ETHERNET, false).unwrap_err());
-    assert_eq!(live.to_string(), file.to_string());
+}
+
+/// The words of `tcpdump -i lo`, which are not those of `tcpdump -r` where `inbound` comes first.
+#[test]
+fn live_expressions_are_refused_in_the_words_for_live_captures() {
+    for expression in ["udp prot", "inbound and udp prot", "outbound and"] {
+        let refused = libpcap::compile_live(expression, LinkType::ETHERNET, false).unwrap_err().to_string();
+        assert!(refused.contains("syntax error"), "{expression}: {refused}");
+    }
+}
+
+/// `tcpdump -d -i lo 'ifindex 1'` shows a load of the interface's index, which is no place in a packet.
+#[test]
+fn live_expressions_that_only_the_kernel_could_answer_are_refused() {
+    for link in [LinkType::ETHERNET, LinkType::RAW] {
+        for expression in ["ifindex 1", "not ifindex 1", "inbound and ifindex 7", "udp or ifindex 2"] {
+            let refused = libpcap::compile_live(expression, link, false).unwrap_err();
+            assert_eq!(refused, weir_filter::Error::Ancillary, "{expression}");
+            assert!(refused.to_string().contains("ifindex"), "{refused}");
+        }
+    }
+    // In the frames of all interfaces it is a field of the link header.
+    let any = LinkType::LINUX_SLL2;
+    assert_eq!(libpcap::compile_live("ifindex 1", any, false), libpcap::compile("ifindex 1", any, false));
 }

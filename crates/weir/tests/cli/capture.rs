@@ -535,6 +535,27 @@ fn inbound_and_outbound_are_as_tcpdump_has_them() {
     assert!(ours.err.contains(words) && theirs.err.contains(words), "{} {}", ours.err, theirs.err);
 }
 
+/// As `tcpdump -i` and not as `tcpdump -r` where the expression is wrong; what only the kernel knows of a packet is not known here.
+#[test]
+fn live_expressions_without_an_answer_are_refused() {
+    let Some(net) = Net::new("live_expressions_without_an_answer_are_refused") else { return };
+    let weir = |arguments: &[&str]| net.inside("near", &[&[env!("CARGO_BIN_EXE_weir")], arguments].concat());
+    let live = |expression: &str, options: &[&str]| {
+        weir(&[&["filter", expression, "near", "--count", "--duration", "10ms"], options].concat())
+    };
+    let unknown: [&[&str]; 4] = [&[], &["--invert"], &["--inner"], &["--no-kernel-filter"]];
+    for done in unknown.map(|options| live("ifindex 1", options)) {
+        assert_eq!(done.code, Some(2), "{}", done.err);
+        assert!(done.err.contains("only the kernel knows of a packet, as ifindex does"), "{}", done.err);
+    }
+    let measure = weir(&["measure", "near", "--filter", "ifindex 1", "--duration", "10ms"]);
+    assert_eq!(measure.code, Some(2), "{}", measure.err);
+    assert_eq!(weir(&["filter", "ifindex 1", "any", "--count", "--duration", "10ms"]).code, Some(0));
+    let wrong = live("inbound and udp prot", &[]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.contains("syntax error") && !wrong.err.contains("savefiles"), "{}", wrong.err);
+}
+
 #[test]
 fn of_all_interfaces_each_packet_says_which_and_which_way() {
     let test = "of_all_interfaces_each_packet_says_which_and_which_way";
