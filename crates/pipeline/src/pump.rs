@@ -58,6 +58,7 @@ impl<C: Consumer> Pump<C> {
             match self.words.recv_timeout(time) {
                 Ok(word) => self.take(word, each),
                 Err(RecvTimeoutError::Timeout) => break,
+                // A thread that panics says how far it came; of one that says nothing no more is known than that it ended.
                 Err(RecvTimeoutError::Disconnected) => {
                     let what = Trouble::Panic { thread: READER, number: self.number };
                     let fault = Some(SourceFault { packet: 1, offset: 0, what });
@@ -117,24 +118,32 @@ impl<C: Consumer> Pump<C> {
 }
 
 fn pump<C: Consumer>(mut reader: Reader<C>, number: usize, say: &SyncSender<Word<C>>) {
+    let panic = || Trouble::Panic { thread: READER, number };
+    // What was delivered before stays counted; the interface is not read on, which is a fault.
+    if threads::caught(|| deliver(&mut reader, say)).is_none() {
+        reader.fail(panic());
+    }
+    let (layout, mut report) = (reader.layout().cloned(), reader.take_report());
+    // The source is closed before its end is told, and may panic over that.
+    if threads::caught(|| drop(reader)).is_none() && report.fault.is_none() {
+        report.fail(panic());
+    }
+    // Nobody listens any more if the other end has enough.
+    let _ = say.send(Word::End(Box::new(report), layout));
+}
+
+/// Sends what the reader delivers, up to its end or until nobody listens.
+fn deliver<C: Consumer>(reader: &mut Reader<C>, say: &SyncSender<Word<C>>) {
     loop {
-        let word = match threads::caught(|| reader.step()) {
-            Some(Step::Delivery(delivery)) => Word::Delivery(delivery),
-            Some(Step::Quiet) => Word::Quiet(now_ns()),
-            Some(Step::End) => break,
-            // What was delivered before stays counted; the interface is not read on, which is a fault.
-            None => {
-                reader.fail(Trouble::Panic { thread: READER, number });
-                break;
-            }
+        let word = match reader.step() {
+            Step::Delivery(delivery) => Word::Delivery(delivery),
+            Step::Quiet => Word::Quiet(now_ns()),
+            Step::End => return,
         };
         if say.send(word).is_err() {
             return;
         }
     }
-    let layout = reader.layout().cloned();
-    // Nobody listens any more if the other end has enough.
-    let _ = say.send(Word::End(Box::new(reader.into_report()), layout));
 }
 
 fn now_ns() -> i64 {

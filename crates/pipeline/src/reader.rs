@@ -210,6 +210,11 @@ impl Report {
         sums
     }
 
+    /// Notes a fault at the present position.
+    pub(crate) fn fail(&mut self, what: Trouble) {
+        self.fault = Some(SourceFault { packet: self.received + 1, offset: self.offset, what });
+    }
+
     /// Packets that were lost before the source was written, as it says itself.
     pub fn lost_before(&self) -> u64 {
         self.told.values().fold(0, |sum, told| sum.saturating_add(told.counts.dropped()))
@@ -317,6 +322,11 @@ impl<C: Consumer> Reader<C> {
     /// What happened; the source is not read on.
     pub fn into_report(self) -> Report {
         self.report
+    }
+
+    /// Takes what happened out of a reader that is not used any more.
+    pub(crate) fn take_report(&mut self) -> Report {
+        std::mem::take(&mut self.report)
     }
 
     /// How the bytes get into memory.
@@ -439,7 +449,7 @@ impl<C: Consumer> Reader<C> {
     /// Ends the source with a fault at the present position.
     pub(crate) fn fail(&mut self, what: Trouble) {
         self.finished = true;
-        self.report.fault = Some(SourceFault { packet: self.report.received + 1, offset: self.report.offset, what });
+        self.report.fail(what);
     }
 
     /// Takes the source on from `report.offset`: a window of a file.

@@ -112,6 +112,22 @@ fn read(mut reader: Reader<Trapped>) -> (u64, Option<SourceFault>) {
     (delivered, report.fault)
 }
 
+/// Packets that a pump passed on; how many its source says were received, and number and words of its fault.
+fn pumped(reader: Reader<Trapped>, number: usize) -> (u64, u64, (u64, String)) {
+    let mut pump = Pump::start(reader, number).unwrap();
+    let mut delivered = 0;
+    while pump.ended().is_none() {
+        pump.look(Duration::from_millis(50), &mut |delivery| delivered += delivery.part);
+        while pump.next(|_| 1).is_some() {
+            pump.pass();
+        }
+    }
+    let (report, layout) = pump.ended().expect("it has ended");
+    assert!(layout.is_some(), "what was known stays known");
+    let fault = report.fault.as_ref().expect("a panic is a fault");
+    (delivered, report.received, (fault.packet, fault.what.to_string()))
+}
+
 #[test]
 fn a_worker_that_panics_ends_the_file_with_a_fault_that_names_it() {
     for way in [Way::Read, Way::Mapped] {
@@ -170,23 +186,37 @@ fn a_reader_that_panics_ends_its_source_with_a_fault() {
     let Trap { bytes, before, .. } = file_with_a_trap(b"first");
     let scratch = Scratch::new("trap", &bytes);
     let reader = Reader::new(plain(&scratch), Arc::new(Trapped::default()), options(Way::Read, 1));
-    let mut pump = Pump::start(reader, 3).unwrap();
-    let (delivered, received, fault) = in_time(move || {
-        let mut delivered = 0;
-        while pump.ended().is_none() {
-            pump.look(Duration::from_millis(50), &mut |delivery| delivered += delivery.part);
-            while pump.next(|_| 1).is_some() {
-                pump.pass();
-            }
-        }
-        let (report, layout) = pump.ended().expect("it has ended");
-        assert!(layout.is_some(), "what was known stays known");
-        let fault = report.fault.as_ref().expect("a panic is a fault");
-        (delivered, report.received, (fault.packet, fault.what.to_string()))
-    });
+    let (delivered, received, fault) = in_time(move || pumped(reader, 3));
     assert!(delivered <= before && delivered > 0, "{delivered} of {before}");
     assert_eq!(received, delivered);
     assert_eq!(fault, (delivered + 1, "reader thread 3 ended with a panic: this is a mistake in weir".to_owned()));
+}
+
+/// Bytes of a source whose end is a panic.
+struct Clinging(io::Cursor<Vec<u8>>);
+
+impl Read for Clinging {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buf)
+    }
+}
+
+impl Drop for Clinging {
+    fn drop(&mut self) {
+        panic!("the panic of the test");
+    }
+}
+
+#[test]
+fn a_reader_that_panics_behind_its_last_packet_has_its_account() {
+    let mut file = Pcap::new(1, 65_535);
+    (0..100).for_each(|_| file.packet(&[7; 1000]));
+    let stream = Stream::direct(Clinging(io::Cursor::new(file.bytes)), Arc::default());
+    let input = Input { name: "clinging".to_owned(), kind: Kind::Stream(stream) };
+    let reader = Reader::new(input, Arc::new(Trapped::default()), Options::default());
+    let answer = in_time(move || pumped(reader, 1));
+    let fault = (101, "reader thread 1 ended with a panic: this is a mistake in weir".to_owned());
+    assert_eq!(answer, (100, 100, fault));
 }
 
 /// Bytes, and then a panic as of a decoder.
