@@ -18,7 +18,6 @@ pub use program::{Insn, Program};
 
 use std::sync::OnceLock;
 
-use weir_packet::savefile::Direction;
 use weir_packet::{Frame, LinkType};
 
 /// Most frames that one call judges: the bits of a verdict mask.
@@ -42,20 +41,13 @@ impl Filter {
         Ok(Self::from_program(libpcap::compile(expression, link, resolve)?))
     }
 
-    /// The same for packets that all went one way, as a live capture tells: `inbound` and `outbound` are known of them.
-    ///
-    /// **Errors**: those of [`libpcap::compile_live`].
-    pub fn compile_live(expression: &str, link: LinkType, direction: Direction, resolve: bool) -> Result<Self, Error> {
-        Ok(Self::from_program(libpcap::compile_live(expression, link, resolve)?.of_direction(direction)))
-    }
-
-    /// A filter of an existing program.
+    /// A filter that runs `program`, for instance one of [`libpcap::compile_live`] made for a direction.
     #[must_use]
     pub fn from_program(program: Program) -> Self {
         Self { program, native: OnceLock::new() }
     }
 
-    /// The program.
+    /// The program that judges frames.
     #[must_use]
     pub fn program(&self) -> &Program {
         &self.program

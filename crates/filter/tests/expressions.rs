@@ -131,7 +131,8 @@ fn live_programs_ask_the_kernel_for_the_way() {
     assert_eq!(listed, [(0x28, 0, 0, PACKET_TYPE), (0x15, 0, 1, 4), (0x06, 0, 0, 0), (0x06, 0, 0, SNAPLEN)]);
     assert_eq!(PACKET_TYPE, 0xffff_f004);
     let verdict = |expression: &str, link, direction| {
-        let filter = Filter::compile_live(expression, link, direction, false).unwrap();
+        let program = libpcap::compile_live(expression, link, false).unwrap();
+        let filter = Filter::from_program(program.of_direction(direction));
         let frame = Frame { data: &[0; 64], wire_len: 64, interface: 0 };
         let interpreted = filter.matches(&[frame]);
         filter.make_native();

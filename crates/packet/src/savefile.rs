@@ -73,6 +73,13 @@ pub enum Direction {
     Out,
 }
 
+impl Direction {
+    /// The other direction.
+    pub fn opposite(self) -> Self {
+        if self == Self::In { Self::Out } else { Self::In }
+    }
+}
+
 /// What the records of a piece of a source lie in.
 #[derive(Clone, Copy, Debug)]
 pub enum Bytes<'a> {

@@ -10,7 +10,7 @@ use crate::{Consumer, PlanError, With, threads};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tunnels::{Inside, Tunnels};
-use weir_filter::{Error, Filter, MAX_BATCH, libpcap};
+use weir_filter::{Error, Filter, MAX_BATCH, Program, libpcap};
 use weir_packet::list::List;
 use weir_packet::savefile::{Direction, Format, Layout};
 use weir_packet::{Frame, LinkType};
@@ -52,12 +52,12 @@ const KNOWN: [u16; 14] = [1, 101, 113, 105, 127, 117, 9, 107, 123, 139, 140, 201
 pub struct Select {
     selection: Selection,
     taken: AtomicU64,
-    /// Filters made so far; one set for each link type, whatever the number of interfaces, or one for each direction where the
-    /// expressions ask for it.
+    /// Filters made so far: one set for each link type and direction, whatever the number of interfaces. Both directions share
+    /// a set if no expression asks for the direction.
     made: Mutex<Vec<Made>>,
 }
 
-/// Filters for a link type, and for a direction if they are not the same for both.
+/// Filters for packets of a link type that all went one way, or of which nobody knows the way.
 #[derive(Debug)]
 struct Made {
     link: LinkType,
@@ -65,15 +65,42 @@ struct Made {
     filters: Arc<Filters>,
 }
 
-/// The program of an expression for a link type, or why the expression makes no sense for it.
-type Program = Result<Filter, PlanError>;
+/// What an expression becomes for a link type, or why it makes no sense for it.
+type Sense<T> = Result<T, PlanError>;
 
-/// The programs for one link type.
+/// The programs of the main expression and of the splits for one link type; those of a live capture are for both directions.
+struct Compiled {
+    main: Sense<Program>,
+    splits: Vec<Sense<Program>>,
+}
+
+impl Compiled {
+    /// Whether packets that were received and packets that were sent are judged by different programs.
+    fn asks_direction(&self) -> bool {
+        let programs = std::iter::once(&self.main).chain(&self.splits).flatten();
+        programs.into_iter().any(|program| program.of_direction(Direction::In) != program.of_direction(Direction::Out))
+    }
+
+    /// Filters for packets of one direction, or for all.
+    fn filters(&self, link: LinkType, direction: Option<Direction>) -> Arc<Filters> {
+        let filter = |program: &Sense<Program>| {
+            let program = program.clone()?;
+            Ok(Filter::from_program(match direction {
+                Some(direction) => program.of_direction(direction),
+                None => program,
+            }))
+        };
+        let (main, splits) = (filter(&self.main), self.splits.iter().map(filter).collect());
+        Arc::new(Filters { link, main, splits, misfits: AtomicU64::new(0), settled: AtomicBool::new(false) })
+    }
+}
+
+/// The filters for one link type.
 #[derive(Debug)]
 pub struct Filters {
     link: LinkType,
-    main: Program,
-    splits: Vec<Program>,
+    main: Sense<Filter>,
+    splits: Vec<Sense<Filter>>,
     /// Packets that [`Select::kept`] rejected because the main expression makes no sense for them.
     misfits: AtomicU64,
     /// Native code is made, or being made.
@@ -81,7 +108,7 @@ pub struct Filters {
 }
 
 impl Filters {
-    fn all(&self) -> impl Iterator<Item = &Program> {
+    fn all(&self) -> impl Iterator<Item = &Sense<Filter>> {
         std::iter::once(&self.main).chain(&self.splits)
     }
 
@@ -89,8 +116,8 @@ impl Filters {
         self.all().flatten().for_each(Filter::make_native);
     }
 
-    /// The program of the main expression, or of a split.
-    fn program(&self, split: Option<usize>) -> &Program {
+    /// The filter of the main expression, or of a split.
+    fn filter(&self, split: Option<usize>) -> &Sense<Filter> {
         split.map_or(&self.main, |split| &self.splits[split])
     }
 
@@ -102,14 +129,14 @@ impl Filters {
 
 /// The frames that match: bit i for frame i. None does where the expression makes no sense.
 #[inline]
-fn matches(program: &Program, frames: &[Frame<'_>]) -> u64 {
-    program.as_ref().map_or(0, |filter| filter.matches(frames))
+fn matches(filter: &Sense<Filter>, frames: &[Frame<'_>]) -> u64 {
+    filter.as_ref().map_or(0, |filter| filter.matches(frames))
 }
 
 /// The frames that the main expression, or that of a split, matches, if what is inside `tunnels` is judged in their place.
 #[inline]
 fn matched(filters: &Filters, frames: &[Frame<'_>], tunnels: Option<&Tunnels<'_>>, split: Option<usize>) -> u64 {
-    let verdicts = matches(filters.program(split), frames);
+    let verdicts = matches(filters.filter(split), frames);
     tunnels.map_or(verdicts, |tunnels| tunnels.correct(verdicts, split))
 }
 
@@ -123,7 +150,7 @@ fn note_misfits(
     mask: u64,
 ) {
     let outside = mask & !tunnels.map_or(0, Tunnels::mask);
-    if filters.program(split).is_err() && outside != 0 {
+    if filters.filter(split).is_err() && outside != 0 {
         let packets = outside.count_ones().into();
         Misfit::add(&mut part.misfits, Misfit { link: filters.link, split, packets });
     }
@@ -163,7 +190,7 @@ impl Programs {
 
     /// Why the main expression, or that of a split, cannot be used where there are these interfaces: it makes sense for none.
     fn refused(&self, split: Option<usize>) -> Option<PlanError> {
-        let first = self.by_interface.first()?.program(split).as_ref().err()?;
+        let first = self.by_interface.first()?.filter(split).as_ref().err()?;
         let makes_sense = self.sense[split.map_or(0, |split| 1 + split)];
         (!makes_sense).then(|| first.clone())
     }
@@ -264,8 +291,8 @@ impl Select {
     /// Why the main expression, or that of a split, makes no sense for a link type that was planned for.
     pub fn misfit(&self, link: LinkType, split: Option<usize>) -> Option<PlanError> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = made.iter().find(|made| made.link == link)?;
-        made.filters.program(split).as_ref().err().cloned()
+        let mut made = made.iter().filter(|made| made.link == link);
+        made.find_map(|made| made.filters.filter(split).as_ref().err().cloned())
     }
 
     /// Takes the count of packets that [`Self::kept`] rejected because the expression makes no sense for them.
@@ -299,38 +326,34 @@ impl Select {
         }
     }
 
+    /// The filters for packets of a link type, made when they are asked for first.
     fn filters(&self, link: LinkType, direction: Option<Direction>) -> Result<Arc<Filters>, PlanError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |made: &&Made| made.link == link && (made.direction.is_none() || made.direction == direction);
-        if let Some(made) = made.iter().find(fits) {
+        if let Some(made) = made.iter().find(|made| (made.link, made.direction) == (link, direction)) {
             return Ok(Arc::clone(&made.filters));
         }
-        let plain = self.compile_all(link, None);
-        let is_whole = plain.as_ref().is_ok_and(|filters| filters.all().all(Result::is_ok));
-        let (direction, filters) = match direction {
-            Some(direction) if !is_whole => (Some(direction), self.compile_all(link, Some(direction))?),
-            _ => (None, plain?),
-        };
-        let filters = Arc::new(filters);
+        let compiled = self.compile_all(link, direction.is_some())?;
+        let filters = compiled.filters(link, direction);
         made.push(Made { link, direction, filters: Arc::clone(&filters) });
+        if let Some(other) = direction.map(Direction::opposite) {
+            let filters =
+                if compiled.asks_direction() { compiled.filters(link, Some(other)) } else { Arc::clone(&filters) };
+            made.push(Made { link, direction: Some(other), filters });
+        }
         Ok(filters)
     }
 
-    fn compile_all(&self, link: LinkType, direction: Option<Direction>) -> Result<Filters, PlanError> {
+    fn compile_all(&self, link: LinkType, live: bool) -> Result<Compiled, PlanError> {
         let Selection { expression, splits, .. } = &self.selection;
-        let compile = |expression: &String| self.compile(expression, link, direction);
-        let (main, splits) = (compile(expression)?, splits.iter().map(compile).collect::<Result<_, _>>()?);
-        Ok(Filters { link, main, splits, misfits: AtomicU64::new(0), settled: AtomicBool::new(false) })
+        let compile = |expression: &String| self.compile(expression, link, live);
+        Ok(Compiled { main: compile(expression)?, splits: splits.iter().map(compile).collect::<Result<_, _>>()? })
     }
 
     /// **Errors**: the expression is wrong, whatever the link type.
-    fn compile(&self, expression: &str, link: LinkType, direction: Option<Direction>) -> Result<Program, PlanError> {
+    fn compile(&self, expression: &str, link: LinkType, live: bool) -> Result<Sense<Program>, PlanError> {
         let Selection { resolve, stop, .. } = &self.selection;
-        let resolve = *resolve;
-        let made = compile(expression, stop, move |expression| match direction {
-            Some(direction) => Filter::compile_live(expression, link, direction, resolve),
-            None => Filter::compile(expression, link, resolve),
-        });
+        let (resolve, for_source) = (*resolve, if live { libpcap::compile_live } else { libpcap::compile });
+        let made = compile(expression, stop, move |expression| for_source(expression, link, resolve));
         let refused = match made {
             Err(refused @ PlanError::Refused(_)) => refused,
             made => return made.map(Ok),
@@ -564,5 +587,54 @@ impl Select {
             }
         }
         frames.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_packet::savefile::{Interface, Resolution};
+
+    fn ring(link: LinkType) -> Layout {
+        Layout::ring(Interface::plain(link, 0, Resolution::NANOSECOND))
+    }
+
+    /// Verdicts on a packet that was received (bit 0) and on the same packet sent (bit 1).
+    fn verdicts(select: &Select, link: LinkType) -> u64 {
+        let plan = select.plan(&ring(link), None).expect("the expression makes sense");
+        let frame = |interface| Frame { data: &[0; 60], wire_len: 60, interface };
+        select.kept(&plan, &[frame(0), frame(1)])
+    }
+
+    #[test]
+    fn each_direction_of_a_live_capture_has_its_own_answer() {
+        for inner in [false, true] {
+            for (expression, expected) in
+                [("inbound", 0b01), ("not inbound", 0b10), ("outbound or less 60", 0b11), ("greater 60", 0b11)]
+            {
+                let select = Select::new(Selection { expression: expression.into(), inner, ..Selection::default() });
+                assert_eq!(verdicts(&select, LinkType::ETHERNET), expected, "{expression} {inner}");
+                assert_eq!(verdicts(&select, LinkType::RAW), expected, "{expression} {inner}");
+            }
+        }
+    }
+
+    /// Inside the tunnels of all interfaces the direction is not known; on a single interface it is.
+    #[test]
+    fn a_layout_that_tells_no_direction_takes_none_from_others() {
+        let select = Select::new(Selection { expression: "inbound".into(), inner: true, ..Selection::default() });
+        select.check(&ring(LinkType::LINUX_SLL2)).expect("the link header tells the direction");
+        assert_eq!(verdicts(&select, LinkType::ETHERNET), 0b01);
+    }
+
+    #[test]
+    fn directions_share_filters_unless_an_expression_asks_for_them() {
+        for (expression, split, sets) in [("udp", "tcp", 1), ("outbound", "tcp", 2), ("udp", "inbound", 2)] {
+            let splits = vec![split.to_owned()];
+            let select = Select::new(Selection { expression: expression.into(), splits, ..Selection::default() });
+            let [received, sent] = [Direction::In, Direction::Out]
+                .map(|direction| select.filters(LinkType::ETHERNET, Some(direction)).expect("known words"));
+            assert_eq!(if Arc::ptr_eq(&received, &sent) { 1 } else { 2 }, sets, "{expression}, {split}");
+        }
     }
 }

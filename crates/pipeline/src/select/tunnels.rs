@@ -87,13 +87,13 @@ impl<'a> Tunnels<'a> {
     #[inline]
     pub fn correct(&self, verdicts: u64, split: Option<usize>) -> u64 {
         self.found().fold(verdicts, |verdicts, (i, filters, frame)| {
-            verdicts & !(1 << i) | matches(filters.program(split), from_ref(frame)) << i
+            verdicts & !(1 << i) | matches(filters.filter(split), from_ref(frame)) << i
         })
     }
 
     /// The packets of `mask` inside tunnels that the expression makes no sense for.
     pub fn misfits(&self, mask: u64, split: Option<usize>) -> impl Iterator<Item = Misfit> {
-        let refused = self.found().filter(move |(i, filters, _)| mask >> i & 1 == 1 && filters.program(split).is_err());
+        let refused = self.found().filter(move |(i, filters, _)| mask >> i & 1 == 1 && filters.filter(split).is_err());
         refused.map(move |(_, filters, _)| Misfit { link: filters.link, split, packets: 1 })
     }
 }
