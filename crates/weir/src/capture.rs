@@ -25,6 +25,14 @@ pub const AF_PACKET: &str = "af_packet:";
 const AF_XDP: &str = "af_xdp:";
 const DPDK: &str = "dpdk:";
 
+/// Between an interface and the number of a queue, in the name of an input. No interface has a blank in its name.
+const QUEUE: &str = ", queue ";
+
+/// The interface of an input that [`open`] has opened.
+pub fn interface_of(input: &str) -> &str {
+    input.split(QUEUE).next().unwrap_or(input)
+}
+
 /// A live source and how it is captured from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Named<'a> {
@@ -137,7 +145,7 @@ fn open_backends(
     };
     let many = backends.len() > 1;
     let input = |(i, backend)| match many && !matches!(named, Named::AfPacket(_)) {
-        true => Input::live(&format!("{name}, queue {i}"), backend, stop),
+        true => Input::live(&format!("{name}{QUEUE}{i}"), backend, stop),
         false => Input::live(name, backend, stop),
     };
     Ok(backends.into_iter().enumerate().map(input).collect())

@@ -10,7 +10,9 @@ use crate::emit::{FileSettings, FileSink, Lines, PortSink, Sink, Text, Zone, for
 use crate::interfaces;
 use crate::name::Name;
 use crate::numbers::grouped;
-use crate::outcome::{Outcome, answer, fault_line, io_words, misfit_lines, say, say_left_out, say_lost_before};
+use crate::outcome::{
+    LiveFaults, Outcome, answer, fault_line, io_words, misfit_lines, say, say_left_out, say_lost_before,
+};
 use crate::port::{self, Port};
 use crate::progress::Progress;
 use crate::sorting;
@@ -236,6 +238,8 @@ struct Run<'a> {
     place: &'static str,
     /// The kernel rejected packets and did not count them.
     uncounted: bool,
+    /// Faults of captures that were not said yet.
+    live_faults: LiveFaults,
     /// How each source was read, for `--stats`.
     notes: Vec<String>,
 }
@@ -286,6 +290,7 @@ impl<'a> Run<'a> {
             live,
             place: "kernel",
             uncounted: false,
+            live_faults: LiveFaults::default(),
             notes: Vec::new(),
         })
     }
@@ -453,7 +458,9 @@ impl<'a> Run<'a> {
         }
         // After an output that ended, or enough packets, nobody asks for the rest; packets that were lost are another matter.
         let lost = matches!(fault.what, Trouble::Shrank { .. } | Trouble::Unreadable | Trouble::Changed);
-        if way == Way::Live || lost || !self.has_enough() {
+        if way == Way::Live {
+            self.live_faults.add(name, fault);
+        } else if lost || !self.has_enough() {
             self.fault(fault_line(name, fault));
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! How a command ended, as the contract's exit codes tell it.
 
+use crate::capture::interface_of;
 use crate::numbers::{grouped, packets};
 use crate::terminal::{printable, width, wrapped};
 use std::io::{self, Write};
@@ -60,16 +61,62 @@ pub fn answer(text: &str) -> Outcome {
 
 /// One line about a source that failed: where, what, and what is kept.
 pub fn fault_line(name: &str, fault: &SourceFault) -> String {
-    let kept = match fault.packet - 1 {
+    let SourceFault { packet, offset, what } = fault;
+    format!("{name}: packet {packet}, offset {offset}: {}; {}", trouble_words(what), kept_words(packet - 1))
+}
+
+/// What happened to a source, in few words.
+pub fn trouble_words(what: &Trouble) -> String {
+    match what {
+        Trouble::Io(error) => io_words(error),
+        what => what.to_string(),
+    }
+}
+
+fn kept_words(delivered: u64) -> String {
+    match delivered {
         0 => "no packet was delivered".to_owned(),
         1 => "the packet before it was delivered".to_owned(),
         n => format!("{n} packets before it were delivered"),
-    };
-    let what = match &fault.what {
-        Trouble::Io(error) => io_words(error),
-        what => what.to_string(),
-    };
-    format!("{name}: packet {}, offset {}: {what}; {kept}", fault.packet, fault.offset)
+    }
+}
+
+/// Faults of captures. Workers and queues share an interface, and what befalls it befalls all of them: that is one line.
+#[derive(Debug, Default)]
+pub struct LiveFaults(Vec<LiveFault>);
+
+#[derive(Debug)]
+struct LiveFault {
+    /// The source, or the interface once more than one of its sources have this fault.
+    name: String,
+    what: String,
+    delivered: u64,
+}
+
+impl LiveFaults {
+    /// Takes the fault of a source.
+    pub fn add(&mut self, name: &str, fault: &SourceFault) {
+        let (what, delivered) = (trouble_words(&fault.what), fault.packet - 1);
+        let same = |known: &&mut LiveFault| interface_of(&known.name) == interface_of(name) && known.what == what;
+        match self.0.iter_mut().find(same) {
+            Some(known) => {
+                interface_of(name).clone_into(&mut known.name);
+                known.delivered += delivered;
+            }
+            None => self.0.push(LiveFault { name: name.to_owned(), what, delivered }),
+        }
+    }
+
+    /// A line about each. A capture has no offsets, and no file whose packets could be counted.
+    pub fn lines(&self) -> Vec<String> {
+        let line = |fault: &LiveFault| format!("{}: {}; {}", fault.name, fault.what, kept_words(fault.delivered));
+        self.0.iter().map(line).collect()
+    }
+
+    /// The same while other captures go on.
+    pub fn passing_lines(&self) -> Vec<String> {
+        self.0.iter().map(|fault| format!("{}: {}; the others go on", fault.name, fault.what)).collect()
+    }
 }
 
 /// Lines about packets of a source that expressions make no sense for; without a layout they name no interfaces.

@@ -2,9 +2,9 @@
 
 use super::Run;
 use super::outputs::{Given, Outputs, Place, Rest};
-use crate::capture::{self, Wish};
+use crate::capture::{self, Wish, interface_of};
 use crate::name::Name;
-use crate::outcome::{say, say_plain};
+use crate::outcome::{LiveFaults, say, say_plain};
 use crate::sources::changed_line;
 use anyhow::bail;
 use std::io;
@@ -73,10 +73,13 @@ impl Run<'_> {
         about.iter().for_each(|line| say_plain(line));
         if readers.len() == 1 {
             let (name, reader) = readers.remove(0);
-            self.one_interface(&name, reader, &tell)
+            self.one_interface(&name, reader, &tell)?;
         } else {
-            self.several_interfaces(readers, &tell)
+            self.several_interfaces(readers, &tell)?;
         }
+        let faults = self.live_faults.lines();
+        faults.into_iter().for_each(|line| self.fault(line));
+        Ok(())
     }
 
     fn wish(&self) -> Wish<'_> {
@@ -127,14 +130,16 @@ impl Run<'_> {
         /// How long to wait for the interface that holds up the others.
         const TURN: Duration = Duration::from_millis(50);
         let start = |(i, (name, reader))| {
-            Ok(Source { name, pump: Pump::start(reader, i)?, place: Place::default(), told: false })
+            Ok(Source { name, pump: Pump::start(reader, i)?, place: Place::default(), ended: None, told: false })
         };
         let mut sources = readers.into_iter().enumerate().map(start).collect::<io::Result<Vec<Source>>>()?;
         let (mut last, mut passed, mut flushed) = (usize::MAX, 0u64, Instant::now());
         while !self.outputs.are_over() && !self.merged_enough {
             for source in &mut sources {
                 source.pump.look(Duration::ZERO, &mut |delivery| self.totals.add(&delivery.part));
-                source.tell_end(&self.stop);
+            }
+            if !self.stop.load(Ordering::Relaxed) {
+                tell_ends(&mut sources);
             }
             self.flush_files(&mut flushed, FLUSHED);
             let Some((time, next)) = sources.iter_mut().enumerate().filter_map(|(i, s)| Some((s.time()?, i))).min()
@@ -269,8 +274,31 @@ struct Source {
     pump: Pump<Select>,
     /// How far the first delivery that waits was passed on.
     place: Place,
-    /// That it has ended was told.
+    /// When it was found to have ended by itself.
+    ended: Option<Instant>,
+    /// That was told.
     told: bool,
+}
+
+/// Tells, once, which interfaces ended by themselves while others go on.
+fn tell_ends(sources: &mut [Source]) {
+    /// How long the other queues of an interface have to end of the same cause.
+    const TOGETHER: Duration = Duration::from_secs(1);
+    let running: Vec<String> = sources.iter().filter(|s| s.pump.ended().is_none()).map(|s| s.name.clone()).collect();
+    if running.is_empty() || running.len() == sources.len() {
+        return;
+    }
+    let mut faults = LiveFaults::default();
+    for source in sources.iter_mut().filter(|source| !source.told) {
+        let Some((report, _)) = source.pump.ended() else { continue };
+        let since = *source.ended.get_or_insert_with(Instant::now);
+        let waits = running.iter().any(|other| interface_of(other) == interface_of(&source.name));
+        if !waits || since.elapsed() > TOGETHER {
+            source.told = true;
+            report.fault.iter().for_each(|fault| faults.add(&source.name, fault));
+        }
+    }
+    faults.passing_lines().iter().for_each(|line| say(line));
 }
 
 fn kept(part: &Selected) -> usize {
@@ -278,16 +306,6 @@ fn kept(part: &Selected) -> usize {
 }
 
 impl Source {
-    /// Tells, once, that it ended by itself while others go on.
-    fn tell_end(&mut self, stop: &AtomicBool) {
-        if let (Some((report, _)), false, false) = (self.pump.ended(), self.told, stop.load(Ordering::Relaxed)) {
-            self.told = true;
-            if let Some(fault) = &report.fault {
-                say_plain(&format!("{}: {}; the others go on", self.name, fault.what));
-            }
-        }
-    }
-
     /// Time of the next packet; `None` if none waits.
     fn time(&mut self) -> Option<i64> {
         let (delivery, next) = self.pump.next(kept)?;

@@ -2,7 +2,7 @@
 
 use super::{Command, print};
 use crate::capture::{self, Wish};
-use crate::outcome::{say, say_plain};
+use crate::outcome::{LiveFaults, say, say_plain};
 use anyhow::bail;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,15 +77,19 @@ impl Command<'_> {
         match measured {
             Ok(measured) => {
                 // Workers share an interface.
-                let mut marks = BTreeMap::new();
-                for (name, one) in names.iter().zip(&measured) {
-                    self.close(name, one, run.select())?;
+                let (mut marks, mut faults) = (BTreeMap::new(), LiveFaults::default());
+                for (name, mut one) in names.iter().zip(measured) {
+                    if let Some(fault) = one.report.fault.take() {
+                        faults.add(name, &fault);
+                    }
+                    self.close(name, &one, run.select())?;
                     let marks = marks.entry(name).or_insert_with(Marks::default);
                     marks.downs = marks.downs.max(one.report.marks.downs);
                     marks.large += one.report.marks.large;
                     marks.cut += one.report.marks.cut;
                     marks.unfinished_checksums += one.report.marks.unfinished_checksums;
                 }
+                faults.lines().into_iter().for_each(|line| self.fault(line));
                 for (name, marks) in &marks {
                     capture::marks_lines(name, marks).iter().for_each(|line| say(line));
                 }

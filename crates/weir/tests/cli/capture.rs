@@ -293,20 +293,59 @@ fn an_interface_that_is_removed_ends_the_capture() {
     let temp = Temp::new();
     let (sent, out) = (frames(1000), temp.at("kept.pcap"));
     let capture = net.capture(&["filter", "", "near", "-w", &out, "--stats"]);
-    let measure = net.capture(&["measure", "near", "--json", "--workers", "1"]);
+    let measure = net.capture(&["measure", "near", "--json", "--workers", "3"]);
     assert_eq!(net.send(&sent, 0), 1000);
     std::thread::sleep(std::time::Duration::from_millis(100));
     net.inside("near", &["ip", "link", "del", "near"]).ok();
     let done = capture.done();
     assert_eq!(done.code, Some(1));
-    let line = "the interface is gone; 1000 packets before it were delivered\n";
-    assert!(done.err.contains("weir: near: packet 1001, ") && done.err.contains(line), "{}", done.err);
+    let line = "near: the interface is gone; 1000 packets before it were delivered";
+    let told =
+        |done: &Done| done.err.lines().filter(|line| line.starts_with("weir: ")).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(told(&done), [format!("weir: {line}")]);
     assert_eq!(account(&done), [1000, 1000, 0, 0, 0]);
     assert!(written(&out) == sent);
     let done = measure.done();
     assert_eq!(done.code, Some(1));
     assert_eq!(objects(&done)[0]["passed"], 1000);
-    assert!(objects(&done)[0]["fault"].as_str().unwrap().contains("the interface is gone"));
+    assert_eq!(told(&done), [format!("weir: {line}")], "its workers share it");
+    assert_eq!(objects(&done)[0]["fault"], line);
+}
+
+#[test]
+fn a_removed_interface_of_several_queues_is_told_of_once() {
+    let xdp = ["--xdp-mode", "generic", "--ring", "1M"];
+    for others in [&[][..], &["one"]] {
+        let Some(net) = Net::new("a_removed_interface_of_several_queues_is_told_of_once") else { return };
+        net.two_queues();
+        net.second_cable();
+        let sources = [&["af_xdp:near"], others].concat();
+        let start = |arguments: &[&str]| {
+            let command = [&[env!("CARGO_BIN_EXE_weir")], arguments, &sources, &xdp].concat();
+            let ready = if others.is_empty() { "does not get what is captured" } else { "one: AF_PACKET" };
+            net.start(&command, ready)
+        };
+        let filter = start(&["filter", "", "--count", "--json"]);
+        let queues = net.inside("near", &["ip", "-d", "link", "show", "near"]).ok().text();
+        assert!(queues.contains("numrxqueues 2"), "{queues}");
+        net.inside("near", &["ip", "link", "del", "near"]).ok();
+        let line = "near: the interface is gone; no packet was delivered";
+        let mut lines = vec![format!("weir: {line}")];
+        let filter = match others {
+            [] => filter,
+            _ => {
+                lines.insert(0, "weir: near: the interface is gone; the others go on".to_owned());
+                let filter = filter.until(&lines[0]);
+                filter.signal("-INT");
+                filter
+            }
+        };
+        let done = filter.done();
+        assert_eq!(done.code, Some(1), "{}", done.err);
+        let told: Vec<_> = done.err.lines().filter(|line| line.starts_with("weir: ")).collect();
+        assert_eq!(told, lines);
+        assert_eq!(objects(&done)[0]["fault"], line);
+    }
 }
 
 #[test]
