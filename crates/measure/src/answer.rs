@@ -5,7 +5,7 @@ use crate::tally::Arrivals;
 use weir_packet::flow::FlowKey;
 use weir_sketch::Counts;
 
-/// In what sense a bound holds.
+/// Kind of a bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BoundKind {
     /// There is no error.
@@ -24,7 +24,7 @@ pub enum BoundKind {
 /// The true value lies in `lower..=upper`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
-    /// In what sense.
+    /// Kind of the bound.
     pub kind: BoundKind,
     /// Not less than this.
     pub lower: u64,
@@ -62,7 +62,7 @@ pub struct Table {
 pub struct Missing {
     /// The largest value that the figure that ranks can have for any key outside.
     pub at_most: u64,
-    /// In what sense `at_most` holds; [`BoundKind::None`]: it does not.
+    /// Kind of the bound `at_most`; with [`BoundKind::None`], `at_most` says nothing.
     pub kind: BoundKind,
     /// How many keys are outside.
     pub keys: Keys,
@@ -80,16 +80,16 @@ impl Default for Missing {
 /// How many keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Keys {
-    /// So many.
+    /// An estimate of their number.
     About(Estimate),
-    /// So many or more.
+    /// A lower limit of their number.
     AtLeast(u64),
 }
 
 /// How many there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// So many.
+    /// The estimate.
     pub value: u64,
     /// Give or take; 0 if it is exact.
     pub plus_minus: u64,
@@ -117,7 +117,7 @@ pub struct Change {
     pub lower: i64,
     /// See `lower`.
     pub upper: i64,
-    /// In what sense.
+    /// Kind of the bound.
     pub kind: BoundKind,
 }
 

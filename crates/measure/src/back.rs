@@ -11,7 +11,7 @@ impl Spares {
     /// More are not kept: a few windows end at once, and each state is as large as its tables.
     const MOST: usize = 16;
 
-    /// Keeps a state, unless it holds what others share.
+    /// Keeps a state, unless its tables were shared.
     pub fn keep(&self, mut state: State) {
         let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if spares.len() < Self::MOST && state.clear() {

@@ -14,6 +14,8 @@ use weir_sketch::{Distinct, Heavy, Item, Weigh};
 pub struct State {
     /// Whose tables these are, where workers share them.
     slot: Slot,
+    /// The tables were shared by workers, and are of another kind once they are settled.
+    shared: bool,
     tally: Tally,
     tables: Vec<(KeyKind, Counter)>,
     flows: Distinct,
@@ -37,6 +39,7 @@ impl State {
         let distinct = || Distinct::new(config.seed, &Request { populate, ..Request::default() });
         Ok(Self {
             slot,
+            shared: config.shared.is_some(),
             tally: Tally::default(),
             tables: config.keys.iter().enumerate().map(table).collect::<Result<_, Error>>()?,
             flows: distinct()?,
@@ -160,8 +163,11 @@ impl State {
         Ok(())
     }
 
-    /// Forgets everything and keeps the memory, if all of that is its own.
+    /// Forgets everything and keeps the memory; `false` if a new window cannot begin with it, because its tables were shared.
     pub(crate) fn clear(&mut self) -> bool {
+        if self.shared {
+            return false;
+        }
         self.tally = Tally::default();
         for distinct in [&mut self.flows, &mut self.sources, &mut self.destinations] {
             distinct.clear();

@@ -51,8 +51,8 @@ impl Cut {
     }
 }
 
-/// One result of a window, among all results of a run. Workers that are told to close windows at the same places of the
-/// source agree on it.
+/// One result of a window, among all results of a run. Only workers that close windows at the same places of the source agree on
+/// it: the workers of live sources, each with a clock of its own, do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot {
     /// Number of the window.

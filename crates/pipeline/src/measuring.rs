@@ -64,7 +64,7 @@ pub enum Distribute {
     Flow,
     /// By destination address.
     Address,
-    /// Any.
+    /// A pseudo-random worker for each packet.
     Random,
 }
 
@@ -133,7 +133,7 @@ pub enum Failure {
     /// A worker did not process what it was given.
     #[error("worker {worker} was handed {handed} packets and processed {processed}: this is a mistake in weir")]
     Lost {
-        /// Which.
+        /// Number of the worker, from 0.
         worker: usize,
         /// Packets pushed into its ring.
         handed: u64,
@@ -142,7 +142,7 @@ pub enum Failure {
     },
 }
 
-/// What a crew has to say.
+/// Messages from workers to the thread that merges.
 enum Event {
     /// A piece is done: the bytes of the delivery, if it was the last one, and packets that were not there any more.
     Piece(Option<View>, Option<Gone>),
@@ -159,7 +159,7 @@ struct Ended {
     timing: Option<Timing>,
 }
 
-/// Those who measure. All methods append what happened meanwhile to `events`.
+/// A pool of workers. All methods append what happened meanwhile to `events`.
 trait Crew {
     /// How many say [`Event::Closed`] to each call of [`Self::close`].
     fn members(&self) -> usize;
@@ -548,14 +548,14 @@ impl Run {
                     if closed.windows() == 0 {
                         room.read(id);
                     }
-                    self.team.merger.take(id, closed, each)?;
+                    self.team.merger.take(id, closed, each).map_err(Failure::Later)?;
                 }
                 Ok((id, Word::Ended(both))) => {
                     let (one, ended) = *both;
                     measured[id] = Some(one);
                     self.team.events.push(Event::Ended(ended));
                     self.team.heed(each)?;
-                    self.team.merger.end(id, each)?;
+                    self.team.merger.end(id, each).map_err(Failure::Later)?;
                 }
                 Ok((_, Word::Failed(error))) => return Err(Failure::Later(error)),
                 Ok((id, Word::Died)) => return Err(Failure::Panic(id)),
@@ -646,7 +646,7 @@ impl Team {
                     self.spare.extend(view);
                     self.gone = Gone::both(self.gone, gone);
                 }
-                Event::Closed(member, closed) => self.merger.take(member, closed, each)?,
+                Event::Closed(member, closed) => self.merger.take(member, closed, each).map_err(Failure::Later)?,
                 Event::Ended(ended) => {
                     self.ended += 1;
                     self.processed += ended.processed;

@@ -283,6 +283,7 @@ fn check_all(case: Case, sources: &[&[Made]], inputs: impl IntoIterator<Item = I
     let mut whole = Expected::default();
     expected.iter().for_each(|window| whole.add(window));
     assert_eq!(received, whole.arrivals.received, "{case:?}");
+    assert_eq!(received, sources.iter().map(|packets| packets.len() as u64).sum::<u64>(), "{case:?}");
     compare(&case, &whole, finished.arrivals, finished.state.as_ref());
     let arrivals = finished.arrivals;
     assert_eq!(arrivals.received, finished.processed + arrivals.filtered + arrivals.late, "{case:?}");

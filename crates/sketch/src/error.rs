@@ -16,7 +16,7 @@ pub enum Error {
     /// A parameter has a value that makes no sense.
     #[error("{name} is {given}, it must be {must}")]
     Parameter {
-        /// Which.
+        /// Name of the parameter.
         name: &'static str,
         /// Its value.
         given: f64,

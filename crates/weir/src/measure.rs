@@ -101,6 +101,12 @@ fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
         DesignArg::Async => Design::Async,
         DesignArg::Sync => Design::Sync,
     };
+    if shared && arguments.window.is_some() && is_live(arguments) && !matches!(design, Design::Async | Design::Sync) {
+        bail!(
+            "--state shared cannot be had with --window on interfaces, whose workers end their windows apart: \
+             use --state separate, or --design async"
+        );
+    }
     if arguments.distribute.is_some() && design == Design::Rss {
         bail!("--distribute is the rule of a distributor, and --design rss has none: use async or sync");
     }
@@ -450,7 +456,11 @@ impl Command<'_> {
             && !(self.arguments.follow || is_live(self.arguments))
             && self.output.is_ok()
         {
-            line.push_str(if self.arguments.duration.is_some() { ", ended by --duration" } else { ", interrupted" });
+            line.push_str(if self.arguments.duration.is_some_and(|limit| time >= limit) {
+                ", ended by --duration"
+            } else {
+                ", interrupted"
+            });
         }
         if !self.faults.is_empty() {
             line.push_str(", incomplete: see the fault above");

@@ -105,7 +105,7 @@ impl Fed {
         Ok(Self { front, lanes, rule, batch, sync, timing, words })
     }
 
-    /// Packets handed to each worker.
+    /// Turns a worker's message into an event; fails if the worker failed or lost packets.
     fn event(&mut self, (worker, word): (usize, Word)) -> Result<Event, Failure> {
         match word {
             Word::Closed(closed) => Ok(Event::Closed(worker, closed)),
@@ -113,7 +113,7 @@ impl Fed {
             Word::Ended(ended) => {
                 Err(Failure::Lost { worker, handed: self.lanes[worker].handed, processed: ended.processed })
             }
-            Word::Failed(error) => Err(Failure::Counters(error)),
+            Word::Failed(error) => Err(Failure::Later(error)),
             Word::Died => Err(Failure::Panic(worker)),
         }
     }

@@ -263,19 +263,15 @@ impl Front {
 
     /// Counts what arrived.
     fn account(&mut self, times: &[i64], kept: u64, late: u64, jumped: u64) {
-        let arrivals = &mut self.arrivals;
-        let mut count = |time: i64, counts: Arrivals| {
-            let Ok((at, _)) = arrivals.at(time, |_| Ok::<_, Infallible>(Arrivals::default()));
-            *at += counts;
-        };
-        if self.cut.window_ns.is_none() {
-            let (received, passed) = (times.len() as u64, u64::from(kept.count_ones()));
-            return count(0, Arrivals { received, filtered: received - passed, ..Arrivals::default() });
-        }
-        for (i, &time) in times.iter().enumerate() {
-            let (kept, late, jumped) = (kept >> i & 1, late >> i & 1, jumped >> i & 1);
-            let filtered = (1 - kept) & (1 - late);
-            count(time, Arrivals { received: 1, filtered, late, jumped, dropped: 0 });
+        let mut first = 0;
+        while let Some(&time) = times.get(first) {
+            let Ok((at, window)) = self.arrivals.at(time, |_| Ok::<_, Infallible>(Arrivals::default()));
+            let run = times[first..].iter().take_while(|time| window.contains(time)).count().max(1);
+            let count = |bits: u64| u64::from((bits >> first & u64::MAX >> (64 - run)).count_ones());
+            let received = run as u64;
+            let (filtered, late, jumped) = (count(!kept & !late), count(late), count(jumped));
+            *at += Arrivals { received, filtered, late, jumped, dropped: 0 };
+            first += run;
         }
     }
 

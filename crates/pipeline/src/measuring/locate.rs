@@ -93,12 +93,14 @@ impl Consumer for Locate {
     fn frames(&self, with: &With<'_, LocatePlan>, frames: &[Frame<'_>], part: &mut Located) -> usize {
         part.records.extend_from_slice(with.records);
         if self.timed {
+            let mut times = part.times;
             with.layout.records(with.bytes, with.records, |_, record| {
                 if let Some(stamp) = record.and_then(|record| record.time_ns) {
                     let time = Times::of(stamp);
-                    part.times = Some(part.times.map_or(time, |times| times.and(time)));
+                    times = Some(times.map_or(time, |times| times.and(time)));
                 }
             });
+            part.times = times;
         }
         frames.len()
     }

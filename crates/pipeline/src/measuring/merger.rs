@@ -218,7 +218,7 @@ impl Merger {
             state.settle(&self.config)?;
         }
         self.add(arrivals, state.as_ref())?;
-        if let Some(old) = state.filter(|_| self.config.shared.is_none()) {
+        if let Some(old) = state {
             self.spares.keep(old);
         }
         Ok(())
@@ -265,8 +265,7 @@ impl Merger {
         } else {
             self.last.replace((number, state)).and_then(|(_, old)| old)
         };
-        // What was shared is not what a new window begins with.
-        if let Some(old) = old.filter(|_| self.config.shared.is_none()) {
+        if let Some(old) = old {
             self.spares.keep(old);
         }
         Ok(())

@@ -276,6 +276,11 @@ fn packets_without_a_stamp_belong_to_the_time_that_has_come() {
     every_way(&some(|i| i < 100), CUT);
     every_way(&some(|i| i % 3 == 0), CUT);
     every_way(&some(|i| i >= 100), CUT);
+    // Tables that were shared are not what a later window begins with.
+    let first = some(|i| i == 0);
+    let cut = Cut { window_ns: Some(SECOND / 20), late_ns: 0 };
+    let case = Case { design: Design::Async, shared: true, cut, ..SMALL };
+    check(case, &first, [piecewise(&Arc::new(pcapng(&first)), 3000)]);
     // Without any stamp there is no window, and the sum all the same.
     let none = some(|_| true);
     assert!(serial(&[&none], CUT, KeyKind::FiveTuple, |_| true).iter().all(|window| window.number == Cut::UNTIMED));

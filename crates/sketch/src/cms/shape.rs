@@ -52,7 +52,7 @@ impl Shape {
         }
     }
 
-    /// So many rows of so many cells.
+    /// A shape of `rows` rows, each of `width` cells.
     ///
     /// **Errors**: there are no rows or more than 32, or the width is no power of two up to 2^40.
     pub fn new(rows: usize, width: usize) -> Result<Self, Error> {

@@ -128,6 +128,7 @@ impl Report {
         let _ = write!(out, "  {}", loss(&window.arrivals, self.place));
         let Some(state) = window.state else {
             out.push_str("\n  no packet was measured\n");
+            out.push_str(&aside(window));
             out.extend((0..self.shape.keys.len()).map(|i| self.changes(window, i)));
             return out;
         };
@@ -143,13 +144,7 @@ impl Report {
         let (sources, destinations) = (state.sources(), state.destinations());
         let _ = writeln!(out, "  {}, {}", how_many(&sources, "source"), how_many(&destinations, "destination"));
         let _ = writeln!(out, "  sizes {}", sizes(&tally));
-        if window.left_out > 0 && window.span.is_some() {
-            let _ = writeln!(out, "  left out before it: {} windows", grouped(window.left_out));
-        }
-        if window.arrivals.jumped > 0 {
-            let _ =
-                writeln!(out, "  {} with a time stamp far from the others (jumped)", packets(window.arrivals.jumped));
-        }
+        out.push_str(&aside(window));
         if tally.keyless.sum() > 0 {
             let _ = writeln!(out, "  {}", keyless(&tally.keyless));
         }
@@ -344,6 +339,19 @@ impl Report {
 }
 
 /// What is outside the rows of a table.
+/// Lines on windows that were left out and on packets that jumped; empty if there are none.
+fn aside(window: &Window<'_>) -> String {
+    let mut lines = String::new();
+    if window.left_out > 0 && window.span.is_some() {
+        let windows = if window.left_out == 1 { "window" } else { "windows" };
+        let _ = writeln!(lines, "  left out before it: {} {windows}", grouped(window.left_out));
+    }
+    if window.arrivals.jumped > 0 {
+        let _ = writeln!(lines, "  {} with a time stamp far from the others (jumped)", packets(window.arrivals.jumped));
+    }
+    lines
+}
+
 fn missing_json(table: &Table) -> Value {
     let Missing { at_most, kind, keys, counts } = table.missing;
     let keys = match keys {

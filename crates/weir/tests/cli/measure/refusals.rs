@@ -35,6 +35,8 @@ fn combinations_that_make_no_sense_are_refused() {
     for (more, words) in cases {
         assert_refused(&[&[file.as_str()], more].concat(), words);
     }
+    let shared = ["af_packet:lo", "--state", "shared", "--sketch", "exact", "--window", "1s"];
+    assert_refused(&shared, &["weir: --state shared", "--window", "--design async"]);
     for (name, value) in [
         ("--sketch", "best"),
         ("--by", "flows"),
