@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How often the end of a file, and its name, are looked at.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Looks at a name without a file before that is told of: between two steps of a rotation there is none either.
+/// Looks in a row that find no file of the name, until that is told: between two steps of a rotation there is none either.
 const PATIENCE: u32 = 10;
 
 /// What became of a followed file.
@@ -63,15 +63,32 @@ impl Followed {
     }
 
     /// The source that follows the one opened last, once there is a file of the name; `None` if that one ended for another reason
-    /// than that the file was replaced or cut, or if `stop` is set.
+    /// than that the file was replaced or cut, or if `stop` is set. A name without a file is told like that of an open file.
     pub fn next(&self, opening: &Opening<'_>) -> Option<io::Result<Input>> {
+        let mut missing = 0;
         while self.over.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed) {
             match Input::open(&self.name, opening, &self.stop) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => std::thread::sleep(PAUSE),
-                opened => return Some(opened),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.miss(&mut missing);
+                    std::thread::sleep(PAUSE);
+                }
+                opened => {
+                    if opened.is_ok() && missing >= PATIENCE {
+                        (self.tell)(Change::Appeared);
+                    }
+                    return Some(opened);
+                }
             }
         }
         None
+    }
+
+    /// Counts a look that found no file of the name, and tells it if there were [`PATIENCE`] of them in a row.
+    fn miss(&self, missing: &mut u32) {
+        *missing = missing.saturating_add(1);
+        if *missing == PATIENCE {
+            (self.tell)(Change::Removed);
+        }
     }
 
     /// What the name stands for now; `None` if it is no name of a file, or if nothing has it.
@@ -123,10 +140,7 @@ impl Tail {
             Some(_) => Ok(Some(if told { Change::Appeared } else { Change::Replaced })),
             None => {
                 // Whoever has the old file open may still write to it.
-                self.missing = self.missing.saturating_add(1);
-                if self.missing == PATIENCE {
-                    (self.followed.tell)(Change::Removed);
-                }
+                self.followed.miss(&mut self.missing);
                 Ok(None)
             }
         }

@@ -1,0 +1,93 @@
+//! Files that are followed: what is told of a name, and what is read next.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+use weir_io::follow::{Change, Followed};
+use weir_io::input::Opening;
+use weir_io::stream::Stream;
+use weir_io::{Input, Kind};
+
+/// A bound against hanging.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A folder that goes when this does.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("weir-follow-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).expect("the temporary directory can be written");
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).expect("the folder can be written");
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The next bytes of a source; none at its end.
+fn next_bytes(stream: &mut Stream) -> Vec<u8> {
+    stream.next(&[], None).expect("it can be read").bytes().to_vec()
+}
+
+fn stream(input: Input) -> Stream {
+    let Kind::Stream(stream) = input.kind else { panic!("a followed file is a stream") };
+    stream
+}
+
+/// Follows `file` in a thread of its own: what is told of it, and the bytes of a first source, which then ends, and of a second.
+///
+/// `at_end` runs when the first one is found to be over, before the second is looked for.
+fn follow(file: &Path, at_end: impl Fn() + Send + Sync + 'static) -> (Receiver<Change>, Receiver<Vec<u8>>) {
+    let ((say, told), (give, given)) = (channel(), channel());
+    let tell = move |change| {
+        if matches!(change, Change::Truncated | Change::Replaced) {
+            at_end();
+        }
+        let _ = say.send(change);
+    };
+    let (stop, name) = (Arc::new(AtomicBool::new(false)), file.to_owned());
+    std::thread::spawn(move || {
+        let followed = Followed::new(&name, Arc::new(tell), &stop);
+        let opening = Opening { follow: Some(&followed), ..Opening::default() };
+        let mut first = stream(Input::open(&name, &opening, &stop).expect("it is there"));
+        give.send(next_bytes(&mut first)).expect("the test waits for it");
+        assert!(next_bytes(&mut first).is_empty());
+        let next = followed.next(&opening).expect("the name is followed on").expect("it can be opened");
+        give.send(next_bytes(&mut stream(next))).expect("the test waits for it");
+    });
+    (told, given)
+}
+
+/// A name that loses its file between the end of one file and the opening of the next.
+#[test]
+fn a_name_that_loses_its_file_between_two_files_is_told() {
+    let folder = Folder::new("between");
+    for (way, change) in [("truncated", Change::Truncated), ("replaced", Change::Replaced)] {
+        let file = folder.file(way, "first");
+        let old = file.clone();
+        let (told, given) = follow(&file, move || std::fs::remove_file(&old).expect("it is there"));
+        let bytes = || given.recv_timeout(LONG).expect("it is read");
+        assert_eq!(bytes(), b"first", "{way}");
+        match change {
+            Change::Truncated => drop(folder.file(way, "")),
+            _ => std::fs::rename(folder.file("other", "gone at once"), &file).expect("both are there"),
+        }
+        let next = || told.recv_timeout(LONG).expect("it is told");
+        assert_eq!([next(), next()], [change, Change::Removed], "{way}");
+        folder.file(way, "second");
+        assert_eq!(next(), Change::Appeared, "{way}");
+        assert_eq!(bytes(), b"second", "{way}");
+    }
+}
