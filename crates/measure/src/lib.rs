@@ -6,7 +6,6 @@
 
 mod answer;
 mod back;
-mod canonical;
 mod counter;
 mod key;
 mod observation;

@@ -1,7 +1,6 @@
 //! What one worker, or all of them, know of a window of time.
 
 use crate::answer::{Change, Estimate, Table};
-use crate::canonical::Canonical;
 use crate::counter::{Counter, TOGETHER};
 use crate::tally::Tally;
 use crate::{Config, Error, KeyKind, Kind, Observation, Slot};
@@ -131,13 +130,9 @@ impl State {
             new_sources |= u64::from(sources.is_new(hosts[i].0)) << i;
             new_destinations |= u64::from(destinations.is_new(hosts[i].1)) << i;
         });
-        each(new, |i| flows.add(packets[i].hash, Canonical::flow(&packets[i].flow).as_ref()));
-        each(new_sources, |i| {
-            sources.add(hosts[i].0, Canonical::address(packets[i].flow.family, &packets[i].flow.src).as_ref());
-        });
-        each(new_destinations, |i| {
-            destinations.add(hosts[i].1, Canonical::address(packets[i].flow.family, &packets[i].flow.dst).as_ref());
-        });
+        each(new, |i| flows.add(packets[i].hash));
+        each(new_sources, |i| sources.add(hosts[i].0));
+        each(new_destinations, |i| destinations.add(hosts[i].1));
     }
 
     /// Adds what another worker knows, of this window or of another one.

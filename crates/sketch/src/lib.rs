@@ -7,12 +7,12 @@
 //! | [`Cms`], plain | no | never below the truth, rarely more than epsilon N above | equal |
 //! | [`Cms`], conservative | no | the same, closer to the truth | bound kept |
 //! | [`Distinct`] | no | how many keys there are, and a 95 % range, whoever chose the keys | equal |
-//! | [`Mergeable`] | no | the same for engines that read Apache DataSketches; hostile traffic can bend it | equal |
+//! | [`Mergeable`] | no | the same, in images that engines of Apache DataSketches merge; hostile traffic can bend it | equal |
 //!
 //! [`SharedExact`] and [`SharedCms`] are the forms that several threads update at once, without losing an update.
 //!
-//! Each is made with a budget in bytes, takes all its memory at the start and none on an update ([`Distinct`] names its
-//! exception). A key comes with its hash; the sketches never hash, but name the seed of the hash they were fed with, so
+//! Each is made with a budget in bytes, takes all its memory at the start and none on an update ([`Mergeable`] is the
+//! exception, and hashes its keys itself). A key comes with its hash; the sketches never hash, but name the seed of the hash they were fed with, so
 //! that two that cannot be merged are not.
 #![forbid(unsafe_code)]
 

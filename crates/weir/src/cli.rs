@@ -349,8 +349,7 @@ Every figure carries a bound: the true value lies between `lower` and `upper`. B
 hold; those of `cms` hold with the stated confidence. They hold for the packets that were measured: loss is shown beside.
 Below each table stands how much is outside it, and what any key outside may have at most.
 Numbers of flows, sources and destinations are counted up to 1024 and then estimated (+- 1.6 % at 95 %), over hashes with a
-seed that is drawn anew for each run: traffic made for that cannot bend them. Images of Apache DataSketches, which the library
-keeps for other engines, have a public seed and can be bent.
+seed that is drawn anew for each run: traffic made for that cannot bend them.
 What the kernel dropped for want of room counts in the window that the capture had come to when it was noticed.
 
 With --window a time stamp that jumps (an hour off, live ten seconds, apart from --late) is

@@ -9,14 +9,28 @@ use crate::Error;
 /// Base-2 logarithm of the registers.
 const LG_K: u8 = 14;
 
-/// HyperLogLog of the Apache DataSketches library, over canonical bytes.
+/// A count of distinct keys whose images other engines merge: the HyperLogLog of the Apache DataSketches library, over
+/// canonical bytes of each key.
 ///
 /// The library hashes with MurmurHash3 under the seed 9001, as its Java and C++ forms do, which is what makes images of
-/// different places mergeable. **The seed is public**: keys that are chosen for it bend the estimate at will (20 000 keys have
-/// been shown as 1 500). Where traffic may be hostile, [`Distinct::estimate`](super::Distinct::estimate) is the figure to
-/// believe.
+/// different places mergeable. **Hostile traffic can bend it**: the seed is public, and keys that are chosen for it make the
+/// estimate as small or as large as their sender likes (20 000 keys have been shown as 1 500). Where traffic may be hostile,
+/// [`Distinct`](super::Distinct) is the count to believe. weir's commands neither keep nor show a `Mergeable`.
 ///
-/// **Cost**: up to 16 KiB. **Error bound**: probabilistic, [`range`](Self::range), for keys that nobody chose for the hash.
+/// **Canonical bytes**: the caller decides, and images merge only if all agree. For other engines to agree, use what
+/// they would hash: text in UTF-8, or an integer as eight bytes, little-endian, which is how they hash a `long`.
+///
+/// ```
+/// let mut sources = weir_sketch::Mergeable::default();
+/// for address in ["10.1.2.3", "10.9.9.9", "10.1.2.3"] {
+///     sources.add(address.as_bytes());
+/// }
+/// assert_eq!(sources.estimate().round(), 2.0);
+/// let image: Vec<u8> = sources.to_bytes(); // for Java, C++, Spark, Druid and others
+/// ```
+///
+/// **Cost**: a hash of the key for each call, some ten nanoseconds; up to 16 KiB, in six steps while it sees its first 1600
+/// keys. These steps allocate. **Error bound**: probabilistic, [`range`](Self::range), for keys that nobody chose for the hash.
 /// **Source**: Flajolet et al., "HyperLogLog" (2007).
 pub struct Mergeable(HllSketch);
 
@@ -28,12 +42,9 @@ impl Default for Mergeable {
 }
 
 impl Mergeable {
-    /// Memory of a count that has grown, bytes.
-    pub(super) const MEMORY_BYTES: usize = 1 << LG_K;
-
     /// Counts the key with these canonical bytes, if it was not counted before.
     #[inline]
-    pub(super) fn add(&mut self, bytes: &[u8]) {
+    pub fn add(&mut self, bytes: &[u8]) {
         self.0.update(raw_bytes::from_slice(bytes));
     }
 
