@@ -178,8 +178,8 @@ impl<K: Key> Exact<K> {
         self.untracked
     }
 
-    /// How much more than its counts here a key may have had: nothing, unless a merge brought untracked packets
-    /// together with keys that might have been theirs.
+    /// How much more than its counts here a key that is in may have had: nothing, unless a merge brought untracked packets
+    /// together with keys that might have been theirs. Never more than [`untracked`](Self::untracked).
     pub fn doubt(&self) -> Counts {
         self.doubt
     }
@@ -217,8 +217,7 @@ impl<K: Key> Exact<K> {
     ///
     /// If both together find room, this equals one table of both streams. Keys of `other` that find none go to
     /// [`untracked`](Self::untracked), as do its own untracked counts. What was untracked on one side may belong to a
-    /// key that is in on the other: if both sides have counted something, [`doubt`](Self::doubt) grows by the larger of the
-    /// two untracked counts.
+    /// key that is in on the other alone: [`doubt`](Self::doubt) grows by that, and is never more than what is untracked.
     ///
     /// **Errors**: the totals of both pass 2^63; then nothing has changed.
     pub fn merge(&mut self, other: &Self, hash: impl FnMut(&K) -> u64) -> Result<(), Error> {
@@ -229,13 +228,17 @@ impl<K: Key> Exact<K> {
     }
 
     /// The doubt once a table with these counts is merged into this one.
+    ///
+    /// A key that is in here alone misses at most the doubt here and what was untracked there, and the other way round; a
+    /// key that is in on both sides misses at most both doubts, which is less.
     fn doubt_with(&self, total: Counts, untracked: Counts, doubt: Counts) -> Counts {
         let both = self.total.packets > 0 && total.packets > 0;
         let grown = |of: fn(Counts) -> u64| {
-            let more = if both { of(self.untracked).max(of(untracked)) } else { 0 };
-            // A sum that saturates is above the total, and nothing can be missing that was never counted.
-            let most = of(self.total).saturating_add(of(total));
-            of(self.doubt).saturating_add(of(doubt)).saturating_add(more).min(most)
+            let (here, there) = (of(self.doubt), of(doubt));
+            if !both {
+                return here.max(there);
+            }
+            here.saturating_add(of(untracked)).max(there.saturating_add(of(self.untracked)))
         };
         Counts { packets: grown(|counts| counts.packets), bytes: grown(|counts| counts.bytes) }
     }

@@ -74,13 +74,34 @@ fn what_was_untracked_there_is_doubt_here() {
     }
 }
 
+/// Eight tables list the same eight keys, and each turned away one packet of ten others.
 #[test]
-fn doubt_does_not_pass_the_total() {
+fn doubt_is_never_more_than_what_is_untracked() {
+    let worker = |number: u32| table(10 * 32, (0..8).chain(100 * number..100 * number + 10));
+    let mut all = worker(1);
+    for (merged, number) in (2..=8).enumerate() {
+        all.merge(&worker(number), hash).unwrap();
+        let merged = merged as u64 + 1;
+        assert_eq!((all.doubt(), all.untracked()), (counts(10 * merged), counts(10 * merged + 10)));
+    }
+    // The same in pairs, and an empty table beside them.
+    let pair = |number| {
+        let mut pair = worker(number);
+        pair.merge(&table(10 * 32, []), hash).unwrap();
+        assert_eq!((pair.doubt(), pair.untracked()), (counts(0), counts(10)));
+        pair.merge(&worker(number + 1), hash).unwrap();
+        pair
+    };
+    let mut empty = table(10 * 32, []);
+    empty.merge(&pair(1), hash).unwrap();
+    assert_eq!((empty.doubt(), empty.untracked()), (counts(10), counts(20)));
+    empty.merge(&pair(3), hash).unwrap();
+    assert_eq!((empty.doubt(), empty.untracked()), (counts(30), counts(40)));
+    // Tables of one key, one after the other.
     let mut left = table(64, 0..3);
     for _ in 0..40 {
-        let right = table(64, 3..6);
-        left.merge(&right, hash).unwrap();
-        assert!(left.doubt().packets <= left.total().packets);
+        left.merge(&table(64, 3..6), hash).unwrap();
+        assert!(left.doubt().packets <= left.untracked().packets);
     }
 }
 

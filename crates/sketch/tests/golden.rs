@@ -224,6 +224,8 @@ fn tables_are_refused_for_what_is_wrong_in_them() {
     assert_eq!(why(24, &[0xff; 8]), (24, "a table that takes more memory than allowed"));
     assert_eq!(why(32, &[5]), (124, "counts that do not add up to the total"));
     assert_eq!(why(39, &[0x81]), (32, "a count above 2^63"));
+    assert_eq!(why(64, &[2]), (64, "a doubt above what is untracked"));
+    assert_eq!(why(72, &1001u16.to_le_bytes()), (64, "a doubt above what is untracked"));
     assert_eq!(why(80, &[3]), (88, "more keys than the table has room for"));
     assert_eq!(why(88, &[9]), (106, "keys out of order"));
     assert_eq!(why(90, &[0]), (90, "counts that do not fit the total"));

@@ -4,7 +4,7 @@
 //! 24  8  slots
 //! 32 16  total: packets, bytes
 //! 48 16  untracked: packets, bytes
-//! 64 16  doubt: packets, bytes
+//! 64 16  doubt: packets, bytes, neither above what is untracked
 //! 80  8  keys
 //! 88     for each key, in the order of their bytes: the key, packets, bytes
 //! ```
@@ -53,7 +53,12 @@ impl<K: Key> Exact<K> {
         let memory = usize::try_from(image.u64()?).ok().and_then(|slots| slots.checked_mul(size_of::<Slot<K>>()));
         let memory = memory.filter(|memory| *memory <= memory_bytes).ok_or(fault)?;
         let mut table = Self::new(memory, image.seed(), request)?;
-        (table.total, table.untracked, table.doubt) = (image.counts()?, image.counts()?, image.counts()?);
+        (table.total, table.untracked) = (image.counts()?, image.counts()?);
+        let fault = image.fault("a doubt above what is untracked");
+        table.doubt = image.counts()?;
+        if table.doubt.packets > table.untracked.packets || table.doubt.bytes > table.untracked.bytes {
+            return Err(fault);
+        }
         let keys = image.u64()?;
         if keys > table.capacity as u64 {
             return Err(image.fault("more keys than the table has room for"));

@@ -87,7 +87,7 @@ impl<K: Key> SharedExact<K> {
     fn sum(&self, of: impl Fn(&Exact<K>) -> Counts) -> Counts {
         self.each().fold(Counts::default(), |sum, part| {
             let counts = of(&part);
-            Counts { packets: sum.packets + counts.packets, bytes: sum.bytes + counts.bytes }
+            Counts { packets: sum.packets + counts.packets, bytes: sum.bytes.saturating_add(counts.bytes) }
         })
     }
 

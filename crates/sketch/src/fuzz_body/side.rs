@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_memory::{Policy, Request};
 
-use crate::{Cell, Cms, Counts, Exact, Heavy, Item, Key, Rule, Shape, SharedCms, SharedExact, Weigh};
+use crate::{Cell, Cms, Counts, Distinct, Exact, Heavy, Item, Key, Rule, Shape, SharedCms, SharedExact, Weigh};
 
 /// The sketches of one stream, and its exact counts.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ pub struct Side<K> {
     /// By packets.
     conservative_narrow: Cms<u32>,
     shared: [SharedCms; 2],
+    distinct: Distinct,
     merged: bool,
 }
 
@@ -59,6 +60,7 @@ impl<K: Key> Side<K> {
             conservative_narrow: Cms::new(shape, Rule::Conservative, seed, request).expect(HOLDS),
             shared: [Rule::Plain, Rule::Conservative]
                 .map(|rule| SharedCms::new(shape, rule, seed, request).expect(HOLDS)),
+            distinct: Distinct::new(seed, request).expect(HOLDS),
             merged: false,
         }
     }
@@ -89,6 +91,7 @@ impl<K: Key> Side<K> {
         for shared in &self.shared {
             shared.update_weighted(weighted());
         }
+        hashes.iter().for_each(|hash| self.distinct.see(*hash));
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -106,6 +109,7 @@ impl<K: Key> Side<K> {
         self.plain_wide.merge(&other.plain_wide).expect(HOLDS);
         self.conservative.merge(&other.conservative).expect(HOLDS);
         self.conservative_narrow.merge(&other.conservative_narrow).expect(HOLDS);
+        self.distinct.merge(&other.distinct).expect(HOLDS);
         self.merged = true;
     }
 
@@ -119,6 +123,7 @@ impl<K: Key> Side<K> {
         self.conservative.clear();
         self.conservative_narrow.clear();
         self.shared.iter_mut().for_each(SharedCms::clear);
+        self.distinct.clear();
     }
 
     pub(super) fn store(&mut self) {
@@ -145,6 +150,7 @@ impl<K: Key> Side<K> {
             self.check_heavy(heavy);
         }
         self.check_cms();
+        self.check_distinct();
     }
 
     fn total(&self) -> Counts {
@@ -159,6 +165,7 @@ impl<K: Key> Side<K> {
         assert_eq!(table.iter().count(), table.len());
         assert!(table.len() <= table.capacity());
         assert!(untracked.packets == 0 || table.is_full() || self.merged);
+        assert!(doubt.packets <= untracked.packets && doubt.bytes <= untracked.bytes, "{doubt:?} {untracked:?}");
         let mut found = 0;
         for (number, truth) in &self.truth {
             let (least, most) = match table.get(&(self.key)(*number), hash(self.seed, *number)) {
@@ -264,6 +271,17 @@ impl<K: Key> Side<K> {
         assert_eq!(conservative.to_bytes(), self.conservative.to_bytes());
     }
 
+    fn check_distinct(&self) {
+        // Keys of equal hashes are one.
+        let hashes: BTreeSet<_> = self.truth.keys().map(|number| hash(self.seed, *number)).collect();
+        let (keys, estimate) = (hashes.len() as f64, self.distinct.estimate());
+        if hashes.len() <= 1024 {
+            assert_eq!((estimate, self.distinct.range()), (keys, (keys, keys)));
+        }
+        // Six standard errors of 0.81 %.
+        assert!((estimate - keys).abs() <= 0.049 * keys, "{estimate} of {keys}");
+    }
+
     /// What a side that took others in must have in common with one that saw everything itself.
     pub(super) fn check_merged(&self, whole: &Self) {
         assert_eq!(self.truth, whole.truth);
@@ -272,6 +290,10 @@ impl<K: Key> Side<K> {
         }
         assert_eq!(self.plain.to_bytes(), whole.plain.to_bytes());
         assert_eq!(self.plain_wide.to_bytes(), whole.plain_wide.to_bytes());
+        assert_eq!(
+            (self.distinct.estimate(), self.distinct.range()),
+            (whole.distinct.estimate(), whole.distinct.range())
+        );
     }
 }
 
