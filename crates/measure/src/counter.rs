@@ -386,11 +386,11 @@ impl Counter {
     fn figure(&self, key: &FlowKey, hash: u64, by: Weigh) -> Figure {
         match self {
             Self::Exact(table) => {
-                let value = table.get(key, hash).map(|counts| counts.by(by));
-                // A key that found no room may be any of those that were not tracked.
-                let missing = if value.is_none() { table.untracked().by(by) } else { 0 };
-                let value = value.unwrap_or(0);
-                Figure { value, bound: exact(value, table.doubt().by(by) + missing) }
+                let (value, missing) = match table.get(key, hash) {
+                    Some(counts) => (counts, table.doubt()),
+                    None => (Counts::default(), table.untracked()),
+                };
+                Figure { value: value.by(by), bound: exact(value.by(by), missing.by(by)) }
             }
             Self::Heavy(names) => {
                 let (lower, upper) = names.bounds(key, hash);
@@ -485,5 +485,37 @@ fn keys_outside(listed: usize, named: usize, counted: Option<u64>, estimated: Op
         (Some(keys), _) => Keys::About(Estimate::exact(keys - listed)),
         (None, Some(keys)) => Keys::About(Estimate { value: keys.value.saturating_sub(listed), ..keys }),
         (None, None) => Keys::AtLeast(named - listed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sketch;
+    use weir_sketch::Item;
+
+    /// Each of two tables has room for 14 flows and turned 6 away; of the second's, 10 found no room in the merge.
+    #[test]
+    fn a_key_that_an_exact_table_lacks_has_at_most_what_found_no_room() {
+        let config = Config { sketch: Sketch::Exact, memory: 16 * 64, ..Config::default() };
+        let hash = |key: &FlowKey| u64::from(key.sport) << 40;
+        let flow = |sport| FlowKey { sport, ..FlowKey::NONE };
+        let table = |flows: std::ops::Range<u16>| {
+            let items: Vec<_> = flows.map(flow).map(|key| Item { hash: hash(&key), bytes: 100, key }).collect();
+            let mut table = Counter::new(&config, None).expect("enough memory");
+            table.update(&items, &[]);
+            table
+        };
+        let mut all = table(0..20);
+        all.merge(&table(10..30), hash).expect("tables of one configuration");
+        for (by, unit) in [(Weigh::Packets, 1), (Weigh::Bytes, 100)] {
+            let bound = |sport| {
+                let bound = all.figure(&flow(sport), hash(&flow(sport)), by).bound;
+                (bound.lower, bound.upper)
+            };
+            assert_eq!(bound(3), (unit, unit + 6 * unit), "in one table alone");
+            assert_eq!(bound(12), (2 * unit, 2 * unit + 6 * unit), "in both");
+            assert_eq!(bound(25), (0, 22 * unit), "in none");
+        }
     }
 }
