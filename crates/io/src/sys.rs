@@ -233,6 +233,11 @@ fn stop_event() -> libc::c_int {
     STOP_EVENT.load(Ordering::Relaxed)
 }
 
+/// Whether a stop signal came: see [`stop_on_signals`]. The end of [`stop_after`] is none.
+pub fn is_interrupted() -> bool {
+    since_stop().is_some()
+}
+
 /// The time since the first stop signal; `None` if none came.
 fn since_stop() -> Option<Duration> {
     let then = STOPPED_NS.load(Ordering::Relaxed);

@@ -18,7 +18,7 @@ mod threads;
 mod window;
 
 pub use reader::{Delivery, Options, Reader, Report, SourceFault, Way};
-pub use threads::processors;
+pub use threads::{processors, unless_stopped};
 
 use weir_packet::Frame;
 use weir_packet::savefile::{Bytes, Layout};

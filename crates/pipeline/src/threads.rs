@@ -53,7 +53,7 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
 /// The result of `work`, which may take minutes and cannot be interrupted; `None` if `stop` was set first.
 ///
 /// It works in a thread of its own, which is then left behind: it ends with the process. Without a thread it works in the caller's.
-pub(crate) fn unless_stopped<T: Send + 'static>(
+pub fn unless_stopped<T: Send + 'static>(
     stop: &AtomicBool,
     work: impl Fn() -> T + Clone + Send + 'static,
 ) -> Option<T> {

@@ -230,6 +230,8 @@ struct Run<'a> {
     faults: Vec<String>,
     /// Layout of the last source that was read.
     layout: Option<Layout>,
+    /// A source could be opened.
+    has_opened: bool,
     progress: Progress,
     begun: Instant,
     /// The sources are interfaces.
@@ -285,6 +287,7 @@ impl<'a> Run<'a> {
             totals,
             faults: Vec::new(),
             layout: None,
+            has_opened: live,
             progress: Progress::new(prints_lines(arguments) && io::stdout().is_terminal()),
             begun: Instant::now(),
             live,
@@ -311,6 +314,7 @@ impl<'a> Run<'a> {
         match opened {
             Ok(input) => {
                 self.progress.begin(input.len_hint());
+                self.has_opened = true;
                 Some(input)
             }
             // Told to end while a pipe had no writer.
@@ -472,6 +476,7 @@ impl<'a> Run<'a> {
         let stop = Arc::clone(&self.stop);
         let inputs = sources::open_together(&arguments.sources, &self.opening(), &stop, &mut |line| self.fault(line))?;
         self.progress.begin(inputs.iter().map(Input::len_hint).sum());
+        self.has_opened = !inputs.is_empty();
         let select = Arc::clone(&self.select);
         let mut merge = Merge::new(inputs, &select, |part| &part.records);
         merge.begin(&mut |part| self.take_up(part));

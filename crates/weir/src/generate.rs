@@ -24,6 +24,7 @@ use weir_io::sys;
 use weir_io::sys::privilege::Capability;
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
+use weir_pipeline::unless_stopped;
 
 /// Packets per second where nobody says.
 const RATE: u64 = 1_000_000;
@@ -31,8 +32,10 @@ const RATE: u64 = 1_000_000;
 /// Runs the command.
 pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     port::check_scheme(&arguments.sink)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    sys::stop_on_signals(Arc::clone(&stop));
     if let Some(interface) = port::injected(&arguments.sink) {
-        return inject::run(arguments, interface);
+        return inject::run(arguments, interface, &stop);
     }
     if arguments.sink.text().is_empty() {
         bail!("the name of the output is empty: name a file, or - for standard output");
@@ -55,26 +58,31 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         rate_pps: if let Rate::Of(pps) = rate { pps } else { RATE },
         ..Profile::default()
     };
-    let mut generator = Generator::new(&profile).context("the profile")?;
+    let interrupted = |packets: u64, done: &str| {
+        let (sink, all) = (arguments.sink.as_output(), arguments.packets);
+        say(&format!("{sink}: interrupted: {packets} of {all} packets were {done}"));
+    };
+    // Millions of flows take seconds.
+    let mut generator = unless_stopped(&stop, move || Generator::new(&profile)).transpose().context("the profile")?;
     if to_port {
-        let outcome = send(arguments, &mut generator, rate)?;
-        let told = tell(arguments, &generator);
+        let Some(generator) = &mut generator else {
+            interrupted(0, "sent");
+            return Ok(Outcome::Done);
+        };
+        let outcome = send(arguments, generator, rate, &stop)?;
+        let told = tell(arguments, generator);
         return Ok(if told == Outcome::Done { outcome } else { told });
     }
     let format = format_for(&arguments.sink)?;
     if arguments.sink.is_dash() {
         refuse_terminal()?;
     }
-    match write(&mut generator, &arguments.sink, format) {
+    match write(generator.as_mut(), &arguments.sink, format, &stop) {
         Ok(packets) => {
-            if generator.remaining() > 0 {
-                say(&format!(
-                    "{}: interrupted: {packets} of {} packets were written",
-                    arguments.sink.as_output(),
-                    arguments.packets
-                ));
+            if packets < arguments.packets {
+                interrupted(packets, "written");
             }
-            Ok(tell(arguments, &generator))
+            Ok(generator.map_or(Outcome::Done, |generator| tell(arguments, &generator)))
         }
         Err(error) if is_closed_pipe(&error) => Ok(Outcome::Done),
         Err(OutputError::Io { error, packets }) => {
@@ -93,10 +101,15 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
 }
 
 /// Sends the packets, each at its time or as fast as possible, and says how it went.
-fn send(arguments: &GenerateArgs, generator: &mut Generator, rate: Rate) -> anyhow::Result<Outcome> {
+fn send(
+    arguments: &GenerateArgs,
+    generator: &mut Generator,
+    rate: Rate,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Outcome> {
     let mut port = Port::open(&arguments.sink)?;
     port.check(LinkType::ETHERNET).map_err(anyhow::Error::msg)?;
-    let mut pace = Pace::begin();
+    let mut pace = Pace::begin(stop);
     // Frames are injected by a program in the kernel, which is called for each batch.
     give_up_privileges(&[Capability::Bpf]);
     let sent = send_all(&mut port, generator, rate, &mut pace).and_then(|()| port.finish());
@@ -189,10 +202,13 @@ fn talkers(flows: &[FlowCount]) -> [Column; 5] {
     ]
 }
 
-/// Writes the packets, until a signal comes; returns how many.
-fn write(generator: &mut Generator, sink: &Name, format: Format) -> Result<u64, OutputError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    sys::stop_on_signals(Arc::clone(&stop));
+/// Writes the packets, until `stop` is set; returns how many. Without a generator the file has none.
+fn write(
+    mut generator: Option<&mut Generator>,
+    sink: &Name,
+    format: Format,
+    stop: &AtomicBool,
+) -> Result<u64, OutputError> {
     let mut output = if sink.is_dash() {
         Output::stdout(format, 0, false)?
     } else {
@@ -204,7 +220,7 @@ fn write(generator: &mut Generator, sink: &Name, format: Format) -> Result<u64, 
     let id = output.interface(&interface)?;
     let mut buffer = [0u8; FRAME_MAX];
     while !stop.load(Ordering::Relaxed)
-        && let Some(made) = generator.next(&mut buffer)
+        && let Some(made) = generator.as_mut().and_then(|generator| generator.next(&mut buffer))
     {
         let data = &buffer[..made.len];
         output.packet(id, Some(made.time_ns), &Frame { data, wire_len: made.len as u32, interface: 0 })?;

@@ -13,24 +13,31 @@ use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_io::input::Opening;
+use weir_io::sys;
 use weir_measure::SIZE_CLASSES;
 use weir_packet::LinkType;
 use weir_packet::savefile::{Format, Layout, MAX_TEXT, Statistics};
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::survey::{Survey, Surveyed};
-use weir_pipeline::{Consumer, Options, Reader};
+use weir_pipeline::{Consumer, Options, Reader, Way};
 
 /// Runs the command.
 pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
     let workers = arguments.workers.map_or_else(weir_pipeline::processors, usize::from);
     sources::check_names(&arguments.files)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    sys::stop_on_signals(Arc::clone(&stop));
     let mut outcome = Outcome::Done;
     let mut zone = Zone::new(arguments.utc);
     for (i, file) in arguments.files.iter().enumerate() {
-        let found = survey(file, workers, arguments.zstd_window);
+        if stop.load(Ordering::Relaxed) {
+            say(&format!("interrupted: {} of {} files were read", i, arguments.files.len()));
+            break;
+        }
+        let found = survey(file, workers, arguments.zstd_window, &stop);
         if !found.faults.is_empty() {
             outcome = Outcome::Failed;
         }
@@ -69,11 +76,13 @@ struct Found {
     /// What the file says of its capture.
     told: BTreeMap<u32, Statistics>,
     file_bytes: Option<u64>,
+    /// Bytes that were read when a signal ended that; they are those of the decoded file, if it is compressed.
+    interrupted: Option<u64>,
     faults: Vec<String>,
 }
 
-fn survey(name: &Name, workers: usize, zstd_window: u64) -> Found {
-    let stop = Arc::new(AtomicBool::new(false));
+/// What the file holds, as far as it was read when `stop` was set.
+fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>) -> Found {
     let mut found = Found {
         name: sources::shown(name),
         file: if name.is_dash() { sources::shown(name) } else { name.text() },
@@ -81,10 +90,16 @@ fn survey(name: &Name, workers: usize, zstd_window: u64) -> Found {
         whole: Surveyed::default(),
         told: BTreeMap::new(),
         file_bytes: None,
+        interrupted: None,
         faults: Vec::new(),
     };
-    let input = match sources::open(name, &Opening { zstd_window, ..Opening::default() }, &stop) {
+    let input = match sources::open(name, &Opening { zstd_window, ..Opening::default() }, stop) {
         Ok(input) => input,
+        // Told to end while a pipe had no writer.
+        Err(_) if stop.load(Ordering::Relaxed) => {
+            found.interrupted = Some(0);
+            return found;
+        }
         Err(line) => {
             found.faults.push(line);
             return found;
@@ -95,12 +110,21 @@ fn survey(name: &Name, workers: usize, zstd_window: u64) -> Found {
     let mut progress = Progress::new(false);
     progress.begin(found.file_bytes);
     let mut reader = Reader::new(input, Arc::clone(&consumer), Options { workers, ..Options::default() });
-    while let Some(delivery) = reader.next() {
-        consumer.append(&mut found.whole, delivery.part);
-        reader.recycle(delivery.view);
-        progress.show(reader.report().offset);
+    let mut ended = false;
+    while !ended && !stop.load(Ordering::Relaxed) {
+        match reader.next() {
+            Some(delivery) => {
+                consumer.append(&mut found.whole, delivery.part);
+                reader.recycle(delivery.view);
+                progress.show(reader.report().offset);
+            }
+            None => ended = true,
+        }
     }
     progress.clear();
+    // A stream ends by itself once it is told to.
+    let cut = !ended || stop.load(Ordering::Relaxed) && reader.way() == Way::Stream;
+    found.interrupted = cut.then_some(reader.report().offset);
     found.layout = reader.layout().cloned();
     found.told = reader.report().told_by_interface();
     found.faults.extend(reader.report().fault.as_ref().map(|fault| fault_line(&found.name, fault)));
@@ -172,7 +196,7 @@ fn as_json(found: &Found) -> Value {
     let interfaces: Vec<Value> = interfaces.collect();
     let notes: Vec<Value> =
         layout.iter().flat_map(|layout| layout.notes.iter()).map(|(k, v)| json!({ *k: v })).collect();
-    json!({
+    let mut object = json!({
         "file": file,
         "format": layout.as_ref().map(format_name),
         "byte_order": layout.as_ref().map(byte_order),
@@ -186,7 +210,11 @@ fn as_json(found: &Found) -> Value {
         "interfaces": interfaces,
         "notes": notes,
         "faults": faults,
-    })
+    });
+    if found.interrupted.is_some() {
+        object["interrupted"] = true.into();
+    }
+    object
 }
 
 fn byte_order(layout: &Layout) -> &'static str {
@@ -233,6 +261,9 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
     }
     for (name, text) in layout.iter().flat_map(|layout| layout.notes.iter()) {
         row(name, printable(text).into_owned());
+    }
+    if let Some(read) = found.interrupted {
+        row("interrupted", format!("by a signal, when {} bytes were read: what follows is not counted", grouped(read)));
     }
     for fault in faults {
         row("fault", fault.clone());

@@ -26,7 +26,9 @@ use clap::error::ErrorKind;
 use cli::{Cli, Command};
 use name::Name;
 use outcome::Outcome;
+use std::io::{self, Write};
 use std::process::ExitCode;
+use weir_io::sys::standard;
 
 #[global_allocator]
 static ALLOCATOR: weir_io::sys::exhausted::Allocator = weir_io::sys::exhausted::Allocator;
@@ -59,9 +61,16 @@ fn main() -> ExitCode {
 fn refused(error: &clap::Error) -> ExitCode {
     let wrong = error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !wrong {
-        // Help that nobody reads is no failure.
-        let _ = error.print();
-        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        let printed = standard::check_output().and_then(|()| error.print()).and_then(|()| io::stdout().flush());
+        let usual = ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        return match printed {
+            // Help that nobody reads is no failure.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                outcome::say(&format!("standard output: {}", outcome::io_words(&error)));
+                ExitCode::FAILURE
+            }
+            _ => usual,
+        };
     }
     // Arguments stand in it as they were typed: those that are harmless to print are refused for the same reason.
     let shown = Cli::try_parse_from(std::env::args_os().map(|argument| Name::from(argument).to_string()));

@@ -386,7 +386,8 @@ impl Command<'_> {
             before: None,
         };
         if self.output.is_ok() {
-            self.output = self.report.summary(&total, self.faults.first().map(String::as_str), self.lost_before);
+            let fault = self.faults.first().map(String::as_str);
+            self.output = self.report.summary(&total, fault, self.lost_before, sys::is_interrupted());
         }
         self.say_of_time(&arrivals, finished);
         let mut failed = !self.faults.is_empty();

@@ -75,7 +75,9 @@ impl Run<'_> {
     pub(super) fn answer(&self) -> io::Result<()> {
         let mut out;
         let totals = &self.totals;
-        if !self.arguments.json && !self.arguments.count {
+        // Sources that cannot be opened have no count: 0 would be an answer.
+        let counts = self.arguments.count && (self.faults.is_empty() || self.has_opened);
+        if !self.arguments.json && !counts {
             return Ok(());
         }
         if self.arguments.json {
@@ -88,6 +90,9 @@ impl Run<'_> {
             });
             if totals.not_taken > 0 {
                 object["dropped"][OUTPUT] = totals.not_taken.into();
+            }
+            if sys::is_interrupted() {
+                object["interrupted"] = true.into();
             }
             if self.uncounted {
                 object["filtered"] = serde_json::Value::Null;

@@ -5,6 +5,8 @@ use crate::cli::{GenerateArgs, Rate};
 use crate::outcome::{Outcome, io_words, say, say_plain};
 use crate::port::{check_interface, gone_words, not_permitted};
 use anyhow::{anyhow, bail};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use weir_generator::Sizes;
 use weir_io::sys::bpf;
@@ -19,8 +21,8 @@ const AT_ONCE: u64 = 1 << 14;
 /// Port of the discard protocol (RFC 863).
 const DISCARD: u16 = 9;
 
-/// Injects into `interface`.
-pub fn run(arguments: &GenerateArgs, interface: &str) -> anyhow::Result<Outcome> {
+/// Injects into `interface`, until `stop` is set.
+pub fn run(arguments: &GenerateArgs, interface: &str, stop: &Arc<AtomicBool>) -> anyhow::Result<Outcome> {
     let name = arguments.sink.utf8();
     let len = match arguments.sizes {
         None => LEN,
@@ -45,7 +47,7 @@ pub fn run(arguments: &GenerateArgs, interface: &str) -> anyhow::Result<Outcome>
         }
         error => anyhow!("{name}: {error}"),
     })?;
-    let mut pace = Pace::begin();
+    let mut pace = Pace::begin(stop);
     let failed = inject(&mut injector, arguments, &mut pace).err();
     pace.clear();
     let packets = injector.injected();

@@ -6,7 +6,6 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use weir_io::sys;
 
 /// A clock that runs from the first packet on, so that waiting too long once delays nothing that follows; and an end by
 /// signal.
@@ -33,10 +32,9 @@ impl Pace {
 
     const SHOW: Duration = Duration::from_millis(250);
 
-    /// The clock starts.
-    pub fn begin() -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        sys::stop_on_signals(Arc::clone(&stop));
+    /// The clock starts; once `stop` is set, it is over.
+    pub fn begin(stop: &Arc<AtomicBool>) -> Self {
+        let stop = Arc::clone(stop);
         let on_terminal = io::stderr().is_terminal();
         Self { begun: Instant::now(), now: Duration::ZERO, stop, on_terminal, shown: None }
     }
@@ -108,7 +106,7 @@ mod tests {
 
     #[test]
     fn nothing_is_early_and_lateness_does_not_add_up() {
-        let mut pace = Pace::begin();
+        let mut pace = Pace::begin(&Arc::default());
         let mut latest = Duration::ZERO;
         for step in 1..=40 {
             let due = Duration::from_micros(500 * step);

@@ -18,6 +18,9 @@ use weir_measure::{
 use weir_packet::flow::FlowKey;
 use weir_packet::time::{Digits, Shape as TimeShape, Stamp};
 
+/// Where all packets that were there were delivered and measured.
+const NO_LOSS: &str = "no loss";
+
 /// What is printed.
 pub struct Shape {
     pub sources: Vec<Name>,
@@ -71,36 +74,45 @@ impl Report {
             let title = format!("{from} - {to}{again}");
             // An empty line sets it apart from the window before.
             let apart = if apart { "\n" } else { "" };
-            format!("{apart}{}", self.text(&title, window))
+            format!("{apart}{}", self.text(&title, window, NO_LOSS))
         };
         self.put(&text)
     }
 
-    /// All of it; `lost_before` packets are not in the sources, as these say themselves.
-    pub fn summary(&mut self, total: &Window<'_>, fault: Option<&str>, lost_before: u64) -> io::Result<()> {
+    /// All of it; `lost_before` packets are not in the sources, as these say themselves. A signal may have `interrupted` the run.
+    pub fn summary(
+        &mut self,
+        total: &Window<'_>,
+        fault: Option<&str>,
+        lost_before: u64,
+        interrupted: bool,
+    ) -> io::Result<()> {
         let text = if self.shape.json {
             let mut object = self.object(total);
             if lost_before > 0 {
                 object.insert("lost_before".to_owned(), lost_before.into());
             }
             object.insert("fault".to_owned(), fault.into());
+            if interrupted {
+                object.insert("interrupted".to_owned(), true.into());
+            }
             terminal::json(&Value::Object(object))
         } else {
             let title = match self.shape.sources.as_slice() {
                 [one] => sources::shown(one),
                 many => format!("{} sources", many.len()),
             };
+            // Nothing that was delivered is missing, but not all was delivered.
+            let loss = match (fault, lost_before) {
+                (Some(_), _) => "incomplete".to_owned(),
+                (None, 0) => NO_LOSS.to_owned(),
+                (None, n) => format!("{} lost before", grouped(n)),
+            };
             match self.windows {
-                0 => self.text(&title, total),
-                1 => format!("\n{}", self.text(&format!("the only window of {title}"), total)),
-                n => format!("\n{}", self.text(&format!("all {} windows of {title}", grouped(n)), total)),
+                0 => self.text(&title, total, &loss),
+                1 => format!("\n{}", self.text(&format!("the only window of {title}"), total, &loss)),
+                n => format!("\n{}", self.text(&format!("all {} windows of {title}", grouped(n)), total, &loss)),
             }
-        };
-        // Nothing that was delivered is missing, but not all was delivered.
-        let text = if fault.is_some() { text.replacen("  no loss", "  incomplete", 1) } else { text };
-        let text = match lost_before {
-            0 => text,
-            n => text.replacen("  no loss", &format!("  {} lost before", grouped(n)), 1),
         };
         self.put(&text)
     }
@@ -117,7 +129,8 @@ impl Report {
         text.trim_end().trim_end_matches('0').trim_end_matches('.').to_owned()
     }
 
-    fn text(&self, title: &str, window: &Window<'_>) -> String {
+    /// Heading and tables; the heading has `otherwise` where nothing was dropped.
+    fn text(&self, title: &str, window: &Window<'_>, otherwise: &str) -> String {
         let tally = window.state.map_or(Tally::default(), |state| *state.tally());
         let mut out = String::new();
         let _ = write!(out, "{title}  {}  {}", packets(tally.passed), bytes(tally.bytes));
@@ -125,7 +138,7 @@ impl Report {
         if let Some(time) = time {
             let _ = write!(out, "  {}", duration(time));
         }
-        let _ = write!(out, "  {}", loss(&window.arrivals, self.place));
+        let _ = write!(out, "  {}", loss(&window.arrivals, self.place, otherwise));
         let Some(state) = window.state else {
             out.push_str("\n  no packet was measured\n");
             out.push_str(&aside(window));
@@ -374,10 +387,11 @@ fn time_of(window: &Window<'_>, tally: &Tally) -> Option<Duration> {
     Some(Duration::from_nanos(to.saturating_sub(from).unsigned_abs()))
 }
 
-fn loss(arrivals: &Arrivals, place: Option<&str>) -> String {
+/// What was dropped and where; `otherwise` if nothing was.
+fn loss(arrivals: &Arrivals, place: Option<&str>, otherwise: &str) -> String {
     let place = place.unwrap_or("source");
     match (arrivals.late, arrivals.dropped) {
-        (0, 0) => "no loss".to_owned(),
+        (0, 0) => otherwise.to_owned(),
         (late, 0) => format!("{} dropped: late", grouped(late)),
         (0, lost) => format!("{} dropped: {place}", grouped(lost)),
         (late, lost) => format!("{} dropped: {} late, {} {place}", grouped(late + lost), grouped(late), grouped(lost)),

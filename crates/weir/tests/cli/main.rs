@@ -7,6 +7,7 @@ mod counts;
 mod doctor;
 mod info;
 mod inner;
+mod interrupted;
 mod limits;
 mod lines;
 mod live;

@@ -20,7 +20,7 @@ fn large(temp: &Temp) -> String {
 
 /// Waits until the child's first thread waits for room in an output, or for the reader of a FIFO.
 #[track_caller]
-fn wait_until_stuck(child: &mut Child) {
+pub fn wait_until_stuck(child: &mut Child) {
     let waits = || std::fs::read_to_string(format!("/proc/{}/wchan", child.id())).unwrap_or_default();
     let begun = Instant::now();
     while !["poll", "pipe", "partner"].iter().any(|word| waits().contains(word)) {
@@ -57,7 +57,7 @@ fn fifo(temp: &Temp, name: &str) -> String {
 }
 
 /// Says whether wchan can be read: without it, nobody knows when a run is stuck.
-fn can_look(test: &str) -> bool {
+pub fn can_look(test: &str) -> bool {
     let mut sleeping = Command::new("sleep").arg("10").spawn().unwrap();
     std::thread::sleep(Duration::from_millis(100));
     let waits = std::fs::read_to_string(format!("/proc/{}/wchan", sleeping.id())).unwrap_or_default();

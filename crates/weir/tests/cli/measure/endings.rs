@@ -120,3 +120,26 @@ fn stats_account_for_every_packet() {
         }
     }
 }
+
+/// Words of the heading are part of the name of a file.
+#[test]
+fn a_heading_has_the_whole_name_of_the_file_and_what_was_lost() {
+    let temp = Temp::new();
+    let bytes = small_pcap(5);
+    let name = "odd  no loss  name.pcap";
+    let cut = temp.file(name, &bytes[..bytes.len() - 3]);
+    for (more, title) in [
+        (&[][..], "{}"),
+        (&["--window", "100s"], "the only window of {}"),
+        (&["--window", "1s"], "all 4 windows of {}"),
+    ] {
+        let done = weir([&["measure", &cut], more].concat());
+        assert_eq!(done.code, Some(1), "{}", done.err);
+        let heading = format!("{}  4 packets  248 B  ", title.replace("{}", &cut));
+        let told = |line: &str| line.strip_prefix(&heading).is_some_and(|rest| rest.contains(" s  incomplete "));
+        assert!(done.text().lines().any(told), "{heading}: {}", done.text());
+    }
+    let whole = temp.file(name, &bytes);
+    let text = weir(["measure", &whole]).ok().text();
+    assert!(text.starts_with(&format!("{whole}  5 packets  310 B  4.0 s  no loss ")), "{text}");
+}

@@ -1,0 +1,164 @@
+//! What a run that a signal ended says of itself: that it was interrupted, and what it did until then.
+
+use crate::live::{signal, start};
+use crate::stuck::{can_look, wait_until_stuck};
+use crate::support::*;
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Write;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// Longer than any program takes to begin, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until the child handles SIGTERM: before that, one ends it as any other program.
+fn wait_until_it_listens(child: &Child) {
+    let handled = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        mask.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 1 << 14 != 0)
+    };
+    let begun = Instant::now();
+    while !handled() {
+        assert!(begun.elapsed() < PATIENCE, "signals end it as any other program");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The last object on standard output.
+#[track_caller]
+fn last_object(done: &Done) -> Value {
+    let text = done.text();
+    serde_json::from_str(text.lines().last().unwrap_or_else(|| panic!("{done:?}"))).expect("JSON")
+}
+
+#[test]
+fn json_says_that_a_signal_ended_the_run() {
+    let temp = Temp::new();
+    let path = temp.file("five.pcap", &small_pcap(5));
+    let filter: [&[&str]; 4] = [
+        &["filter", "", "-", "--json"],
+        &["filter", "", "-", "--count", "--json"],
+        &["filter", "", &path, "--follow", "--json"],
+        &["filter", "", &path, "--follow", "--count", "--json", "--duration", "1h"],
+    ];
+    let measure: [&[&str]; 4] = [
+        &["measure", "-", "--json", "--workers", "1"],
+        &["measure", "-", "--json", "--workers", "2", "--window", "1s"],
+        &["measure", &path, "--follow", "--json"],
+        &["measure", &path, "--follow", "--json", "--window", "1s", "--workers", "2"],
+    ];
+    for arguments in filter.iter().chain(&measure) {
+        let mut child = start(arguments);
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(&small_pcap(5)).unwrap();
+        wait_until_it_listens(&child);
+        signal(&child, "-TERM");
+        let done = gather(child, &[]).ok();
+        assert_eq!(last_object(&done)["interrupted"], true, "{arguments:?}: {}", done.text());
+        drop(input);
+    }
+    // Who came to the end, or to the end of a time that was asked for, was not interrupted.
+    for arguments in [
+        &["filter", "", &path, "--json"][..],
+        &["filter", "", &path, "--count", "--json"],
+        &["measure", &path, "--json"],
+        &["filter", "", &path, "--follow", "--count", "--json", "--duration", "100ms"],
+        &["measure", &path, "--follow", "--json", "--duration", "100ms"],
+    ] {
+        let done = weir(arguments).ok();
+        assert_eq!(last_object(&done).get("interrupted"), None, "{arguments:?}: {}", done.text());
+    }
+}
+
+#[test]
+fn info_tells_what_it_had_counted_when_a_signal_came() {
+    const TEST: &str = "info_tells_what_it_had_counted_when_a_signal_came";
+    if !can_look(TEST) {
+        return;
+    }
+    let temp = Temp::new();
+    let other = temp.file("other.pcap", &small_pcap(3));
+    let hundred = small_pcap(100);
+    let begun = [&hundred[..], &pcap_record(1, &udp(9, 9))[..30]].concat();
+    for (name, more) in
+        [("-INT", &["--json"][..]), ("-TERM", &[]), ("-INT", &[other.as_str()]), ("-TERM", &["--json", &other])]
+    {
+        let mut child = start(&[&["info", "-", "--utc"], more].concat());
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(&begun).unwrap();
+        wait_until_it_listens(&child);
+        wait_until_stuck(&mut child);
+        signal(&child, name);
+        let done = gather(child, &[]);
+        drop(input);
+        assert_eq!(done.code, Some(0), "{more:?}: {}", done.err);
+        if more.contains(&"--json") {
+            let object = last_object(&done);
+            assert_eq!((&object["packets"], &object["interrupted"]), (&json!(100), &json!(true)), "{object}");
+            assert_eq!(
+                (&object["faults"], &object["end"]),
+                (&json!([]), &json!("2023-11-14T22:14:59.000000000Z")),
+                "{object}"
+            );
+        } else {
+            let text = done.text();
+            let words = format!("interrupted  by a signal, when {} bytes were read", hundred.len());
+            let together = |text: &str| text.replace(' ', "");
+            assert!(
+                together(&text).contains(&together(&words)) && text.contains("packets      100\n"),
+                "{words}: {text}"
+            );
+        }
+        let rest = if more.contains(&other.as_str()) { "weir: interrupted: 1 of 2 files were read\n" } else { "" };
+        assert_eq!(done.err, rest, "{more:?}");
+    }
+    // Nobody writes into the named pipe.
+    let fifo = temp.at("fifo");
+    tool("mkfifo", [&fifo]).ok();
+    let child = start(&["info", &fifo, "--json"]);
+    wait_until_it_listens(&child);
+    signal(&child, "-TERM");
+    let done = gather(child, &[]).ok();
+    assert_eq!(last_object(&done)["interrupted"], true, "{}", done.text());
+    assert_eq!(info_of(&other).get("interrupted"), None);
+}
+
+fn info_of(file: &str) -> Value {
+    last_object(&weir(["info", "--json", file]).ok())
+}
+
+/// However early the signal comes, the file is a capture file and holds what is said.
+#[test]
+fn generate_leaves_a_whole_file_however_early_it_is_interrupted() {
+    let temp = Temp::new();
+    for (flows, least) in [("2000000", 0), ("1000", 1 << 20)] {
+        for name in ["made.pcap", "made.pcapng"] {
+            let path = temp.at(name);
+            let child = start(&["generate", &path, "--packets", "100M", "--flows", flows, "--sizes", "1400"]);
+            wait_until_it_listens(&child);
+            let begun = Instant::now();
+            while fs::metadata(&path).map_or(0, |about| about.len()) < least {
+                assert!(begun.elapsed() < PATIENCE, "nothing is written");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            signal(&child, "-TERM");
+            let done = gather(child, &[]).ok();
+            let packets = info_of(&path)["packets"].as_u64().unwrap();
+            let line = format!("weir: {path}: interrupted: {packets} of 104857600 packets were written\n");
+            assert_eq!(done.err, line);
+            assert_eq!(least > 0, packets > 0, "{line}");
+            if have("generate_leaves_a_whole_file_however_early_it_is_interrupted", &["capinfos"]) {
+                let theirs = tool("capinfos", ["-M", "-c", &path]).ok().text();
+                assert!(theirs.contains(&format!("Number of packets:   {packets}\n")), "{packets}: {theirs}");
+            }
+            fs::remove_file(&path).unwrap();
+        }
+    }
+    let child = start(&["generate", "null", "--packets", "100M", "--flows", "2000000"]);
+    wait_until_it_listens(&child);
+    signal(&child, "-INT");
+    let done = gather(child, &[]).ok();
+    assert!(done.err.contains("interrupted"), "{}", done.err);
+}
