@@ -3,10 +3,12 @@
 use super::Settings;
 use super::receive::{Owners, Plan};
 use super::rings::between;
+use super::send::Places;
 use std::collections::BTreeSet;
 
 /// Any bytes as descriptors of a receive ring: what is accepted lies within one chunk that the kernel has, and nothing else is
 /// refused. Behind four bytes that choose the memory each descriptor has an address (u64), a length (u32) and options (u32).
+/// The addresses are entries of a completion ring too: a place is free again only if the kernel had it.
 pub fn descriptors(data: &[u8]) {
     let Some((&[size, memory, low, high], rest)) = data.split_first_chunk() else { return };
     let chunk = if size & 1 == 0 { 2048 } else { 4096 };
@@ -35,6 +37,28 @@ pub fn descriptors(data: &[u8]) {
         let [put, next] = [number(0, 4), number(12, 4)].map(|index| index as u32);
         let entries = between(put, next, 256);
         assert!(entries <= 256 && (put.wrapping_sub(next) > 256 || entries == put.wrapping_sub(next)));
+    }
+    let entries = rest.chunks_exact(16).map(|entry| {
+        let (address, more) = entry.split_first_chunk().expect("sixteen bytes");
+        (u64::from_le_bytes(*address), more[0])
+    });
+    completions(plan.chunks as u32, chunk, entries);
+}
+
+/// Addresses of completed frames; before each as many frames are sent as the number beside it says.
+fn completions(count: u32, chunk: usize, entries: impl Iterator<Item = (u64, u8)>) {
+    let mut places = Places::new(count, chunk);
+    let mut out = BTreeSet::new();
+    for (address, frames) in entries {
+        for _ in 0..frames {
+            match places.give() {
+                Some(place) => assert!(place < count && out.insert(place), "place {place} is given once"),
+                None => assert_eq!(out.len(), count as usize, "a place is out or free"),
+            }
+        }
+        let place = address / chunk as u64;
+        let was_out = u32::try_from(place).is_ok_and(|place| out.remove(&place));
+        assert_eq!(places.take_back(address), was_out, "{address}");
     }
 }
 

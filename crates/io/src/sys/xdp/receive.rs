@@ -117,9 +117,9 @@ impl Owners {
         self.0[chunk as usize] = true;
     }
 
-    /// It hands a chunk over; `false` if it did not have that.
+    /// It hands a chunk over; `false` if it did not have that, or if there is no such chunk.
     pub(super) fn take(&mut self, chunk: u32) -> bool {
-        std::mem::take(&mut self.0[chunk as usize])
+        self.0.get_mut(chunk as usize).is_some_and(std::mem::take)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Frames out of a queue.
 
 use super::interface::{Interface, State};
+use super::receive::Owners;
 use super::rings::{Consumer, Producer, Which};
 use super::socket::{Area, Xsk};
 use super::{Error, ZeroCopy};
@@ -53,6 +54,38 @@ impl Sent {
     }
 }
 
+/// The places for frames: which ones the kernel has, and which are free.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// Bytes of each.
+    chunk: usize,
+    owners: Owners,
+    free: Vec<u32>,
+}
+
+impl Places {
+    /// `count` of them, all free.
+    pub(super) fn new(count: u32, chunk: usize) -> Self {
+        Self { chunk, owners: Owners::new(count as usize), free: (0..count).rev().collect() }
+    }
+
+    /// The number of a free place, which is the kernel's from now on.
+    pub(super) fn give(&mut self) -> Option<u32> {
+        let place = self.free.pop()?;
+        self.owners.give(place);
+        Some(place)
+    }
+
+    /// Takes back the place at `address`, as the completion ring has it; `false` if the kernel does not have such a place.
+    #[must_use]
+    pub(super) fn take_back(&mut self, address: u64) -> bool {
+        let place = u32::try_from(address / self.chunk as u64).ok();
+        let taken = place.filter(|&place| self.owners.take(place));
+        self.free.extend(taken);
+        taken.is_some()
+    }
+}
+
 /// The writing end of a queue.
 ///
 /// **Threads**: one at a time; it may be sent.
@@ -66,7 +99,7 @@ pub struct Sender {
     area: Area,
     interface: Interface,
     chunk: usize,
-    free: Vec<u32>,
+    places: Places,
     /// Frames in the ring that the kernel was not told of.
     untold: u32,
     sent: Sent,
@@ -104,9 +137,8 @@ impl Sender {
             Some(libc::EOPNOTSUPP | libc::EINVAL) if settings.zero_copy == ZeroCopy::Force => Error::NoZeroCopy(error),
             _ => Error::System { what: "binding to the queue", error },
         })?;
-        let free = (0..frames).rev().collect();
-        let sent = Sent::default();
-        Ok(Self { transmit, completion, _fill, xsk, area, interface, chunk, free, untold: 0, sent })
+        let (places, sent) = (Places::new(frames, chunk), Sent::default());
+        Ok(Self { transmit, completion, _fill, xsk, area, interface, chunk, places, untold: 0, sent })
     }
 
     /// Sends a frame, from its destination address on, sooner or later: see [`Self::flush`].
@@ -119,13 +151,13 @@ impl Sender {
             let why = format!("a frame of {} bytes, AF_XDP sends 1 to {} here", frame.len(), self.chunk);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let chunk = match self.free.pop() {
+        let chunk = match self.places.give() {
             Some(chunk) => chunk,
             None => self.wait_for_place()?,
         };
         let at = chunk as usize * self.chunk;
-        // SAFETY: the chunk lies in the area, as `part` has it, is long enough and ours: it was not in a ring. Nobody can
-        // have borrowed from it.
+        // SAFETY: the chunk lies in the area, as `part` has it, is long enough and ours: `places` had it, so it is in no ring.
+        // Nobody can have borrowed from it.
         unsafe {
             std::ptr::copy_nonoverlapping(frame.as_ptr(), self.area.part(at, frame.len()), frame.len());
         }
@@ -147,8 +179,7 @@ impl Sender {
         if self.transmit.needs_wakeup() {
             self.kick()?;
         }
-        self.collect();
-        Ok(())
+        self.collect()
     }
 
     /// Waits until the kernel is done with all frames, as long as some are completed from time to time.
@@ -184,30 +215,36 @@ impl Sender {
         }
     }
 
-    /// Takes back the places of completed frames.
-    fn collect(&mut self) {
+    /// Takes back the places of completed frames. **Errors**: the kernel names a frame that it does not have.
+    fn collect(&mut self) -> io::Result<()> {
         loop {
             let count = self.completion.available();
             if count == 0 {
-                return;
+                return Ok(());
             }
-            self.free.extend((0..count).map(|i| (self.completion.peek(i) as usize / self.chunk) as u32));
+            for i in 0..count {
+                if !self.places.take_back(self.completion.peek(i)) {
+                    return Err(io::Error::other(
+                        "the kernel's ring is damaged: it has completed a frame that it was not given",
+                    ));
+                }
+                self.sent.completed += 1;
+            }
             self.completion.release(count);
-            self.sent.completed += u64::from(count);
         }
     }
 
     fn wait_for_place(&mut self) -> io::Result<u32> {
         self.flush()?;
-        self.wait_until(|sender| !sender.free.is_empty())?;
-        Ok(self.free.pop().expect("waited for"))
+        self.wait_until(|sender| !sender.places.free.is_empty())?;
+        Ok(self.places.give().expect("waited for"))
     }
 
     fn wait_until(&mut self, done: impl Fn(&Self) -> bool) -> io::Result<()> {
         const PAUSE: Duration = Duration::from_micros(100);
         let (mut moved, mut completed) = (Instant::now(), self.sent.completed);
         loop {
-            self.collect();
+            self.collect()?;
             if done(self) {
                 return Ok(());
             }
