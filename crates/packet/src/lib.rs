@@ -8,6 +8,7 @@ pub mod line;
 pub mod link;
 pub mod list;
 pub mod savefile;
+pub mod text;
 pub mod time;
 
 #[cfg(test)]

@@ -480,7 +480,7 @@ impl FileSink {
                 End::Failed(format!("{name}: {}; {kept}", io_words(error)))
             }
             OutputError::Create { path, error } => {
-                End::Failed(format!("{}: {}", Name::from(path), create_words(error)))
+                End::Failed(format!("{}: {}", Name::from(path).text(), create_words(error)))
             }
             error => End::Failed(format!("{name}: {error}")),
         }

@@ -67,10 +67,8 @@ pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
 
 /// All that is known of one file.
 struct Found {
-    /// What the file is called.
+    /// What the file is called, not escaped.
     name: String,
-    /// The same, exactly.
-    file: String,
     layout: Option<Layout>,
     whole: Surveyed,
     /// What the file says of its capture.
@@ -84,8 +82,7 @@ struct Found {
 /// What the file holds, as far as it was read when `stop` was set.
 fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>) -> Found {
     let mut found = Found {
-        name: sources::shown(name),
-        file: if name.is_dash() { sources::shown(name) } else { name.text() },
+        name: sources::called(name),
         layout: None,
         whole: Surveyed::default(),
         told: BTreeMap::new(),
@@ -176,7 +173,7 @@ fn format_name(layout: &Layout) -> &'static str {
 }
 
 fn as_json(found: &Found) -> Value {
-    let Found { file, layout, whole, faults, .. } = found;
+    let Found { name, layout, whole, faults, .. } = found;
     let stamp = |ns: i64| {
         let mut text = String::new();
         Stamp(ns).write(&mut text, Shape::Rfc3339, Digits::Nano, 0);
@@ -197,7 +194,7 @@ fn as_json(found: &Found) -> Value {
     let notes: Vec<Value> =
         layout.iter().flat_map(|layout| layout.notes.iter()).map(|(k, v)| json!({ *k: v })).collect();
     let mut object = json!({
-        "file": file,
+        "file": name,
         "format": layout.as_ref().map(format_name),
         "byte_order": layout.as_ref().map(byte_order),
         "linktypes": layout.as_ref().map_or(Vec::new(), |layout| links(layout).into_iter().map(link_name).collect()),
@@ -229,7 +226,7 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
         }
     };
     let Found { name, layout, whole, file_bytes, faults, .. } = found;
-    let mut head = vec![("file", name.clone())];
+    let mut head = vec![("file", printable(name).into_owned())];
     if let Some(layout) = layout {
         head.extend(layout_rows(layout, *file_bytes));
     }
@@ -266,7 +263,7 @@ fn as_text(out: &mut String, found: &Found, zone: &mut Zone) {
         row("interrupted", format!("by a signal, when {} bytes were read: what follows is not counted", grouped(read)));
     }
     for fault in faults {
-        row("fault", fault.clone());
+        row("fault", printable(fault).into_owned());
     }
 }
 

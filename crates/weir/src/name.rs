@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use weir_packet::text::from_bytes;
 
 /// A name as it was typed: any bytes but 0. Printed, it is harmless on a terminal: see [`printable`]; bytes that are not UTF-8
 /// are shown as `\xff`.
@@ -22,19 +23,14 @@ impl Name {
         self.0 == "-"
     }
 
-    /// What an output of this name is called.
+    /// What an output of this name is called. It is not escaped: see [`printable`].
     pub fn as_output(&self) -> String {
-        if self.is_dash() { "standard output".to_owned() } else { self.to_string() }
+        if self.is_dash() { "standard output".to_owned() } else { self.text() }
     }
 
-    /// For JSON: the very name, but bytes that are not UTF-8 as `\xff`.
+    /// For JSON, and for lines that are escaped when they are printed: the very name, but bytes that are not UTF-8 as `\xff`.
     pub fn text(&self) -> String {
-        let mut out = String::new();
-        for chunk in self.0.as_bytes().utf8_chunks() {
-            out.push_str(chunk.valid());
-            chunk.invalid().iter().for_each(|byte| out.push_str(&format!("\\x{byte:02x}")));
-        }
-        out
+        from_bytes(self.0.as_bytes())
     }
 }
 

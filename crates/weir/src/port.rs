@@ -133,7 +133,7 @@ impl Port {
         match self.link {
             Some(own) if own != link => Err(format!(
                 "{}: packets of link type {} cannot be sent here, only those of {}; -w FILE keeps them; {} before that",
-                self.name,
+                self.name.text(),
                 words(link),
                 words(own),
                 sent_words(self.counts().sent)
@@ -218,9 +218,9 @@ impl Port {
 
     /// Lines about frames that did not go out.
     pub fn refusals(&self) -> Vec<String> {
-        let Self { name, .. } = self;
+        let name = self.name.text();
         let counts = self.counts();
-        let longest = interface(name).and_then(mtu).map_or(String::new(), |mtu| format!(" (MTU {mtu})"));
+        let longest = interface(&self.name).and_then(mtu).map_or(String::new(), |mtu| format!(" (MTU {mtu})"));
         let why = [
             (counts.too_long, format!("longer than the interface takes{longest}")),
             (counts.too_short, "shorter than a link header".to_owned()),
@@ -238,14 +238,14 @@ impl Port {
             1 => "was cut and was sent shorter than it was",
             _ => "were cut and were sent shorter than they were",
         };
-        Some(format!("{}: {} {were}", self.name, packets(self.cut)))
+        Some(format!("{}: {} {were}", self.name.text(), packets(self.cut)))
     }
 
     fn broke(&mut self, error: &io::Error) -> String {
         self.broken = true;
         let gone = interface(&self.name).and_then(gone_words);
         let why = gone.unwrap_or_else(|| io_words(error));
-        format!("{}: {why}; {} before that", self.name, sent_words(self.counts().sent))
+        format!("{}: {why}; {} before that", self.name.text(), sent_words(self.counts().sent))
     }
 }
 

@@ -1,5 +1,6 @@
 //! `--sort`: the packets of all files in the order of time.
 
+use crate::name::Name;
 use crate::numbers::packets;
 use crate::outcome::io_words;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub fn sorter(stop: &Arc<AtomicBool>) -> Sorter {
 pub fn fault_line(fault: &SortFault, sorted: u64) -> String {
     let SortFault { directory, error } = fault;
     let words = io_words(error);
-    let directory = directory.display();
+    let directory = Name::from(directory).text();
     format!(
         "--sort: temporary files in {directory} (TMPDIR): {words}; only {} are sorted and in the answer",
         packets(sorted)

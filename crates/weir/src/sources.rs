@@ -20,20 +20,20 @@ pub fn open(name: &Name, opening: &Opening<'_>, stop: &Arc<AtomicBool>) -> Resul
     named(name, Input::open(name, opening, stop))
 }
 
-/// What a source is called.
-pub fn shown(name: &Name) -> String {
-    if name.is_dash() { "standard input".to_owned() } else { name.to_string() }
+/// What a source is called. It is not escaped: see [`crate::terminal::printable`].
+pub fn called(name: &Name) -> String {
+    if name.is_dash() { "standard input".to_owned() } else { name.text() }
 }
 
-/// An opened source by the name that is shown, or the line about it.
+/// An opened source by what it is called, or the line about it.
 fn named(name: &Name, opened: io::Result<Input>) -> Result<Input, String> {
     let input = opened.map_err(|error| failed_line(name, &error))?;
-    Ok(Input { name: shown(name), ..input })
+    Ok(Input { name: called(name), ..input })
 }
 
 /// Follows the files of a name, and says on standard error what becomes of them.
 pub fn followed(name: &Name, stop: &Arc<AtomicBool>) -> Followed {
-    let shown = shown(name);
+    let called = called(name);
     let tell = move |change| {
         let words = match change {
             Change::Truncated => "the file was truncated; what is in it now is read from its start",
@@ -43,7 +43,7 @@ pub fn followed(name: &Name, stop: &Arc<AtomicBool>) -> Followed {
             Change::Removed => "the file was removed; waiting for another one of its name",
             Change::Appeared => "a file of the name is there again, and is read from its start",
         };
-        say(&format!("{shown}: {words}"));
+        say(&format!("{called}: {words}"));
     };
     Followed::new(name, Arc::new(tell), stop)
 }
@@ -106,7 +106,7 @@ pub fn failed_line(name: &Name, error: &io::Error) -> String {
         io::ErrorKind::NotFound if bare => missing_words(name),
         _ => io_words(error),
     };
-    format!("{name}: {words}")
+    format!("{text}: {words}")
 }
 
 /// Why there is no file of a name that is one word, if it was not meant for a file.

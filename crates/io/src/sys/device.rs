@@ -57,7 +57,7 @@ pub fn driver(interface: &str) -> io::Result<String> {
     let words: [u32; 48] = ethtool(interface, ETHTOOL_GDRVINFO)?;
     let bytes = words[..8].iter().flat_map(|word| word.to_ne_bytes());
     let name: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
-    Ok(String::from_utf8_lossy(&name).into_owned())
+    Ok(weir_packet::text::from_bytes(&name))
 }
 
 /// The most receive queues that the driver could have. **Errors**: `EOPNOTSUPP` where the number cannot be changed.

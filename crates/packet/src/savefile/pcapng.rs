@@ -14,6 +14,7 @@
 use super::bytes::{u16_at, u32_at};
 use super::walk::{Step, Walker};
 use super::{Fault, Interface, Layout, MAX_INTERFACES, Record, Resolution, Statistics, Stop, Told, short};
+use crate::text::from_bytes;
 use crate::{Frame, LinkType};
 
 pub(super) const SECTION: u32 = 0x0a0d_0d0a;
@@ -288,12 +289,12 @@ fn told_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -> Option<To
     Some(Told { section: layout.sections, interface, counts })
 }
 
-/// Option text; bytes that are not UTF-8 are replaced, since people read it.
+/// Option text; bytes that are not UTF-8 are escaped, as `\xff`.
 ///
 /// The bytes are copied before they are judged: those of a mapped file may change at any time.
 fn text(value: &[u8]) -> String {
     let copy = value.to_vec();
-    let text = String::from_utf8(copy).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    let text = String::from_utf8(copy).unwrap_or_else(|error| from_bytes(error.as_bytes()));
     text.trim_end_matches('\0').to_owned()
 }
 

@@ -5,7 +5,7 @@ use super::outputs::Rest;
 use crate::cli::FilterArgs;
 use crate::numbers::{bit_rate, duration, grouped, percent};
 use crate::outcome::{print, tell};
-use crate::terminal;
+use crate::terminal::{self, printable};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -158,8 +158,11 @@ impl Run<'_> {
             let Some((name, written)) = written.filter(|&(_, written)| rotated && i == 0 || written != matched) else {
                 continue;
             };
-            let to =
-                if written != matched && self.outputs.are_several() { format!(" to {name}") } else { String::new() };
+            let to = if written != matched && self.outputs.are_several() {
+                format!(" to {}", printable(name))
+            } else {
+                String::new()
+            };
             words.push_str(&format!(", {} written{to}", grouped(written)));
             if let (0, Some(overwritten)) = (i, self.outputs.overwritten()) {
                 words.push_str(&format!(", {} of them overwritten (-W)", grouped(overwritten)));
@@ -176,7 +179,7 @@ impl Run<'_> {
             out.push_str(&format!("  {name}: {} packets, {} bytes{written}\n", grouped(*packets), grouped(*bytes)));
         }
         for note in &self.notes {
-            out.push_str(&format!("  {note}\n"));
+            out.push_str(&format!("  {}\n", printable(note)));
         }
         let seconds = time.as_secs_f64().max(1e-9);
         let cpu = Duration::from_nanos(sys::process_cpu_ns());

@@ -217,3 +217,63 @@ fn an_empty_name_is_refused() {
         assert!(done.out.is_empty(), "{arguments:?}");
     }
 }
+
+/// A program gets a fault as it is, escaped once, by the rules of JSON.
+#[test]
+fn faults_in_json_hold_the_very_names() {
+    let temp = Temp::new();
+    let good = at(&temp, "good.pcap");
+    std::fs::write(&good, small_pcap(3)).unwrap();
+    let cut = at(&temp, format!("cut{HOSTILE}"));
+    std::fs::write(&cut, &small_pcap(3)[..200]).unwrap();
+    let fault = |arguments: &[&OsStr]| {
+        let done = weir(arguments);
+        assert_eq!(done.code, Some(1), "{arguments:?}");
+        assert_harmless(&done);
+        let text = done.text();
+        let object: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let fault = if object["faults"].is_array() { &object["faults"][0] } else { &object["fault"] };
+        fault.as_str().unwrap_or_else(|| panic!("{object}")).to_owned()
+    };
+    let [filter, empty, count, json, split] = ["filter", "", "--count", "--json", "--split"].map(OsStr::new);
+    let [info, measure, window, second] = ["info", "measure", "--window", "1s"].map(OsStr::new);
+    let missing = at(&temp, format!("missing{HOSTILE}"));
+    let (c, m, g) = (cut.as_os_str(), missing.as_os_str(), good.as_os_str());
+    for (source, words) in [(c, ": packet 3, offset 180: "), (m, ": no such file")] {
+        let begin = format!("{}{words}", source.to_str().unwrap());
+        for arguments in [
+            &[filter, empty, source, count, json][..],
+            &[filter, empty, source, json],
+            &[filter, empty, g, source, count, json, OsStr::new("--merge")],
+            &[filter, empty, source, count, json, OsStr::new("--sort")],
+            &[info, source, json],
+            &[measure, source, json],
+            &[measure, g, source, json, window, second],
+        ] {
+            let fault = fault(arguments);
+            assert!(fault.starts_with(&begin), "{arguments:?}: {fault:?}");
+        }
+    }
+    let to = format!("no/such{HOSTILE}");
+    let argument = format!("{to}=udp");
+    let fault_of_output = fault(&[filter, empty, g, json, split, OsStr::new(&argument)]);
+    assert_eq!(fault_of_output, format!("{to}: cannot be created: its directory does not exist"));
+    let bytes = OsStr::from_bytes(b"gone\xff.pcap");
+    assert_eq!(fault(&[measure, bytes, json]), r"gone\xff.pcap: no such file");
+}
+
+#[test]
+fn a_name_in_a_file_that_is_not_utf8_is_shown_with_its_bytes() {
+    let temp = Temp::new();
+    // if_name, eight bytes.
+    let interface = [&[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 8, 0][..], b"eth\xff\xc3\xa9\xfe0", &[0; 4]].concat();
+    let section = [&0x1a2b_3c4du32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+    let packet = pcapng_packet(1_700_000_000, &udp(1, 20));
+    let path = temp.file("bytes.pcapng", &[block(0x0a0d_0d0a, &section), block(1, &interface), packet].concat());
+    let shown = r"eth\xffé\xfe0";
+    assert!(weir(["info", &path]).ok().text().contains(&format!("\"{shown}\"")));
+    let object: Value = serde_json::from_slice(&weir(["info", &path, "--json"]).ok().out).unwrap();
+    assert_eq!(object["interfaces"][0]["name"], shown);
+    let first = weir(["filter", "", &path, "--json"]).ok().text();
+    assert_eq!(serde_json::from_str::<Value>(first.lines().next().unwrap()).unwrap()["interface"], shown);
+}
