@@ -7,6 +7,7 @@
 mod tunnels;
 
 use crate::{Consumer, PlanError, With, threads};
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tunnels::{Inside, Tunnels};
@@ -428,8 +429,21 @@ pub fn compile<T: Send + 'static>(
 ) -> Result<T, PlanError> {
     let text = expression.to_owned();
     match threads::unless_stopped(stop, move || make(&text)) {
-        Some(made) => made.map_err(|error| PlanError::Refused(format!("expression '{expression}': {error}"))),
+        Some(made) => {
+            made.map_err(|error| PlanError::Refused(format!("expression '{}': {error}", shortened(expression))))
+        }
         None => Err(PlanError::Stopped),
+    }
+}
+
+/// The start of a long expression: enough to tell which one it is.
+fn shortened(expression: &str) -> Cow<'_, str> {
+    /// Characters that are shown, and of a longer text.
+    const WHOLE: usize = 400;
+    const START: usize = 80;
+    match (expression.char_indices().nth(WHOLE), expression.char_indices().nth(START)) {
+        (Some(_), Some((end, _))) => format!("{}... ({} bytes)", &expression[..end], expression.len()).into(),
+        _ => expression.into(),
     }
 }
 

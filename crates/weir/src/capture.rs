@@ -297,7 +297,12 @@ fn settings(name: &str, wish: &Wish<'_>, stop: &AtomicBool) -> anyhow::Result<Se
     if size < 2 * block {
         let least = (2 * block * wish.shares) >> 10;
         let each = if wish.shares > 1 { format!(" for each of {} workers", wish.shares) } else { String::new() };
-        bail!("--ring is at least {least}k: two blocks of {}k{each}", block >> 10);
+        let why = if block > asked { format!(" (a frame of {name} may have {largest} bytes)") } else { String::new() };
+        bail!(
+            "--ring {}k is too small for two blocks of {}k{why}{each}: use --ring {least}k or more",
+            live.ring >> 10,
+            block >> 10
+        );
     }
     if live.block.is_some() && block > asked {
         say(&format!(

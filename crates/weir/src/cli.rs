@@ -59,7 +59,23 @@ fn fitted(text: &str) -> String {
             None => format!("{:indent$}{}\n", "", &line[indent..], indent = indent.min(INDENT)),
         }
     };
-    text.lines().map(line).collect()
+    paragraphs(text).iter().map(|text| line(text)).collect()
+}
+
+/// The lines of `text`. Those of a paragraph are one, so that it is cut at the width of the terminal and nowhere else.
+fn paragraphs(text: &str) -> Vec<String> {
+    let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        match lines.last_mut() {
+            Some(last) if is_prose(last) && is_prose(line) => {
+                last.push(' ');
+                last.push_str(line);
+            }
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    lines
 }
 
 const FILTER_USAGE: &str = "weir filter [OPTIONS] EXPR SOURCE...
@@ -156,7 +172,7 @@ pub struct FilterArgs {
     #[arg(short = 'n', action = ArgAction::Count, hide = true)]
     pub numeric: u8,
 
-    /// Write the packets to FILE: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output. Or send them, as
+    /// Write the packets to the file SINK: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output. Or send them, as
     /// they are, by a port: af_packet:IF, af_xdp:IF[:QUEUE], dpdk:DEVICE; null throws them away (./null is a file)
     #[arg(help_heading = FILES, short = 'w', long = "write", value_name = "SINK")]
     pub write: Option<Name>,
@@ -167,7 +183,8 @@ pub struct FilterArgs {
     /// Write each packet out at once
     #[arg(help_heading = FILES, short = 'U', visible_short_alias = 'l')]
     pub unbuffered: bool,
-    /// Begin a new file when the current one is larger than SIZE million bytes (k, M, G: binary units)
+    /// Begin a new file when the current one is larger than SIZE: a plain number counts million bytes, and one with k, M or G
+    /// binary units (10M: 10 485 760 bytes)
     #[arg(help_heading = FILES, short = 'C', value_name = "SIZE", requires = "write", value_parser = parse_rotation_size)]
     pub rotate_size: Option<u64>,
     /// Begin a new file every SECONDS of packet time; the name may hold strftime fields
@@ -227,14 +244,14 @@ pub struct LiveArgs {
     /// Take more memory for rings than half of what is free: the kernel charges it to nobody, and may end other programs
     #[arg(help_heading = LIVE, long)]
     pub ring_force: bool,
-    /// Size of the pieces in which the kernel hands it over: a power of two, raised to what holds the largest packet
+    /// Size of the ring's blocks, in which the kernel hands packets over: a power of two, raised to what holds the largest packet
     /// [default: 1M, less in a small ring]
     #[arg(help_heading = LIVE, long, value_name = "SIZE", value_parser = parse_size)]
     pub block: Option<u64>,
     /// How the kernel shares packets out to the workers: by flow, by processor, by queue of the card
     #[arg(help_heading = LIVE, long, default_value = "hash")]
     pub fanout: FanoutArg,
-    /// Whose clock stamps the packets; hardware is taken where it is offered
+    /// Clock that stamps the packets; that of the hardware where the card offers it
     #[arg(help_heading = LIVE, long, default_value = "software")]
     pub time_stamps: StampsArg,
     /// Let the kernel hand over all packets, and match the expression here alone
@@ -346,11 +363,11 @@ Keys: 5tuple, src, dst, pair, sport, dport, proto, src/24, dst/48 and other pref
 conversation counts both directions of a 5-tuple as one.
 
 Every figure carries a bound: the true value lies between `lower` and `upper`. Bounds of `exact` and `heavy` always
-hold; those of `cms` hold with the stated confidence. They hold for the packets that were measured: loss is shown beside.
-Below each table stands how much is outside it, and what any key outside may have at most.
+hold; those of `cms` hold with the stated confidence. Bounds are about the packets that were measured; loss is shown beside them.
+Below each table a line says how many packets are outside it, and how many any key outside may have at most.
 Numbers of flows, sources and destinations are counted up to 1024 and then estimated (+- 1.6 % at 95 %), over hashes with a
-seed that is drawn anew for each run: traffic made for that cannot bend them.
-What the kernel dropped for want of room counts in the window that the capture had come to when it was noticed.
+seed that is drawn anew for each run: nobody can make traffic that bends them.
+Packets that the kernel dropped for want of room count in the window that the capture had reached when weir saw the kernel's figure.
 
 With --window a time stamp that jumps (an hour off, live ten seconds, apart from --late) is
 believed once 32 packets that came one after the other agree; else its packet is counted where it
@@ -395,9 +412,9 @@ pub struct MeasureArgs {
     /// One answer per window of packet time: 500ms, 10s, 5m
     #[arg(help_heading = ANSWER, long, value_name = "T", value_parser = parse_time)]
     pub window: Option<Duration>,
-    /// How long a window waits for late packets: until a packet of T after its end, or later, has come (T is exclusive), and
-    /// live until T has passed. At most 64 windows are open at once. What comes later is a further result of its window; live
-    /// it is dropped as late [default: 1s, or the window if that is shorter; live 200ms]
+    /// How long a window waits for late packets: until a packet comes whose time is T after the window's end, or later; live,
+    /// until T has passed. At most 64 windows are open at once. Packets that come later are a further result of their window;
+    /// live they are dropped as late [default: 1s, or the window if that is shorter; live 200ms]
     #[arg(help_heading = ANSWER, long, value_name = "T", value_parser = parse_time, requires = "window")]
     pub late: Option<Duration>,
     /// The N keys whose figures changed most since the window before
@@ -410,7 +427,7 @@ pub struct MeasureArgs {
     #[arg(help_heading = ANSWER, long)]
     pub utc: bool,
 
-    /// How to count
+    /// Table that counts the keys
     #[arg(help_heading = COUNTERS, long, default_value = "heavy")]
     pub sketch: SketchArg,
     /// Memory of each table, in bytes (k, M, G: binary): there is one for each key, for each worker, for each open window
@@ -604,7 +621,7 @@ pub struct GenerateArgs {
     /// af_packet:IF, af_xdp:IF[:QUEUE], dpdk:DEVICE, null, inject:IF; see below
     #[arg(value_name = "SINK")]
     pub sink: Name,
-    /// Packets (k, M, G: binary)
+    /// Packets (k, M, G: binary, so that 1M is 1 048 576)
     #[arg(long, default_value = "1000000", value_parser = parse_size)]
     pub packets: u64,
     /// Seed of all choices

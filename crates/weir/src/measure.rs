@@ -8,10 +8,11 @@ use crate::capture;
 use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateArg};
 use crate::emit::Zone;
 use crate::name::Name;
-use crate::numbers::{duration, grouped, packets};
+use crate::numbers::{asked_time, duration, grouped, packets};
 use crate::outcome::{Outcome, fault_line, io_words, misfit_lines, say, say_lost_before, tell};
 use crate::progress::Progress;
 use crate::sources;
+use crate::terminal::printable;
 use anyhow::{anyhow, bail};
 use report::{Report, Shape};
 use std::io::{self, IsTerminal};
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weir_io::input::Opening;
 use weir_io::{Input, Kind, sys};
-use weir_measure::{Arrivals, Config, Cut, SharedTables, Sketch, Weigh, Window};
+use weir_measure::{Arrivals, Config, Cut, SharedTables, Sketch, State, Weigh, Window};
 use weir_memory::Request;
 use weir_pipeline::SourceFault;
 use weir_pipeline::measuring::timing::percentiles;
@@ -164,7 +165,7 @@ fn is_live(arguments: &MeasureArgs) -> bool {
 }
 
 fn cut(arguments: &MeasureArgs) -> anyhow::Result<Cut> {
-    let ns = |time: Duration| i64::try_from(time.as_nanos()).map_err(|_| anyhow!("{} is too long", duration(time)));
+    let ns = |time: Duration| i64::try_from(time.as_nanos()).map_err(|_| anyhow!("{} is too long", asked_time(time)));
     let Some(window) = arguments.window else { return Ok(Cut::default()) };
     if window.is_zero() {
         bail!("--window 0 would never hold a packet");
@@ -174,9 +175,9 @@ fn cut(arguments: &MeasureArgs) -> anyhow::Result<Cut> {
     if cut.most_open() > MOST_OPEN {
         bail!(
             "--late {} would keep {} windows of {} open at once: more than {MOST_OPEN} are not allowed",
-            duration(late),
+            asked_time(late),
             grouped(cut.most_open() as u64),
-            duration(window),
+            asked_time(window),
         );
     }
     Ok(cut)
@@ -425,6 +426,10 @@ impl Command<'_> {
                 grouped(further.results)
             ));
         }
+        let tally = finished.state.as_ref().map(State::tally);
+        if self.arguments.window.is_some() && tally.is_some_and(|tally| tally.passed > 0 && tally.times().is_none()) {
+            say("no packet has a time stamp, so that there is no window: the summary has all packets");
+        }
         if finished.left_out > 0 {
             say(&format!(
                 "windows left out because they ended faster than their results were taken: {}; the summary has their packets",
@@ -475,7 +480,7 @@ impl Command<'_> {
 
     fn stats(&self, out: &mut String, finished: &Finished, total: &Window<'_>) {
         let arrivals = total.arrivals;
-        let mut note = |line: String| out.push_str(&format!("  {line}\n"));
+        let mut note = |line: String| out.push_str(&format!("  {}\n", printable(&line)));
         for line in &self.notes {
             note(line.clone());
         }

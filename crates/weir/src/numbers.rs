@@ -62,6 +62,16 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
+/// `63 ms`, `10 s`, `90 s`, `5 min`: a time as it was asked for, to the last digit.
+pub fn asked_time(time: Duration) -> String {
+    const UNITS: [(u128, &str); 5] =
+        [(3_600_000_000_000, "h"), (60_000_000_000, "min"), (1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
+    let ns = time.as_nanos();
+    let whole = UNITS.into_iter().find(|(unit, _)| ns >= *unit && ns.is_multiple_of(*unit));
+    let (unit, name) = whole.unwrap_or(if ns == 0 { (1, "s") } else { (1, "ns") });
+    format!("{} {name}", grouped(u64::try_from(ns / unit).unwrap_or(u64::MAX)))
+}
+
 /// Parses a size: digits and an optional k, M or G (binary).
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (digits, factor) = match text.char_indices().next_back() {
@@ -148,6 +158,19 @@ mod tests {
         assert_eq!(duration(Duration::from_millis(3_599_999)), "59 min 59 s");
         assert_eq!(duration(Duration::from_secs(3723)), "1 h 2 min 3 s");
         assert_eq!(duration(Duration::from_secs(3_600_000)), "1 000 h 0 min 0 s");
+        for (text, shown) in [
+            ("63ms", "63 ms"),
+            ("1.5ms", "1 500 us"),
+            ("0.2", "200 ms"),
+            ("0", "0 s"),
+            ("1s", "1 s"),
+            ("90s", "90 s"),
+            ("300s", "5 min"),
+            ("2h", "2 h"),
+        ] {
+            assert_eq!(asked_time(parse_time(text).unwrap()), shown, "{text}");
+        }
+        assert_eq!(asked_time(Duration::from_nanos(1)), "1 ns");
         assert_eq!(parse_size("64k"), Ok(65_536));
         assert_eq!(parse_size("1G"), Ok(1 << 30));
         assert!(parse_size("64q").is_err());

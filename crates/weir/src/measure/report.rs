@@ -6,7 +6,7 @@ use crate::numbers::{bit_rate, bytes, duration, grouped, packets, percent, rate}
 use crate::outcome::print;
 use crate::sources;
 use crate::table::{Column, Narrow, grid};
-use crate::terminal::{self, output_width, wrapped};
+use crate::terminal::{self, output_width, printable, wrapped};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io;
@@ -99,7 +99,7 @@ impl Report {
             terminal::json(&Value::Object(object))
         } else {
             let title = match self.shape.sources.as_slice() {
-                [one] => sources::shown(one),
+                [one] => printable(&sources::called(one)).into_owned(),
                 many => format!("{} sources", many.len()),
             };
             // Nothing that was delivered is missing, but not all was delivered.

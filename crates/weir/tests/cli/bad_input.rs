@@ -683,3 +683,18 @@ fn zstd_windows_above_128_megabytes_are_refused_unless_allowed() {
     let refused = run_in("filter '' FILE --count --zstd-window 3G", &huge);
     assert!(refused.code == Some(2) && refused.err.contains("1k to 2G"), "{refused:?}");
 }
+
+#[test]
+fn a_long_expression_is_shown_by_its_start() {
+    let temp = Temp::new();
+    let file = temp.file("a.pcap", &small_pcap(1));
+    let long = format!("{}no-such-word x", "udp port 1 or ".repeat(3000));
+    for expression in [long.clone(), format!("{} or ifindex 1 or", "udp port 1".repeat(60))] {
+        let done = weir(["filter", &expression, &file]);
+        assert_eq!(done.code, Some(2));
+        let start = format!("weir: expression '{}... ({} bytes)': ", &expression[..80], expression.len());
+        assert!(done.err.starts_with(&start) && done.err.len() < start.len() + 200, "{}", done.err);
+    }
+    let short = weir(["filter", "udp port 1 or", &file]);
+    assert!(short.err.starts_with("weir: expression 'udp port 1 or': "), "{}", short.err);
+}

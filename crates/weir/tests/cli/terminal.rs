@@ -201,3 +201,24 @@ fn what_the_parser_refuses_is_a_line_of_ours() {
     assert_eq!(done.code, Some(2));
     assert!(done.err.contains("Usage: weir"), "{}", done.err);
 }
+
+/// A paragraph of help is cut where its lines are full, and nowhere else: a word that begins a line had no room in the one before.
+#[test]
+fn paragraphs_below_the_options_fill_their_lines() {
+    for columns in [60, 80, 100] {
+        for command in ["filter", "measure", "generate", "info", "doctor"] {
+            let mut weir = weir_command();
+            let help = run(weir.args([command, "--help"]).env("COLUMNS", columns.to_string()), &[]).ok().text();
+            let below = help.split("\nExamples:\n").nth(1).expect("each has examples");
+            for lines in below.lines().collect::<Vec<_>>().windows(2) {
+                let [line, next] = lines else { unreachable!() };
+                let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ') && !line.ends_with("codes:");
+                if is_prose(line) && is_prose(next) {
+                    let word = next.split(' ').next().expect("it is not empty");
+                    let both = line.chars().count() + 1 + word.chars().count();
+                    assert!(both > columns, "{command} at {columns}:\n{line}\n{next}");
+                }
+            }
+        }
+    }
+}

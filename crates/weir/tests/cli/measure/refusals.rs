@@ -18,13 +18,14 @@ fn assert_refused(arguments: &[&str], words: &[&str]) {
 fn combinations_that_make_no_sense_are_refused() {
     let temp = Temp::new();
     let file = temp.file("ten.pcap", &small_pcap(10));
-    let cases: [(&[&str], &[&str]); 12] = [
+    let cases: [(&[&str], &[&str]); 13] = [
         (&["--state", "shared"], &["weir: --state shared", "--sketch heavy", "use exact or cms"]),
         (&["--state", "shared", "--sketch", "heavy"], &["--state shared", "--sketch heavy"]),
         (&["--distribute", "flow"], &["weir: --distribute", "--design async or sync"]),
         (&["--distribute", "flow", "--design", "rss"], &["weir: --distribute", "--design rss", "async or sync"]),
         (&["--window", "0"], &["weir: --window 0"]),
-        (&["--window", "1ms", "--late", "10s"], &["weir: --late 10.0 s", "more than 64"]),
+        (&["--window", "1ms", "--late", "10s"], &["weir: --late 10 s", "of 1 ms", "more than 64"]),
+        (&["--window", "100us", "--late", "63ms"], &["weir: --late 63 ms would keep 632 windows of 100 us open"]),
         (&["--late", "1s"], &["--window"]),
         (&["--changers", "3"], &["--window"]),
         (&["--key", "nation"], &["'nation' is no key", "5tuple", "src/24"]),

@@ -202,6 +202,15 @@ fn packets_without_a_stamp_open_no_window_of_their_own() {
     }
     let text = weir(["measure", &mixed, "--window", "1s", "--utc"]).ok().text();
     assert!(!text.contains("1677"), "{text}");
+    let line = "weir: no packet has a time stamp, so that there is no window: the summary has all packets\n";
+    for (arguments, said) in [
+        (&["measure", &none, "--window", "1s"][..], true),
+        (&["measure", &none], false),
+        (&["measure", &none, "--window", "1s", "--filter", "tcp"], false),
+        (&["measure", &mixed, "--window", "1s"], false),
+    ] {
+        assert_eq!(weir(arguments).ok().err.contains(line), said, "{arguments:?}");
+    }
 }
 
 /// Rates of the first window begin with the first packet, those of the last window end with the last one.
