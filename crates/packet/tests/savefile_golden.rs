@@ -460,7 +460,7 @@ fn options_end_where_they_do_not_fit() {
     assert_eq!(interface(&[H(2), H(400), B(b"eth0")]).name, None, "longer than the block");
     assert_eq!(interface(&[H(9), H(0)]).resolution, Resolution(6), "without a value");
     assert_eq!(interface(&[H(14), H(4), W(7)]).offset_s, 0, "too short");
-    assert_eq!(interface(&[H(2), H(4), B(b"e\xffh\0")]).name.as_deref(), Some("e\u{fffd}h"), "not UTF-8");
+    assert_eq!(interface(&[H(2), H(4), B(b"e\xffh\0")]).name.as_deref(), Some(r"e\xffh"), "not UTF-8");
 }
 
 #[test]
