@@ -11,6 +11,7 @@ pub(crate) use merged::Sorted;
 
 use crate::handed::Gone;
 use crate::pool::{Pool, Ready};
+use crate::sort::InMemory;
 use crate::window::{Start, Window, process};
 use crate::{Consumer, PlanError};
 use merged::Merged;
@@ -275,6 +276,8 @@ enum Source<C: Consumer> {
     },
     Live(Box<Live>),
     Merged(Box<Merged>),
+    /// Packets in spool form.
+    Memory(Box<InMemory>),
 }
 
 impl<C: Consumer> core::fmt::Debug for Reader<C> {
@@ -336,6 +339,7 @@ impl<C: Consumer> Reader<C> {
             Source::Stream { .. } => Way::Stream,
             Source::Live(_) => Way::Live,
             Source::Merged(merged) => merged.way(),
+            Source::Memory(_) => Way::Read,
         }
     }
 
@@ -408,7 +412,7 @@ impl<C: Consumer> Reader<C> {
                 let to = file.current_len().unwrap_or(file.len);
                 (to < file.len).then_some(Trouble::Shrank { from: file.len, to })
             }),
-            Source::Stream { .. } | Source::Live(_) | Source::Merged(_) => None,
+            Source::Stream { .. } | Source::Live(_) | Source::Merged(_) | Source::Memory(_) => None,
         };
         let what = lost.unwrap_or(if gone.unreadable { Trouble::Unreadable } else { Trouble::Changed });
         self.report.offset = gone.offset;
@@ -435,6 +439,7 @@ impl<C: Consumer> Reader<C> {
                 Source::Stream { .. } => self.step_stream(),
                 Source::Live(_) => self.step_live(),
                 Source::Merged(_) => self.step_merged(),
+                Source::Memory(_) => self.step_memory(),
             };
             match step {
                 Ok(Some(delivery)) => return Step::Delivery(delivery),
@@ -643,6 +648,7 @@ impl<C: Consumer> Reader<C> {
             // It may go on for ever, and while code is made the kernel gathers packets.
             Source::Live(_) => true,
             Source::Merged(merged) => merged.len_hint() >= LONG,
+            Source::Memory(_) => true,
         };
         if long {
             self.settled = true;
@@ -707,7 +713,7 @@ impl<C: Consumer> Reader<C> {
     fn fault(&mut self, what: Trouble) {
         let lost = match &mut self.source {
             Source::File { lost, .. } => lost.take(),
-            Source::Stream { .. } | Source::Live(_) | Source::Merged(_) => None,
+            Source::Stream { .. } | Source::Live(_) | Source::Merged(_) | Source::Memory(_) => None,
         };
         self.fail(lost.unwrap_or(what));
     }

@@ -6,6 +6,8 @@
 //! combine:  the last FAN_IN runs of one level are merged into a run of the next level
 //! sorted:   the runs that are left are merged while they are read
 //! ```
+//! If a run cannot be written, its packets stay in memory, nothing more is taken, and memory is the last run of the merge.
+//!
 //! Stable: the notes of a run are distinct, offsets grow with the order of arrival, runs are in the order of arrival, and a
 //! merge keeps packets of equal times in the order of the runs. A packet without a time follows the packet before it in its
 //! source. Every packet is written and read once per level: with runs of 256 MiB there is one level up to 32 GiB.
@@ -50,8 +52,6 @@ pub struct Sorter {
     /// Packets in spool form, and for each its place in the order (ns) and its offset.
     spooled: Vec<u8>,
     order: Vec<(i64, u32)>,
-    /// Packets of each source that are not in a run yet, by the number of the source.
-    waiting: Vec<(usize, u64)>,
     /// Complete runs, in the order of arrival, and how often their packets were merged.
     runs: Vec<(u32, PlainFile)>,
     interfaces: Interfaces,
@@ -80,7 +80,6 @@ impl Sorter {
             fan_in: FAN_IN,
             spooled: Vec::new(),
             order: Vec::new(),
-            waiting: Vec::new(),
             runs: Vec::new(),
             interfaces: Interfaces::default(),
             parts: Vec::new(),
@@ -147,14 +146,17 @@ impl Sorter {
         self.end_run();
         if self.stop.load(Ordering::Relaxed) {
             self.runs.clear();
+            self.order.clear();
             self.len = 0;
             self.received.fill(0);
         }
-        let Self { runs, interfaces, mut parts, received, len, fault, .. } = self;
+        self.order.sort_unstable();
+        let Self { spooled, order, runs, interfaces, mut parts, received, len, fault, .. } = self;
         for (part, received) in parts.iter_mut().zip(received) {
             part.report.received = received;
         }
-        let merge = merge_of(runs.iter().map(|(_, run)| run), &interfaces.layout());
+        let rest = (!order.is_empty()).then(|| InMemory { spooled, order, next: 0 });
+        let merge = merge_of(runs.iter().map(|(_, run)| run), rest, &interfaces.layout());
         (Reader::sorted(merge, interfaces, Sorted { parts, packets: len }, consumer, options), fault)
     }
 
@@ -167,6 +169,9 @@ impl Sorter {
         let more = bytes + packets * (spool::HEADER + NOTE);
         if self.spooled.len() + self.order.len() * NOTE + more > self.memory {
             self.end_run();
+        }
+        if !self.goes_on() {
+            return;
         }
         let room = self.spooled.try_reserve(more).and_then(|()| self.order.try_reserve(packets));
         if let Err(error) = room {
@@ -192,7 +197,6 @@ impl Sorter {
             }
         });
         let (read, passed) = (part.len() as u64, (order.len() - before) as u64);
-        self.waiting.push((self.received.len() - 1, passed));
         self.len += passed;
         if let Some(received) = self.received.last_mut() {
             *received += passed;
@@ -200,7 +204,7 @@ impl Sorter {
         result.and(if read == passed { Ok(()) } else { Err(Trouble::Merge { read, passed }) })
     }
 
-    /// Writes what is in memory into a run. If that fails, what is in memory is lost, and nothing more is taken.
+    /// Writes what is in memory into a run. If that fails, it stays in memory, and nothing more is taken.
     fn end_run(&mut self) {
         if self.order.is_empty() || !self.goes_on() {
             return;
@@ -208,21 +212,16 @@ impl Sorter {
         match self.write_run() {
             Ok(run) => {
                 self.runs.push((0, run));
-                self.waiting.clear();
+                self.spooled.clear();
+                self.order.clear();
                 self.combine();
             }
             Err(error) => self.failed(error),
         }
-        self.spooled.clear();
-        self.order.clear();
     }
 
-    /// Sources have delivered what is sorted, and no more.
+    /// Nothing more is taken; what was taken is in runs or in memory.
     fn failed(&mut self, error: io::Error) {
-        for (source, packets) in self.waiting.drain(..) {
-            self.len -= packets;
-            self.received[source] -= packets;
-        }
         self.fault = Some(SortFault { directory: self.directory.clone(), error });
     }
 
@@ -232,9 +231,7 @@ impl Sorter {
         }
         let mut out = Writer::new(&self.directory)?;
         for &(_, at) in &self.order {
-            let at = at as usize;
-            let record = self.spooled.get(at..).and_then(spool::first).expect("the note was made of what is there");
-            out.buffer.extend_from_slice(record);
+            out.buffer.extend_from_slice(noted(&self.spooled, at));
             out.write_full()?;
         }
         out.finish()
@@ -261,14 +258,46 @@ impl Sorter {
     }
 }
 
-/// A merge of runs of this layout.
-fn merge_of<'a>(runs: impl ExactSizeIterator<Item = &'a PlainFile>, layout: &Layout) -> Merge<Every> {
+/// Packets in spool form that stayed in memory, and their order.
+#[derive(Debug)]
+pub(crate) struct InMemory {
+    spooled: Vec<u8>,
+    order: Vec<(i64, u32)>,
+    /// Packets that were given out.
+    next: usize,
+}
+
+impl InMemory {
+    /// Appends the next packets to `piece`; none at the end.
+    pub(crate) fn fill(&mut self, piece: &mut Vec<u8>) {
+        while let Some(&(_, at)) = self.order.get(self.next).filter(|_| piece.len() < WRITTEN) {
+            piece.extend_from_slice(noted(&self.spooled, at));
+            self.next += 1;
+        }
+    }
+}
+
+/// The packet at `at`, which a note was made of.
+fn noted(spooled: &[u8], at: u32) -> &[u8] {
+    spooled.get(at as usize..).and_then(spool::first).expect("the note was made of what is there")
+}
+
+/// A merge of runs of this layout; `rest` is the last of them.
+fn merge_of<'a>(
+    runs: impl ExactSizeIterator<Item = &'a PlainFile>,
+    rest: Option<InMemory>,
+    layout: &Layout,
+) -> Merge<Every> {
     let options = crate::merge::options_for(runs.len());
     let source = |run: &PlainFile| {
         let reader = Reader::spooled(run.clone(), layout.clone(), Arc::new(Every), options.clone());
         Source::new(String::new(), reader)
     };
-    Merge::of(runs.map(source).collect(), Every::records)
+    let rest = rest.map(|rest| {
+        let reader = Reader::in_memory(rest, layout.clone(), Arc::new(Every), options.clone());
+        Source::new(String::new(), reader)
+    });
+    Merge::of(runs.map(source).chain(rest).collect(), Every::records)
 }
 
 /// One run of several.
@@ -278,7 +307,7 @@ fn merged_run<'a>(
     layout: &Layout,
     stop: &AtomicBool,
 ) -> io::Result<PlainFile> {
-    let mut merge = merge_of(runs, layout);
+    let mut merge = merge_of(runs, None, layout);
     let mut out = Writer::new(directory)?;
     merge.begin(&mut |_| {});
     while let Some(next) = merge.next(&mut |_| {}) {

@@ -7,6 +7,7 @@ use super::{Current, Delivery, Options, Reader, Report, Source, Trouble, Way};
 use crate::Consumer;
 use crate::interfaces::{Ids, Interfaces};
 use crate::merge::{self, Every, Merge};
+use crate::sort::InMemory;
 use crate::window::{Start, process};
 use std::io;
 use std::sync::Arc;
@@ -164,6 +165,16 @@ impl<C: Consumer> Reader<C> {
     /// A reader of a file that holds nothing but packets in spool form, of this layout.
     pub(crate) fn spooled(file: PlainFile, layout: Layout, consumer: Arc<C>, options: Options) -> Self {
         let source = Source::File { file, way: Way::Read, pool: None, lost: None };
+        Self::laid_out(source, layout, consumer, options)
+    }
+
+    /// A reader of packets of this layout that stayed in memory.
+    pub(crate) fn in_memory(packets: InMemory, layout: Layout, consumer: Arc<C>, options: Options) -> Self {
+        Self::laid_out(Source::Memory(Box::new(packets)), layout, consumer, options)
+    }
+
+    /// A reader of a source whose layout is known.
+    fn laid_out(source: Source<C>, layout: Layout, consumer: Arc<C>, options: Options) -> Self {
         let mut reader = Self::of(source, consumer, options);
         if let Err(what) = reader.take_up(layout) {
             reader.fault(what);
@@ -193,10 +204,28 @@ impl<C: Consumer> Reader<C> {
             self.finished = true;
             return checked.map(|()| None);
         }
+        Ok(self.take_piece(piece))
+    }
+
+    /// Takes packets in memory on by one piece.
+    pub(super) fn step_memory(&mut self) -> Result<Option<Delivery<C>>, Trouble> {
+        let mut piece = self.spent.take().unwrap_or_default();
+        piece.clear();
+        let Source::Memory(packets) = &mut self.source else { unreachable!("asked by source") };
+        packets.fill(&mut piece);
+        if piece.is_empty() {
+            self.finished = true;
+            return Ok(None);
+        }
+        Ok(self.take_piece(piece))
+    }
+
+    /// Takes up a piece of packets in spool form.
+    fn take_piece(&mut self, piece: Vec<u8>) -> Option<Delivery<C>> {
         let current: Arc<Current<C::Plan>> = Arc::clone(self.current.as_ref().expect("packets have interfaces"));
         let len = piece.len();
         let view = View::owned(self.report.offset, true, piece, 0..len);
         let done = process(self.consumer.as_ref(), &current, view.content(), true, Start::Exact(0), len, 0);
-        Ok(self.accept(view, current, done))
+        self.accept(view, current, done)
     }
 }
