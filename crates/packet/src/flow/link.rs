@@ -41,11 +41,11 @@ pub(super) enum Layer {
     Nflog,
     /// IP over InfiniBand, behind a global route header.
     IpoIb,
-    /// Solaris' ipnet: what it says of the packet.
+    /// Solaris' ipnet: a header with the address family and zones of the packet behind it.
     Ipnet,
-    /// 802.11; the header may be padded to words of four bytes.
+    /// A MAC header of IEEE 802.11.
     Wlan {
-        /// It is.
+        /// The header ends at a multiple of four bytes.
         padded: bool,
     },
     /// A radiotap header in front of 802.11.
@@ -212,9 +212,11 @@ fn behind_q922(data: &[u8]) -> Result<(Layer, usize), NoKey> {
 }
 
 /// linux/netfilter/nfnetlink_log.h: a family and a version, then attributes of length and type, each padded to four bytes.
-/// Length and type are in the order of the host that captured; no type passes 255, so the type tells the order.
+/// Length and type are in the order of the host that captured; no type passes 63, so the type tells the order. Its two upper
+/// bits are flags (`NLA_F_NESTED` and `NLA_F_NET_BYTEORDER` of linux/netlink.h).
 fn nflog(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     const PAYLOAD: u8 = 9;
+    const FLAGS: u8 = 0xc0;
     let [family, version, ..] = head::<4>(data)?;
     let layer = match (version, family) {
         (0, 2) => Layer::V4,
@@ -226,6 +228,8 @@ fn nflog(data: &[u8]) -> Result<(Layer, usize), NoKey> {
         let (length, kind) = match head(data.get(at..).ok_or(NoKey::Truncated)?)? {
             [a, b, kind, 0] => (u16::from_le_bytes([a, b]), kind),
             [a, b, 0, kind] => (u16::from_be_bytes([a, b]), kind),
+            [a, b, kind, high] if high & !FLAGS == 0 => (u16::from_le_bytes([a, b]), kind),
+            [a, b, high, kind] if high & !FLAGS == 0 => (u16::from_be_bytes([a, b]), kind),
             _ => return Err(NoKey::Malformed),
         };
         match (kind, length) {

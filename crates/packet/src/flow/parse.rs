@@ -56,8 +56,8 @@ impl Parser {
         Ok(())
     }
 
-    /// The innermost packet of the tunnels in a frame, whose key [`Self::key`] gives: its link type and its bytes, a part of
-    /// `data`. `None` if the frame is no tunnel, or if the parser does not look into tunnels.
+    /// Link type and bytes of the packet inside the innermost tunnel of a frame; [`Self::key`] gives the key of the same packet.
+    /// `None` if the frame is no tunnel, or if the parser does not look into tunnels. The bytes are a part of `data`.
     ///
     /// Where a tunnel carries Ethernet, what is inside is an Ethernet frame; everywhere else it is raw IP.
     #[inline]
