@@ -105,8 +105,8 @@ fn compile_for(expression: &str, link: LinkType, resolve: bool, live: bool) -> R
     }
     let word = if resolve { None } else { names::check(expression)? };
     let text = CString::new(expression).map_err(|error| Error::Nul { offset: error.nul_position() })?;
-    let file = if live { EmptyFile::dead(link)? } else { EmptyFile::open(link)? };
-    Program::new(file.compile(&text, word)?)
+    let compiler = if live { Compiler::for_live(link)? } else { Compiler::for_file(link)? };
+    Program::new(compiler.compile(&text, word)?)
 }
 
 /// What libpcap's own interpreter returns: the oracle of every test here.
@@ -118,37 +118,38 @@ pub fn bpf_filter(program: &Program, data: &[u8], wire_len: u32) -> u32 {
     unsafe { raw_bpf_filter(program.insns().as_ptr(), data.as_ptr(), wire_len, data_len) }
 }
 
-/// A savefile without packets, in memory.
-///
-/// `pcap_open_dead` would need no file, but makes programs for a live capture: `ip6` on BSD loopback then asks for this
-/// system's own number, and `inbound` for what only a kernel knows.
-struct EmptyFile {
+/// libpcap's compiler for frames of one link type.
+struct Compiler {
     handle: NonNull<Handle>,
-    /// What libpcap's stream reads from, if there is one; not touched while the handle lives.
-    _header: Option<Box<[u8; 24]>>,
+    /// The savefile that the handle has open, if it is one for files; not touched while the handle lives.
+    _file: Option<Box<[u8; 24]>>,
 }
 
-impl EmptyFile {
-    fn open(link: LinkType) -> Result<Self, Error> {
+impl Compiler {
+    /// The compiler for frames of a savefile: the handle of one without packets, in memory.
+    ///
+    /// `pcap_open_dead` would need no file, but makes programs for a live capture: `ip6` on BSD loopback then asks for this
+    /// system's own number, and `inbound` for ancillary data of the kernel.
+    fn for_file(link: LinkType) -> Result<Self, Error> {
         let mut header = Box::new([0u8; 24]);
         for (place, field) in header.chunks_exact_mut(4).zip([MAGIC, VERSION, 0, 0, SNAPLEN, link.0.into()]) {
             place.copy_from_slice(&field.to_ne_bytes());
         }
         // SAFETY: the header outlives the stream (it is a field beside the handle, which closes the stream when dropped), and
         // the mode only reads it.
-        let file = unsafe { libc::fmemopen(header.as_mut_ptr().cast(), header.len(), c"r".as_ptr()) };
-        if file.is_null() {
+        let stream = unsafe { libc::fmemopen(header.as_mut_ptr().cast(), header.len(), c"r".as_ptr()) };
+        if stream.is_null() {
             return Err(Error::Refused { message: "no memory for libpcap".into(), word: None });
         }
         let mut message: [c_char; ERROR_BUFFER] = [0; ERROR_BUFFER];
         // SAFETY: the stream is open, and the buffer has the size that libpcap promises not to exceed.
-        let handle = unsafe { pcap_fopen_offline(file, message.as_mut_ptr()) };
+        let handle = unsafe { pcap_fopen_offline(stream, message.as_mut_ptr()) };
         match NonNull::new(handle) {
-            Some(handle) => Ok(Self { handle, _header: Some(header) }),
+            Some(handle) => Ok(Self { handle, _file: Some(header) }),
             None => {
                 // SAFETY: libpcap has not taken the stream over, and has written a string that ends in the buffer.
                 let text = unsafe {
-                    libc::fclose(file);
+                    libc::fclose(stream);
                     CStr::from_ptr(message.as_ptr())
                 };
                 Err(Error::Refused { message: text.to_string_lossy().into_owned(), word: None })
@@ -156,15 +157,15 @@ impl EmptyFile {
         }
     }
 
-    /// No file, for the programs of a live capture.
-    fn dead(link: LinkType) -> Result<Self, Error> {
+    /// The compiler for frames of a live capture.
+    fn for_live(link: LinkType) -> Result<Self, Error> {
         /// `DLT_RAW` of Linux, which files have another number for.
         const RAW: c_int = 12;
         let link = if link == LinkType::RAW { RAW } else { link.0.into() };
         // SAFETY: takes numbers only.
         let handle = unsafe { pcap_open_dead(link, SNAPLEN as c_int) };
         let refused = || Error::Refused { message: "no memory for libpcap".into(), word: None };
-        NonNull::new(handle).map(|handle| Self { handle, _header: None }).ok_or_else(refused)
+        NonNull::new(handle).map(|handle| Self { handle, _file: None }).ok_or_else(refused)
     }
 
     fn compile(&self, expression: &CStr, word: Option<&str>) -> Result<Vec<Insn>, Error> {
@@ -194,10 +195,10 @@ impl EmptyFile {
     }
 }
 
-impl Drop for EmptyFile {
+impl Drop for Compiler {
     fn drop(&mut self) {
-        // SAFETY: the handle came from pcap_fopen_offline or pcap_open_dead, is closed here once together with its stream, and nothing derived
-        // from it is left.
+        // SAFETY: the handle came from pcap_fopen_offline or pcap_open_dead, is closed here once together with its stream, and
+        // nothing derived from it is left.
         unsafe { pcap_close(self.handle.as_ptr()) }
     }
 }

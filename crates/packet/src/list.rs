@@ -39,13 +39,11 @@ impl<T> List<T> {
 
     /// All elements, in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.items[..self.len].iter().filter_map(OnceLock::get)
+        self.iter_from(0)
     }
-}
 
-impl<T> List<T> {
     /// The elements from `index` on, in order.
-    pub fn from(&self, index: usize) -> impl Iterator<Item = &T> {
+    pub fn iter_from(&self, index: usize) -> impl Iterator<Item = &T> {
         self.items[index.min(self.len)..self.len].iter().filter_map(OnceLock::get)
     }
 }

@@ -48,7 +48,7 @@ impl Interfaces {
     #[cold]
     pub fn announce(&mut self, ids: &mut Ids, layout: &Layout) -> Result<(), Trouble> {
         let ids = &mut ids[usize::from(layout.big_endian)];
-        for interface in layout.interfaces.from(ids.len()) {
+        for interface in layout.interfaces.iter_from(ids.len()) {
             let mut interface = interface.clone();
             // The address family of a BSD loopback frame has the byte order of its file, and spooled packets have no file.
             if layout.big_endian && interface.link == LinkType::NULL {

@@ -374,7 +374,7 @@ impl Select {
         let link = |link| if link == LinkType::NULL && layout.big_endian { LinkType::LOOP } else { link };
         let inside = if self.selection.inner { &tunnels::LINKS[..] } else { &[] };
         let mut programs = known;
-        for interface in layout.interfaces.from(programs.by_interface.len()) {
+        for interface in layout.interfaces.iter_from(programs.by_interface.len()) {
             let direction = layout.direction(programs.by_interface.len());
             programs.push(self.filters(link(interface.link), direction)?);
             for &link in inside {

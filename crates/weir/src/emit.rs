@@ -353,7 +353,7 @@ impl FileSink {
         self.ids.resize(self.ids.len().max(index + 1), None);
         self.ids[index] = Some(id);
         if self.settings.format == Format::Pcap {
-            for interface in layout.interfaces.from(self.announced) {
+            for interface in layout.interfaces.iter_from(self.announced) {
                 // One of another link type is refused when a packet of it comes.
                 let _ = output.interface(interface);
             }

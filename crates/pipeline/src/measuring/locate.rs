@@ -75,7 +75,7 @@ impl Consumer for Locate {
     fn plan(&self, layout: &Layout, before: Option<&LocatePlan>) -> Result<LocatePlan, PlanError> {
         let filter = self.select.plan(layout, before.map(|before| &before.filter))?;
         let mut parsers = before.map_or_else(List::default, |before| before.parsers.clone());
-        for interface in layout.interfaces.from(parsers.len()) {
+        for interface in layout.interfaces.iter_from(parsers.len()) {
             parsers.push(Parser::new(interface.link, self.inner));
         }
         Ok(LocatePlan { filter, parsers })

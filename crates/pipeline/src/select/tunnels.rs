@@ -40,7 +40,7 @@ impl Inside {
         filters: impl Fn(LinkType, Option<Direction>) -> Result<Arc<Filters>, PlanError>,
     ) -> Result<Self, PlanError> {
         let mut judges = known.map_or_else(List::default, |known| known.0.clone());
-        for interface in layout.interfaces.from(judges.len()) {
+        for interface in layout.interfaces.iter_from(judges.len()) {
             let direction = layout.direction(judges.len());
             let [ethernet, raw] = LINKS.map(|link| filters(link, direction));
             judges.push(Judges { parser: Parser::new(interface.link, true), ethernet: ethernet?, raw: raw? });
