@@ -4,13 +4,15 @@ use crate::error::Error;
 use crate::raw;
 use std::ffi::{CStr, CString, c_int};
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use weir_memory::{HUGE, Pool};
 
 /// What DPDK needs beside the packets' memory, bytes.
-const BESIDE: usize = 64 << 20;
+pub const BESIDE: usize = 64 << 20;
 
-/// Memory without huge pages; it is taken page by page as it is used.
+/// Memory without huge pages at least, bytes; it is taken page by page as it is used.
 const WITHOUT_HUGE: usize = 1 << 30;
 
 /// The pages that packets lie in.
@@ -72,7 +74,7 @@ impl Eal {
             // Virtual devices alone need no physical addresses.
             None => arguments.extend(["--no-pci", "--iova-mode=va"].map(str::to_owned)),
         }
-        let pages = if huge_free() >= bytes + BESIDE {
+        let pages = if huge_free() >= (bytes + BESIDE) as u64 {
             arguments.push("--in-memory".to_owned());
             Pages::Huge
         } else {
@@ -184,32 +186,14 @@ fn allowed_cpus() -> Option<String> {
     Some(line.trim().to_owned())
 }
 
-/// The sum over the pools of huge pages of what `each` makes of page size in bytes and the pool's folder.
-fn pools(each: impl Fn(usize, &std::path::Path) -> Option<usize>) -> usize {
-    let Ok(folder) = fs::read_dir("/sys/kernel/mm/hugepages") else { return 0 };
-    let sizes = folder.flatten().filter_map(|entry| {
-        let name = entry.file_name();
-        let kib: usize = name.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
-        each(kib << 10, &entry.path())
-    });
-    sizes.sum()
-}
-
-fn number(path: &std::path::Path) -> Option<usize> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
-/// Bytes in free huge pages.
-fn huge_free() -> usize {
-    pools(|bytes, path| {
-        let free = number(&path.join("free_hugepages"))?;
-        Some(free.saturating_sub(number(&path.join("resv_hugepages"))?) * bytes)
-    })
+/// Bytes in free huge pages of all sizes.
+fn huge_free() -> u64 {
+    Pool::all(Path::new("/")).iter().map(Pool::free_bytes).sum()
 }
 
 /// Huge pages of 2 MiB that the system has, free or not.
 fn huge_total() -> usize {
-    pools(|bytes, path| if bytes == 2 << 20 { number(&path.join("nr_hugepages")) } else { None })
+    Pool::read(Path::new("/"), HUGE, None).map_or(0, |pool| pool.total)
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ mod sockets;
 #[cfg(feature = "link")]
 pub use {
     burst::{Burst, MOST},
-    eal::{Eal, Pages},
+    eal::{BESIDE, Eal, Pages},
     error::Error,
     port::{Opened, Port, Queue, Settings, Stats, open},
     sender::{SendError, Sender},

@@ -22,7 +22,7 @@ use weir_packet::LinkType;
 use weir_packet::savefile::slots::Slots;
 use weir_packet::savefile::{Bytes, Interface, Layout, MAX_SNAPLEN, Resolution};
 
-pub use weir_dpdk::{Error, SendError, Sender};
+pub use weir_dpdk::{BESIDE, Error, SendError, Sender};
 
 /// How long a wait lasts before the caller has its turn again.
 const LOOK: Duration = Duration::from_millis(100);

@@ -3,6 +3,8 @@
 //! The memory of a packet socket's ring belongs to no process and no control group, so the kernel stops nobody who asks for too
 //! much of it: its OOM killer ends other programs instead. Whoever asks for such memory looks here first.
 
+use crate::HUGE;
+use crate::pool::Pool;
 use std::fs;
 use std::path::Path;
 
@@ -13,24 +15,33 @@ pub struct Available {
     pub bytes: u64,
     /// A control group leaves less than the machine has.
     pub grouped: bool,
-    /// Bytes in the pools of huge pages, which are set aside and not among `bytes`.
+    /// Bytes in free pages of 2 MiB, which are set aside and not among `bytes`.
     pub huge: u64,
+    /// Bytes in free huge pages of all other sizes, set aside too.
+    pub other_huge: u64,
 }
 
 impl Available {
-    /// What this machine has now; `None` if the kernel does not say.
+    /// Memory that is free on this machine now; `None` if the kernel does not say.
     ///
     /// **Cost**: some ten small files are read. **Platform**: Linux 3.14; control groups of both versions.
     pub fn now() -> Option<Self> {
         Self::under(Path::new("/"))
     }
 
-    /// The same for the machine whose `/proc` and `/sys` lie under `root`.
+    /// Memory that is free on the machine whose `/proc` and `/sys` lie under `root`; `None` if they do not say.
     pub fn under(root: &Path) -> Option<Self> {
         let machine =
             field(&fs::read_to_string(root.join("proc/meminfo")).ok()?, "MemAvailable:")?.checked_mul(1024)?;
         let group = headroom(root).unwrap_or(u64::MAX);
-        Some(Self { bytes: machine.min(group), grouped: group < machine, huge: huge(root) })
+        let (two_mib, others): (Vec<Pool>, _) = Pool::all(root).into_iter().partition(|pool| pool.page_bytes == HUGE);
+        let free = |pools: Vec<Pool>| pools.iter().map(Pool::free_bytes).fold(0, u64::saturating_add);
+        Some(Self {
+            bytes: machine.min(group),
+            grouped: group < machine,
+            huge: free(two_mib),
+            other_huge: free(others),
+        })
     }
 }
 
@@ -39,7 +50,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.split_ascii_whitespace().next()?.parse().ok())
 }
 
-/// Names of files and fields that differ between the versions of control groups.
+/// Names that differ between the two versions of control groups.
 struct Version {
     limit: &'static str,
     usage: &'static str,
@@ -81,17 +92,6 @@ fn left(group: &Path, version: &Version) -> Option<u64> {
     let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
     let files = version.files.iter().filter_map(|name| field(&stat, name)).fold(0, u64::saturating_add);
     Some(limit.saturating_sub(number(version.usage)?.saturating_sub(files)))
-}
-
-/// Free bytes of all pools of huge pages.
-fn huge(root: &Path) -> u64 {
-    let pools = fs::read_dir(root.join("sys/kernel/mm/hugepages")).into_iter().flatten().flatten();
-    let free = |pool: fs::DirEntry| {
-        let kib: u64 = pool.file_name().to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
-        let pages: u64 = fs::read_to_string(pool.path().join("free_hugepages")).ok()?.trim().parse().ok()?;
-        kib.checked_mul(1024)?.checked_mul(pages)
-    };
-    pools.filter_map(free).fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]
@@ -182,15 +182,25 @@ mod tests {
         assert_eq!(found(&[&files[..], &[nearer, used]].concat()), (100_000, true));
     }
 
+    /// Pages that are reserved are shown as free until they are touched.
     #[test]
-    fn huge_pages_are_apart() {
-        let machine = Machine::of(&[
-            MEMINFO,
-            ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "3"),
-            ("sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages", "1"),
-        ]);
+    fn huge_pages_are_apart_by_size_and_without_those_that_are_reserved() {
+        let pool = |folder: &str, [total, free, reserved]: [&str; 3]| {
+            [("nr_hugepages", total), ("free_hugepages", free), ("resv_hugepages", reserved)]
+                .map(|(file, number)| (format!("sys/kernel/mm/hugepages/{folder}/{file}"), number.to_owned()))
+        };
+        let files = [
+            pool("hugepages-2048kB", ["9", "7", "4"]),
+            pool("hugepages-1048576kB", ["24", "24", "0"]),
+            pool("hugepages-64kB", ["5", "1", "3"]),
+        ];
+        let files: Vec<_> = files.iter().flatten().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let machine = Machine::of(&[&[MEMINFO], &files[..]].concat());
         let found = Available::under(&machine.0).unwrap();
-        assert_eq!(found, Available { bytes: 8000 << 10, grouped: false, huge: (1 << 30) + (6 << 20) });
+        assert_eq!(found, Available { bytes: 8000 << 10, grouped: false, huge: 6 << 20, other_huge: 24 << 30 });
+        assert_eq!(Pool::read(&machine.0, 2 << 20, None).map(|pool| (pool.free, pool.total)), Some((3, 9)));
+        assert_eq!(Pool::read(&machine.0, 16 << 20, None), None);
+        assert_eq!(Pool::all(&machine.0).len(), 3);
     }
 
     #[test]

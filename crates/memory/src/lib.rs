@@ -2,15 +2,17 @@
 //!
 //! A [`Region`] is zeroed memory made of the pages that a [`Request`] asks for; a [`Table`] is a slice of values in a region,
 //! a [`ring`] hands values from one thread to another through a table. What was really obtained is read back from the kernel
-//! when it is asked for ([`Obtained`]), never assumed.
+//! when it is asked for ([`Obtained`]), never assumed. A [`Pool`] tells what huge pages the kernel has, [`Available`] what
+//! memory is free.
 //!
-//! Nothing here is a pool or an allocator: a region is made at the start and given back at the end.
+//! Nothing here is an allocator: a region is made at the start and given back at the end.
 #![deny(unsafe_code)]
 
 mod available;
 mod error;
 mod obtained;
 mod policy;
+mod pool;
 #[allow(unsafe_code)]
 mod prefetch;
 mod region;
@@ -25,6 +27,7 @@ pub use available::Available;
 pub use error::Error;
 pub use obtained::{Contiguity, Obtained};
 pub use policy::{Policy, Request, UnknownPolicy};
+pub use pool::Pool;
 pub use prefetch::prefetch;
 pub use region::Region;
 pub use table::Table;

@@ -3,10 +3,12 @@
 use crate::error::Error;
 use crate::obtained::{self, Obtained};
 use crate::policy::{Policy, Request};
+use crate::pool::Pool;
 use crate::sys::{self, Memory};
 use crate::{GIGANTIC, HUGE};
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::ptr::NonNull;
 
 /// Below this many bytes `auto` takes memory from the allocator: a page of its own costs system calls and a fault, and
@@ -140,7 +142,7 @@ fn auto_pool(len: usize, request: &Request) -> Result<Memory, String> {
         return Err(format!("{} of its pages would be wasted", obtained::Size(waste)));
     }
     let needed = len.div_ceil(HUGE);
-    match Pool::read(HUGE, request.node) {
+    match Pool::read(Path::new("/"), HUGE, request.node) {
         Some(pool) if pool.free >= needed => {}
         Some(pool) => return Err(format!("{} of {needed} pages free", pool.free)),
         None => return Err("no pages of that size".to_owned()),
@@ -212,8 +214,8 @@ fn contiguous(len: usize, request: &Request) -> Result<Memory, Error> {
 fn pool(len: usize, policy: Policy, request: &Request) -> Result<Memory, Error> {
     let page_bytes = if policy == Policy::Hugetlb1G { GIGANTIC } else { HUGE };
     let needed = len.div_ceil(page_bytes);
-    let too_few = || match Pool::read(page_bytes, request.node) {
-        Some(Pool { free, total, path }) => {
+    let too_few = || match Pool::read(Path::new("/"), page_bytes, request.node) {
+        Some(Pool { free, total, path, .. }) => {
             // The kernel's own reservations may leave fewer than it shows.
             let mend = total + needed.saturating_sub(free).max(1);
             Error::Pool { policy, page_bytes, needed, free, total, mend, pool: path }
@@ -271,28 +273,6 @@ fn thp_mode(policy: Policy) -> Result<(), Error> {
         Ok(_) if sys::thp_disabled() => off("disabled for this process by prctl"),
         Ok(_) => Ok(()),
         Err(_) => Err(Error::NoSuchPages { policy, page_bytes: HUGE }),
-    }
-}
-
-/// A pool of huge pages of one size: the kernel's admin-guide/mm/hugetlbpage.
-struct Pool {
-    /// Pages that nobody has and nobody reserved.
-    free: usize,
-    total: usize,
-    path: String,
-}
-
-impl Pool {
-    /// The pool of one node, or of all; `None` if there are no such pages.
-    fn read(page_bytes: usize, node: Option<u32>) -> Option<Self> {
-        let size = format!("hugepages/hugepages-{}kB", page_bytes >> 10);
-        let whole = format!("/sys/kernel/mm/{size}");
-        let path = node.map_or(whole.clone(), |node| format!("/sys/devices/system/node/node{node}/{size}"));
-        let number = |path: &str, file| fs::read_to_string(format!("{path}/{file}")).ok()?.trim().parse::<usize>().ok();
-        // Reservations are counted for all nodes together.
-        let reserved = number(&whole, "resv_hugepages")?;
-        let free = number(&path, "free_hugepages")?.saturating_sub(reserved);
-        Some(Self { free, total: number(&path, "nr_hugepages")?, path })
     }
 }
 

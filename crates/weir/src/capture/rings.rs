@@ -5,15 +5,35 @@ use crate::cli::LiveArgs;
 use crate::name::Name;
 use anyhow::bail;
 use weir_io::sys::xdp;
-use weir_memory::{Available, Policy};
+use weir_memory::{Available, HUGE, Policy};
+
+/// What DPDK takes beside the rings of its ports, bytes.
+const BESIDE_DPDK: u64 = 64 << 20;
+
+#[cfg(feature = "dpdk")]
+const _: () = assert!(BESIDE_DPDK == weir_io::dpdk::BESIDE as u64);
 
 /// Rings of a run, each of `--ring` bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Rings {
     /// In pages of the kernel's choice.
     ordinary: u64,
-    /// In huge pages where their pool has enough of them.
+    /// Each in pages of 2 MiB if their pool has enough for it.
     huge: u64,
+    /// Of DPDK: all in huge pages of any size if their pools have enough.
+    dpdk: u64,
+}
+
+impl Rings {
+    /// How many of them take ordinary pages, and what DPDK takes of these beside its rings, bytes.
+    fn in_ordinary_pages(self, ring: u64, available: &Available) -> (u64, u64) {
+        let pages = ring.div_ceil(HUGE as u64).max(1);
+        let in_pool = self.huge.min(available.huge / HUGE as u64 / pages);
+        let left = available.huge - in_pool * pages * HUGE as u64 + available.other_huge;
+        let dpdk = ring.saturating_mul(self.dpdk).saturating_add(BESIDE_DPDK);
+        let rings = self.ordinary + self.huge - in_pool;
+        if self.dpdk == 0 || dpdk <= left { (rings, 0) } else { (rings + self.dpdk, BESIDE_DPDK) }
+    }
 }
 
 /// Refuses rings that take more than half of the memory that is free, unless `--ring-force` asks for them.
@@ -38,7 +58,7 @@ pub fn check(sources: &[Name], live: &LiveArgs) -> anyhow::Result<()> {
                     Policy::Thp | Policy::Contiguous | Policy::Virtual => rings.ordinary += queues,
                 }
             }
-            Some(Named::Dpdk(_)) => rings.huge += 1,
+            Some(Named::Dpdk(_)) => rings.dpdk += 1,
             None => {}
         }
     }
@@ -51,9 +71,8 @@ pub fn check(sources: &[Name], live: &LiveArgs) -> anyhow::Result<()> {
 /// Why rings of `ring` bytes each are too much, and what would do.
 fn refusal(ring: u64, rings: Rings, available: &Available) -> Option<String> {
     let most = most(available);
-    let in_pool = ring.saturating_mul(rings.huge) <= available.huge;
-    let count = rings.ordinary + if in_pool { 0 } else { rings.huge };
-    let wanted = ring.saturating_mul(count);
+    let (count, beside) = rings.in_ordinary_pages(ring, available);
+    let wanted = ring.saturating_mul(count).saturating_add(beside);
     if wanted <= most {
         return None;
     }
@@ -64,7 +83,7 @@ fn refusal(ring: u64, rings: Rings, available: &Available) -> Option<String> {
          more",
         size(ring),
         size(wanted),
-        size(most / count)
+        size(most.saturating_sub(beside) / count)
     ))
 }
 
@@ -87,14 +106,15 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+    const NONE: Rings = Rings { ordinary: 0, huge: 0, dpdk: 0 };
 
     fn available(mib: u64, huge_mib: u64) -> Available {
-        Available { bytes: mib * MIB, grouped: false, huge: huge_mib * MIB }
+        Available { bytes: mib * MIB, grouped: false, huge: huge_mib * MIB, other_huge: 0 }
     }
 
     #[test]
     fn half_of_what_is_free_is_the_limit() {
-        let [one, three] = [1, 3].map(|ordinary| Rings { ordinary, huge: 0 });
+        let [one, three] = [1, 3].map(|ordinary| Rings { ordinary, ..NONE });
         assert_eq!(refusal(500 * MIB, one, &available(1000, 0)), None);
         assert_eq!(
             refusal(501 * MIB, one, &available(1000, 0)).as_deref(),
@@ -111,14 +131,36 @@ mod tests {
 
     #[test]
     fn huge_pages_are_apart() {
-        let two = Rings { ordinary: 0, huge: 2 };
+        let two = Rings { huge: 2, ..NONE };
         assert_eq!(refusal(500 * MIB, two, &available(100, 1000)), None);
-        assert!(refusal(501 * MIB, two, &available(100, 1000)).unwrap().contains("--ring 25M would do"));
+        // One of them finds no room in the pool; neither does.
+        assert!(refusal(501 * MIB, two, &available(100, 1000)).unwrap().contains("a ring takes 501M"));
+        assert!(refusal(501 * MIB, two, &available(100, 501)).unwrap().contains("--ring 25M would do"));
         // A packet socket's ring never lies in them.
         assert!(
-            refusal(500 * MIB, Rings { ordinary: 1, huge: 2 }, &available(100, 1000))
-                .unwrap()
-                .contains("--ring 50M would do")
+            refusal(500 * MIB, Rings { ordinary: 1, ..two }, &available(100, 1000)).unwrap().contains("--ring 50M")
         );
+    }
+
+    /// A ring of AF_XDP never lies in pages of 1 GiB, and what it does not find in pages of 2 MiB is ordinary memory.
+    #[test]
+    fn pages_of_other_sizes_are_for_dpdk_alone() {
+        let gigantic = Available { other_huge: 24 << 30, ..available(1000, 0) };
+        let why = refusal(20 << 30, Rings { huge: 1, ..NONE }, &gigantic).unwrap();
+        assert!(why.starts_with("--ring 20G: a ring takes 20G, and at most half of the 1000M"), "{why}");
+        let dpdk = |dpdk| Rings { dpdk, ..NONE };
+        assert_eq!(refusal(20 << 30, dpdk(1), &gigantic), None);
+        // Beside its rings it needs some, in pages of whichever kind.
+        assert_eq!(
+            refusal(12 << 30, dpdk(2), &gigantic).map(|why| why.contains("the rings together take")),
+            Some(true)
+        );
+        assert_eq!(refusal((12 << 30) - 32 * MIB, dpdk(2), &gigantic), None);
+        assert_eq!(refusal(436 * MIB, dpdk(1), &available(1000, 499)), None, "64 MiB more are half of what is free");
+        assert!(refusal(437 * MIB, dpdk(1), &available(1000, 499)).unwrap().contains("--ring 436M would do"));
+        // What the rings of AF_XDP leave.
+        let both = Rings { huge: 1, dpdk: 1, ordinary: 0 };
+        assert_eq!(refusal(100 * MIB, both, &available(0, 264)), None);
+        assert!(refusal(100 * MIB, both, &available(0, 263)).is_some());
     }
 }
