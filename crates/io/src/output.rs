@@ -28,8 +28,8 @@ pub struct Rotation {
     pub count: Option<u32>,
 }
 
-/// Names the next file: gets its number from 0 on and, with `-G`, the time of the window's first packet, ns.
-pub type Naming = Box<dyn FnMut(u32, i64) -> PathBuf + Send>;
+/// Names the next file, or refuses: gets its number from 0 on and, with `-G`, the time of the window's first packet, ns.
+pub type Naming = Box<dyn FnMut(u32, i64) -> Result<PathBuf, OutputError> + Send>;
 
 /// Where the bytes go.
 enum Target {
@@ -302,7 +302,7 @@ impl Output {
                 Rotation { size: Some(_), seconds: None, count: Some(count) } => self.files % count.max(1),
                 _ => self.files,
             };
-            let path = naming(number, time_ns);
+            let path = naming(number, time_ns)?;
             let file = Writer::create(&path).map_err(|error| OutputError::Create { path, error })?;
             if let (true, None, Some(count)) = (current.is_some(), self.rotation.seconds, self.rotation.count) {
                 // A name came round again where there is a count for its number.

@@ -50,7 +50,7 @@ fn have(tool: &str) -> bool {
 
 fn one_name(path: &Path) -> Naming {
     let path = path.to_owned();
-    Box::new(move |_, _| path.clone())
+    Box::new(move |_, _| Ok(path.clone()))
 }
 
 fn ethernet(resolution: Resolution) -> Interface {
@@ -128,7 +128,7 @@ fn a_new_file_begins_once_the_current_one_is_larger() {
     for size in [1, 100, 1000, 5000, 1_000_000] {
         let scratch = Scratch::new();
         let directory = scratch.0.clone();
-        let naming: Naming = Box::new(move |number, _| directory.join(format!("{number:04}")));
+        let naming: Naming = Box::new(move |number, _| Ok(directory.join(format!("{number:04}"))));
         let rotation = Rotation { size: Some(size), ..Rotation::default() };
         let mut output = Output::files(naming, Format::Pcap, 0, false, rotation).unwrap();
         let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
@@ -155,7 +155,7 @@ fn names_are_used_again_after_so_many_files() {
     let all = packets(300);
     let scratch = Scratch::new();
     let directory = scratch.0.clone();
-    let naming: Naming = Box::new(move |number, _| directory.join(format!("{number}")));
+    let naming: Naming = Box::new(move |number, _| Ok(directory.join(format!("{number}"))));
     let rotation = Rotation { size: Some(4000), count: Some(3), ..Rotation::default() };
     let mut output = Output::files(naming, Format::Pcap, 0, false, rotation).unwrap();
     let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
@@ -178,7 +178,7 @@ fn a_new_file_begins_with_packet_time() {
     for format in [Format::Pcap, Format::Pcapng] {
         let scratch = Scratch::new();
         let directory = scratch.0.clone();
-        let naming: Naming = Box::new(move |_, time| directory.join((time / 1_000_000_000).to_string()));
+        let naming: Naming = Box::new(move |_, time| Ok(directory.join((time / 1_000_000_000).to_string())));
         let rotation = Rotation { seconds: Some(10), ..Rotation::default() };
         let mut output = Output::files(naming, format, 0, false, rotation).unwrap();
         let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
@@ -200,7 +200,7 @@ fn the_last_file_of_so_many_seconds() {
     let all = packets(35);
     let scratch = Scratch::new();
     let directory = scratch.0.clone();
-    let naming: Naming = Box::new(move |number, _| directory.join(number.to_string()));
+    let naming: Naming = Box::new(move |number, _| Ok(directory.join(number.to_string())));
     let rotation = Rotation { seconds: Some(10), count: Some(2), ..Rotation::default() };
     let mut output = Output::files(naming, Format::Pcap, 0, false, rotation).unwrap();
     let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
@@ -219,7 +219,7 @@ fn a_count_limits_nothing_beside_both_size_and_seconds() {
     let all = packets(300);
     let scratch = Scratch::new();
     let directory = scratch.0.clone();
-    let naming: Naming = Box::new(move |number, _| directory.join(format!("{number:03}")));
+    let naming: Naming = Box::new(move |number, _| Ok(directory.join(format!("{number:03}"))));
     let rotation = Rotation { size: Some(4000), seconds: Some(100), count: Some(2) };
     let mut output = Output::files(naming, Format::Pcap, 0, false, rotation).unwrap();
     let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();

@@ -352,7 +352,9 @@ pub struct Record<'a> {
 pub struct Told {
     /// Number of the section, from 1 on.
     pub section: u32,
-    /// Index among [`Layout::interfaces`].
+    /// Number of the interface in its section, from 0 on.
+    pub id: u32,
+    /// Index among [`Layout::interfaces`], which equal interfaces of a section share.
     pub interface: u32,
     /// What it counted.
     pub counts: Statistics,

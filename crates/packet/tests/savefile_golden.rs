@@ -356,7 +356,7 @@ fn what_a_file_says_of_its_capture_is_found() {
         while layout.is_layout_block(&file, pos) {
             pos = layout.apply(&file, pos, true).unwrap();
         }
-        let told = |counts| Some(Told { section: 1, interface: 0, counts });
+        let told = |counts| Some(Told { section: 1, id: 0, interface: 0, counts });
         // Both interfaces are described alike, and so are one.
         let counts = layout.told(&file, first).expect("statistics").counts;
         assert_eq!(
@@ -660,7 +660,7 @@ fn statistics_are_a_block_of_their_own() {
     encoder.packet(&mut out, id, Some(5), &frame);
     let (seen, layout, fault) = read(&out);
     assert_eq!((seen.len(), fault), (1, None));
-    assert_eq!(layout.unwrap().told(&out, before), Some(Told { section: 1, interface: 0, counts }));
+    assert_eq!(layout.unwrap().told(&out, before), Some(Told { section: 1, id: 0, interface: 0, counts }));
 
     let mut out = Vec::new();
     let mut encoder = Encoder::new(Format::Pcap, 0);

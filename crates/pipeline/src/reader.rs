@@ -196,7 +196,7 @@ impl Report {
     /// Takes up what the source says. A file of nothing but such words is not worth all memory: later ones are left out.
     fn tell(&mut self, told: Told) {
         const MOST: usize = 1 << 16;
-        let key = (told.section, told.interface);
+        let key = (told.section, told.id);
         if self.told.len() < MOST || self.told.contains_key(&key) {
             self.told.insert(key, told);
         }

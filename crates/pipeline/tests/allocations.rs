@@ -30,7 +30,7 @@ fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, 
     let before = allocations();
     let mut reader = Reader::new(input, Arc::new(Select::new(selection)), options);
     let mut output = write.then(|| {
-        let naming = Box::new(move |_: u32, _: i64| path.clone());
+        let naming = Box::new(move |_: u32, _: i64| Ok(path.clone()));
         Output::files(naming, Format::Pcapng, 0, false, Rotation::default()).expect("a scratch file can be made")
     });
     let mut passed = 0;

@@ -190,8 +190,10 @@ fn as_text(groups: &[Group], terminal: Option<usize>) -> String {
     out + &line(&format!("{}     $ the command that changes it", marks.join("   ")), 2)
 }
 
-/// A command to copy: in one line, or on a narrow terminal in several that a shell takes as one.
+/// A command to copy: in one line, or on a narrow terminal in several that a shell takes as one. Quoted text and comments
+/// cannot be folded: such a command stays in one line.
 fn command_lines(command: &str, terminal: Option<usize>) -> String {
+    let terminal = terminal.filter(|_| !command.contains(['\'', '"', '#']));
     let folded = |indent: usize| {
         let room = terminal.map(|width| width.saturating_sub(indent + "$  \\".len()));
         let lines = wrapped(command, room, 0).replace('\n', &format!(" \\\n{:indent$}  ", ""));
@@ -234,9 +236,21 @@ mod tests {
             assert!(text.lines().all(|line| line.len() <= width), "{width}: {text}");
             let (_, command) = text.split_once("$ word").unwrap();
             let (command, _) = command.split_once("\n\n").unwrap();
-            let copied = format!("word{}", command.replace("\\\n", ""));
-            assert_eq!(copied.split_whitespace().collect::<Vec<_>>(), vec!["word"; 60], "{width}: {text}");
+            assert_eq!(words_of(&format!("word{command}")), vec!["word"; 60], "{width}: {text}");
         }
+        // What is quoted stays whole.
+        for width in 20..60 {
+            let lines = command_lines("run '/a long name/with blanks' and -f", Some(width));
+            let command = lines.trim_start().trim_start_matches("$ ");
+            assert_eq!(words_of(command), ["run", "/a long name/with blanks", "and", "-f"], "{width}");
+        }
+    }
+
+    /// The words that a shell reads in a command.
+    fn words_of(command: &str) -> Vec<String> {
+        let shell = std::process::Command::new("sh").arg("-c").arg(format!("printf '%s\\n' {command}")).output();
+        let out = String::from_utf8(shell.expect("there is a shell").stdout).expect("text");
+        out.lines().map(str::to_owned).collect()
     }
 
     #[test]

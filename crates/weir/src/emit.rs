@@ -1,5 +1,6 @@
 //! What becomes of a kept packet: a line, a JSON object, a record in a file, a frame that is sent, or nothing.
 
+use crate::claims::Claims;
 use crate::name::Name;
 use crate::numbers::packets;
 use crate::outcome::{io_words, is_closed_pipe};
@@ -13,6 +14,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weir_io::output::{Naming, Output, OutputError, Rotation};
 use weir_io::sys::packet_socket::name_of;
 use weir_io::sys::standard;
@@ -275,6 +277,8 @@ fn packet_json(
 /// A capture file to write, made when the first packet comes or the work ends well.
 pub struct FileSink {
     name: Name,
+    /// The files of the run.
+    claims: Arc<Claims>,
     settings: FileSettings,
     output: Option<Output>,
     /// Ids of the current source's interfaces in the output.
@@ -310,9 +314,10 @@ pub struct FileSettings {
 
 impl FileSink {
     /// A sink for the file `name`; `-` is standard output.
-    pub fn new(name: &Name, settings: FileSettings) -> Self {
+    pub fn new(name: &Name, settings: FileSettings, claims: &Arc<Claims>) -> Self {
         Self {
             name: name.clone(),
+            claims: Arc::clone(claims),
             settings,
             output: None,
             ids: Vec::new(),
@@ -458,7 +463,7 @@ impl FileSink {
         let output = if self.name.is_dash() {
             Output::stdout(format, snaplen, flush_each)
         } else {
-            Output::files(naming(&self.name, rotation, utc), format, snaplen, flush_each, rotation)
+            Output::files(naming(&self.name, rotation, utc, &self.claims), format, snaplen, flush_each, rotation)
         };
         self.output = Some(output.map_err(|error| self.end(&error))?);
         Ok(())
@@ -500,8 +505,11 @@ pub fn create_words(error: &io::Error) -> String {
 /// Names as tcpdump makes them: strftime fields by `-G`, then a number by `-C` (padded to a common width with `-W`).
 ///
 /// Where the fields of two windows in a row come out alike, tcpdump overwrites the first file; here the second gets a number.
-fn naming(name: &Name, rotation: Rotation, utc: bool) -> Naming {
-    let name = OsStr::new(name).to_owned();
+///
+/// A name that a source or another output of the run has is refused.
+fn naming(owner: &Name, rotation: Rotation, utc: bool, claims: &Arc<Claims>) -> Naming {
+    let (owner, claims) = (owner.clone(), Arc::clone(claims));
+    let name = OsStr::new(&owner).to_owned();
     let zone = Zone::new(utc);
     let width = match (rotation.size, rotation.count) {
         (Some(_), Some(count)) => (count - 1).to_string().len(),
@@ -519,7 +527,11 @@ fn naming(name: &Name, rotation: Rotation, utc: bool) -> Naming {
         if number > 0 || width > 0 {
             path.push(format!("{number:0width$}"));
         }
-        PathBuf::from(path)
+        let path = PathBuf::from(path);
+        match claims.take(&path, &owner) {
+            Ok(()) => Ok(path),
+            Err(error) => Err(OutputError::Create { path, error }),
+        }
     })
 }
 

@@ -5,6 +5,7 @@ mod live;
 mod outputs;
 
 use crate::capture;
+use crate::claims::{Claims, place};
 use crate::cli::{DirectionArg, FilterArgs};
 use crate::emit::{FileSettings, FileSink, Lines, PortSink, Sink, Text, Zone, format_for, refuse_terminal};
 use crate::interfaces;
@@ -23,7 +24,7 @@ use outputs::{Given, Outputs, Place, Rest};
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -107,6 +108,7 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
     if let Some(i) = (1..outputs.len()).find(|&i| twice(i)) {
         bail!("{} is the name of two outputs: packets would be sent twice", outputs[i]);
     }
+    let rotates = arguments.rotate_size.or(arguments.rotate_seconds).is_some();
     for (i, output) in files.iter().copied().enumerate() {
         if output.is_dash() {
             refuse_terminal()?;
@@ -116,18 +118,22 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
             if onto || same_file(source, output) {
                 bail!("{output} is both source and output: it would be emptied before it is read");
             }
-            if arguments.rotate_size.is_some() && is_numbered(source, output) {
-                bail!("-C may come to write {source}, which is a source: give -w another name");
+            if rotates && is_numbered(source, output) {
+                bail!("-C or -G may come to write {source}, which is a source: give -w another name");
             }
         }
         let same = |other: &&&Name| **other == output && output.utf8() != "/dev/null" || same_place(other, output);
         if files[..i].iter().any(|other| same(&other)) {
             bail!("{output} is the name of two outputs: each needs its own");
         }
+        let numbered = |other: &&&Name| is_numbered(other, output) || is_numbered(output, other);
+        if let Some(other) = files[..i].iter().find(numbered).filter(|_| rotates) {
+            bail!("{other} and {output}: -C and -G number the files of an output, so that both come to one name");
+        }
         if output.text().is_empty() {
             bail!("the name of an output is empty: write -w FILE, or -w - for standard output");
         }
-        if output.is_dash() && arguments.rotate_size.or(arguments.rotate_seconds).is_some() {
+        if output.is_dash() && rotates {
             bail!("-C and -G make files, and standard output is none: give -w the name of a file");
         }
         if arguments.sources.iter().any(Name::is_dash) && is_open_on(&io::stdin(), output) {
@@ -156,12 +162,11 @@ fn check_port(arguments: &FilterArgs, port: &Name) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether `source` is named as `-C` names the files after `output`.
-fn is_numbered(source: &Name, output: &Name) -> bool {
-    let bytes = |name: &Name| OsStr::new(name).as_bytes().to_owned();
-    bytes(source)
-        .strip_prefix(&bytes(output)[..])
-        .is_some_and(|rest| !rest.is_empty() && rest.iter().all(u8::is_ascii_digit))
+/// Whether `other` is named as rotation names the files after `output`.
+fn is_numbered(other: &Name, output: &Name) -> bool {
+    let bytes = |name: &Name| place(Path::new(name)).map(|place| place.into_os_string().into_vec());
+    let (Some(other), Some(output)) = (bytes(other), bytes(output)) else { return false };
+    other.strip_prefix(&output[..]).is_some_and(|rest| !rest.is_empty() && rest.iter().all(u8::is_ascii_digit))
 }
 
 /// A regular file's identity.
@@ -176,15 +181,7 @@ fn same_file(a: &Name, b: &Name) -> bool {
 
 /// Whether two names lead to one file, which need not be there yet.
 fn same_place(a: &Name, b: &Name) -> bool {
-    let place = |name: &Name| {
-        let mut path = Path::new(name).to_owned();
-        // A link to nothing is followed too: writing would make its target.
-        while let Ok(target) = path.read_link() {
-            path = path.parent().unwrap_or(Path::new("")).join(target);
-        }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Some(folder.canonicalize().ok()?.join(path.file_name()?))
-    };
+    let place = |name: &Name| place(Path::new(name));
     same_file(a, b) || place(a).is_some_and(|a| Some(a) == place(b)) && !a.utf8().starts_with("/dev/")
 }
 
@@ -249,8 +246,9 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(arguments: &'a FilterArgs, stop: Arc<AtomicBool>, live: bool) -> anyhow::Result<Self> {
         let name = arguments.write.as_ref().map_or_else(|| Name::from("-").as_output(), Name::as_output);
-        let main = (name, main_sink(arguments)?);
-        let split = |name: Name| named_sink(arguments, &name).map(|sink| (name.as_output(), sink));
+        let claims = Arc::new(Claims::of(&arguments.sources));
+        let main = (name, main_sink(arguments, &claims)?);
+        let split = |name: Name| named_sink(arguments, &name, &claims).map(|sink| (name.as_output(), sink));
         let splits = split_files(arguments).map(split).collect::<anyhow::Result<Vec<_>>>()?;
         let outputs = Outputs::new(main, splits);
         // A merge has enough after N packets in the order of time, which is not the order of reading.
@@ -674,17 +672,17 @@ fn prints_lines(arguments: &FilterArgs) -> bool {
 }
 
 /// The port or file of this name. A port is opened at once: one that cannot be had is told of before anything is read.
-fn named_sink(arguments: &FilterArgs, name: &Name) -> anyhow::Result<Sink> {
+fn named_sink(arguments: &FilterArgs, name: &Name, claims: &Arc<Claims>) -> anyhow::Result<Sink> {
     if port::is_port(name) {
         let FilterArgs { snaplen, unbuffered: flush_each, .. } = *arguments;
         return Ok(Sink::Port(Box::new(PortSink { port: Port::open(name)?, snaplen, flush_each })));
     }
-    Ok(Sink::File(Box::new(FileSink::new(name, file_settings(arguments, name)?))))
+    Ok(Sink::File(Box::new(FileSink::new(name, file_settings(arguments, name)?, claims))))
 }
 
-fn main_sink(arguments: &FilterArgs) -> anyhow::Result<Sink> {
+fn main_sink(arguments: &FilterArgs, claims: &Arc<Claims>) -> anyhow::Result<Sink> {
     if let Some(name) = &arguments.write {
-        return named_sink(arguments, name);
+        return named_sink(arguments, name, claims);
     }
     if arguments.count || !arguments.split.is_empty() {
         return Ok(Sink::Nowhere);

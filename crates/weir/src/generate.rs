@@ -21,7 +21,6 @@ use std::time::Duration;
 use weir_generator::{FRAME_MAX, FlowCount, Generator, Profile, Sizes};
 use weir_io::output::{Output, OutputError, Rotation};
 use weir_io::sys;
-use weir_io::sys::privilege::Capability;
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_pipeline::unless_stopped;
@@ -110,8 +109,7 @@ fn send(
     let mut port = Port::open(&arguments.sink)?;
     port.check(LinkType::ETHERNET).map_err(anyhow::Error::msg)?;
     let mut pace = Pace::begin(stop);
-    // Frames are injected by a program in the kernel, which is called for each batch.
-    give_up_privileges(&[Capability::Bpf]);
+    give_up_privileges(&[]);
     let sent = send_all(&mut port, generator, rate, &mut pace).and_then(|()| port.finish());
     let counts = port.counts();
     let mut faults = port.refusals();
@@ -213,7 +211,7 @@ fn write(
         Output::stdout(format, 0, false)?
     } else {
         let path = Path::new(sink).to_owned();
-        Output::files(Box::new(move |_, _| path.clone()), format, 0, false, Rotation::default())?
+        Output::files(Box::new(move |_, _| Ok(path.clone())), format, 0, false, Rotation::default())?
     };
     let resolution = if format == Format::Pcap { Resolution::MICROSECOND } else { Resolution::NANOSECOND };
     let interface = Interface::plain(LinkType::ETHERNET, FRAME_MAX as u32, resolution);

@@ -3,6 +3,7 @@
 
 mod bench;
 mod capture;
+mod claims;
 mod cli;
 mod doctor;
 mod emit;

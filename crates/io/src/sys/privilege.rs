@@ -12,6 +12,8 @@ const VERSION: u32 = 0x2008_0522;
 pub enum Capability {
     /// Files are made in directories that may be somebody else's.
     DacOverride = 1,
+    /// Packets are injected into an interface.
+    NetAdmin = 12,
     /// Maps of programs in the kernel are changed.
     Bpf = 39,
 }

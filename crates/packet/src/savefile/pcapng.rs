@@ -270,7 +270,8 @@ pub(super) fn told(layout: &Layout, buf: &[u8], pos: usize) -> Option<Told> {
 fn told_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -> Option<Told> {
     let (STATISTICS, block) = block::<BE>(buf, pos, true).ok()? else { return None };
     let fields = block.get(20..block.len() - 4)?;
-    let interface = *layout.section.get(u32_at::<BE>(block, 8) as usize)?;
+    let id = u32_at::<BE>(block, 8);
+    let interface = *layout.section.get(id as usize)?;
     let from = &layout.interfaces[interface as usize];
     let ticks = u64::from(u32_at::<BE>(block, 12)) << 32 | u64::from(u32_at::<BE>(block, 16));
     let time_ns = from.resolution.to_ns(ticks, from.offset_s);
@@ -286,7 +287,7 @@ fn told_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -> Option<To
             _ => {}
         }
     }
-    Some(Told { section: layout.sections, interface, counts })
+    Some(Told { section: layout.sections, id, interface, counts })
 }
 
 /// Option text; bytes that are not UTF-8 are escaped, as `\xff`.

@@ -57,9 +57,10 @@ fn locked(system: &System) -> Finding {
             Some(bytes) if bytes < 64 << 20 => found
                 .state(State::Better)
                 .means(
-                    "enough for files; rings of live capture that are kept in memory would need more, or CAP_IPC_LOCK",
+                    "enough for files; rings of live capture that are kept in memory would need more, or CAP_IPC_LOCK; \
+                     the command needs root, memlock in /etc/security/limits.conf makes it lasting",
                 )
-                .command("ulimit -l unlimited     # as root, or memlock in /etc/security/limits.conf"),
+                .command("ulimit -l unlimited"),
             _ => found,
         }
     })

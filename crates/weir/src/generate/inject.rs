@@ -1,6 +1,7 @@
 //! Packets as if an interface had received them, for load tests.
 
 use super::pace::{Pace, Tally};
+use crate::capture::give_up_privileges;
 use crate::cli::{GenerateArgs, Rate};
 use crate::outcome::{Outcome, io_words, say, say_plain};
 use crate::port::{check_interface, gone_words, not_permitted};
@@ -11,6 +12,7 @@ use std::time::Duration;
 use weir_generator::Sizes;
 use weir_io::sys::bpf;
 use weir_io::sys::inject::{Error, Fields, HEADERS, Injector, Mode};
+use weir_io::sys::privilege::Capability;
 
 /// Bytes of a frame where nobody says.
 const LEN: u16 = 60;
@@ -47,6 +49,8 @@ pub fn run(arguments: &GenerateArgs, interface: &str, stop: &Arc<AtomicBool>) ->
         }
         error => anyhow!("{name}: {error}"),
     })?;
+    // Frames are injected by a program in the kernel, which is called for each batch.
+    give_up_privileges(&[Capability::Bpf, Capability::NetAdmin]);
     let mut pace = Pace::begin(stop);
     let failed = inject(&mut injector, arguments, &mut pace).err();
     pace.clear();

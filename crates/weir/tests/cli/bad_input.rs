@@ -345,6 +345,7 @@ fn a_wrong_command_does_nothing() {
     std::os::unix::fs::symlink(&file, &link_name).unwrap();
     let before = std::fs::read(&file).unwrap();
     let numbered = format!("{out}12");
+    let numbered_split = format!("{numbered}=udp");
     let roundabout = format!("{}=udp", out.replace("out.pcap", "./out.pcap"));
     let twice = format!("{out}=udp");
     let onto = format!("{file}=udp");
@@ -375,6 +376,8 @@ fn a_wrong_command_does_nothing() {
         ),
         (&["", &file, "--split", "a=tcp", "-x"], "weir: -e, -x and -X print packets, and -w and --split write"),
         (&["", "-r", &numbered, "-w", &out, "-C", "1"], "which is a source: give -w another name"),
+        (&["", "-r", &numbered, "-w", &out, "-G", "1"], "which is a source: give -w another name"),
+        (&["", &file, "-w", &out, "-C", "1", "--split", &numbered_split], "so that both come to one name"),
         (&["", &file, "-w", &out, "--split", &roundabout], "is the name of two outputs: each needs its own\n"),
         (&["", &file, "-w", ""], "weir: the name of an output is empty"),
         (&["", &file, "-w", "-", "-C", "1"], "weir: -C and -G make files, and standard output is none"),

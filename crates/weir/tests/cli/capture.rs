@@ -493,6 +493,14 @@ fn only_the_rights_that_are_needed_stay() {
         // It ends well without the others: what is written is written, what is attached goes.
         capture.stop().ok();
     }
+    let inject = bpf | 1 << 12;
+    for (port, kept) in [("af_packet:near", 0), ("af_xdp:near", 0), ("inject:near", inject)] {
+        let sending = net.start_at("near", &[env!("CARGO_BIN_EXE_weir"), "generate", port, "--rate", "1000"], "");
+        let rights = rights(sending.id());
+        assert!(rights.len() >= 2 && rights.iter().all(|rights| *rights == kept), "{port}: {rights:x?}");
+        sending.signal("-INT");
+        sending.done().ok();
+    }
 }
 
 #[test]

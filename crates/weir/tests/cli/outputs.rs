@@ -444,9 +444,14 @@ fn lines_that_have_no_room_are_cut_at_a_line_and_counted() {
 
 /// An interface statistics block with these options, of interface 0.
 fn statistics(counts: &[(u16, u64)]) -> Vec<u8> {
+    statistics_of(0, counts)
+}
+
+/// The same of interface `id`.
+fn statistics_of(id: u32, counts: &[(u16, u64)]) -> Vec<u8> {
     let ticks = 1_700_000_009_000_000u64;
     let mut body: Vec<u8> =
-        [0, (ticks >> 32) as u32, ticks as u32].iter().flat_map(|word| word.to_le_bytes()).collect();
+        [id, (ticks >> 32) as u32, ticks as u32].iter().flat_map(|word| word.to_le_bytes()).collect();
     for (code, count) in counts {
         body.extend([code.to_le_bytes(), 8u16.to_le_bytes()].concat());
         body.extend(count.to_le_bytes());
@@ -502,6 +507,39 @@ fn what_a_source_says_of_its_losses_is_in_the_copy() {
         };
         assert!(entries(&copy).is_some_and(|line| line.ends_with(" = 1")));
     }
+}
+
+#[test]
+fn losses_of_interfaces_that_are_alike_add_up() {
+    let temp = Temp::new();
+    let start = pcapng_start(1);
+    let interface = &start[start.len() - 20..];
+    let blocks = [&start[..], interface, &pcapng_packet(1, &udp(1, 4)), &statistics_of(0, &[(7, 5)])];
+    let file = temp.file("alike.pcapng", &[&blocks.concat()[..], &statistics_of(1, &[(7, 7)])].concat());
+    let copy = temp.at("copy.pcapng");
+    weir(["filter", "", &file, "-w", &copy]).ok();
+    for path in [&file, &copy] {
+        let about: serde_json::Value = serde_json::from_slice(&weir(["info", "--json", path]).ok().out).unwrap();
+        let dropped = about["interfaces"].as_array().unwrap().iter().filter_map(|one| one["dropped"].as_u64());
+        assert_eq!(dropped.sum::<u64>(), 12, "{path}: {about}");
+    }
+}
+
+/// The names of rotated files are known only once packets have come.
+#[test]
+fn no_output_empties_a_source_or_another_output() {
+    let temp = Temp::new();
+    let bytes = small_pcap(10);
+    // The packets are of 22:13 UTC.
+    let source = temp.file("x-22.pcap", &bytes);
+    let by_hour = temp.at("x-%H.pcap");
+    let done = weir(["filter", "", &source, "-G", "3600", "-w", &by_hour, "--utc"]);
+    assert!(done.code == Some(1) && done.err.contains("x-22.pcap: cannot be created: it is a source"), "{}", done.err);
+    assert_eq!(fs::read(&source).unwrap(), bytes);
+    let (one, two) = (temp.at("y-%H.pcap"), format!("{}=udp", temp.at("y-22.pcap")));
+    let done = weir(["filter", "", &source, "-G", "3600", "-w", &one, "--split", &two, "--utc"]);
+    assert!(done.code == Some(1) && done.err.contains("another output of this run"), "{}", done.err);
+    assert_eq!(records(&temp.at("y-22.pcap")).len(), 10);
 }
 
 #[test]
