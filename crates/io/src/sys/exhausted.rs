@@ -1,21 +1,31 @@
 //! Memory that cannot be had where nobody asked whether it can: a line and exit code 1 instead of an abort.
 //!
 //! What grows with input or flags is asked for with an error as the answer. The rest is small, and the standard library aborts where
-//! it cannot be had. The signal of that abort is taken for what it means; any other abort stays one.
+//! it cannot be had. The signal of that abort is taken for what it means: an allocation of the thread that aborts failed, and none as
+//! large has succeeded in it since. (Between the failure and the abort the standard library may allocate, to print a backtrace.) Any
+//! other abort stays one; but an abort for another reason is taken for want of memory too if the thread has dealt with a failed
+//! allocation and never had as much again.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::cell::Cell;
 
-/// An allocation failed.
-static FAILED: AtomicBool = AtomicBool::new(false);
+thread_local! {
+    /// Bytes of the last allocation of this thread that failed, until one as large succeeds; `usize::MAX` if there is none. A constant
+    /// without a destructor, so that the allocator and a signal handler may use it.
+    static FAILED: Cell<usize> = const { Cell::new(usize::MAX) };
+}
 
-/// The system's allocator, which notes when it has nothing left.
+/// The system's allocator, which notes for each thread what it could not have.
 #[derive(Debug)]
 pub struct Allocator;
 
-fn noted(memory: *mut u8) -> *mut u8 {
+/// Notes how an allocation of `size` bytes went.
+#[inline]
+fn noted(memory: *mut u8, size: usize) -> *mut u8 {
     if memory.is_null() {
-        FAILED.store(true, Ordering::Relaxed);
+        FAILED.set(size);
+    } else if FAILED.get() <= size {
+        FAILED.set(usize::MAX);
     }
     memory
 }
@@ -24,17 +34,17 @@ fn noted(memory: *mut u8) -> *mut u8 {
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as said above.
-        noted(unsafe { System.alloc(layout) })
+        noted(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as said above.
-        noted(unsafe { System.alloc_zeroed(layout) })
+        noted(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as said above.
-        noted(unsafe { System.realloc(memory, layout, size) })
+        noted(unsafe { System.realloc(memory, layout, size) }, size)
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
@@ -43,17 +53,19 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// From now on an abort behind an allocation of [`Allocator`] that failed ends the process with a line and exit code 1.
+/// From now on an abort of a thread that [`Allocator`] could not give what it asked for ends the process with a line and exit code 1.
 pub(super) fn bear() {
     extern "C" fn on_abort(_: libc::c_int) {
         const LINE: &[u8] = b"weir: out of memory: a limit (ulimit -v) or the machine leaves no more; the run ends without its account\n";
-        // Otherwise it is what it looks like: on return `abort` ends the process as usual.
-        if FAILED.load(Ordering::Relaxed) {
-            // SAFETY: both calls may be made in a handler; the bytes are live.
-            unsafe {
+        // SAFETY: these calls may be made in a handler; the bytes are live.
+        unsafe {
+            if FAILED.get() != usize::MAX {
                 libc::write(libc::STDERR_FILENO, LINE.as_ptr().cast(), LINE.len());
                 libc::_exit(1);
             }
+            // Otherwise it is what it looks like, whoever sent the signal: it ends the process once the handler returns.
+            libc::signal(libc::SIGABRT, libc::SIG_DFL);
+            libc::raise(libc::SIGABRT);
         }
     }
     // SAFETY: the handler makes only calls that handlers may make.
