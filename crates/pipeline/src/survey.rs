@@ -69,17 +69,17 @@ impl Consumer for Survey {
         for run in frames.chunk_by(|a, b| a.interface == b.interface) {
             *part.by_interface.entry(run[0].interface).or_default() += run.len() as u64;
         }
-        for (frame, &record) in frames.iter().zip(with.records) {
+        for frame in frames {
             part.packets += 1;
             part.bytes += u64::from(frame.wire_len);
             part.captured_bytes += frame.data.len() as u64;
             part.cut += u64::from(frame.data.len() < frame.wire_len as usize);
             part.size(frame.wire_len);
-            match with.layout.record(with.bytes, record as usize).and_then(|record| record.time_ns) {
-                Some(ns) => part.time(ns),
-                None => part.untimed += 1,
-            }
         }
+        with.layout.records(with.bytes, with.records, |_, record| match record.and_then(|record| record.time_ns) {
+            Some(ns) => part.time(ns),
+            None => part.untimed += 1,
+        });
         frames.len()
     }
 
