@@ -129,6 +129,31 @@ fn no_command_prints_a_line_wider_than_its_terminal() {
     }
 }
 
+/// `1 234 567`.
+fn in_groups(n: u64) -> String {
+    match n {
+        0..1000 => n.to_string(),
+        _ => format!("{} {:03}", in_groups(n / 1000), n % 1000),
+    }
+}
+
+/// `12 B`, `1.2 kB`, `123 kB`, `1.2 MB`: three digits at most.
+fn in_bytes(n: u64) -> String {
+    let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    let Some((unit, name)) = units.iter().find(|(unit, _)| n as f64 >= 0.9995 * unit) else { return format!("{n} B") };
+    let value = n as f64 / unit;
+    if value < 99.95 { format!("{value:.1} {name}") } else { format!("{value:.0} {name}") }
+}
+
+/// The cells of row `rank` of the table, in all its lines: what two blanks or more stand between.
+fn cells(text: &str, rank: usize) -> Vec<&str> {
+    let begins = |line: &str, rank: usize| line.trim_start().starts_with(&format!("{rank}  "));
+    let table = text.lines().skip_while(|line| !line.trim_start().starts_with("#  ")).skip(1);
+    let row = table.skip_while(|line| !begins(line, rank));
+    let row = row.take_while(|line| !begins(line, rank + 1) && !line.trim_start().starts_with("outside:"));
+    row.flat_map(|line| line.split("  ")).map(str::trim).filter(|cell| !cell.is_empty()).collect()
+}
+
 #[test]
 fn a_narrow_table_has_the_keys_the_figure_and_its_bound_of_a_wide_one() {
     let test = "a_narrow_table_has_the_keys_the_figure_and_its_bound_of_a_wide_one";
@@ -146,7 +171,27 @@ fn a_narrow_table_has_the_keys_the_figure_and_its_bound_of_a_wide_one() {
             let (code, text) = shown(&temp, width, &arguments);
             assert_eq!(code, Some(0), "{text}");
             let joined: String = text.split_whitespace().collect();
-            for row in object["top"].as_array().unwrap() {
+            let by_bytes = more.contains(&"bytes");
+            let figure = if by_bytes { "bytes" } else { "packets" };
+            for (i, row) in object["top"].as_array().unwrap().iter().enumerate() {
+                let cells = cells(&text, i + 1);
+                let number = |value: &serde_json::Value| value.as_u64().expect("it is a count");
+                let (ranked, lower, upper) = (number(&row[figure]), &row["bound"]["lower"], &row["bound"]["upper"]);
+                let shown = if by_bytes { in_bytes(ranked) } else { in_groups(ranked) };
+                assert!(cells.contains(&shown.as_str()), "{width}: {shown} in {cells:?} of\n{text}");
+                let share = if by_bytes { number(&object["bytes"]) } else { number(&object["passed"]) };
+                let share = format!("{:.1} %", ranked as f64 * 100.0 / share as f64);
+                assert!(cells.contains(&share.as_str()), "{width}: {share} in {cells:?} of\n{text}");
+                let [below, above] = [ranked - number(lower), number(upper) - ranked].map(in_groups);
+                let holds = |cell: &str| cells.contains(&cell);
+                let bounded = match (below.as_str(), above.as_str()) {
+                    ("0", "0") => holds("exact"),
+                    _ => {
+                        let [below, above] = [format!("-{below}"), format!("+{above}")];
+                        holds(&format!("{below} {above}")) || holds(&below) && holds(&above)
+                    }
+                };
+                assert!(bounded, "{width}: -{below} +{above} in {cells:?} of\n{text}");
                 for address in ["src", "dst"].iter().filter_map(|key| row[*key].as_str()) {
                     // Two pieces at most stand in other lines, with figures of the row in between.
                     let ends = [address.split(':').next().unwrap(), address.rsplit(':').next().unwrap()];
@@ -157,7 +202,6 @@ fn a_narrow_table_has_the_keys_the_figure_and_its_bound_of_a_wide_one() {
                 }
             }
             let titles = ["packets", "share", "bound"];
-            let by_bytes = more.contains(&"bytes");
             assert!(titles.iter().all(|title| by_bytes || text.contains(title)), "{width}:\n{text}");
         }
     }
