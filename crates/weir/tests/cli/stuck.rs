@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer than any of these runs takes after a signal, on a machine that is busy with other things.
+/// A bound against hanging: longer than any of these runs takes after a signal, on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// More than pipes and buffers hold: 15 000 packets.
@@ -27,6 +27,24 @@ pub fn wait_until_stuck(child: &mut Child) {
         assert!(begun.elapsed() < PATIENCE, "it is not stuck, but in {}", waits());
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Waits until the child has a handler for a signal, which would end it at once before that.
+#[track_caller]
+fn wait_until_caught(child: &mut Child, signal: &str) {
+    let number = ["-HUP", "-INT", "-TERM"].iter().position(|name| *name == signal).map(|i| [1, 2, 15][i]);
+    let bit = 1u64 << (number.expect("it is one of those that end a run") - 1);
+    let caught = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim().to_owned();
+        u64::from_str_radix(&mask, 16).unwrap_or(0)
+    };
+    let begun = Instant::now();
+    while caught() & bit == 0 {
+        assert!(begun.elapsed() < PATIENCE, "it has no handler for {signal}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(child.try_wait().unwrap().is_none(), "it takes long");
 }
 
 /// Waits for a child that was told to end, and does not read its standard output.
@@ -217,8 +235,7 @@ fn the_first_signal_ends_a_compilation_that_takes_minutes() {
         ("-TERM", &["measure", &file, "--filter", &expression, "--workers", "2"]),
     ] {
         let mut child = start(arguments);
-        std::thread::sleep(Duration::from_millis(300));
-        assert!(child.try_wait().unwrap().is_none(), "it takes long");
+        wait_until_caught(&mut child, name);
         signal(&child, name);
         let done = end(child).ok();
         assert!(done.err.starts_with("0 received, 0 "), "{}", done.err);
@@ -240,8 +257,7 @@ fn the_first_signal_ends_a_compilation_for_the_kernel() {
             "filter" => start(&["filter", &expression, "lo", "--count"]),
             _ => start(&["measure", "lo", "--filter", &expression, "--workers", "1"]),
         };
-        std::thread::sleep(Duration::from_millis(300));
-        assert!(child.try_wait().unwrap().is_none(), "it takes long");
+        wait_until_caught(&mut child, "-TERM");
         signal(&child, "-TERM");
         let done = end(child).ok();
         assert!(done.err.contains("0 received, 0 "), "{}", done.err);
