@@ -1,4 +1,4 @@
-//! Records of a delivery, for consumers that keep what they read. Others may change or cut a mapped file meanwhile.
+//! Hands the records of a delivery on as copies: another process may change or cut a mapped file meanwhile.
 
 use crate::Consumer;
 use crate::reader::Delivery;

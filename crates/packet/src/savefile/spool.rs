@@ -3,7 +3,8 @@
 //! ```text
 //! header, 24 bytes, native byte order
 //!  0 captured length (u32)    4 wire length (u32)    8 interface (u32)    12 1 if the packet has a time, else 0 (u32)
-//! 16 place in the order (i64): the time, ns since 1970; without one, that of the packet before in its source
+//! 16 place in the order (i64): the time, ns since 1970; of a packet without a time that of the packet before it in its source in
+//!    a sort, `i64::MIN` in a merge
 //! 24 the frame; the next header follows at once
 //! ```
 //! Nothing is lost that a [`Record`] holds: times before 1970, absent times, interfaces of any resolution.
