@@ -82,6 +82,20 @@ impl Input {
     }
 }
 
+/// Whether the file of this name is read in order by its nature: a pipe, or compressed. Nothing is read of a pipe.
+pub fn comes_in_order(name: impl AsRef<OsStr>) -> bool {
+    let path = Path::new(name.as_ref());
+    match path.metadata() {
+        Ok(about) if about.is_file() => {
+            let mut head = [0u8; magic::MAX_MAGIC];
+            let got = File::open(path).and_then(|file| file.read_at(&mut head, 0));
+            got.is_ok_and(|got| magic::compression(&head[..got]).is_some())
+        }
+        Ok(about) => !about.is_dir(),
+        Err(_) => name.as_ref() == "-",
+    }
+}
+
 fn classify(mut file: File, opening: &Opening<'_>, stop: Arc<AtomicBool>) -> io::Result<Kind> {
     let about = file.metadata()?;
     if about.is_dir() {

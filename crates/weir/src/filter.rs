@@ -472,7 +472,9 @@ impl<'a> Run<'a> {
     fn merged(&mut self) -> anyhow::Result<()> {
         let arguments = self.arguments;
         let stop = Arc::clone(&self.stop);
-        let inputs = sources::open_together(&arguments.sources, &self.opening(), &stop, &mut |line| self.fault(line))?;
+        let (opening, instead) = (self.opening(), "--sort takes any number of files");
+        let inputs =
+            sources::open_together(&arguments.sources, &opening, &stop, instead, &mut |line| self.fault(line))?;
         self.progress.begin(inputs.iter().map(Input::len_hint).sum());
         self.has_opened = !inputs.is_empty();
         let select = Arc::clone(&self.select);

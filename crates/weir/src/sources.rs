@@ -9,10 +9,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use weir_io::Input;
 use weir_io::follow::{Change, Followed};
-use weir_io::input::Opening;
+use weir_io::input::{self, Opening};
 use weir_io::sys::{self, packet_socket::ANY};
-use weir_io::{Input, Kind};
 use weir_pipeline::Way;
 
 /// Opens a file, or standard input. **Errors**: a line about it.
@@ -55,11 +55,13 @@ pub fn next(name: &Name, opening: &Opening<'_>) -> Option<Result<Input, String>>
 
 /// Opens sources that are read at the same time; `failed` gets a line about each that cannot be opened.
 ///
-/// **Errors**: more sources than can be open at once, before any of them is read.
+/// **Errors**: more sources than can be open at once, before any of them is opened; the line ends with `instead`, which names the flags
+/// for so many.
 pub fn open_together(
     names: &[Name],
     opening: &Opening<'_>,
     stop: &Arc<AtomicBool>,
+    instead: &str,
     failed: &mut dyn FnMut(String),
 ) -> anyhow::Result<Vec<Input>> {
     /// Descriptors for everything but sources.
@@ -70,29 +72,26 @@ pub fn open_together(
     let limit = sys::allow_open_files(needed)?;
     if limit < needed {
         bail!(
-            "{} sources are to be merged, and this process may have {} files open: allow {} with ulimit -n, or merge \
-             them in parts",
+            "{} sources are to be merged, and this process may have {} files open: allow {} with ulimit -n; {instead}",
             grouped(names.len() as u64),
             grouped(limit),
             needed,
         );
     }
-    let (mut inputs, mut streams) = (Vec::new(), 0);
+    let streams = names.iter().filter(|name| input::comes_in_order(name)).count();
+    if streams > MOST_STREAMS {
+        bail!(
+            "{} pipes and compressed files are to be merged, and {MOST_STREAMS} can be at once: {instead}",
+            grouped(streams as u64)
+        );
+    }
+    let mut inputs = Vec::new();
     for name in names {
         match open(name, opening, stop) {
-            Ok(input) => {
-                streams += usize::from(matches!(input.kind, Kind::Stream(_)));
-                inputs.push(input);
-            }
+            Ok(input) => inputs.push(input),
             // Told to end while a pipe had no writer.
             Err(_) if stop.load(Ordering::Relaxed) => return Ok(Vec::new()),
             Err(line) => failed(line),
-        }
-        if streams > MOST_STREAMS {
-            bail!(
-                "more than {MOST_STREAMS} pipes and compressed files cannot be merged at once: decompress them, or \
-                 merge them in parts"
-            );
         }
     }
     Ok(inputs)

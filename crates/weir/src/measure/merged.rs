@@ -38,8 +38,9 @@ impl Command<'_> {
         run.start(true).map_err(|failure| self.no_tables(&failure))?;
         if !self.arguments.sort {
             let stop = Arc::clone(&self.stop);
-            let inputs =
-                sources::open_together(&self.arguments.sources, &opening, &stop, &mut |line| self.fault(line))?;
+            let instead = "--no-merge reads files one after another, --sort takes any number of them";
+            let sources = &self.arguments.sources;
+            let inputs = sources::open_together(sources, &opening, &stop, instead, &mut |line| self.fault(line))?;
             self.progress.begin(inputs.iter().map(Input::len_hint).sum());
             return self.read_as_one(run, |locate, options| Reader::merged(inputs, locate, options));
         }

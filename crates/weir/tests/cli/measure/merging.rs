@@ -210,6 +210,7 @@ fn thousands_of_files_are_merged_or_refused_before_anything_is_written() {
         assert_eq!((done.code, done.text().as_str()), (Some(2), ""), "{}", done.err);
         assert_eq!(done.err.lines().count(), 1, "{}", done.err);
         assert!(done.err.contains("3 000 sources are to be merged") && done.err.contains("ulimit -n"), "{}", done.err);
+        assert!(done.err.contains("; --") && done.err.contains("--sort takes any number of"), "{}", done.err);
     }
     assert!(!std::path::Path::new(&out).exists());
     // One after another they need no more than a few descriptors.
@@ -227,7 +228,25 @@ fn more_compressed_files_than_can_be_decoded_at_once_are_refused() {
     let packed = temp.file("a.gz", &tool_fed("gzip", ["-c"], &small_pcap(3)).ok().out);
     let merge = |count: usize| weir([&["measure", "--json", "--merge"][..], &vec![packed.as_str(); count]].concat());
     assert_eq!(objects(&merge(64).ok())[0]["passed"], 3 * 64);
-    let done = merge(65);
-    assert_eq!((done.code, done.text().as_str()), (Some(2), ""), "{}", done.err);
-    assert!(done.err.contains("more than 64 pipes and compressed files"), "{}", done.err);
+    let many = vec![packed.as_str(); 65];
+    // No source is opened before that: of the one that is missing nothing is said.
+    let all = [&["missing.pcap"], &many[..]].concat();
+    let refused = "weir: 65 pipes and compressed files are to be merged, and 64 can be at once: ";
+    for (command, instead) in [
+        (&["filter", "", "--merge", "--count"][..], "--sort takes any number of files"),
+        (
+            &["measure", "--window", "1s", "--json"],
+            "--no-merge reads files one after another, --sort takes any number of them",
+        ),
+    ] {
+        let done = weir([command, &all].concat());
+        assert_eq!((done.code, done.text().as_str()), (Some(2), ""), "{}", done.err);
+        assert_eq!(done.err, format!("{refused}{instead}\n"));
+    }
+    // What the line advises.
+    for more in ["--no-merge", "--sort"] {
+        let done = weir([&["measure", "--window", "1s", "--json", more], &many[..]].concat()).ok();
+        assert_eq!(objects(&done).last().unwrap()["passed"], 3 * 65, "{more}");
+    }
+    assert_eq!(weir([&["filter", "", "--sort", "--count"], &many[..]].concat()).ok().count(), 3 * 65);
 }
