@@ -44,6 +44,15 @@ impl Interfaces {
         }
     }
 
+    /// The place of interface number `interface` of a source whose packets have been taken up; of an interface without packets too.
+    pub fn place(&mut self, ids: &mut Ids, layout: &Layout, interface: u32) -> Result<u32, Trouble> {
+        // One byte order has them all, unless the sections of the source differ in it.
+        match ids.iter().find_map(|ids| ids.get(interface as usize)) {
+            Some(&id) => Ok(id),
+            None => self.id(ids, layout, interface),
+        }
+    }
+
     /// Takes up the interfaces of a source that have no place yet. **Errors**: too many of them.
     #[cold]
     pub fn announce(&mut self, ids: &mut Ids, layout: &Layout) -> Result<(), Trouble> {

@@ -11,25 +11,32 @@
 //! Stable: the notes of a run are distinct, offsets grow with the order of arrival, runs are in the order of arrival, and a
 //! merge keeps packets of equal times in the order of the runs. A packet without a time follows the packet before it in its
 //! source. Every packet is written and read once per level: with runs of 256 MiB there is one level up to 32 GiB.
+//!
+//! Runs that are merged need twice their room until the next one is complete. If that cannot be had, all runs are kept, and merged
+//! at once in the end.
 
 use crate::interfaces::{Ids, Interfaces};
 use crate::merge::{Every, Merge, Source};
 use crate::reader::{Options, Part, Reader, Sorted, SourceFault, Trouble, Way};
-use crate::{Consumer, Delivery, PlanError};
+use crate::{Consumer, Delivery, PlanError, Report};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_io::input::PlainFile;
-use weir_io::{Input, temporary};
-use weir_packet::savefile::{Layout, spool};
+use weir_io::{Input, sys, temporary};
+use weir_packet::savefile::{Interface, Layout, Statistics, spool};
 
 /// Runs of one level that are merged into one of the next.
 const FAN_IN: usize = 128;
 
 /// Bytes that are written into a temporary file at once.
 const WRITTEN: usize = 1 << 20;
+
+/// Descriptors for everything but runs.
+const OTHERS: u64 = 64;
 
 /// Bytes of memory for the note of a packet.
 const NOTE: usize = size_of::<(i64, u32)>();
@@ -136,8 +143,22 @@ impl Sorter {
             let packet = self.received.last().map_or(1, |received| received + 1);
             report.fault = Some(SourceFault { packet, offset: report.offset, what });
         }
-        self.parts.push(Part { name, report, layout, way });
+        let told = layout.as_ref().map_or_else(Vec::new, |layout| self.told(&mut ids, layout, &report));
+        self.parts.push(Part { name, report, layout, way, told });
         Ok(())
+    }
+
+    /// What a source says of its interfaces, for those that its packets have here.
+    fn told(&mut self, ids: &mut Ids, layout: &Layout, report: &Report) -> Vec<(Interface, Statistics)> {
+        let mut told: BTreeMap<u32, Statistics> = BTreeMap::new();
+        for (interface, counts) in report.told_by_interface() {
+            // An interface that there is no room for has no packets either, or the source ends with a fault.
+            if let Ok(id) = self.interfaces.place(ids, layout, interface) {
+                told.entry(id).or_default().add(&counts);
+            }
+        }
+        let layout = self.interfaces.layout();
+        told.into_iter().map(|(id, counts)| (layout.interfaces[id as usize].clone(), counts)).collect()
     }
 
     /// The packets in order, for `consumer`, and why not all that was read could be sorted, if so. [`Reader::into_parts`] tells of
@@ -155,9 +176,11 @@ impl Sorter {
         for (part, received) in parts.iter_mut().zip(received) {
             part.report.received = received;
         }
-        let rest = (!order.is_empty()).then(|| InMemory { spooled, order, next: 0 });
+        let rest = (!order.is_empty()).then_some(InMemory { spooled, order, next: 0 });
+        let in_memory = rest.as_ref().map_or(0, |rest| rest.spooled.len() as u64);
+        let bytes = runs.iter().map(|(_, run)| run.len).sum::<u64>() + in_memory;
         let merge = merge_of(runs.iter().map(|(_, run)| run), rest, &interfaces.layout());
-        (Reader::sorted(merge, interfaces, Sorted { parts, packets: len }, consumer, options), fault)
+        (Reader::sorted(merge, interfaces, Sorted { parts, packets: len, bytes }, consumer, options), fault)
     }
 
     fn goes_on(&self) -> bool {
@@ -170,11 +193,15 @@ impl Sorter {
         if self.spooled.len() + self.order.len() * NOTE + more > self.memory {
             self.end_run();
         }
-        if !self.goes_on() {
+        if !self.goes_on() || self.spooled.try_reserve(more).and_then(|()| self.order.try_reserve(packets)).is_ok() {
             return;
         }
-        let room = self.spooled.try_reserve(more).and_then(|()| self.order.try_reserve(packets));
-        if let Err(error) = room {
+        // Without what is in memory there is as much room as before, and perhaps enough.
+        self.end_run();
+        let room = self.spooled.try_reserve_exact(more).and_then(|()| self.order.try_reserve_exact(packets));
+        if let Err(error) = room
+            && self.goes_on()
+        {
             self.failed(io::Error::new(io::ErrorKind::OutOfMemory, error));
         }
     }
@@ -216,6 +243,8 @@ impl Sorter {
                 self.order.clear();
                 self.combine();
             }
+            // Told to stop, a run is left half written.
+            Err(_) if self.stop.load(Ordering::Relaxed) => {}
             Err(error) => self.failed(error),
         }
     }
@@ -229,10 +258,12 @@ impl Sorter {
         if !self.order.is_sorted() {
             self.order.sort_unstable();
         }
+        // As many runs as there are stay open if merged ones have no room.
+        sys::allow_open_files(self.runs.len() as u64 + OTHERS)?;
         let mut out = Writer::new(&self.directory)?;
         for &(_, at) in &self.order {
             out.buffer.extend_from_slice(noted(&self.spooled, at));
-            out.write_full()?;
+            out.write_full(&self.stop)?;
         }
         out.finish()
     }
@@ -251,8 +282,9 @@ impl Sorter {
                     self.runs.truncate(first);
                     self.runs.push((level + 1, run));
                 }
-                // No room for one more copy: the runs are all there, and are merged at once in the end.
-                Err(_) => return,
+                // No room for one more copy: the runs are all there, and are merged at once in the end. To try again would
+                // fill the directory again.
+                Err(_) => self.fan_in = usize::MAX,
             }
         }
     }
@@ -313,9 +345,7 @@ fn merged_run<'a>(
     while let Some(next) = merge.next(&mut |_| {}) {
         spool::append(&mut out.buffer, next.record.frame.interface, next.key, &next.record);
         merge.pass();
-        if out.write_full()? && stop.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
+        out.write_full(stop)?;
     }
     let whole =
         |run: &Source<Every>| run.reader().report().fault.is_none() && run.passed() == run.reader().report().received;
@@ -330,13 +360,19 @@ struct Writer {
 
 impl Writer {
     fn new(directory: &Path) -> io::Result<Self> {
-        Ok(Self { file: temporary::unnamed(directory)?, buffer: Vec::with_capacity(2 * WRITTEN) })
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(2 * WRITTEN)?;
+        Ok(Self { file: temporary::unnamed(directory)?, buffer })
     }
 
-    /// Writes, once there is enough; says whether it did.
+    /// Writes, once there is enough. **Errors**: those of the system; `Interrupted` if `stop` is set by then.
     #[inline]
-    fn write_full(&mut self) -> io::Result<bool> {
-        if self.buffer.len() < WRITTEN { Ok(false) } else { self.write().map(|()| true) }
+    fn write_full(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        if self.buffer.len() < WRITTEN {
+            return Ok(());
+        }
+        self.write()?;
+        if stop.load(Ordering::Relaxed) { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
     }
 
     #[cold]
@@ -349,5 +385,56 @@ impl Writer {
     fn finish(mut self) -> io::Result<PlainFile> {
         self.write()?;
         PlainFile::new(self.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_packet::savefile::{Record, Resolution};
+    use weir_packet::{Frame, LinkType};
+
+    /// A sorter of packets of one interface that merges runs two by two.
+    fn sorter() -> Sorter {
+        let mut sorter = Sorter::new(std::env::temp_dir(), 64 << 20, &Arc::default()).with_fan_in(2);
+        let interface = Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND);
+        let layout = Layout::spool(vec![interface]);
+        sorter.interfaces.announce(&mut Ids::default(), &layout).expect("there is room for one");
+        sorter
+    }
+
+    fn gather(sorter: &mut Sorter, packets: i64) {
+        for key in 0..packets {
+            let frame = Frame { data: &[7; 1000], wire_len: 1000, interface: 0 };
+            sorter.order.push((key, sorter.spooled.len() as u32));
+            spool::append(&mut sorter.spooled, 0, key, &Record { time_ns: Some(key), frame });
+        }
+    }
+
+    #[test]
+    fn runs_that_could_not_be_merged_are_not_merged_again() {
+        let mut sorter = sorter();
+        gather(&mut sorter, 10);
+        sorter.end_run();
+        assert_eq!(sorter.runs.len(), 1);
+        let mut file = temporary::unnamed(&sorter.directory).expect("the temporary directory can be written");
+        file.write_all(b"no packet").expect("there is room");
+        sorter.runs[0].1 = PlainFile::new(file).expect("it is open");
+        // The second run and the damaged one are of one level, and so are the second and the third.
+        for runs in [2, 3, 4] {
+            gather(&mut sorter, 10);
+            sorter.end_run();
+            assert_eq!((sorter.runs.len(), sorter.fault.is_none()), (runs, true));
+        }
+    }
+
+    #[test]
+    fn a_run_ends_when_the_work_is_stopped() {
+        let mut sorter = sorter();
+        gather(&mut sorter, 5000);
+        assert_eq!(sorter.write_run().expect("there is room").len, 5000 * 1024);
+        sorter.stop.store(true, Ordering::Relaxed);
+        let error = sorter.write_run().expect_err("it is not written to its end");
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
     }
 }

@@ -363,6 +363,7 @@ impl<'a> Run<'a> {
             }
         }
         let received = reader.report().received.saturating_sub(std::mem::take(&mut self.unwanted));
+        self.note_told(&reader);
         self.close(name, received, reader.report(), reader.layout(), reader.way())
     }
 
@@ -404,6 +405,14 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Notes what a source says of its capture, which holds for a copy of it too.
+    fn note_told(&mut self, reader: &Reader<Select>) {
+        let Some(layout) = reader.layout() else { return };
+        let told = reader.report().told_by_interface().into_iter();
+        let told = told.map(|(i, counts)| (layout.interfaces[i as usize].clone(), counts));
+        self.outputs.statistics(&told.collect::<Vec<_>>());
+    }
+
     /// Books a source that was read to its end, or as far as was wanted.
     fn close(
         &mut self,
@@ -418,10 +427,6 @@ impl<'a> Run<'a> {
         self.totals.reread += reread;
         if let Some(layout) = layout {
             self.layout = Some(layout.clone());
-            // What the source says of its capture holds for a copy of it too.
-            let told = report.told_by_interface().into_iter();
-            let told = told.map(|(i, counts)| (layout.interfaces[i as usize].clone(), counts));
-            self.outputs.statistics(&told.collect::<Vec<_>>());
             if self.outputs.have_files() {
                 self.progress.clear();
                 say_left_out(name, layout);
@@ -547,6 +552,7 @@ impl<'a> Run<'a> {
             self.totals.take_back(&rest);
             let reader = source.reader();
             let received = reader.report().received.saturating_sub(rest.received);
+            self.note_told(reader);
             self.close(source.name(), received, reader.report(), reader.layout(), reader.way())?;
         }
         Ok(())
@@ -576,6 +582,7 @@ impl<'a> Run<'a> {
                 reader.gone(gone);
             }
         }
+        let written = reader.layout().cloned();
         let (whole, parts) = reader.into_parts();
         self.totals.received += whole.received - std::mem::take(&mut self.unwanted);
         if !self.stop.load(Ordering::Relaxed) {
@@ -595,10 +602,14 @@ impl<'a> Run<'a> {
         for mut part in parts {
             // A packet behind the damage may have been the earliest of all: it is told even if there were enough.
             let fault = part.report.fault.take();
+            self.outputs.statistics(&part.told);
             self.close(&part.name, 0, &part.report, part.layout.as_ref(), part.way)?;
             if let Some(fault) = fault {
                 self.fault(fault_line(&part.name, &fault));
             }
+        }
+        if let Some(layout) = written.filter(|_| self.outputs.have_files()) {
+            say_left_out("the sorted sources", &layout);
         }
         if let Some(fault) = &sort_fault {
             self.fault(sorting::fault_line(fault, whole.received));

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 use weir_io::input::PlainFile;
 use weir_io::{Input, View};
-use weir_packet::savefile::{Layout, spool};
+use weir_packet::savefile::{Interface, Layout, Statistics, spool};
 
 /// Bytes of a piece: it stays in the cache from the copy to the consumer.
 const PIECE: usize = 1 << 20;
@@ -29,6 +29,8 @@ pub struct Part {
     pub layout: Option<Layout>,
     /// How its bytes got into memory.
     pub way: Way,
+    /// After a sort, what the source says of the capture it comes from, for the interfaces that its packets have now.
+    pub told: Vec<(Interface, Statistics)>,
 }
 
 /// Sources by time, as one.
@@ -46,10 +48,13 @@ pub(super) struct Merged {
     sorted: Option<Sorted>,
 }
 
-/// Sources whose packets were sorted, and their packets.
+/// Sources whose packets were sorted.
 pub(crate) struct Sorted {
     pub parts: Vec<Part>,
+    /// Packets of all sources.
     pub packets: u64,
+    /// Bytes of all runs.
+    pub bytes: u64,
 }
 
 impl Merged {
@@ -137,7 +142,7 @@ fn part(source: merge::Source<Every>) -> Part {
     let (name, passed) = (source.name().to_owned(), source.passed());
     let (layout, way) = (source.reader().layout().cloned(), source.reader().way());
     let report = Report { received: passed, ..source.into_report() };
-    Part { name, report, layout, way }
+    Part { name, report, layout, way, told: Vec::new() }
 }
 
 impl<C: Consumer> Reader<C> {
@@ -157,8 +162,7 @@ impl<C: Consumer> Reader<C> {
         consumer: Arc<C>,
         options: Options,
     ) -> Self {
-        // As many bytes as make native code worth while are here in any case.
-        let merged = Merged::new(merge, interfaces, u64::MAX, Some(sorted));
+        let merged = Merged::new(merge, interfaces, sorted.bytes, Some(sorted));
         Self::of(Source::Merged(Box::new(merged)), consumer, options)
     }
 

@@ -61,6 +61,31 @@ fn threads_that_cannot_be_had_are_a_line_and_no_panic() {
     }
 }
 
+/// Where memory is short of what a sort would like to have, its runs are smaller.
+#[test]
+fn a_sort_goes_on_with_the_memory_that_it_can_have() {
+    const TEST: &str = "a_sort_goes_on_with_the_memory_that_it_can_have";
+    /// Steps in which memory is allowed, MiB.
+    const STEP: usize = 16;
+    if !have(TEST, &["prlimit"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let (small, large, out) = (temp.file("small.pcap", &small_pcap(10)), temp.at("large.pcap"), temp.at("out.pcap"));
+    weir(["generate", &large, "--packets", "40000", "--sizes", "1400", "--seed", "1"]).ok();
+    let sort = |mib: usize, file: &str| {
+        let limit = format!("--as={}", mib << 20);
+        run(&mut limited(&limit, &["filter", "", file, "--sort", "-w", &out]), &[])
+    };
+    let least = (STEP..1024).step_by(STEP).find(|&mib| sort(mib, &small).code == Some(0)).expect("a few packets fit");
+    // 57 MB of packets; of what is allowed beyond, buffers to read and write take a part.
+    for more in [24, 40] {
+        let done = sort(least + more, &large).ok();
+        assert!(done.err.contains("40 000 received, 40 000 matched"), "{}", done.err);
+        assert!(records(&out) == records(&large), "{more}");
+    }
+}
+
 #[test]
 fn a_file_that_may_not_grow_ends_at_a_whole_record() {
     const LIMIT: u64 = 51_200;

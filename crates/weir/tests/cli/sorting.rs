@@ -118,6 +118,130 @@ fn the_advice_about_late_packets_helps() {
     assert!(!sorted.err.contains("late by more than") && sorted.text().lines().count() == 102, "{}", sorted.err);
 }
 
+/// A pcapng file in either byte order.
+struct Blocks {
+    big: bool,
+    bytes: Vec<u8>,
+}
+
+impl Blocks {
+    fn number(&mut self, value: u64, len: usize) {
+        let bytes =
+            if self.big { value.to_be_bytes()[8 - len..].to_vec() } else { value.to_le_bytes()[..len].to_vec() };
+        self.bytes.extend(bytes);
+    }
+
+    fn block(&mut self, kind: u64, body: impl FnOnce(&mut Self)) {
+        let at = self.bytes.len();
+        let mut inner = Self { big: self.big, bytes: Vec::new() };
+        body(&mut inner);
+        inner.bytes.resize(inner.bytes.len().next_multiple_of(4), 0);
+        let total = inner.bytes.len() as u64 + 12;
+        self.number(kind, 4);
+        self.number(total, 4);
+        self.bytes.extend(inner.bytes);
+        self.number(total, 4);
+        assert_eq!((self.bytes.len() - at) as u64, total);
+    }
+
+    /// A file of one interface with these comments, two packets, and so many that were dropped.
+    fn file(big: bool, link: u64, comments: &[String], packet: &[u8], dropped: u64) -> Vec<u8> {
+        let mut file = Self { big, bytes: Vec::new() };
+        file.block(0x0a0d_0d0a, |body| {
+            body.number(0x1a2b_3c4d, 4);
+            body.number(1, 2);
+            body.number(0, 2);
+            body.number(u64::MAX, 8);
+        });
+        file.block(1, |body| {
+            body.number(link, 2);
+            body.number(0, 6);
+            for comment in comments {
+                body.number(1, 2);
+                body.number(comment.len() as u64, 2);
+                body.bytes.extend(comment.bytes());
+                body.bytes.resize(body.bytes.len().next_multiple_of(4), 0);
+            }
+        });
+        for _ in 0..2 {
+            file.block(6, |body| {
+                for word in [0, 0, 1, packet.len() as u64, packet.len() as u64] {
+                    body.number(word, 4);
+                }
+                body.bytes.extend(packet);
+            });
+        }
+        file.block(5, |body| {
+            for word in [0, 0, 1] {
+                body.number(word, 4);
+            }
+            body.number(5, 2);
+            body.number(8, 2);
+            body.number(dropped, 8);
+        });
+        file.bytes
+    }
+}
+
+/// What is in a little-endian pcapng file.
+#[derive(Default)]
+struct Told {
+    /// Link type and length of each interface block.
+    interfaces: Vec<(u16, usize)>,
+    /// The interface of each packet.
+    packets: Vec<u32>,
+    /// Interface and count of each statistics block.
+    statistics: Vec<(u32, u64)>,
+}
+
+fn told(bytes: &[u8]) -> Told {
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let (mut told, mut at) = (Told::default(), 0);
+    while at < bytes.len() {
+        let len = word(at + 4) as usize;
+        match word(at) {
+            1 => told.interfaces.push((word(at + 8) as u16, len)),
+            6 => told.packets.push(word(at + 8)),
+            5 => told.statistics.push((word(at + 8), u64::from(word(at + 24)))),
+            _ => {}
+        }
+        at += len;
+    }
+    told
+}
+
+/// Interfaces that are not the same any more in a sorted copy: texts that are more than a copy keeps, and an address family in the
+/// byte order of its file. What their sources counted is said of the interfaces that the packets have.
+#[test]
+fn a_sorted_copy_has_the_interfaces_of_its_packets_and_what_they_counted() {
+    let test = "a_sorted_copy_has_the_interfaces_of_its_packets_and_what_they_counted";
+    let temp = Temp::new();
+    let comments = |letter: &str| (0..11).map(|i| format!("{i}{}", letter.repeat(64_000))).collect::<Vec<_>>();
+    let (frame, bsd) = (udp(1, 2), [&[0, 0, 0, 2], &udp(2, 4)[14..]].concat());
+    let a = temp.file("a.pcapng", &Blocks::file(false, 1, &comments("a"), &frame, 3));
+    let b = temp.file("b.pcapng", &Blocks::file(false, 1, &comments("b"), &frame, 5));
+    let c = temp.file("c.pcapng", &Blocks::file(true, 0, &[], &bsd, 7));
+    let out = temp.at("out.pcapng");
+    let done = weir(["filter", "", &a, &b, &c, "--sort", "-w", &out]).ok();
+    let line = "weir: the sorted sources: 11 names and comments of its interfaces and sections are left out: ";
+    assert!(done.err.contains(line), "{}", done.err);
+    let Told { interfaces, packets, statistics } = told(&std::fs::read(&out).unwrap());
+    // LOOP is NULL with the address family in network byte order.
+    assert_eq!(interfaces.iter().map(|(link, _)| *link).collect::<Vec<_>>(), [1, 1, 108]);
+    assert!(interfaces[0].1 > 700_000 && interfaces[1].1 < 100, "{interfaces:?}");
+    assert_eq!(packets, [0, 0, 1, 1, 2, 2]);
+    assert_eq!(statistics, [(0, 3), (1, 5), (2, 7)]);
+    if have(test, &["capinfos"]) {
+        let text = tool("capinfos", ["-I", &out]).ok().text();
+        assert!(text.lines().any(|line| line.starts_with("Number of interfaces") && line.ends_with(" 3")), "{text}");
+    }
+    // One source alone keeps its texts.
+    let done = weir(["filter", "", &b, "--sort", "-w", &out]).ok();
+    assert!(!done.err.contains("left out"), "{}", done.err);
+    let Told { interfaces, statistics, .. } = told(&std::fs::read(&out).unwrap());
+    assert!(interfaces.len() == 1 && interfaces[0].1 > 700_000 && statistics == [(0, 5)], "{interfaces:?}");
+}
+
 #[test]
 fn what_cannot_be_sorted_is_refused() {
     let temp = Temp::new();
