@@ -490,7 +490,7 @@ impl Run {
             false => team.act(act, each),
             true => team.leave(act),
         })?;
-        reader.leave(std::mem::take(&mut team.left));
+        reader.remove_left_packets(std::mem::take(&mut team.left));
         team.spare.extend(clock.freed());
         team.lose(reader, &mut booked, clock, settings);
         while out > 0 {

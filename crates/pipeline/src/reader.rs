@@ -377,7 +377,7 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// The view that is held, if the record at `report.offset` lies in it.
-    fn held(&mut self) -> Option<View> {
+    fn take_held_view(&mut self) -> Option<View> {
         let view = self.held.take()?;
         if self.need == 0 && (view.offset..view.offset + view.bytes().len() as u64).contains(&self.report.offset) {
             return Some(view);
@@ -387,7 +387,7 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// Holds `view` for the next step if that begins in it and needs no more than it has.
-    fn hold(&mut self, view: &View) {
+    fn hold_view(&mut self, view: &View) {
         let rest = self.report.offset < view.offset + view.bytes().len() as u64;
         if self.need == 0 && rest && !self.finished {
             self.held = view.share();
@@ -395,7 +395,7 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// Takes packets out of the account that were delivered and are left, because the run was stopped.
-    pub(crate) fn leave(&mut self, packets: u64) {
+    pub(crate) fn remove_left_packets(&mut self, packets: u64) {
         self.report.received -= packets;
     }
 
@@ -477,7 +477,7 @@ impl<C: Consumer> Reader<C> {
                 pool.take(index, current).filter(|ready| ready.result.is_ok() || Arc::ptr_eq(&ready.current, current));
             self.report.reread += pool.wasted();
         }
-        let held = self.held();
+        let held = self.take_held_view();
         let buffer = if ready.is_none() && held.is_none() { self.buffer() } else { Vec::new() };
         let Source::File { file, way, pool, lost } = &mut self.source else { unreachable!("asked by source") };
         let view = match (ready, held) {
@@ -535,7 +535,7 @@ impl<C: Consumer> Reader<C> {
         let share = if limit < end { view.share() } else { None };
         let delivery = self.accept(view, current, done);
         if let (Some(view), None) = (share, &self.held) {
-            self.hold(&view);
+            self.hold_view(&view);
         }
         Ok(delivery)
     }
@@ -543,7 +543,7 @@ impl<C: Consumer> Reader<C> {
     /// Takes the source on from `report.offset`: the next bytes of a stream, behind what was left over.
     fn step_stream(&mut self) -> Result<Option<Delivery<C>>, Trouble> {
         // More bytes may be long in coming: what is here goes first.
-        let held = self.held();
+        let held = self.take_held_view();
         let Source::Stream { stream, tail } = &mut self.source else { unreachable!("asked by source") };
         let mut view = match held {
             Some(held) => held,
@@ -627,7 +627,7 @@ impl<C: Consumer> Reader<C> {
         self.report.offset = view.offset + pos as u64;
         self.take_up(layout)?;
         self.start_pool().map_err(Trouble::Io)?;
-        self.hold(view);
+        self.hold_view(view);
         Ok(())
     }
 
@@ -738,14 +738,14 @@ impl<C: Consumer> Reader<C> {
         };
         self.report.offset = view.offset + pos as u64;
         match taken.and_then(|()| self.take_up(layout)) {
-            Ok(()) => self.hold(view),
+            Ok(()) => self.hold_view(view),
             Err(what) => self.fault(what),
         }
     }
 
     /// Keeps what `view` of a stream holds from `report.offset` on: whole records as they lie, a cut one for the next view.
     fn keep_rest(&mut self, view: &View) {
-        self.hold(view);
+        self.hold_view(view);
         if let (Source::Stream { tail, .. }, None) = (&mut self.source, &self.held) {
             let used = (self.report.offset - view.offset) as usize;
             tail.clear();
