@@ -164,7 +164,11 @@ impl Sorter {
     /// The packets in order, for `consumer`, and why not all that was read could be sorted, if so. [`Reader::into_parts`] tells of
     /// the sources. If the work was stopped there are no packets.
     pub fn sorted<C: Consumer>(mut self, consumer: Arc<C>, options: Options) -> (Reader<C>, Option<SortFault>) {
-        self.end_run();
+        let fault = self.fault.take();
+        // What all fits in memory needs no file. If the last run has no room, its packets are here in any case.
+        if fault.is_none() && !self.runs.is_empty() {
+            self.end_run();
+        }
         if self.stop.load(Ordering::Relaxed) {
             self.runs.clear();
             self.order.clear();
@@ -172,7 +176,7 @@ impl Sorter {
             self.received.fill(0);
         }
         self.order.sort_unstable();
-        let Self { spooled, order, runs, interfaces, mut parts, received, len, fault, .. } = self;
+        let Self { spooled, order, runs, interfaces, mut parts, received, len, .. } = self;
         for (part, received) in parts.iter_mut().zip(received) {
             part.report.received = received;
         }

@@ -235,6 +235,14 @@ fn without_room_for_temporary_files_what_was_sorted_is_delivered() {
 }
 
 #[test]
+fn what_fits_in_memory_needs_no_temporary_file() {
+    let files = unordered(4, 500);
+    let (kept, _, _, fault) = sorted(&files, Sorter::new(PathBuf::from("/nowhere/at/all"), 64 << 20, &flag()));
+    assert!(fault.is_none(), "{fault:?}");
+    assert_eq!(kept, sorted(&files, sorter(64 << 10)).0);
+}
+
+#[test]
 fn a_sort_that_is_stopped_delivers_nothing() {
     let stop = flag();
     let mut sorter = Sorter::new(std::env::temp_dir(), 64 << 10, &stop);
