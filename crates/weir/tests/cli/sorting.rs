@@ -281,8 +281,6 @@ fn a_damaged_file_is_sorted_up_to_its_damage() {
     assert!(object["fault"].as_str().unwrap().starts_with(&line[6..]), "{object}");
 }
 
-/// Temporary files that cannot be made, or have no room, are a fault of the output, and are told in one line; the packets that were
-/// read until then are in the answer.
 #[test]
 fn what_fits_in_memory_is_sorted_without_temporary_files() {
     let temp = Temp::new();
@@ -293,28 +291,4 @@ fn what_fits_in_memory_is_sorted_without_temporary_files() {
         let object: Value = serde_json::from_str(&done.text()).unwrap();
         assert_eq!((&object["received"], &object["fault"]), (&json!(40_000), &Value::Null), "{object}");
     }
-}
-
-/// A file of 60 MB does not fit into 64 MiB of address space, of which the program itself takes a half.
-#[test]
-fn a_missing_tmpdir_is_a_fault_of_a_sort_that_needs_it() {
-    let test = "a_missing_tmpdir_is_a_fault_of_a_sort_that_needs_it";
-    if !have(test, &["prlimit"]) {
-        return;
-    }
-    let temp = Temp::new();
-    let mut bytes = pcap_header(65_535, 1);
-    (0..40_000u16).for_each(|i| bytes.extend(pcap_record(u32::from(i.wrapping_mul(7919)), &udp(i, 1400))));
-    let file = temp.file("large.pcap", &bytes);
-    let command = format!("TMPDIR={} exec prlimit --as=67108864 \"$@\"", temp.at("missing"));
-    let arguments =
-        ["-c", &command, "sh", env!("CARGO_BIN_EXE_weir"), "filter", "", &file, "--sort", "--count", "--json"];
-    let done = tool("sh", arguments);
-    assert_eq!(done.code, Some(1), "{}", done.err);
-    assert!(done.err.starts_with("weir: --sort: temporary files in "), "{}", done.err);
-    assert!(done.err.ends_with(", incomplete: see the fault above\n"), "{}", done.err);
-    let object: Value = serde_json::from_str(&done.text()).unwrap();
-    assert!(object["fault"].as_str().unwrap().starts_with("--sort: temporary files in "), "{object}");
-    let received = object["received"].as_u64().unwrap();
-    assert!(received > 0 && received < 40_000, "what was in memory is kept: {object}");
 }
