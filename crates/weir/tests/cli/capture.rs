@@ -798,7 +798,7 @@ fn what_makes_no_sense_is_refused_before_anything_begins() {
     refused(&["filter", "", "near", "--follow"], "leave --follow out");
     refused(&["filter", "udp prot", "near", "--count"], "syntax error");
     refused(&["measure", "near", "--filter", "udp prot"], "syntax error");
-    refused(&["filter", "", "near", "--ring", "100k"], "--ring is at least 256k");
+    refused(&["filter", "", "near", "--ring", "100k"], "use --ring 256k or more");
     if have("rings", &["setpriv"]) {
         // Without the right to have a ring: it is refused before the kernel is asked, which would say so.
         let bare = |arguments: &[&str]| {
