@@ -190,6 +190,11 @@ impl Output {
         self.encoder.clamped()
     }
 
+    /// Packets without a time; see [`Encoder::unstamped`].
+    pub fn unstamped(&self) -> u64 {
+        self.encoder.unstamped()
+    }
+
     /// Writes the file header, with the interfaces announced so far, if there is a file that lacks it.
     pub fn start(&mut self) -> Result<(), OutputError> {
         if matches!(&self.target, Target::Files { current: None, .. }) {

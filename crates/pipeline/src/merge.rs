@@ -4,7 +4,7 @@
 //! heap, and none as long as its source stays the earliest. Packets of equal times keep the order of the sources; a packet
 //! without a time goes at once. Packets of one source are never exchanged: an unordered source stays unordered.
 //!
-//! A damaged stamp far in the future must not hold its source back until all others have ended. So up to [`DAMAGED`] packets in a row
+//! A damaged stamp far in the future must not hold its source back until all others have ended. So up to 31 packets in a row
 //! that are an hour or more ahead of the packets before and behind them have the place of the packet behind them.
 //!
 //! A source that fails ends; the others go on. Each keeps the report of its own reader.

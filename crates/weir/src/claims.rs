@@ -2,7 +2,9 @@
 
 use crate::name::Name;
 use std::collections::HashMap;
+use std::fs::Metadata;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -13,23 +15,39 @@ enum Owner {
     Output(Name),
 }
 
-/// The files of a run by their places.
-#[derive(Debug, Default)]
-pub struct Claims(Mutex<HashMap<PathBuf, Owner>>);
+/// The files of a run.
+#[derive(Debug)]
+pub struct Claims {
+    /// Device and number of the sources' files, which may have several names.
+    sources: Vec<(u64, u64)>,
+    /// The others by their places, as they may not be there yet.
+    places: Mutex<HashMap<PathBuf, Owner>>,
+}
 
 impl Claims {
     /// The sources of a run.
     pub fn of(sources: &[Name]) -> Self {
+        let about = |source: &Name| match source.is_dash() {
+            true => std::fs::metadata("/dev/stdin"),
+            false => std::fs::metadata(source),
+        };
         let places = sources.iter().filter_map(|source| place(Path::new(source)));
-        Self(Mutex::new(places.map(|place| (place, Owner::Source)).collect()))
+        Self {
+            sources: sources.iter().filter_map(|source| identity(&about(source).ok()?)).collect(),
+            places: Mutex::new(places.map(|place| (place, Owner::Source)).collect()),
+        }
     }
 
     /// Output `name` is about to empty or make the file at `path`; fails if a source or another output has it.
     pub fn take(&self, path: &Path, name: &Name) -> io::Result<()> {
+        let source = || io::Error::other("it is a source, and would be emptied before it is read");
+        if std::fs::metadata(path).ok().as_ref().and_then(identity).is_some_and(|file| self.sources.contains(&file)) {
+            return Err(source());
+        }
         let Some(place) = place(path).filter(|place| !place.starts_with("/dev")) else { return Ok(()) };
-        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claims = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         match claims.get(&place) {
-            Some(Owner::Source) => Err(io::Error::other("it is a source, and would be emptied before it is read")),
+            Some(Owner::Source) => Err(source()),
             Some(Owner::Output(other)) if other != name => {
                 Err(io::Error::other(format!("another output of this run, {other}, writes it")))
             }
@@ -39,6 +57,11 @@ impl Claims {
             }
         }
     }
+}
+
+/// Device and number of a regular file.
+pub fn identity(about: &Metadata) -> Option<(u64, u64)> {
+    about.is_file().then(|| (about.dev(), about.ino()))
 }
 
 /// Where a name leads to: a canonical path whose last part need not be there yet. `None` if its directory is not there.

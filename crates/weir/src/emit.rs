@@ -291,8 +291,9 @@ pub struct FileSink {
     written: u64,
     /// Packets of it in files that were emptied later.
     overwritten: u64,
-    /// Packets of it whose times it cannot hold.
+    /// Packets of it whose times it cannot hold, and packets without one.
     clamped: u64,
+    unstamped: u64,
     /// What the sources say of their capture, for each of their interfaces.
     statistics: Vec<(Interface, Statistics)>,
 }
@@ -326,6 +327,7 @@ impl FileSink {
             written: 0,
             overwritten: 0,
             clamped: 0,
+            unstamped: 0,
             statistics: Vec::new(),
         }
     }
@@ -424,7 +426,7 @@ impl FileSink {
                 output.statistics(id, counts);
             }
         }
-        (self.overwritten, self.clamped) = (output.overwritten(), output.clamped());
+        (self.overwritten, self.clamped, self.unstamped) = (output.overwritten(), output.clamped(), output.unstamped());
         self.written = output.finish().map_err(|error| self.end(&error))?;
         Ok(())
     }
@@ -434,16 +436,22 @@ impl FileSink {
         self.output.as_ref().map_or(self.written, Output::packets)
     }
 
-    /// A line about packets whose times the output could not hold.
-    fn clamped_line(&self) -> Option<String> {
+    /// Lines about packets whose times the output could not hold.
+    fn time_lines(&self) -> Vec<String> {
         let range = match self.settings.format {
             Format::Pcap => "outside 1970 to 2106, all that a pcap file can hold",
             _ => "before 1970 or after 2262, which is not written",
         };
-        let clamped = self.output.as_ref().map_or(self.clamped, Output::clamped);
+        let output = self.output.as_ref();
+        let clamped = output.map_or(self.clamped, Output::clamped);
+        let unstamped = output.map_or(self.unstamped, Output::unstamped);
         let name = self.name.as_output();
-        (clamped > 0)
-            .then(|| format!("{name}: {} with a time {range}: the nearest stands there instead", packets(clamped)))
+        let lines = [
+            (clamped, format!("with a time {range}: the nearest stands there instead")),
+            (unstamped, "without a time stamp: the beginning of 1970 stands there instead".to_owned()),
+        ];
+        let some = lines.into_iter().filter(|(count, _)| *count > 0);
+        some.map(|(count, words)| format!("{name}: {} {words}", packets(count))).collect()
     }
 
     /// Packets that were written out into files that were emptied later.
@@ -651,13 +659,12 @@ impl Sink {
         }
     }
 
-    /// A line about packets whose times are not told as they were.
-    pub fn clamped_line(&self) -> Option<String> {
+    /// Lines about packets whose times are not told as they were.
+    pub fn time_lines(&self) -> Vec<String> {
         match self {
-            Self::Nowhere | Self::Port(_) => None,
-            Self::Lines(Lines { clamped: 0, .. }) => None,
-            Self::Lines(lines) => Some(format!("{} with a time {BEYOND}", packets(lines.clamped))),
-            Self::File(file) => file.clamped_line(),
+            Self::Nowhere | Self::Port(_) | Self::Lines(Lines { clamped: 0, .. }) => Vec::new(),
+            Self::Lines(lines) => vec![format!("{} with a time {BEYOND}", packets(lines.clamped))],
+            Self::File(file) => file.time_lines(),
         }
     }
 

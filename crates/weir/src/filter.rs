@@ -5,7 +5,7 @@ mod live;
 mod outputs;
 
 use crate::capture;
-use crate::claims::{Claims, place};
+use crate::claims::{Claims, identity, place};
 use crate::cli::{DirectionArg, FilterArgs};
 use crate::emit::{FileSettings, FileSink, Lines, PortSink, Sink, Text, Zone, format_for, refuse_terminal};
 use crate::interfaces;
@@ -25,7 +25,6 @@ use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -167,11 +166,6 @@ fn is_numbered(other: &Name, output: &Name) -> bool {
     let bytes = |name: &Name| place(Path::new(name)).map(|place| place.into_os_string().into_vec());
     let (Some(other), Some(output)) = (bytes(other), bytes(output)) else { return false };
     other.strip_prefix(&output[..]).is_some_and(|rest| !rest.is_empty() && rest.iter().all(u8::is_ascii_digit))
-}
-
-/// A regular file's identity.
-fn identity(about: &std::fs::Metadata) -> Option<(u64, u64)> {
-    about.is_file().then(|| (about.dev(), about.ino()))
 }
 
 fn same_file(a: &Name, b: &Name) -> bool {
@@ -641,7 +635,7 @@ impl<'a> Run<'a> {
         self.outputs.finish(layout.as_ref());
         self.finish_ports();
         self.say_output_faults();
-        self.outputs.clamped_lines().iter().for_each(|line| say(line));
+        self.outputs.time_lines().iter().for_each(|line| say(line));
         if !self.changed {
             let splits = self.totals.splits.iter().map(|split| split.0);
             for line in self.outputs.discrepancies(passed, splits) {

@@ -155,7 +155,10 @@ fn wait(fd: BorrowedFd<'_>) -> io::Result<()> {
             return Ok(());
         }
         if !ready && left.is_some_and(|left| left.is_zero()) {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "not read any more when a signal ended the run"));
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "not read fast enough to take the rest within half a second of a signal",
+            ));
         }
     }
 }

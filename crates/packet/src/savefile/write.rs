@@ -43,13 +43,24 @@ pub struct Encoder {
     described: usize,
     begun: bool,
     clamped: u64,
+    /// Packets without a time.
+    unstamped: u64,
 }
 
 impl Encoder {
     /// An encoder that cuts packets to `snaplen` bytes (0: not at all). All formats of memory are
     /// written as pcapng.
     pub fn new(format: Format, snaplen: u32) -> Self {
-        Self { format, snaplen, interfaces: Vec::new(), ids: HashMap::new(), described: 0, begun: false, clamped: 0 }
+        Self {
+            format,
+            snaplen,
+            interfaces: Vec::new(),
+            ids: HashMap::new(),
+            described: 0,
+            begun: false,
+            clamped: 0,
+            unstamped: 0,
+        }
     }
 
     /// Announces an interface; equal ones share an id. Costs a search: once per source interface, not per packet.
@@ -118,6 +129,7 @@ impl Encoder {
             0 => frame.data,
             n => &frame.data[..frame.data.len().min(n as usize)],
         };
+        self.unstamped += u64::from(time_ns.is_none());
         let time_ns = time_ns.unwrap_or(0);
         match self.format {
             Format::Pcap => {
@@ -148,6 +160,11 @@ impl Encoder {
     /// Packets whose times the files could not hold: before 1970, after 2106 (pcap), or clamped when they were read.
     pub fn clamped(&self) -> u64 {
         self.clamped
+    }
+
+    /// Packets without a time, for which 0 was written.
+    pub fn unstamped(&self) -> u64 {
+        self.unstamped
     }
 
     /// Appends what was counted at interface `id`; a pcap file has no place for it.

@@ -9,8 +9,9 @@
 //!    than [`FAR_NS`]: the stamps of a thin source may all be far from one another.
 //! 3. Where a source ends, the packets that are left decide by the same rule. A last packet alone is believed up to [`FAR_NS`].
 //!
-//! The very first stamp of all has no time before it to compare with: it is believed if the next stamp is within the reach, or by
-//! rule 2, or if no other stamp comes. Packets without a stamp have no say.
+//! The very first stamp of all has no time before it to compare with. It is believed if the next stamp is within the reach of it, or if
+//! no other stamp comes. If not, and the next two stamps are within the reach of one another, its packet jumped; else rule 2 decides.
+//! Packets without a stamp have no say.
 //!
 //! Of files and pipes a packet is held until its stamp is judged, so that no packet of a believed jump is counted elsewhere.
 //! Live, nothing is held: the packets that lead to a belief are counted as jumped.
@@ -114,7 +115,7 @@ impl<P> Judge<P> {
                 self.held.push(Held { stamp, place: None });
             }
         }
-        while self.held.len() == TOGETHER || self.confirms_first() {
+        while self.held.len() == TOGETHER || self.knows_first() {
             self.decide(decided);
         }
     }
@@ -124,13 +125,21 @@ impl<P> Judge<P> {
         self.holds && self.latest == NONE
     }
 
-    /// Whether the second stamp of all is near the first.
-    fn confirms_first(&self) -> bool {
+    /// Whether the next two stamps decide about the first of all.
+    fn knows_first(&self) -> bool {
         let mut stamps = self.held.iter().map(|held| held.stamp).filter(|&stamp| stamp != NONE);
-        let (true, Some(first), Some(second)) = (self.judges_first(), stamps.next(), stamps.next()) else {
-            return false;
-        };
-        first.abs_diff(second) <= self.reach_ns.unsigned_abs()
+        let (true, Some(first)) = (self.judges_first(), stamps.next()) else { return false };
+        self.first_by_next(first, stamps).is_some()
+    }
+
+    /// Whether the first stamp of all is believed, if the next two decide that.
+    fn first_by_next(&self, first: i64, mut after: impl Iterator<Item = i64>) -> Option<bool> {
+        let near = |a: i64, b: i64| a.abs_diff(b) <= self.reach_ns.unsigned_abs();
+        let second = after.next()?;
+        if near(first, second) {
+            return Some(true);
+        }
+        after.next().filter(|&third| near(second, third)).map(|_| false)
     }
 
     /// The source ends: what is held is decided by what there is.
@@ -187,11 +196,11 @@ impl<P> Judge<P> {
 
     fn is_believed(&self, first: i64, after: &[Held<P>]) -> bool {
         let stamps = after.iter().map(|held| held.stamp).filter(|&stamp| stamp != NONE);
-        let Some(next) = stamps.clone().next() else {
+        if stamps.clone().next().is_none() {
             return self.latest == NONE || first.abs_diff(self.latest) <= FAR_NS as u64;
-        };
-        if self.latest == NONE && first.abs_diff(next) <= self.reach_ns.unsigned_abs() {
-            return true;
+        }
+        if let (true, Some(believed)) = (self.latest == NONE, self.first_by_next(first, stamps.clone())) {
+            return believed;
         }
         let (reach_ns, count) = (self.reach_ns, stamps.clone().count());
         let agrees = |stamp: i64| stamp >= first.saturating_sub(reach_ns) && stamp <= first.saturating_add(FAR_NS);

@@ -67,6 +67,7 @@ impl Serial {
                 _ if time == NO_TIME => Stamp::Missing,
                 _ if self.cut.window_ns.is_none() => Stamp::Believed(time),
                 None if next.first().is_none_or(|&next| near(time, next)) => Stamp::Believed(time),
+                None if next.len() > 1 && near(next[0], next[1]) => Stamp::Jumped,
                 None if agree() => Stamp::Believed(time),
                 None => Stamp::Jumped,
                 Some(base) if near(base, time) => Stamp::Believed(time),
@@ -219,9 +220,7 @@ fn one_damaged_stamp_moves_no_other_packet() {
         for place in [0, 1, 2998] {
             let mut packets = whole.clone();
             packets[place].time_ns = stamp;
-            // A source may begin two hours before it goes on.
-            let begins = place == 0 && stamp == whole[0].time_ns - 2 * HOUR;
-            assert_eq!(jumped(&packets), u64::from(!begins), "{stamp} at {place}");
+            assert_eq!(jumped(&packets), 1, "{stamp} at {place}");
             every_way(&packets, CUT);
         }
     }
@@ -233,6 +232,16 @@ fn one_damaged_stamp_moves_no_other_packet() {
         jumped(&packets)
     };
     assert_eq!((last(4_294_967_295 * SECOND), last(whole[0].time_ns + 2 * HOUR)), (1, 0));
+}
+
+#[test]
+fn a_damaged_first_stamp_and_others_like_it_do_not_make_the_good_ones_jump() {
+    for offset in [-DAY, DAY, -2 * HOUR] {
+        let mut packets = steady(2000);
+        packets.iter_mut().step_by(20).for_each(|packet| packet.time_ns += offset);
+        assert_eq!(jumped(&packets), 100, "{offset}");
+        every_way(&packets, CUT);
+    }
 }
 
 #[test]

@@ -355,8 +355,8 @@ impl Outputs {
     }
 
     /// Lines about packets whose times are not written as they were.
-    pub fn clamped_lines(&mut self) -> Vec<String> {
-        self.all().filter_map(|outlet| outlet.sink.clamped_line()).collect()
+    pub fn time_lines(&mut self) -> Vec<String> {
+        self.all().flat_map(|outlet| outlet.sink.time_lines()).collect()
     }
 
     /// Completes all outputs. `layout` is that of the last source; without one there is nothing to write a file about.

@@ -536,6 +536,20 @@ fn no_output_empties_a_source_or_another_output() {
     let done = weir(["filter", "", &source, "-G", "3600", "-w", &by_hour, "--utc"]);
     assert!(done.code == Some(1) && done.err.contains("x-22.pcap: cannot be created: it is a source"), "{}", done.err);
     assert_eq!(fs::read(&source).unwrap(), bytes);
+    // A source by another name, and one that is standard input.
+    let (other, link) = (temp.file("other.pcap", &bytes), temp.at("link-22.pcap"));
+    fs::hard_link(&other, &link).unwrap();
+    let done = weir(["filter", "", &other, "-G", "3600", "-w", &temp.at("link-%H.pcap"), "--utc"]);
+    assert!(
+        done.code == Some(1) && done.err.contains("link-22.pcap: cannot be created: it is a source"),
+        "{}",
+        done.err
+    );
+    let mut command = weir_command();
+    command.args(["filter", "", "-", "-G", "3600", "-w", &by_hour, "--utc"]).stdin(fs::File::open(&source).unwrap());
+    let done = command.output().unwrap();
+    assert!(done.status.code() == Some(1) && String::from_utf8_lossy(&done.stderr).contains("it is a source"));
+    assert_eq!((fs::read(&source).unwrap(), fs::read(&other).unwrap()), (bytes.clone(), bytes));
     let (one, two) = (temp.at("y-%H.pcap"), format!("{}=udp", temp.at("y-22.pcap")));
     let done = weir(["filter", "", &source, "-G", "3600", "-w", &one, "--split", &two, "--utc"]);
     assert!(done.code == Some(1) && done.err.contains("another output of this run"), "{}", done.err);
@@ -574,6 +588,20 @@ fn times_that_cannot_be_written_are_counted_and_told_of() {
     let about = weir(["info", &file, "--utc"]).ok();
     assert!(about.text().contains("1 packet with a time before 1677 or after 2262"), "{}", about.text());
     assert!(beyond(&weir(["filter", "", &file, "--count"]).ok()).is_empty());
+}
+
+#[test]
+fn packets_without_a_time_are_told_of_where_they_get_one() {
+    let temp = Temp::new();
+    let simple = |data: &[u8]| block(3, &[&(data.len() as u32).to_le_bytes()[..], data].concat());
+    let file =
+        temp.file("simple.pcapng", &[pcapng_start(1), simple(&udp(1, 2)), pcapng_packet(9, &udp(2, 2))].concat());
+    for name in ["copy.pcapng", "copy.pcap"] {
+        let copy = temp.at(name);
+        let done = weir(["filter", "", &file, "-w", &copy]).ok();
+        let line = format!("weir: {copy}: 1 packet without a time stamp: the beginning of 1970 stands there instead\n");
+        assert!(done.err.contains(&line), "{}", done.err);
+    }
 }
 
 #[test]
