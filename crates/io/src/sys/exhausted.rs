@@ -68,6 +68,16 @@ pub(super) fn bear() {
             libc::raise(libc::SIGABRT);
         }
     }
+    // Before a thread's work begins the standard library maps a stack for its signals, and where that fails it panics and aborts.
+    let others = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let words = panic.payload_as_str().unwrap_or_default();
+        if words.starts_with("failed to allocate an alternative stack") {
+            FAILED.set(0);
+        } else if FAILED.get() != 0 {
+            others(panic);
+        }
+    }));
     // SAFETY: the handler makes only calls that handlers may make.
     unsafe { libc::signal(libc::SIGABRT, on_abort as *const () as libc::sighandler_t) };
 }

@@ -149,6 +149,7 @@ fn memory_that_cannot_be_had_is_a_line_and_an_exit_code() {
     let split = format!("{out}=tcp");
     let cases = [
         ["filter", "udp", &file, "--workers", "4", "--count"].to_vec(),
+        ["filter", "udp", &file, "--workers", "16", "--count"].to_vec(),
         ["filter", "udp", &file, "--workers", "1", "-w", &out].to_vec(),
         ["filter", "udp", &file, "--split", &split, "--json"].to_vec(),
         ["filter", "", &packed[0], "--count"].to_vec(),
