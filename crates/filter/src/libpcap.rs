@@ -79,7 +79,7 @@ pub fn compile(expression: &str, link: LinkType, resolve: bool) -> Result<Progra
 }
 
 /// Compiles a tcpdump expression for frames of a live capture: `inbound` and `outbound` become loads at
-/// [`PACKET_TYPE`](crate::program::PACKET_TYPE), for which [`Program::of_direction`] puts constants.
+/// [`PACKET_TYPE`], for which [`Program::of_direction`] puts constants.
 ///
 /// An expression that a savefile takes gives the program of [`compile`].
 ///
