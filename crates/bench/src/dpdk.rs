@@ -14,6 +14,7 @@ use std::hint::black_box;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use weir_dpdk::bench::{Feed, Table, plain_loop};
 use weir_dpdk::{MOST, Opened};
 use weir_generator::{FRAME_MAX, Generator, Profile, Sizes};
@@ -181,6 +182,10 @@ struct Until {
 impl Backend for Until {
     fn next(&mut self, _: &AtomicBool) -> io::Result<Next> {
         self.capture.next(&AtomicBool::new(self.capture.counts().handed_over >= self.packets))
+    }
+
+    fn wait(&mut self, most: Duration) -> io::Result<()> {
+        self.capture.wait(most)
     }
 
     fn counts(&self) -> Counts {

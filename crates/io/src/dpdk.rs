@@ -24,7 +24,7 @@ use weir_packet::savefile::{Bytes, Interface, Layout, MAX_SNAPLEN, Resolution};
 
 pub use weir_dpdk::{BESIDE, Error, SendError, Sender};
 
-/// How long a wait lasts before the caller has its turn again.
+/// How often the device is asked for its counts.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How long a device may take at the end to hand over what it counted before.
@@ -89,6 +89,7 @@ pub fn captures(opened: Opened, busy: bool) -> Vec<Capture> {
         whole: Arc::clone(&whole),
         busy,
         last_ns: i64::MIN,
+        waiting: 0,
         empty: 0,
         asked: Instant::now(),
         counts: Counts::default(),
@@ -102,6 +103,8 @@ pub fn captures(opened: Opened, busy: bool) -> Vec<Capture> {
 pub struct Capture {
     queue: Queue,
     burst: Burst,
+    /// Packets in `burst` that are to be handed over next.
+    waiting: u64,
     whole: Arc<Whole>,
     busy: bool,
     /// The latest time that a packet got, ns.
@@ -273,6 +276,27 @@ impl Capture {
         self.asked = Instant::now();
     }
 
+    /// Takes what has come, unless something still waits: says whether something did, lost or not.
+    fn receive(&mut self) -> bool {
+        if self.waiting > 0 {
+            return true;
+        }
+        let handed = self.queue.receive(&mut self.burst) as u64;
+        let dropped = u64::from(self.burst.dropped());
+        if handed + dropped == 0 {
+            return false;
+        }
+        self.whole.taken.fetch_add(handed + dropped, Ordering::Relaxed);
+        self.empty = 0;
+        if let State::Ending(left) = &mut self.state {
+            *left = left.saturating_sub(handed + dropped);
+        }
+        self.counts.received += handed + dropped;
+        self.counts.dropped += dropped;
+        self.waiting = handed;
+        true
+    }
+
     /// Lets time pass after a poll that found nothing.
     fn idle(&mut self) {
         self.empty = self.empty.saturating_add(1);
@@ -287,8 +311,7 @@ impl Capture {
 
 impl Backend for Capture {
     fn next(&mut self, stop: &AtomicBool) -> io::Result<Next> {
-        let turn = Instant::now();
-        if turn.duration_since(self.asked) >= LOOK {
+        if self.asked.elapsed() >= LOOK {
             self.ask();
         }
         loop {
@@ -298,35 +321,39 @@ impl Backend for Capture {
                     self.state = State::Ending(if dry { u64::MAX } else { AFTER_STOP });
                 }
                 State::Running | State::Ending(1..) => {}
-                State::Ending(0) => {
+                State::Ending(0) if self.waiting == 0 => {
                     self.state = State::Over;
                     self.ask();
                     return self.whole.end().map(|()| Next::End);
                 }
+                State::Ending(0) => {}
                 State::Over => return Ok(Next::End),
             }
-            let handed = self.queue.receive(&mut self.burst) as u64;
-            let dropped = u64::from(self.burst.dropped());
-            if handed + dropped > 0 {
-                self.whole.taken.fetch_add(handed + dropped, Ordering::Relaxed);
-                self.empty = 0;
-                if let State::Ending(left) = &mut self.state {
-                    *left = left.saturating_sub(handed + dropped);
-                }
-                self.counts.received += handed + dropped;
-                self.counts.dropped += dropped;
-                self.counts.handed_over += handed;
-                if handed > 0 {
-                    return Ok(Next::Records(Box::new(self.lease()), handed));
-                }
-            } else if matches!(self.state, State::Ending(_)) && !self.queue.is_waiting() && self.whole.is_drained() {
+            let came = self.receive();
+            let packets = std::mem::take(&mut self.waiting);
+            if packets > 0 {
+                self.counts.handed_over += packets;
+                return Ok(Next::Records(Box::new(self.lease()), packets));
+            }
+            let ending = matches!(self.state, State::Ending(_));
+            if !came && ending && !self.queue.is_waiting() && self.whole.is_drained() {
                 self.state = State::Ending(0);
-            } else if turn.elapsed() >= LOOK {
-                return Ok(Next::Idle);
-            } else {
-                self.idle();
+            } else if !came {
+                return Ok(Next::Nothing);
             }
         }
+    }
+
+    /// A driver that polls tells nothing: the queue is asked again and again.
+    fn wait(&mut self, most: Duration) -> io::Result<()> {
+        let begun = Instant::now();
+        while !self.receive() && begun.elapsed() < most {
+            self.idle();
+            if matches!(self.state, State::Ending(_)) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn counts(&self) -> Counts {

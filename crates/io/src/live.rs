@@ -6,16 +6,37 @@ use core::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 use weir_packet::savefile::{Bytes, Layout};
+
+/// How long a wait lasts before the caller has its turn again.
+pub const TURN: Duration = Duration::from_millis(20);
 
 /// A way to capture. It ends when its `stop` is set, and hands over all that it has received before.
 pub trait Backend: Send + Debug {
-    /// What comes next, at the latest after about 100 ms. Once `stop` is set nothing more is let in, and what was received by
-    /// then is handed over, up to [`Next::End`].
+    /// What has come, without waiting for it. Once `stop` is set nothing more is let in, and what was received by then is
+    /// handed over, up to [`Next::End`].
     ///
     /// **Errors**: the interface is gone, or the counts do not agree with what was handed over; all that was received came
     /// before.
     fn next(&mut self, stop: &AtomicBool) -> io::Result<Next>;
+
+    /// Waits until [`Self::next`] may have something, for `most` at most. If nothing came in that time, [`Self::counts`] is
+    /// brought up to date. The wait may be shorter.
+    fn wait(&mut self, most: Duration) -> io::Result<()>;
+
+    /// What comes next, within `most`.
+    fn next_within(&mut self, stop: &AtomicBool, most: Duration) -> io::Result<Next> {
+        let begun = Instant::now();
+        loop {
+            let next = self.next(stop)?;
+            let left = most.saturating_sub(begun.elapsed());
+            if !matches!(next, Next::Nothing) || left.is_zero() {
+                return Ok(next);
+            }
+            self.wait(left)?;
+        }
+    }
 
     /// What was counted so far; complete once [`Self::next`] has returned [`Next::End`] or an error.
     fn counts(&self) -> Counts;
@@ -51,8 +72,8 @@ pub trait Lent: Send + Sync + Debug {
 pub enum Next {
     /// Records, and how many there are.
     Records(Box<dyn Lent>, u64),
-    /// Nothing for a while.
-    Idle,
+    /// Nothing has come.
+    Nothing,
     /// The capture was stopped, and all that it received is handed over.
     End,
 }
@@ -99,13 +120,13 @@ pub struct Live {
     offset: u64,
 }
 
-/// What [`Live::wait`] found.
+/// What [`Live::next`] found.
 #[derive(Debug)]
 pub enum Piece {
     /// Records, and how many there are.
     Records(View, u64),
-    /// Nothing for a while.
-    Idle,
+    /// Nothing has come.
+    Nothing,
     /// The capture was stopped, and all that it received is delivered.
     End,
 }
@@ -126,16 +147,22 @@ impl Live {
         self.backend.as_ref()
     }
 
-    /// What comes next. **Errors**: those of [`Backend::next`].
-    pub fn wait(&mut self) -> io::Result<Piece> {
+    /// What has come, without waiting for it. **Errors**: those of [`Backend::next`].
+    #[expect(clippy::should_implement_trait, reason = "a capture fails")]
+    pub fn next(&mut self) -> io::Result<Piece> {
         Ok(match self.backend.next(&self.stop)? {
             Next::Records(lent, packets) => {
                 let view = View::lent(self.offset, lent);
                 self.offset += view.content().len() as u64;
                 Piece::Records(view, packets)
             }
-            Next::Idle => Piece::Idle,
+            Next::Nothing => Piece::Nothing,
             Next::End => Piece::End,
         })
+    }
+
+    /// Waits until something may have come, for `most` at most. **Errors**: those of [`Backend::wait`].
+    pub fn wait(&mut self, most: Duration) -> io::Result<()> {
+        self.backend.wait(most)
     }
 }

@@ -5,12 +5,16 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use weir_dpdk::Sender;
 use weir_io::dpdk::{Capture, Settings, captures, open};
 use weir_io::live::{Backend, Counts, Lent, Next};
 use weir_packet::Frame;
 use weir_packet::savefile::Layout;
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
+
+/// How long nothing may come before all has.
+const LOOK: Duration = Duration::from_millis(100);
 
 fn one(device: &str) -> Capture {
     open(device, &Settings::default()).unwrap_or_else(|error| panic!("{error}")).remove(0)
@@ -40,7 +44,7 @@ fn all(capture: &mut Capture, enough: usize) -> io::Result<Vec<Vec<u8>>> {
     let mut frames = Vec::new();
     let (mut last, begun) = (i64::MIN, std::time::Instant::now());
     loop {
-        match capture.next(&stop)? {
+        match capture.next_within(&stop, LOOK)? {
             Next::Records(lent, packets) => {
                 let found = walked(&layout, lent.as_ref());
                 assert_eq!(found.len() as u64, packets);
@@ -50,8 +54,8 @@ fn all(capture: &mut Capture, enough: usize) -> io::Result<Vec<Vec<u8>>> {
                 last = time;
             }
             // Frames that somebody still sends may be long in coming on a busy machine.
-            Next::Idle if enough < usize::MAX && begun.elapsed().as_secs() < 60 => {}
-            Next::Idle => stop.store(true, Ordering::Relaxed),
+            Next::Nothing if enough < usize::MAX && begun.elapsed().as_secs() < 60 => {}
+            Next::Nothing => stop.store(true, Ordering::Relaxed),
             Next::End => return Ok(frames),
         }
         if frames.len() >= enough {
@@ -132,7 +136,7 @@ fn large_frames_wait_in_the_device_while_their_memory_is_out() {
     let mut numbers: Vec<u32> = Vec::new();
     for most in [64, 128, 192, 200] {
         let mut out = Vec::new();
-        while let Next::Records(lent, _) = capture.next(&stop).unwrap() {
+        while let Next::Records(lent, _) = capture.next_within(&stop, LOOK).unwrap() {
             out.push(lent);
         }
         numbers.extend(out.iter().flat_map(|lent| walked(&layout, lent.as_ref())).map(|frame| number(&frame)));
@@ -179,15 +183,15 @@ fn a_device_that_never_runs_dry_can_be_stopped() {
     let stop = AtomicBool::new(false);
     let (mut before, mut after) = (0, 0);
     while before < 100_000 {
-        let Next::Records(_, packets) = capture.next(&stop).unwrap() else { panic!("it runs dry") };
+        let Next::Records(_, packets) = capture.next_within(&stop, LOOK).unwrap() else { panic!("it runs dry") };
         before += packets;
     }
     stop.store(true, Ordering::Relaxed);
-    while let Next::Records(_, packets) = capture.next(&stop).unwrap() {
+    while let Next::Records(_, packets) = capture.next_within(&stop, LOOK).unwrap() {
         after += packets;
     }
     assert!((4096..4096 + 256).contains(&after), "{after}");
-    assert!(matches!(capture.next(&stop), Ok(Next::End)));
+    assert!(matches!(capture.next_within(&stop, LOOK), Ok(Next::End)));
     let received = before + after;
     assert_eq!(capture.counts(), Counts { received, filtered: Some(0), dropped: 0, handed_over: received });
     assert_eq!(capture.port().stats().unwrap().received, received);

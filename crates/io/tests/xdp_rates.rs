@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use weir_io::live::{Backend, Next};
+use weir_io::live::{Backend, Next, TURN};
 use weir_io::sys::inject::{self, Fields, HEADERS, Injector};
 use weir_io::sys::packet_socket::index_of;
 use weir_io::sys::xdp::{self, Mode, SendSettings, Sender, Settings};
@@ -54,13 +54,13 @@ fn capture(mode: Mode, send: impl FnOnce() -> u64 + Send) -> String {
         weir_io::sys::pin(1).unwrap();
         let (start, mut bursts) = (cpu(), 0);
         loop {
-            match socket.next(&stop).unwrap() {
+            match socket.next_within(&stop, TURN).unwrap() {
                 Next::Records(burst, _) => {
                     let bytes = burst.bytes();
                     walk(&layout, bytes, true, &mut [Cursor::new(0, bytes.len())], &mut walked);
                     bursts += 1;
                 }
-                Next::Idle => {}
+                Next::Nothing => {}
                 Next::End => break,
             }
         }

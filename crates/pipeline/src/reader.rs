@@ -18,8 +18,9 @@ use merged::Merged;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use weir_io::input::PlainFile;
-use weir_io::live::{Counts, Live, Marks, Piece};
+use weir_io::live::{Counts, Live, Marks, Piece, TURN};
 use weir_io::stream::Stream;
 use weir_io::{Input, Kind, View};
 use weir_packet::savefile::{Fault, Layout, Statistics, Stop, Told};
@@ -236,7 +237,7 @@ pub struct Reader<C: Consumer> {
     /// Bytes from `report.offset` on that are in memory and were not walked, since the layout changed in front of them.
     held: Option<View>,
     finished: bool,
-    /// Nothing came for a while.
+    /// Nothing has come.
     quiet: bool,
     options: Options,
     spent: Option<Vec<u8>>,
@@ -246,7 +247,7 @@ pub struct Reader<C: Consumer> {
 pub enum Step<C: Consumer> {
     /// A piece that holds packets.
     Delivery(Delivery<C>),
-    /// Nothing came for a while; live sources only.
+    /// Nothing has come; live sources only.
     Quiet,
     /// The end, of which the report says whether it is the real one.
     End,
@@ -431,8 +432,30 @@ impl<C: Consumer> Reader<C> {
         }
     }
 
-    /// The same for those who have something to do while nothing comes.
+    /// The same for those who have something to do while nothing comes: a live source is waited for, for a while.
     pub fn step(&mut self) -> Step<C> {
+        let begun = Instant::now();
+        loop {
+            let step = self.look();
+            let left = TURN.saturating_sub(begun.elapsed());
+            if !matches!(step, Step::Quiet) || left.is_zero() {
+                return step;
+            }
+            self.wait(left);
+        }
+    }
+
+    /// Waits until a live source may have something, for `most` at most.
+    pub fn wait(&mut self, most: Duration) {
+        if let (Source::Live(live), false) = (&mut self.source, self.finished)
+            && let Err(error) = live.wait(most)
+        {
+            self.fault(Trouble::Io(error));
+        }
+    }
+
+    /// The same without waiting for a live source.
+    pub fn look(&mut self) -> Step<C> {
         while !self.finished {
             let step = match self.source {
                 Source::File { .. } => self.step_file(),
@@ -582,12 +605,12 @@ impl<C: Consumer> Reader<C> {
             let layout = live.layout().clone();
             return self.take_up(layout).map(|()| None);
         };
-        let next = live.wait();
+        let next = live.next();
         let backend = live.backend();
         (self.report.live, self.report.marks) = (Some(backend.counts()), backend.marks());
         let (view, claimed) = match next.map_err(Trouble::Io)? {
             Piece::Records(view, packets) => (view, packets),
-            Piece::Idle => {
+            Piece::Nothing => {
                 self.quiet = true;
                 return Ok(None);
             }

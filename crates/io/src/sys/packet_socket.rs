@@ -50,9 +50,6 @@ const ARPHRD_RAWIP: u16 = 519;
 const ETHERNET: u32 = 14;
 const TAGS: u32 = 8;
 
-/// How long a wait lasts before the caller has its turn again.
-const LOOK: Duration = Duration::from_millis(20);
-
 /// What the kernel is given to hand over at the end, once nothing new comes.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -344,14 +341,14 @@ impl Ring {
         }
     }
 
-    /// Waits until something happens, for a while.
-    fn wait(&mut self) -> io::Result<()> {
+    /// Waits until the socket has something to say, for `time` at most.
+    fn poll(&mut self, time: Duration) -> io::Result<()> {
         /// What is waited for may be a block that is out, of which `poll` says at once that it is ready.
         const PAUSE: Duration = Duration::from_millis(1);
-        let time = if self.ending.is_some() { self.retire } else { LOOK };
+        let time = time.as_nanos().div_ceil(1_000_000);
         let mut asked = libc::pollfd { fd: self.shared.socket().as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: the pointer is to one live local.
-        let ready = unsafe { libc::poll(&raw mut asked, 1, time.as_millis() as c_int) };
+        let ready = unsafe { libc::poll(&raw mut asked, 1, c_int::try_from(time).unwrap_or(c_int::MAX)) };
         if ready < 0 {
             let error = io::Error::last_os_error();
             return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
@@ -401,36 +398,44 @@ impl Ring {
 
 impl Backend for Ring {
     fn next(&mut self, stop: &AtomicBool) -> io::Result<Next> {
-        let turn = Instant::now();
+        if self.ending.is_none() && stop.load(Ordering::Relaxed) {
+            self.end(None)?;
+        }
         loop {
-            if self.ending.is_none() && stop.load(Ordering::Relaxed) {
-                self.end(None)?;
-            }
             if let Some(mut opened) = self.opened.take() {
                 let (portion, packets) = opened.portion(&self.finish, &mut self.marks);
                 self.opened = opened.more();
                 self.handed_over += u64::from(packets);
                 return Ok(Next::Records(Box::new(portion), packets.into()));
             }
-            if self.shared.is_ready(self.next) {
-                self.opened = self.shared.take(self.next)?.more();
-                self.next = self.shared.behind(self.next);
-                self.read_counts()?;
-                if let Some(ending) = &mut self.ending {
-                    ending.quiet_since = Instant::now();
-                }
-                continue;
+            if !self.shared.is_ready(self.next) {
+                break;
             }
-            if self.is_over()? {
-                return self.over();
+            self.opened = self.shared.take(self.next)?.more();
+            self.next = self.shared.behind(self.next);
+            self.read_counts()?;
+            if let Some(ending) = &mut self.ending {
+                ending.quiet_since = Instant::now();
             }
-            self.look_after()?;
-            if turn.elapsed() >= LOOK {
-                self.read_counts()?;
-                return Ok(Next::Idle);
-            }
-            self.wait()?;
         }
+        if self.is_over()? {
+            return self.over();
+        }
+        self.look_after()?;
+        Ok(Next::Nothing)
+    }
+
+    fn wait(&mut self, most: Duration) -> io::Result<()> {
+        let begun = Instant::now();
+        let mut left = most;
+        while !left.is_zero() {
+            self.poll(left)?;
+            if self.shared.is_ready(self.next) {
+                return Ok(());
+            }
+            left = most.saturating_sub(begun.elapsed());
+        }
+        self.read_counts()
     }
 
     fn counts(&self) -> Counts {

@@ -4,6 +4,7 @@ use super::reading::build::Pcapng;
 use super::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use weir_io::Kind;
 use weir_io::live::{Backend, Counts, Lent, Live, Next};
 use weir_packet::savefile::{Bytes, Interface, Layout, Record, Resolution, spool};
@@ -447,6 +448,10 @@ impl Backend for Prepared {
         self.counts.received += packets;
         self.counts.handed_over += packets;
         Ok(Next::Records(Box::new(Burst(bytes)), packets))
+    }
+
+    fn wait(&mut self, _: Duration) -> std::io::Result<()> {
+        Ok(())
     }
 
     fn counts(&self) -> Counts {

@@ -7,7 +7,7 @@ mod net;
 mod record;
 
 use super::*;
-use crate::live::Lent;
+use crate::live::{Lent, TURN};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
@@ -52,7 +52,7 @@ fn small() -> Settings {
 
 #[track_caller]
 fn block(ring: &mut Ring, stop: &AtomicBool) -> (Box<dyn Lent>, u64) {
-    match ring.next(stop).unwrap() {
+    match ring.next_within(stop, TURN).unwrap() {
         Next::Records(block, packets) => (block, packets),
         other => panic!("{other:?}"),
     }
@@ -76,7 +76,7 @@ fn blocks_come_back_in_any_order_and_are_never_taken_twice() {
     }
     // The ring is empty of blocks: what comes now is lost, and no block that is out comes again.
     send(50);
-    assert!(matches!(ring.next(&stop).unwrap(), Next::Idle));
+    assert!(matches!(ring.next_within(&stop, TURN).unwrap(), Next::Nothing));
     assert!(out.iter().all(|(bytes, block)| bytes == block.bytes().slice()));
     for at in [2, 0, 1, 0] {
         // From another thread, as workers do.
@@ -89,9 +89,9 @@ fn blocks_come_back_in_any_order_and_are_never_taken_twice() {
     stop.store(true, Ordering::Relaxed);
     let mut last = 0;
     loop {
-        match ring.next(&stop).unwrap() {
+        match ring.next_within(&stop, TURN).unwrap() {
             Next::Records(_, packets) => last += packets,
-            Next::Idle => {}
+            Next::Nothing => {}
             Next::End => break,
         }
     }
@@ -116,12 +116,12 @@ fn a_ring_that_ends_waits_for_the_block_that_is_out() {
         drop(block(&mut ring, &stop));
     }
     stop.store(true, Ordering::Relaxed);
-    assert!(matches!(ring.next(&stop).unwrap(), Next::Idle));
+    assert!(matches!(ring.next_within(&stop, TURN).unwrap(), Next::Nothing));
     drop(first);
     loop {
-        match ring.next(&stop).unwrap() {
+        match ring.next_within(&stop, TURN).unwrap() {
             Next::End => break,
-            Next::Records(..) | Next::Idle => {}
+            Next::Records(..) | Next::Nothing => {}
         }
     }
     let Counts { received, dropped, handed_over, .. } = ring.counts();
@@ -141,9 +141,9 @@ fn what_comes_after_the_end_is_not_received() {
     drop(block(&mut ring, &stop));
     send(30);
     loop {
-        match ring.next(&stop).unwrap() {
+        match ring.next_within(&stop, TURN).unwrap() {
             Next::End => break,
-            Next::Records(..) | Next::Idle => {}
+            Next::Records(..) | Next::Nothing => {}
         }
     }
     assert_eq!(ring.counts(), Counts { received: 30, filtered: Some(0), dropped: 0, handed_over: 30 });

@@ -20,10 +20,7 @@ use weir_packet::savefile::{self, Bytes, Layout, MAX_SNAPLEN, Resolution};
 /// Descriptors that are taken at once.
 const BURST: u32 = 256;
 
-/// How long a wait lasts before the caller has its turn again.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// How long it lasts while others hold more than half of the memory: what they give back must reach the kernel.
+/// How long a wait lasts while others hold more than half of the memory: what they give back must reach the kernel.
 const SHORT: Duration = Duration::from_millis(1);
 
 /// The rest after packets came, before the kernel is asked to wake us: a wake-up for every few packets costs the reader, and
@@ -465,8 +462,8 @@ impl Socket {
         }
     }
 
-    /// Waits until something happens, for a while.
-    fn wait(&mut self) -> io::Result<()> {
+    /// Waits until something happens, for `most` at most.
+    fn pause(&mut self, most: Duration) -> io::Result<()> {
         if self.busy_poll {
             self.xsk.kick_receive();
             return Ok(());
@@ -476,7 +473,7 @@ impl Socket {
             return Ok(());
         }
         let short = self.ending.is_some() || self.out > self.plan.chunks / 2 || self.out > self.plan.places / 2;
-        self.xsk.wait(if short { SHORT } else { LOOK })
+        self.xsk.wait(if short { SHORT.min(most) } else { most })
     }
 
     fn read_counts(&mut self) -> io::Result<()> {
@@ -501,11 +498,10 @@ impl Socket {
 
 impl Backend for Socket {
     fn next(&mut self, stop: &AtomicBool) -> io::Result<Next> {
-        let turn = Instant::now();
+        if self.ending.is_none() && stop.load(Ordering::Relaxed) {
+            self.end(None)?;
+        }
         loop {
-            if self.ending.is_none() && stop.load(Ordering::Relaxed) {
-                self.end(None)?;
-            }
             self.fill_up()?;
             if let Some((burst, packets)) = self.take()? {
                 if self.now_ns - self.counted_ns > COUNTS.as_nanos() as i64 {
@@ -513,18 +509,27 @@ impl Backend for Socket {
                 }
                 return Ok(Next::Records(Box::new(burst), packets));
             }
-            if self.is_over()? {
-                return self.over();
+            if self.receive.available() == 0 {
+                break;
             }
-            if turn.elapsed() >= LOOK {
-                self.read_counts()?;
-                if self.ending.is_none() {
-                    self.look_at_interface()?;
-                }
-                return Ok(Next::Idle);
-            }
-            self.wait()?;
         }
+        if self.is_over()? { self.over() } else { Ok(Next::Nothing) }
+    }
+
+    fn wait(&mut self, most: Duration) -> io::Result<()> {
+        let begun = Instant::now();
+        let mut left = most;
+        while !left.is_zero() {
+            self.pause(left)?;
+            // What others gave back meanwhile the kernel may be waiting for.
+            self.fill_up()?;
+            if self.receive.available() > 0 || self.ending.is_some() {
+                return Ok(());
+            }
+            left = most.saturating_sub(begun.elapsed());
+        }
+        self.read_counts()?;
+        self.look_at_interface()
     }
 
     fn counts(&self) -> Counts {

@@ -166,7 +166,7 @@ impl Xsk {
     pub(super) fn wait(&self, time: Duration) -> io::Result<()> {
         let mut asked = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: the pointer is to one live local.
-        let ready = unsafe { libc::poll(&raw mut asked, 1, time.as_millis() as c_int) };
+        let ready = unsafe { libc::poll(&raw mut asked, 1, time.as_nanos().div_ceil(1_000_000) as c_int) };
         if ready < 0 {
             let error = io::Error::last_os_error();
             return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };

@@ -3,7 +3,7 @@
 pub(in crate::sys) mod net;
 
 use super::*;
-use crate::live::{Backend, Counts, Lent, Next};
+use crate::live::{Backend, Counts, Lent, Next, TURN};
 use crate::sys::inject::{self, Injector};
 use crate::sys::packet_socket;
 use net::*;
@@ -45,9 +45,9 @@ fn passed(stack: &mut packet_socket::Ring, expected: u64) -> u64 {
     let start = Instant::now();
     let late = || start.elapsed() > Duration::from_secs(5);
     while stack.counts().received < expected && !late() {
-        stack.next(&AtomicBool::new(false)).unwrap();
+        stack.next_within(&AtomicBool::new(false), TURN).unwrap();
     }
-    while !matches!(stack.next(&stopped()).unwrap(), Next::End) {}
+    while !matches!(stack.next_within(&stopped(), TURN).unwrap(), Next::End) {}
     stack.counts().handed_over
 }
 
@@ -89,7 +89,7 @@ fn every_frame_arrives_once_in_order_as_it_was_sent() {
                 (sent..sent + 40).for_each(|number| raw.send(&frame(number, len(number))));
                 sent += 40;
                 while capture.counts().handed_over < sent {
-                    let Next::Records(burst, _) = capture.next(&stop).unwrap() else { continue };
+                    let Next::Records(burst, _) = capture.next_within(&stop, TURN).unwrap() else { continue };
                     times.extend(packets(&*burst).iter().map(|(time, _)| *time));
                 }
             }
@@ -182,18 +182,18 @@ fn a_memory_that_is_full_drops_exactly_the_rest() {
         // The first eight fill it: as long as they are out, nothing else comes.
         let mut out = Vec::new();
         while out.iter().map(|(_, count)| count).sum::<u64>() < 8 {
-            let Next::Records(burst, count) = capture.next(&stop).unwrap() else { panic!("8 were sent") };
+            let Next::Records(burst, count) = capture.next_within(&stop, TURN).unwrap() else { panic!("8 were sent") };
             out.push((burst, count));
         }
         (100..150).for_each(|number| raw.send(&frame(number, 100)));
         capture.await_count(150);
-        assert!(matches!(capture.next(&stop).unwrap(), Next::Idle));
+        assert!(matches!(capture.next_within(&stop, TURN).unwrap(), Next::Nothing));
         assert_eq!(capture.counts(), counts(150, 142, 8));
         let numbers: Vec<_> = out.iter().flat_map(|(burst, _)| packets(&**burst)).map(|(_, b)| number(b)).collect();
         assert!(numbers.iter().copied().eq(0..8), "{numbers:?}");
         // Given back from elsewhere, they are there again, once the reader has looked.
         std::thread::spawn(move || drop(out)).join().unwrap();
-        assert!(matches!(capture.next(&stop).unwrap(), Next::Idle));
+        assert!(matches!(capture.next_within(&stop, TURN).unwrap(), Next::Nothing));
         (150..155).for_each(|number| raw.send(&frame(number, 100)));
         let (counted, numbers) = rest(&mut capture, 155, |_| 100);
         assert_eq!((counted, numbers), (counts(155, 142, 13), (150..155).collect()));
@@ -257,7 +257,7 @@ fn what_comes_after_the_end_goes_to_the_stack() {
         (0..30).for_each(|number| raw.send(&frame(number, 100)));
         let stop = stopped();
         capture.await_count(30);
-        let Next::Records(burst, 30) = capture.next(&stop).unwrap() else { panic!("30 were sent") };
+        let Next::Records(burst, 30) = capture.next_within(&stop, TURN).unwrap() else { panic!("30 were sent") };
         (30..70).for_each(|number| raw.send(&frame(number, 100)));
         drop(burst);
         assert_eq!(rest(&mut capture, 30, |_| 100), (counts(30, 0, 30), Vec::new()));
@@ -367,7 +367,7 @@ fn packets_larger_than_a_chunk_are_put_together() {
         for number in 0..12 {
             raw.send(&frame(number, if number % 2 == 0 { 9000 } else { 100 }));
             capture.await_count(number + 1);
-            if let Next::Records(burst, 1) = capture.next(&stop).unwrap() {
+            if let Next::Records(burst, 1) = capture.next_within(&stop, TURN).unwrap() {
                 out.push(burst);
             }
         }
@@ -453,7 +453,7 @@ fn nothing_is_left_behind() {
         let error = open("near", 0, &settings).unwrap_err();
         assert!(matches!(error, Error::Attached(_)), "{error}");
         Raw::open("far").send(&frame(1, 100));
-        let Next::Records(burst, 1) = capture.next(&AtomicBool::new(false)).unwrap() else { panic!() };
+        let Next::Records(burst, 1) = capture.next_within(&AtomicBool::new(false), TURN).unwrap() else { panic!() };
         drop(capture);
         assert!(!about().contains("xdp"), "{}", about());
         // A child of another test may hold the socket for a moment.
@@ -546,7 +546,7 @@ fn other_memory_and_other_ways_to_wait_capture_the_same() {
             }
             other => other.unwrap(),
         };
-        assert!(matches!(capture.next(&AtomicBool::new(false)).unwrap(), Next::Idle));
+        assert!(matches!(capture.next_within(&AtomicBool::new(false), TURN).unwrap(), Next::Nothing));
         (0..100).for_each(|number| raw.send(&frame(number, 100)));
         assert_eq!(rest(&mut capture, 100, |_| 100), (counts(100, 0, 100), (0..100).collect()));
     }

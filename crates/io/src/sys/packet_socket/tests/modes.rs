@@ -2,7 +2,7 @@
 
 use super::super::{Direction, Insn, KernelFilter, Ring, Settings, Stamps, options};
 use super::net::{Plain, cable, finish, have, ip, run, tagged, take_until, udp};
-use crate::live::{Backend, Counts};
+use crate::live::{Backend, Counts, TURN};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
@@ -185,7 +185,7 @@ fn an_interface_that_comes_back_is_captured_on() {
 fn until(ring: &mut Ring, stop: &AtomicBool, is_so: impl Fn(&Ring) -> bool) {
     while !is_so(ring) {
         assert!(take_until(ring, stop, |_| true).unwrap().is_empty());
-        assert!(matches!(ring.next(stop).unwrap(), crate::live::Next::Idle));
+        assert!(matches!(ring.next_within(stop, TURN).unwrap(), crate::live::Next::Nothing));
     }
 }
 
@@ -201,7 +201,7 @@ fn an_interface_that_is_removed_ends_the_capture() {
     let stop = AtomicBool::new(false);
     let mut seen = 0;
     let error = loop {
-        match ring.next(&stop) {
+        match ring.next_within(&stop, TURN) {
             Ok(crate::live::Next::Records(_, packets)) => seen += packets,
             Ok(_) => {}
             Err(error) => break error,
@@ -237,7 +237,9 @@ fn stamps_are_the_kernels_where_the_card_has_none() {
         let before = now();
         Plain::on("far").send(&udp(1, [1, 2], 100));
         let after = now();
-        let crate::live::Next::Records(lent, 1) = ring.next(&AtomicBool::new(false)).unwrap() else { panic!("one") };
+        let crate::live::Next::Records(lent, 1) = ring.next_within(&AtomicBool::new(false), TURN).unwrap() else {
+            panic!("one")
+        };
         let word = |at: usize| u32::from_ne_bytes(lent.bytes().slice()[at..at + 4].try_into().unwrap());
         let stamp = Duration::new(word(4).into(), word(8));
         assert!((before..=after).contains(&stamp), "{before:?} {stamp:?} {after:?}");

@@ -2,7 +2,7 @@
 
 use super::super::record::{CAPTURED, FRAME, NEXT, WIRE, half, word};
 use super::super::{Ring, index_of};
-use crate::live::{Backend, Next};
+use crate::live::{Backend, Next, TURN};
 use crate::sys::device::socket;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -102,13 +102,13 @@ pub fn take_until(
     let begun = Instant::now();
     while !enough(&all) {
         assert!(begun.elapsed() < Duration::from_secs(10), "{} came, {ring:?}", all.len());
-        match ring.next(stop)? {
+        match ring.next_within(stop, TURN)? {
             Next::Records(lent, packets) => {
                 let frames = frames_in(lent.bytes().slice());
                 assert_eq!(frames.len() as u64, packets);
                 all.extend(frames);
             }
-            Next::Idle => {}
+            Next::Nothing => {}
             Next::End => break,
         }
     }

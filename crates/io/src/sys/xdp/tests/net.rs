@@ -1,6 +1,6 @@
 //! A cable in a network namespace of the test's own, which vanishes with the test's thread, and frames that can be told apart.
 
-use crate::live::{Backend, Counts, Lent, Next};
+use crate::live::{Backend, Counts, Lent, Next, TURN};
 use crate::sys::{bpf, device, packet_socket};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -108,13 +108,13 @@ pub fn until_end(
 ) -> io::Result<(Counts, u64)> {
     let mut sum = 0;
     loop {
-        match backend.next(stop)? {
+        match backend.next_within(stop, TURN)? {
             Next::Records(burst, count) => {
                 assert_eq!(packets(&*burst).len() as u64, count);
                 sum += count;
                 each(burst);
             }
-            Next::Idle => {}
+            Next::Nothing => {}
             Next::End => return Ok((backend.counts(), sum)),
         }
     }
