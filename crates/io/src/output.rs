@@ -50,6 +50,8 @@ pub enum OutputError {
         error: io::Error,
         /// Packets that are whole in the output.
         packets: u64,
+        /// The file that was being written; `None` for standard output.
+        path: Option<PathBuf>,
     },
     /// A file cannot be made.
     #[error("{}: {error}", path.display())]
@@ -71,6 +73,8 @@ pub enum OutputError {
 pub struct Output {
     encoder: Encoder,
     target: Target,
+    /// The current file's name.
+    path: Option<PathBuf>,
     rotation: Rotation,
     flush_each: bool,
     buffer: Vec<u8>,
@@ -103,7 +107,7 @@ impl Output {
     /// Writes to standard output.
     pub fn stdout(format: Format, snaplen: u32, flush_each: bool) -> Result<Self, OutputError> {
         let open = standard::check_output().and_then(|()| io::stdout().as_fd().try_clone_to_owned());
-        let out = open.map_err(|error| OutputError::Io { error, packets: 0 })?;
+        let out = open.map_err(|error| OutputError::Io { error, packets: 0, path: None })?;
         Self::new(Target::Stdout(Writer::new(out.into())), format, snaplen, flush_each, Rotation::default())
     }
 
@@ -134,10 +138,11 @@ impl Output {
         let encoder = Encoder::new(format, snaplen);
         let (mut buffer, mut ends) = (Vec::new(), Vec::new());
         let had = buffer.try_reserve_exact(BUFFER + (64 << 10)).and_then(|()| ends.try_reserve_exact(BUFFER / 16));
-        had.map_err(|error| OutputError::Io { error: error.into(), packets: 0 })?;
+        had.map_err(|error| OutputError::Io { error: error.into(), packets: 0, path: None })?;
         Ok(Self {
             encoder,
             target,
+            path: None,
             rotation,
             flush_each,
             buffer,
@@ -167,7 +172,7 @@ impl Output {
         }
         self.begin();
         if let Err(error) = self.buffer.try_reserve(frame.data.len() + AROUND) {
-            return Err(OutputError::Io { error: error.into(), packets: self.packets });
+            return Err(self.failed(error.into()));
         }
         self.encoder.packet(&mut self.buffer, id, time_ns, frame);
         self.ends.push(self.buffer.len() as u32);
@@ -273,7 +278,11 @@ impl Output {
         self.buffer.clear();
         self.ends.clear();
         self.header_end = 0;
-        OutputError::Io { error, packets: self.packets }
+        self.failed(error)
+    }
+
+    fn failed(&self, error: io::Error) -> OutputError {
+        OutputError::Io { error, packets: self.packets, path: self.path.clone() }
     }
 
     fn rotate(&mut self, time_ns: i64) -> Result<(), OutputError> {
@@ -308,7 +317,10 @@ impl Output {
                 _ => self.files,
             };
             let path = naming(number, time_ns)?;
-            let file = Writer::create(&path).map_err(|error| OutputError::Create { path, error })?;
+            let file = match Writer::create(&path) {
+                Ok(file) => file,
+                Err(error) => return Err(OutputError::Create { path, error }),
+            };
             if let (true, None, Some(count)) = (current.is_some(), self.rotation.seconds, self.rotation.count) {
                 // A name came round again where there is a count for its number.
                 let last = ((self.files - 1) % count.max(1)) as usize;
@@ -318,6 +330,7 @@ impl Output {
             }
             self.before = self.packets;
             *current = Some(file);
+            self.path = Some(path);
             self.files += 1;
             self.written = 0;
             self.encoder.restart();

@@ -274,8 +274,8 @@ fn a_device_that_is_full() {
     let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
     write(&mut output, id, &packets(10)).unwrap();
     match output.finish().unwrap_err() {
-        OutputError::Io { error, packets } => {
-            assert_eq!((error.raw_os_error(), packets), (Some(libc::ENOSPC), 0));
+        OutputError::Io { error, packets, path: named } => {
+            assert_eq!((error.raw_os_error(), packets, named.as_deref()), (Some(libc::ENOSPC), 0, Some(path)));
         }
         other => panic!("{other}"),
     }
@@ -307,7 +307,7 @@ fn writing_until_the_disk_is_full() {
         }
     }
     match error.or_else(|| output.finish().err()) {
-        Some(OutputError::Io { error, packets }) => {
+        Some(OutputError::Io { error, packets, .. }) => {
             assert_eq!(error.raw_os_error(), Some(libc::EFBIG));
             println!("whole={packets}");
         }

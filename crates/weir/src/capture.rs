@@ -59,7 +59,7 @@ impl<'a> Named<'a> {
 }
 
 /// Whether a capture of this name can begin, if it is not meant for a file.
-fn is_interface(name: &str) -> bool {
+pub fn is_interface(name: &str) -> bool {
     name == packet_socket::ANY || packet_socket::index_of(name).is_some()
 }
 
@@ -84,6 +84,16 @@ pub fn interface(name: &Name) -> Option<&str> {
         Named::AfPacket(interface) | Named::Dpdk(interface) => interface,
         Named::AfXdp(interface) => queue_of(interface).0,
     })
+}
+
+/// Refuses names like `af_packet:eth0:1`.
+pub fn check_queue(name: &Name) -> anyhow::Result<()> {
+    match name.utf8().strip_prefix(AF_PACKET).and_then(|rest| rest.split_once(':')) {
+        Some((interface, queue)) => bail!(
+            "{name}: AF_PACKET has no queues: {AF_PACKET}{interface} is the whole interface, {AF_XDP}{interface}:{queue} a queue of it"
+        ),
+        None => Ok(()),
+    }
 }
 
 /// `eth0:1`: interface and queue.
@@ -379,6 +389,8 @@ pub fn give_up_privileges(kept: &[Capability]) {
 pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
     let Marks { downs, unfinished_checksums, large, cut } = *marks;
     let mut lines = Vec::new();
+    // `any` is no device.
+    let device = if name == packet_socket::ANY { "IF" } else { interface_of(name) };
     if downs > 0 {
         let times = if downs == 1 { "once".to_owned() } else { format!("{downs} times") };
         lines.push(format!("{name}: it was down {times} meanwhile: what was sent then is not here"));
@@ -386,7 +398,7 @@ pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
     if large > 0 {
         lines.push(format!(
             "{name}: {large} packets are larger than the medium takes, merged or not cut yet: \
-             sudo ethtool -K {name} gro off lro off tso off gso off shows them as they are sent"
+             sudo ethtool -K {device} gro off lro off tso off gso off shows them as they are sent"
         ));
     }
     if cut > 0 {
@@ -396,7 +408,7 @@ pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
     }
     if unfinished_checksums > 0 {
         lines.push(format!(
-            "{name}: {unfinished_checksums} packets came before their checksum was filled in: sudo ethtool -K {name} tx off, \
+            "{name}: {unfinished_checksums} packets came before their checksum was filled in: sudo ethtool -K {device} tx off, \
              at the end that sends them, has it filled in at once"
         ));
     }
@@ -414,4 +426,22 @@ pub fn standing_line(name: &str, counts: &Counts) -> String {
 pub fn now_ns() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_on_offloads_names_a_device() {
+        let marks = Marks { large: 3, unfinished_checksums: 2, ..Marks::default() };
+        for (name, device) in [("eth0", "eth0"), ("eth0, queue 1", "eth0"), ("any", "IF")] {
+            let lines = marks_lines(name, &marks);
+            assert_eq!(lines.len(), 2);
+            for line in lines {
+                assert!(line.starts_with(&format!("{name}: ")), "{line}");
+                assert!(line.contains(&format!("sudo ethtool -K {device} ")), "{line}");
+            }
+        }
+    }
 }

@@ -15,12 +15,16 @@ enum Owner {
     Output(Name),
 }
 
+/// Places that are remembered, about 10 MB: `-G 1` makes a file a second for as long as it runs.
+const MOST_PLACES: usize = 1 << 16;
+
 /// The files of a run.
 #[derive(Debug)]
 pub struct Claims {
     /// Device and number of the sources' files, which may have several names.
     sources: Vec<(u64, u64)>,
-    /// The others by their places, as they may not be there yet.
+    /// Sources and outputs by their places, since an output's file may not be there yet. Further outputs are not noted once there are
+    /// [`MOST_PLACES`].
     places: Mutex<HashMap<PathBuf, Owner>>,
 }
 
@@ -38,7 +42,8 @@ impl Claims {
         }
     }
 
-    /// Output `name` is about to empty or make the file at `path`; fails if a source or another output has it.
+    /// Output `name` is about to empty or make the file at `path`; fails if a source or another output has it. A file that
+    /// an output made after the [`MOST_PLACES`] first ones is not known as its own.
     pub fn take(&self, path: &Path, name: &Name) -> io::Result<()> {
         let source = || io::Error::other("it is a source, and would be emptied before it is read");
         if std::fs::metadata(path).ok().as_ref().and_then(identity).is_some_and(|file| self.sources.contains(&file)) {
@@ -51,8 +56,11 @@ impl Claims {
             Some(Owner::Output(other)) if other != name => {
                 Err(io::Error::other(format!("another output of this run, {other}, writes it")))
             }
-            _ => {
-                claims.insert(place, Owner::Output(name.clone()));
+            Some(Owner::Output(_)) => Ok(()),
+            None => {
+                if claims.len() < MOST_PLACES {
+                    claims.insert(place, Owner::Output(name.clone()));
+                }
                 Ok(())
             }
         }
@@ -73,4 +81,26 @@ pub fn place(path: &Path) -> Option<PathBuf> {
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Some(folder.canonicalize().ok()?.join(path.file_name()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_an_endless_rotation_take_bounded_memory() {
+        let folder = std::env::temp_dir();
+        let source = folder.join(format!("weir-claims-{}", std::process::id()));
+        let claims = Claims::of(&[Name::from(&source)]);
+        let (one, other) = (Name::from("one"), Name::from("other"));
+        let file = |number: usize| folder.join(format!("weir-claims-{}-{number}", std::process::id()));
+        for number in 0..MOST_PLACES + 100 {
+            claims.take(&file(number), &one).expect("no other output has it");
+        }
+        assert_eq!(claims.places.lock().unwrap().len(), MOST_PLACES);
+        // What is known is still held, against others only.
+        assert!(claims.take(&source, &other).unwrap_err().to_string().starts_with("it is a source"));
+        assert!(claims.take(&file(0), &other).unwrap_err().to_string().contains("another output of this run, one"));
+        claims.take(&file(0), &one).expect("it is its own");
+    }
 }

@@ -484,7 +484,8 @@ impl FileSink {
         match error {
             error if is_closed_pipe(error) => End::ClosedPipe,
             OutputError::LastFile => End::Complete,
-            OutputError::Io { error, packets } => {
+            OutputError::Io { error, packets, path } => {
+                let name = path.as_ref().map_or(name, |path| Name::from(path).text());
                 let kept = match packets {
                     0 => "no packet was written".to_owned(),
                     1 => "1 packet was written before that".to_owned(),

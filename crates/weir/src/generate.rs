@@ -7,6 +7,7 @@ use crate::capture::give_up_privileges;
 use crate::cli::{GenerateArgs, Rate};
 use crate::emit::{create_words, format_for, refuse_terminal};
 use crate::name::Name;
+use crate::numbers::packets;
 use crate::outcome::{self, Outcome, answer, io_words, is_closed_pipe, say, say_plain};
 use crate::port::{self, Port};
 use crate::table::{Column, Narrow, grid};
@@ -68,9 +69,9 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
             interrupted(0, "sent");
             return Ok(Outcome::Done);
         };
-        let outcome = send(arguments, generator, rate, &stop)?;
-        let told = tell(arguments, generator);
-        return Ok(if told == Outcome::Done { outcome } else { told });
+        let (outcome, whole) = send(arguments, generator, rate, &stop)?;
+        let failed = whole && tell(arguments, generator) == Outcome::Failed;
+        return Ok(if failed { Outcome::Failed } else { outcome });
     }
     let format = format_for(&arguments.sink)?;
     if arguments.sink.is_dash() {
@@ -84,7 +85,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
             Ok(generator.map_or(Outcome::Done, |generator| tell(arguments, &generator)))
         }
         Err(error) if is_closed_pipe(&error) => Ok(Outcome::Done),
-        Err(OutputError::Io { error, packets }) => {
+        Err(OutputError::Io { error, packets, .. }) => {
             say(&format!("{}: {}; {packets} packets were written", arguments.sink.as_output(), io_words(&error)));
             Ok(Outcome::Failed)
         }
@@ -99,13 +100,13 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     }
 }
 
-/// Sends the packets, each at its time or as fast as possible, and says how it went.
+/// Sends the packets, each at its time or as fast as possible, and says how it went, and whether all that were made went out.
 fn send(
     arguments: &GenerateArgs,
     generator: &mut Generator,
     rate: Rate,
     stop: &Arc<AtomicBool>,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<(Outcome, bool)> {
     let mut port = Port::open(&arguments.sink)?;
     port.check(LinkType::ETHERNET).map_err(anyhow::Error::msg)?;
     let mut pace = Pace::begin(stop);
@@ -114,11 +115,16 @@ fn send(
     let counts = port.counts();
     let mut faults = port.refusals();
     faults.extend(sent.err());
+    let not_sent = (arguments.packets - generator.remaining()).saturating_sub(counts.sent);
+    if not_sent > 0 && (arguments.truth || arguments.talkers.is_some()) {
+        let (sink, not_sent) = (arguments.sink.text(), packets(not_sent));
+        faults.push(format!("{sink}: --truth and --talkers are left out: they would count {not_sent} not sent"));
+    }
     pace.clear();
     faults.iter().for_each(|line| say(line));
     let done = if port.is_null() { "thrown away" } else { "sent" };
     say_plain(&pace.summary(Tally { packets: counts.sent, bytes: counts.bytes, refused: counts.refused() }, done));
-    Ok(if faults.is_empty() { Outcome::Done } else { Outcome::Failed })
+    Ok((if faults.is_empty() { Outcome::Done } else { Outcome::Failed }, not_sent == 0))
 }
 
 fn send_all(port: &mut Port, generator: &mut Generator, rate: Rate, pace: &mut Pace) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! Ports as sinks: interfaces and devices that send frames, and `null`, which counts them and throws them away.
 
+use crate::capture::check_queue;
 use crate::name::Name;
 use crate::numbers::packets;
 use crate::outcome::{io_words, own_path};
@@ -33,7 +34,8 @@ pub fn is_port(name: &Name) -> bool {
     text == NULL || [AF_PACKET, AF_XDP, DPDK].iter().any(|way| text.starts_with(way)) || injected(name).is_some()
 }
 
-/// Refuses sinks like `af_paket:eth0`, which would become files, and those like `af_packet:` without an interface.
+/// Refuses sinks like `af_paket:eth0`, which would become files, and those like `af_packet:` without an interface, and
+/// `af_packet:eth0:1`.
 pub fn check_scheme(name: &Name) -> anyhow::Result<()> {
     if interface(name).or(injected(name)) == Some("") {
         bail!("{name} names no interface: weir filter -D lists those there are");
@@ -41,7 +43,7 @@ pub fn check_scheme(name: &Name) -> anyhow::Result<()> {
     if scheme(name).is_some() && !is_port(name) {
         bail!("{name}: no such way to send: af_packet, af_xdp, dpdk, inject and null are; ./{name} is a file");
     }
-    Ok(())
+    check_queue(name)
 }
 
 /// The interface of `inject:IF`.

@@ -1,6 +1,6 @@
 //! What a user names as a source.
 
-use crate::capture::{AF_PACKET, interface, is_file_and_interface};
+use crate::capture::{AF_PACKET, check_queue, interface, is_file_and_interface, is_interface};
 use crate::name::Name;
 use crate::numbers::grouped;
 use crate::outcome::{io_words, say};
@@ -105,7 +105,7 @@ pub fn failed_line(name: &Name, error: &io::Error) -> String {
         io::ErrorKind::NotFound if bare => missing_words(name),
         _ => io_words(error),
     };
-    format!("{text}: {words}")
+    format!("{}: {words}", called(name))
 }
 
 /// Why there is no file of a name that is one word, if it was not meant for a file.
@@ -114,11 +114,11 @@ fn missing_words(name: &Name) -> String {
         "and", "or", "not", "host", "net", "port", "src", "dst", "proto", "ip", "ip6", "tcp", "udp", "icmp", "arp",
         "vlan",
     ];
-    if interface(name).is_some() {
+    if interface(name).is_some_and(is_interface) {
         "is a network interface, and no such file: weir filter and weir measure capture from interfaces".to_owned()
     } else if IN_EXPRESSIONS.contains(&name.utf8()) {
         "no such file: an expression is one argument, in quotes: 'udp port 53'".to_owned()
-    } else if !name.text().contains('.') {
+    } else if interface(name).is_some() || !name.text().contains('.') {
         "no such file, and no network interface of this name: weir filter -D lists them".to_owned()
     } else {
         io_words(&io::Error::from(io::ErrorKind::NotFound))
@@ -140,14 +140,14 @@ pub fn changed_line(name: &str) -> String {
     format!("{name}: it was changed while it was read; what was said of it last may be wrong")
 }
 
-/// Refuses sources without a name, and like `af_packet:` without that of an interface.
+/// Refuses sources without a name, those like `af_packet:` without that of an interface, and `af_packet:eth0:1`.
 pub fn check_names(sources: &[Name]) -> anyhow::Result<()> {
     if sources.iter().any(|source| source.text().is_empty()) {
         bail!("the name of a source is empty: name a capture file, or - for standard input");
     }
     match sources.iter().find(|source| interface(source) == Some("")) {
         Some(name) => bail!("{name} names no interface: weir filter -D lists those there are"),
-        None => Ok(()),
+        None => sources.iter().try_for_each(check_queue),
     }
 }
 
@@ -190,6 +190,11 @@ pub fn check(sources: &[Name], follow: bool) -> anyhow::Result<()> {
             bail!("{name} is an interface, which is captured until interrupted: leave --follow out");
         }
         if let Some(file) = sources.iter().find(|source| interface(source).is_none()) {
+            if !file.is_dash()
+                && let Err(error) = std::fs::metadata(file)
+            {
+                bail!(failed_line(file, &error));
+            }
             bail!("{name} is an interface, whose capture does not end by itself: name no file ({file}) beside it");
         }
         let twice = |i: usize| sources[..i].iter().any(|other| interface(other) == interface(&sources[i]));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::io;
 use std::process::{Command, Stdio};
 use weir_io::sys::device;
-use weir_memory::Available;
+use weir_memory::{Available, Pool};
 
 /// Libraries and sockets.
 pub fn group(system: &System) -> Group {
@@ -94,12 +94,10 @@ fn dpdk(system: &System) -> Finding {
     match asked {
         Ok(done) if done.status.success() => {
             let version = String::from_utf8_lossy(&done.stdout).trim().to_owned();
-            let pages =
-                |size| system.number(&format!("/sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages")).unwrap_or(0);
             let built = if cfg!(feature = "dpdk") { "with" } else { "without" };
             let text = format!("{version} (development files); this weir was built {built} it");
             let found = Finding::ok(key, label, text, json!(version));
-            if pages(2048) + pages(1_048_576) > 0 {
+            if Pool::all(system.root()).iter().any(|pool| pool.total > 0) {
                 return found;
             }
             found

@@ -3,7 +3,7 @@
 use super::system::System;
 use super::{Finding, Group, State, size};
 use serde_json::{Value, json};
-use weir_memory::{HUGE, Region, Request};
+use weir_memory::{HUGE, Pool, Region, Request};
 
 /// Memory that weir asks for to see what it gets: a small table.
 const PROBE: usize = 4 << 20;
@@ -70,7 +70,7 @@ fn locked(system: &System) -> Finding {
 pub fn pages(system: &System) -> Group {
     let thp = system.choice(&format!("{THP}/enabled"));
     let findings = vec![
-        pool(system, "hugetlb_2m", "huge pages, 2 MiB", HUGE as u64, thp.as_deref() == Ok("never")),
+        pool(system, "hugetlb_2m", "huge pages, 2 MiB", HUGE, thp.as_deref() == Ok("never")),
         pool(system, "hugetlb_1g", "huge pages, 1 GiB", 1 << 30, false),
         transparent(thp),
         defrag(system),
@@ -80,38 +80,35 @@ pub fn pages(system: &System) -> Group {
 }
 
 /// A pool of huge pages; `needed` where nothing else gives such pages.
-fn pool(system: &System, key: &str, label: &str, bytes: u64, needed: bool) -> Finding {
-    let directory = format!("hugepages/hugepages-{}kB", bytes >> 10);
-    let pool = |path: &str| {
-        let number = |file| system.number(&format!("{path}/{directory}/{file}"));
-        Ok((number("free_hugepages")?, number("nr_hugepages")?))
-    };
-    if !system.exists(&format!("/sys/kernel/mm/{directory}")) {
+fn pool(system: &System, key: &str, label: &str, bytes: usize, needed: bool) -> Finding {
+    let directory = format!("/sys/kernel/mm/hugepages/hugepages-{}kB", bytes >> 10);
+    if !system.exists(&directory) {
         return Finding::ok(key, label, "not offered by kernel or processor", Value::Null);
     }
-    Finding::of(key, label, pool("/sys/kernel/mm"), |(free, total)| {
+    let read = |node| Pool::read(system.root(), bytes, node);
+    let pool = read(None).ok_or_else(|| format!("{directory} cannot be read"));
+    Finding::of(key, label, pool, |Pool { free, total, .. }| {
         let mut text = format!("{free} of {total} free");
-        let mut nodes = Vec::new();
-        for name in system.names("/sys/devices/system/node") {
-            let number = name.strip_prefix("node").and_then(|number| number.parse::<u32>().ok());
-            let there = pool(&format!("/sys/devices/system/node/{name}"));
-            if let (Some(number), Ok::<_, String>((free, total))) = (number, there) {
-                nodes.push(json!({"node": number, "free": free, "total": total}));
-            }
-        }
+        let names = system.names("/sys/devices/system/node");
+        let numbers = names.iter().filter_map(|name| name.strip_prefix("node")?.parse().ok());
+        let nodes = numbers.filter_map(|number: u32| {
+            let Pool { free, total, .. } = read(Some(number))?;
+            Some(json!({"node": number, "free": free, "total": total}))
+        });
+        let nodes: Vec<Value> = nodes.collect();
         if nodes.len() > 1 && total > 0 {
             let each: Vec<_> =
                 nodes.iter().map(|n| format!("node {}: {} of {}", n["node"], n["free"], n["total"])).collect();
             text += &format!(" ({})", each.join(", "));
         }
         let found = Finding::ok(key, label, text, json!({"free": free, "total": total, "nodes": nodes}));
-        let command = format!("echo 512 | sudo tee /sys/kernel/mm/{directory}/nr_hugepages");
+        let command = format!("echo 512 | sudo tee {directory}/nr_hugepages");
         match total {
             0 if needed => found
                 .state(State::Missing)
                 .means("transparent huge pages are off too: tables lie in 4 KiB pages, and random look-ups are slower")
                 .command(command),
-            0 if bytes == HUGE as u64 => {
+            0 if bytes == HUGE => {
                 found.means("not needed: tables take transparent huge pages instead, which are as fast")
             }
             _ => found,
@@ -171,6 +168,7 @@ fn obtained() -> Finding {
 mod tests {
     use super::super::system::tests::Made;
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_machine_without_huge_pages_is_told_how_to_get_them() {
@@ -181,6 +179,7 @@ mod tests {
                 ("sys/kernel/mm/transparent_hugepage/defrag", "always defer defer+madvise madvise [never]"),
                 ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "0"),
                 ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0"),
+                ("sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages", "0"),
             ],
         );
         let found = pages(&made.system).findings;
@@ -201,6 +200,7 @@ mod tests {
             &[
                 ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "5"),
                 ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "8"),
+                ("sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages", "1"),
                 (&format!("{node}/node0/hugepages/hugepages-2048kB/free_hugepages"), "4"),
                 (&format!("{node}/node0/hugepages/hugepages-2048kB/nr_hugepages"), "4"),
                 (&format!("{node}/node1/hugepages/hugepages-2048kB/free_hugepages"), "1"),
@@ -208,9 +208,15 @@ mod tests {
                 (&format!("{node}/has_cpu"), "0-1"),
             ],
         );
-        let found = pool(&made.system, "k", "l", HUGE as u64, true);
-        assert_eq!(found.text, "5 of 8 free (node 0: 4 of 4, node 1: 1 of 4)");
-        assert_eq!((found.state, found.value["nodes"][1]["free"].as_u64()), (State::Ok, Some(1)));
+        let found = pool(&made.system, "k", "l", HUGE, true);
+        assert_eq!(found.text, "4 of 8 free (node 0: 3 of 4, node 1: 0 of 4)");
+        assert_eq!((found.state, found.value["nodes"][1]["free"].as_u64()), (State::Ok, Some(0)));
+        fs::remove_file(made.system.root().join("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")).unwrap();
+        let found = pool(&made.system, "k", "l", HUGE, true);
+        assert_eq!(
+            (found.state, found.text.as_str()),
+            (State::Unknown, "unknown: /sys/kernel/mm/hugepages/hugepages-2048kB cannot be read")
+        );
     }
 
     #[test]

@@ -351,7 +351,6 @@ impl Report {
     }
 }
 
-/// What is outside the rows of a table.
 /// Lines on windows that were left out and on packets that jumped; empty if there are none.
 fn aside(window: &Window<'_>) -> String {
     let mut lines = String::new();
@@ -365,6 +364,7 @@ fn aside(window: &Window<'_>) -> String {
     lines
 }
 
+/// The keys and the traffic outside the rows of a table.
 fn missing_json(table: &Table) -> Value {
     let Missing { at_most, kind, keys, counts } = table.missing;
     let keys = match keys {

@@ -535,6 +535,30 @@ fn a_full_disk_is_told_of() {
 }
 
 #[test]
+fn standard_input_that_is_a_directory_is_called_standard_input() {
+    let temp = Temp::new();
+    for command in ["filter", "info", "measure"] {
+        let expression = (command == "filter").then_some("");
+        let folder = std::fs::File::open(temp.path()).unwrap();
+        let done = run(weir_command().arg(command).args(expression).arg("-").stdin(folder), &[]);
+        let line = "weir: standard input: is a directory: name the capture files in it";
+        assert!(done.code == Some(1) && done.err.contains(line), "{}", done.err);
+    }
+}
+
+#[test]
+fn names_that_are_neither_files_nor_interfaces_are_called_neither() {
+    for name in ["nosuch", "af_packet:nosuch", "af_xdp:no.such:1"] {
+        let done = weir(["info", name]);
+        let line =
+            format!("weir: {name}: no such file, and no network interface of this name: weir filter -D lists them\n");
+        assert_eq!((done.code, done.err), (Some(1), line));
+    }
+    let line = "weir: af_packet:lo: is a network interface, and no such file: ";
+    assert!(weir(["info", "af_packet:lo"]).err.starts_with(line));
+}
+
+#[test]
 fn an_unknown_way_to_capture_or_send_is_refused_and_makes_no_file() {
     let temp = Temp::new();
     let file = temp.file("in.pcap", &small_pcap(4));

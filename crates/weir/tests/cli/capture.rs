@@ -790,6 +790,15 @@ fn what_makes_no_sense_is_refused_before_anything_begins() {
     refused(&["filter", "", "af_packet:nix", "--count"], "nix: no such network interface: weir filter -D lists");
     refused(&["measure", "af_packet:nix"], "no such network interface");
     refused(&["filter", "", "near", &file], "name no file (");
+    refused(&["filter", "", "near", "-"], "name no file (-)");
+    refused(&["filter", "", "near", "nix"], "weir: nix: no such file, and no network interface of this name: ");
+    refused(&["measure", "near", "nix.pcap"], "weir: nix.pcap: no such file\n");
+    let queue = "AF_PACKET has no queues: af_packet:lo is the whole interface, af_xdp:lo:5 a queue of it";
+    refused(&["filter", "", "af_packet:lo:5", "--count"], queue);
+    refused(&["measure", "af_packet:lo:5"], queue);
+    refused(&["filter", "", &file, "-w", "af_packet:lo:5"], queue);
+    refused(&["generate", "af_packet:lo:5"], queue);
+    refused(&["filter", "", "lo:5", "--count"], "lo:5: no such way to capture");
     refused(&["filter", "", "near", "af_packet:near"], "named twice");
     refused(&["filter", "", "any", "near"], "stands for all interfaces");
     refused(&["measure", "near", "any", "--design", "async"], "stands for all interfaces");

@@ -4,6 +4,7 @@ mod bad_input;
 mod bench;
 mod capture;
 mod counts;
+mod demo;
 mod doctor;
 mod info;
 mod inner;

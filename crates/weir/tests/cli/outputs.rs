@@ -2,6 +2,7 @@
 
 use crate::support::*;
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Packets of a made file; a few windows of work for several threads whichever way it is read.
@@ -439,6 +440,28 @@ fn lines_that_have_no_room_are_cut_at_a_line_and_counted() {
             let written = done.err.lines().last().unwrap_or_default().replace(' ', "");
             assert!(written.contains(&format!(",{packets}written,")), "{more} {redirection} {packets}: {}", done.err);
         }
+    }
+}
+
+/// The second file leads to a device that is always full.
+#[test]
+fn the_file_of_a_rotation_that_is_full_is_named() {
+    let test = "the_file_of_a_rotation_that_is_full_is_named";
+    if !Path::new("/dev/full").exists() {
+        eprintln!("{test}: skipped, no /dev/full");
+        return;
+    }
+    let temp = Temp::new();
+    let frames = (0..900).flat_map(|i| pcap_record(1_700_000_000 + i / 800, &udp(7, 1400)));
+    let file = temp.file("in.pcap", &[pcap_header(65_535, 1), frames.collect()].concat());
+    for (name, full, more) in [("a-%s.pcap", "a-1700000001.pcap", ["-G", "1"]), ("b.pcap", "b.pcap1", ["-C", "1"])] {
+        std::os::unix::fs::symlink("/dev/full", temp.at(full)).unwrap();
+        let done = weir([&["filter", "", &file, "-w", &temp.at(name)], &more[..]].concat());
+        let whole = fs::read(temp.at(&name.replace("%s", "1700000000"))).unwrap();
+        let kept = parse_pcap(&whole).1.len();
+        let line =
+            format!("weir: {}: no space left on the device; {kept} packets were written before that\n", temp.at(full));
+        assert!(done.code == Some(1) && done.err.contains(&line), "{line}{}", done.err);
     }
 }
 

@@ -173,6 +173,29 @@ fn generated_packets_leave_at_their_times() {
 }
 
 #[test]
+fn the_truth_about_packets_that_were_not_sent_is_left_out() {
+    let Some(net) = Net::new("the_truth_about_packets_that_were_not_sent_is_left_out") else { return };
+    net.inside("near", &["ip", "link", "set", "near", "mtu", "1000"]).ok();
+    for what in [&["--truth"][..], &["--talkers", "3"]] {
+        for port in ["af_packet:near", "af_xdp:near"] {
+            let generate = |sizes: &str| {
+                let more = ["--packets", "300", "--rate", "max", "--sizes", sizes];
+                net.weir(&[&["generate", port], &more[..], what].concat())
+            };
+            let whole = generate("500").ok();
+            assert!(!whole.out.is_empty() && whole.err.starts_with("300 sent, "), "{}", whole.err);
+            let done = generate("mwn");
+            let left_out = 300 - told_first(&done);
+            let line = format!(
+                "weir: {port}: --truth and --talkers are left out: they would count {left_out} packets not sent\n"
+            );
+            assert!(left_out > 0 && done.err.contains(&line), "{}", done.err);
+            assert_eq!((done.code, done.text().as_str()), (Some(1), ""), "{}", done.err);
+        }
+    }
+}
+
+#[test]
 fn sending_ends_with_its_count_when_interrupted_or_when_the_interface_goes() {
     let Some(net) = Net::new("sending_ends_with_its_count_when_interrupted_or_when_the_interface_goes") else { return };
     let generator = |port: &str, bytes: &str| {

@@ -15,7 +15,8 @@ const SIOCGIFMTU: libc::Ioctl = 0x8921;
 
 /// The number of the interface of this name, in the network namespace of the caller.
 pub fn index_of(name: &str) -> Option<u32> {
-    let name = CString::new(name).ok()?;
+    // The kernel would look for what stands before a colon: such names are labels of addresses.
+    let name = CString::new(name).ok().filter(|_| !name.contains(':'))?;
     // SAFETY: the name ends with NUL and outlives the call.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
     (index != 0).then_some(index)

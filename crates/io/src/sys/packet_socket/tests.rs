@@ -15,6 +15,7 @@ use std::os::fd::AsRawFd;
 fn names_that_are_none() {
     assert_eq!(index_of("no-such-if"), None);
     assert_eq!(index_of("a\0b"), None);
+    assert_eq!(index_of("lo:1"), None);
     assert!(index_of("lo").is_some());
     assert!(matches!(Ring::open("no-such-if", &Settings::default()), Err(Error::NoInterface)));
 }
