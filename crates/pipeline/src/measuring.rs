@@ -4,12 +4,12 @@
 //! caller's thread, each its own pieces (`rss`), or fed by a distributor (`async`, `sync`). What the workers know of a window
 //! is merged once all of them are past it, so every design gives the same answer.
 
+mod capture;
 mod clock;
 mod fed;
 pub mod front;
 mod idle;
 mod jumps;
-mod lanes;
 pub mod locate;
 mod merger;
 mod room;
@@ -20,22 +20,20 @@ mod worker;
 use crate::handed::Gone;
 use crate::reader::{Options, Part, Reader, Step, Way};
 use crate::select::{Select, Selection};
+use crate::steps::{Moment, SystemClock};
 use crate::{Consumer, PlanError, Report, threads};
-use clock::{Act, Booked, Clock, MANY, Paces};
+pub use capture::{Capture, LiveCounters};
+use clock::{Act, Booked, Clock, MANY};
 use fed::Fed;
 use front::Front;
-pub use lanes::Sight;
-use lanes::{Lane, Word};
 use locate::Locate;
 pub use merger::Further;
 use merger::Merger;
-use room::{Gate, Room};
 use slices::Slices;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use timing::Timing;
 use weir_io::{Input, Kind as InputKind, View};
 use weir_measure::{Arrivals, Back, Config, Spares, State, Window};
@@ -444,8 +442,9 @@ impl Run {
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<(), Failure> {
         let Self { team, clock, settings, begun, .. } = self;
+        let system = SystemClock::default();
         if reader.way() == Way::Live {
-            *clock = Clock::live(settings.config.cut, Arc::default());
+            *clock = Clock::live(settings.config.cut, Arc::default(), system.now());
             team.merger.covered.0 = clock.begun();
         }
         // A capture that is stopped still delivers what it has received, and ends by itself.
@@ -455,8 +454,10 @@ impl Run {
         let mut out = 0;
         let mut booked = Booked::default();
         loop {
-            let asked = Instant::now();
-            let step = reader.step();
+            let now = system.now();
+            let step = reader.look();
+            clock.tick(now);
+            let mut idle = None;
             match step {
                 Step::Delivery(delivery) => {
                     out += 1;
@@ -466,7 +467,7 @@ impl Run {
                         true => team.leave(act),
                     })?;
                 }
-                Step::Quiet => clock.quiet(asked, &mut |act| team.act(act, each))?,
+                Step::Quiet => idle = Some(clock.quiet(&mut |act| team.act(act, each))?),
                 Step::End => break,
             }
             team.lose(reader, &mut booked, clock, settings);
@@ -484,6 +485,9 @@ impl Run {
             progress(reader.progress());
             if stopped() {
                 break;
+            }
+            if let Some(until) = idle {
+                reader.wait(until.saturating_sub(now.steady));
             }
         }
         clock.end(&mut |act| match stopped() {
@@ -512,58 +516,18 @@ impl Run {
     pub fn capture(
         &mut self,
         inputs: Vec<Input>,
-        look: &mut dyn FnMut(&[Arc<Sight>]),
+        look: &mut dyn FnMut(&[Arc<LiveCounters>]),
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<Vec<Measured>, Failure> {
-        /// How long a turn lasts.
-        const TURN: Duration = Duration::from_millis(100);
-        let lanes = inputs.len();
-        (self.design, self.settings.workers) = (Design::Rss, lanes);
-        let room = Arc::new(Room::new(&self.settings.config, lanes));
-        self.team.merger =
-            Merger::live(lanes, Arc::clone(&self.settings.config), Arc::clone(&self.spares), Arc::clone(&room));
-        let paces = Arc::<Paces>::default();
-        let sights: Vec<Arc<Sight>> = (0..lanes).map(|_| Arc::default()).collect();
-        let (say, words) = channel();
-        let workers = self.workers(true)?;
-        for (id, (input, worker)) in inputs.into_iter().zip(workers).enumerate() {
-            let reader = Reader::new(input, Arc::clone(&self.locate), Options::default());
-            let clock = Clock::live(self.settings.config.cut, Arc::clone(&paces));
-            self.team.merger.covered.0 = clock.begun();
-            let (sight, say) = (Arc::clone(&sights[id]), say.clone());
-            let gate = Gate::new(id, Arc::clone(&room));
-            let lane = Lane { id, reader, worker, clock, gate, sight, say };
-            spawn(&self.settings.cpus, id, move || lane.run())?;
-        }
-        drop(say);
-        let mut measured: Vec<Option<Measured>> = (0..lanes).map(|_| None).collect();
-        let mut looked = Instant::now();
-        while self.team.ended < lanes {
-            if looked.elapsed() >= TURN {
-                looked = Instant::now();
-                look(&sights);
-            }
-            match words.recv_timeout(TURN) {
-                Ok((id, Word::Closed(closed))) => {
-                    if closed.windows() == 0 {
-                        room.read(id);
-                    }
-                    self.team.merger.take(id, closed, each).map_err(Failure::Later)?;
-                }
-                Ok((id, Word::Ended(both))) => {
-                    let (one, ended) = *both;
-                    measured[id] = Some(one);
-                    self.team.events.push(Event::Ended(ended));
-                    self.team.heed(each)?;
-                    self.team.merger.end(id, each).map_err(Failure::Later)?;
-                }
-                Ok((_, Word::Failed(error))) => return Err(Failure::Later(error)),
-                Ok((id, Word::Died)) => return Err(Failure::Panic(id)),
-                Err(RecvTimeoutError::Disconnected) => return Err(Failure::Worker),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-        }
-        Ok(measured.into_iter().flatten().collect())
+        let system = SystemClock::default();
+        let mut capture = self.begin(inputs, system.now())?;
+        capture.in_threads(system, look, each)?;
+        Ok(capture.end())
+    }
+
+    /// The same for callers who step it themselves.
+    pub fn begin(&mut self, inputs: Vec<Input>, now: Moment) -> Result<Capture<'_>, Failure> {
+        Capture::new(self, inputs, now)
     }
 
     /// Closes all windows and waits for the workers. Nothing is measured any more afterwards.

@@ -4,11 +4,12 @@ use super::jumps::{Decision, Judge};
 use super::locate::{Locate, Times};
 use super::worker::Piece;
 use crate::Delivery;
+use crate::steps::Moment;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 use weir_io::View;
-use weir_io::live::Counts;
+use weir_io::live::{Counts, TURN};
 use weir_measure::{Cut, Observation};
 
 /// Nothing was delivered anywhere.
@@ -54,6 +55,10 @@ pub(super) struct Clock {
     /// Bytes of deliveries that no piece holds any more.
     freed: Vec<View>,
     handed_ns: u64,
+    /// What time it is; of a live source.
+    now: Moment,
+    /// Steady time since when nothing has come.
+    quiet_since: Option<Duration>,
     pace: Pace,
     /// Memory to use again.
     stamps: Vec<i64>,
@@ -75,6 +80,8 @@ impl Clock {
             reopened: Vec::new(),
             freed: Vec::new(),
             handed_ns: 0,
+            now: Moment::default(),
+            quiet_since: None,
             pace: Pace::new(Arc::default()),
             stamps: Vec::new(),
             decided: Vec::new(),
@@ -83,20 +90,27 @@ impl Clock {
 
     /// A clock for a live source; `paces` is what it shares with the clocks of other sources. While nothing comes, time goes on
     /// all the same: so a stamp that is ten seconds off, apart from `late_ns`, is one that jumps.
-    pub fn live(cut: Cut, paces: Arc<Paces>) -> Self {
+    pub fn live(cut: Cut, paces: Arc<Paces>, now: Moment) -> Self {
         const REACH_NS: i64 = 10 * 1_000_000_000;
         Self {
             live: true,
             judge: Judge::new(cut.late_ns.saturating_add(REACH_NS), false),
-            begun: Some(now_ns()),
+            begun: Some(now.wall_ns),
+            now,
             pace: Pace::new(paces),
             ..Self::new(cut)
         }
     }
 
-    /// The time that the source has come to; before its first packet, the system's.
+    /// Says what time it is, for what comes next. What was delivered before was delivered by now.
+    pub fn tick(&mut self, now: Moment) {
+        self.now = now;
+        self.pace.tick(now.steady);
+    }
+
+    /// The time that the source has come to; before its first packet, the time of day.
     pub fn time(&self) -> i64 {
-        if self.latest == Observation::NO_TIME { now_ns() } else { self.latest }
+        if self.latest == Observation::NO_TIME { self.now.wall_ns } else { self.latest }
     }
 
     /// The first time of all, as far as there is one.
@@ -107,7 +121,7 @@ impl Clock {
     /// The time that a live source must have come to by now, if it is known; of a file, its latest stamp.
     pub fn ended(&self) -> Option<i64> {
         let known = self.latest != Observation::NO_TIME;
-        known.then(|| if self.live { self.pace.time(Instant::now()).unwrap_or(self.latest) } else { self.latest })
+        known.then(|| if self.live { self.pace.time(self.now.steady).unwrap_or(self.latest) } else { self.latest })
     }
 
     /// Takes a delivery over: `act` is told what to do with its packets, and may be told to wait with the last ones.
@@ -121,6 +135,7 @@ impl Clock {
         act: &mut dyn FnMut(Act) -> Result<(), E>,
     ) -> Result<(), E> {
         self.handed_ns = handed_ns;
+        self.quiet_since = None;
         let (delivery, before) = (Arc::new(delivery), self.latest);
         if self.flows(delivery.part.times) {
             if let Some(times) = delivery.part.times {
@@ -134,7 +149,7 @@ impl Clock {
             self.look(delivery, act)?;
         }
         if self.live && self.latest != before {
-            self.pace.set(self.latest);
+            self.pace.deliver(self.latest);
         }
         Ok(())
     }
@@ -153,8 +168,21 @@ impl Clock {
         self.freed.drain(..)
     }
 
-    /// A live source had delivered nothing more at the instant `asked`: time goes on all the same.
-    pub fn quiet<E>(&mut self, asked: Instant, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
+    /// A live source has nothing: after a turn without anything time goes on all the same. Says until which steady time to wait.
+    pub fn quiet<E>(&mut self, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<Duration, E> {
+        let now = self.now.steady;
+        let since = *self.quiet_since.get_or_insert(now);
+        let until = since.saturating_add(TURN);
+        if now < until {
+            return Ok(until);
+        }
+        self.quiet_since = Some(now);
+        self.pass(since, act)?;
+        Ok(now.saturating_add(TURN))
+    }
+
+    /// A live source had delivered nothing more at the steady time `asked`.
+    fn pass<E>(&mut self, asked: Duration, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
         /// What may still be on its way: the kernel hands a block over at the second turn of a timer of 50 ms, and a machine may be
         /// busy. A window that waits for late packets has that time anyway.
         const ON_ITS_WAY: Duration = Duration::from_millis(150);
@@ -327,8 +355,7 @@ impl Clock {
 /// What the clocks of several live sources know of one another.
 #[derive(Debug)]
 pub(super) struct Paces {
-    begun: Instant,
-    /// Packet time less the time since `begun`, ns, of the source that delivered last.
+    /// Packet time less steady time, ns, of the source that delivered last.
     offset: AtomicI64,
     /// How often time began anew in any of them.
     steps: AtomicU64,
@@ -336,7 +363,7 @@ pub(super) struct Paces {
 
 impl Default for Paces {
     fn default() -> Self {
-        Self { begun: Instant::now(), offset: AtomicI64::new(UNKNOWN), steps: AtomicU64::new(0) }
+        Self { offset: AtomicI64::new(UNKNOWN), steps: AtomicU64::new(0) }
     }
 }
 
@@ -345,36 +372,47 @@ impl Default for Paces {
 #[derive(Debug)]
 struct Pace {
     all: Arc<Paces>,
-    /// Packet time less the time since [`Paces::begun`], ns, at the last delivery.
+    /// Packet time less steady time, ns, at the last delivery.
     offset: Option<i64>,
     /// Steps of any source that are known here.
     steps: u64,
+    /// The time up to which packets were delivered since the last tick, and whether it began anew in them.
+    delivered: Option<i64>,
+    began: bool,
 }
 
 impl Pace {
     fn new(all: Arc<Paces>) -> Self {
-        Self { all, offset: None, steps: 0 }
+        Self { all, offset: None, steps: 0, delivered: None, began: false }
     }
 
-    fn since(&self, at: Instant) -> i64 {
-        i64::try_from(at.saturating_duration_since(self.all.begun).as_nanos()).unwrap_or(i64::MAX)
+    /// Packets of up to `latest` were delivered since the last tick.
+    fn deliver(&mut self, latest: i64) {
+        self.delivered = Some(latest);
     }
 
-    /// Packets of up to `latest` were delivered now.
-    fn set(&mut self, latest: i64) {
-        let offset = latest.saturating_sub(self.since(Instant::now()));
-        self.offset = Some(offset);
-        self.all.offset.store(offset, Ordering::Relaxed);
-    }
-
-    /// Time began anew.
+    /// Time began anew since the last tick.
     fn step(&mut self) {
-        self.steps = self.all.steps.fetch_add(1, Ordering::Relaxed) + 1;
+        self.began = true;
+    }
+
+    /// It is `now`, and delivered packets are older. An earlier time here would make the offset too large: packet time would then run
+    /// ahead of packets that are on their way.
+    fn tick(&mut self, now: Duration) {
+        if let Some(latest) = self.delivered.take() {
+            let offset = latest.saturating_sub(ns(now));
+            self.offset = Some(offset);
+            self.all.offset.store(offset, Ordering::Relaxed);
+        }
+        // Whoever sees the step sees the offset behind it.
+        if std::mem::take(&mut self.began) {
+            self.steps = self.all.steps.fetch_add(1, Ordering::Release) + 1;
+        }
     }
 
     /// Whether time began anew in another source; from now on that is known.
     fn stepped(&mut self) -> bool {
-        let steps = self.all.steps.load(Ordering::Relaxed);
+        let steps = self.all.steps.load(Ordering::Acquire);
         let stepped = std::mem::replace(&mut self.steps, steps) != steps;
         if stepped {
             self.offset = None;
@@ -382,17 +420,16 @@ impl Pace {
         stepped
     }
 
-    /// Packet time at that instant, if anything was ever delivered.
-    fn time(&self, at: Instant) -> Option<i64> {
+    /// Packet time at that steady time, if anything was ever delivered.
+    fn time(&self, at: Duration) -> Option<i64> {
         let elsewhere = || Some(self.all.offset.load(Ordering::Relaxed)).filter(|&offset| offset != UNKNOWN);
-        let known = if self.all.steps.load(Ordering::Relaxed) == self.steps { self.offset } else { None };
-        known.or_else(elsewhere).map(|offset| offset.saturating_add(self.since(at)))
+        let known = if self.all.steps.load(Ordering::Acquire) == self.steps { self.offset } else { None };
+        known.or_else(elsewhere).map(|offset| offset.saturating_add(ns(at)))
     }
 }
 
-fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+fn ns(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// What a live source rejected or dropped before it delivered, as far as that is booked.

@@ -37,7 +37,13 @@ impl Room {
 
     /// Gives room back.
     pub fn give_back(&self, parts: usize) {
-        self.parts.fetch_sub(parts, Ordering::Relaxed);
+        let taken = self.parts.fetch_sub(parts, Ordering::Relaxed);
+        debug_assert!(parts <= taken, "{parts} parts come back, and {taken} are out");
+    }
+
+    /// Whether all of it was given back.
+    pub fn is_empty(&self) -> bool {
+        self.parts.load(Ordering::Relaxed) == 0
     }
 
     /// A message of this source was read.

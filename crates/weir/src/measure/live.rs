@@ -12,7 +12,7 @@ use weir_io::{Input, Kind, sys};
 use weir_measure::Window;
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_pipeline::PlanError;
-use weir_pipeline::measuring::{Design, Failure, Measured, Run, Sight};
+use weir_pipeline::measuring::{Design, Failure, LiveCounters, Measured, Run};
 
 /// Bytes of a packet that hold all headers a flow key is read from, but for those of tunnels in tunnels.
 const HEADERS: u32 = 512;
@@ -67,9 +67,9 @@ impl Command<'_> {
         } else {
             let Self { report, output, stop, .. } = self;
             let mut each = |window: Window<'_>| print(report, output, stop, &window);
-            let mut look = |sights: &[Arc<Sight>]| {
+            let mut look = |counters: &[Arc<LiveCounters>]| {
                 if tell.swap(false, Ordering::Relaxed) {
-                    names.iter().zip(sights).for_each(|(name, sight)| say_plain(&standing(name, sight)));
+                    names.iter().zip(counters).for_each(|(name, counters)| say_plain(&standing(name, counters)));
                 }
             };
             run.capture(inputs, &mut look, &mut each)
@@ -121,12 +121,12 @@ impl Command<'_> {
     }
 }
 
-fn standing(name: &str, sight: &Sight) -> String {
+fn standing(name: &str, counters: &LiveCounters) -> String {
     let counts = Counts {
-        received: sight.received.load(Ordering::Relaxed),
-        filtered: Some(sight.filtered.load(Ordering::Relaxed)),
-        dropped: sight.dropped.load(Ordering::Relaxed),
-        handed_over: sight.delivered.load(Ordering::Relaxed),
+        received: counters.received.load(Ordering::Relaxed),
+        filtered: Some(counters.filtered.load(Ordering::Relaxed)),
+        dropped: counters.dropped.load(Ordering::Relaxed),
+        handed_over: counters.delivered.load(Ordering::Relaxed),
     };
     capture::standing_line(name, &counts)
 }

@@ -1,0 +1,269 @@
+//! Design `rss` on live sources: each worker has a source of its own, a queue of an interface or a share of its packets, and
+//! runs to completion: it does everything to its packets. Nothing is handed to others but what is known of windows.
+//!
+//! Workers and the merging side take steps ([`crate::steps`]). In a real capture each worker has a thread, and the merging side is
+//! the caller's; the workers' messages are all that they have in common.
+
+use super::clock::{Act, Booked, Clock, Paces};
+use super::locate::Locate;
+use super::merger::Merger;
+use super::room::{Gate, Room};
+use super::timing::Timing;
+use super::worker::{Closed, Worker};
+use super::{Design, Ended, Event, Failure, Goodbye, Measured, Run, spawn};
+use crate::reader::{Options, Reader, Step};
+use crate::steps::{Moment, Progress, SystemClock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::time::{Duration, Instant};
+use weir_io::Input;
+use weir_measure::Window;
+
+/// What a worker says.
+enum Message {
+    /// What it knows of windows that are complete.
+    Closed(Closed),
+    /// It is at its end; all its windows were closed before.
+    Ended(Box<(Measured, Ended)>),
+    Failed(weir_measure::Error),
+    Died,
+}
+
+/// What a live source has come to, for display while it is measured.
+#[derive(Debug, Default)]
+pub struct LiveCounters {
+    /// Packets that reached the source.
+    pub received: AtomicU64,
+    /// Packets that were delivered.
+    pub delivered: AtomicU64,
+    /// Packets that a filter before us rejected.
+    pub filtered: AtomicU64,
+    /// Packets for which there was no room.
+    pub dropped: AtomicU64,
+}
+
+impl LiveCounters {
+    fn note(&self, reader: &Reader<Locate>) {
+        let Some(counts) = reader.report().live else { return };
+        self.received.store(counts.received, Ordering::Relaxed);
+        self.delivered.store(counts.handed_over, Ordering::Relaxed);
+        self.filtered.store(counts.filtered.unwrap_or(0), Ordering::Relaxed);
+        self.dropped.store(counts.dropped, Ordering::Relaxed);
+    }
+}
+
+/// A worker that runs to completion, and its source.
+struct LiveWorker {
+    id: usize,
+    reader: Reader<Locate>,
+    worker: Worker,
+    clock: Clock,
+    gate: Gate,
+    booked: Booked,
+    counters: Arc<LiveCounters>,
+    messages: Sender<(usize, Message)>,
+}
+
+impl LiveWorker {
+    /// Takes what has come, and measures it. **Cost**: one look at the source, and at most one of its blocks.
+    fn step(&mut self, now: Moment) -> Result<Progress, weir_measure::Error> {
+        let step = self.reader.look();
+        let Self { id, worker, clock, gate, messages, .. } = self;
+        clock.tick(now);
+        let handed_ns = worker.timing.as_ref().map_or(0, Timing::now);
+        let mut act = |act| {
+            match act {
+                Act::Begun(_) => {}
+                // Nothing is gone from the memory of a capture.
+                Act::Measure(piece) => _ = worker.slice(&piece)?,
+                Act::Close(before) => {
+                    if let Some(closed) = gate.close(worker, before) {
+                        tell(messages, *id, Message::Closed(closed));
+                    }
+                }
+            }
+            Ok::<_, weir_measure::Error>(())
+        };
+        let progress = match step {
+            Step::Delivery(delivery) => {
+                clock.take(delivery, handed_ns, &mut act)?;
+                // Nobody waits for the memory of a ring: that is back where it came from.
+                clock.freed().for_each(drop);
+                Progress::Busy
+            }
+            Step::Quiet => Progress::Idle(clock.quiet(&mut act)?),
+            Step::End => Progress::Ended,
+        };
+        self.book();
+        Ok(progress)
+    }
+
+    /// The source has ended: all windows close.
+    fn end(self) {
+        let Self { id, reader, mut worker, clock, gate, messages, .. } = self;
+        let closed = Closed { ended: clock.ended(), ..gate.end(&mut worker) };
+        tell(&messages, id, Message::Closed(closed));
+        let Worker { back, timing, .. } = worker;
+        let (way, layout) = (reader.way(), reader.layout().cloned());
+        // The source is closed before its end is told.
+        let measured = Measured { way, report: reader.into_report(), layout };
+        tell(&messages, id, Message::Ended(Box::new((measured, Ended { processed: back.taken(), timing }))));
+    }
+
+    /// Steps until the source ends, and waits for the source in between.
+    fn run(mut self, system: SystemClock) {
+        let (id, messages) = (self.id, self.messages.clone());
+        let _goodbye = Goodbye(|| tell(&messages, id, Message::Died));
+        loop {
+            let now = system.now();
+            match self.step(now) {
+                Ok(Progress::Busy) => {}
+                Ok(Progress::Idle(until)) => self.reader.wait(until.saturating_sub(now.steady)),
+                Ok(Progress::Ended) => return self.end(),
+                Err(error) => return tell(&messages, id, Message::Failed(error)),
+            }
+        }
+    }
+
+    fn book(&mut self) {
+        self.counters.note(&self.reader);
+        if let Some(before) = self.booked.book(self.reader.report().live) {
+            self.worker.front.lose(self.clock.time(), before);
+        }
+    }
+}
+
+fn tell(messages: &Sender<(usize, Message)>, id: usize, message: Message) {
+    // Who hears nothing more has ended the run.
+    let _ = messages.send((id, message));
+}
+
+/// A measurement of live sources that goes on step by step: a worker for each, and the merging side.
+pub struct Capture<'r> {
+    run: &'r mut Run,
+    /// A worker is gone once its source has ended, or if it has a thread.
+    workers: Vec<Option<LiveWorker>>,
+    messages: Receiver<(usize, Message)>,
+    room: Arc<Room>,
+    counters: Vec<Arc<LiveCounters>>,
+    measured: Vec<Option<Measured>>,
+}
+
+impl core::fmt::Debug for Capture<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Capture").field("workers", &self.workers.len()).finish_non_exhaustive()
+    }
+}
+
+impl<'r> Capture<'r> {
+    pub(super) fn new(run: &'r mut Run, inputs: Vec<Input>, now: Moment) -> Result<Self, Failure> {
+        let sources = inputs.len();
+        (run.design, run.settings.workers) = (Design::Rss, sources);
+        let config = &run.settings.config;
+        let room = Arc::new(Room::new(config, sources));
+        run.team.merger = Merger::live(sources, Arc::clone(config), Arc::clone(&run.spares), Arc::clone(&room));
+        run.team.merger.covered.0 = Some(now.wall_ns);
+        let paces = Arc::<Paces>::default();
+        let counters: Vec<Arc<LiveCounters>> = (0..sources).map(|_| Arc::default()).collect();
+        let (say, messages) = channel();
+        let one = |(id, (input, worker))| {
+            Some(LiveWorker {
+                id,
+                reader: Reader::new(input, Arc::clone(&run.locate), Options::default()),
+                worker,
+                clock: Clock::live(run.settings.config.cut, Arc::clone(&paces), now),
+                gate: Gate::new(id, Arc::clone(&room)),
+                booked: Booked::default(),
+                counters: Arc::clone(&counters[id]),
+                messages: say.clone(),
+            })
+        };
+        let workers = inputs.into_iter().zip(run.workers(true)?).enumerate().map(one).collect();
+        let measured = (0..sources).map(|_| None).collect();
+        Ok(Self { run, workers, messages, room, counters, measured })
+    }
+
+    /// A step of the worker of source `id`.
+    pub fn step(&mut self, id: usize, now: Moment) -> Result<Progress, Failure> {
+        let Some(worker) = &mut self.workers[id] else { return Ok(Progress::Ended) };
+        let progress = worker.step(now).map_err(Failure::Later)?;
+        if progress == Progress::Ended
+            && let Some(worker) = self.workers[id].take()
+        {
+            worker.end();
+        }
+        Ok(progress)
+    }
+
+    /// A step of the merging side: takes up one message. `each` gets the windows that are complete, in order.
+    pub fn merge(&mut self, each: &mut dyn FnMut(Window<'_>)) -> Result<Progress, Failure> {
+        if self.is_over() {
+            return Ok(Progress::Ended);
+        }
+        match self.messages.try_recv() {
+            Ok((id, message)) => self.heed(id, message, each).map(|()| Progress::Busy),
+            Err(TryRecvError::Empty) => Ok(Progress::Idle(Duration::MAX)),
+            Err(TryRecvError::Disconnected) => Err(Failure::Worker),
+        }
+    }
+
+    /// What came of each source; complete once [`Self::merge`] has come to its end.
+    pub fn end(self) -> Vec<Measured> {
+        debug_assert!(!self.is_over() || self.room.is_empty(), "what is merged is given back: {:?}", self.room);
+        self.measured.into_iter().flatten().collect()
+    }
+
+    /// All sources have ended, and what their workers said is taken up.
+    fn is_over(&self) -> bool {
+        self.run.team.ended == self.workers.len()
+    }
+
+    /// Steps each worker in a thread of its own, and the merging side here; `look` has its turn ten times a second.
+    pub(super) fn in_threads(
+        &mut self,
+        system: SystemClock,
+        look: &mut dyn FnMut(&[Arc<LiveCounters>]),
+        each: &mut dyn FnMut(Window<'_>),
+    ) -> Result<(), Failure> {
+        /// How long a turn lasts.
+        const TURN: Duration = Duration::from_millis(100);
+        for worker in self.workers.iter_mut().filter_map(Option::take) {
+            spawn(&self.run.settings.cpus, worker.id, move || worker.run(system))?;
+        }
+        let mut looked = Instant::now();
+        while !self.is_over() {
+            if looked.elapsed() >= TURN {
+                looked = Instant::now();
+                look(&self.counters);
+            }
+            match self.messages.recv_timeout(TURN) {
+                Ok((id, message)) => self.heed(id, message, each)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(Failure::Worker),
+            }
+        }
+        Ok(())
+    }
+
+    fn heed(&mut self, id: usize, message: Message, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
+        let team = &mut self.run.team;
+        match message {
+            Message::Closed(closed) => {
+                if closed.windows() == 0 {
+                    self.room.read(id);
+                }
+                team.merger.take(id, closed, each).map_err(Failure::Later)
+            }
+            Message::Ended(both) => {
+                let (one, ended) = *both;
+                self.measured[id] = Some(one);
+                team.events.push(Event::Ended(ended));
+                team.heed(each)?;
+                team.merger.end(id, each).map_err(Failure::Later)
+            }
+            Message::Failed(error) => Err(Failure::Later(error)),
+            Message::Died => Err(Failure::Panic(id)),
+        }
+    }
+}

@@ -1,0 +1,594 @@
+//! A simulated machine: interfaces that follow a script, a ring of blocks for each, and two clocks that only the scheduler moves.
+//!
+//! All is drawn from a seed, and the same seed gives the same run. An interface counts what reached it, what it rejected or had no
+//! room for, and keeps what it handed over: that is the truth that a run is held against.
+
+#[path = "../../../memory/tests/random/mod.rs"]
+mod random;
+
+pub use random::Random;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use weir_io::Input;
+use weir_io::live::{Backend, Counts, Lent, Marks, Next};
+use weir_packet::savefile::{Bytes, Interface as Described, Layout, Record, Resolution, spool};
+use weir_packet::{Frame, LinkType};
+use weir_pipeline::steps::Moment;
+
+pub const MS: i64 = 1_000_000;
+pub const SECOND: i64 = 1000 * MS;
+
+/// Time of day when each run begins, ns since 1970: a round second.
+pub const BEGUN_NS: i64 = 1_700_000_000 * SECOND;
+
+pub fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A packet that was made: the tests know it again by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    pub number: u32,
+    pub flow: u16,
+    pub bytes: u32,
+    /// What it is stamped with, ns since 1970.
+    pub stamp: Option<i64>,
+}
+
+impl Packet {
+    /// UDP in IPv4, by its number and from the port that its flow is named by.
+    fn frame(&self) -> [u8; 60] {
+        let mut frame = [0; 60];
+        frame[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0]);
+        frame[16..18].copy_from_slice(&46u16.to_be_bytes());
+        frame[22..24].copy_from_slice(&[64, 17]);
+        frame[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        frame[34..36].copy_from_slice(&self.flow.to_be_bytes());
+        frame[42..46].copy_from_slice(&self.number.to_be_bytes());
+        frame
+    }
+}
+
+/// What happens to an interface.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    Packet(Packet),
+    /// A packet that a filter in the kernel rejects.
+    Rejected,
+    Down,
+    Up,
+    Gone,
+}
+
+/// What the interface knows: each figure is counted where it happens.
+#[derive(Clone, Debug, Default)]
+pub struct Truth {
+    pub reached: u64,
+    pub rejected: u64,
+    pub dropped: u64,
+    pub downs: u64,
+    /// Packets that were handed over, in this order.
+    pub handed: Vec<Packet>,
+    /// Blocks that came back although they were not out.
+    pub twice: u64,
+    /// The interface was removed while it was captured from.
+    pub gone: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    Ready,
+    /// Handed over for the n-th time.
+    Out(u64),
+}
+
+#[derive(Debug)]
+struct Block {
+    state: State,
+    packets: Vec<Packet>,
+}
+
+/// How a ring is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring {
+    pub blocks: usize,
+    /// Packets of a block, and of a portion of it that is handed over at once.
+    pub room: usize,
+    pub portion: usize,
+    /// A block is handed over so long after its first packet, or up to twice as long.
+    pub retire: Duration,
+}
+
+/// An interface, and the ring between it and its reader.
+#[derive(Debug)]
+pub struct Interface {
+    script: VecDeque<(Duration, Event)>,
+    ring: Ring,
+    blocks: Vec<Block>,
+    /// The block that the kernel fills, and until when at most; and the one that the reader takes next.
+    fill: usize,
+    retires: Option<Duration>,
+    read: usize,
+    /// Packets of the block before that one which are not handed over yet.
+    opened: Option<(Arc<Out>, VecDeque<Packet>)>,
+    handovers: u64,
+    is_down: bool,
+    /// Nothing more is let in.
+    ends: bool,
+    random: Random,
+    truth: Truth,
+}
+
+/// A block that is out. Its memory goes back with the last of its portions.
+#[derive(Debug)]
+struct Out {
+    interface: Shared,
+    block: usize,
+    handover: u64,
+}
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        self.interface.lock().give_back(self.block, self.handover);
+    }
+}
+
+/// Packets of a block.
+#[derive(Debug)]
+struct Lease {
+    bytes: Vec<u8>,
+    _block: Arc<Out>,
+}
+
+impl Lent for Lease {
+    fn bytes(&self) -> Bytes<'_> {
+        (&self.bytes).into()
+    }
+}
+
+impl Interface {
+    /// Lets time pass.
+    fn advance(&mut self, to: Duration) {
+        while let Some(&(at, event)) = self.script.front().filter(|(at, _)| *at <= to) {
+            self.script.pop_front();
+            self.retire(at);
+            self.happen(at, event);
+        }
+        self.retire(to);
+    }
+
+    /// Hands a block over whose time is up.
+    fn retire(&mut self, now: Duration) {
+        if self.retires.is_some_and(|until| until <= now) {
+            self.close();
+        }
+    }
+
+    fn close(&mut self) {
+        self.retires = None;
+        self.blocks[self.fill].state = State::Ready;
+        self.fill = (self.fill + 1) % self.blocks.len();
+    }
+
+    fn happen(&mut self, at: Duration, event: Event) {
+        if self.ends {
+            return;
+        }
+        match event {
+            Event::Packet(packet) if !self.is_down => {
+                self.truth.reached += 1;
+                self.receive(at, packet);
+            }
+            Event::Rejected if !self.is_down => {
+                self.truth.reached += 1;
+                self.truth.rejected += 1;
+            }
+            Event::Packet(_) | Event::Rejected => {}
+            Event::Down => {
+                self.truth.downs += u64::from(!self.is_down);
+                self.is_down = true;
+            }
+            Event::Up => self.is_down = false,
+            Event::Gone => (self.truth.gone, self.ends) = (true, true),
+        }
+    }
+
+    fn receive(&mut self, at: Duration, packet: Packet) {
+        let block = &mut self.blocks[self.fill];
+        if block.state != State::Free {
+            self.truth.dropped += 1;
+            return;
+        }
+        block.packets.push(packet);
+        if block.packets.len() == self.ring.room {
+            self.close();
+        } else if self.retires.is_none() {
+            let longer = self.random.below(self.ring.retire.as_micros() as usize + 1);
+            self.retires = Some(at + self.ring.retire + Duration::from_micros(longer as u64));
+        }
+    }
+
+    fn give_back(&mut self, block: usize, handover: u64) {
+        if self.blocks[block].state == State::Out(handover) {
+            self.blocks[block].state = State::Free;
+        } else {
+            self.truth.twice += 1;
+        }
+    }
+
+    /// When something happens next.
+    fn next_change(&self) -> Option<Duration> {
+        self.script.front().map(|(at, _)| *at).into_iter().chain(self.retires).min()
+    }
+
+    /// Whether a reader would find something new.
+    fn is_ready(&self) -> bool {
+        self.opened.is_some() || self.blocks[self.read].state == State::Ready || self.is_over()
+    }
+
+    /// Nothing more comes, and all is handed over.
+    fn is_over(&self) -> bool {
+        let left = self.blocks.iter().any(|block| block.state == State::Ready);
+        self.ends && !left && self.opened.is_none() && self.retires.is_none()
+    }
+
+    fn counts(&self) -> Counts {
+        Counts {
+            received: self.truth.reached,
+            filtered: Some(self.truth.rejected),
+            dropped: self.truth.dropped,
+            handed_over: self.truth.handed.len() as u64,
+        }
+    }
+}
+
+/// An interface as script, reader and test see it.
+#[derive(Clone, Debug)]
+pub struct Shared(Arc<Mutex<Interface>>);
+
+impl Shared {
+    pub fn new(mut script: Vec<(Duration, Event)>, ring: Ring, seed: u64) -> Self {
+        script.sort_by_key(|(at, _)| *at);
+        let blocks = (0..ring.blocks).map(|_| Block { state: State::Free, packets: Vec::new() }).collect();
+        Self(Arc::new(Mutex::new(Interface {
+            script: script.into(),
+            ring,
+            blocks,
+            fill: 0,
+            retires: None,
+            read: 0,
+            opened: None,
+            handovers: 0,
+            is_down: false,
+            ends: false,
+            random: Random(seed),
+            truth: Truth::default(),
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Interface> {
+        self.0.lock().expect("no test panics while it holds this")
+    }
+
+    /// What a reader reads.
+    pub fn input(&self, name: &str, stop: &Arc<AtomicBool>) -> Input {
+        Input::live(name, Box::new(Reading(self.clone())), stop)
+    }
+
+    /// What it knows, at the end of a run: its own account adds up, and each block came back once.
+    pub fn truth(&self) -> Truth {
+        let interface = self.lock();
+        let truth = interface.truth.clone();
+        assert_eq!(
+            truth.reached,
+            truth.rejected + truth.dropped + truth.handed.len() as u64,
+            "the simulation's account"
+        );
+        assert_eq!(truth.twice, 0, "a block came back twice");
+        let out = interface.blocks.iter().filter(|block| matches!(block.state, State::Out(_))).count();
+        assert_eq!(out, 0, "blocks never came back");
+        truth
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.lock().counts()
+    }
+}
+
+/// The reader's end.
+#[derive(Debug)]
+struct Reading(Shared);
+
+impl Backend for Reading {
+    fn next(&mut self, stop: &AtomicBool) -> io::Result<Next> {
+        let mut interface = self.0.lock();
+        interface.ends |= stop.load(Ordering::Relaxed);
+        if interface.opened.is_none() && interface.blocks[interface.read].state == State::Ready {
+            let block = interface.read;
+            interface.handovers += 1;
+            let handover = interface.handovers;
+            interface.blocks[block].state = State::Out(handover);
+            let packets = std::mem::take(&mut interface.blocks[block].packets);
+            interface.opened = Some((Arc::new(Out { interface: self.0.clone(), block, handover }), packets.into()));
+            interface.read = (block + 1) % interface.blocks.len();
+        }
+        if let Some((block, mut rest)) = interface.opened.take() {
+            let behind = rest.split_off(rest.len().min(interface.ring.portion));
+            if !behind.is_empty() {
+                interface.opened = Some((Arc::clone(&block), behind));
+            }
+            let mut bytes = Vec::new();
+            for packet in &rest {
+                let data = packet.frame();
+                let frame = Frame { data: &data, wire_len: packet.bytes, interface: 0 };
+                spool::append(&mut bytes, 0, packet.stamp.unwrap_or(0), &Record { time_ns: packet.stamp, frame });
+            }
+            let packets = rest.len() as u64;
+            interface.truth.handed.extend(rest);
+            return Ok(Next::Records(Box::new(Lease { bytes, _block: block }), packets));
+        }
+        if !interface.is_over() {
+            return Ok(Next::Nothing);
+        }
+        if interface.truth.gone { Err(io::Error::other("the interface is gone")) } else { Ok(Next::End) }
+    }
+
+    /// Whoever drives the run moves the clocks.
+    fn wait(&mut self, _: Duration) -> io::Result<()> {
+        unreachable!("a step does not wait")
+    }
+
+    fn counts(&self) -> Counts {
+        self.0.counts()
+    }
+
+    fn marks(&self) -> Marks {
+        Marks { downs: self.0.lock().truth.downs, ..Marks::default() }
+    }
+
+    fn layout(&self) -> Layout {
+        Layout::spool(vec![Described::plain(LinkType::ETHERNET, 65_535, Resolution::NANOSECOND)])
+    }
+
+    fn place(&self) -> &'static str {
+        "kernel"
+    }
+
+    fn describe(&self) -> String {
+        "simulated".to_owned()
+    }
+}
+
+#[test]
+#[should_panic(expected = "a block came back twice")]
+fn a_block_that_comes_back_twice_is_noticed() {
+    let packet = Packet { number: 1, flow: 1, bytes: 60, stamp: None };
+    let script = vec![(ms(1), Event::Packet(packet))];
+    let interface = Shared::new(script, Ring { blocks: 2, room: 1, portion: 1, retire: ms(50) }, 1);
+    interface.lock().advance(ms(1));
+    let next = Reading(interface.clone()).next(&AtomicBool::new(false));
+    assert!(matches!(next, Ok(Next::Records(_, 1))));
+    drop(next);
+    interface.lock().give_back(0, 1);
+    interface.truth();
+}
+
+/// What the script of a run may hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Weather {
+    /// The wall clock is set back and forth, by up to an hour.
+    pub steps: bool,
+    /// Each interface stamps by a clock of its own.
+    pub offsets: bool,
+    /// Stamps that are far off, or missing.
+    pub damaged: bool,
+    /// Stamps are behind the one before by up to this, ns.
+    pub disorder_ns: i64,
+    /// Interfaces go down, come up, and are removed.
+    pub downs: bool,
+    /// Some packets are rejected before they come.
+    pub rejects: bool,
+}
+
+/// How often the wall clock is set: when, and by how much, ns.
+type WallSteps = Vec<(Duration, i64)>;
+
+/// The time of day, ns since 1970.
+fn wall_ns(at: Duration, steps: &WallSteps) -> i64 {
+    let set: i64 = steps.iter().filter(|(step, _)| *step <= at).map(|(_, by)| by).sum();
+    BEGUN_NS + at.as_nanos() as i64 + set
+}
+
+/// What happens to an interface, and when.
+pub type Script = Vec<(Duration, Event)>;
+
+/// Draws the scripts of `sources` interfaces, `length` long, and how the wall clock is set.
+pub fn scripts(random: &mut Random, sources: usize, length: Duration, weather: Weather) -> (Vec<Script>, WallSteps) {
+    let length_ns = length.as_nanos() as u64;
+    let steps: WallSteps = (0..if weather.steps { 1 + random.below(3) } else { 0 })
+        .map(|_| {
+            let reach = [SECOND, 20 * SECOND, 3600 * SECOND][random.below(3)];
+            (Duration::from_nanos(random.next() % length_ns), random.next() as i64 % reach)
+        })
+        .collect();
+    let mut number = 0;
+    let one = |_| {
+        let offset = if weather.offsets { random.next() as i64 % (2 * SECOND) } else { 0 };
+        let (flows, mut script, mut at) = (1 + random.below(12), Vec::new(), 0u64);
+        while at < length_ns && script.len() < 250 {
+            // A burst, packets at a rate, or a rest.
+            let (packets, gap) = match random.below(6) {
+                0 => (random.below(80), 1 + random.next() % 20_000),
+                1 => (0, 1),
+                2 => (1, 1),
+                _ => (random.below(20), 1 + random.next() % 15_000_000),
+            };
+            for _ in 0..packets {
+                at += gap;
+                let late = if random.below(4) == 0 { random.next() as i64 % (weather.disorder_ns + 1) } else { 0 };
+                let true_ns = wall_ns(Duration::from_nanos(at), &steps) + offset;
+                let stamp = match random.below(60) {
+                    0 if weather.damaged => None,
+                    1 if weather.damaged => Some(random.next() as i64 >> random.below(12)),
+                    2 if weather.damaged => Some(true_ns + random.next() as i64 % (30 * SECOND)),
+                    _ => Some(true_ns - late.abs()),
+                };
+                let event = if weather.rejects && random.below(5) == 0 {
+                    Event::Rejected
+                } else {
+                    number += 1;
+                    let (flow, bytes) = (random.below(flows) as u16, 60 + random.below(1400) as u32);
+                    Event::Packet(Packet { number, flow, bytes, stamp })
+                };
+                script.push((Duration::from_nanos(at), event));
+            }
+            at += match random.below(8) {
+                0 => random.next() % (2 * SECOND as u64),
+                1..4 => random.next() % (300 * MS as u64),
+                _ => random.next() % (20 * MS as u64),
+            };
+        }
+        if weather.downs && random.below(2) == 0 {
+            let down = random.next() % length_ns;
+            let up = down + random.next() % (SECOND as u64);
+            script.push((Duration::from_nanos(down), Event::Down));
+            let end = if random.below(2) == 0 { Event::Gone } else { Event::Up };
+            script.push((Duration::from_nanos(up), end));
+        }
+        script
+    };
+    ((0..sources).map(one).collect(), steps)
+}
+
+/// Draws a ring.
+pub fn ring(random: &mut Random) -> Ring {
+    let room = 1 + random.below(40);
+    Ring { blocks: 2 + random.below(6), room, portion: 1 + random.below(room), retire: ms(50) }
+}
+
+/// The machine: who steps next, and when. Members are numbered; the first ones read the interfaces.
+pub struct Scheduler {
+    pub random: Random,
+    pub interfaces: Vec<Shared>,
+    now: Duration,
+    /// Until when each member has nothing to do, and until when it is not let run.
+    idle: Vec<Duration>,
+    stalled: Vec<Duration>,
+    /// How often, of 1000 times, a member is kept from running for a while.
+    stalls: usize,
+    /// When the run is told to stop.
+    stops: Duration,
+    stop: Arc<AtomicBool>,
+    wall_steps: WallSteps,
+    taken: u64,
+}
+
+impl Scheduler {
+    pub fn new(
+        random: Random,
+        interfaces: Vec<Shared>,
+        members: usize,
+        stalls: usize,
+        (stops, stop): (Duration, Arc<AtomicBool>),
+        wall_steps: WallSteps,
+    ) -> Self {
+        let (idle, stalled) = (vec![Duration::ZERO; members], vec![Duration::ZERO; members]);
+        Self { random, interfaces, now: Duration::ZERO, idle, stalled, stalls, stops, stop, wall_steps, taken: 0 }
+    }
+
+    pub fn now(&self) -> Moment {
+        Moment { steady: self.now, wall_ns: wall_ns(self.now, &self.wall_steps) }
+    }
+
+    fn advance(&mut self, to: Duration) {
+        self.now = self.now.max(to);
+        self.interfaces.iter().for_each(|interface| interface.lock().advance(self.now));
+        if self.now >= self.stops {
+            self.stop.store(true, Ordering::Relaxed);
+            // Whoever waits looks at once, or after a turn.
+            self.stops = Duration::MAX;
+            self.idle.iter_mut().for_each(|idle| *idle = Duration::ZERO);
+        }
+    }
+
+    fn is_runnable(&self, member: usize) -> bool {
+        let ready = self.interfaces.get(member).is_some_and(|interface| interface.lock().is_ready());
+        self.stalled[member] <= self.now
+            && (self.idle[member] <= self.now || ready && self.idle[member] < Duration::MAX)
+    }
+
+    /// The member that steps next, and what time it is for it. Time goes on in between.
+    pub fn next(&mut self) -> (usize, Moment) {
+        self.taken += 1;
+        assert!(self.taken < 1_000_000, "the run does not end");
+        loop {
+            let runnable: Vec<usize> = (0..self.idle.len()).filter(|&member| self.is_runnable(member)).collect();
+            if runnable.is_empty() {
+                let changes = self.interfaces.iter().filter_map(|interface| interface.lock().next_change());
+                let members = self.idle.iter().zip(&self.stalled).map(|(idle, stalled)| *idle.max(stalled));
+                let stalled = self.stalled.iter().copied();
+                let times = changes.chain(members).chain(stalled).chain([self.stops]).filter(|time| *time > self.now);
+                let next = times.min().filter(|time| *time < Duration::MAX).expect("somebody has something to do");
+                self.advance(next);
+                continue;
+            }
+            let member = runnable[self.random.below(runnable.len())];
+            if self.random.below(1000) < self.stalls {
+                let most = [2, 30, 400, 3000][self.random.below(4)];
+                self.stalled[member] = self.now + ms(self.random.next() % most);
+                continue;
+            }
+            let now = self.now();
+            // It looks at its clock, and what comes next takes its time.
+            if self.random.below(3) == 0 {
+                let more = Duration::from_micros(self.random.next() % 2000);
+                self.advance(self.now + more);
+            }
+            return (member, now);
+        }
+    }
+
+    /// A member has nothing to do before this time.
+    pub fn idle(&mut self, member: usize, until: Duration) {
+        self.idle[member] = until;
+    }
+
+    /// A member does not run before this time.
+    pub fn stall(&mut self, member: usize, until: Duration) {
+        self.stalled[member] = until;
+    }
+
+    /// A member has something to do again.
+    pub fn wake(&mut self, member: usize) {
+        self.idle[member] = Duration::ZERO;
+    }
+
+    /// A member has ended.
+    pub fn end(&mut self, member: usize) {
+        self.idle[member] = Duration::MAX;
+    }
+}
+
+/// Runs a test for `runs` seeds, or for the one in the environment variable `SEED`. A seed that fails is said.
+pub fn each_seed(runs: u64, test: impl Fn(u64)) {
+    struct Said(u64);
+    impl Drop for Said {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("it failed with SEED={}", self.0);
+            }
+        }
+    }
+    let one = |seed| {
+        let _said = Said(seed);
+        test(seed);
+    };
+    match std::env::var("SEED") {
+        Ok(seed) => one(seed.parse().expect("SEED is a number")),
+        Err(_) => (0..runs).for_each(one),
+    }
+}

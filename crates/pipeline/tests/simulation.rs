@@ -1,0 +1,313 @@
+//! The whole live path in one thread: simulated interfaces, and a scheduler that steps workers and the merging side in an order
+//! that a seed draws, at times that it draws too.
+//!
+//! `SEED=N cargo test -p weir-pipeline --test simulation NAME` runs one seed.
+
+mod simulated;
+
+use simulated::{
+    BEGUN_NS, MS, Packet, Random, SECOND, Scheduler, Shared, Truth, Weather, each_seed, ms, ring, scripts,
+};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use weir_measure::{Arrivals, BoundKind, Config, Cut, KeyKind, Sketch, State};
+use weir_pipeline::measuring::{Finished, Measured, Run, Settings};
+use weir_pipeline::select::Selection;
+use weir_pipeline::steps::Progress;
+
+/// Packets and bytes of each flow.
+type Table = BTreeMap<u16, (u64, u64)>;
+
+/// A window as it was given out.
+#[derive(Debug, PartialEq)]
+struct Given {
+    number: i64,
+    revision: u32,
+    left_out: u64,
+    arrivals: Arrivals,
+    table: Table,
+    /// When it was given out: steady time, and whether sources had been told to stop.
+    at: Duration,
+    stopped: bool,
+}
+
+/// A run, before and after.
+struct Case {
+    cut: Cut,
+    /// Only packets from even ports are to be counted.
+    filters: bool,
+    /// Bytes of each table.
+    memory: usize,
+    scheduler: Scheduler,
+    stop: Arc<AtomicBool>,
+}
+
+struct Outcome {
+    windows: Vec<Given>,
+    measured: Vec<Measured>,
+    finished: Finished,
+    truths: Vec<Truth>,
+}
+
+fn table_of(state: Option<&State>) -> Table {
+    let Some(state) = state else { return Table::new() };
+    let rows = state.table(0, usize::MAX).rows;
+    assert!(rows.iter().all(|row| row.bound.kind == BoundKind::Exact));
+    rows.iter().map(|row| (row.key.sport, (row.counts.packets, row.counts.bytes))).collect()
+}
+
+fn add(table: &mut Table, packet: &Packet) {
+    let counts = table.entry(packet.flow).or_default();
+    *counts = (counts.0 + 1, counts.1 + u64::from(packet.bytes));
+}
+
+/// Packets in a table.
+fn sum(table: &Table) -> u64 {
+    table.values().map(|(packets, _)| packets).sum()
+}
+
+impl Case {
+    /// `stalls` of 1000 times, a worker or the merging side does not run for a while.
+    fn draw(seed: u64, weather: impl Fn(&mut Random, Cut) -> Weather, window_ns: &[i64], stalls: usize) -> Self {
+        let mut random = Random(seed);
+        let window_ns = window_ns[random.below(window_ns.len())];
+        let late_ns = [0, 0, 50 * MS, 200 * MS, SECOND][random.below(5)];
+        let cut = Cut { window_ns: Some(window_ns), late_ns };
+        let weather = weather(&mut random, cut);
+        let sources = 1 + random.below(4);
+        let length = ms(100 + random.next() % 4000);
+        let (scripts, steps) = scripts(&mut random, sources, length, weather);
+        let interfaces: Vec<Shared> =
+            scripts.into_iter().map(|script| Shared::new(script, ring(&mut random), random.next())).collect();
+        let stop = Arc::<AtomicBool>::default();
+        // Some are stopped while packets still come.
+        let stops = if random.below(4) == 0 { length / 2 } else { length + ms(random.next() % 1000) };
+        let order = Random(random.next());
+        let scheduler = Scheduler::new(order, interfaces, sources + 1, stalls, (stops, Arc::clone(&stop)), steps);
+        Self { cut, filters: random.below(6) == 0, memory: 16 << 10, scheduler, stop }
+    }
+
+    fn settings(&self) -> Settings {
+        let expression = if self.filters { "udp[0:2] & 1 = 0" } else { "" };
+        Settings {
+            selection: Selection { expression: expression.to_owned(), interpret: true, ..Selection::default() },
+            config: Arc::new(Config {
+                keys: vec![KeyKind::FiveTuple],
+                sketch: Sketch::Exact,
+                memory: self.memory,
+                cut: self.cut,
+                seed: 7,
+                ..Config::default()
+            }),
+            batch: 32,
+            ..Settings::default()
+        }
+    }
+
+    fn counts(&self, packet: &Packet) -> bool {
+        !self.filters || packet.flow & 1 == 0
+    }
+
+    fn run(&mut self) -> Outcome {
+        let mut run = Run::new(self.settings());
+        let (mut windows, at) = (Vec::new(), Cell::new(Duration::ZERO));
+        let mut each = |window: weir_measure::Window<'_>| {
+            let (from, to) = window.span.expect("there are windows");
+            let (begins, ends) = window.covered.expect("a live source knows when it began");
+            assert!(from <= begins && begins <= ends && ends <= to, "{window:?}");
+            windows.push(Given {
+                number: self.cut.number(from),
+                revision: window.revision,
+                left_out: window.left_out,
+                arrivals: window.arrivals,
+                table: table_of(window.state),
+                at: at.get(),
+                stopped: self.stop.load(Ordering::Relaxed),
+            });
+        };
+        let (scheduler, stop) = (&mut self.scheduler, &self.stop);
+        let inputs = scheduler.interfaces.iter().map(|interface| interface.input("simulated", stop)).collect();
+        let mut capture = run.begin(inputs, scheduler.now()).expect("there is memory");
+        let merging = scheduler.interfaces.len();
+        loop {
+            let (member, now) = scheduler.next();
+            at.set(now.steady);
+            let progress = if member == merging {
+                capture.merge(&mut each).expect("windows can be merged")
+            } else {
+                // It may have said something.
+                scheduler.wake(merging);
+                capture.step(member, now).expect("packets can be counted")
+            };
+            match progress {
+                Progress::Busy => {}
+                Progress::Idle(until) => scheduler.idle(member, until),
+                Progress::Ended if member == merging => break,
+                Progress::Ended => scheduler.end(member),
+            }
+        }
+        let measured = capture.end();
+        let finished = run.finish(&mut each).expect("all is merged");
+        let truths = scheduler.interfaces.iter().map(Shared::truth).collect();
+        Outcome { windows, measured, finished, truths }
+    }
+
+    /// What holds for each run, whatever happened.
+    fn check_ledger(&self, outcome: &Outcome) {
+        let Outcome { windows, measured, finished, truths } = outcome;
+        assert_eq!(measured.len(), truths.len());
+        for ((one, truth), interface) in measured.iter().zip(truths).zip(&self.scheduler.interfaces) {
+            assert_eq!(one.report.received, truth.handed.len() as u64);
+            assert_eq!(one.report.live, Some(interface.counts()));
+            assert_eq!(one.report.marks.downs, truth.downs);
+            assert_eq!(one.report.fault.is_some(), truth.gone, "{:?}", one.report.fault);
+        }
+        let handed = || truths.iter().flat_map(|truth| &truth.handed);
+        let mut kept = Table::new();
+        handed().filter(|packet| self.counts(packet)).for_each(|packet| add(&mut kept, packet));
+        let all = &finished.arrivals;
+        let of = |count: fn(&Truth) -> u64| truths.iter().map(count).sum::<u64>();
+        assert_eq!(all.received, of(|truth| truth.reached));
+        assert_eq!(all.dropped, of(|truth| truth.dropped));
+        let passed = finished.state.as_ref().map_or(0, |state| state.tally().passed);
+        assert_eq!(all.received, passed + all.filtered + all.late + all.dropped, "{all:?}");
+        assert_eq!((finished.processed, finished.workers), (passed, truths.len()));
+        let counted = table_of(finished.state.as_ref());
+        assert_eq!(sum(&counted), passed);
+        if all.late == 0 {
+            assert_eq!(counted, kept);
+            assert_eq!(
+                all.filtered,
+                of(|truth| truth.rejected) + handed().filter(|packet| !self.counts(packet)).count() as u64
+            );
+        } else {
+            // A late packet is counted as late, whether it would pass or not.
+            assert!(sum(&kept) - passed <= all.late && counted.iter().all(|(flow, counts)| kept[flow] >= *counts));
+            assert!(self.filters || sum(&kept) - passed == all.late);
+        }
+        // The windows and those that were left out are the whole.
+        let (mut arrivals, mut table) = (Arrivals::default(), Table::new());
+        for window in windows {
+            arrivals += window.arrivals;
+            for (&flow, counts) in &window.table {
+                let sum = table.entry(flow).or_default();
+                *sum = (sum.0 + counts.0, sum.1 + counts.1);
+            }
+        }
+        let left_out: u64 = windows.iter().map(|window| window.left_out).sum();
+        assert!(left_out <= finished.left_out);
+        if finished.left_out == 0 {
+            assert_eq!((arrivals, &table), (*all, &counted), "left out: {left_out}");
+        } else {
+            assert!(arrivals.received <= all.received && sum(&table) <= passed);
+        }
+    }
+
+    /// A window comes 0.3 s after its end at most, apart from the time that it waits for late packets.
+    fn check_times(&self, outcome: &Outcome, disorder_ns: i64) {
+        /// What the steps themselves take.
+        const BUSY_MS: i64 = 20;
+        for window in outcome.windows.iter().filter(|window| !window.stopped) {
+            let (_, end) = self.cut.span(window.number);
+            let most = end - BEGUN_NS + self.cut.late_ns + disorder_ns + (300 + BUSY_MS) * MS;
+            assert!(window.at.as_nanos() as i64 <= most, "{window:?}");
+        }
+    }
+
+    /// Windows one by one, where each packet is in the window of its stamp.
+    fn check_windows(&self, outcome: &Outcome) {
+        let mut expected = BTreeMap::<i64, Table>::new();
+        for packet in outcome.truths.iter().flat_map(|truth| &truth.handed).filter(|packet| self.counts(packet)) {
+            let stamp = packet.stamp.expect("all are stamped");
+            add(expected.entry(self.cut.number(stamp)).or_default(), packet);
+        }
+        let Outcome { windows, finished, .. } = outcome;
+        assert_eq!((finished.arrivals.late, finished.arrivals.jumped), (0, 0));
+        assert!(windows.windows(2).all(|pair| pair[0].number < pair[1].number), "{windows:?}");
+        for window in windows {
+            assert_eq!(window.revision, 0);
+            assert_eq!(window.table, expected.remove(&window.number).unwrap_or_default(), "window {}", window.number);
+        }
+        assert!(expected.is_empty() || finished.left_out > 0, "windows are missing: {expected:?}");
+        assert!(expected.len() as u64 <= finished.left_out);
+    }
+}
+
+/// Stamps are behind by no more than a window waits for.
+fn calm(random: &mut Random, cut: Cut) -> Weather {
+    let disorder_ns = if random.below(2) == 0 { cut.late_ns / 2 } else { 0 };
+    Weather { disorder_ns, downs: random.below(3) == 0, rejects: random.below(3) == 0, ..Weather::default() }
+}
+
+fn wild(random: &mut Random, _: Cut) -> Weather {
+    let mut one = |odds| random.below(odds) == 0;
+    let (steps, offsets, damaged, downs, rejects) = (one(2), one(2), one(3), one(3), one(3));
+    let disorder_ns = if one(2) { 2 * SECOND } else { 0 };
+    Weather { steps, offsets, damaged, disorder_ns, downs, rejects }
+}
+
+const WINDOWS: [i64; 4] = [50 * MS, 100 * MS, 330 * MS, SECOND];
+
+#[test]
+fn each_packet_of_live_sources_is_in_the_window_of_its_stamp_however_workers_are_scheduled() {
+    each_seed(1200, |seed| {
+        let stalls = [0, 5, 50][seed as usize % 3];
+        let mut case = Case::draw(seed, calm, &WINDOWS, stalls);
+        let outcome = case.run();
+        case.check_ledger(&outcome);
+        case.check_windows(&outcome);
+        if stalls == 0 {
+            case.check_times(&outcome, case.cut.late_ns / 2);
+        }
+    });
+}
+
+#[test]
+fn the_account_of_live_sources_is_exact_whatever_clocks_stamps_and_interfaces_do() {
+    each_seed(1200, |seed| {
+        let mut case = Case::draw(seed, wild, &WINDOWS, [0, 5, 50][seed as usize % 3]);
+        let outcome = case.run();
+        case.check_ledger(&outcome);
+        // In a window are packets of its time, and those without a believed stamp.
+        let other =
+            outcome.truths.iter().flat_map(|truth| &truth.handed).filter(|packet| packet.stamp.is_none()).count();
+        for window in &outcome.windows {
+            let is_here = |packet: &&Packet| packet.stamp.is_some_and(|stamp| case.cut.number(stamp) == window.number);
+            let here = outcome.truths.iter().flat_map(|truth| &truth.handed).filter(is_here).count();
+            assert!(sum(&window.table) <= (here + other) as u64 + window.arrivals.jumped, "{window:?}");
+        }
+    });
+}
+
+#[test]
+fn windows_that_nobody_takes_up_are_left_out_and_their_packets_are_in_the_sum() {
+    let left_out = Cell::new(0);
+    each_seed(30, |seed| {
+        let mut case = Case::draw(seed, |_, _| Weather::default(), &[MS / 4], 0);
+        // Tables of which few have room at once.
+        (case.cut.late_ns, case.memory) = (0, 4 << 20);
+        // Until some of the sources have ended, or all.
+        let merging = case.scheduler.interfaces.len();
+        case.scheduler.stall(merging, ms(1000 + seed % 3 * 2000));
+        let outcome = case.run();
+        case.check_ledger(&outcome);
+        case.check_windows(&outcome);
+        left_out.set(left_out.get() + outcome.finished.left_out);
+    });
+    assert!(left_out.get() > 0 || std::env::var("SEED").is_ok());
+}
+
+#[test]
+fn a_seed_gives_the_same_run_again() {
+    each_seed(20, |seed| {
+        let run = || Case::draw(seed, wild, &WINDOWS, 20).run();
+        let (first, second) = (run(), run());
+        assert_eq!(first.windows, second.windows);
+        assert_eq!(first.finished.arrivals, second.finished.arrivals);
+        let handed = |outcome: &Outcome| outcome.truths.iter().map(|truth| truth.handed.clone()).collect::<Vec<_>>();
+        assert_eq!(handed(&first), handed(&second));
+    });
+}
