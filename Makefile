@@ -39,8 +39,10 @@ test: ## All that CI runs: format, tidy, clippy, tests, documentation
 
 bench: ## Compare weir with its peers here, or NAME=sketch alone; needs 9 GB in data/, writes results/
 	@scripts/setup bench
-	@cargo build --release --locked -p weir -p weir-bench
-	@set -e; for name in $(NAME); do cargo run --release --locked -p weir-bench -- $$name; done
+	@cargo build --release --locked -p weir
+	@target="$${CARGO_TARGET_DIR:-target}"; \
+	cargo build --release --locked --manifest-path bench/Cargo.toml --target-dir "$$target" && \
+	for name in $(NAME); do "$$target/release/weir-bench" $$name || exit; done
 
 check-deep: ## Beyond CI: miri, loom, and MINUTES of fuzzing for each target
 	@scripts/check-deep

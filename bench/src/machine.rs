@@ -54,7 +54,7 @@ pub fn description() -> Vec<String> {
 
 /// Versions of libraries that this program was built with, for a line of the head.
 pub fn versions(names: &[&str]) -> String {
-    const LOCK: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock"));
+    const LOCK: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.lock"));
     let version = |name: &&str| {
         let entry = LOCK.rsplit("[[package]]").find(|entry| entry.contains(&format!("\nname = \"{name}\"\n")));
         let version = entry.and_then(|entry| entry.split("version = \"").nth(1)?.split('"').next());

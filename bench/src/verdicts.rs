@@ -10,7 +10,7 @@ use weir_packet::savefile::{Layout, Stop};
 use weir_packet::{Frame, LinkType};
 
 /// The expressions of the filter's own tests.
-const EXPRESSIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../filter/tests/expressions.txt");
+const EXPRESSIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/filter/tests/expressions.txt");
 
 #[derive(Default)]
 struct Judge<'a> {
@@ -54,7 +54,7 @@ impl Visit for Judge<'_> {
 
 fn captures() -> Option<PathBuf> {
     let named = std::env::var_os("WEIR_CAPTURES").map(PathBuf::from);
-    let folder = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/captures"));
+    let folder = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/captures"));
     folder.is_dir().then_some(folder)
 }
 

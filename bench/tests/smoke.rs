@@ -26,7 +26,7 @@ impl Drop for Folder {
 fn weir(test: &str) -> bool {
     let there = Path::new(env!("CARGO_BIN_EXE_weir-bench")).with_file_name("weir").exists();
     if !there {
-        eprintln!("{test}: skipped, no weir binary beside weir-bench (run `cargo test --workspace`)");
+        eprintln!("{test}: skipped, no weir binary beside weir-bench (see scripts/test)");
     }
     there
 }
@@ -154,12 +154,22 @@ fn the_dpdk_scenario_is_a_feature() {
     eprintln!("dpdk: skipped, built without the feature dpdk");
 }
 
+/// Also by way of `weir bench`, which looks for it beside itself.
 #[test]
 fn without_a_name_all_scenarios_are_listed() {
-    let output = Command::new(env!("CARGO_BIN_EXE_weir-bench")).output().expect("weir-bench starts");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success());
-    for name in ["filter", "sketch", "measure", "pages", "capture"] {
-        assert!(text.lines().any(|line| line.trim_start().starts_with(name)), "{text}");
+    let bench = PathBuf::from(env!("CARGO_BIN_EXE_weir-bench"));
+    let mut commands = vec![Command::new(&bench)];
+    if weir("weir bench") {
+        let mut command = Command::new(bench.with_file_name("weir"));
+        command.arg("bench").env("PATH", "/nowhere");
+        commands.push(command);
+    }
+    for mut command in commands {
+        let output = command.output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success());
+        for name in ["filter", "sketch", "measure", "pages", "capture"] {
+            assert!(text.lines().any(|line| line.trim_start().starts_with(name)), "{text}");
+        }
     }
 }

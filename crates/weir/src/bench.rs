@@ -14,8 +14,8 @@ pub fn run(arguments: &BenchArgs) -> anyhow::Result<Outcome> {
     let error = Command::new(&program).args(&arguments.arguments).exec();
     if error.kind() == io::ErrorKind::NotFound {
         bail!(
-            "no weir-bench beside this program or in PATH: build it with `cargo build --release -p weir-bench`, or use \
-             `make bench`"
+            "no weir-bench beside this program or in PATH: `make bench` builds it, or in a clone `cargo build --release \
+             --manifest-path bench/Cargo.toml --target-dir target`"
         );
     }
     bail!("{}: {error}", program.display());

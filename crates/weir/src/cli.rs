@@ -671,7 +671,7 @@ Examples:
   weir bench sketch --size smoke    the same, small: whether it works
   weir bench sketch --help          all options
 
-The work is done by weir-bench, a program of its own: cargo build --release -p weir-bench.";
+The work is done by weir-bench, a program of its own, which `make bench` builds.";
 
 /// `weir bench`
 #[derive(Args, Debug)]
