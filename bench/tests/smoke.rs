@@ -2,43 +2,25 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-fn here(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok()
-}
-
-/// A folder that vanishes with its contents.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("weir-bench-{name}-{}", std::process::id())))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use weir_testkit::{Scratch, have, skipped};
 
 /// Is the binary that is measured there?
 fn weir(test: &str) -> bool {
     let there = Path::new(env!("CARGO_BIN_EXE_weir-bench")).with_file_name("weir").exists();
     if !there {
-        eprintln!("{test}: skipped, no weir binary beside weir-bench (see scripts/test)");
+        skipped(test, "no weir binary beside weir-bench (see scripts/test)");
     }
     there
 }
 
 /// Runs a scenario once at its smoke size; its tables must have these parts, and its result these files.
 fn smoke(scenario: &str, parts: &[&str], files: &[&str]) {
-    let folder = Folder::new(scenario);
+    let folder = Scratch::new();
     let output = Command::new(env!("CARGO_BIN_EXE_weir-bench"))
         .args([scenario, "--size", "smoke", "--rounds", "1", "--data"])
-        .arg(folder.0.join("data"))
+        .arg(folder.path().join("data"))
         .arg("--out")
-        .arg(folder.0.join("out"))
+        .arg(folder.path().join("out"))
         .output()
         .expect("weir-bench starts");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -52,7 +34,7 @@ fn smoke(scenario: &str, parts: &[&str], files: &[&str]) {
         assert!(text.contains(part), "the part '{part}' is missing:\n{text}");
     }
     for file in ["README.md", "raw.csv"].iter().chain(files) {
-        let result = std::fs::read_to_string(folder.0.join("out").join(file));
+        let result = std::fs::read_to_string(folder.path().join("out").join(file));
         let result = result.unwrap_or_else(|error| panic!("{file}: {error}"));
         assert!(result.lines().count() > 5, "{file}: {result}");
         if file.ends_with(".csv") {
@@ -82,8 +64,7 @@ fn the_filter_scenario_runs_and_its_answers_agree() {
     if !weir("filter") {
         return;
     }
-    if !here("tcpdump") {
-        eprintln!("filter: skipped, no tcpdump");
+    if !have("filter", &["tcpdump"]) {
         return;
     }
     let parts =

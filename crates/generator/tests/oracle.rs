@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use weir_generator::{FRAME_MAX, Generator, Profile, Sizes};
+use weir_testkit::savefile::Pcap;
 
 #[test]
 fn truth_equals_what_tcpdump_counts() {
@@ -143,21 +144,16 @@ fn top_flows_equal_those_of_a_plain_reader() {
 
 /// Makes all packets of the profile and saves them as a classic pcap file with ns times.
 fn save(profile: &Profile, name: &str) -> (Generator, PathBuf) {
-    let mut bytes = Vec::new();
-    for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65535, 1] {
-        bytes.extend(word.to_le_bytes());
-    }
+    let mut pcap = Pcap::with(1, 65_535, false, true);
     let mut generator = Generator::new(profile).unwrap();
     let mut buf = [0; FRAME_MAX];
     while let Some(made) = generator.next(&mut buf) {
         let (seconds, nanoseconds) = (made.time_ns / 1_000_000_000, made.time_ns % 1_000_000_000);
-        for word in [seconds as u32, nanoseconds as u32, made.len as u32, made.len as u32] {
-            bytes.extend(word.to_le_bytes());
-        }
-        bytes.extend(&buf[..made.len]);
+        pcap.header(seconds as u32, nanoseconds as u32, made.len as u32, made.len as u32);
+        pcap.bytes.extend(&buf[..made.len]);
     }
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.pcap"));
-    fs::write(&file, bytes).expect("the target directory can be written");
+    fs::write(&file, pcap.bytes).expect("the target directory can be written");
     (generator, file)
 }
 

@@ -16,10 +16,6 @@ pub mod standard;
 pub mod writer;
 pub mod xdp;
 
-#[cfg(test)]
-#[path = "../../memory/tests/random/mod.rs"]
-mod random;
-
 use crate::slots::Slot;
 use std::fs::File;
 use std::io;
@@ -423,20 +419,12 @@ pub fn pin(cpu: usize) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
-
-    fn temporary(name: &str, bytes: &[u8]) -> File {
-        let path = std::env::temp_dir().join(format!("weir-sys-{}-{name}", std::process::id()));
-        File::create(&path).unwrap().write_all(bytes).unwrap();
-        let file = File::options().read(true).write(true).open(&path).unwrap();
-        std::fs::remove_file(path).unwrap();
-        file
-    }
+    use weir_testkit::nameless;
 
     #[test]
     fn a_mapping_shows_the_file_at_an_aligned_address() {
         let bytes: Vec<u8> = (0..3 * HUGE).map(|i| (i / 7) as u8).collect();
-        let file = temporary("aligned", &bytes);
+        let file = nameless(&bytes);
         for (offset, len) in [(0, 1), (0, bytes.len()), (4096, HUGE), (HUGE, HUGE + 5)] {
             let mapping = Mapping::new(&file, offset as u64, len).unwrap();
             assert_eq!(mapping.bytes().as_ptr().align_offset(HUGE), 0);
@@ -447,7 +435,7 @@ mod tests {
 
     #[test]
     fn a_file_that_shrinks_under_the_reader_is_noted_and_reads_as_zeros() {
-        let file = temporary("shrinks", &vec![7u8; 1 << 20]);
+        let file = nameless(&vec![7u8; 1 << 20]);
         let mapping = Mapping::new(&file, 0, 1 << 20).unwrap();
         file.set_len(8192).unwrap();
         assert_eq!(mapping.bytes()[8191], 7);

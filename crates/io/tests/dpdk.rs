@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_dpdk::Sender;
@@ -12,6 +11,8 @@ use weir_io::live::{Backend, Counts, Lent, Next};
 use weir_packet::Frame;
 use weir_packet::savefile::Layout;
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
+use weir_testkit::net::cable;
+use weir_testkit::savefile::Pcap;
 
 /// How long nothing may come before all has.
 const LOOK: Duration = Duration::from_millis(100);
@@ -92,17 +93,12 @@ fn written(name: &str, bytes: &[u8]) -> PathBuf {
 
 #[test]
 fn a_capture_file_comes_as_our_own_reader_reads_it() {
-    // Little-endian pcap, microseconds, Ethernet.
-    let mut file: Vec<u8> =
-        [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 262_144, 1].iter().flat_map(|w| w.to_le_bytes()).collect();
+    let mut file = Pcap::new(1, 262_144);
     let frames: Vec<Vec<u8>> = (0..3000u32)
         .map(|n| frame(n, [60, 1514, 2048, 2049, 9014, 65_535][n as usize % 6].min(65_535), false))
         .collect();
-    for (n, frame) in frames.iter().enumerate() {
-        let len = frame.len() as u32;
-        file.extend([1_700_000_000, n as u32, len, len].iter().flat_map(|word: &u32| word.to_le_bytes()));
-        file.extend(frame);
-    }
+    frames.iter().for_each(|frame| file.packet(frame));
+    let file = file.bytes;
     let (layout, start) = Layout::read(&file, true).unwrap();
     let (mut read, mut cursor) = (Frames::default(), [Cursor::new(start, file.len())]);
     walk(&layout, &file, true, &mut cursor, &mut read);
@@ -118,14 +114,11 @@ fn a_capture_file_comes_as_our_own_reader_reads_it() {
 
 /// A capture file of `count` frames of `len` bytes.
 fn frames_of(count: u32, len: usize) -> Vec<u8> {
-    let mut file: Vec<u8> =
-        [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 262_144, 1].iter().flat_map(|w| w.to_le_bytes()).collect();
+    let mut file = Pcap::new(1, 262_144);
     for n in 0..count {
-        file.extend([1_700_000_000, n, len as u32, len as u32].iter().flat_map(|word: &u32| word.to_le_bytes()));
-        file.extend(frame(n, len.min(65_535), false));
-        file.extend(vec![0; len.saturating_sub(65_535)]);
+        file.packet(&[frame(n, len.min(65_535), false), vec![0; len.saturating_sub(65_535)]].concat());
     }
-    file
+    file.bytes
 }
 
 #[test]
@@ -198,39 +191,14 @@ fn a_device_that_never_runs_dry_can_be_stopped() {
     println!("{}", capture.describe());
 }
 
-/// Moves this thread into a network namespace of its own, with two interfaces that are joined: `wa` and `wb`.
-fn joined(test: &str) -> bool {
-    // SAFETY: changes which network this thread sees, and nothing else.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        eprintln!("{test}: skipped, no network namespace: {}", io::Error::last_os_error());
-        return false;
-    }
-    for line in [
-        "link add name wa type veth peer name wb",
-        "link set wa addrgenmode none",
-        "link set wb addrgenmode none",
-        "link set wa up",
-        "link set wb up",
-    ] {
-        match Command::new("ip").args(line.split(' ')).status() {
-            Ok(status) if status.success() => {}
-            other => {
-                eprintln!("{test}: skipped, ip {line}: {other:?}");
-                return false;
-            }
-        }
-    }
-    true
-}
-
-/// Sends frames `0..count` from interface `wa`.
+/// Sends frames `0..count` from interface `far`.
 fn send(count: u32, make: impl Fn(u32) -> Vec<u8>) {
     // SAFETY: plain calls; the address is a live local of the length said; each frame lives through its call.
     unsafe {
         let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0);
         let mut address: libc::sockaddr_ll = std::mem::zeroed();
         address.sll_family = libc::AF_PACKET as u16;
-        address.sll_ifindex = libc::if_nametoindex(c"wa".as_ptr()) as i32;
+        address.sll_ifindex = libc::if_nametoindex(c"far".as_ptr()) as i32;
         let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         assert_eq!(libc::bind(socket, (&raw const address).cast(), len), 0);
         for n in 0..count {
@@ -249,10 +217,10 @@ fn made(n: u32) -> Vec<u8> {
 #[test]
 fn an_interface_brings_each_frame_that_was_sent() {
     const FRAMES: u32 = 40_000;
-    if !joined("an_interface_brings_each_frame_that_was_sent") {
+    if !cable("an_interface_brings_each_frame_that_was_sent", "") {
         return;
     }
-    let mut capture = one("net_af_packet_each,iface=wb");
+    let mut capture = one("net_af_packet_each,iface=near");
     // In the same namespace, as threads are.
     let sending = std::thread::spawn(|| send(FRAMES, made));
     let come = all(&mut capture, usize::MAX).unwrap();
@@ -268,11 +236,11 @@ fn an_interface_brings_each_frame_that_was_sent() {
 #[test]
 fn what_the_kernel_drops_without_a_word_is_counted() {
     const FRAMES: u32 = 5000;
-    if !joined("what_the_kernel_drops_without_a_word_is_counted") {
+    if !cable("what_the_kernel_drops_without_a_word_is_counted", "") {
         return;
     }
     // A ring of 64 frames, which nobody reads while they are sent.
-    let mut capture = one("net_af_packet_few,iface=wb,blocksz=4096,framesz=2048,framecnt=64");
+    let mut capture = one("net_af_packet_few,iface=near,blocksz=4096,framesz=2048,framecnt=64");
     send(FRAMES, made);
     assert_eq!(capture.port().stats().unwrap().missed, 0, "the driver says nothing of it");
     let come = all(&mut capture, usize::MAX).unwrap();
@@ -284,10 +252,10 @@ fn what_the_kernel_drops_without_a_word_is_counted() {
 
 #[test]
 fn a_capture_that_is_stopped_amid_traffic_agrees_with_the_kernel() {
-    if !joined("a_capture_that_is_stopped_amid_traffic_agrees_with_the_kernel") {
+    if !cable("a_capture_that_is_stopped_amid_traffic_agrees_with_the_kernel", "") {
         return;
     }
-    let mut capture = one("net_af_packet_amid,iface=wb");
+    let mut capture = one("net_af_packet_amid,iface=near");
     let sending = std::thread::spawn(|| send(20_000, made));
     // The end is an error if the counts differ.
     let come = all(&mut capture, 5000).unwrap();
@@ -301,11 +269,11 @@ fn a_capture_that_is_stopped_amid_traffic_agrees_with_the_kernel() {
 #[test]
 fn queues_share_what_an_interface_brings() {
     const FRAMES: u32 = 20_000;
-    if !joined("queues_share_what_an_interface_brings") {
+    if !cable("queues_share_what_an_interface_brings", "") {
         return;
     }
     let settings = Settings { queues: 2, ..Settings::default() };
-    let captures = open("net_af_packet_two,iface=wb", &settings).unwrap();
+    let captures = open("net_af_packet_two,iface=near", &settings).unwrap();
     send(FRAMES, made);
     let threads: Vec<_> = captures
         .into_iter()

@@ -9,32 +9,10 @@ use weir_io::follow::{Change, Followed};
 use weir_io::input::Opening;
 use weir_io::stream::Stream;
 use weir_io::{Input, Kind};
+use weir_testkit::Scratch;
 
 /// A bound against hanging.
 const LONG: Duration = Duration::from_secs(60);
-
-/// A folder that goes when this does.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("weir-follow-{}-{name}", std::process::id()));
-        std::fs::create_dir(&path).expect("the temporary directory can be written");
-        Self(path)
-    }
-
-    fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).expect("the folder can be written");
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// The next bytes of a source; none at its end.
 fn next_bytes(stream: &mut Stream) -> Vec<u8> {
@@ -73,20 +51,20 @@ fn follow(file: &Path, at_end: impl Fn() + Send + Sync + 'static) -> (Receiver<C
 /// A name that loses its file between the end of one file and the opening of the next.
 #[test]
 fn a_name_that_loses_its_file_between_two_files_is_told() {
-    let folder = Folder::new("between");
+    let folder = Scratch::new();
     for (way, change) in [("truncated", Change::Truncated), ("replaced", Change::Replaced)] {
-        let file = folder.file(way, "first");
+        let file = PathBuf::from(folder.file(way, b"first"));
         let old = file.clone();
         let (told, given) = follow(&file, move || std::fs::remove_file(&old).expect("it is there"));
         let bytes = || given.recv_timeout(LONG).expect("it is read");
         assert_eq!(bytes(), b"first", "{way}");
         match change {
-            Change::Truncated => drop(folder.file(way, "")),
-            _ => std::fs::rename(folder.file("other", "gone at once"), &file).expect("both are there"),
+            Change::Truncated => drop(folder.file(way, b"")),
+            _ => std::fs::rename(folder.file("other", b"gone at once"), &file).expect("both are there"),
         }
         let next = || told.recv_timeout(LONG).expect("it is told");
         assert_eq!([next(), next()], [change, Change::Removed], "{way}");
-        folder.file(way, "second");
+        folder.file(way, b"second");
         assert_eq!(next(), Change::Appeared, "{way}");
         assert_eq!(bytes(), b"second", "{way}");
     }

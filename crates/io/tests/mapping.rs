@@ -1,23 +1,12 @@
 //! Mappings of files that stay, shrink, and are many.
 
-use std::fs::File;
-use std::io::Write;
 use weir_io::input::PlainFile;
 use weir_io::sys::{HUGE, Mapping};
-
-/// A file without a name.
-fn temporary(bytes: &[u8]) -> File {
-    let path =
-        std::env::temp_dir().join(format!("weir-mapping-{}-{:?}", std::process::id(), std::thread::current().id()));
-    File::create(&path).expect("the temporary directory can be written").write_all(bytes).expect("there is room");
-    let file = File::options().read(true).write(true).open(&path).expect("it was made just now");
-    std::fs::remove_file(path).expect("it was made just now");
-    file
-}
+use weir_testkit::nameless;
 
 #[test]
 fn as_many_mappings_as_a_large_machine_has_use_for() {
-    let file = temporary(&[7; 5000]);
+    let file = nameless(&[7; 5000]);
     // Two for each of 500 workers, and a few readers.
     let all: Vec<Mapping> = (0..1100).map(|_| Mapping::new(&file, 0, 5000).expect("there is room for it")).collect();
     assert!(all.iter().all(|mapping| mapping.bytes()[4999] == 7));
@@ -34,7 +23,7 @@ fn threads_that_map_and_lose_their_files_at_once() {
         for seed in 0..8usize {
             scope.spawn(move || {
                 let bytes: Vec<u8> = (0..HUGE + 9000).map(|i| (i + seed) as u8).collect();
-                let file = temporary(&bytes);
+                let file = nameless(&bytes);
                 for round in 0..40 {
                     file.set_len(0).unwrap();
                     std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).unwrap();
@@ -55,7 +44,7 @@ fn threads_that_map_and_lose_their_files_at_once() {
 #[test]
 fn pieces_of_a_file_say_where_it_ends() {
     let bytes: Vec<u8> = (0..100_000).map(|i| (i / 3) as u8).collect();
-    let file = PlainFile::new(temporary(&bytes)).unwrap();
+    let file = PlainFile::new(nameless(&bytes)).unwrap();
     assert_eq!(file.len, 100_000);
     for (offset, len, held) in [
         (0u64, 100_000usize, 100_000usize),
@@ -73,12 +62,12 @@ fn pieces_of_a_file_say_where_it_ends() {
         }
     }
     // Cut after opening: a read comes short, and says that the file ended.
-    let file = PlainFile::new(temporary(&bytes)).unwrap();
-    let cut = temporary(&bytes);
+    let file = PlainFile::new(nameless(&bytes)).unwrap();
+    let cut = nameless(&bytes);
     let shrinking = PlainFile::new(cut.try_clone().unwrap()).unwrap();
     cut.set_len(10).unwrap();
     let view = shrinking.read(0, 50, Vec::new()).unwrap();
     assert_eq!((view.bytes().len(), view.eof, shrinking.current_len().unwrap()), (10, true, 10));
     assert!(file.prefers_mapping(), "a small file is mapped whatever its folios");
-    assert!(!PlainFile::new(temporary(b"")).unwrap().prefers_mapping(), "nothing cannot be mapped");
+    assert!(!PlainFile::new(nameless(b"")).unwrap().prefers_mapping(), "nothing cannot be mapped");
 }

@@ -2,50 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use weir_io::output::{Naming, Output, OutputError, Rotation};
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
+use weir_testkit::{Scratch, have, skipped};
 
-/// A directory below the temporary one that goes when this does.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("weir-output-{}-{number}", std::process::id()));
-        std::fs::create_dir(&path).expect("the temporary directory can be written");
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    /// All files, by name.
-    fn files(&self) -> Vec<(String, Vec<u8>)> {
-        let entries = std::fs::read_dir(&self.0).expect("it is there").map(|entry| entry.expect("it can be listed"));
-        let mut files: Vec<_> = entries
-            .map(|entry| (entry.file_name().into_string().expect("we named it"), std::fs::read(entry.path()).unwrap()))
-            .collect();
-        files.sort();
-        files
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn have(tool: &str) -> bool {
-    let found = Command::new(tool).arg("--version").output().is_ok();
-    if !found {
-        eprintln!("skipped: no {tool}");
-    }
-    found
+/// All files, by name.
+fn files(scratch: &Scratch) -> Vec<(String, Vec<u8>)> {
+    scratch.names().into_iter().map(|name| (name.clone(), std::fs::read(scratch.at(&name)).unwrap())).collect()
 }
 
 fn one_name(path: &Path) -> Naming {
@@ -103,7 +67,7 @@ fn as_read(packets: &[(i64, u32, Vec<u8>)], unit: i64) -> Vec<(u32, u32, u32, Ve
 fn a_file_without_packets_is_a_file() {
     for format in [Format::Pcap, Format::Pcapng] {
         let scratch = Scratch::new();
-        let path = scratch.path("empty");
+        let path = scratch.path().join("empty");
         let mut output = Output::files(one_name(&path), format, 0, false, Rotation::default()).unwrap();
         output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
         assert_eq!(output.finish().unwrap(), 0);
@@ -112,7 +76,7 @@ fn a_file_without_packets_is_a_file() {
             Format::Pcap => assert_eq!(bytes.len(), 24),
             Format::Pcapng | Format::Ring | Format::Slots | Format::Spool => assert!(bytes.len() > 28 + 20),
         }
-        if have("tcpdump") {
+        if have("a_file_without_packets_is_a_file", &["tcpdump"]) {
             let output = Command::new("tcpdump").args(["--count", "-r"]).arg(&path).output().unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             assert!(output.stdout.starts_with(b"0 "));
@@ -127,14 +91,14 @@ fn a_new_file_begins_once_the_current_one_is_larger() {
     let all = packets(200);
     for size in [1, 100, 1000, 5000, 1_000_000] {
         let scratch = Scratch::new();
-        let directory = scratch.0.clone();
+        let directory = scratch.path().to_owned();
         let naming: Naming = Box::new(move |number, _| Ok(directory.join(format!("{number:04}"))));
         let rotation = Rotation { size: Some(size), ..Rotation::default() };
         let mut output = Output::files(naming, Format::Pcap, 0, false, rotation).unwrap();
         let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
         write(&mut output, id, &all).unwrap();
         assert_eq!(output.finish().unwrap(), 200);
-        let files = scratch.files();
+        let files = files(&scratch);
         let mut joined = Vec::new();
         for (i, (name, bytes)) in files.iter().enumerate() {
             assert_eq!(name, &format!("{i:04}"));
@@ -154,14 +118,14 @@ fn a_new_file_begins_once_the_current_one_is_larger() {
 fn names_are_used_again_after_so_many_files() {
     let all = packets(300);
     let scratch = Scratch::new();
-    let directory = scratch.0.clone();
+    let directory = scratch.path().to_owned();
     let naming: Naming = Box::new(move |number, _| Ok(directory.join(format!("{number}"))));
     let rotation = Rotation { size: Some(4000), count: Some(3), ..Rotation::default() };
     let mut output = Output::files(naming, Format::Pcap, 0, false, rotation).unwrap();
     let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
     write(&mut output, id, &all).unwrap();
     assert_eq!(output.finish().unwrap(), 300, "all packets were written, also those written over");
-    let files = scratch.files();
+    let files = files(&scratch);
     assert_eq!(files.iter().map(|(name, _)| &name[..]).collect::<Vec<_>>(), ["0", "1", "2"]);
     // The ring holds the end of the packets, in order from the oldest file on.
     let mut rings: Vec<_> = files.iter().map(|(_, bytes)| read_pcap(bytes)).collect();
@@ -177,18 +141,18 @@ fn a_new_file_begins_with_packet_time() {
     all[17].0 -= 15_000_000_000;
     for format in [Format::Pcap, Format::Pcapng] {
         let scratch = Scratch::new();
-        let directory = scratch.0.clone();
+        let directory = scratch.path().to_owned();
         let naming: Naming = Box::new(move |_, time| Ok(directory.join((time / 1_000_000_000).to_string())));
         let rotation = Rotation { seconds: Some(10), ..Rotation::default() };
         let mut output = Output::files(naming, format, 0, false, rotation).unwrap();
         let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
-        assert!(scratch.files().is_empty(), "the name needs a packet's time");
+        assert!(files(&scratch).is_empty(), "the name needs a packet's time");
         write(&mut output, id, &all).unwrap();
         assert_eq!(output.finish().unwrap(), 35);
-        let names: Vec<_> = scratch.files().into_iter().map(|(name, _)| name).collect();
+        let names: Vec<_> = files(&scratch).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["1700000000", "1700000010", "1700000020", "1700000030"]);
         if format == Format::Pcap {
-            let files = scratch.files();
+            let files = files(&scratch);
             let joined: Vec<_> = files.iter().flat_map(|(_, bytes)| read_pcap(bytes)).collect();
             assert_eq!(joined, as_read(&all, 1000));
         }
@@ -199,7 +163,7 @@ fn a_new_file_begins_with_packet_time() {
 fn the_last_file_of_so_many_seconds() {
     let all = packets(35);
     let scratch = Scratch::new();
-    let directory = scratch.0.clone();
+    let directory = scratch.path().to_owned();
     let naming: Naming = Box::new(move |number, _| Ok(directory.join(number.to_string())));
     let rotation = Rotation { seconds: Some(10), count: Some(2), ..Rotation::default() };
     let mut output = Output::files(naming, Format::Pcap, 0, false, rotation).unwrap();
@@ -207,7 +171,7 @@ fn the_last_file_of_so_many_seconds() {
     let error = write(&mut output, id, &all).unwrap_err();
     assert!(matches!(error, OutputError::LastFile), "{error}");
     drop(output);
-    let files = scratch.files();
+    let files = files(&scratch);
     let joined: Vec<_> = files.iter().flat_map(|(_, bytes)| read_pcap(bytes)).collect();
     assert_eq!(files.len(), 2);
     assert_eq!(joined, as_read(&all[..20], 1000), "both files are complete");
@@ -218,21 +182,21 @@ fn the_last_file_of_so_many_seconds() {
 fn a_count_limits_nothing_beside_both_size_and_seconds() {
     let all = packets(300);
     let scratch = Scratch::new();
-    let directory = scratch.0.clone();
+    let directory = scratch.path().to_owned();
     let naming: Naming = Box::new(move |number, _| Ok(directory.join(format!("{number:03}"))));
     let rotation = Rotation { size: Some(4000), seconds: Some(100), count: Some(2) };
     let mut output = Output::files(naming, Format::Pcap, 0, false, rotation).unwrap();
     let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
     write(&mut output, id, &all).unwrap();
     assert_eq!((output.overwritten(), output.finish().unwrap()), (0, 300));
-    let joined: Vec<_> = scratch.files().iter().flat_map(|(_, bytes)| read_pcap(bytes)).collect();
+    let joined: Vec<_> = files(&scratch).iter().flat_map(|(_, bytes)| read_pcap(bytes)).collect();
     assert_eq!(joined, as_read(&all, 1000));
 }
 
 #[test]
 fn each_packet_is_flushed_if_asked() {
     let scratch = Scratch::new();
-    let path = scratch.path("flushed");
+    let path = scratch.path().join("flushed");
     let all = packets(10);
     for (each, whole) in [(true, true), (false, false)] {
         let mut output = Output::files(one_name(&path), Format::Pcap, 0, each, Rotation::default()).unwrap();
@@ -250,7 +214,7 @@ fn each_packet_is_flushed_if_asked() {
 #[test]
 fn packets_are_cut_to_the_snap_length() {
     let scratch = Scratch::new();
-    let path = scratch.path("cut");
+    let path = scratch.path().join("cut");
     let mut output = Output::files(one_name(&path), Format::Pcap, 50, false, Rotation::default()).unwrap();
     let id = output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
     let all = packets(30);
@@ -267,7 +231,7 @@ fn packets_are_cut_to_the_snap_length() {
 fn a_device_that_is_full() {
     let path = Path::new("/dev/full");
     if !path.exists() {
-        eprintln!("skipped: no /dev/full");
+        skipped("a_device_that_is_full", "no /dev/full");
         return;
     }
     let mut output = Output::files(one_name(path), Format::Pcap, 0, false, Rotation::default()).unwrap();
@@ -319,13 +283,13 @@ fn writing_until_the_disk_is_full() {
 #[test]
 fn a_full_disk_leaves_whole_records() {
     if Command::new("sh").args(["-c", "trap '' XFSZ; ulimit -f 8"]).status().map_or(true, |status| !status.success()) {
-        eprintln!("skipped: no sh with ulimit -f");
+        skipped("a_full_disk_leaves_whole_records", "no sh with ulimit -f");
         return;
     }
     let scratch = Scratch::new();
     for blocks in [1, 3, 8, 100, 2500] {
         for name in ["small.pcap", "small.pcapng", "each.pcap", "each.pcapng", "large.pcap", "large.pcapng"] {
-            let path = scratch.path(name);
+            let path = scratch.path().join(name);
             let output = Command::new("sh")
                 .args(["-c", "trap '' XFSZ; ulimit -f \"$1\"; shift; exec \"$@\"", "sh", &blocks.to_string()])
                 .arg(std::env::current_exe().unwrap())
@@ -344,7 +308,7 @@ fn a_full_disk_leaves_whole_records() {
                 (false, large) => (header_of_pcapng(&bytes), 32 + if large { 4000 } else { 100 }),
             };
             assert_eq!(bytes.len(), header + whole * record, "{what}");
-            if have("tcpdump") {
+            if have("a_full_disk_leaves_whole_records", &["tcpdump"]) {
                 let output = Command::new("tcpdump").args(["--count", "-r"]).arg(&path).output().unwrap();
                 assert!(output.status.success(), "{what}{}", String::from_utf8_lossy(&output.stderr));
                 assert!(output.stdout.starts_with(format!("{whole} ").as_bytes()), "{what}");
@@ -362,7 +326,7 @@ fn header_of_pcapng(bytes: &[u8]) -> usize {
 /// What tcpdump, tshark and capinfos read from what we wrote, in µs and ns, pcap and pcapng.
 #[test]
 fn other_readers_find_the_same_packets() {
-    if !have("tcpdump") || !have("tshark") || !have("capinfos") {
+    if !have("other_readers_find_the_same_packets", &["tcpdump", "tshark", "capinfos"]) {
         return;
     }
     let all = packets(120);
@@ -376,7 +340,7 @@ fn other_readers_find_the_same_packets() {
         ("2.pcapng", Format::Pcapng, Resolution(0x80 | 20), 1),
     ] {
         let scratch = Scratch::new();
-        let path = scratch.path(name);
+        let path = scratch.path().join(name);
         let mut output = Output::files(one_name(&path), format, 0, false, Rotation::default()).unwrap();
         let mut interface = ethernet(resolution);
         interface.name = Some("eth0".to_owned());
@@ -387,7 +351,7 @@ fn other_readers_find_the_same_packets() {
         let cut: Vec<_> = all.iter().map(|(time, wire, data)| (time / unit * unit, *wire, data)).collect();
 
         // tcpdump: its copy of the file, in ns, holds the same times, lengths and bytes.
-        let copy = scratch.path("copy");
+        let copy = scratch.path().join("copy");
         let args = ["--time-stamp-precision=nano", "-r"];
         let run = Command::new("tcpdump").args(args).arg(&path).arg("-w").arg(&copy).output().unwrap();
         assert!(run.status.success(), "{name}: {}", String::from_utf8_lossy(&run.stderr));
@@ -421,7 +385,8 @@ fn other_readers_find_the_same_packets() {
 #[test]
 fn a_pcap_file_refuses_a_second_link_type() {
     let scratch = Scratch::new();
-    let mut output = Output::files(one_name(&scratch.path("x")), Format::Pcap, 0, false, Rotation::default()).unwrap();
+    let mut output =
+        Output::files(one_name(&scratch.path().join("x")), Format::Pcap, 0, false, Rotation::default()).unwrap();
     output.interface(&ethernet(Resolution::MICROSECOND)).unwrap();
     let raw = Interface::plain(LinkType(101), 0, Resolution::MICROSECOND);
     assert!(matches!(output.interface(&raw), Err(OutputError::Format(_))));

@@ -1,7 +1,6 @@
 //! How fast packets go through AF_XDP on a cable in a namespace of the test's own: `cargo test --release -p weir-io --test
 //! xdp_rates -- --ignored --nocapture`. The counts must agree here too.
 
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weir_io::live::{Backend, Next, TURN};
@@ -83,14 +82,9 @@ fn capture(mode: Mode, send: impl FnOnce() -> u64 + Send) -> String {
 #[test]
 #[ignore = "measures, and needs root and two processors"]
 fn rates() {
-    // SAFETY: changes which network this thread and its children see, and nothing else.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        eprintln!("rates: skipped, no network namespace: {}", std::io::Error::last_os_error());
+    if !weir_testkit::net::cable("rates", "") {
         return;
     }
-    let script = "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 >$f; done
-        ip link add far type veth peer name near && ip link set far up && ip link set near up";
-    assert!(Command::new("sh").args(["-c", script]).status().unwrap().success());
     let far = index_of("far").unwrap();
     let inject = |at: &str, len, mode, count| {
         let fields = Fields { counter: Some(HEADERS), time: None, flows: 1000 };

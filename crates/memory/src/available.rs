@@ -97,39 +97,14 @@ fn left(group: &Path, version: &Version) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    /// A machine of these files, which vanishes.
-    struct Machine(PathBuf);
-
-    impl Machine {
-        fn of(files: &[(&str, &str)]) -> Self {
-            static MADE: AtomicU32 = AtomicU32::new(0);
-            let number = MADE.fetch_add(1, Ordering::Relaxed);
-            let root = std::env::temp_dir().join(format!("weir-available-{}-{number}", std::process::id()));
-            fs::create_dir_all(&root).unwrap();
-            for (path, text) in files {
-                let path = root.join(path);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, format!("{text}\n")).unwrap();
-            }
-            Self(root)
-        }
-    }
-
-    impl Drop for Machine {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use weir_testkit::Scratch;
 
     const MEMINFO: (&str, &str) = ("proc/meminfo", "MemTotal:  9000 kB\nMemFree:  100 kB\nMemAvailable:    8000 kB");
 
     #[track_caller]
     fn found(files: &[(&str, &str)]) -> (u64, bool) {
-        let machine = Machine::of(&[&[MEMINFO], files].concat());
-        let Available { bytes, grouped, .. } = Available::under(&machine.0).unwrap();
+        let machine = Scratch::of(&[&[MEMINFO], files].concat());
+        let Available { bytes, grouped, .. } = Available::under(machine.path()).unwrap();
         (bytes, grouped)
     }
 
@@ -147,8 +122,8 @@ mod tests {
         let limit = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712");
         let usage = ("sys/fs/cgroup/memory/memory.usage_in_bytes", "4096");
         assert_eq!(found(&[("proc/self/cgroup", "4:memory:/"), limit, usage]), (8000 << 10, false));
-        assert_eq!(Available::under(&Machine::of(&[("proc/meminfo", "MemTotal: 1 kB")]).0), None);
-        assert_eq!(Available::under(&Machine::of(&[]).0), None);
+        assert_eq!(Available::under(Scratch::of(&[("proc/meminfo", "MemTotal: 1 kB")]).path()), None);
+        assert_eq!(Available::under(Scratch::of(&[]).path()), None);
     }
 
     #[test]
@@ -195,12 +170,12 @@ mod tests {
             pool("hugepages-64kB", ["5", "1", "3"]),
         ];
         let files: Vec<_> = files.iter().flatten().map(|(path, text)| (path.as_str(), text.as_str())).collect();
-        let machine = Machine::of(&[&[MEMINFO], &files[..]].concat());
-        let found = Available::under(&machine.0).unwrap();
+        let machine = Scratch::of(&[&[MEMINFO], &files[..]].concat());
+        let found = Available::under(machine.path()).unwrap();
         assert_eq!(found, Available { bytes: 8000 << 10, grouped: false, huge: 6 << 20, other_huge: 24 << 30 });
-        assert_eq!(Pool::read(&machine.0, 2 << 20, None).map(|pool| (pool.free, pool.total)), Some((3, 9)));
-        assert_eq!(Pool::read(&machine.0, 16 << 20, None), None);
-        assert_eq!(Pool::all(&machine.0).len(), 3);
+        assert_eq!(Pool::read(machine.path(), 2 << 20, None).map(|pool| (pool.free, pool.total)), Some((3, 9)));
+        assert_eq!(Pool::read(machine.path(), 16 << 20, None), None);
+        assert_eq!(Pool::all(machine.path()).len(), 3);
     }
 
     #[test]

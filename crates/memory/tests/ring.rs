@@ -1,12 +1,10 @@
 //! The ring against a serial queue, and between two threads.
 #![cfg(not(loom))]
 
-mod random;
-
-use random::Random;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_memory::{Policy, Request, ring};
+use weir_testkit::Random;
 
 const STEPS: usize = if cfg!(miri) { 300 } else { 50_000 };
 

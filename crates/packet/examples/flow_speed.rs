@@ -9,19 +9,7 @@ use std::time::Instant;
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 use weir_packet::flow::{FlowKey, Hasher, Parser};
 use weir_packet::{Frame, LinkType};
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
+use weir_testkit::Random;
 
 /// One frame of 64 to 80 bytes: `tagged` in a VLAN, `six` in IPv6, three of four TCP.
 fn frame(random: &mut Random, tagged: bool, six: bool) -> Vec<u8> {

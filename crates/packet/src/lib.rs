@@ -11,10 +11,6 @@ pub mod savefile;
 pub mod text;
 pub mod time;
 
-#[cfg(test)]
-#[path = "../../memory/tests/random/mod.rs"]
-mod random;
-
 pub use link::LinkType;
 
 /// One captured frame, borrowed from the place where it lies.

@@ -167,8 +167,7 @@ fn intended(link: LinkType, data: &[u8], key: Option<FlowKey>, theirs: Option<&S
 #[test]
 fn keys_of_the_captures_and_of_frames_by_hand() {
     let test = "keys_of_the_captures_and_of_frames_by_hand";
-    if Command::new("tshark").arg("--version").output().is_err() {
-        eprintln!("{test}: skipped, no tshark");
+    if !weir_testkit::have(test, &["tshark"]) {
         return;
     }
     let captured = packets(test).into_iter();

@@ -7,6 +7,7 @@ use std::process::Command;
 use line_support::{Random, have_tcpdump, pcap, tcpdump};
 use weir_packet::LinkType;
 use weir_packet::time::{Digits, Shape, Stamp};
+use weir_testkit::ScratchFile;
 
 /// A pcap file of empty-looking packets at these moments (seconds, nanoseconds); `magic` says how fine they are.
 fn file(magic: u32, per_unit: u32, moments: &[(u32, u32)]) -> Vec<u8> {
@@ -57,11 +58,11 @@ fn link_type_names_are_libpcaps() {
         return;
     }
     let mut named = 0;
-    let input = std::env::temp_dir().join(format!("weir-link-{}.pcap", std::process::id()));
+    let input = ScratchFile::empty("link.pcap");
     for link in (0..320).map(LinkType) {
-        std::fs::write(&input, pcap(link, &[])).expect("the temporary directory takes a file of 24 bytes");
+        std::fs::write(&input.0, pcap(link, &[])).expect("the temporary directory takes a file of 24 bytes");
         let output =
-            Command::new("tcpdump").arg("-n").arg("-r").arg(&input).output().expect("tcpdump was found before");
+            Command::new("tcpdump").arg("-n").arg("-r").arg(&input.0).output().expect("tcpdump was found before");
         let said = String::from_utf8_lossy(&output.stderr);
         if let (Some(name), Some(description)) = (link.name(), link.description()) {
             named += 1;
@@ -70,6 +71,5 @@ fn link_type_names_are_libpcaps() {
             assert!(known || said.contains(&format!("link-type {}, ", link.0)), "{link:?}: {said}");
         }
     }
-    let _ = std::fs::remove_file(&input);
     assert!(named > 150, "{named} names");
 }

@@ -56,7 +56,7 @@ fn whole<C: Consumer>(path: &Path, consumer: C) -> (C::Part, bool) {
 fn every_way_to_read_them_answers_the_same() {
     /// Versions that nobody defined: the serial reader does not look at them.
     const REFUSED: [&str; 3] = ["pcap-invalid-version-1", "pcap-invalid-version-2", "pcapng-invalid-vers-1"];
-    for path in captures() {
+    for path in captures("every_way_to_read_them_answers_the_same") {
         let name = file_name(&path);
         if REFUSED.iter().any(|refused| name.contains(refused)) {
             assert!(whole(&path, Survey).1, "{name} is refused");
@@ -68,8 +68,8 @@ fn every_way_to_read_them_answers_the_same() {
 
 #[test]
 fn counts_are_tcpdumps() {
-    let paths = captures();
-    if paths.is_empty() || !have("tcpdump") {
+    let paths = captures("counts_are_tcpdumps");
+    if paths.is_empty() || !have("counts_are_tcpdumps", &["tcpdump"]) {
         return;
     }
     let (mut compared, mut refused) = (0, 0);
@@ -95,8 +95,8 @@ fn counts_are_tcpdumps() {
 
 #[test]
 fn times_and_lengths_are_tsharks() {
-    let paths = captures();
-    if paths.is_empty() || !have("tshark") {
+    let paths = captures("times_and_lengths_are_tsharks");
+    if paths.is_empty() || !have("times_and_lengths_are_tsharks", &["tshark"]) {
         return;
     }
     let (mut files, mut packets, mut cut) = (0, 0, 0);

@@ -3,9 +3,9 @@
 mod reading;
 pub(crate) mod times;
 
-use reading::Scratch;
 use reading::build::Pcap;
 use reading::compare::{piecewise, plain};
+use reading::{Random, Scratch};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,26 +53,14 @@ impl Made {
     }
 }
 
-/// A small generator of numbers (xorshift), so that the packets are the same each time.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
-
 /// Packets of a few heavy flows and many light ones, times that go on and now and then back, some of them far.
 fn traffic(packets: usize, disorder_ns: u64) -> Vec<Made> {
-    let mut numbers = Numbers(0x5eed);
+    let mut numbers = Random(0x5eed);
     let mut clock = 1_700_000_000 * SECOND;
     (0..packets)
         .map(|_| {
             clock += numbers.below(200_000) as i64;
-            let back = if numbers.below(50) == 0 { numbers.below(disorder_ns.max(1)) as i64 } else { 0 };
+            let back = if numbers.below(50) == 0 { numbers.below(disorder_ns as usize) as i64 } else { 0 };
             let class = numbers.below(10);
             let flow = if class < 6 { numbers.below(20) } else { 100 + numbers.below(40_000) };
             // Whole microseconds, as the file has them.

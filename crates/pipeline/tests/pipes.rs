@@ -292,7 +292,7 @@ fn both(packed: &[u8], workers: usize) -> [(Answer, Option<Trouble>); 2] {
 #[test]
 fn compressed_in_one_piece_and_in_several() {
     for (tool, arguments) in TOOLS {
-        if !have(tool) {
+        if !have("compressed_in_one_piece_and_in_several", &[tool]) {
             continue;
         }
         for file in [pcap(9 << 20), pcapng(9 << 20)] {
@@ -312,7 +312,7 @@ fn compressed_in_one_piece_and_in_several() {
 #[test]
 fn compressed_and_cut_short() {
     for (tool, arguments) in TOOLS {
-        if !have(tool) {
+        if !have("compressed_and_cut_short", &[tool]) {
             continue;
         }
         let file = pcap(6 << 20);
@@ -341,7 +341,7 @@ fn compressed_and_cut_short() {
 #[test]
 fn compressed_and_damaged() {
     for (tool, arguments) in TOOLS {
-        if !have(tool) {
+        if !have("compressed_and_damaged", &[tool]) {
             continue;
         }
         let file = pcap(6 << 20);
@@ -365,7 +365,7 @@ fn compressed_and_damaged() {
 #[test]
 fn garbage_behind_a_compressed_file_is_a_fault() {
     for (tool, arguments) in TOOLS {
-        if !have(tool) {
+        if !have("garbage_behind_a_compressed_file_is_a_fault", &[tool]) {
             continue;
         }
         let file = pcap(100_000);

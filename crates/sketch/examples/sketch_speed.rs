@@ -33,10 +33,7 @@ fn hash(key: &Key) -> u64 {
 
 /// The numbers of a generator (splitmix64), by their place.
 fn random(at: u64) -> u64 {
-    let mut x = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
+    weir_testkit::Random::behind(at.wrapping_sub(1)).next()
 }
 
 fn key(rank: u64) -> Key {

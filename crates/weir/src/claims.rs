@@ -86,14 +86,15 @@ pub fn place(path: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_testkit::Scratch;
 
     #[test]
     fn files_of_an_endless_rotation_take_bounded_memory() {
-        let folder = std::env::temp_dir();
-        let source = folder.join(format!("weir-claims-{}", std::process::id()));
+        let folder = Scratch::new();
+        let source = folder.path().join("source");
         let claims = Claims::of(&[Name::from(&source)]);
         let (one, other) = (Name::from("one"), Name::from("other"));
-        let file = |number: usize| folder.join(format!("weir-claims-{}-{number}", std::process::id()));
+        let file = |number: usize| folder.path().join(number.to_string());
         for number in 0..MOST_PLACES + 100 {
             claims.take(&file(number), &one).expect("no other output has it");
         }

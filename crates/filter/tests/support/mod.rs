@@ -3,9 +3,9 @@
 //! The reader here is small and of its own, so that a fault of weir's readers cannot hide one of its filters.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use weir_packet::{Frame, LinkType};
+pub use weir_testkit::Random;
 
 /// A packet with the link type of its capture.
 pub struct Sample {
@@ -20,16 +20,9 @@ impl Sample {
     }
 }
 
-/// All packets of all captures under `WEIR_CAPTURES`, or `../shared/captures` beside the workspace.
+/// All packets of all captures.
 pub fn captured() -> Vec<Sample> {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folder = std::env::var_os("WEIR_CAPTURES").map_or(workspace.join("../shared/captures"), PathBuf::from);
-    let Ok(entries) = fs::read_dir(&folder) else {
-        eprintln!("skipped: no captures at {}", folder.display());
-        return Vec::new();
-    };
-    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.sort();
+    let paths = weir_testkit::captures("captured packets");
     paths.iter().flat_map(|path| read(&fs::read(path).unwrap_or_default()).unwrap_or_default()).collect()
 }
 
@@ -104,18 +97,6 @@ fn pcapng(file: &[u8], samples: &mut Vec<Sample>) -> Option<()> {
         }
         let length = bytes.word(at + 4)?;
         at += if length < 12 { return None } else { length };
-    }
-}
-
-/// A small generator; the sequence is the same everywhere (xorshift64*, Vigna 2016).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
     }
 }
 

@@ -184,6 +184,7 @@ mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
     use std::process::{Command, Stdio};
+    use weir_testkit::ScratchFile;
 
     fn flags(fd: BorrowedFd<'_>) -> libc::c_int {
         // SAFETY: a command without an argument.
@@ -228,26 +229,26 @@ mod tests {
 
     #[test]
     fn files_are_made_emptied_and_written() {
-        let path = std::env::temp_dir().join(format!("weir-writer-{}", std::process::id()));
+        let scratch = ScratchFile::empty("writer");
+        let path = &scratch.0;
         for text in ["first and longer", "second"] {
-            Writer::create(&path).unwrap().write_all(text.as_bytes()).unwrap();
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+            Writer::create(path).unwrap().write_all(text.as_bytes()).unwrap();
+            assert_eq!(std::fs::read_to_string(path).unwrap(), text);
         }
-        std::fs::remove_file(&path).unwrap();
         assert_eq!(Writer::create(Path::new("/no/such/folder")).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(Writer::create(&std::env::temp_dir()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
     }
 
     #[test]
     fn a_fifo_is_opened_once_it_is_read() {
-        let path = std::env::temp_dir().join(format!("weir-fifo-{}", std::process::id()));
-        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let scratch = ScratchFile::empty("fifo");
+        let path = &scratch.0;
+        assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
         std::thread::scope(|scope| {
-            let writing = scope.spawn(|| Writer::create(&path).unwrap().write_all(b"through a fifo").unwrap());
-            let read = Command::new("cat").arg(&path).stdout(Stdio::piped()).output().unwrap();
+            let writing = scope.spawn(|| Writer::create(path).unwrap().write_all(b"through a fifo").unwrap());
+            let read = Command::new("cat").arg(path).stdout(Stdio::piped()).output().unwrap();
             writing.join().unwrap();
             assert_eq!(read.stdout, b"through a fifo");
         });
-        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -240,6 +240,7 @@ impl Half {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_testkit::Random;
 
     /// The formula of the module's text in 128 bits, over the key's bytes, with `hash` for both families alike.
     fn naive(keys: &[u64; Hasher::KEYS], key: &FlowKey) -> u64 {
@@ -269,29 +270,17 @@ mod tests {
         z as u64
     }
 
-    struct Random(u64);
-
-    impl Random {
-        /// xorshift64 (Marsaglia 2003): unlike the generator that expands seeds of [`Hasher`].
-        fn next(&mut self) -> u64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            self.0
+    fn any_key(random: &mut Random) -> FlowKey {
+        let mut key = FlowKey { family: [4, 6, 0][random.next() as usize % 3], ..FlowKey::NONE };
+        let len = if key.family == 4 { 4 } else { 16 };
+        for i in 0..len {
+            // Few values, so that addresses are often the same or differ late.
+            key.src[i] = [0, 1, 255, random.next() as u8][random.next() as usize % 4];
+            key.dst[i] = if random.next() & 3 > 0 { key.src[i] } else { random.next() as u8 };
         }
-
-        fn key(&mut self) -> FlowKey {
-            let mut key = FlowKey { family: [4, 6, 0][self.next() as usize % 3], ..FlowKey::NONE };
-            let len = if key.family == 4 { 4 } else { 16 };
-            for i in 0..len {
-                // Few values, so that addresses are often the same or differ late.
-                key.src[i] = [0, 1, 255, self.next() as u8][self.next() as usize % 4];
-                key.dst[i] = if self.next() & 3 > 0 { key.src[i] } else { self.next() as u8 };
-            }
-            (key.sport, key.dport) = ((self.next() % 3 * 32_767) as u16, (self.next() % 3 * 32_767) as u16);
-            (key.proto, key.flags) = (self.next() as u8, self.next() as u8);
-            key
-        }
+        (key.sport, key.dport) = ((random.next() % 3 * 32_767) as u16, (random.next() % 3 * 32_767) as u16);
+        (key.proto, key.flags) = (random.next() as u8, random.next() as u8);
+        key
     }
 
     fn v4(src: u32, dst: u32, sport: u16, dport: u16) -> FlowKey {
@@ -308,7 +297,7 @@ mod tests {
         for _ in 0..cases {
             let keys = core::array::from_fn(|_| random.next());
             let hasher = Hasher::from_keys(keys);
-            let key = random.key();
+            let key = any_key(&mut random);
             assert_eq!(hasher.plain(&key), naive(&keys, &key), "{key:?}");
         }
     }
@@ -344,7 +333,7 @@ mod tests {
         let cases = if cfg!(miri) { 400 } else { 50_000 };
         let mut alike = 0;
         for _ in 0..cases {
-            let key = random.key();
+            let key = any_key(&mut random);
             // What a direction is, said without the code: tuples of bytes and ports in order.
             let ends = [(key.src, key.sport), (key.dst, key.dport)];
             assert_eq!(key.is_reversed(), ends[0] > ends[1], "{key:?}");

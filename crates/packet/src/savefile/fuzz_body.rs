@@ -159,10 +159,10 @@ fn rewrite(file: &[u8], seen: &[Seen]) {
 #[cfg(test)]
 mod tests {
     use super::savefile;
-    use crate::random::Random;
     use crate::savefile::write::Encoder;
     use crate::savefile::{Format, Interface, Resolution};
     use crate::{Frame, LinkType};
+    use weir_testkit::Random;
 
     /// A small capture of two interfaces (of one link type, which pcap needs).
     fn capture(format: Format) -> Vec<u8> {

@@ -4,16 +4,14 @@
 pub mod build;
 pub mod compare;
 pub mod fields;
-#[path = "../../../memory/tests/random/mod.rs"]
-mod random;
 
-pub use random::Random;
 use std::io::{Read, Write};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use weir_packet::line::{Style, write_line};
 use weir_packet::{Frame, LinkType};
+pub use weir_testkit::{Random, captures};
+use weir_testkit::{have, savefile::Pcap};
 
 /// One packet of a capture, owned.
 #[derive(Clone, Debug)]
@@ -36,27 +34,9 @@ impl Packet {
     }
 }
 
-/// The captures to compare on: `WEIR_CAPTURES`, or `../shared/captures` beside the workspace. Says what is missing.
-pub fn captures(test: &str) -> Vec<PathBuf> {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures");
-    let directory = std::env::var_os("WEIR_CAPTURES").map_or_else(|| PathBuf::from(beside), PathBuf::from);
-    let Ok(entries) = std::fs::read_dir(&directory) else {
-        eprintln!("{test}: skipped, no captures in {} (set WEIR_CAPTURES)", directory.display());
-        return Vec::new();
-    };
-    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.retain(|path| path.extension().is_some_and(|ext| ext == "pcap" || ext == "pcapng" || ext == "cap"));
-    paths.sort();
-    paths
-}
-
 /// Is tcpdump there? Says so if not.
 pub fn have_tcpdump(test: &str) -> bool {
-    let found = Command::new("tcpdump").arg("--version").output().is_ok();
-    if !found {
-        eprintln!("{test}: skipped, no tcpdump");
-    }
-    found
+    have(test, &["tcpdump"])
 }
 
 /// tcpdump's standard output for these arguments and this standard input.
@@ -101,17 +81,12 @@ fn parse_pcap(bytes: &[u8]) -> Option<(LinkType, Vec<Packet>)> {
 
 /// A pcap file of these packets, for tcpdump's standard input.
 pub fn pcap(link: LinkType, packets: &[Packet]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for word in [0xa1b2_c3d4, 4 << 16 | 2, 0, 0, 262_144, u32::from(link.0)] {
-        out.extend(u32::to_ne_bytes(word));
-    }
+    let mut file = Pcap::new(link.0.into(), 262_144);
     for packet in packets {
-        for word in [0, 0, packet.data.len() as u32, packet.wire_len] {
-            out.extend(u32::to_ne_bytes(word));
-        }
-        out.extend(&packet.data);
+        file.header(0, 0, packet.data.len() as u32, packet.wire_len);
+        file.bytes.extend(&packet.data);
     }
-    out
+    file.bytes
 }
 
 /// tcpdump's text of each packet, without its number; the lines of one packet stay together.

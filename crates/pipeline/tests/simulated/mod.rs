@@ -3,10 +3,6 @@
 //! All is drawn from a seed, and the same seed gives the same run. An interface counts what reached it, what it rejected or had no
 //! room for, and keeps what it handed over: that is the truth that a run is held against.
 
-#[path = "../../../memory/tests/random/mod.rs"]
-mod random;
-
-pub use random::Random;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +13,7 @@ use weir_io::live::{Backend, Counts, Lent, Marks, Next};
 use weir_packet::savefile::{Bytes, Interface as Described, Layout, Record, Resolution, spool};
 use weir_packet::{Frame, LinkType};
 use weir_pipeline::steps::Moment;
+pub use weir_testkit::Random;
 
 pub const MS: i64 = 1_000_000;
 pub const SECOND: i64 = 1000 * MS;

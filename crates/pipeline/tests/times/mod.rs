@@ -299,22 +299,22 @@ fn packets_without_a_stamp_belong_to_the_time_that_has_come() {
 
 /// Stamps as hostile as a seed makes them: disorder, damage, steps, gaps, missing ones.
 fn hostile(seed: u64) -> Vec<Made> {
-    let mut numbers = Numbers(seed);
+    let mut numbers = Random(seed);
     let mut packets = steady(1500);
     let mut offset = 0;
     let rate = 1 + numbers.below(200);
     for packet in &mut packets {
         match numbers.below(rate * 20) {
-            0 => offset += numbers.below(4 * HOUR as u64) as i64 - 2 * HOUR,
-            1 => offset += numbers.below(200 * DAY as u64) as i64 - 100 * DAY,
-            2 => offset += numbers.below(5 * SECOND as u64) as i64,
+            0 => offset += numbers.below(4 * HOUR as usize) as i64 - 2 * HOUR,
+            1 => offset += numbers.below(200 * DAY as usize) as i64 - 100 * DAY,
+            2 => offset += numbers.below(5 * SECOND as usize) as i64,
             _ => {}
         }
         packet.time_ns += offset;
         match numbers.below(rate * 10) {
             0 => packet.time_ns = numbers.below(4_294_967_295) as i64 * SECOND,
-            1 => packet.time_ns -= numbers.below(30 * SECOND as u64) as i64,
-            2 => packet.time_ns += numbers.below(2 * HOUR as u64) as i64,
+            1 => packet.time_ns -= numbers.below(30 * SECOND as usize) as i64,
+            2 => packet.time_ns += numbers.below(2 * HOUR as usize) as i64,
             3 => (packet.time_ns, packet.bytes) = (NO_TIME, 60),
             _ => {}
         }
@@ -405,7 +405,7 @@ pub(crate) fn any_stamps(data: &[u8]) {
 
 #[test]
 fn any_stamps_give_the_serial_answer() {
-    let mut numbers = Numbers(0x0dd5_7a3b);
+    let mut numbers = Random(0x0dd5_7a3b);
     for _ in 0..300 {
         let len = numbers.below(200);
         let data: Vec<u8> = (0..len).map(|_| numbers.below(256) as u8).collect();

@@ -1,12 +1,11 @@
 //! Streams of packets, as (number of the key, bytes).
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+use weir_testkit::Random;
+
 /// The `at`-th number of the generator with this seed (splitmix64).
 pub fn random(seed: u64, at: u64) -> u64 {
-    let mut x = (seed << 40).wrapping_add(at).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
+    Random::behind((seed << 40).wrapping_add(at)).next()
 }
 
 /// Keys with frequencies 1 / rank^skew; 0 is uniform.

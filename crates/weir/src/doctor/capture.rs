@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     fn with(effective: &str) -> Vec<Finding> {
-        let made = Made::new(effective, &[("proc/self/status", &format!("CapPrm:\tff\nCapEff:\t{effective}"))]);
+        let made = Made::new(&[("proc/self/status", &format!("CapPrm:\tff\nCapEff:\t{effective}"))]);
         privileges(&made.system).findings
     }
 

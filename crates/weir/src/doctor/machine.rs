@@ -124,23 +124,20 @@ mod tests {
 
     #[test]
     fn a_server_with_limits_is_described() {
-        let made = Made::new(
-            "server",
-            &[
-                ("proc/self/status", "Name:\tweir\nCpus_allowed_list:\t0-3,8"),
-                ("proc/self/cgroup", "0::/a/b"),
-                ("sys/fs/cgroup/a/cpu.max", "250000 100000"),
-                ("sys/fs/cgroup/a/b/cpu.max", "max 100000"),
-                ("sys/devices/system/cpu/online", "0-15"),
-                ("sys/devices/system/cpu/smt/active", "1"),
-                ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave"),
-                ("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave"),
-                ("sys/devices/system/node/has_memory", "0-1"),
-                ("sys/devices/system/node/node0/cpulist", "0-7"),
-                ("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal:       67108864 kB\nNode 0 MemFree: 5 kB"),
-                ("sys/devices/system/node/node1/cpulist", ""),
-            ],
-        );
+        let made = Made::new(&[
+            ("proc/self/status", "Name:\tweir\nCpus_allowed_list:\t0-3,8"),
+            ("proc/self/cgroup", "0::/a/b"),
+            ("sys/fs/cgroup/a/cpu.max", "250000 100000"),
+            ("sys/fs/cgroup/a/b/cpu.max", "max 100000"),
+            ("sys/devices/system/cpu/online", "0-15"),
+            ("sys/devices/system/cpu/smt/active", "1"),
+            ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave"),
+            ("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave"),
+            ("sys/devices/system/node/has_memory", "0-1"),
+            ("sys/devices/system/node/node0/cpulist", "0-7"),
+            ("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal:       67108864 kB\nNode 0 MemFree: 5 kB"),
+            ("sys/devices/system/node/node1/cpulist", ""),
+        ]);
         let found = cores(&made.system);
         assert_eq!(found.text, "5 of 16 usable (0-3,8), control group grants 2.5");
         assert_eq!((found.state, found.value["quota"].as_f64()), (State::Better, Some(2.5)));
@@ -154,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_tells_nothing_is_unknown() {
-        let made = Made::new("nothing", &[]);
+        let made = Made::new(&[]);
         for found in group(&made.system).findings {
             let fine = matches!(found.key.as_str(), "governor" | "numa");
             assert_eq!(found.state, if fine { State::Ok } else { State::Unknown }, "{found:?}");
@@ -164,14 +161,11 @@ mod tests {
     #[test]
     fn quotas_of_the_older_control_groups_count() {
         let files = |quota| {
-            Made::new(
-                quota,
-                &[
-                    ("proc/self/cgroup", "3:cpu,cpuacct:/x\n1:name=systemd:/y\n0::/"),
-                    ("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", quota),
-                    ("sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000"),
-                ],
-            )
+            Made::new(&[
+                ("proc/self/cgroup", "3:cpu,cpuacct:/x\n1:name=systemd:/y\n0::/"),
+                ("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", quota),
+                ("sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000"),
+            ])
         };
         assert_eq!(files("50000").system.group_limit("cpu", quota), Some(0.5));
         assert_eq!(files("-1").system.group_limit("cpu", quota), None);

@@ -172,16 +172,13 @@ mod tests {
 
     #[test]
     fn a_machine_without_huge_pages_is_told_how_to_get_them() {
-        let made = Made::new(
-            "no-huge",
-            &[
-                ("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]"),
-                ("sys/kernel/mm/transparent_hugepage/defrag", "always defer defer+madvise madvise [never]"),
-                ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "0"),
-                ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0"),
-                ("sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages", "0"),
-            ],
-        );
+        let made = Made::new(&[
+            ("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]"),
+            ("sys/kernel/mm/transparent_hugepage/defrag", "always defer defer+madvise madvise [never]"),
+            ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "0"),
+            ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0"),
+            ("sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages", "0"),
+        ]);
         let found = pages(&made.system).findings;
         assert_eq!(found[0].state, State::Missing);
         let command = "echo 512 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
@@ -195,19 +192,16 @@ mod tests {
     #[test]
     fn pools_are_shown_by_node() {
         let node = "sys/devices/system/node";
-        let made = Made::new(
-            "pools",
-            &[
-                ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "5"),
-                ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "8"),
-                ("sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages", "1"),
-                (&format!("{node}/node0/hugepages/hugepages-2048kB/free_hugepages"), "4"),
-                (&format!("{node}/node0/hugepages/hugepages-2048kB/nr_hugepages"), "4"),
-                (&format!("{node}/node1/hugepages/hugepages-2048kB/free_hugepages"), "1"),
-                (&format!("{node}/node1/hugepages/hugepages-2048kB/nr_hugepages"), "4"),
-                (&format!("{node}/has_cpu"), "0-1"),
-            ],
-        );
+        let made = Made::new(&[
+            ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "5"),
+            ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "8"),
+            ("sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages", "1"),
+            (&format!("{node}/node0/hugepages/hugepages-2048kB/free_hugepages"), "4"),
+            (&format!("{node}/node0/hugepages/hugepages-2048kB/nr_hugepages"), "4"),
+            (&format!("{node}/node1/hugepages/hugepages-2048kB/free_hugepages"), "1"),
+            (&format!("{node}/node1/hugepages/hugepages-2048kB/nr_hugepages"), "4"),
+            (&format!("{node}/has_cpu"), "0-1"),
+        ]);
         let found = pool(&made.system, "k", "l", HUGE, true);
         assert_eq!(found.text, "4 of 8 free (node 0: 3 of 4, node 1: 0 of 4)");
         assert_eq!((found.state, found.value["nodes"][1]["free"].as_u64()), (State::Ok, Some(0)));
@@ -221,20 +215,17 @@ mod tests {
 
     #[test]
     fn limits_are_the_smallest_on_the_way_up() {
-        let made = Made::new(
-            "limits",
-            &[
-                ("proc/meminfo", "MemTotal:       24683884 kB\nMemFree:  1 kB\nMemAvailable:   24245588 kB"),
-                ("proc/self/cgroup", "0::/a/b"),
-                ("sys/fs/cgroup/memory.max", "4294967296"),
-                ("sys/fs/cgroup/a/memory.max", "1073741824"),
-                ("sys/fs/cgroup/a/b/memory.max", "max"),
-                (
-                    "proc/self/limits",
-                    "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         65536                unlimited            bytes",
-                ),
-            ],
-        );
+        let made = Made::new(&[
+            ("proc/meminfo", "MemTotal:       24683884 kB\nMemFree:  1 kB\nMemAvailable:   24245588 kB"),
+            ("proc/self/cgroup", "0::/a/b"),
+            ("sys/fs/cgroup/memory.max", "4294967296"),
+            ("sys/fs/cgroup/a/memory.max", "1073741824"),
+            ("sys/fs/cgroup/a/b/memory.max", "max"),
+            (
+                "proc/self/limits",
+                "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         65536                unlimited            bytes",
+            ),
+        ]);
         assert_eq!(total(&made.system).text, "23.5 GiB, 23.1 GiB available");
         assert_eq!(group_limit(&made.system).value, json!(1u64 << 30));
         let found = locked(&made.system);

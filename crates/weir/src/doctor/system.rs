@@ -92,41 +92,28 @@ impl System {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use weir_testkit::Scratch;
 
     /// A machine of these files, which vanishes.
     pub struct Made {
         pub system: System,
+        _files: Scratch,
     }
 
     impl Made {
-        pub fn new(name: &str, files: &[(&str, &str)]) -> Self {
-            // Tests run side by side, and two of them may choose one name.
-            static MADE: AtomicU32 = AtomicU32::new(0);
-            let number = MADE.fetch_add(1, Ordering::Relaxed);
-            let root = std::env::temp_dir().join(format!("weir-doctor-{}-{number}-{name}", std::process::id()));
-            for (path, text) in files {
-                let path = root.join(path);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, format!("{text}\n")).unwrap();
-            }
-            fs::create_dir_all(&root).unwrap();
-            Self { system: System { root } }
-        }
-    }
-
-    impl Drop for Made {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.system.root);
+        pub fn new(files: &[(&str, &str)]) -> Self {
+            let files = Scratch::of(files);
+            Self { system: System { root: files.path().to_owned() }, _files: files }
         }
     }
 
     #[test]
     fn files_are_read_or_it_is_said_why_not() {
-        let made = Made::new(
-            "files",
-            &[("a/number", "12"), ("a/choices", "always [madvise] never"), ("a/fields", "One:\t1 kB\nOnes: 2\nb : 3")],
-        );
+        let made = Made::new(&[
+            ("a/number", "12"),
+            ("a/choices", "always [madvise] never"),
+            ("a/fields", "One:\t1 kB\nOnes: 2\nb : 3"),
+        ]);
         let system = &made.system;
         assert_eq!(system.number("/a/number"), Ok(12));
         assert_eq!(system.number("/a/choices"), Err("/a/choices: 'always [madvise] never' is no number".to_owned()));

@@ -2,9 +2,9 @@
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+pub use weir_testkit::{Scratch as Temp, capture, captures, have};
 
 /// How a program ended, and what it said.
 #[derive(Clone, Debug)]
@@ -88,95 +88,9 @@ pub fn gather(mut child: Child, input: &[u8]) -> Done {
     Done { code, out, err: String::from_utf8_lossy(&err).into_owned() }
 }
 
-/// Are these programs here? Says which is not, and that `test` is skipped for it.
-pub fn have(test: &str, programs: &[&str]) -> bool {
-    let found = |name: &&&str| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
-    };
-    let missing: Vec<_> = programs.iter().filter(|name| !found(name)).collect();
-    if !missing.is_empty() {
-        eprintln!("{test}: skipped, not installed: {missing:?}");
-    }
-    missing.is_empty()
-}
-
-fn capture_directory() -> PathBuf {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures");
-    std::env::var_os("WEIR_CAPTURES").map_or_else(|| PathBuf::from(beside), PathBuf::from)
-}
-
-/// All captures, or none with a line that says so.
-pub fn captures(test: &str) -> Vec<PathBuf> {
-    let directory = capture_directory();
-    let Ok(entries) = std::fs::read_dir(&directory) else {
-        eprintln!("{test}: skipped, no captures in {} (set WEIR_CAPTURES)", directory.display());
-        return Vec::new();
-    };
-    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.retain(|path| path.extension().is_some_and(|ext| ext == "pcap" || ext == "pcapng" || ext == "cap"));
-    paths.sort();
-    assert!(!paths.is_empty(), "{} holds no captures", directory.display());
-    paths
-}
-
-/// The capture `name`, or `None` with a line that says so.
-pub fn capture(test: &str, name: &str) -> Option<PathBuf> {
-    let path = capture_directory().join(name);
-    if !path.is_file() {
-        eprintln!("{test}: skipped, no capture {name} (set WEIR_CAPTURES)");
-        return None;
-    }
-    Some(path)
-}
-
 /// A path as an argument.
 pub fn s(path: &Path) -> &str {
     path.to_str().expect("test paths are ASCII")
-}
-
-/// A directory that is removed with its contents.
-#[derive(Debug)]
-pub struct Temp(PathBuf);
-
-impl Temp {
-    pub fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("weir-cli-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).expect("a temporary directory can be made");
-        Self(path)
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// The path of `name` in it, as an argument.
-    pub fn at(&self, name: &str) -> String {
-        s(&self.0.join(name)).to_owned()
-    }
-
-    /// Writes a file and returns its path.
-    pub fn file(&self, name: &str, bytes: &[u8]) -> String {
-        let path = self.at(name);
-        std::fs::write(&path, bytes).expect("a temporary file can be written");
-        path
-    }
-
-    /// Names of the files in it, sorted.
-    pub fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).expect("it is there");
-        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Temp {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// One record of a pcap file.

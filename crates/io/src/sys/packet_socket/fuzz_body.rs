@@ -100,7 +100,7 @@ fn apart(records: &[u8], packets: u32) -> Option<Vec<&[u8]>> {
 #[cfg(test)]
 mod tests {
     use super::block;
-    use crate::sys::random::Random;
+    use weir_testkit::Random;
 
     /// A block of `count` records, as the kernel lays it out, behind the three bytes that choose.
     fn whole(how: [u8; 3], count: u32) -> Vec<u8> {

@@ -9,7 +9,7 @@ mod record;
 use super::*;
 use crate::live::{Lent, TURN};
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use weir_testkit::net::alone;
 
 #[test]
 fn names_that_are_none() {
@@ -18,22 +18,6 @@ fn names_that_are_none() {
     assert_eq!(index_of("lo:1"), None);
     assert!(index_of("lo").is_some());
     assert!(matches!(Ring::open("no-such-if", &Settings::default()), Err(Error::NoInterface)));
-}
-
-/// Moves this thread into a network namespace of its own, whose loopback is up.
-fn alone(test: &str) -> bool {
-    // SAFETY: changes which network this thread sees, and nothing else.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        eprintln!("{test}: skipped, no network namespace: {}", io::Error::last_os_error());
-        return false;
-    }
-    let socket = crate::sys::device::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).unwrap();
-    let mut request = zeroed::<libc::ifreq>();
-    request.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
-    request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
-    // SAFETY: the request is a live local.
-    assert_eq!(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) }, 0);
-    true
 }
 
 /// Two ends on the loopback; what is sent is not answered.

@@ -65,7 +65,7 @@ fn completions(count: u32, chunk: usize, entries: impl Iterator<Item = (u64, u8)
 #[cfg(test)]
 mod tests {
     use super::descriptors;
-    use crate::sys::random::Random;
+    use weir_testkit::Random;
 
     #[test]
     fn damaged_descriptors_never_lead_outside() {

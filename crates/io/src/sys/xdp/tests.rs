@@ -477,6 +477,7 @@ fn what_cannot_be_had_is_said() {
     let fails = |name: &str, queue, settings: &Settings| open(name, queue, settings).unwrap_err().to_string();
     assert_eq!(fails("nobody", 0, &settings), "no such network interface");
     assert_eq!(fails("near", 3, &settings), "near has 1 receive queues, there is no queue 3");
+    ip("link set lo down");
     assert_eq!(fails("lo", 0, &settings), "the interface is down");
     assert!(fails("near", 0, &Settings { chunk: 3000, ..settings }).contains("2048 or 4096"));
     assert!(fails("near", 0, &Settings { memory: 4000, ..settings }).contains("at least two chunks"));

@@ -160,7 +160,7 @@ fn what_is_sent_arrives_and_what_cannot_be_sent_is_counted() {
 #[test]
 fn a_queue_that_is_full_is_waited_for() {
     let test = "a_queue_that_is_full_is_waited_for";
-    if !cable(test) || !have(test, "tc") {
+    if !cable(test) || !have(test, &["tc"]) {
         return;
     }
     run("tc", "qdisc add dev far root tbf rate 80mbit burst 4k limit 6k");

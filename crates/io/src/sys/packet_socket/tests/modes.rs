@@ -47,7 +47,7 @@ fn without_bpf() {
 /// What comes out of a filter in the kernel and one behind it is what comes out of the latter alone; tags in the frame and
 /// beside it, on both sides of the cable.
 fn filters_as_user_space_does(test: &str, counts: bool) {
-    if !cable(test) || !have(test, "ethtool") {
+    if !cable(test) || !have(test, &["ethtool"]) {
         return;
     }
     if !counts {
@@ -303,7 +303,7 @@ fn packets_of(file: &[u8]) -> Vec<(Vec<u8>, u32)> {
 #[test]
 fn all_interfaces_are_captured_as_tcpdump_captures_them() {
     let test = "all_interfaces_are_captured_as_tcpdump_captures_them";
-    if !cable(test) || !have(test, "tcpdump") {
+    if !cable(test) || !have(test, &["tcpdump"]) {
         return;
     }
     let path = std::env::temp_dir().join(format!("weir-any-{}", std::process::id()));

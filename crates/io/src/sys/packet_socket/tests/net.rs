@@ -6,47 +6,14 @@ use crate::live::{Backend, Next, TURN};
 use crate::sys::device::socket;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+pub use weir_testkit::have;
+pub use weir_testkit::net::{ip, run};
 
-/// Moves this thread into a network namespace of its own, in which interfaces `far` and `near` are joined by a cable and send
-/// nothing by themselves. It vanishes with the thread.
+/// Moves this thread into a network of its own, in which interfaces `far` and `near` are joined by a cable.
 pub fn cable(test: &str) -> bool {
-    if !super::alone(test) {
-        return false;
-    }
-    for which in ["all", "default", "lo"] {
-        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
-    }
-    if !have(test, "ip") {
-        return false;
-    }
-    ip("link add far type veth peer name near");
-    ip("link set far up");
-    ip("link set near up");
-    true
-}
-
-pub fn have(test: &str, tool: &str) -> bool {
-    let here = Command::new(tool).arg("--version").output().is_ok();
-    if !here {
-        eprintln!("{test}: skipped, no {tool} here");
-    }
-    here
-}
-
-/// Runs a tool in the namespace of this thread.
-#[track_caller]
-pub fn run(tool: &str, words: &str) -> String {
-    let done = Command::new(tool).args(words.split(' ')).output().unwrap();
-    assert!(done.status.success(), "{tool} {words}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8_lossy(&done.stdout).into_owned()
-}
-
-#[track_caller]
-pub fn ip(words: &str) -> String {
-    run("ip", words)
+    weir_testkit::net::cable(test, "")
 }
 
 /// A plain socket on an interface.

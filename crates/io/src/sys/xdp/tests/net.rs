@@ -4,45 +4,24 @@ use crate::live::{Backend, Counts, Lent, Next, TURN};
 use crate::sys::{bpf, device, packet_socket};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use weir_packet::savefile::Bytes;
 use weir_packet::savefile::slots::Slots;
+pub use weir_testkit::net::ip;
+use weir_testkit::skipped;
 
-/// Moves this thread into a namespace with interfaces `far` and `near` at the ends of a cable; `false`, with a line that says
-/// what was lacking, where that cannot be had.
+/// Moves this thread into a network with interfaces `far` and `near` at the ends of a cable; `false`, with a line that says what was
+/// lacking, where that or AF_XDP cannot be had.
 pub fn cable(test: &str, queues: u32, mtu: u32) -> bool {
-    let lacking = |what: &str, error: &dyn std::fmt::Display| {
-        eprintln!("{test}: skipped, {what}: {error}");
-        false
-    };
     if let Err(error) = device::try_af_xdp() {
-        return lacking("no AF_XDP", &error);
+        skipped(test, format_args!("no AF_XDP: {error}"));
+        return false;
     }
     if let Err(error) = bpf::Map::array(1, 8) {
-        return lacking("no BPF", &error);
+        skipped(test, format_args!("no BPF: {error}"));
+        return false;
     }
-    // SAFETY: changes which network this thread and its children see, and nothing else.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        return lacking("no network namespace", &io::Error::last_os_error());
-    }
-    let script = format!(
-        "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 >$f; done
-        n='numrxqueues {queues} numtxqueues {queues}'
-        ip link add far $n mtu {mtu} type veth peer name near $n mtu {mtu} && ip link set far up && ip link set near up"
-    );
-    match Command::new("sh").args(["-c", &script]).stderr(Stdio::piped()).output() {
-        Ok(done) if done.status.success() => true,
-        Ok(done) => lacking("no veth", &String::from_utf8_lossy(&done.stderr).trim()),
-        Err(error) => lacking("no shell", &error),
-    }
-}
-
-/// What `ip` says to this, in the test's namespace.
-pub fn ip(arguments: &str) -> String {
-    let done = Command::new("ip").args(arguments.split(' ')).output().unwrap();
-    assert!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap()
+    weir_testkit::net::cable(test, &format!("numrxqueues {queues} numtxqueues {queues} mtu {mtu}"))
 }
 
 /// Where a frame has its number.

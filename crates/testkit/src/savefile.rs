@@ -3,6 +3,7 @@
 /// A pcap file being made.
 #[derive(Clone, Debug)]
 pub struct Pcap {
+    /// The file so far.
     pub bytes: Vec<u8>,
     big: bool,
     /// Packets so far; sets the time of the next one.
@@ -10,10 +11,12 @@ pub struct Pcap {
 }
 
 impl Pcap {
+    /// A little-endian file with microseconds.
     pub fn new(link: u32, snaplen: u32) -> Self {
         Self::with(link, snaplen, false, false)
     }
 
+    /// A file of this byte order and resolution.
     pub fn with(link: u32, snaplen: u32, big: bool, nanoseconds: bool) -> Self {
         let mut pcap = Self { bytes: Vec::new(), big, count: 0 };
         pcap.word(if nanoseconds { 0xa1b2_3c4d } else { 0xa1b2_c3d4 });
@@ -40,12 +43,14 @@ impl Pcap {
         self.count += 1;
     }
 
+    /// The header of a record, whose bytes the caller appends.
     pub fn header(&mut self, seconds: u32, fraction: u32, captured: u32, wire_len: u32) {
         for word in [seconds, fraction, captured, wire_len] {
             self.word(word);
         }
     }
 
+    /// A record of a whole packet.
     pub fn packet(&mut self, data: &[u8]) {
         self.record(data.len() as u32, data);
     }
@@ -54,6 +59,7 @@ impl Pcap {
 /// A pcapng file being made.
 #[derive(Clone, Debug, Default)]
 pub struct Pcapng {
+    /// The file so far.
     pub bytes: Vec<u8>,
     big: bool,
     /// Packets so far; sets the time of the next one.
@@ -76,6 +82,7 @@ impl Pcapng {
         out.extend(if self.big { half.to_be_bytes() } else { half.to_le_bytes() });
     }
 
+    /// A block, padded.
     pub fn block(&mut self, kind: u32, body: &[u8]) {
         let total = body.len().next_multiple_of(4) as u32 + 12;
         let mut out = Vec::with_capacity(total as usize);
@@ -111,6 +118,7 @@ impl Pcapng {
         self.block(1, &body);
     }
 
+    /// An enhanced packet block.
     pub fn enhanced(&mut self, interface: u32, wire_len: u32, data: &[u8]) {
         let ticks = 1_700_000_000_000_000 + self.count;
         self.count += 1;
@@ -144,6 +152,7 @@ impl Pcapng {
         self.block(3, &body);
     }
 
+    /// A whole packet of interface 0.
     pub fn packet(&mut self, data: &[u8]) {
         self.enhanced(0, data.len() as u32, data);
     }

@@ -1,0 +1,12 @@
+#![doc = include_str!("../README.md")]
+#![deny(unsafe_code)]
+
+pub mod lacking;
+pub mod net;
+mod random;
+pub mod savefile;
+mod scratch;
+
+pub use lacking::{capture, captures, have, skipped};
+pub use random::Random;
+pub use scratch::{Scratch, ScratchFile, nameless};

@@ -1,0 +1,46 @@
+//! A network for the thread of a test.
+
+use crate::skipped;
+use std::io;
+use std::process::Command;
+
+/// Moves this thread, and the programs that it starts, into a network namespace of its own, whose loopback is up and in which nothing is
+/// sent unasked. It vanishes with the thread. `false`, with a line that says what was lacking, where that cannot be had.
+#[allow(unsafe_code)]
+pub fn alone(test: &str) -> bool {
+    // SAFETY: changes which network this thread and its children see, and nothing else.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        skipped(test, format_args!("no network namespace: {}", io::Error::last_os_error()));
+        return false;
+    }
+    done(test, "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 >$f; done; ip link set lo up")
+}
+
+/// The same with interfaces `far` and `near` at the ends of a cable; `options` are those of `ip link add` for both.
+pub fn cable(test: &str, options: &str) -> bool {
+    let ends = format!("far {options} type veth peer name near {options}");
+    alone(test) && done(test, &format!("ip link add {ends} && ip link set far up && ip link set near up"))
+}
+
+fn done(test: &str, script: &str) -> bool {
+    match Command::new("sh").args(["-c", script]).output() {
+        Ok(done) if done.status.success() => return true,
+        Ok(done) => skipped(test, format_args!("no veth: {}", String::from_utf8_lossy(&done.stderr).trim())),
+        Err(error) => skipped(test, format_args!("no shell: {error}")),
+    }
+    false
+}
+
+/// What a program prints that must do this; it is in the network of this thread.
+#[track_caller]
+pub fn run(program: &str, words: &str) -> String {
+    let done = Command::new(program).args(words.split(' ')).output().expect("it can be run");
+    assert!(done.status.success(), "{program} {words}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
+
+/// What `ip` prints.
+#[track_caller]
+pub fn ip(words: &str) -> String {
+    run("ip", words)
+}
