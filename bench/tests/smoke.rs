@@ -132,7 +132,7 @@ fn the_dpdk_scenario_runs_and_its_answers_agree() {
 #[cfg(not(feature = "dpdk"))]
 #[test]
 fn the_dpdk_scenario_is_a_feature() {
-    eprintln!("dpdk: skipped, built without the feature dpdk");
+    skipped("dpdk", "built without the feature dpdk");
 }
 
 /// Also by way of `weir bench`, which looks for it beside itself.

@@ -4,6 +4,7 @@
 use std::ptr::null_mut;
 use weir_filter::{Filter, Native};
 use weir_packet::{Frame, LinkType};
+use weir_testkit::skipped;
 
 const PAGE: usize = 4096;
 
@@ -58,8 +59,7 @@ fn pieces_of_native_code_may_lie_gigabytes_apart() {
         .into_iter()
         .collect();
     let Some(between) = reserve(APART) else {
-        eprintln!("skipped: no address space");
-        return;
+        return skipped("pieces_of_native_code_may_lie_gigabytes_apart", "no address space");
     };
     // From here on the kernel puts new mappings below, but for holes above: those of up to two pages are filled.
     let mut above = Vec::new();
@@ -87,8 +87,6 @@ fn pieces_of_native_code_may_lie_gigabytes_apart() {
         assert_ne!(native.run(&frames[0]), 0);
     }
     if apart == 0 {
-        eprintln!(
-            "pieces_of_native_code_may_lie_gigabytes_apart: skipped, the kernel put all pieces beside each other"
-        );
+        skipped("pieces_of_native_code_may_lie_gigabytes_apart", "the kernel put all pieces beside each other");
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use weir_generator::{FRAME_MAX, Generator, Profile, Sizes};
 use weir_testkit::savefile::Pcap;
+use weir_testkit::skipped;
 
 #[test]
 fn truth_equals_what_tcpdump_counts() {
@@ -162,7 +163,7 @@ fn tcpdump(file: &Path, arguments: &[&str]) -> Option<Vec<u8>> {
     let output = match Command::new("tcpdump").arg("-n").arg("-r").arg(file).args(arguments).output() {
         Ok(output) => output,
         Err(error) => {
-            eprintln!("skipped: tcpdump cannot be started ({error})");
+            skipped("truth_equals_what_tcpdump_counts", format_args!("tcpdump cannot be started ({error})"));
             return None;
         }
     };

@@ -1,12 +1,17 @@
-//! What a test needs and a machine may lack. Such a test says so in a line, which `make test` repeats at its end, and passes.
+//! What a test needs and a machine may lack: programs, captures, root.
+//!
+//! Such a test says so in a line and returns. `make test` repeats the line at its end, and counts the test as skipped. With
+//! `WEIR_COMPLETE=1` it fails instead, for machines that must lack nothing.
 
 use std::fmt::Display;
 use std::path::PathBuf;
 
-/// Says that `test` is skipped, and what it lacks.
+/// Says that `test` is skipped, all or a part of it, and what it lacks. **Panics** with `WEIR_COMPLETE`.
+#[track_caller]
 pub fn skipped(test: &str, lacking: impl Display) {
     // tidy: allow(print): the output of tests is where `make test` finds what was lacking.
     eprintln!("{test}: skipped, {lacking}");
+    assert!(std::env::var_os("WEIR_COMPLETE").is_none(), "WEIR_COMPLETE is set, and {test} lacks something: {lacking}");
 }
 
 /// Whether these programs are in PATH; else says that `test` is skipped.
@@ -48,4 +53,30 @@ pub fn capture(test: &str, name: &str) -> Option<PathBuf> {
         return None;
     }
     Some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    #[ignore = "run by `what_lacks_something_says_so_and_fails_where_nothing_may_lack`"]
+    fn lacking() {
+        skipped("lacking", "a unicorn");
+    }
+
+    #[test]
+    fn what_lacks_something_says_so_and_fails_where_nothing_may_lack() {
+        for complete in [false, true] {
+            let mut command = Command::new(std::env::current_exe().expect("it runs"));
+            command
+                .args(["lacking::tests::lacking", "--exact", "--ignored", "--nocapture"])
+                .env_remove("WEIR_COMPLETE");
+            let done = command.envs(complete.then_some(("WEIR_COMPLETE", "1"))).output().expect("it can be run");
+            assert_eq!(done.status.success(), !complete);
+            let err = String::from_utf8_lossy(&done.stderr);
+            assert!(err.lines().any(|line| line == "lacking: skipped, a unicorn"), "{err}");
+        }
+    }
 }

@@ -22,7 +22,7 @@ impl Sample {
 
 /// All packets of all captures.
 pub fn captured() -> Vec<Sample> {
-    let paths = weir_testkit::captures("captured packets");
+    let paths = weir_testkit::captures("verdicts_on_captures");
     paths.iter().flat_map(|path| read(&fs::read(path).unwrap_or_default()).unwrap_or_default()).collect()
 }
 

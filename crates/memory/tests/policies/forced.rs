@@ -3,6 +3,7 @@
 use crate::support::{Borrowed, field, frame, pool, smaps_of, turn};
 use std::fs;
 use weir_memory::{Contiguity, Error, HUGE, Policy, Region, Request, Table};
+use weir_testkit::skipped;
 
 const MIB: usize = 1 << 20;
 
@@ -19,7 +20,7 @@ fn thp(test: &str) -> bool {
     let modes = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     let on = modes.contains("[always]") || modes.contains("[madvise]");
     if !on {
-        eprintln!("{test}: skipped, transparent huge pages are off");
+        skipped(test, "transparent huge pages are off");
     }
     on
 }
@@ -74,7 +75,7 @@ fn thp_is_huge_pages_and_says_so() {
     for len in [1, 2 * MIB, 5 * MIB] {
         let region = match Region::zeroed(len, &request(Policy::Thp)) {
             Err(error @ Error::ThpMissing { .. }) => {
-                eprintln!("thp_is_huge_pages_and_says_so: skipped, {error}");
+                skipped("thp_is_huge_pages_and_says_so", error);
                 continue;
             }
             other => other.unwrap(),
@@ -131,7 +132,7 @@ fn a_pool_with_too_few_pages_names_the_command() {
     let _turn = pages.is_none().then(turn);
     let _taken = pages.is_some().then(|| Region::zeroed(1, &request(Policy::Hugetlb2M)).unwrap());
     let (Some(total), Some(free)) = (pool("nr_hugepages"), pool("free_hugepages")) else {
-        return eprintln!("a_pool_with_too_few_pages_names_the_command: skipped, the kernel has no pool");
+        return skipped("a_pool_with_too_few_pages_names_the_command", "the kernel has no pool");
     };
     let error = Region::zeroed((free + 3) * HUGE, &request(Policy::Hugetlb2M)).unwrap_err().to_string();
     let reserved = pool("resv_hugepages").unwrap();
@@ -151,7 +152,7 @@ fn gigantic_pages_are_there_or_an_error_names_the_command() {
     match Region::zeroed(1, &request(Policy::Hugetlb1G)) {
         Ok(region) => assert_eq!(field(&smaps_of(address(&region)), "KernelPageSize"), 1 << 30),
         Err(error @ Error::NoSuchPages { .. }) => {
-            eprintln!("gigantic_pages_are_there_or_an_error_names_the_command: skipped, {error}");
+            skipped("gigantic_pages_are_there_or_an_error_names_the_command", error);
         }
         Err(error) => {
             let command = "sudo tee /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages";
@@ -170,13 +171,13 @@ fn contiguous_is_one_run_of_frames() {
             Ok(region) => region,
             Err(error @ Error::NotContiguous { .. }) => {
                 assert!(len > HUGE, "one huge page is contiguous: {error}");
-                eprintln!("contiguous_is_one_run_of_frames: skipped for {len} bytes, {error}");
+                skipped("contiguous_is_one_run_of_frames", format_args!("for {len} bytes, {error}"));
                 continue;
             }
             Err(error) => panic!("{error}"),
         };
         let Some(first) = frame(address(&region)) else {
-            eprintln!("contiguous_is_one_run_of_frames: skipped, /proc/self/pagemap shows no frames");
+            skipped("contiguous_is_one_run_of_frames", "/proc/self/pagemap shows no frames");
             assert!(matches!(region.obtained().contiguity, Contiguity::Unverified(_)));
             continue;
         };
@@ -197,7 +198,7 @@ fn runs_are_measured_where_there_are_gaps() {
         region.bytes_mut()[page * 4096] = 1;
     }
     let Contiguity::Verified { longest_run } = region.obtained().contiguity else {
-        return eprintln!("runs_are_measured_where_there_are_gaps: skipped, /proc/self/pagemap shows no frames");
+        return skipped("runs_are_measured_where_there_are_gaps", "/proc/self/pagemap shows no frames");
     };
     let frames: Vec<_> = (0..512).map(|page| frame(address(&region) + page * 4096)).collect();
     let mut longest = 1;
@@ -222,7 +223,7 @@ fn nodes_are_those_that_exist() {
         assert_eq!(region.obtained().nodes, [0]);
         assert!(region.obtained().to_string().ends_with(", node 0"), "{}", region.obtained());
     } else {
-        eprintln!("nodes_are_those_that_exist: skipped in part, no /proc/self/numa_maps");
+        skipped("nodes_are_those_that_exist", "in part, no /proc/self/numa_maps");
     }
     for node in [1023, 1024, u32::MAX] {
         let error = Region::zeroed(MIB, &Request { node: Some(node), ..Request::default() }).unwrap_err();
@@ -238,7 +239,7 @@ fn locked_memory_is_locked() {
             assert_eq!((field(&smaps, "Locked"), field(&smaps, "Rss")), (MIB, MIB));
             assert_eq!(region.obtained().locked_bytes, MIB);
         }
-        Err(error) => eprintln!("locked_memory_is_locked: skipped, {error}"),
+        Err(error) => skipped("locked_memory_is_locked", error),
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard};
+use weir_testkit::skipped;
 
 /// The lines of `/proc/self/smaps` for the mapping that holds `address`.
 pub fn smaps_of(address: usize) -> String {
@@ -62,17 +63,17 @@ impl Borrowed {
     pub fn new(test: &str, pages: usize) -> Option<Self> {
         let turn = TURN.lock().unwrap_or_else(|broken| broken.into_inner());
         let (Some(before), Some(free)) = (pool("nr_hugepages"), pool("free_hugepages")) else {
-            eprintln!("{test}: skipped, the kernel has no pool of 2 MiB pages");
+            skipped(test, "the kernel has no pool of 2 MiB pages");
             return None;
         };
         let wanted = before + pages.saturating_sub(free);
         if wanted > before && fs::write(format!("{POOL}/nr_hugepages"), wanted.to_string()).is_err() {
-            eprintln!("{test}: skipped, {pages} free huge pages are needed, or root to make them");
+            skipped(test, format_args!("{pages} free huge pages are needed, or root to make them"));
             return None;
         }
         let borrowed = Self { before, _turn: turn };
         if pool("free_hugepages") < Some(pages) {
-            eprintln!("{test}: skipped, the kernel finds no {pages} huge pages");
+            skipped(test, format_args!("the kernel finds no {pages} huge pages"));
             return None;
         }
         Some(borrowed)
@@ -105,11 +106,11 @@ pub fn in_child<S: AsRef<OsStr>>(name: &str, prefix: &[S]) -> bool {
     words.push(exe.as_os_str());
     let done = Command::new(words[0]).args(&words[1..]).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output();
     match done {
-        Err(error) => eprintln!("{name}: skipped, no {:?} ({error})", words[0]),
+        Err(error) => skipped(name, format_args!("no {:?} ({error})", words[0])),
         Ok(done) => {
             let err = String::from_utf8_lossy(&done.stderr);
             if err.contains("setpriv:") {
-                eprintln!("{name}: skipped, {err}");
+                skipped(name, err);
                 return false;
             }
             let out = String::from_utf8_lossy(&done.stdout);

@@ -2,6 +2,7 @@
 
 use crate::support::in_child;
 use weir_memory::{Contiguity, Error, Policy, Region, Request};
+use weir_testkit::skipped;
 
 /// Runs what follows without the capabilities that matter here, and with little memory to lock.
 const UNPRIVILEGED: [&str; 4] = [
@@ -25,7 +26,9 @@ fn frames_that_are_hidden_are_reported_as_unverified() {
                 "{obtained}"
             );
         }
-        Err(Error::ThpOff { .. } | Error::NoSuchPages { .. }) => eprintln!("skipped: no transparent huge pages"),
+        Err(error @ (Error::ThpOff { .. } | Error::NoSuchPages { .. })) => {
+            skipped("frames_that_are_hidden_are_reported_as_unverified", error);
+        }
         Err(error) => panic!("{error}"),
     }
 }
@@ -52,7 +55,7 @@ fn huge_pages_that_are_off_are_an_error_when_forced_and_a_step_down_else() {
     for pages in [Policy::Thp, Policy::Contiguous] {
         let error = Region::zeroed(1 << 21, &Request { pages, ..Request::default() }).unwrap_err();
         if matches!(error, Error::NoSuchPages { .. }) {
-            return eprintln!("{name}: skipped, {error}");
+            return skipped(name, error);
         }
         assert!(matches!(error, Error::ThpOff { .. }), "{error}");
         let text = error.to_string();

@@ -328,7 +328,7 @@ fn a_file_that_may_not_be_read_is_told_of() {
     };
     let done = run(command.args(["filter", "", &file, "--count"]).stdin(Stdio::null()), &[]);
     if done.err.starts_with("setpriv") {
-        eprintln!("{test}: skipped, {}", done.err.trim());
+        skipped(test, done.err.trim());
         return;
     }
     assert_eq!((done.code, done.text().as_str()), (Some(1), ""), "{}", done.err);
@@ -489,7 +489,7 @@ fn outputs_that_cannot_be_made_are_told_of_once() {
 fn a_full_disk_is_told_of() {
     let test = "a_full_disk_is_told_of";
     if !Path::new("/dev/full").exists() {
-        eprintln!("{test}: skipped, no /dev/full");
+        skipped(test, "no /dev/full");
         return;
     }
     let temp = Temp::new();

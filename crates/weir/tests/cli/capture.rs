@@ -714,7 +714,7 @@ fn both_directions_are_seen() {
 fn an_ip_tunnel_has_no_link_header() {
     let Some(net) = Net::new("an_ip_tunnel_has_no_link_header") else { return };
     if !std::path::Path::new("/dev/net/tun").exists() {
-        eprintln!("an_ip_tunnel_has_no_link_header: skipped, no /dev/net/tun");
+        skipped("an_ip_tunnel_has_no_link_header", "no /dev/net/tun");
         return;
     }
     let temp = Temp::new();

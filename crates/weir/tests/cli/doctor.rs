@@ -1,6 +1,6 @@
 //! `weir doctor` against what `/proc`, `/sys` and other tools say of the same machine.
 
-use crate::support::{tool, weir, weir_command};
+use crate::support::{skipped, tool, weir, weir_command};
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
@@ -16,11 +16,11 @@ fn report(test: &str, prefix: &[&str]) -> Option<Value> {
         Ok(done) => {
             let err = String::from_utf8_lossy(&done.stderr);
             assert!(["taskset:", "setpriv:", "sh:"].iter().any(|tool| err.contains(tool)), "{err}");
-            eprintln!("{test}: skipped, {err}");
+            skipped(test, err);
             None
         }
         Err(error) => {
-            eprintln!("{test}: skipped, no {first} ({error})");
+            skipped(test, format_args!("no {first} ({error})"));
             None
         }
     }
@@ -38,7 +38,7 @@ fn printed(test: &str, name: &str, arguments: &[&str]) -> Option<String> {
     match Command::new(name).args(arguments).output() {
         Ok(done) => Some(String::from_utf8_lossy(&done.stdout).into_owned()),
         Err(error) => {
-            eprintln!("{test}: skipped, no {name} ({error})");
+            skipped(test, format_args!("no {name} ({error})"));
             None
         }
     }
@@ -169,7 +169,7 @@ fn libpcap_is_the_one_that_tcpdump_has() {
             let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
             assert!(said.contains(&version), "{said}, not {version}");
         }
-        Err(error) => eprintln!("libpcap_is_the_one_that_tcpdump_has: skipped, no tcpdump ({error})"),
+        Err(error) => skipped("libpcap_is_the_one_that_tcpdump_has", format_args!("no tcpdump ({error})")),
     }
 }
 
@@ -212,11 +212,11 @@ fn a_virtual_link_is_described_as_it_was_made() {
     let script = format!("mount -t sysfs none /sys && {script}");
     let prefix = ["unshare", "-n", "-m", "sh", "-c", &script, "sh"];
     let Ok(done) = Command::new(prefix[0]).args(&prefix[1..]).arg("true").output() else {
-        return eprintln!("a_virtual_link_is_described_as_it_was_made: skipped, no unshare");
+        return skipped("a_virtual_link_is_described_as_it_was_made", "no unshare");
     };
     if !done.status.success() {
         let why = String::from_utf8_lossy(&done.stderr);
-        return eprintln!("a_virtual_link_is_described_as_it_was_made: skipped, {why}");
+        return skipped("a_virtual_link_is_described_as_it_was_made", why);
     }
     let found = report("", &prefix).unwrap();
     let value = &found["interfaces"]["wd0"]["value"];
@@ -236,7 +236,7 @@ fn a_virtual_link_is_described_as_it_was_made() {
 fn tool_is_there(name: &str) -> bool {
     let there = Command::new(name).arg("--version").output().is_ok();
     if !there {
-        eprintln!("skipped in part: no {name}");
+        skipped("a_virtual_link_is_described_as_it_was_made", format_args!("in part, no {name}"));
     }
     there
 }

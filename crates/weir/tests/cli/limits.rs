@@ -40,7 +40,7 @@ fn threads_that_cannot_be_had_are_a_line_and_no_panic() {
         run(&mut command, &[])
     };
     if run(&["filter", "", &file, "--workers", "1", "--count"]).code != Some(0) {
-        eprintln!("{TEST}: skipped, another user may not run the program or read the file");
+        skipped(TEST, "another user may not run the program or read the file");
         return;
     }
     let filter = ["filter", "udp", "--count"];

@@ -35,7 +35,7 @@ fn stamps_are_tcpdumps_in_every_zone() {
     let weir = env!("CARGO_BIN_EXE_weir");
     for zone in ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu"] {
         if zone != "UTC" && !Path::new("/usr/share/zoneinfo").join(zone).is_file() {
-            eprintln!("{test}: {zone} skipped, not in /usr/share/zoneinfo");
+            skipped(test, format_args!("{zone} is not in /usr/share/zoneinfo"));
             continue;
         }
         for file in STAMPED.iter().filter_map(|name| capture(test, name)) {
@@ -171,7 +171,7 @@ fn a_packet_cut_for_printing_says_so() {
 #[test]
 fn interfaces_are_listed() {
     if !Path::new("/sys/class/net/lo").exists() {
-        eprintln!("interfaces_are_listed: skipped, no loopback interface in /sys/class/net");
+        skipped("interfaces_are_listed", "no loopback interface in /sys/class/net");
         return;
     }
     let listed = weir(["filter", "-D"]).ok().text();

@@ -448,7 +448,7 @@ fn lines_that_have_no_room_are_cut_at_a_line_and_counted() {
 fn the_file_of_a_rotation_that_is_full_is_named() {
     let test = "the_file_of_a_rotation_that_is_full_is_named";
     if !Path::new("/dev/full").exists() {
-        eprintln!("{test}: skipped, no /dev/full");
+        skipped(test, "no /dev/full");
         return;
     }
     let temp = Temp::new();

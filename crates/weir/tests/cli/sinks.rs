@@ -255,7 +255,7 @@ fn what_is_injected_is_received_and_numbered() {
     let options = ["--packets", "3000", "--sizes", "100", "--flows", "7", "--rate", "20000"];
     let done = net.weir(&[&["generate", "inject:near"], &options[..]].concat());
     if done.code == Some(1) && done.err.contains("Linux 5.18") || done.code == Some(2) {
-        eprintln!("what_is_injected_is_received_and_numbered: skipped, {}", done.err.trim());
+        skipped("what_is_injected_is_received_and_numbered", done.err.trim());
         return;
     }
     assert!(done.ok().err.starts_with("3 000 injected, 300 000 bytes, "));

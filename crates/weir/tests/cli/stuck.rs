@@ -82,7 +82,7 @@ pub fn can_look(test: &str) -> bool {
     sleeping.kill().unwrap();
     sleeping.wait().unwrap();
     if !waits.contains("sleep") {
-        eprintln!("{test}: skipped, /proc tells nobody what a process waits for");
+        skipped(test, "/proc tells nobody what a process waits for");
     }
     waits.contains("sleep")
 }
@@ -248,7 +248,7 @@ fn the_first_signal_ends_a_compilation_for_the_kernel() {
     const TEST: &str = "the_first_signal_ends_a_compilation_for_the_kernel";
     let probe = weir(["measure", "lo", "--workers", "1", "--duration", "10ms"]);
     if probe.code != Some(0) {
-        eprintln!("{TEST}: skipped, {}", probe.err.trim());
+        skipped(TEST, probe.err.trim());
         return;
     }
     let expression = endless_expression();

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-pub use weir_testkit::{Scratch as Temp, capture, captures, have};
+pub use weir_testkit::{Scratch as Temp, capture, captures, have, skipped};
 
 /// How a program ended, and what it said.
 #[derive(Clone, Debug)]

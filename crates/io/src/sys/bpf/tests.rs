@@ -2,16 +2,16 @@
 
 use super::Register::*;
 use super::*;
-use std::io::Write;
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::Ordering;
+use weir_testkit::skipped;
 
 /// Maps to begin with, or a line that says why there are none.
 fn array(test: &str, entries: u32, bytes: u32) -> Option<Map> {
     match Map::array(entries, bytes) {
         Ok(map) => Some(map),
         Err(error) => {
-            writeln!(io::stderr(), "{test}: skipped, {error}").unwrap();
+            skipped(test, error);
             None
         }
     }

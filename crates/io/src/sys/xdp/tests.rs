@@ -542,7 +542,7 @@ fn other_memory_and_other_ways_to_wait_capture_the_same() {
     ] {
         let mut capture = match open("near", 0, &settings) {
             Err(Error::Memory(error)) => {
-                eprintln!("other_memory_and_other_ways_to_wait_capture_the_same: skipped, {error}");
+                skipped("other_memory_and_other_ways_to_wait_capture_the_same", error);
                 continue;
             }
             other => other.unwrap(),
@@ -587,7 +587,7 @@ fn who_may_not_is_told_what_is_lacking() {
     // SAFETY: the pointer is to a live local.
     unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
     if limit.rlim_cur >= 60 << 20 {
-        eprintln!("who_may_not_is_told_what_is_lacking: skipped, RLIMIT_MEMLOCK is large");
+        skipped("who_may_not_is_told_what_is_lacking", "RLIMIT_MEMLOCK is large");
         return;
     }
     let error = without(&[IPC_LOCK], 64 << 20).unwrap_err();

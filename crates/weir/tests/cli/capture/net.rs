@@ -38,7 +38,7 @@ impl Net {
             return None;
         }
         if std::fs::metadata("/proc/self").map_or(1, |about| about.uid()) != 0 {
-            eprintln!("{test}: skipped, network namespaces need root");
+            skipped(test, "network namespaces need root");
             return None;
         }
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -47,7 +47,7 @@ impl Net {
         for end in ["far", "near"] {
             let made = tool("ip", ["netns", "add", &net.name(end)]);
             if made.code != Some(0) {
-                eprintln!("{test}: skipped, no network namespaces here: {}", made.err.trim());
+                skipped(test, format_args!("no network namespaces here: {}", made.err.trim()));
                 return None;
             }
             // The kernel's own packets would be counted too.

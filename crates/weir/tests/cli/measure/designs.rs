@@ -109,9 +109,7 @@ fn pages_are_had_or_refused_with_what_mends_it() {
     }
     let reserved = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages");
     if reserved.ok().as_deref().map(str::trim) != Some("0") {
-        eprintln!(
-            "pages_are_had_or_refused_with_what_mends_it: skipped, a machine without reserved pages of 2 MiB is lacking"
-        );
+        skipped("pages_are_had_or_refused_with_what_mends_it", "a machine without reserved pages of 2 MiB is lacking");
         return;
     }
     let done = weir(["measure", &file, "--pages", "hugetlb"]);

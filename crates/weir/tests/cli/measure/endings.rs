@@ -82,7 +82,7 @@ fn a_reader_that_goes_away_ends_it_quietly() {
 fn a_full_disk_is_a_failure_that_is_told() {
     let test = "a_full_disk_is_a_failure_that_is_told";
     let Ok(_) = OpenOptions::new().write(true).open("/dev/full") else {
-        eprintln!("{test}: skipped, no /dev/full");
+        skipped(test, "no /dev/full");
         return;
     };
     let temp = Temp::new();

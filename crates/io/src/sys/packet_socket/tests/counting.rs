@@ -11,6 +11,7 @@ use std::os::unix::net::UnixDatagram;
 use support::Random;
 use weir_filter::{Program, libpcap};
 use weir_packet::LinkType;
+use weir_testkit::skipped;
 
 fn insns(program: &Program) -> Vec<Insn> {
     program.insns().iter().map(|&weir_filter::Insn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect()
@@ -21,7 +22,7 @@ fn permitted(test: &str) -> bool {
     match Counting::new(&[Insn::ret(0)], Away::Nothing, 1) {
         Ok(_) => true,
         Err(error) => {
-            eprintln!("{test}: skipped, {error}");
+            skipped(test, error);
             false
         }
     }

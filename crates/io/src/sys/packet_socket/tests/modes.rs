@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use weir_filter::Filter;
 use weir_packet::{Frame, LinkType};
+use weir_testkit::skipped;
 
 fn settings() -> Settings {
     Settings { promiscuous: true, retire: Duration::from_millis(4), ..Settings::of_blocks(1 << 20, 128 << 10) }
@@ -71,8 +72,8 @@ fn filters_as_user_space_does(test: &str, counts: bool) {
                 match some.kernel_filter() {
                     KernelFilter::Counting if counts => {}
                     KernelFilter::Plain(_) if !counts => {}
-                    KernelFilter::Counting => return eprintln!("{test}: skipped, anybody may load eBPF here"),
-                    other => return eprintln!("{test}: skipped, {other:?}"),
+                    KernelFilter::Counting => return skipped(test, "anybody may load eBPF here"),
+                    other => return skipped(test, format_args!("{other:?}")),
                 }
                 for number in 0..40 {
                     let frame = udp(number, [1000, [53, 80][number as usize % 2]], 90 + number as usize);

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use weir_packet::savefile::Bytes;
 use weir_packet::savefile::slots::Slots;
 pub use weir_testkit::net::ip;
-use weir_testkit::skipped;
+pub use weir_testkit::skipped;
 
 /// Moves this thread into a network with interfaces `far` and `near` at the ends of a cable; `false`, with a line that says what was
 /// lacking, where that or AF_XDP cannot be had.
