@@ -1,11 +1,16 @@
-//! Several live sources at once, by packet time: each is read in a thread of its own.
+//! Several live sources at once, by packet time.
+//!
+//! Each source has a reading side, which takes steps ([`crate::steps`]) and has a thread of its own in a real capture. Which packet is
+//! next is a function of what has come ([`pick`]).
 
 use crate::reader::{Step, Trouble};
+use crate::steps::{Moment, Progress, SystemClock};
 use crate::{Consumer, Delivery, Reader, Report, SourceFault, threads};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::{Duration, SystemTime};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::time::Duration;
+use weir_io::live::TURN;
 use weir_packet::savefile::Layout;
 
 /// Deliveries of a source that may wait. More stay in its own memory, where there is a place that drops and counts.
@@ -14,26 +19,125 @@ const WAITING: usize = 64;
 /// Kind of the threads here, for names and faults.
 const READER: &str = "reader";
 
-/// What the thread of a source says.
-enum Word<C: Consumer> {
-    Delivery(Delivery<C>),
-    /// Nothing came for a while, as of this time, ns since 1970.
-    Quiet(i64),
+/// What the reading side of a source says.
+enum Message<C: Consumer> {
+    /// Packets, and when they were read.
+    Delivery(Delivery<C>, Moment),
+    /// Nothing came for a turn, as of this time.
+    Quiet(Moment),
     End(Box<Report>, Option<Layout>),
 }
 
-/// A live source that is read in a thread of its own.
+/// The reading side of a source.
+pub struct Reading<C: Consumer> {
+    /// `None` once the source is closed.
+    reader: Option<Reader<C>>,
+    number: usize,
+    messages: SyncSender<Message<C>>,
+    /// A message that is to be sent next.
+    held: Option<Message<C>>,
+    /// Steady time since when nothing has come.
+    quiet_since: Option<Duration>,
+}
+
+impl<C: Consumer> core::fmt::Debug for Reading<C> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Reading").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl<C: Consumer> Reading<C> {
+    /// Takes what has come, or sends what was taken. While there is no room for that it idles, and the source's own memory fills.
+    pub fn step(&mut self, now: Moment) -> Progress {
+        if let Some(message) = self.held.take() {
+            return match self.messages.try_send(message) {
+                Ok(()) => Progress::Busy,
+                Err(TrySendError::Full(message)) => {
+                    self.held = Some(message);
+                    Progress::Idle(Duration::MAX)
+                }
+                Err(TrySendError::Disconnected(_)) => Progress::Ended,
+            };
+        }
+        self.take(now)
+    }
+
+    /// Takes what has come.
+    fn take(&mut self, now: Moment) -> Progress {
+        let Some(reader) = &mut self.reader else { return Progress::Ended };
+        match reader.look() {
+            Step::Delivery(delivery) => {
+                self.quiet_since = None;
+                self.held = Some(Message::Delivery(delivery, now));
+            }
+            Step::Quiet => {
+                let until = self.quiet_since.get_or_insert(now.steady).saturating_add(TURN);
+                if now.steady < until {
+                    return Progress::Idle(until);
+                }
+                self.quiet_since = Some(now.steady);
+                self.held = Some(Message::Quiet(now));
+            }
+            Step::End => self.close(),
+        }
+        Progress::Busy
+    }
+
+    /// Closes the source. That comes before its end is told, and may panic.
+    fn close(&mut self) {
+        let Some(mut reader) = self.reader.take() else { return };
+        let (layout, mut report) = (reader.layout().cloned(), reader.take_report());
+        if threads::caught(|| drop(reader)).is_none() && report.fault.is_none() {
+            report.fail(Trouble::Panic { thread: READER, number: self.number });
+        }
+        self.held = Some(Message::End(Box::new(report), layout));
+    }
+
+    /// Reads up to the source's end or until nobody listens, and waits in between.
+    fn run(mut self, system: SystemClock) {
+        // What was delivered before stays counted; the interface is not read on, which is a fault.
+        if threads::caught(|| self.deliver(system)).is_none() {
+            if let Some(reader) = &mut self.reader {
+                reader.fail(Trouble::Panic { thread: READER, number: self.number });
+            }
+            self.close();
+            self.send();
+        }
+    }
+
+    fn deliver(&mut self, system: SystemClock) {
+        loop {
+            let now = system.now();
+            match (self.take(now), &mut self.reader) {
+                (Progress::Idle(until), Some(reader)) => reader.wait(until.saturating_sub(now.steady)),
+                (Progress::Busy, _) => {
+                    if !self.send() {
+                        return;
+                    }
+                }
+                (Progress::Idle(_) | Progress::Ended, _) => return,
+            }
+        }
+    }
+
+    /// Sends what is held, once there is room; says whether somebody listens.
+    fn send(&mut self) -> bool {
+        self.held.take().is_none_or(|message| self.messages.send(message).is_ok())
+    }
+}
+
+/// The merging side of a source.
 pub struct Pump<C: Consumer> {
-    words: Receiver<Word<C>>,
+    messages: Receiver<Message<C>>,
     waiting: VecDeque<Delivery<C>>,
     /// Records of the first that waits, of those that the consumer kept, that are passed on.
     next: usize,
     /// All packets of up to this time were delivered, ns.
     until: i64,
-    /// By how much packets were behind the system's clock when they were delivered last.
-    behind: Option<i64>,
+    /// Packet time less steady time, ns, when packets were delivered last.
+    offset: Option<i64>,
     ended: Option<(Report, Option<Layout>)>,
-    /// Number of the thread.
+    /// Number of the source.
     number: usize,
 }
 
@@ -46,49 +150,79 @@ impl<C: Consumer> core::fmt::Debug for Pump<C> {
 impl<C: Consumer> Pump<C> {
     /// Starts the thread that reads source `number`. **Errors**: the thread cannot be had.
     pub fn start(reader: Reader<C>, number: usize) -> io::Result<Self> {
-        let (say, words) = sync_channel(WAITING);
-        threads::spawn(READER, number, move || pump(reader, number, &say))?;
-        Ok(Self { words, waiting: VecDeque::new(), next: 0, until: i64::MIN, behind: None, ended: None, number })
+        let (reading, pump) = Self::pair(reader, number);
+        threads::spawn(READER, number, move || reading.run(SystemClock::default()))?;
+        Ok(pump)
     }
 
-    /// Takes up what was delivered meanwhile; `each` sees every delivery once. Waits for at most `time`.
-    pub fn look(&mut self, time: Duration, each: &mut dyn FnMut(&Delivery<C>)) {
-        let mut time = time;
-        while self.ended.is_none() && self.waiting.len() < WAITING {
-            match self.words.recv_timeout(time) {
-                Ok(word) => self.take(word, each),
-                Err(RecvTimeoutError::Timeout) => break,
-                // A thread that panics says how far it came; of one that says nothing no more is known than that it ended.
-                Err(RecvTimeoutError::Disconnected) => {
-                    let what = Trouble::Panic { thread: READER, number: self.number };
-                    let fault = Some(SourceFault { packet: 1, offset: 0, what });
-                    self.ended = Some((Report { fault, ..Report::default() }, None));
-                }
+    /// Both sides of source `number`, for callers who step the reading side themselves.
+    pub fn pair(reader: Reader<C>, number: usize) -> (Reading<C>, Self) {
+        let (send, messages) = sync_channel(WAITING);
+        let reading = Reading { reader: Some(reader), number, messages: send, held: None, quiet_since: None };
+        let waiting = VecDeque::with_capacity(WAITING);
+        (reading, Self { messages, waiting, next: 0, until: i64::MIN, offset: None, ended: None, number })
+    }
+
+    /// Takes up what was delivered meanwhile; `each` sees every delivery once.
+    pub fn take_up(&mut self, each: &mut dyn FnMut(&Delivery<C>)) {
+        while self.has_room() {
+            match self.messages.try_recv() {
+                Ok(message) => self.take(message, each),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => self.lose(),
             }
-            time = Duration::ZERO;
-        }
-        if self.ended.is_some() {
-            self.until = i64::MAX;
         }
     }
 
-    fn take(&mut self, word: Word<C>, each: &mut dyn FnMut(&Delivery<C>)) {
+    /// The same, and waits for at most `time` if nothing was delivered.
+    pub fn look(&mut self, time: Duration, each: &mut dyn FnMut(&Delivery<C>)) {
+        if self.has_room() {
+            match self.messages.recv_timeout(time) {
+                Ok(message) => self.take(message, each),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => self.lose(),
+            }
+        }
+        self.take_up(each);
+    }
+
+    fn has_room(&self) -> bool {
+        self.ended.is_none() && self.waiting.len() < WAITING
+    }
+
+    fn take(&mut self, message: Message<C>, each: &mut dyn FnMut(&Delivery<C>)) {
         /// What may still be on its way, at most: the kernel hands a block over by a timer, which a busy machine keeps waiting.
         const SLACK_NS: i64 = 500_000_000;
-        match word {
-            Word::Delivery(delivery) => {
+        let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        match message {
+            Message::Delivery(delivery, now) => {
                 each(&delivery);
                 let last = delivery.current.layout.record(delivery.view.content(), delivery.last);
                 if let Some(time) = last.and_then(|record| record.time_ns) {
                     self.until = self.until.max(time);
-                    self.behind = Some(now_ns() - time);
+                    self.offset = Some(time.saturating_sub(ns(now.steady)));
                 }
                 self.waiting.push_back(delivery);
             }
-            // Its clock may be another one; what came last tells how they differ.
-            Word::Quiet(now) => self.until = self.until.max(now - self.behind.unwrap_or(0).max(0) - SLACK_NS),
-            Word::End(report, layout) => self.ended = Some((*report, layout)),
+            // Packet time goes on as steady time does. Before the first packet it is taken for the time of day.
+            Message::Quiet(now) => {
+                let now = self.offset.map_or(now.wall_ns, |offset| offset.saturating_add(ns(now.steady)));
+                self.until = self.until.max(now.saturating_sub(SLACK_NS));
+            }
+            Message::End(report, layout) => self.end(*report, layout),
         }
+    }
+
+    /// A thread that panics says how far it came; of one that says nothing no more is known than that it ended.
+    fn lose(&mut self) {
+        let what = Trouble::Panic { thread: READER, number: self.number };
+        let fault = Some(SourceFault { packet: 1, offset: 0, what });
+        self.end(Report { fault, ..Report::default() }, None);
+    }
+
+    fn end(&mut self, report: Report, layout: Option<Layout>) {
+        self.ended = Some((report, layout));
+        self.until = i64::MAX;
     }
 
     /// All packets of up to this time have come, ns.
@@ -117,36 +251,46 @@ impl<C: Consumer> Pump<C> {
     }
 }
 
-fn pump<C: Consumer>(mut reader: Reader<C>, number: usize, say: &SyncSender<Word<C>>) {
-    let panic = || Trouble::Panic { thread: READER, number };
-    // What was delivered before stays counted; the interface is not read on, which is a fault.
-    if threads::caught(|| deliver(&mut reader, say)).is_none() {
-        reader.fail(panic());
-    }
-    let (layout, mut report) = (reader.layout().cloned(), reader.take_report());
-    // The source is closed before its end is told, and may panic over that.
-    if threads::caught(|| drop(reader)).is_none() && report.fault.is_none() {
-        report.fail(panic());
-    }
-    // Nobody listens any more if the other end has enough.
-    let _ = say.send(Word::End(Box::new(report), layout));
+/// How far a source has come, for [`pick`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Time of its next packet, ns; `None` if none waits.
+    pub next: Option<i64>,
+    /// All its packets of up to this time have come, ns: see [`Pump::until`].
+    pub until: i64,
+    /// It has ended.
+    pub ended: bool,
 }
 
-/// Sends what the reader delivers, up to its end or until nobody listens.
-fn deliver<C: Consumer>(reader: &mut Reader<C>, say: &SyncSender<Word<C>>) {
-    loop {
-        let word = match reader.step() {
-            Step::Delivery(delivery) => Word::Delivery(delivery),
-            Step::Quiet => Word::Quiet(now_ns()),
-            Step::End => return,
+/// What [`pick`] comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// The next packet is one of this source.
+    Packet(usize),
+    /// An earlier one may still come of this source, or nothing waits.
+    Wait(usize),
+    /// All sources have ended, and all is passed on.
+    End,
+}
+
+/// Says of which source the next packet is: the earliest that waits, of equal times that of the first source, once no other source
+/// can have an earlier one. **Cost**: no allocation.
+pub fn pick(sources: impl IntoIterator<Item = Standing>) -> Pick {
+    let (mut first, mut behind) = (None, None);
+    for (i, Standing { next, until, ended }) in sources.into_iter().enumerate() {
+        let (least, at) = match next {
+            Some(time) => (&mut first, time),
+            None if ended => continue,
+            None => (&mut behind, until),
         };
-        if say.send(word).is_err() {
-            return;
+        if least.is_none_or(|(least, _)| at < least) {
+            *least = Some((at, i));
         }
     }
-}
-
-fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+    match (first, behind) {
+        (Some((time, _)), Some((until, i))) if until < time => Pick::Wait(i),
+        (Some((_, i)), _) => Pick::Packet(i),
+        (None, Some((_, i))) => Pick::Wait(i),
+        (None, None) => Pick::End,
+    }
 }

@@ -253,7 +253,7 @@ const WINDOWS: [i64; 4] = [50 * MS, 100 * MS, 330 * MS, SECOND];
 
 #[test]
 fn each_packet_of_live_sources_is_in_the_window_of_its_stamp_however_workers_are_scheduled() {
-    each_seed(1200, |seed| {
+    each_seed(1000, |seed| {
         let stalls = [0, 5, 50][seed as usize % 3];
         let mut case = Case::draw(seed, calm, &WINDOWS, stalls);
         let outcome = case.run();
@@ -267,7 +267,7 @@ fn each_packet_of_live_sources_is_in_the_window_of_its_stamp_however_workers_are
 
 #[test]
 fn the_account_of_live_sources_is_exact_whatever_clocks_stamps_and_interfaces_do() {
-    each_seed(1200, |seed| {
+    each_seed(1000, |seed| {
         let mut case = Case::draw(seed, wild, &WINDOWS, [0, 5, 50][seed as usize % 3]);
         let outcome = case.run();
         case.check_ledger(&outcome);
@@ -285,7 +285,7 @@ fn the_account_of_live_sources_is_exact_whatever_clocks_stamps_and_interfaces_do
 #[test]
 fn windows_that_nobody_takes_up_are_left_out_and_their_packets_are_in_the_sum() {
     let left_out = Cell::new(0);
-    each_seed(30, |seed| {
+    each_seed(12, |seed| {
         let mut case = Case::draw(seed, |_, _| Weather::default(), &[MS / 4], 0);
         // Tables of which few have room at once.
         (case.cut.late_ns, case.memory) = (0, 4 << 20);

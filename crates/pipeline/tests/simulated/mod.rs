@@ -3,6 +3,8 @@
 //! All is drawn from a seed, and the same seed gives the same run. An interface counts what reached it, what it rejected or had no
 //! room for, and keeps what it handed over: that is the truth that a run is held against.
 
+pub mod by_time;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +48,11 @@ impl Packet {
         frame[34..36].copy_from_slice(&self.flow.to_be_bytes());
         frame[42..46].copy_from_slice(&self.number.to_be_bytes());
         frame
+    }
+
+    /// The number of the packet that this frame is of.
+    pub fn number_in(frame: &[u8]) -> u32 {
+        u32::from_be_bytes(*frame[42..].first_chunk().expect("the frame is whole"))
     }
 }
 
@@ -474,6 +481,7 @@ pub struct Scheduler {
     now: Duration,
     /// Until when each member has nothing to do, and until when it is not let run.
     idle: Vec<Duration>,
+    ended: Vec<bool>,
     stalled: Vec<Duration>,
     /// How often, of 1000 times, a member is kept from running for a while.
     stalls: usize,
@@ -494,7 +502,20 @@ impl Scheduler {
         wall_steps: WallSteps,
     ) -> Self {
         let (idle, stalled) = (vec![Duration::ZERO; members], vec![Duration::ZERO; members]);
-        Self { random, interfaces, now: Duration::ZERO, idle, stalled, stalls, stops, stop, wall_steps, taken: 0 }
+        let ended = vec![false; members];
+        Self {
+            random,
+            interfaces,
+            now: Duration::ZERO,
+            idle,
+            ended,
+            stalled,
+            stalls,
+            stops,
+            stop,
+            wall_steps,
+            taken: 0,
+        }
     }
 
     pub fn now(&self) -> Moment {
@@ -508,7 +529,11 @@ impl Scheduler {
             self.stop.store(true, Ordering::Relaxed);
             // Whoever waits looks at once, or after a turn.
             self.stops = Duration::MAX;
-            self.idle.iter_mut().for_each(|idle| *idle = Duration::ZERO);
+            self.idle
+                .iter_mut()
+                .zip(&self.ended)
+                .filter(|(_, ended)| !**ended)
+                .for_each(|(idle, _)| *idle = Duration::ZERO);
         }
     }
 
@@ -564,8 +589,16 @@ impl Scheduler {
         self.idle[member] = Duration::ZERO;
     }
 
+    /// A member that waited for room, and for nothing else, has some.
+    pub fn has_room(&mut self, member: usize) {
+        if self.idle[member] == Duration::MAX && !self.ended[member] {
+            self.idle[member] = Duration::ZERO;
+        }
+    }
+
     /// A member has ended.
     pub fn end(&mut self, member: usize) {
+        self.ended[member] = true;
         self.idle[member] = Duration::MAX;
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use weir_io::sys::privilege::Capability;
 use weir_io::{Kind, sys};
 use weir_packet::savefile::{Layout, MAX_SNAPLEN, Statistics};
-use weir_pipeline::pump::Pump;
+use weir_pipeline::pump::{Pick, Pump, Standing, pick};
 use weir_pipeline::reader::Step;
 use weir_pipeline::select::{Select, Selected};
 use weir_pipeline::{Options, PlanError, Reader, Report, Way};
@@ -136,27 +136,22 @@ impl Run<'_> {
         let (mut last, mut passed, mut flushed) = (usize::MAX, 0u64, Instant::now());
         while !self.outputs.are_over() && !self.merged_enough {
             for source in &mut sources {
-                source.pump.look(Duration::ZERO, &mut |delivery| self.totals.add(&delivery.part));
+                source.pump.take_up(&mut |delivery| self.totals.add(&delivery.part));
             }
             if !self.stop.load(Ordering::Relaxed) {
                 tell_ends(&mut sources);
             }
             self.flush_files(&mut flushed, FLUSHED);
-            let Some((time, next)) = sources.iter_mut().enumerate().filter_map(|(i, s)| Some((s.time()?, i))).min()
-            else {
-                if sources.iter().all(|source| source.pump.ended().is_some()) {
-                    break;
+            let next = match pick(sources.iter_mut().map(Source::standing)) {
+                Pick::Packet(next) => next,
+                Pick::Wait(behind) => {
+                    self.flush_for_readers();
+                    sources[behind].pump.look(TURN, &mut |delivery| self.totals.add(&delivery.part));
+                    self.tell_all(&sources, tell);
+                    continue;
                 }
-                self.flush_for_readers();
-                self.wait(&mut sources, i64::MAX, TURN, tell);
-                continue;
+                Pick::End => break,
             };
-            // An earlier one may still come where nothing waits.
-            if sources.iter_mut().any(|source| source.time().is_none() && source.pump.until() < time) {
-                self.flush_for_readers();
-                self.wait(&mut sources, time, TURN, tell);
-                continue;
-            }
             if next != last {
                 self.outputs.new_source();
                 last = next;
@@ -195,12 +190,8 @@ impl Run<'_> {
         self.select.has_enough() || self.merged_enough || self.changed || self.outputs.are_complete()
     }
 
-    /// Waits for the source that is furthest behind, of those that hold up a packet of this time.
-    fn wait(&mut self, sources: &mut [Source], time: i64, turn: Duration, tell: &AtomicBool) {
-        let behind = sources.iter_mut().filter(|source| source.pump.ended().is_none() && source.pump.until() < time);
-        if let Some(source) = behind.min_by_key(|source| source.pump.until()) {
-            source.pump.look(turn, &mut |delivery| self.totals.add(&delivery.part));
-        }
+    /// What was asked for by signal, of all interfaces.
+    fn tell_all(&self, sources: &[Source], tell: &AtomicBool) {
         if tell.swap(false, Ordering::Relaxed) {
             let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
             let (passed, filtered) = (self.totals.passed, self.totals.filtered);
@@ -306,6 +297,11 @@ fn kept(part: &Selected) -> usize {
 }
 
 impl Source {
+    fn standing(&mut self) -> Standing {
+        let next = self.time();
+        Standing { next, until: self.pump.until(), ended: self.pump.ended().is_some() }
+    }
+
     /// Time of the next packet; `None` if none waits.
     fn time(&mut self) -> Option<i64> {
         let (delivery, next) = self.pump.next(kept)?;
