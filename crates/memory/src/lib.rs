@@ -9,6 +9,8 @@
 #![deny(unsafe_code)]
 
 mod available;
+#[allow(unsafe_code)]
+mod equal;
 mod error;
 mod obtained;
 mod policy;
@@ -24,6 +26,7 @@ mod sys;
 mod table;
 
 pub use available::Available;
+pub use equal::equal;
 pub use error::Error;
 pub use obtained::{Contiguity, Obtained};
 pub use policy::{Policy, Request, UnknownPolicy};

@@ -93,13 +93,13 @@ pub struct Heavy<K> {
     sizes: (u32, u32),
 }
 
-/// Where a packet is counted.
-#[derive(Clone, Copy, Default)]
-struct Place {
-    bucket: usize,
-    tag: u8,
-    /// A guess at the slot.
-    likely: u8,
+/// Where packets are counted.
+#[derive(Default)]
+struct Places {
+    buckets: [u32; LANES],
+    tags: [u8; LANES],
+    /// Guesses at the slots.
+    likely: [u8; LANES],
 }
 
 /// A key of [`Heavy`], with what is known of it.
@@ -125,7 +125,8 @@ impl<K: Key> Heavy<K> {
     /// **Errors**: the memory cannot be had, or does not hold a bucket.
     pub fn new(memory_bytes: usize, weigh: Weigh, seed: u64, request: &Request) -> Result<Self, Error> {
         let bucket = size_of::<Head>() + WAYS * size_of::<Slot<K>>();
-        match memory_bytes / bucket {
+        // Their numbers have 32 bits.
+        match (memory_bytes / bucket).min(u32::MAX as usize) {
             0 => Err(Error::TooLittleMemory { given: memory_bytes, least: bucket }),
             buckets => Self::of_buckets(buckets, weigh, seed, request),
         }
@@ -151,14 +152,20 @@ impl<K: Key> Heavy<K> {
     /// been.
     pub fn update_and_tell<P: Packet<K>>(&mut self, items: &[P], mut new: impl FnMut(usize)) {
         for (i, items) in items.chunks(LANES).enumerate() {
-            let mut places = self.places(items);
-            for place in &places[..items.len()] {
-                self.heads[place.bucket].ask();
-                self.heads[place.bucket].ask_count(WAYS - 1);
+            let Places { mut buckets, mut tags, mut likely } = Places::default();
+            for ((item, to), tag) in items.iter().zip(&mut buckets).zip(&mut tags) {
+                let bucket;
+                (bucket, *tag) = self.home(item.hash());
+                *to = bucket as u32;
+                self.heads[bucket].ask();
+                self.heads[bucket].ask_count(WAYS - 1);
             }
-            for place in &mut places[..items.len()] {
-                place.likely = self.likely(place.bucket, place.tag);
+            for ((bucket, tag), likely) in buckets[..items.len()].iter().zip(&tags).zip(&mut likely) {
+                let slot = self.heads[*bucket as usize].likely(*tag);
+                weir_memory::prefetch(&self.slots, *bucket as usize * WAYS + slot);
+                *likely = slot as u8;
             }
+            let places = Places { buckets, tags, likely };
             self.add_at(items, &places, |j| new(i * LANES + j));
         }
     }
@@ -176,7 +183,11 @@ impl<K: Key> Heavy<K> {
     pub fn ask_on<P: Packet<K>>(&self, items: &[P], likely: &mut [u8]) {
         for (item, likely) in items.iter().zip(likely) {
             let (bucket, tag) = self.home(item.hash());
-            *likely = self.likely(bucket, tag);
+            let head = &self.heads[bucket];
+            let slot = head.likely(tag);
+            head.ask_count(slot);
+            weir_memory::prefetch(&self.slots, bucket * WAYS + slot);
+            *likely = slot as u8;
         }
     }
 
@@ -185,35 +196,18 @@ impl<K: Key> Heavy<K> {
     #[inline]
     pub fn add<P: Packet<K>>(&mut self, items: &[P], likely: &[u8], mut new: impl FnMut(usize)) {
         for (i, (items, likely)) in items.chunks(LANES).zip(likely.chunks(LANES)).enumerate() {
-            let mut places = self.places(items);
-            places.iter_mut().zip(likely).for_each(|(place, likely)| place.likely = (*likely).min(WAYS as u8 - 1));
+            let mut places = Places::default();
+            for (j, (item, &likely)) in items.iter().zip(likely).enumerate() {
+                let (bucket, tag) = self.home(item.hash());
+                (places.buckets[j], places.tags[j], places.likely[j]) =
+                    (bucket as u32, tag, likely.min(WAYS as u8 - 1));
+            }
             self.add_at(items, &places, |j| new(i * LANES + j));
         }
     }
 
-    /// Where at most [`LANES`] packets are counted.
     #[inline(always)]
-    fn places<P: Packet<K>>(&self, items: &[P]) -> [Place; LANES] {
-        let mut places = [Place::default(); LANES];
-        for (place, item) in places.iter_mut().zip(items) {
-            let (bucket, tag) = self.home(item.hash());
-            *place = Place { bucket, tag, likely: 0 };
-        }
-        places
-    }
-
-    /// Where in its bucket a key of this tag probably is; that memory is asked for.
-    #[inline(always)]
-    fn likely(&self, bucket: usize, tag: u8) -> u8 {
-        let head = &self.heads[bucket];
-        let slot = head.likely(tag);
-        head.ask_count(slot);
-        weir_memory::prefetch(&self.slots, bucket * WAYS + slot);
-        slot as u8
-    }
-
-    #[inline(always)]
-    fn add_at<P: Packet<K>>(&mut self, items: &[P], places: &[Place; LANES], new: impl FnMut(usize)) {
+    fn add_at<P: Packet<K>>(&mut self, items: &[P], places: &Places, new: impl FnMut(usize)) {
         // No sum in the table passes the totals: while these have room for a batch of the largest packets, none overflows.
         const ROOM: u64 = u64::MAX - LANES as u64 * u32::MAX as u64;
         match self.weigh {
@@ -226,7 +220,7 @@ impl<K: Key> Heavy<K> {
     /// Counts packets where sums may pass 64 bits: they end at the largest u64.
     #[cold]
     #[inline(never)]
-    fn add_far<P: Packet<K>>(&mut self, items: &[P], places: &[Place; LANES], new: impl FnMut(usize)) {
+    fn add_far<P: Packet<K>>(&mut self, items: &[P], places: &Places, new: impl FnMut(usize)) {
         match self.weigh {
             Weigh::Packets => self.add_by::<P, true, true>(items, places, new),
             Weigh::Bytes => self.add_by::<P, false, true>(items, places, new),
@@ -237,17 +231,18 @@ impl<K: Key> Heavy<K> {
     fn add_by<P: Packet<K>, const PACKETS: bool, const FAR: bool>(
         &mut self,
         items: &[P],
-        places: &[Place; LANES],
+        places: &Places,
         mut new: impl FnMut(usize),
     ) {
         let Self { heads, slots, total, sizes, .. } = self;
         let heads = &mut heads[..];
         let slots = &mut slots.as_chunks_mut::<WAYS>().0[..heads.len()];
         let (mut all, (mut least, mut most)) = (0, *sizes);
-        for (i, (item, &Place { bucket, tag, likely })) in items.iter().zip(places).enumerate() {
+        let Places { buckets, tags, likely } = places;
+        for (i, (((item, &bucket), &tag), &likely)) in items.iter().zip(buckets).zip(tags).zip(likely).enumerate() {
             let bytes = u64::from(item.bytes());
             let (weight, companion) = if PACKETS { (1, bytes) } else { (bytes, 1) };
-            let (head, slots) = (&mut heads[bucket], &mut slots[bucket]);
+            let (head, slots) = (&mut heads[bucket as usize], &mut slots[bucket as usize]);
             if !head.add::<K, FAR>(slots, (tag, likely.into()), item.key(), weight, companion) {
                 new(i);
             }
@@ -326,11 +321,28 @@ impl<K: Key> Heavy<K> {
     /// The keys of [`top`](Self::top), and what any key that is not among them may weigh at most: the larger of the largest
     /// upper bound of the other keys that are in, and of [`absent_upper`](Self::absent_upper).
     ///
-    /// **Cost**: allocates and looks at all keys.
+    /// **Cost**: looks at all keys; allocates room for some more than `k`.
     pub fn ranking(&self, k: usize) -> (Vec<Entry<K>>, u64) {
-        let (listed, others) = split_largest(self.iter().collect(), k, |entry| (entry.lower, entry.key));
-        let most = others.iter().map(|entry| entry.upper).max().unwrap_or(0);
-        (listed, most.max(self.absent_upper()))
+        let room = k.saturating_mul(2).saturating_add(LANES);
+        // No key that is listed has less, as `k` have more or as much.
+        let (mut listed, mut least, mut most) = (Vec::new(), 0, self.absent_upper());
+        let split = |all, most: &mut u64| {
+            let (listed, others) = split_largest(all, k, |entry: &Entry<K>| (entry.lower, entry.key));
+            *most = others.iter().map(|entry| entry.upper).fold(*most, u64::max);
+            listed
+        };
+        for entry in self.iter() {
+            if entry.lower < least {
+                most = most.max(entry.upper);
+                continue;
+            }
+            listed.push(entry);
+            if listed.len() >= room {
+                listed = split(listed, &mut most);
+                least = listed.last().map_or(u64::MAX, |entry| entry.lower);
+            }
+        }
+        (split(listed, &mut most), most)
     }
 
     /// No key that is not in weighs more than this.

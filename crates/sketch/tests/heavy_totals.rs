@@ -100,3 +100,23 @@ fn a_merge_beyond_two_to_the_63_is_refused_and_changes_nothing() {
     pair.see((0..900).map(|key| (key, 1500)));
     pair.check();
 }
+
+/// What is listed and what is outside of it, held against a sort of all entries.
+#[test]
+fn the_largest_keys_are_those_that_a_sort_puts_first() {
+    for (seed, keys) in [(1, 20), (2, 300), (3, 5000)] {
+        let mut table = Heavy::<u32>::new(64 << 10, Weigh::Bytes, seed, &request()).unwrap();
+        let item = |i: u64| {
+            let key = (random(seed, i) % keys * (random(seed + 9, i) % 5)) as u32;
+            Item { hash: random(seed, u64::from(key)), bytes: (random(seed, i) % 40) as u32, key }
+        };
+        table.update(&(0..20_000).map(item).collect::<Vec<_>>());
+        let mut all: Vec<_> = table.iter().collect();
+        all.sort_by_key(|entry| (std::cmp::Reverse(entry.lower), entry.key.to_ne_bytes()));
+        for k in [0, 1, 2, 10, 31, 32, 33, 100, 1000, usize::MAX] {
+            let (listed, others) = all.split_at(k.min(all.len()));
+            let most = others.iter().map(|entry| entry.upper).max().unwrap_or(0).max(table.absent_upper());
+            assert_eq!(table.ranking(k), (listed.to_vec(), most), "seed {seed}, {k} of {}", all.len());
+        }
+    }
+}

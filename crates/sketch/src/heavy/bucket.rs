@@ -9,9 +9,6 @@ use crate::{Key, same};
 /// Slots of a bucket: with them its head fills two cache lines.
 pub(super) const WAYS: usize = 13;
 
-const LOW: u64 = 0x0101_0101_0101_0101;
-const HIGH: u64 = 0x8080_8080_8080_8080;
-
 /// What is read and written for every packet of a bucket.
 #[derive(Clone, Copy, FromZeros)]
 #[repr(C, align(64))]
@@ -35,20 +32,6 @@ pub(super) struct Slot<K> {
     /// What it may have weighed before it came in.
     pub(super) error: u64,
     pub(super) key: K,
-}
-
-/// The high bit of each byte that is zero, and of no other: the shorter `(x - LOW) & !x & HIGH` may show a byte of 1
-/// too, which would let a free slot pass for the key of zeros.
-#[inline(always)]
-fn zeros(bytes: u64) -> u64 {
-    !(((bytes & !HIGH) + !HIGH) | bytes) & HIGH
-}
-
-/// The slot of the lowest bit of what [`Head::matches`] gives; some number above all slots if there is none.
-#[inline(always)]
-fn first(matches: u64) -> usize {
-    let bit = matches.trailing_zeros() as usize;
-    bit / 8 + (bit & 4) * 2
 }
 
 /// The sum. With `FAR` it ends at the largest u64; without, the caller knows that it fits.
@@ -104,25 +87,16 @@ impl Head {
     /// Where a key of this tag is, if it is in: almost always the first slot that has the tag.
     #[inline(always)]
     pub(super) fn likely(&self, tag: u8) -> usize {
-        first(self.matches(tag)).min(WAYS - 1)
-    }
-
-    /// Slots of this tag: bit 8 i for slot i, and bit 8 i + 4 for slot 8 + i. In one word, since no branch could
-    /// foresee which of two has it.
-    #[inline(always)]
-    fn matches(&self, tag: u8) -> u64 {
-        let wanted = u64::from(tag) * LOW;
-        let [low, high] = [0, 8].map(|at| u64::from_le_bytes(core::array::from_fn(|i| self.tags[at + i])));
-        zeros(low ^ wanted) >> 7 | zeros(high ^ wanted) >> 3
+        (weir_memory::equal(&self.tags, tag) | 1 << (WAYS - 1)).trailing_zeros() as usize
     }
 
     /// The slot of a key that is in.
     #[inline(always)]
     pub(super) fn find<K: Key>(&self, slots: &[Slot<K>; WAYS], tag: u8, key: &K) -> Option<usize> {
-        let mut found = self.matches(tag);
+        let mut found = weir_memory::equal(&self.tags, tag) & ((1 << WAYS) - 1);
         while found != 0 {
-            let slot = first(found);
-            if slot < WAYS && same(&slots[slot].key, key) {
+            let slot = found.trailing_zeros() as usize;
+            if same(&slots[slot].key, key) {
                 return Some(slot);
             }
             found &= found - 1;
@@ -130,8 +104,9 @@ impl Head {
         None
     }
 
-    /// Adds a packet of a key that is not in.
-    #[inline(always)]
+    /// Adds a packet of a key that is not in. A call, so that its many variables take no registers from the packets of keys that
+    /// are in.
+    #[inline(never)]
     fn miss<K: Key, const FAR: bool>(
         &mut self,
         slots: &mut [Slot<K>; WAYS],

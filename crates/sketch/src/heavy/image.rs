@@ -52,7 +52,7 @@ impl<K: Key> Heavy<K> {
         let mut image = Reader::new(bytes, Kind::Heavy, size_of::<K>())?;
         let fault = image.fault("more buckets than bytes for them, or none");
         let buckets = usize::try_from(image.u64()?).unwrap_or(usize::MAX);
-        if buckets == 0 || buckets > image.left() / LEAST_BUCKET {
+        if buckets == 0 || buckets > (image.left() / LEAST_BUCKET).min(u32::MAX as usize) {
             return Err(fault);
         }
         let fault = image.fault("ranks neither by packets nor by bytes");
