@@ -1,5 +1,6 @@
 //! The counters of one worker.
 
+use crate::observation::Glance;
 use crate::{Config, Error, Observation, Slot, State, Windows};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -67,12 +68,19 @@ impl Back {
     /// **Cost**: no allocation but for a new window.
     pub fn take(&mut self, packets: &[Observation], mut likely: &[u8]) -> Result<(), Error> {
         let mut rest = packets;
+        // Nearly always all of them are of one window.
+        let whole = Glance::of(packets);
         while let Some(first) = rest.first() {
             let Self { config, spares, windows, spare, .. } = self;
             let begin = |slot| spare.take().or_else(|| spares.take()).map_or_else(|| State::new(config, slot), Ok);
             let (state, window) = windows.at(first.time_ns, begin)?;
-            let run = rest.iter().take_while(|packet| window.contains(&packet.time_ns)).count().max(1);
-            state.take(&rest[..run], likely.get(..run).unwrap_or_default());
+            let (run, glance) = if window.contains(&whole.earliest) && window.contains(&whole.latest) {
+                (rest.len(), whole)
+            } else {
+                let run = rest.iter().take_while(|packet| window.contains(&packet.time_ns)).count().max(1);
+                (run, Glance::of(&rest[..run]))
+            };
+            state.take(&rest[..run], likely.get(..run).unwrap_or_default(), &glance);
             self.taken += run as u64;
             rest = &rest[run..];
             likely = likely.get(run..).unwrap_or_default();

@@ -66,15 +66,10 @@ impl KeyKind {
         }
     }
 
-    /// The hash under which the projected key is counted; `flow_hash` is the directed hash of the whole flow.
+    /// The hash under which the projected key is counted; `flow_hash` is that of the whole flow key.
     #[inline]
     pub fn hash(self, key: &FlowKey, flow_hash: u64, hasher: &Hasher) -> u64 {
         if self == Self::FiveTuple { flow_hash } else { hasher.plain(key) }
-    }
-
-    /// The same, given only the key.
-    pub fn hash_of(self, key: &FlowKey, hasher: &Hasher) -> u64 {
-        if self == Self::FiveTuple { hasher.flow(key).directed } else { hasher.plain(key) }
     }
 
     /// Length of the prefix of an address of `family`, if it is one.

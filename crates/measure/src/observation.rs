@@ -9,7 +9,7 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 #[derive(Clone, Copy, Debug, FromZeros, IntoBytes, Immutable)]
 #[repr(C, align(64))]
 pub struct Observation {
-    /// Directed hash of the whole flow key; with [`Kind::Mark`] any number.
+    /// [Plain](weir_packet::flow::Hasher::plain) hash of the whole flow key; with [`Kind::Mark`] any number.
     pub hash: u64,
     /// Time, ns since 1970; with [`Kind::Close`] the first window that stays open.
     pub time_ns: i64,
@@ -73,6 +73,29 @@ impl Observation {
     /// The end of a batch; `stamp` comes out where it is taken.
     pub fn mark(stamp: u64) -> Self {
         Self { kind: Kind::Mark as u32, hash: stamp, ..Self::new_zeroed() }
+    }
+}
+
+/// What decides for many packets at once how they are counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Glance {
+    /// The smallest time, which may be [`Observation::NO_TIME`].
+    pub earliest: i64,
+    /// The largest time.
+    pub latest: i64,
+    /// All are of [`Kind::Flow`].
+    pub all_flows: bool,
+}
+
+impl Glance {
+    #[inline]
+    pub fn of(packets: &[Observation]) -> Self {
+        let (mut earliest, mut latest, mut kinds) = (i64::MAX, i64::MIN, 0);
+        for packet in packets {
+            (earliest, latest) = (earliest.min(packet.time_ns), latest.max(packet.time_ns));
+            kinds |= packet.kind;
+        }
+        Self { earliest, latest, all_flows: kinds == Kind::Flow as u32 }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::answer::{Change, Estimate, Table};
 use crate::counter::{Counter, TOGETHER};
+use crate::observation::Glance;
 use crate::tally::Tally;
 use crate::{Config, Error, KeyKind, Kind, Observation, Slot};
 use weir_memory::Request;
@@ -75,9 +76,16 @@ impl State {
 
     /// Counts packets of this window; `likely` is what was noted of them, or nothing.
     #[inline]
-    pub(crate) fn take(&mut self, packets: &[Observation], likely: &[u8]) {
-        self.tally.take(packets);
-        // Runs of packets that have a flow key: nearly always all of them.
+    pub(crate) fn take(&mut self, packets: &[Observation], likely: &[u8], glance: &Glance) {
+        self.tally.take(packets, glance);
+        if glance.all_flows {
+            for (i, packets) in packets.chunks(TOGETHER).enumerate() {
+                let at = i * TOGETHER;
+                self.count(packets, likely.get(at..at + packets.len()).unwrap_or_default());
+            }
+            return;
+        }
+        // Runs of packets that have a flow key.
         let mut at = 0;
         for run in packets.split(|packet| packet.kind() != Kind::Flow) {
             for packets in run.chunks(TOGETHER) {
@@ -141,8 +149,8 @@ impl State {
         self.flows.merge(&other.flows)?;
         self.sources.merge(&other.sources)?;
         self.destinations.merge(&other.destinations)?;
-        for ((kind, mine), (_, theirs)) in self.tables.iter_mut().zip(&other.tables) {
-            mine.merge(theirs, |key| kind.hash_of(key, &self.hasher))?;
+        for ((_, mine), (_, theirs)) in self.tables.iter_mut().zip(&other.tables) {
+            mine.merge(theirs, |key| self.hasher.plain(key))?;
         }
         Ok(())
     }
@@ -151,8 +159,8 @@ impl State {
     pub fn settle(&mut self, config: &Config) -> Result<(), Error> {
         if let Some(shared) = &config.shared {
             shared.forget(self.slot);
-            for (kind, table) in &mut self.tables {
-                table.settle(config, |key| kind.hash_of(key, &self.hasher))?;
+            for (_, table) in &mut self.tables {
+                table.settle(config, |key| self.hasher.plain(key))?;
             }
         }
         Ok(())
@@ -206,7 +214,7 @@ impl State {
             KeyKind::DST => Some(self.destinations()),
             _ => None,
         };
-        table.table(self.by, rows, keys, |key| kind.hash_of(key, &self.hasher))
+        table.table(self.by, rows, keys, |key| self.hasher.plain(key))
     }
 
     /// Lines about the tables, for those who want to know how the work was done.
@@ -221,10 +229,9 @@ impl State {
 
 /// The `rows` keys of table `i` whose figures changed most from `before` to `after`; a window without packets has none.
 pub(crate) fn changers(before: Option<&State>, after: Option<&State>, i: usize, rows: usize) -> Vec<Change> {
-    let Some(State { tables, hasher, by, .. }) = after.or(before) else { return Vec::new() };
-    let kind = tables[i].0;
+    let Some(State { hasher, by, .. }) = after.or(before) else { return Vec::new() };
     Counter::changes(before.map(|state| &state.tables[i].1), after.map(|state| &state.tables[i].1), *by, rows, |key| {
-        kind.hash_of(key, hasher)
+        hasher.plain(key)
     })
 }
 

@@ -1,5 +1,6 @@
 //! Plain totals of a window of time.
 
+use crate::observation::Glance;
 use crate::{Kind, Observation};
 use core::ops::AddAssign;
 
@@ -14,6 +15,33 @@ pub type Sizes = [u64; SIZE_CLASSES.len() + 1];
 pub fn size_class(wire_len: u32) -> usize {
     // Counting is a handful of compares without branches; a search would guess wrong half of the time.
     SIZE_CLASSES.iter().map(|&end| usize::from(end < wire_len)).sum()
+}
+
+/// Wire lengths that are put in their classes together.
+const LENS: usize = 32;
+
+/// Counts the first `len` of these wire lengths in their classes; the others are zero.
+///
+/// For each end of a class, how many are longer: a comparison of many lengths at once, without a branch and without a store
+/// that the next one waits for.
+#[inline]
+fn count_sizes(sizes: &mut Sizes, lens: &[u32; LENS], len: usize) {
+    // Wide instructions compare signed numbers; all ends are below the largest.
+    let lens = lens.map(|len| len.min(i32::MAX as u32) as i32);
+    let mut at_least = len as u64;
+    for (class, end) in sizes.iter_mut().zip(SIZE_CLASSES) {
+        let longer = lens.iter().map(|&len| i32::from(len > end as i32)).sum::<i32>() as u64;
+        *class += at_least - longer;
+        at_least = longer;
+    }
+    sizes[SIZE_CLASSES.len()] += at_least;
+}
+
+/// The earliest time of a packet that has one.
+#[cold]
+fn earliest(packets: &[Observation]) -> i64 {
+    let times = packets.iter().map(|packet| packet.time_ns);
+    times.filter(|&time| time != Observation::NO_TIME).min().unwrap_or(i64::MAX)
 }
 
 /// What arrived, and where it went before it was measured. Each is counted where it happens.
@@ -85,17 +113,29 @@ impl Keyless {
 }
 
 impl Tally {
-    /// Counts packets.
+    /// Counts packets, of which a [`Glance`] was had. Those of [`Kind::Flow`] are most.
     #[inline]
-    pub(crate) fn take(&mut self, packets: &[Observation]) {
-        let Self { mut first, mut last, .. } = *self;
-        let mut bytes = 0;
+    pub(crate) fn take(&mut self, packets: &[Observation], glance: &Glance) {
+        let mut all = 0;
+        for packets in packets.chunks(LENS) {
+            let mut lens = [0; LENS];
+            lens.iter_mut().zip(packets).for_each(|(len, packet)| *len = packet.bytes);
+            all += packets.iter().map(|packet| u64::from(packet.bytes)).sum::<u64>();
+            count_sizes(&mut self.sizes, &lens, packets.len());
+        }
+        self.bytes = self.bytes.saturating_add(all);
+        self.passed += packets.len() as u64;
+        // One without time must not be the first; among the last it makes no difference.
+        let first = if glance.earliest == Observation::NO_TIME { earliest(packets) } else { glance.earliest };
+        (self.first, self.last) = (self.first.min(first), self.last.max(glance.latest));
+        if !glance.all_flows {
+            self.count_keyless(packets);
+        }
+    }
+
+    #[cold]
+    fn count_keyless(&mut self, packets: &[Observation]) {
         for packet in packets {
-            bytes += u64::from(packet.bytes);
-            self.sizes[size_class(packet.bytes)] += 1;
-            // One without time must not be the first; among the last it makes no difference.
-            first = first.min(if packet.time_ns == Observation::NO_TIME { i64::MAX } else { packet.time_ns });
-            last = last.max(packet.time_ns);
             match packet.kind() {
                 Kind::Flow | Kind::Close | Kind::Mark => {}
                 Kind::NotIp => self.keyless.not_ip += 1,
@@ -104,8 +144,6 @@ impl Tally {
                 Kind::LinkType => self.keyless.link_type += 1,
             }
         }
-        (self.first, self.last, self.bytes) = (first, last, self.bytes.saturating_add(bytes));
-        self.passed += packets.len() as u64;
     }
 
     /// Earliest and latest time of a packet, ns since 1970.
@@ -139,6 +177,41 @@ mod tests {
         for len in 0..10_000 {
             let expected = SIZE_CLASSES.iter().position(|&end| len <= end).unwrap_or(SIZE_CLASSES.len());
             assert_eq!(size_class(len), expected, "{len}");
+        }
+    }
+
+    /// What is counted many at a time is what is counted one by one, in batches of all lengths.
+    #[test]
+    fn a_batch_counts_what_its_packets_do() {
+        let ends = SIZE_CLASSES.iter().flat_map(|&end| [end - 1, end, end + 1]);
+        let lens: Vec<u32> = ends.chain([0, 1, 60, i32::MAX as u32, 1 << 31, u32::MAX]).cycle().take(300).collect();
+        let kinds = [Kind::Flow, Kind::Flow, Kind::NotIp, Kind::Truncated, Kind::Malformed, Kind::LinkType];
+        let times = [7, Observation::NO_TIME, -3, i64::MAX, 9];
+        for (n, variety) in (0..150).chain([300]).zip([(1, 1), (6, 5), (2, 2), (6, 1), (1, 5)].into_iter().cycle()) {
+            let mut expected = Tally { passed: n as u64, ..Tally::default() };
+            let mut packets = Vec::new();
+            for (i, &len) in lens[..n].iter().enumerate() {
+                let (kind, time) = (kinds[i % variety.0], times[i / 3 % variety.1]);
+                let mut packet = Observation::mark(0);
+                packet.arrived(kind, len, time);
+                packets.push(packet);
+                expected.bytes += u64::from(len);
+                expected.sizes[size_class(len)] += 1;
+                if time != Observation::NO_TIME {
+                    expected.first = expected.first.min(time);
+                }
+                expected.last = expected.last.max(time);
+                match kind {
+                    Kind::NotIp => expected.keyless.not_ip += 1,
+                    Kind::Truncated => expected.keyless.truncated += 1,
+                    Kind::Malformed => expected.keyless.malformed += 1,
+                    Kind::LinkType => expected.keyless.link_type += 1,
+                    _ => {}
+                }
+            }
+            let mut found = Tally::default();
+            found.take(&packets, &Glance::of(&packets));
+            assert_eq!(found, expected, "{n} packets");
         }
     }
 }

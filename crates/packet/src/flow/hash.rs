@@ -101,7 +101,7 @@ impl Hasher {
     #[inline]
     pub fn plain(&self, key: &FlowKey) -> u64 {
         let words = Words::of(key);
-        if key.family == 4 { self.short(&words) } else { self.long(&words) }
+        if key.family == 4 { words.short(self) } else { self.long(&words) }
     }
 
     /// The hashes of a key and of its conversation. Both are strongly universal, over conversations and over keys.
@@ -114,7 +114,7 @@ impl Hasher {
         // One decision for all that follows from the family.
         let (reversed, symmetric) = if key.family == 4 {
             let reversed = is_reversed_v4(key);
-            (reversed, self.short(&words.ordered(reversed)))
+            (reversed, words.ordered(reversed).short(self))
         } else {
             let reversed = key.is_reversed();
             (reversed, self.long(&words.ordered(reversed)))
@@ -122,10 +122,12 @@ impl Hasher {
         FlowHash { symmetric, directed: symmetric ^ select_unpredictable(reversed, self.turn, 0) }
     }
 
-    /// Of a key whose words past the fourth are zero. [`Self::long`] gives the same, later.
+    /// The [plain](Self::plain) hash of a key whose words past the fourth are zero. [`Self::long`] gives the same, later.
     #[inline(always)]
-    fn short(&self, words: &Words) -> u64 {
-        mix(self.high.short(words) << 32 | self.low.short(words))
+    pub(super) fn short(&self, src: u32, dst: u32, ports: u32, meta: u32) -> u64 {
+        let high = self.high.b_short.wrapping_add(self.high.front(src, dst, ports, meta));
+        let low = self.low.b_short.wrapping_add(self.low.front(src, dst, ports, meta));
+        mix(high >> 32 << 32 | low >> 32)
     }
 
     /// The hash of an address alone, strongly universal over the addresses of both families. Other than [`Self::plain`] of a key
@@ -189,6 +191,12 @@ impl Words {
         }
     }
 
+    /// The hash of a key whose other six words are zero.
+    #[inline(always)]
+    fn short(&self, hasher: &Hasher) -> u64 {
+        hasher.short(self.src[0] as u32, self.dst[0] as u32, self.ports, self.meta)
+    }
+
     /// The two ends exchanged if `reversed`, which of the packets of a line nobody can predict.
     #[inline(always)]
     fn ordered(self, reversed: bool) -> Self {
@@ -214,26 +222,20 @@ impl Half {
     }
 
     #[inline(always)]
-    fn front(&self, words: &Words) -> u64 {
-        let Words { src, dst, ports, meta } = words;
-        self.pair(0, src[0] as u32, dst[0] as u32).wrapping_add(self.pair(1, *ports, *meta))
-    }
-
-    /// Of a key whose other six words are zero.
-    #[inline(always)]
-    fn short(&self, words: &Words) -> u64 {
-        self.b_short.wrapping_add(self.front(words)) >> 32
+    fn front(&self, src: u32, dst: u32, ports: u32, meta: u32) -> u64 {
+        self.pair(0, src, dst).wrapping_add(self.pair(1, ports, meta))
     }
 
     #[inline(always)]
     fn long(&self, words: &Words) -> u64 {
-        let Words { src, dst, .. } = words;
+        let Words { src, dst, ports, meta } = *words;
+        let front = self.front(src[0] as u32, dst[0] as u32, ports, meta);
         let upper = |pair: u64| (pair >> 32) as u32;
         let back = self
             .pair(2, upper(src[0]), src[1] as u32)
             .wrapping_add(self.pair(3, upper(src[1]), upper(dst[0])))
             .wrapping_add(self.pair(4, dst[1] as u32, upper(dst[1])));
-        self.b.wrapping_add(self.front(words)).wrapping_add(back) >> 32
+        self.b.wrapping_add(front).wrapping_add(back) >> 32
     }
 }
 

@@ -59,6 +59,8 @@ pub(super) struct Codec<const BE: bool> {
     cut: u32,
     snaplen: u32,
     resolution: Resolution,
+    /// Nanoseconds of a tick, where it has whole ones.
+    unit: Option<u32>,
     lengths: Lengths,
     eof: bool,
 }
@@ -74,6 +76,7 @@ impl<const BE: bool> Codec<BE> {
             cut,
             snaplen: interface.snaplen,
             resolution: interface.resolution,
+            unit: interface.resolution.unit_ns(),
             lengths: layout.lengths,
             eof,
         }
@@ -106,11 +109,15 @@ impl<const BE: bool> Codec<BE> {
 
     #[inline(always)]
     pub(super) fn record<'a>(&self, buf: &'a [u8], pos: usize) -> Option<Record<'a>> {
+        let header: &[u8; RECORD_HEADER] = buf[pos..].first_chunk()?;
         let Step::Packet(frame, _) = self.step(buf, pos) else { return None };
-        let ticks = u64::from(u32_at::<BE>(buf, pos + 4));
-        let seconds = i64::from(u32_at::<BE>(buf, pos));
-        let time_ns = Some(self.resolution.to_ns(ticks, seconds));
-        Some(Record { time_ns, frame })
+        let (seconds, ticks) = (u32_at::<BE>(header, 0), u32_at::<BE>(header, 4));
+        let time_ns = match self.unit {
+            // Two products of 32 bits: the sum of both fits.
+            Some(unit) => (u64::from(seconds) * 1_000_000_000 + u64::from(ticks) * u64::from(unit)) as i64,
+            None => self.resolution.to_ns(ticks.into(), seconds.into()),
+        };
+        Some(Record { time_ns: Some(time_ns), frame })
     }
 }
 

@@ -5,6 +5,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Resolution(pub u8);
 
+/// Nanoseconds of a tick, by exponent.
+const UNITS: [u64; 10] = [1_000_000_000, 100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1000, 100, 10, 1];
+
 impl Resolution {
     /// 10^-6 s, the default.
     pub const MICROSECOND: Self = Self(6);
@@ -21,12 +24,15 @@ impl Resolution {
         }
     }
 
+    /// Nanoseconds of a tick, if it has whole ones: at most a second's.
+    pub(super) fn unit_ns(self) -> Option<u32> {
+        u32::try_from(*UNITS.get(usize::from(self.0))?).ok()
+    }
+
     /// `ticks` after the Unix epoch plus `offset_s`, in ns since the epoch. Finer units are cut off, values outside an
     /// `i64` saturate.
     #[inline]
     pub fn to_ns(self, ticks: u64, offset_s: i64) -> i64 {
-        /// Nanoseconds of a tick, by exponent.
-        const UNITS: [u64; 10] = [1_000_000_000, 100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1000, 100, 10, 1];
         // What files hold as a rule fits in 64 bits.
         let usual = || {
             let ns = i64::try_from(ticks.checked_mul(*UNITS.get(usize::from(self.0))?)?).ok()?;

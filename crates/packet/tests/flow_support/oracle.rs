@@ -184,6 +184,15 @@ pub fn properties(link: LinkType, data: &[u8], cut: usize) {
     if let Ok(key) = inside {
         well_formed(&key);
     }
+    for (parser, key) in [(outer, key), (inner, inside)] {
+        let (hasher, mut into) = (Hasher::new(2), FlowKey::NONE);
+        let hash = parser.key_and_hash(data, &hasher, &mut into);
+        assert_eq!(hash, key.map(|key| hasher.plain(&key)));
+        assert!(hash.is_err() || Ok(into) == key, "{into:?}, {key:?}");
+        if let Some(usual) = parser.usual_key_and_hash(data, &hasher, &mut into) {
+            assert_eq!((Ok(usual), Ok(into)), (hash, key));
+        }
+    }
     let shorter = &data[..cut.min(data.len())];
     fewer_bytes(key, outer.key(shorter));
     if let Ok(key) = inner.key(shorter) {

@@ -61,11 +61,11 @@ struct Rule {
 
 impl Rule {
     #[inline]
-    fn worker(&mut self, packet: &Observation, symmetric: u64, workers: usize) -> usize {
+    fn worker(&mut self, packet: &Observation, workers: usize) -> usize {
         let hash = match (self.distribute, packet.kind()) {
-            (Distribute::Flow, _) => symmetric,
+            (Distribute::Flow, Kind::Flow) => self.hasher.flow(&packet.flow).symmetric,
             (Distribute::Address, Kind::Flow) => self.hasher.plain(&KeyKind::Dst(128).project(&packet.flow)),
-            (Distribute::Address, _) => 0,
+            (Distribute::Flow | Distribute::Address, _) => 0,
             (Distribute::Random, _) => {
                 self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
                 self.random ^ self.random >> 32
@@ -209,8 +209,8 @@ fn distribute(
     size: usize,
     stamp: Option<u64>,
 ) -> Result<(), Failure> {
-    for (packet, &symmetric) in batch.packets().iter().zip(batch.symmetric()) {
-        let lane = &mut lanes[rule.worker(packet, symmetric, lanes.len())];
+    for packet in batch.packets() {
+        let lane = &mut lanes[rule.worker(packet, lanes.len())];
         lane.staged.push(*packet);
         if lane.staged.len() >= size {
             lane.flush(stamp)?;

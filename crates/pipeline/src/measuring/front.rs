@@ -40,13 +40,12 @@ pub struct Front {
 pub struct Batch {
     /// Room for all of them: what is there of earlier batches is written over, and need not be cleared.
     packets: Vec<Observation>,
-    symmetric: Vec<u64>,
     len: usize,
 }
 
 impl Batch {
     pub(super) fn with_capacity(capacity: usize) -> Self {
-        Self { packets: vec![Observation::mark(0); capacity], symmetric: vec![0; capacity], len: 0 }
+        Self { packets: vec![Observation::mark(0); capacity], len: 0 }
     }
 
     /// No packet is in it any more.
@@ -57,11 +56,6 @@ impl Batch {
     /// The packets that passed.
     pub fn packets(&self) -> &[Observation] {
         &self.packets[..self.len]
-    }
-
-    /// The symmetric hash of each packet's flow; 0 without a flow.
-    pub fn symmetric(&self) -> &[u64] {
-        &self.symmetric[..self.len]
     }
 }
 
@@ -263,10 +257,16 @@ impl Front {
 
     /// Counts what arrived.
     fn account(&mut self, times: &[i64], kept: u64, late: u64, jumped: u64) {
+        // Nearly always all of them are of one window.
+        let (earliest, latest) = if self.cut.window_ns.is_some() { span(times) } else { (0, 0) };
         let mut first = 0;
         while let Some(&time) = times.get(first) {
             let Ok((at, window)) = self.arrivals.at(time, |_| Ok::<_, Infallible>(Arrivals::default()));
-            let run = times[first..].iter().take_while(|time| window.contains(time)).count().max(1);
+            let run = if window.contains(&earliest) && window.contains(&latest) {
+                times.len() - first
+            } else {
+                times[first..].iter().take_while(|time| window.contains(time)).count().max(1)
+            };
             let count = |bits: u64| u64::from((bits >> first & u64::MAX >> (64 - run)).count_ones());
             let received = run as u64;
             let (filtered, late, jumped) = (count(!kept & !late), count(late), count(jumped));
@@ -275,34 +275,50 @@ impl Front {
         }
     }
 
-    /// All keys are read before the first is hashed: a key that was just written in pieces is slow to read as a whole.
+    /// Makes observations of the frames in the mask `kept`. Those that take longer come last: a loop without a call keeps its
+    /// variables in registers.
     fn observe(&mut self, plan: &LocatePlan, frames: &[Frame<'_>], times: &[i64], kept: u64) {
-        let Self { ready: Batch { packets, symmetric, len }, hasher, .. } = self;
-        let first = *len;
-        for (frame, &time) in
-            frames.iter().zip(times).enumerate().filter(|(i, _)| kept >> i & 1 == 1).map(|(_, pair)| pair)
-        {
-            let packet = &mut packets[*len];
-            *len += 1;
-            let found = plan.parsers[frame.interface as usize]
-                .as_ref()
-                .map(|parser| parser.key_into(frame.data, &mut packet.flow));
-            let kind = match found {
-                Some(Ok(())) => Kind::Flow,
-                Some(Err(why)) => keyless(why),
-                None => Kind::LinkType,
-            };
-            packet.arrived(kind, frame.wire_len, time);
-        }
-        for (packet, symmetric) in packets[first..*len].iter_mut().zip(&mut symmetric[first..*len]) {
-            if packet.kind() == Kind::Flow {
-                let hash = hasher.flow(&packet.flow);
-                (packet.hash, *symmetric) = (hash.directed, hash.symmetric);
-            } else {
-                (packet.hash, packet.flow, *symmetric) = (0, FlowKey::NONE, 0);
+        let Self { ready: Batch { packets, len }, hasher, .. } = self;
+        let Some(&Frame { interface, .. }) = frames.first() else { return };
+        let usual = plan.parsers[interface as usize].as_ref();
+        let room = &mut packets[*len..];
+        let (mut taken, mut others) = (0, 0u64);
+        for (i, (frame, &time)) in frames.iter().zip(times).enumerate() {
+            if kept >> i & 1 == 0 {
+                continue;
+            }
+            let packet = &mut room[taken];
+            taken += 1;
+            packet.arrived(Kind::Flow, frame.wire_len, time);
+            let parser = usual.filter(|_| frame.interface == interface);
+            match parser.and_then(|parser| parser.usual_key_and_hash(frame.data, hasher, &mut packet.flow)) {
+                Some(hash) => packet.hash = hash,
+                None => others |= 1 << i,
             }
         }
+        *len += taken;
+        while others != 0 {
+            let i = others.trailing_zeros();
+            others &= others - 1;
+            let before = kept & !(u64::MAX << i);
+            let (frame, packet) = (&frames[i as usize], &mut room[before.count_ones() as usize]);
+            let parser = plan.parsers[frame.interface as usize].as_ref();
+            let found = parser.map(|parser| parser.key_and_hash(frame.data, hasher, &mut packet.flow));
+            if let Some(Ok(hash)) = found {
+                packet.hash = hash;
+                continue;
+            }
+            let kind = found.and_then(Result::err).map_or(Kind::LinkType, keyless);
+            packet.arrived(kind, frame.wire_len, packet.time_ns);
+            (packet.hash, packet.flow) = (0, FlowKey::NONE);
+        }
     }
+}
+
+/// The earliest and the latest of some times.
+#[inline]
+fn span(times: &[i64]) -> (i64, i64) {
+    times.iter().fold((i64::MAX, i64::MIN), |(from, to), &time| (from.min(time), to.max(time)))
 }
 
 impl From<Before> for Arrivals {
