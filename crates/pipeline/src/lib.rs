@@ -13,6 +13,7 @@ pub mod pump;
 pub mod reader;
 pub mod select;
 pub mod sort;
+pub mod stages;
 pub mod steps;
 pub mod survey;
 mod threads;

@@ -1,6 +1,6 @@
 //! Measures sources: the parallel designs, their workers, and the account of all of it.
 //!
-//! A reader finds and proves where the packets of a source lie ([`locate`]). A crew of workers measures them: alone in the
+//! A reader finds and proves where the packets of a source lie ([`crate::stages`]). A crew of workers measures them: alone in the
 //! caller's thread, each its own pieces (`rss`), or fed by a distributor (`async`, `sync`). What the workers know of a window
 //! is merged once all of them are past it, so every design gives the same answer.
 
@@ -10,7 +10,6 @@ mod fed;
 pub mod front;
 mod idle;
 mod jumps;
-pub mod locate;
 mod merger;
 mod room;
 mod slices;
@@ -18,22 +17,22 @@ pub mod timing;
 mod worker;
 
 use crate::handed::Gone;
-use crate::reader::{Options, Part, Reader, Step, Way};
+use crate::reader::{Delivery, Options, Reader, Step, Way};
 use crate::select::{Select, Selection};
+use crate::stages::{Locate, Stages};
 use crate::steps::{Moment, SystemClock};
 use crate::{Consumer, PlanError, Report, threads};
 pub use capture::{Capture, LiveCounters};
 use clock::{Act, Booked, Clock, MANY};
 use fed::Fed;
 use front::Front;
-use locate::Locate;
 pub use merger::Further;
 use merger::Merger;
 use slices::Slices;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use timing::Timing;
 use weir_io::{Input, Kind as InputKind, View};
 use weir_measure::{Arrivals, Back, Config, Spares, State, Window};
@@ -222,7 +221,7 @@ fn spawn(cpus: &[usize], id: usize, work: impl FnOnce() + Send + 'static) -> Res
 /// A measurement, over one source after another.
 pub struct Run {
     settings: Settings,
-    locate: Arc<Locate>,
+    stages: Arc<Stages>,
     design: Design,
     team: Team,
     spares: Arc<Spares>,
@@ -247,6 +246,14 @@ struct Team {
     processed: u64,
     ended: usize,
     timing: Option<Timing>,
+}
+
+/// A source that is being measured.
+#[derive(Debug)]
+pub struct Reading {
+    /// Batches that workers hold.
+    out: usize,
+    booked: Booked,
 }
 
 impl core::fmt::Debug for Run {
@@ -288,11 +295,17 @@ pub struct Measured {
 }
 
 impl Run {
-    /// Prepares. The crew starts with the first source.
+    /// Prepares to measure what passes `settings.selection`. The workers start with the first source.
     pub fn new(settings: Settings) -> Self {
-        let timed = settings.config.cut.window_ns.is_some();
         let select = Arc::new(Select::new(settings.selection.clone()));
-        let locate = Arc::new(Locate { select, inner: settings.inner, timed });
+        Self::beside(settings, select, false)
+    }
+
+    /// Prepares to measure what passes `select`, in one pass with other committed stages: these need its verdicts before, if `judge`.
+    pub fn beside(settings: Settings, select: Arc<Select>, judge: bool) -> Self {
+        let timed = settings.config.cut.window_ns.is_some();
+        let locate = Some(Locate { inner: settings.inner, timed });
+        let stages = Arc::new(Stages { select, judge, locate });
         let begun = Instant::now();
         let spares = Arc::new(Spares::default());
         let team = Team {
@@ -309,7 +322,7 @@ impl Run {
             timing: settings.timing.then(|| Timing::new(begun)),
         };
         let clock = Clock::new(settings.config.cut);
-        Self { locate, design: settings.design, team, spares, clock, begun, settings }
+        Self { stages, design: settings.design, team, spares, clock, begun, settings }
     }
 
     /// The design; known once the first source has begun.
@@ -319,7 +332,7 @@ impl Run {
 
     /// What passes.
     pub fn select(&self) -> &Select {
-        &self.locate.select
+        &self.stages.select
     }
 
     /// The design that was asked for.
@@ -335,7 +348,7 @@ impl Run {
     /// Compiles the expression for live sources, as measuring them would.
     pub fn check(&self, inputs: &[Input]) -> Result<(), PlanError> {
         inputs.iter().try_for_each(|input| match &input.kind {
-            InputKind::Live(live) => self.locate.plan(live.layout(), None).map(drop),
+            InputKind::Live(live) => self.stages.plan(live.layout(), None).map(drop),
             _ => Ok(()),
         })
     }
@@ -374,8 +387,8 @@ impl Run {
     }
 
     fn front(&self) -> Front {
-        let Settings { selection, config, batch, .. } = &self.settings;
-        let select = (!selection.expression.trim().is_empty()).then(|| Arc::clone(&self.locate.select));
+        let Settings { config, batch, .. } = &self.settings;
+        let select = (!self.stages.select.keeps_all()).then(|| Arc::clone(&self.stages.select));
         Front::new(select, config.hasher(), config.cut, *batch)
     }
 
@@ -397,33 +410,19 @@ impl Run {
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<Measured, Failure> {
         self.start(matches!(input.kind, InputKind::File(_)))?;
-        let mut reader = Reader::new(input, Arc::clone(&self.locate), self.options());
+        let mut reader = Reader::new(input, Arc::clone(&self.stages), self.options());
         self.read(&mut reader, stop, progress, each)?;
         let (way, layout) = (reader.way(), reader.layout().cloned());
         Ok(Measured { way, report: reader.into_report(), layout })
     }
 
-    /// Measures several sources as one, by the reader that `make` makes for them; like [`Self::source`].
-    pub fn combined(
-        &mut self,
-        make: impl FnOnce(Arc<Locate>, Options) -> Reader<Locate>,
-        stop: &AtomicBool,
-        progress: &mut dyn FnMut(u64),
-        each: &mut dyn FnMut(Window<'_>),
-    ) -> Result<(Report, Vec<Part>), Failure> {
-        self.start(true)?;
-        let mut reader = make(Arc::clone(&self.locate), self.options());
-        self.read(&mut reader, stop, progress, each)?;
-        Ok(reader.into_parts())
+    /// The revocable stages of the run.
+    pub fn stages(&self) -> &Arc<Stages> {
+        &self.stages
     }
 
-    /// Compiles the expression for a source of this layout, as measuring it would.
-    pub fn check_layout(&self, layout: &Layout) -> Result<(), PlanError> {
-        self.locate.plan(layout, None).map(drop)
-    }
-
-    /// How to read a source.
-    fn options(&self) -> Options {
+    /// How to read a source, so that each worker has what its design needs.
+    pub fn options(&self) -> Options {
         let alone = self.settings.workers == 1;
         Options {
             workers: if alone || self.design != Design::Rss { 1 } else { self.settings.workers },
@@ -433,55 +432,29 @@ impl Run {
         }
     }
 
-    /// Hands what a reader delivers to the crew.
+    /// Measures what a reader delivers.
     fn read(
         &mut self,
-        reader: &mut Reader<Locate>,
+        reader: &mut Reader<Stages>,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(u64),
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<(), Failure> {
-        let Self { team, clock, settings, begun, .. } = self;
         let system = SystemClock::default();
-        if reader.way() == Way::Live {
-            *clock = Clock::live(settings.config.cut, Arc::default(), system.now());
-            team.merger.covered.0 = clock.begun();
-        }
+        let mut reading = self.begin_source(reader, system.now());
         // A capture that is stopped still delivers what it has received, and ends by itself.
         let live = reader.way() == Way::Live;
         let stopped = || stop.load(Ordering::Relaxed) && !live;
-        // Pieces that workers hold.
-        let mut out = 0;
-        let mut booked = Booked::default();
         loop {
             let now = system.now();
             let step = reader.look();
-            clock.tick(now);
             let mut idle = None;
             match step {
-                Step::Delivery(delivery) => {
-                    out += 1;
-                    let handed_ns = if settings.timing { begun.elapsed().as_nanos() as u64 } else { 0 };
-                    clock.take(delivery, handed_ns, &mut |act| match stopped() {
-                        false => team.act(act, each),
-                        true => team.leave(act),
-                    })?;
-                }
-                Step::Quiet => idle = Some(clock.quiet(&mut |act| team.act(act, each))?),
+                Step::Delivery(delivery) => self.take(&mut reading, delivery, now, &stopped, each)?,
+                Step::Quiet => idle = Some(self.quiet(now, each)?),
                 Step::End => break,
             }
-            team.lose(reader, &mut booked, clock, settings);
-            // The next bytes of a pipe may be long in coming: what is complete goes out first.
-            let most = if matches!(reader.way(), Way::Stream | Way::Live) { 0 } else { team.most_turns };
-            team.wait(most, each)?;
-            team.spare.extend(clock.freed());
-            for view in team.spare.drain(..) {
-                out -= 1;
-                reader.recycle(view);
-            }
-            if let Some(gone) = team.gone.take() {
-                reader.gone(gone);
-            }
+            self.settle(&mut reading, reader, each)?;
             progress(reader.progress());
             if stopped() {
                 break;
@@ -490,18 +463,84 @@ impl Run {
                 reader.wait(until.saturating_sub(now.steady));
             }
         }
-        clock.end(&mut |act| match stopped() {
-            false => team.act(act, each),
-            true => team.leave(act),
-        })?;
+        self.end_source(reading, reader, &stopped, each)
+    }
+
+    /// A source is read from now on: its batches are [taken](Self::take) in order, and [`Self::settle`] follows each step. The workers
+    /// have [started](Self::start).
+    pub fn begin_source(&mut self, reader: &Reader<Stages>, now: Moment) -> Reading {
+        if reader.way() == Way::Live {
+            self.clock = Clock::live(self.settings.config.cut, Arc::default(), now);
+            self.team.merger.covered.0 = self.clock.begun();
+        }
+        Reading { out: 0, booked: Booked::default() }
+    }
+
+    /// Takes the next batch of the source, which came at `now`. Once `stopped` says so, its packets are left, and leave the account of
+    /// the reader.
+    pub fn take(
+        &mut self,
+        reading: &mut Reading,
+        delivery: Delivery<Stages>,
+        now: Moment,
+        stopped: &dyn Fn() -> bool,
+        each: &mut dyn FnMut(Window<'_>),
+    ) -> Result<(), Failure> {
+        reading.out += 1;
+        let Self { team, clock, settings, begun, .. } = self;
+        clock.tick(now);
+        let handed_ns = if settings.timing { begun.elapsed().as_nanos() as u64 } else { 0 };
+        clock.take(delivery, handed_ns, &mut |act| team.act_unless(stopped(), act, each))
+    }
+
+    /// A live source has delivered nothing more by `now`. Gives the steady time until which there is nothing to do.
+    pub fn quiet(&mut self, now: Moment, each: &mut dyn FnMut(Window<'_>)) -> Result<Duration, Failure> {
+        let Self { team, clock, .. } = self;
+        clock.tick(now);
+        clock.quiet(&mut |act| team.act(act, each))
+    }
+
+    /// After each step of the reader: books what was lost before us, gives out windows that are complete, and gives memory back.
+    pub fn settle(
+        &mut self,
+        reading: &mut Reading,
+        reader: &mut Reader<Stages>,
+        each: &mut dyn FnMut(Window<'_>),
+    ) -> Result<(), Failure> {
+        let Self { team, clock, settings, .. } = self;
+        team.lose(reader, &mut reading.booked, clock, settings);
+        // The next bytes of a pipe may be long in coming: what is complete goes out first.
+        let most = if matches!(reader.way(), Way::Stream | Way::Live) { 0 } else { team.most_turns };
+        team.wait(most, each)?;
+        team.spare.extend(clock.freed());
+        for view in team.spare.drain(..) {
+            reading.out -= 1;
+            reader.recycle(view);
+        }
+        if let Some(gone) = team.gone.take() {
+            reader.gone(gone);
+        }
+        Ok(())
+    }
+
+    /// The source has ended, or is not read on: waits until its packets are measured.
+    pub fn end_source(
+        &mut self,
+        mut reading: Reading,
+        reader: &mut Reader<Stages>,
+        stopped: &dyn Fn() -> bool,
+        each: &mut dyn FnMut(Window<'_>),
+    ) -> Result<(), Failure> {
+        let Self { team, clock, settings, .. } = self;
+        clock.end(&mut |act| team.act_unless(stopped(), act, each))?;
         reader.remove_left_packets(std::mem::take(&mut team.left));
         team.spare.extend(clock.freed());
-        team.lose(reader, &mut booked, clock, settings);
-        while out > 0 {
-            let crew = team.crew.as_mut().expect("started above");
+        team.lose(reader, &mut reading.booked, clock, settings);
+        while reading.out > 0 {
+            let crew = team.crew.as_mut().expect("a source is measured by a crew");
             crew.events(team.spare.is_empty(), &mut team.events)?;
             team.heed(each)?;
-            out -= team.spare.drain(..).count();
+            reading.out -= team.spare.drain(..).count();
         }
         if let Some(gone) = team.gone.take() {
             reader.gone(gone);
@@ -577,6 +616,11 @@ impl Team {
         self.wait(self.most_turns, each)
     }
 
+    /// Does what the clock says, unless the run was `stopped`.
+    fn act_unless(&mut self, stopped: bool, act: Act, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
+        if stopped { self.leave(act) } else { self.act(act, each) }
+    }
+
     /// The run was stopped: packets of a delivery that no worker has are left, so that short windows by the thousand end at once.
     fn leave(&mut self, act: Act) -> Result<(), Failure> {
         if let Act::Measure(piece) = act {
@@ -596,7 +640,7 @@ impl Team {
     }
 
     /// Accounts for packets that never reached us.
-    fn lose(&mut self, reader: &Reader<Locate>, booked: &mut Booked, clock: &Clock, settings: &Settings) {
+    fn lose(&mut self, reader: &Reader<Stages>, booked: &mut Booked, clock: &Clock, settings: &Settings) {
         if let Some(before) = booked.book(reader.report().live) {
             self.merger.lose(settings.config.cut.number(clock.time()), before);
         }

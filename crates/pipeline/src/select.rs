@@ -6,7 +6,7 @@
 
 mod tunnels;
 
-use crate::{Consumer, PlanError, With, threads};
+use crate::{PlanError, threads};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,7 +48,7 @@ pub struct Selection {
 /// first takes nearly all that make sense anywhere.
 const KNOWN: [u16; 14] = [1, 101, 113, 105, 127, 117, 9, 107, 123, 139, 140, 201, 276, 0];
 
-/// The consumer that selects.
+/// The filter of a run and its splits, one of the [revocable stages](crate::stages).
 #[derive(Debug)]
 pub struct Select {
     selection: Selection,
@@ -467,11 +467,9 @@ fn wire_bytes(mask: u64, frames: &[Frame<'_>]) -> u64 {
     frames.iter().enumerate().map(|(i, frame)| u64::from(frame.wire_len) & (mask >> i & 1).wrapping_neg()).sum()
 }
 
-impl Consumer for Select {
-    type Plan = SelectPlan;
-    type Part = Selected;
-
-    fn plan(&self, layout: &Layout, before: Option<&SelectPlan>) -> Result<SelectPlan, PlanError> {
+impl Select {
+    /// Programs for a layout; `before` is the plan of the layout that it grew from. See [`Consumer::plan`](crate::Consumer::plan).
+    pub fn plan(&self, layout: &Layout, before: Option<&SelectPlan>) -> Result<SelectPlan, PlanError> {
         let big_endian = layout.big_endian;
         let (known, other) = match before {
             None => (Programs::default(), Programs::default()),
@@ -495,7 +493,8 @@ impl Consumer for Select {
         }
     }
 
-    fn settle_in(&self, _: &SelectPlan, aside: bool) {
+    /// Makes native code; see [`Consumer::settle_in`](crate::Consumer::settle_in).
+    pub(crate) fn settle_in(&self, aside: bool) {
         if self.selection.interpret {
             return;
         }
@@ -520,10 +519,17 @@ impl Consumer for Select {
         }
     }
 
+    /// Judges up to 64 frames, whose records lie at `records`. Gives how many it took, and which of these are kept: bit i for frame i.
+    /// Fewer than all end the source: there are enough.
     #[inline]
-    fn frames(&self, with: &With<'_, SelectPlan>, frames: &[Frame<'_>], part: &mut Selected) -> usize {
-        let plan = with.plan;
-        let mut at = 0;
+    pub(crate) fn judge(
+        &self,
+        plan: &SelectPlan,
+        frames: &[Frame<'_>],
+        records: &[u32],
+        part: &mut Selected,
+    ) -> (usize, u64) {
+        let (mut at, mut kept) = (0, 0);
         while at < frames.len() {
             let filters = &plan.here.by_interface[frames[at].interface as usize];
             let run = if plan.here.uniform {
@@ -532,17 +538,18 @@ impl Consumer for Select {
                 let same = |frame: &&Frame<'_>| Arc::ptr_eq(&plan.here.by_interface[frame.interface as usize], filters);
                 frames[at..].iter().take_while(same).count()
             };
-            let records = &with.records[at..at + run];
-            let used = self.run_of_one_link(plan, filters, records, &frames[at..at + run], part);
+            let (used, mask) = self.run_of_one_link(plan, filters, &records[at..at + run], &frames[at..at + run], part);
+            kept |= mask << at;
             at += used;
             if used < run {
                 break;
             }
         }
-        at
+        (at, kept)
     }
 
-    fn append(&self, part: &mut Selected, next: Selected) {
+    /// Appends `next`, which follows `part` in the source.
+    pub(crate) fn append(&self, part: &mut Selected, next: Selected) {
         part.passed += next.passed;
         part.filtered += next.filtered;
         part.bytes += next.bytes;
@@ -556,7 +563,13 @@ impl Consumer for Select {
         next.misfits.into_iter().for_each(|misfit| Misfit::add(&mut part.misfits, misfit));
     }
 
-    fn in_order(&self) -> bool {
+    /// Whether there is no expression: every packet passes.
+    pub fn keeps_all(&self) -> bool {
+        self.selection.expression.trim().is_empty() && !self.selection.invert
+    }
+
+    /// Whether a limit ends the source: frames must come one after another.
+    pub fn is_limited(&self) -> bool {
         self.selection.limit.is_some()
     }
 }
@@ -570,7 +583,7 @@ impl Select {
         records: &[u32],
         frames: &[Frame<'_>],
         part: &mut Selected,
-    ) -> usize {
+    ) -> (usize, u64) {
         let tunnels = plan.tunnels(frames);
         let tunnels = tunnels.as_ref();
         let mut mask = self.verdicts(filters, frames, tunnels);
@@ -584,7 +597,7 @@ impl Select {
         part.bytes += wire_bytes(mask, frames);
         note_misfits(part, filters, tunnels, None, ones(frames.len()));
         if !self.selection.remember && filters.splits.is_empty() {
-            return frames.len();
+            return (frames.len(), mask);
         }
         if self.selection.remember {
             for_bits(mask, |i| part.records.push(records[i]));
@@ -600,7 +613,7 @@ impl Select {
                 for_bits(mask, |i| split.records.push(records[i]));
             }
         }
-        frames.len()
+        (frames.len(), mask)
     }
 }
 

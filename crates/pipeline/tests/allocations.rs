@@ -17,6 +17,7 @@ use weir_measure::{Config, KeyKind, Sketch, Weigh};
 use weir_packet::savefile::Format;
 use weir_pipeline::measuring::{Design, Run, Settings};
 use weir_pipeline::select::{Select, Selection};
+use weir_pipeline::stages::Stages;
 use weir_pipeline::{Options, Reader, Way};
 
 /// Bytes that are handed on at once, at least: the chunk of a stream.
@@ -28,18 +29,18 @@ fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, 
     let path = scratch.0.clone();
     let selection = Selection { expression: expression.to_owned(), remember: write, ..Selection::default() };
     let before = allocations();
-    let mut reader = Reader::new(input, Arc::new(Select::new(selection)), options);
+    let mut reader = Reader::new(input, Arc::new(Stages::filter(Arc::new(Select::new(selection)))), options);
     let mut output = write.then(|| {
         let naming = Box::new(move |_: u32, _: i64| Ok(path.clone()));
         Output::files(naming, Format::Pcapng, 0, false, Rotation::default()).expect("a scratch file can be made")
     });
     let mut passed = 0;
     while let Some(delivery) = reader.next() {
-        passed += delivery.part.passed;
+        passed += delivery.part.selected.passed;
         if let Some(output) = &mut output {
             let layout = &delivery.current.layout;
             let id = output.interface(&layout.interfaces[0]).expect("it fits");
-            for &at in &delivery.part.records {
+            for &at in &delivery.part.selected.records {
                 let record = layout.record(delivery.view.bytes(), at as usize).expect("it was walked");
                 output.packet(id, record.time_ns, &record.frame).expect("there is room");
             }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weir_pipeline::reader::{Part, Trouble};
 use weir_pipeline::select::{Select, Selection};
 use weir_pipeline::sort::{SortFault, Sorter};
+use weir_pipeline::stages::Stages;
 use weir_pipeline::{Options, Reader, Report};
 
 /// Packets of a source: the place of each in the order, and a hash of all that is known of it.
@@ -74,12 +75,12 @@ fn flag() -> Arc<AtomicBool> {
     Arc::new(AtomicBool::new(false))
 }
 
-fn all() -> Arc<Select> {
-    Arc::new(Select::new(Selection { remember: true, ..Selection::default() }))
+fn all() -> Arc<Stages> {
+    Arc::new(Stages::filter(Arc::new(Select::new(Selection { remember: true, ..Selection::default() }))))
 }
 
 /// What a reader delivers, and what it says at its end.
-fn delivered(mut reader: Reader<Select>) -> (Vec<u64>, Report, Vec<Part>) {
+fn delivered(mut reader: Reader<Stages>) -> (Vec<u64>, Report, Vec<Part>) {
     let mut answer = Answer::default();
     while let Some(delivery) = reader.next() {
         compare::collect(&mut answer, &delivery);

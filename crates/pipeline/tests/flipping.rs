@@ -97,7 +97,7 @@ fn packets_of_a_file_that_changes_are_shown_without_a_panic() {
                 let (handed, result) = delivery.hand_on(&delivery.part.records, &mut scratch, each);
                 assert_eq!(result, Ok(()));
                 passed += handed.packets;
-                filtered += delivery.part.filtered;
+                filtered += delivery.part.selected.filtered;
                 reader.recycle(delivery.view);
                 if let Some(gone) = handed.gone {
                     reader.gone(gone);

@@ -161,7 +161,7 @@ fn long_texts() {
         let mut reader = reading::compare::reader(stream(source), "", Options::default());
         let mut received = 0;
         while let Some(delivery) = reader.next() {
-            received += delivery.part.passed;
+            received += delivery.part.selected.passed;
             reader.recycle(delivery.view);
         }
         assert!(reader.report().fault.is_none());

@@ -112,7 +112,7 @@ fn packets_are_delivered_as_they_come() {
         let reading = scope.spawn(move || {
             let mut reader = reader(open(&receiver, &flag()), "", Options::default());
             while let Some(delivery) = reader.next() {
-                arrived.send(delivery.part.passed).unwrap();
+                arrived.send(delivery.part.selected.passed).unwrap();
                 reader.recycle(delivery.view);
             }
             reader.report().received
@@ -193,7 +193,7 @@ fn a_growing_file_is_followed_until_told_to_stop() {
                 let mut found = Answer::default();
                 while let Some(delivery) = reader.next() {
                     collect(&mut found, &delivery);
-                    arrived.send(delivery.part.passed).unwrap();
+                    arrived.send(delivery.part.selected.passed).unwrap();
                     reader.recycle(delivery.view);
                 }
                 found.received = reader.report().received;
@@ -229,7 +229,7 @@ fn a_pipe_is_left_when_told_to_stop() {
     let mut received = 0;
     let whole = naive::read(&file[..50_000]).packets.len() as u64;
     while received < whole {
-        received += reader.next().expect("packets are there").part.passed;
+        received += reader.next().expect("packets are there").part.selected.passed;
     }
     stop.store(true, Ordering::Relaxed);
     // More is there, and the writer is not done.

@@ -3,14 +3,14 @@
 pub mod rings;
 
 use crate::cli::{DirectionArg, FanoutArg, LiveArgs, StampsArg, XdpModeArg, ZeroCopyArg};
-use crate::name::Name;
 use crate::outcome::{io_words, own_path, say, say_plain};
 use anyhow::{anyhow, bail};
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
+use weir_engine::name::{Name, interface_of, queue_name};
 use weir_filter::libpcap;
 use weir_io::Input;
 use weir_io::live::{Backend, Counts, Marks};
@@ -24,14 +24,6 @@ use weir_pipeline::select::compile;
 pub const AF_PACKET: &str = "af_packet:";
 const AF_XDP: &str = "af_xdp:";
 const DPDK: &str = "dpdk:";
-
-/// Between an interface and the number of a queue, in the name of an input. No interface has a blank in its name.
-const QUEUE: &str = ", queue ";
-
-/// The interface of an input that [`open`] has opened.
-pub fn interface_of(input: &str) -> &str {
-    input.split(QUEUE).next().unwrap_or(input)
-}
 
 /// A live source and how it is captured from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +147,7 @@ fn open_backends(
     };
     let many = backends.len() > 1;
     let input = |(i, backend)| match many && !matches!(named, Named::AfPacket(_)) {
-        true => Input::live(&format!("{name}{QUEUE}{i}"), backend, stop),
+        true => Input::live(&queue_name(name, i), backend, stop),
         false => Input::live(name, backend, stop),
     };
     Ok(backends.into_iter().enumerate().map(input).collect())
@@ -420,12 +412,6 @@ pub fn standing_line(name: &str, counts: &Counts) -> String {
     let Counts { received, filtered, dropped, handed_over } = *counts;
     let filtered = filtered.map_or("an uncounted number".to_owned(), |filtered| filtered.to_string());
     format!("{name}: {received} received, {handed_over} delivered, {filtered} filtered before, {dropped} dropped")
-}
-
-/// The time, ns since 1970.
-pub fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 // Texts here are printed as help, where brackets mean what may be left out.
 #![allow(rustdoc::broken_intra_doc_links)]
 
-use crate::name::Name;
 use crate::numbers::{parse_cpus, parse_rotation_size, parse_size, parse_time, parse_zstd_window};
 use crate::terminal::{columns, help_width};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -10,6 +9,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
+use weir_engine::name::Name;
 use weir_generator::Sizes;
 use weir_measure::{Config, KeyKind};
 use weir_memory::Policy;
@@ -140,9 +140,6 @@ pub struct FilterArgs {
     /// Stop after N matching packets
     #[arg(help_heading = PACKETS, short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub stop_after: Option<u64>,
-    /// Cut packets to SNAPLEN bytes where they are written or printed; the filter sees all of them (0: no cut)
-    #[arg(help_heading = PACKETS, short = 's', value_name = "SNAPLEN", default_value_t = 0)]
-    pub snaplen: u32,
     /// Let libpcap look up host names in the expression
     #[arg(help_heading = PACKETS, long)]
     pub resolve: bool,
@@ -172,28 +169,9 @@ pub struct FilterArgs {
     #[arg(short = 'n', action = ArgAction::Count, hide = true)]
     pub numeric: u8,
 
-    /// Write the packets to the file SINK: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output. Or send them, as
-    /// they are, by a port: af_packet:IF, af_xdp:IF[:QUEUE], dpdk:DEVICE; null throws them away (./null is a file)
-    #[arg(help_heading = FILES, short = 'w', long = "write", value_name = "SINK")]
-    pub write: Option<Name>,
-    /// Further outputs in the same pass: packets that match EXPR too go to the file NAME (.pcapng is added to a name
-    /// without extension); with --count, one line `COUNT NAME` each
-    #[arg(help_heading = FILES, long, value_name = "NAME=EXPR", value_parser = OsStringValueParser::new().try_map(split))]
-    pub split: Vec<(Name, String)>,
-    /// Write each packet out at once
-    #[arg(help_heading = FILES, short = 'U', visible_short_alias = 'l')]
-    pub unbuffered: bool,
-    /// Begin a new file when the current one is larger than SIZE: a plain number counts million bytes, and one with k, M or G
-    /// binary units (10M: 10 485 760 bytes)
-    #[arg(help_heading = FILES, short = 'C', value_name = "SIZE", requires = "write", value_parser = parse_rotation_size)]
-    pub rotate_size: Option<u64>,
-    /// Begin a new file every SECONDS of packet time; the name may hold strftime fields
-    #[arg(help_heading = FILES, short = 'G', value_name = "SECONDS", requires = "write", value_parser = clap::value_parser!(u64).range(1..))]
-    pub rotate_seconds: Option<u64>,
-    /// With -C: reuse the names of COUNT files; with -G: stop after COUNT files; with both: ignored as in tcpdump, but for the
-    /// width of the numbers in file names
-    #[arg(help_heading = FILES, short = 'W', value_name = "COUNT", requires = "write", value_parser = clap::value_parser!(u32).range(1..))]
-    pub rotate_count: Option<u32>,
+    /// Where to write them.
+    #[command(flatten)]
+    pub output: OutputArgs,
 
     /// Merge the sources by packet time instead of reading them one after another
     #[arg(help_heading = SOURCES, long)]
@@ -227,6 +205,36 @@ pub struct FilterArgs {
     /// Say on standard error how the work was done
     #[arg(help_heading = WORK, long)]
     pub stats: bool,
+}
+
+/// Where to write packets, in the same pass as all else.
+#[derive(Args, Clone, Debug)]
+pub struct OutputArgs {
+    /// Write the packets to the file SINK: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output. Or send them, as
+    /// they are, by a port: af_packet:IF, af_xdp:IF[:QUEUE], dpdk:DEVICE; null throws them away (./null is a file)
+    #[arg(help_heading = FILES, short = 'w', long = "write", value_name = "SINK")]
+    pub write: Option<Name>,
+    /// Further outputs in the same pass: packets that match EXPR too go to the file NAME (.pcapng is added to a name
+    /// without extension); with weir filter --count, one line `COUNT NAME` each
+    #[arg(help_heading = FILES, long, value_name = "NAME=EXPR", value_parser = OsStringValueParser::new().try_map(split))]
+    pub split: Vec<(Name, String)>,
+    /// Write each packet out at once
+    #[arg(help_heading = FILES, short = 'U', visible_short_alias = 'l')]
+    pub unbuffered: bool,
+    /// Begin a new file when the current one is larger than SIZE: a plain number counts million bytes, and one with k, M or G
+    /// binary units (10M: 10 485 760 bytes)
+    #[arg(help_heading = FILES, short = 'C', value_name = "SIZE", requires = "write", value_parser = parse_rotation_size)]
+    pub rotate_size: Option<u64>,
+    /// Begin a new file every SECONDS of packet time; the name may hold strftime fields
+    #[arg(help_heading = FILES, short = 'G', value_name = "SECONDS", requires = "write", value_parser = clap::value_parser!(u64).range(1..))]
+    pub rotate_seconds: Option<u64>,
+    /// With -C: reuse the names of COUNT files; with -G: stop after COUNT files; with both: ignored as in tcpdump, but for the
+    /// width of the numbers in file names
+    #[arg(help_heading = FILES, short = 'W', value_name = "COUNT", requires = "write", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rotate_count: Option<u32>,
+    /// Cut packets to SNAPLEN bytes where they are written or printed; filters see all of them (0: no cut)
+    #[arg(help_heading = FILES, short = 's', value_name = "SNAPLEN", default_value_t = 0)]
+    pub snaplen: u32,
 }
 
 /// How to capture from an interface.
@@ -356,8 +364,10 @@ Examples:
   weir measure rot.pcap* --window 1s                      rotated files, merged by time
   weir measure trace.pcap --window 10s --changers 5       what grew and shrank most between windows
   weir measure trace.pcap --sketch exact --memory 256M    a table without error, if all flows fit
+  weir measure trace.pcap --filter tcp -w tcp.pcapng      and a copy of what is measured, in the same pass
   zcat trace.pcap.gz | weir measure -                     from a pipe
   sudo weir measure eth0 --window 1s                      an interface, once a second, until Ctrl-C
+  sudo weir measure eth0 --window 1s -w all.pcapng -C 1G -W 8 --split dns='port 53'
 
 Keys: 5tuple, src, dst, pair, sport, dport, proto, src/24, dst/48 and other prefixes; they are directional.
 conversation counts both directions of a 5-tuple as one.
@@ -426,6 +436,10 @@ pub struct MeasureArgs {
     /// Times in UTC instead of local time
     #[arg(help_heading = ANSWER, long)]
     pub utc: bool,
+
+    /// Where to write what is measured.
+    #[command(flatten)]
+    pub output: OutputArgs,
 
     /// Table that counts the keys
     #[arg(help_heading = COUNTERS, long, default_value = "heavy")]

@@ -1,8 +1,7 @@
 //! `weir info`: what capture files hold.
 
 use crate::cli::InfoArgs;
-use crate::emit::{BEYOND, Zone};
-use crate::name::Name;
+use crate::emit::BEYOND;
 use crate::numbers::{bit_rate, duration, grouped, packets, rate};
 use crate::outcome::{Outcome, fault_line, io_words, print, say};
 use crate::progress::Progress;
@@ -15,6 +14,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use weir_engine::name::Name;
+use weir_engine::zone::Zone;
+use weir_io::Input;
 use weir_io::input::Opening;
 use weir_io::sys;
 use weir_measure::SIZE_CLASSES;
@@ -82,7 +84,7 @@ struct Found {
 /// What the file holds, as far as it was read when `stop` was set.
 fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>) -> Found {
     let mut found = Found {
-        name: sources::called(name),
+        name: name.as_source(),
         layout: None,
         whole: Surveyed::default(),
         told: BTreeMap::new(),
@@ -90,15 +92,15 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
         interrupted: None,
         faults: Vec::new(),
     };
-    let input = match sources::open(name, &Opening { zstd_window, ..Opening::default() }, stop) {
+    let input = match Input::open(name, &Opening { zstd_window, ..Opening::default() }, stop) {
         Ok(input) => input,
         // Told to end while a pipe had no writer.
         Err(_) if stop.load(Ordering::Relaxed) => {
             found.interrupted = Some(0);
             return found;
         }
-        Err(line) => {
-            found.faults.push(line);
+        Err(error) => {
+            found.faults.push(sources::failed_line(name, &error));
             return found;
         }
     };

@@ -1,10 +1,10 @@
 //! The network interfaces of this machine, as `-D` lists them.
 
-use crate::name::Name;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::Path;
+use weir_engine::name::Name;
 use weir_io::sys::packet_socket;
 
 /// One line per interface: number, name, state; and the name that stands for all of them.

@@ -3,7 +3,6 @@
 
 mod bench;
 mod capture;
-mod claims;
 mod cli;
 mod doctor;
 mod emit;
@@ -12,12 +11,12 @@ mod generate;
 mod info;
 mod interfaces;
 mod measure;
-mod name;
 mod numbers;
 mod outcome;
+mod outputs;
 mod port;
 mod progress;
-mod sorting;
+mod show;
 mod sources;
 mod table;
 mod terminal;
@@ -25,10 +24,10 @@ mod terminal;
 use clap::Parser;
 use clap::error::ErrorKind;
 use cli::{Cli, Command};
-use name::Name;
 use outcome::Outcome;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use weir_engine::name::Name;
 use weir_io::sys::standard;
 
 #[global_allocator]

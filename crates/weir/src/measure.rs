@@ -1,33 +1,34 @@
 //! `weir measure`: who uses the traffic.
 
 mod live;
-mod merged;
 mod report;
 
 use crate::capture;
 use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateArg};
-use crate::emit::Zone;
-use crate::name::Name;
 use crate::numbers::{asked_time, duration, grouped, packets};
-use crate::outcome::{Outcome, fault_line, io_words, misfit_lines, say, say_lost_before, tell};
-use crate::progress::Progress;
+use crate::outcome::{Outcome, io_words, say, stage_lines, tell, written_words};
+use crate::show::Show;
 use crate::sources;
 use crate::terminal::printable;
 use anyhow::{anyhow, bail};
-use report::{Report, Shape};
+use report::{Beside, Report, Shape};
 use std::io::{self, IsTerminal};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use weir_io::input::Opening;
-use weir_io::{Input, Kind, sys};
+use weir_engine::event::Event;
+use weir_engine::name::Name;
+use weir_engine::outputs::Outputs;
+use weir_engine::run::{Ended, Error, Files, Run, Setup};
+use weir_engine::zone::Zone;
+use weir_io::sys;
 use weir_measure::{Arrivals, Config, Cut, SharedTables, Sketch, State, Weigh, Window};
 use weir_memory::Request;
-use weir_pipeline::SourceFault;
 use weir_pipeline::measuring::timing::percentiles;
-use weir_pipeline::measuring::{Design, Distribute, Failure, Finished, Measured, Run, Settings};
-use weir_pipeline::reader::Trouble;
-use weir_pipeline::select::{Select, Selection};
+use weir_pipeline::measuring::{Design, Distribute, Failure, Finished, Settings};
+use weir_pipeline::select::Selection;
 
 /// Windows that may be open at once: each has tables of its own.
 const MOST_OPEN: i64 = 64;
@@ -36,10 +37,17 @@ const MOST_OPEN: i64 = 64;
 pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
     capture::name_awaited(&mut arguments.sources, &arguments.live);
     let arguments = &arguments;
-    let mut settings = settings(arguments)?;
+    let settings = settings(arguments)?;
+    let output = &arguments.output;
+    output.check_rotation()?;
+    if output.write.as_ref().is_some_and(Name::is_dash) || output.split.iter().any(|(name, _)| name.is_dash()) {
+        bail!("standard output has the answer of the measurement: give -w and --split names of files");
+    }
+    output.check(&arguments.sources, arguments.live.direction, true)?;
+    output.say_ignored();
+    let (main, splits) = output.targets(&arguments.sources, arguments.utc, true)?;
     sources::say_namesakes(&arguments.sources);
     let stop = Arc::new(AtomicBool::new(false));
-    settings.selection.stop = Arc::clone(&stop);
     sys::stop_on_signals(Arc::clone(&stop));
     if let Some(time) = arguments.duration {
         sys::stop_after(time);
@@ -52,20 +60,81 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
         changers: arguments.changers,
         json: arguments.json,
     };
-    let command = Command {
+    let look = Arc::new(AtomicBool::new(false));
+    let mut command = Command {
         arguments,
-        stop,
         begun: Instant::now(),
         report: Report::new(shape, Zone::new(arguments.utc)),
-        progress: Progress::new(arguments.window.is_some() && io::stdout().is_terminal()),
-        faults: Vec::new(),
-        lost_before: 0,
-        notes: Vec::new(),
-        received: 0,
-        reread: 0,
+        show: Show::new(arguments.window.is_some() && io::stdout().is_terminal(), settings.workers, output.writes()),
         output: Ok(()),
     };
-    command.run(settings)
+    let mut run = Run::new(Setup {
+        selection: Selection {
+            expression: arguments.filter.clone(),
+            resolve: arguments.resolve,
+            // Windows are given out as they are complete.
+            at_once: arguments.window.is_some(),
+            splits: output.expressions(),
+            ..Selection::default()
+        },
+        measure: Some(settings),
+        main: main.unwrap_or_default(),
+        splits,
+        limit: None,
+        merges: false,
+        workers: 1,
+        cpus: Vec::new(),
+        stop: Arc::clone(&stop),
+        look: Arc::clone(&look),
+    });
+    let follow = |name: &Name| sources::followed(name, &stop);
+    let files = Files {
+        names: &arguments.sources,
+        zstd_window: arguments.zstd_window,
+        follow: if arguments.follow { Some(&follow) } else { None },
+    };
+    let on = &mut |event: Event<'_>| command.event(event, &stop);
+    if is_live(arguments) {
+        command.captured(&mut run, &stop, &look)?;
+    } else if arguments.sort {
+        run.sorted(&files, on).map_err(|error| refused(arguments, error))?;
+    } else if merges(arguments) {
+        run.merged(&files, on).map_err(|error| refused(arguments, error))?;
+    } else {
+        run.one_by_one(&files, on).map_err(|error| refused(arguments, error))?;
+    }
+    Ok(command.finish(run, &stop))
+}
+
+/// Why a run cannot begin, in the words of the command.
+fn refused(arguments: &MeasureArgs, error: Error) -> anyhow::Error {
+    let memory = arguments.memory;
+    match error {
+        Error::Refused { why, .. } => anyhow!("--filter: {why}"),
+        Error::CannotBeSplit { name } => {
+            anyhow!("--design rss splits a source among the workers, and {name} cannot be split: use async or sync")
+        }
+        Error::TooManySources { .. } | Error::TooManyStreams { .. } => {
+            sources::too_many(&error, "--no-merge reads files one after another, --sort takes any number of them")
+        }
+        Error::Tables(Failure::Counters(weir_measure::Error::TooLittleMemory { .. })) => {
+            anyhow!("--memory {memory} (bytes) is too little for such a table: 16k are enough for any")
+        }
+        Error::Tables(Failure::Thread(error)) => anyhow!("{error}"),
+        Error::Tables(failure) => anyhow!("--memory {memory} (bytes), --pages {}: {failure}", arguments.pages),
+        error => error.into(),
+    }
+}
+
+/// Whether all files are read as one, by packet time: if that was asked for, or if there are windows of time.
+fn merges(arguments: &MeasureArgs) -> bool {
+    // One program may fill several named pipes one after another, and would wait for ever if all had to be open at once.
+    let named_pipe = |source: &Name| {
+        let path = Path::new(source);
+        path.metadata().is_ok_and(|about| about.file_type().is_fifo()) && !path.starts_with("/dev/fd")
+    };
+    let by_windows = || arguments.window.is_some() && !arguments.no_merge && !arguments.sources.iter().any(named_pipe);
+    arguments.sources.len() > 1 && (arguments.merge || by_windows())
 }
 
 fn by(arguments: &MeasureArgs) -> Weigh {
@@ -126,13 +195,6 @@ fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
     let workers = arguments.workers.map_or_else(weir_pipeline::processors, usize::from);
     let cpus = arguments.cpus.as_ref().map_or(Vec::new(), |cpus| cpus.0.clone());
     sources::check_cpus(&cpus)?;
-    let selection = Selection {
-        expression: arguments.filter.clone(),
-        resolve: arguments.resolve,
-        // Windows are given out as they are complete.
-        at_once: arguments.window.is_some(),
-        ..Selection::default()
-    };
     let seed = arguments.seed.map_or_else(draw_seed, Ok)?;
     let config = Config {
         keys: arguments.key.clone(),
@@ -146,7 +208,6 @@ fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
         seed,
     };
     Ok(Settings {
-        selection,
         inner: arguments.inner,
         config: Arc::new(config),
         design,
@@ -199,184 +260,37 @@ fn draw_seed() -> anyhow::Result<u64> {
 
 struct Command<'a> {
     arguments: &'a MeasureArgs,
-    stop: Arc<AtomicBool>,
     begun: Instant,
     report: Report,
-    progress: Progress,
-    /// Lines about sources that failed, in order; printed at once, and repeated in JSON.
-    faults: Vec<String>,
-    notes: Vec<String>,
-    /// Packets that are not in the sources, as these say.
-    lost_before: u64,
-    /// Packets that the reader delivered.
-    received: u64,
-    reread: u64,
+    show: Show,
     /// How writing to standard output went.
     output: io::Result<()>,
 }
 
 impl Command<'_> {
-    fn run(mut self, settings: Settings) -> anyhow::Result<Outcome> {
-        let mut run = Run::new(settings);
-        let live = is_live(self.arguments);
-        if live && let Some(failure) = self.captured(&mut run)? {
-            return self.broken(&failure, &mut run);
-        }
-        let combined = !live && merged::combines(self.arguments);
-        if combined && let Some(failure) = self.combined(&mut run)? {
-            return self.broken(&failure, &mut run);
-        }
-        for name in self.arguments.sources.iter().filter(|_| !live && !combined) {
-            let MeasureArgs { follow, zstd_window, .. } = *self.arguments;
-            let followed = follow.then(|| sources::followed(name, &self.stop));
-            let opening = Opening { follow: followed.as_ref(), zstd_window };
-            let mut opened = Some(sources::open(name, &opening, &self.stop));
-            // Each of the files that have a followed name is a source of its own.
-            while let Some(input) = opened.take().and_then(|opened| self.opened(opened)) {
-                if let Some(failure) = self.source(&mut run, input)? {
-                    return self.broken(&failure, &mut run);
+    /// Prints a window, and shows all other events. When nobody reads any more, the run is told to stop.
+    fn event(&mut self, event: Event<'_>, stop: &AtomicBool) {
+        match event {
+            Event::Window(window) if self.output.is_ok() => {
+                self.output = self.report.window(&window);
+                if self.output.is_err() {
+                    stop.store(true, Ordering::Relaxed);
                 }
-                if self.is_over() {
-                    break;
-                }
-                opened = sources::next(name, &opening);
             }
-            if self.is_over() {
-                break;
-            }
-        }
-        let finished = {
-            let Self { report, output, stop, .. } = &mut self;
-            run.finish(&mut |window| print(report, output, stop, &window))
-        };
-        match finished {
-            Ok(finished) => self.finish(&finished),
-            Err(failure) => self.broken(&failure, &mut run),
+            event => self.show.event(event),
         }
     }
 
-    /// A source that could be opened; one that could not is reported and passed over.
-    fn opened(&mut self, opened: Result<Input, String>) -> Option<Input> {
-        match opened {
-            Ok(input) => Some(input),
-            // Told to end while a pipe had no writer.
-            Err(_) if self.stop.load(Ordering::Relaxed) => None,
-            Err(line) => {
-                self.fault(line);
-                None
-            }
+    /// Prints the summary, and says how it went.
+    fn finish(mut self, run: Run, stop: &AtomicBool) -> Outcome {
+        let (ended, outputs) = run.finish(&mut |event| self.event(event, stop));
+        self.show.progress.clear();
+        if let Some(failure) = &ended.failure {
+            self.show.fault(failure.to_string());
         }
-    }
-
-    /// Nothing more is to be read.
-    fn is_over(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.output.is_err()
-    }
-
-    /// Measures a source. `Some` if the run cannot go on.
-    fn source(&mut self, run: &mut Run, input: Input) -> anyhow::Result<Option<Failure>> {
-        let (asked, workers) = (run.asked(), run.wanted_workers());
-        let name = input.name.clone();
-        let can_be_split = matches!(input.kind, Kind::File(_));
-        if !can_be_split && asked == Design::Rss && self.received == 0 {
-            bail!("--design rss splits a source among the workers, and {name} cannot be split: use async or sync");
-        }
-        // The tables are made here: memory that cannot be had is a wrong command.
-        run.start(can_be_split).map_err(|failure| self.no_tables(&failure))?;
-        if asked == Design::Auto && run.design() == Design::Async && self.received == 0 {
-            let how = format!("{name} cannot be split: one distributor feeds {workers} workers (--design async)");
-            self.notes.push(how);
-        }
-        self.progress.begin(input.len_hint());
-        let measured = {
-            let Self { report, output, progress, stop, .. } = &mut *self;
-            let mut each = |window: Window<'_>| print(report, output, stop, &window);
-            run.source(input, stop, &mut |offset| progress.show(offset), &mut each)
-        };
-        match measured {
-            Ok(measured) => self.close(&name, &measured, run.select())?,
-            Err(failure) => return Ok(Some(failure)),
-        }
-        Ok(None)
-    }
-
-    /// Why the tables cannot be had, in the words of the command.
-    fn no_tables(&self, failure: &Failure) -> anyhow::Error {
-        let memory = self.arguments.memory;
-        match failure {
-            Failure::Counters(weir_measure::Error::TooLittleMemory { .. }) => {
-                anyhow!("--memory {memory} (bytes) is too little for such a table: 16k are enough for any")
-            }
-            Failure::Thread(error) => anyhow!("{error}"),
-            failure => anyhow!("--memory {memory} (bytes), --pages {}: {failure}", self.arguments.pages),
-        }
-    }
-
-    /// The run cannot go on; what was complete was given out, and is accounted for.
-    fn broken(mut self, failure: &Failure, run: &mut Run) -> anyhow::Result<Outcome> {
-        self.fault(failure.to_string());
-        let Ok(finished) = run.abandon() else { return Ok(Outcome::Failed) };
-        self.received = finished.arrivals.received;
-        self.finish(&finished)
-    }
-
-    fn fault(&mut self, line: String) {
-        self.progress.clear();
-        say(&line);
-        self.faults.push(line);
-    }
-
-    /// Takes the account of a source that is done.
-    fn close(&mut self, name: &str, measured: &Measured, select: &Select) -> anyhow::Result<()> {
-        let first = self.received == 0;
-        // What the source itself counted, where it does.
-        self.received += measured.report.live.map_or(measured.report.received, |counts| counts.received);
-        self.reread += measured.report.reread;
-        self.notes.push(match &measured.report.live {
-            Some(counts) => capture::standing_line(name, counts),
-            None => {
-                let way = sources::way_words(measured.way);
-                format!("{name}: {} bytes, {way}", grouped(measured.report.offset))
-            }
-        });
-        self.progress.clear();
-        self.lost_before = self.lost_before.saturating_add(measured.report.lost_before());
-        let misfits = select.take_misfits();
-        if let Some(layout) = &measured.layout {
-            let refused = select.refusal(layout).filter(|_| !self.stop.load(Ordering::Relaxed));
-            if let Some(refused) = refused {
-                if first {
-                    bail!("--filter: {refused}");
-                }
-                self.fault(format!("{name}: {refused}"));
-                return Ok(());
-            }
-            misfit_lines(name, Some(layout), select, &misfits).iter().for_each(|line| say(line));
-        }
-        say_lost_before(name, &measured.report);
-        let Some(fault) = &measured.report.fault else { return Ok(()) };
-        if let SourceFault { what: Trouble::Plan(refused), packet: 1, .. } = fault
-            && first
-        {
-            bail!("--filter: {refused}");
-        }
-        self.fault(fault_line(name, fault));
-        Ok(())
-    }
-
-    fn finish(mut self, finished: &Finished) -> anyhow::Result<Outcome> {
-        self.progress.clear();
+        let Some(finished) = &ended.measured else { return Outcome::Failed };
+        self.show.outputs(&outputs, &ended);
         let arrivals = finished.arrivals;
-        let passed = finished.state.as_ref().map_or(0, |state| state.tally().passed);
-        // Each term was counted in its own place. That they agree is what makes the answer one.
-        if arrivals.received != self.received
-            || arrivals.received != passed + arrivals.filtered + arrivals.late + arrivals.dropped
-        {
-            self.fault(format!(
-                "the account does not add up: {} were read, {} arrived, {passed} were measured, {} filtered, {} late, {} dropped",
-                self.received, arrivals.received, arrivals.filtered, arrivals.late, arrivals.dropped
-            ));
-        }
         let total = Window {
             span: None,
             covered: None,
@@ -387,24 +301,28 @@ impl Command<'_> {
             before: None,
         };
         if self.output.is_ok() {
-            let fault = self.faults.first().map(String::as_str);
-            self.output = self.report.summary(&total, fault, self.lost_before, sys::is_interrupted());
+            let fault = self.show.faults.first().map(String::as_str);
+            let splits = self.arguments.output.split.iter().zip(&ended.ledger.splits);
+            let splits: Vec<(&Name, u64)> = splits.map(|((name, _), (packets, _))| (name, *packets)).collect();
+            let beside =
+                Beside { fault, lost_before: ended.ledger.lost_before, interrupted: sys::is_interrupted(), splits };
+            self.output = self.report.summary(&total, &beside);
         }
         self.say_of_time(&arrivals, finished);
-        let mut failed = !self.faults.is_empty();
+        let mut failed = !self.show.faults.is_empty();
         match &self.output {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return Ok(if failed { Outcome::Failed } else { Outcome::Done });
+                return if failed { Outcome::Failed } else { Outcome::Done };
             }
             Err(error) => {
                 let line = format!("standard output: {}", io_words(error));
-                self.fault(line);
+                self.show.fault(line);
                 failed = true;
             }
         }
-        self.summary(finished, &total);
-        Ok(if failed { Outcome::Failed } else { Outcome::Done })
+        self.summary(&ended, &outputs, finished, &total, stop);
+        if failed { Outcome::Failed } else { Outcome::Done }
     }
 
     /// Lines about packets whose time stamps do not fit.
@@ -445,55 +363,55 @@ impl Command<'_> {
     }
 
     /// On standard error: how it went.
-    fn summary(&self, finished: &Finished, total: &Window<'_>) {
+    fn summary(&self, ended: &Ended, outputs: &Outputs, finished: &Finished, total: &Window<'_>, stop: &AtomicBool) {
         let time = self.begun.elapsed();
         let (arrivals, passed) = (total.arrivals, total.state.map_or(0, |state| state.tally().passed));
         let mut line = format!(
-            "{} received, {} measured, {} filtered, {} dropped, {} ({:.1} Mpps)",
+            "{} received, {} measured, {} filtered, {} dropped{}, {} ({:.1} Mpps)",
             grouped(arrivals.received),
             grouped(passed),
             grouped(arrivals.filtered),
             grouped(arrivals.late + arrivals.dropped),
+            written_words(outputs, ended.matched(), self.arguments.output.rotates()),
             duration(time),
             arrivals.received as f64 / time.as_secs_f64().max(1e-9) / 1e6,
         );
         // An output that failed told the run to stop, which nobody did from outside.
-        if self.stop.load(Ordering::Relaxed)
-            && !(self.arguments.follow || is_live(self.arguments))
-            && self.output.is_ok()
-        {
+        if stop.load(Ordering::Relaxed) && !(self.arguments.follow || is_live(self.arguments)) && self.output.is_ok() {
             line.push_str(if self.arguments.duration.is_some_and(|limit| time >= limit) {
                 ", ended by --duration"
             } else {
                 ", interrupted"
             });
         }
-        if !self.faults.is_empty() {
+        if !self.show.faults.is_empty() {
             line.push_str(", incomplete: see the fault above");
         }
         line.push('\n');
         if self.arguments.stats {
-            self.stats(&mut line, finished, total);
+            self.stats(&mut line, ended, finished, total);
         }
         tell(&line);
     }
 
-    fn stats(&self, out: &mut String, finished: &Finished, total: &Window<'_>) {
-        let arrivals = total.arrivals;
-        let mut note = |line: String| out.push_str(&format!("  {}\n", printable(&line)));
-        for line in &self.notes {
-            note(line.clone());
+    fn stats(&self, out: &mut String, ended: &Ended, finished: &Finished, total: &Window<'_>) {
+        for line in &self.show.notes {
+            out.push_str(&format!("  {}\n", printable(line)));
         }
+        out.push_str(&stage_lines(&ended.stages));
+        let mut note = |line: String| out.push_str(&format!("  {}\n", printable(&line)));
+        let ledger = &ended.ledger;
         note(format!(
-            "received {} = passed {} + filtered {} + denied 0 + dropped {} (late {}, kernel {})",
-            grouped(arrivals.received),
-            grouped(finished.processed),
-            grouped(arrivals.filtered),
-            grouped(arrivals.late + arrivals.dropped),
-            grouped(arrivals.late),
-            grouped(arrivals.dropped),
+            "received {} = passed {} + filtered {} + denied {} + dropped {} (late {}, kernel {})",
+            grouped(ledger.received),
+            grouped(ledger.passed),
+            grouped(ledger.filtered),
+            grouped(ledger.denied),
+            grouped(ledger.dropped.sum()),
+            grouped(ledger.dropped.late),
+            grouped(ledger.dropped.source),
         ));
-        note(format!("read twice after a wrong guess: {}", packets(self.reread)));
+        note(format!("read twice after a wrong guess: {}", packets(ledger.reread)));
         let workers = finished.workers;
         note(match finished.design {
             Design::Async => format!("design async: a distributor and {workers} workers, each with a ring"),
@@ -516,16 +434,6 @@ impl Command<'_> {
             note(line("delay from hand-out to done", percentiles(&timing.delay)));
         }
         note(format!("processor time {}", duration(Duration::from_nanos(sys::process_cpu_ns()))));
-    }
-}
-
-/// Prints a window. When nobody reads any more, the run is told to stop.
-fn print(report: &mut Report, output: &mut io::Result<()>, stop: &AtomicBool, window: &Window<'_>) {
-    if output.is_ok() {
-        *output = report.window(window);
-        if output.is_err() {
-            stop.store(true, Ordering::Relaxed);
-        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! How a command ended, as the contract's exit codes tell it.
 
-use crate::capture::interface_of;
 use crate::numbers::{grouped, packets};
 use crate::terminal::{printable, width, wrapped};
 use std::io::{self, Write};
-use weir_io::output::OutputError;
+use weir_engine::name::interface_of;
+use weir_engine::outputs::Outputs;
+use weir_engine::run::Stage;
+use weir_engine::sink::SinkReport;
 use weir_io::sys::standard;
 use weir_io::sys::writer::Writer;
 use weir_packet::savefile::{Layout, MAX_TEXT};
@@ -196,9 +198,57 @@ fn quoted(path: &str) -> String {
     if plain { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
-/// Whether writing ended because nobody reads any more, which is no failure.
-pub fn is_closed_pipe(error: &OutputError) -> bool {
-    matches!(error, OutputError::Io { error, .. } if error.kind() == io::ErrorKind::BrokenPipe)
+/// Packets that each output wrote where that is another figure than what matched it, or may be because the first is `rotated`:
+/// `, 45 written`. Of several outputs, one that ended early is named.
+pub fn written_words(outputs: &Outputs, matched: impl Iterator<Item = u64>, rotated: bool) -> String {
+    let mut words = String::new();
+    for (i, ((name, report), matched)) in outputs.reports().zip(matched).enumerate() {
+        let is_port = |report: &SinkReport| report.sent.or(report.thrown_away).is_some();
+        let Some(report) = report.filter(|report| !is_port(report)) else { continue };
+        let written = report.written;
+        if !(rotated && i == 0 || written != matched) {
+            continue;
+        }
+        let to = if written != matched && outputs.are_several() {
+            format!(" to {}", printable(name))
+        } else {
+            String::new()
+        };
+        words.push_str(&format!(", {} written{to}", grouped(written)));
+        if report.overwritten > 0 && i == 0 {
+            words.push_str(&format!(", {} of them overwritten (-W)", grouped(report.overwritten)));
+        }
+    }
+    words
+}
+
+/// The stages of a run and what was counted at each, a line for each.
+pub fn stage_lines(stages: &[Stage]) -> String {
+    let line = |stage: &Stage| match stage {
+        Stage::Read { delivered } => format!("  stage read: {} delivered\n", packets(*delivered)),
+        Stage::Filter { passed, filtered, native } => format!(
+            "  stage filter: {} passed, {} filtered ({})\n",
+            grouped(*passed),
+            grouped(*filtered),
+            if *native { "native code" } else { "interpreted" }
+        ),
+        Stage::Measure { counted, filtered, late } => format!(
+            "  stage measure: {} counted, {} filtered by its workers, {} late\n",
+            grouped(*counted),
+            grouped(*filtered),
+            grouped(*late)
+        ),
+        Stage::Output { name, matched, written } => {
+            format!(
+                "  stage output {}: {} matched, {} written\n",
+                printable(name),
+                grouped(*matched),
+                grouped(*written)
+            )
+        }
+        stage => format!("  stage {stage:?}\n"),
+    };
+    stages.iter().map(line).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Ports as sinks: interfaces and devices that send frames, and `null`, which counts them and throws them away.
 
 use crate::capture::check_queue;
-use crate::name::Name;
 use crate::numbers::packets;
 use crate::outcome::{io_words, own_path};
 use crate::sources::scheme;
@@ -9,6 +8,7 @@ use anyhow::{anyhow, bail};
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
+use weir_engine::name::Name;
 use weir_io::sys::{packet_socket, xdp};
 use weir_packet::LinkType;
 

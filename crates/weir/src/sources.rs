@@ -1,39 +1,22 @@
 //! What a user names as a source.
 
 use crate::capture::{AF_PACKET, check_queue, interface, is_file_and_interface, is_interface};
-use crate::name::Name;
 use crate::numbers::grouped;
 use crate::outcome::{io_words, say};
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use weir_io::Input;
+use std::sync::atomic::AtomicBool;
+use weir_engine::name::Name;
+use weir_engine::run::Error;
 use weir_io::follow::{Change, Followed};
-use weir_io::input::{self, Opening};
-use weir_io::sys::{self, packet_socket::ANY};
+use weir_io::sys::packet_socket::ANY;
 use weir_pipeline::Way;
-
-/// Opens a file, or standard input. **Errors**: a line about it.
-pub fn open(name: &Name, opening: &Opening<'_>, stop: &Arc<AtomicBool>) -> Result<Input, String> {
-    named(name, Input::open(name, opening, stop))
-}
-
-/// What a source is called. It is not escaped: see [`crate::terminal::printable`].
-pub fn called(name: &Name) -> String {
-    if name.is_dash() { "standard input".to_owned() } else { name.text() }
-}
-
-/// An opened source by what it is called, or the line about it.
-fn named(name: &Name, opened: io::Result<Input>) -> Result<Input, String> {
-    let input = opened.map_err(|error| failed_line(name, &error))?;
-    Ok(Input { name: called(name), ..input })
-}
 
 /// Follows the files of a name, and says on standard error what becomes of them.
 pub fn followed(name: &Name, stop: &Arc<AtomicBool>) -> Followed {
-    let called = called(name);
+    let called = name.as_source();
     let tell = move |change| {
         let words = match change {
             Change::Truncated => "the file was truncated; what is in it now is read from its start",
@@ -48,53 +31,20 @@ pub fn followed(name: &Name, stop: &Arc<AtomicBool>) -> Followed {
     Followed::new(name, Arc::new(tell), stop)
 }
 
-/// The next file of a name that is followed, if the one before ended because there is, or will be, another.
-pub fn next(name: &Name, opening: &Opening<'_>) -> Option<Result<Input, String>> {
-    Some(named(name, opening.follow?.next(opening)?))
-}
-
-/// Opens sources that are read at the same time; `failed` gets a line about each that cannot be opened.
-///
-/// **Errors**: more sources than can be open at once, before any of them is opened; the line ends with `instead`, which names the flags
-/// for so many.
-pub fn open_together(
-    names: &[Name],
-    opening: &Opening<'_>,
-    stop: &Arc<AtomicBool>,
-    instead: &str,
-    failed: &mut dyn FnMut(String),
-) -> anyhow::Result<Vec<Input>> {
-    /// Descriptors for everything but sources.
-    const OTHERS: u64 = 64;
-    /// Sources that are decoded, or read from pipes, at once: each has a thread and some megabytes of memory.
-    const MOST_STREAMS: usize = 64;
-    let needed = names.len() as u64 + OTHERS;
-    let limit = sys::allow_open_files(needed)?;
-    if limit < needed {
-        bail!(
-            "{} sources are to be merged, and this process may have {} files open: allow {} with ulimit -n; {instead}",
-            grouped(names.len() as u64),
-            grouped(limit),
-            needed,
-        );
+/// Why so many sources cannot be merged; `instead` names the flags for so many.
+pub fn too_many(error: &Error, instead: &str) -> anyhow::Error {
+    match error {
+        Error::TooManySources { sources, limit, needed } => anyhow!(
+            "{} sources are to be merged, and this process may have {} files open: allow {needed} with ulimit -n; {instead}",
+            grouped(*sources),
+            grouped(*limit),
+        ),
+        Error::TooManyStreams { streams, most } => anyhow!(
+            "{} pipes and compressed files are to be merged, and {most} can be at once: {instead}",
+            grouped(*streams)
+        ),
+        error => anyhow!("{error}"),
     }
-    let streams = names.iter().filter(|name| input::comes_in_order(name)).count();
-    if streams > MOST_STREAMS {
-        bail!(
-            "{} pipes and compressed files are to be merged, and {MOST_STREAMS} can be at once: {instead}",
-            grouped(streams as u64)
-        );
-    }
-    let mut inputs = Vec::new();
-    for name in names {
-        match open(name, opening, stop) {
-            Ok(input) => inputs.push(input),
-            // Told to end while a pipe had no writer.
-            Err(_) if stop.load(Ordering::Relaxed) => return Ok(Vec::new()),
-            Err(line) => failed(line),
-        }
-    }
-    Ok(inputs)
 }
 
 /// The line about a file that cannot be opened.
@@ -105,7 +55,7 @@ pub fn failed_line(name: &Name, error: &io::Error) -> String {
         io::ErrorKind::NotFound if bare => missing_words(name),
         _ => io_words(error),
     };
-    format!("{}: {words}", called(name))
+    format!("{}: {words}", name.as_source())
 }
 
 /// Why there is no file of a name that is one word, if it was not meant for a file.

@@ -2,7 +2,7 @@
 //!
 //! What grows with input or flags is asked for with an error as the answer. The rest is small, and the standard library aborts where
 //! it cannot be had. The signal of that abort is taken for what it means: an allocation of the thread that aborts failed, and none as
-//! large has succeeded in it since. (Between the failure and the abort the standard library may allocate, to print a backtrace.) Any
+//! large has succeeded in it since; or there is no room for any allocation. (Between the failure and the abort the standard library may allocate, to print a backtrace.) Any
 //! other abort stays one; but an abort for another reason is taken for want of memory too if the thread has dealt with a failed
 //! allocation and never had as much again.
 
@@ -53,13 +53,26 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
+/// Whether the process can have a little more memory. The C library's own small wants (a destructor of a thread's data) are not asked of
+/// [`Allocator`], and end in an abort too.
+fn is_room_left() -> bool {
+    /// As much as the C library asks the kernel for at least.
+    const LITTLE: usize = 132 << 10;
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping touches no other, and is given back; both are system calls, which a handler may make.
+    unsafe {
+        let memory = libc::mmap(std::ptr::null_mut(), LITTLE, access, kind, -1, 0);
+        memory != libc::MAP_FAILED && libc::munmap(memory, LITTLE) == 0
+    }
+}
+
 /// From now on an abort of a thread that [`Allocator`] could not give what it asked for ends the process with a line and exit code 1.
 pub(super) fn bear() {
     extern "C" fn on_abort(_: libc::c_int) {
         const LINE: &[u8] = b"weir: out of memory: a limit (ulimit -v) or the machine leaves no more; the run ends without its account\n";
         // SAFETY: these calls may be made in a handler; the bytes are live.
         unsafe {
-            if FAILED.get() != usize::MAX {
+            if FAILED.get() != usize::MAX || !is_room_left() {
                 libc::write(libc::STDERR_FILENO, LINE.as_ptr().cast(), LINE.len());
                 libc::_exit(1);
             }

@@ -5,13 +5,13 @@
 //! the caller's; the workers' messages are all that they have in common.
 
 use super::clock::{Act, Booked, Clock, Paces};
-use super::locate::Locate;
 use super::merger::Merger;
 use super::room::{Gate, Room};
 use super::timing::Timing;
 use super::worker::{Closed, Worker};
 use super::{Design, Ended, Event, Failure, Goodbye, Measured, Run, spawn};
 use crate::reader::{Options, Reader, Step};
+use crate::stages::Stages;
 use crate::steps::{Moment, Progress, SystemClock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +44,7 @@ pub struct LiveCounters {
 }
 
 impl LiveCounters {
-    fn note(&self, reader: &Reader<Locate>) {
+    fn note(&self, reader: &Reader<Stages>) {
         let Some(counts) = reader.report().live else { return };
         self.received.store(counts.received, Ordering::Relaxed);
         self.delivered.store(counts.handed_over, Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl LiveCounters {
 /// A worker that runs to completion, and its source.
 struct LiveWorker {
     id: usize,
-    reader: Reader<Locate>,
+    reader: Reader<Stages>,
     worker: Worker,
     clock: Clock,
     gate: Gate,
@@ -170,7 +170,7 @@ impl<'r> Capture<'r> {
         let one = |(id, (input, worker))| {
             Some(LiveWorker {
                 id,
-                reader: Reader::new(input, Arc::clone(&run.locate), Options::default()),
+                reader: Reader::new(input, Arc::clone(&run.stages), Options::default()),
                 worker,
                 clock: Clock::live(run.settings.config.cut, Arc::clone(&paces), now),
                 gate: Gate::new(id, Arc::clone(&room)),

@@ -1,9 +1,9 @@
 //! How far packet time has come in a source: which stamps are believed, which windows are complete, and where to cut pieces.
 
 use super::jumps::{Decision, Judge};
-use super::locate::{Locate, Times};
 use super::worker::Piece;
 use crate::Delivery;
+use crate::stages::{Stages, Times};
 use crate::steps::Moment;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -33,7 +33,7 @@ pub(super) enum Act {
 }
 
 /// Where a packet lies: a delivery, and the number of its record there.
-type Place = (Arc<Delivery<Locate>>, usize);
+type Place = (Arc<Delivery<Stages>>, usize);
 
 /// The time that a source has come to.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl Clock {
     /// one.
     pub fn take<E>(
         &mut self,
-        delivery: Delivery<Locate>,
+        delivery: Delivery<Stages>,
         handed_ns: u64,
         act: &mut dyn FnMut(Act) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -223,7 +223,7 @@ impl Clock {
     }
 
     /// Looks at the stamps of a delivery one by one.
-    fn look<E>(&mut self, delivery: Arc<Delivery<Locate>>, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
+    fn look<E>(&mut self, delivery: Arc<Delivery<Stages>>, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
         let (mut stamps, mut decided) = (std::mem::take(&mut self.stamps), std::mem::take(&mut self.decided));
         stamps.clear();
         let bytes = delivery.view.content();
@@ -261,7 +261,7 @@ impl Clock {
     /// A packet goes on.
     fn packet<E>(
         &mut self,
-        delivery: &Arc<Delivery<Locate>>,
+        delivery: &Arc<Delivery<Stages>>,
         i: usize,
         stamp: i64,
         jumped: bool,
@@ -347,7 +347,7 @@ impl Clock {
     }
 
     /// Lets go of a delivery. Whoever is last gives its bytes back.
-    fn release(&mut self, delivery: Arc<Delivery<Locate>>) {
+    fn release(&mut self, delivery: Arc<Delivery<Stages>>) {
         self.freed.extend(Arc::into_inner(delivery).map(|delivery| delivery.view));
     }
 }

@@ -1,10 +1,10 @@
 //! From bytes to observations: filter, flow key, hash, and the account of what arrived.
 
 use super::clock::Before;
-use super::locate::LocatePlan;
 use super::worker::Piece;
 use crate::handed::{Gone, end_of};
 use crate::select::Select;
+use crate::stages::StagesPlan;
 use std::convert::Infallible;
 use std::sync::Arc;
 use weir_measure::{Arrivals, Cut, Kind, Observation, Windows};
@@ -33,6 +33,15 @@ pub struct Front {
     drops_late: bool,
     arrivals: Windows<Arrivals>,
     ready: Batch,
+}
+
+/// What is known of up to [`CHUNK`] packets before they are read; bit i is that of the packet i.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Their stamps are not believed.
+    jumps: u64,
+    /// The filter keeps them, if it has judged.
+    judged: Option<u64>,
 }
 
 /// Observations that go on together.
@@ -121,7 +130,10 @@ impl Front {
                 jumps |= 1 << (i - done);
                 jumped = others;
             }
-            let sound = self.chunk(piece, now, jumps, taker);
+            // The filter may have judged before the proof.
+            let column = &piece.delivery.part.kept;
+            let judged = (!column.is_empty()).then(|| column.get(piece.range.start + done, now.len()));
+            let sound = self.chunk(piece, now, &Known { jumps, judged }, taker);
             done += sound;
             if self.ready.len >= self.batch {
                 taker.batch(&mut self.ready)?;
@@ -164,13 +176,12 @@ impl Front {
         *at += before.into();
     }
 
-    /// Observes up to [`CHUNK`] packets, as many of the first ones as are still in the file, and says how many these are; the stamps
-    /// of those in the mask `jumps` are not believed.
-    fn chunk<T: Taker>(&mut self, piece: &Piece, records: &[u32], jumps: u64, taker: &mut T) -> usize {
+    /// Observes up to [`CHUNK`] packets, as many of the first ones as are still in the file, and says how many these are.
+    fn chunk<T: Taker>(&mut self, piece: &Piece, records: &[u32], known: &Known, taker: &mut T) -> usize {
         let before = (self.latest, self.open_from, self.closes_at, self.ready.len);
         let mut sound = records.len();
         while sound > 0 {
-            let found = self.observed(piece, &records[..sound], jumps, taker);
+            let found = self.observed(piece, &records[..sound], known, taker);
             if found == sound {
                 return sound;
             }
@@ -183,7 +194,8 @@ impl Front {
 
     /// Observes and accounts for packets if all of them are in the file still; returns how many of the first ones are.
     #[inline(always)]
-    fn observed<T: Taker>(&mut self, piece: &Piece, records: &[u32], jumps: u64, taker: &mut T) -> usize {
+    fn observed<T: Taker>(&mut self, piece: &Piece, records: &[u32], known: &Known, taker: &mut T) -> usize {
+        let &Known { jumps, judged } = known;
         let (current, view) = (&piece.delivery.current, &piece.delivery.view);
         let mut frames = [EMPTY; CHUNK];
         let mut times = [0; CHUNK];
@@ -210,9 +222,10 @@ impl Front {
         });
         let frames = &frames[..records.len()];
         let all = u64::MAX >> (64 - records.len());
-        let kept = match &self.select {
-            Some(select) => select.kept(&current.plan.filter, frames) & !late,
-            None => all & !late,
+        let kept = match (judged, &self.select) {
+            (Some(kept), _) => kept & all & !late,
+            (None, Some(select)) => select.kept(&current.plan.filter, frames) & !late,
+            (None, None) => all & !late,
         };
         for (i, (frames, times)) in frames.chunks(T::FEW).zip(times.chunks(T::FEW)).enumerate() {
             let first = self.ready.len;
@@ -277,7 +290,7 @@ impl Front {
 
     /// Makes observations of the frames in the mask `kept`. Those that take longer come last: a loop without a call keeps its
     /// variables in registers.
-    fn observe(&mut self, plan: &LocatePlan, frames: &[Frame<'_>], times: &[i64], kept: u64) {
+    fn observe(&mut self, plan: &StagesPlan, frames: &[Frame<'_>], times: &[i64], kept: u64) {
         let Self { ready: Batch { packets, len }, hasher, .. } = self;
         let Some(&Frame { interface, .. }) = frames.first() else { return };
         let usual = plan.parsers[interface as usize].as_ref();

@@ -1,10 +1,10 @@
 //! One worker's whole way: from the places of packets to its counters.
 
 use super::front::{Batch, Front, Taker};
-use super::locate::Locate;
 use super::timing::Timing;
 use crate::handed::Gone;
 use crate::reader::Delivery;
+use crate::stages::Stages;
 use core::mem::{replace, swap, take};
 use core::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use weir_measure::{Arrivals, Back, Observation, State};
 #[derive(Debug)]
 pub(super) struct Piece {
     /// Where they lie.
-    pub delivery: Arc<Delivery<Locate>>,
+    pub delivery: Arc<Delivery<Stages>>,
     /// Which of its records.
     pub range: Range<usize>,
     /// The latest believed time before them.

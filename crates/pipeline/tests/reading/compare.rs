@@ -11,6 +11,7 @@ use weir_io::stream::Stream;
 use weir_io::{Input, Kind};
 use weir_packet::savefile::{Interface, Layout, Record};
 use weir_pipeline::select::{Select, Selection};
+use weir_pipeline::stages::Stages;
 use weir_pipeline::{Delivery, Options, Reader, Way};
 
 /// What an expression means, by hand, for a packet of a file.
@@ -86,8 +87,9 @@ pub fn expected(file: &[u8], contents: &Contents, keep: impl Fn(&[u8], &Packet) 
 }
 
 /// Adds a delivery's packets to the answer.
-pub fn collect(answer: &mut Answer, delivery: &Delivery<Select>) {
+pub fn collect(answer: &mut Answer, delivery: &Delivery<Stages>) {
     let Delivery { current, view, part, .. } = delivery;
+    let part = &part.selected;
     answer.passed += part.passed;
     answer.filtered += part.filtered;
     answer.bytes += part.bytes;
@@ -111,9 +113,9 @@ pub fn answer(input: Input, expression: &str, options: Options) -> (Answer, u64)
     (answer, report.reread)
 }
 
-pub fn reader(input: Input, expression: &str, options: Options) -> Reader<Select> {
+pub fn reader(input: Input, expression: &str, options: Options) -> Reader<Stages> {
     let selection = Selection { expression: expression.to_owned(), remember: true, ..Selection::default() };
-    Reader::new(input, Arc::new(Select::new(selection)), options)
+    Reader::new(input, Arc::new(Stages::filter(Arc::new(Select::new(selection)))), options)
 }
 
 pub fn options(way: Way, workers: usize) -> Options {

@@ -4,7 +4,8 @@ use super::*;
 use weir_packet::savefile::Record;
 use weir_pipeline::pump::{Pick, Pump, Reading, Standing, pick};
 use weir_pipeline::reader::{Delivery, Options, Reader, Step};
-use weir_pipeline::select::{Select, Selected, Selection};
+use weir_pipeline::select::{Select, Selection};
+use weir_pipeline::stages::{Columns, Stages};
 use weir_pipeline::steps::Progress;
 
 /// A packet that was passed on.
@@ -16,8 +17,8 @@ struct Passed {
 }
 
 struct Source {
-    reading: Reading<Select>,
-    pump: Pump<Select>,
+    reading: Reading<Stages>,
+    pump: Pump<Stages>,
 }
 
 impl Source {
@@ -28,25 +29,30 @@ impl Source {
 
     /// Number and time of the next packet.
     fn next(&mut self) -> Option<(u32, Option<i64>)> {
-        let (delivery, next) = self.pump.next(|part: &Selected| part.records.len())?;
+        let (delivery, next) = self.pump.next(|part: &Columns| part.selected.records.len())?;
         let record = record(delivery, next);
         Some((Packet::number_in(record.frame.data), record.time_ns))
     }
 }
 
-fn record(delivery: &Delivery<Select>, next: usize) -> Record<'_> {
-    let at = delivery.part.records[next] as usize;
+fn record(delivery: &Delivery<Stages>, next: usize) -> Record<'_> {
+    let at = delivery.part.selected.records[next] as usize;
     delivery.current.layout.record(delivery.view.content(), at).expect("it was kept")
 }
 
-fn reader(interface: &Shared, select: &Arc<Select>, stop: &Arc<AtomicBool>) -> Reader<Select> {
+fn reader(interface: &Shared, select: &Arc<Stages>, stop: &Arc<AtomicBool>) -> Reader<Stages> {
     Reader::new(interface.input("simulated", stop), Arc::clone(select), Options::default())
 }
 
 /// Keeps packets of even ports if it `filters`, and all otherwise.
-fn select(filters: bool) -> Arc<Select> {
+fn select(filters: bool) -> Arc<Stages> {
     let expression = if filters { "udp[0:2] & 1 = 0" } else { "" }.to_owned();
-    Arc::new(Select::new(Selection { expression, remember: true, interpret: true, ..Selection::default() }))
+    Arc::new(Stages::filter(Arc::new(Select::new(Selection {
+        expression,
+        remember: true,
+        interpret: true,
+        ..Selection::default()
+    }))))
 }
 
 /// Draws sources, and passes their packets on.
@@ -86,8 +92,8 @@ fn pass_on(mut scheduler: Scheduler, filters: bool, stop: &Arc<AtomicBool>) -> V
         }
         for (i, source) in all.iter_mut().enumerate() {
             source.pump.take_up(&mut |delivery| {
-                kept += delivery.part.passed;
-                rejected += delivery.part.filtered;
+                kept += delivery.part.selected.passed;
+                rejected += delivery.part.selected.filtered;
             });
             // There may be room for more.
             scheduler.has_room(i);
@@ -176,7 +182,7 @@ fn deliveries_of_a_live_source_may_be_given_back_in_any_order() {
         let stops = (ms(1800), Arc::clone(&stop));
         let mut scheduler = Scheduler::new(Random(random.next()), vec![interface.clone()], 1, 20, stops, steps);
         let mut reader = reader(&interface, &select(false), &stop);
-        let (mut held, mut numbers, mut most) = (Vec::<Delivery<Select>>::new(), Vec::new(), 0);
+        let (mut held, mut numbers, mut most) = (Vec::<Delivery<Stages>>::new(), Vec::new(), 0);
         loop {
             let (_, now) = scheduler.next();
             match reader.look() {
@@ -191,13 +197,15 @@ fn deliveries_of_a_live_source_may_be_given_back_in_any_order() {
             while !held.is_empty() && random.below(3) == 0 {
                 let delivery = held.swap_remove(random.below(held.len()));
                 numbers.extend(
-                    (0..delivery.part.records.len()).map(|i| Packet::number_in(record(&delivery, i).frame.data)),
+                    (0..delivery.part.selected.records.len())
+                        .map(|i| Packet::number_in(record(&delivery, i).frame.data)),
                 );
             }
         }
         for delivery in held {
-            numbers
-                .extend((0..delivery.part.records.len()).map(|i| Packet::number_in(record(&delivery, i).frame.data)));
+            numbers.extend(
+                (0..delivery.part.selected.records.len()).map(|i| Packet::number_in(record(&delivery, i).frame.data)),
+            );
         }
         drop(reader);
         let truth = interface.truth();

@@ -2,8 +2,8 @@
 
 use super::{Named, queue_of};
 use crate::cli::LiveArgs;
-use crate::name::Name;
 use anyhow::bail;
+use weir_engine::name::Name;
 use weir_io::sys::xdp;
 use weir_memory::{Available, HUGE, Policy};
 

@@ -1,16 +1,15 @@
 //! What `weir measure` prints: tables for people, objects for programs.
 
-use crate::emit::Zone;
-use crate::name::Name;
 use crate::numbers::{bit_rate, bytes, duration, grouped, packets, percent, rate};
 use crate::outcome::print;
-use crate::sources;
 use crate::table::{Column, Narrow, grid};
 use crate::terminal::{self, output_width, printable, wrapped};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
+use weir_engine::name::Name;
+use weir_engine::zone::Zone;
 use weir_measure::{
     Arrivals, Bound, BoundKind, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row, SIZE_CLASSES, Table, Tally,
     Weigh, Window,
@@ -31,6 +30,18 @@ pub struct Shape {
     /// Rows of a table of what changed.
     pub changers: usize,
     pub json: bool,
+}
+
+/// What the summary tells beside what was measured.
+pub struct Beside<'a> {
+    /// The first fault.
+    pub fault: Option<&'a str>,
+    /// Packets that are not in the sources, as these say themselves.
+    pub lost_before: u64,
+    /// A signal ended the run.
+    pub interrupted: bool,
+    /// The splits, and how many packets matched each.
+    pub splits: Vec<(&'a Name, u64)>,
 }
 
 /// Prints answers on standard output.
@@ -80,13 +91,8 @@ impl Report {
     }
 
     /// All of it; `lost_before` packets are not in the sources, as these say themselves. A signal may have `interrupted` the run.
-    pub fn summary(
-        &mut self,
-        total: &Window<'_>,
-        fault: Option<&str>,
-        lost_before: u64,
-        interrupted: bool,
-    ) -> io::Result<()> {
+    pub fn summary(&mut self, total: &Window<'_>, beside: &Beside<'_>) -> io::Result<()> {
+        let &Beside { fault, lost_before, interrupted, ref splits } = beside;
         let text = if self.shape.json {
             let mut object = self.object(total);
             if lost_before > 0 {
@@ -96,10 +102,14 @@ impl Report {
             if interrupted {
                 object.insert("interrupted".to_owned(), true.into());
             }
+            if !splits.is_empty() {
+                let splits = splits.iter().map(|(name, packets)| (name.text(), Value::from(*packets)));
+                object.insert("splits".to_owned(), splits.collect());
+            }
             terminal::json(&Value::Object(object))
         } else {
             let title = match self.shape.sources.as_slice() {
-                [one] => printable(&sources::called(one)).into_owned(),
+                [one] => printable(&one.as_source()).into_owned(),
                 many => format!("{} sources", many.len()),
             };
             // Nothing that was delivered is missing, but not all was delivered.

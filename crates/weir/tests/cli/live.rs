@@ -109,7 +109,7 @@ fn other_outputs_go_on_when_one_is_read_no_more() {
         assert!(done.err.replace(' ', "").contains(&format!(",{all}matched")), "{more}: {}", done.err);
         // The one that ended early is named, and no other.
         assert!(done.err.contains(" written to standard output, "), "{more}: {}", done.err);
-        assert_eq!(done.err.matches(" written").count(), 1, "{more}: {}", done.err);
+        assert_eq!(done.err.matches(" written to ").count(), 1, "{more}: {}", done.err);
     }
     // The same of a split, here a named pipe; and once nobody is left the run ends quietly.
     let pipe = temp.at("pipe.pcap");

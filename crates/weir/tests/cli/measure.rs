@@ -5,6 +5,7 @@ mod answers;
 mod designs;
 mod endings;
 mod merging;
+mod one_pass;
 mod refusals;
 mod sources;
 mod windows;

@@ -1,11 +1,11 @@
 //! Names of files, interfaces and ports as they were typed.
 
-use crate::terminal::printable;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use weir_packet::text::from_bytes;
+use weir_packet::text::printable;
 
 /// A name as it was typed: any bytes but 0. Printed, it is harmless on a terminal: see [`printable`]; bytes that are not UTF-8
 /// are shown as `\xff`.
@@ -23,6 +23,11 @@ impl Name {
         self.0 == "-"
     }
 
+    /// What a source of this name is called. It is not escaped: see [`printable`].
+    pub fn as_source(&self) -> String {
+        if self.is_dash() { "standard input".to_owned() } else { self.text() }
+    }
+
     /// What an output of this name is called. It is not escaped: see [`printable`].
     pub fn as_output(&self) -> String {
         if self.is_dash() { "standard output".to_owned() } else { self.text() }
@@ -32,6 +37,19 @@ impl Name {
     pub fn text(&self) -> String {
         from_bytes(self.0.as_bytes())
     }
+}
+
+/// Between the name of an interface and the number of its queue. No interface has a blank in its name.
+const QUEUE: &str = ", queue ";
+
+/// What the capture of a queue is called.
+pub fn queue_name(interface: &str, queue: usize) -> String {
+    format!("{interface}{QUEUE}{queue}")
+}
+
+/// The interface of a capture of this name: those of its queues and workers are of one interface.
+pub fn interface_of(input: &str) -> &str {
+    input.split(QUEUE).next().unwrap_or(input)
 }
 
 impl From<OsString> for Name {

@@ -1,23 +1,23 @@
-//! The outputs of a run: where the packets of a piece go, which outputs still take packets, and what each of them wrote.
+//! The outputs of a run: where the packets of a batch go, which outputs still take packets, and what each of them wrote.
 //!
 //! An output that ends (its reader closed the pipe, its disk is full) takes no more packets, and the others get all of theirs.
 //! The run is over once no output is left, or once the files of `-w` are complete (`-W`).
 
-use crate::emit::{End, Sink};
-use crate::numbers::packets;
+use crate::sink::{End, Sink, SinkFault, SinkReport};
 use weir_packet::Frame;
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
 use weir_packet::savefile::{Interface, Layout, Record, Statistics};
 use weir_pipeline::Delivery;
 use weir_pipeline::handed::{Gone, Handed};
-use weir_pipeline::select::{Select, Selected};
+use weir_pipeline::select::Selected;
+use weir_pipeline::stages::Stages;
 
 /// How far the kept packets of a piece were passed on.
 ///
 /// The records of a split are some of those of the main output, in the same order: that of the source. Their offsets need not
 /// ascend, since a UMEM's slots are filled in any order. So a split has a position of its own, and nothing is searched.
 #[derive(Clone, Debug, Default)]
-pub struct Place {
+pub(crate) struct Place {
     /// Kept records that were passed on.
     pub next: usize,
     /// The same for each split.
@@ -41,7 +41,7 @@ impl Place {
 
 /// Packets of a piece that nobody wants any more, counted one by one.
 #[derive(Debug, Default)]
-pub struct Rest {
+pub(crate) struct Rest {
     /// Packets.
     pub received: u64,
     /// Packets that match.
@@ -56,7 +56,7 @@ pub struct Rest {
 
 impl Rest {
     /// Counts the packets of `delivery` from the kept packet at `place` to its last.
-    pub fn of(delivery: &Delivery<Select>, place: Place) -> Self {
+    pub fn of(delivery: &Delivery<Stages>, place: Place) -> Self {
         struct Walk<'a> {
             part: &'a Selected,
             place: Place,
@@ -87,6 +87,7 @@ impl Rest {
             }
         }
         let Delivery { current, view, last, part, .. } = delivery;
+        let part = &part.selected;
         let Some(&first) = part.records.get(place.next) else { return Self::default() };
         let rest = Self { splits: vec![(0, 0); part.splits.len()], ..Self::default() };
         let mut walked = Walk { part, place, last: *last, rest };
@@ -98,7 +99,7 @@ impl Rest {
 
 /// Which packets the outputs took.
 #[derive(Debug)]
-pub enum Given {
+pub(crate) enum Given {
     /// All, as far as outputs are left.
     All,
     /// Those before this place: the files of `-w` are complete.
@@ -122,30 +123,35 @@ enum Ended {
 struct Outlet {
     /// As the user calls it.
     name: String,
-    sink: Sink,
+    /// `None`: packets are only counted.
+    sink: Option<Box<dyn Sink>>,
     ended: Option<Ended>,
-    /// Lines about it that were not said yet.
-    faults: Vec<String>,
+    /// Why it failed, until that is told.
+    fault: Option<SinkFault>,
     /// What it took of the last piece, if it was asked to take all of it.
     handed: Option<Handed>,
 }
 
 impl Outlet {
-    fn new((name, sink): (String, Sink)) -> Self {
-        Self { name, sink, ended: None, faults: Vec::new(), handed: None }
+    fn new((name, sink): Target) -> Self {
+        Self { name, sink, ended: None, fault: None, handed: None }
     }
 
     /// Whether packets go anywhere from here.
     fn is_real(&self) -> bool {
-        !matches!(self.sink, Sink::Nowhere)
+        self.sink.is_some()
+    }
+
+    fn report(&self) -> Option<SinkReport> {
+        self.sink.as_ref().map(|sink| sink.report())
     }
 
     fn end(&mut self, end: End) {
         self.ended = Some(match end {
             End::ClosedPipe => Ended::Closed,
             End::Complete => Ended::Complete,
-            End::Failed(line) => {
-                self.faults.push(line);
+            End::Failed(fault) => {
+                self.fault = Some(fault);
                 Ended::Failed
             }
         });
@@ -153,22 +159,20 @@ impl Outlet {
 
     /// Calls `work` unless the output has ended; an error ends it.
     #[inline]
-    fn work(&mut self, work: impl FnOnce(&mut Sink) -> Result<(), End>) {
+    fn work(&mut self, work: impl FnOnce(&mut dyn Sink) -> Result<(), End>) {
         if self.ended.is_none()
-            && let Err(end) = work(&mut self.sink)
+            && let Some(sink) = &mut self.sink
+            && let Err(end) = work(sink.as_mut())
         {
             self.end(end);
         }
     }
 
     /// Gives it the packets at `records`. What it took stays in `handed`, unless it went nowhere or did not ask for all.
-    fn give(&mut self, delivery: &Delivery<Select>, records: &[u32], scratch: &mut Vec<u8>) {
+    fn give(&mut self, delivery: &Delivery<Stages>, records: &[u32], scratch: &mut Vec<u8>) {
         self.handed = None;
-        if self.ended.is_some() || !self.is_real() {
-            return;
-        }
-        let layout = &delivery.current.layout;
-        let (handed, result) = delivery.hand_on(records, scratch, |record| self.sink.packet(layout, record));
+        let Some(sink) = self.sink.as_mut().filter(|_| self.ended.is_none()) else { return };
+        let (handed, result) = sink.batch(delivery, records, scratch);
         if let Err(end) = result {
             self.end(end);
         }
@@ -176,15 +180,18 @@ impl Outlet {
     }
 
     /// Packets and wire bytes that it took of the last piece, or, if it did not ask, that are still there to be taken.
-    fn there(&self, delivery: &Delivery<Select>, records: &[u32], scratch: &mut Vec<u8>) -> Handed {
+    fn there(&self, delivery: &Delivery<Stages>, records: &[u32], scratch: &mut Vec<u8>) -> Handed {
         self.handed.unwrap_or_else(|| there(delivery, records, scratch))
     }
 }
 
 /// What is still there of the packets at `records`.
-fn there(delivery: &Delivery<Select>, records: &[u32], scratch: &mut Vec<u8>) -> Handed {
+fn there(delivery: &Delivery<Stages>, records: &[u32], scratch: &mut Vec<u8>) -> Handed {
     delivery.hand_on(records, scratch, |_| Ok::<_, End>(())).0
 }
+
+/// The name of an output, as the user calls it, and where its packets go.
+pub type Target = (String, Option<Box<dyn Sink>>);
 
 /// All outputs of a run.
 pub struct Outputs {
@@ -197,8 +204,8 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// The outputs with these names.
-    pub fn new(main: (String, Sink), splits: Vec<(String, Sink)>) -> Self {
+    /// The outputs with these names; without a sink packets are only counted.
+    pub(crate) fn new(main: Target, splits: Vec<Target>) -> Self {
         let splits = splits.into_iter().map(Outlet::new).collect();
         Self { main: Outlet::new(main), splits, refused: false, scratch: Vec::new() }
     }
@@ -227,14 +234,14 @@ impl Outputs {
         self.main.ended == Some(Ended::Complete)
     }
 
-    /// Whether packets are printed, and standard output took no more of them.
-    pub fn have_cut_lines(&self) -> bool {
-        matches!(self.main.sink, Sink::Lines(_)) && self.main.ended.is_some()
+    /// Whether the main output ended before the packets did.
+    pub fn has_main_ended(&self) -> bool {
+        self.main.ended.is_some()
     }
 
     /// Whether there are files among them.
     pub fn have_files(&self) -> bool {
-        self.real().any(|outlet| matches!(outlet.sink, Sink::File(_)))
+        self.real().any(|outlet| outlet.sink.as_ref().is_some_and(|sink| sink.is_file()))
     }
 
     /// Whether nobody reads any more what is written.
@@ -242,39 +249,39 @@ impl Outputs {
         self.real().all(|outlet| outlet.ended == Some(Ended::Closed)) && !self.are_none()
     }
 
-    /// Takes the lines about outputs that failed since the last call.
-    pub fn take_faults(&mut self) -> Vec<String> {
-        self.all().flat_map(|outlet| std::mem::take(&mut outlet.faults)).collect()
+    /// Why outputs failed since the last call.
+    pub(crate) fn take_faults(&mut self) -> Vec<SinkFault> {
+        self.all().filter_map(|outlet| outlet.fault.take()).collect()
     }
 
     /// Makes the files that are not there yet. If one cannot be made, that is the end.
-    pub fn open(&mut self) {
+    pub(crate) fn open(&mut self) {
         let mut refused = false;
         for outlet in self.all().filter(|outlet| outlet.ended.is_none()) {
-            outlet.work(Sink::open);
+            outlet.work(|sink| sink.open());
             refused |= outlet.ended == Some(Ended::Failed);
         }
         self.refused |= refused;
     }
 
     /// Another source follows.
-    pub fn new_source(&mut self) {
-        self.all().for_each(|outlet| outlet.sink.new_source());
+    pub(crate) fn new_source(&mut self) {
+        self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.new_source());
     }
 
     /// Announces sources with these layouts, and writes the headers of files.
-    pub fn begin(&mut self, layouts: &[Layout]) {
+    pub(crate) fn begin(&mut self, layouts: &[Layout]) {
         for outlet in self.all() {
             outlet.work(|sink| layouts.iter().try_for_each(|layout| sink.begin(layout)).and_then(|()| sink.start()));
         }
     }
 
     /// Passes on the packets of a piece. Tells of those that are not in the source any more, and what that takes from the counts.
-    pub fn piece(&mut self, delivery: &Delivery<Select>) -> (Given, Option<(Gone, Rest)>) {
+    pub(crate) fn piece(&mut self, delivery: &Delivery<Stages>) -> (Given, Option<(Gone, Rest)>) {
         if self.refused {
             return (Given::Until(Place::default()), None);
         }
-        let (part, scratch) = (&delivery.part, &mut self.scratch);
+        let (part, scratch) = (&delivery.part.selected, &mut self.scratch);
         self.main.give(delivery, &part.records, scratch);
         // What other outputs get ends with the same packet.
         let until = (self.main.ended == Some(Ended::Complete)).then(|| {
@@ -297,8 +304,8 @@ impl Outputs {
 
     /// What is taken from the counts of a piece of which packets are gone; with those of the main output that nobody asked for.
     #[cold]
-    fn lost(&mut self, delivery: &Delivery<Select>, gone: Gone, until: Option<&Place>) -> (Gone, Rest) {
-        let (part, scratch) = (&delivery.part, &mut self.scratch);
+    fn lost(&mut self, delivery: &Delivery<Stages>, gone: Gone, until: Option<&Place>) -> (Gone, Rest) {
+        let (part, scratch) = (&delivery.part.selected, &mut self.scratch);
         let mut rest = Rest { splits: vec![(0, 0); part.splits.len()], ..Rest::default() };
         let mut gone = gone;
         if until.is_none() {
@@ -319,7 +326,7 @@ impl Outputs {
     }
 
     /// Passes on the packet `record`, which is the one at `place`, and moves that behind it.
-    pub fn packet(&mut self, layout: &Layout, record: &Record<'_>, part: &Selected, place: &mut Place) -> Given {
+    pub(crate) fn packet(&mut self, layout: &Layout, record: &Record<'_>, part: &Selected, place: &mut Place) -> Given {
         self.main.work(|sink| sink.packet(layout, record));
         if self.main.ended == Some(Ended::Complete) {
             return Given::Until(place.clone());
@@ -335,94 +342,75 @@ impl Outputs {
     }
 
     /// Writes out what is buffered where a reader waits for each packet.
-    pub fn flush_awaited(&mut self) {
-        self.all().filter(|outlet| outlet.sink.is_awaited()).for_each(|outlet| outlet.work(Sink::flush));
+    pub(crate) fn flush_awaited(&mut self) {
+        for outlet in self.all() {
+            outlet.work(|sink| if sink.is_awaited() { sink.flush() } else { Ok(()) });
+        }
     }
 
     /// Writes out what is buffered for standard output.
     pub fn flush_main(&mut self) {
-        self.main.work(Sink::flush);
+        self.main.work(|sink| sink.flush());
     }
 
     /// Writes out what is buffered.
-    pub fn flush(&mut self) {
-        self.all().for_each(|outlet| outlet.work(Sink::flush));
+    pub(crate) fn flush(&mut self) {
+        self.all().for_each(|outlet| outlet.work(|sink| sink.flush()));
     }
 
     /// Notes what was counted at the interfaces of a source.
-    pub fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
-        self.all().for_each(|outlet| outlet.sink.statistics(counts));
-    }
-
-    /// Lines about packets whose times are not written as they were.
-    pub fn time_lines(&mut self) -> Vec<String> {
-        self.all().flat_map(|outlet| outlet.sink.time_lines()).collect()
+    pub(crate) fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
+        self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.statistics(counts));
     }
 
     /// Completes all outputs. `layout` is that of the last source; without one there is nothing to write a file about.
-    pub fn finish(&mut self, layout: Option<&Layout>) {
+    pub(crate) fn finish(&mut self, layout: Option<&Layout>) {
         for outlet in self.all() {
             // What an output took before a packet that did not fit is good, and still goes out.
-            let result = match &mut outlet.sink {
-                Sink::File(file) if layout.is_some() => file.finish(layout),
-                Sink::Port(_) => outlet.sink.finish(),
-                Sink::Lines(_) if outlet.ended.is_none() => outlet.sink.finish(),
-                _ => Ok(()),
-            };
+            let ended = outlet.ended.is_some();
+            let result = outlet.sink.as_mut().map_or(Ok(()), |sink| sink.finish(layout, ended));
             if let Err(end) = result
-                && outlet.ended.is_none()
+                && !ended
             {
                 outlet.end(end);
             }
         }
     }
 
-    /// A line for each output that did not end before its time and wrote another number of packets than it should have:
-    /// `main` for the first, and what `splits` has for the others.
-    pub fn discrepancies(&self, main: u64, splits: impl Iterator<Item = u64>) -> Vec<String> {
+    /// Outputs that did not end before their time and wrote another number of packets than they should have: `main` for the first,
+    /// and what `splits` has for the others.
+    pub(crate) fn discrepancies(&self, main: u64, splits: impl Iterator<Item = u64>) -> Vec<Discrepancy> {
         let expected = std::iter::once(main).chain(splits);
         let wrong = std::iter::once(&self.main).chain(&self.splits).zip(expected).filter_map(|(outlet, expected)| {
-            let written = outlet.sink.written()?;
+            let written = outlet.report()?.written;
             let whole =
                 outlet.ended.is_none() || std::ptr::eq(outlet, &self.main) && outlet.ended == Some(Ended::Complete);
-            (whole && written != expected).then(|| {
-                let Outlet { name, .. } = outlet;
-                format!("the account does not add up: {} matched for {name}, and it took {written}", packets(expected))
-            })
+            (whole && written != expected).then(|| Discrepancy { name: outlet.name.clone(), expected, written })
         });
         wrong.collect()
     }
 
-    /// Names of the outputs that are files or lines, the main one first, and the packets that each wrote.
-    pub fn written(&self) -> impl Iterator<Item = Option<(&str, u64)>> {
-        std::iter::once(&self.main).chain(&self.splits).map(|outlet| {
-            let to_port = matches!(outlet.sink, Sink::Port(_));
-            outlet.sink.written().filter(|_| !to_port).map(|written| (&outlet.name[..], written))
-        })
+    /// The outputs, the main one first: the name of each, and what its sink has done; `None` if it only counts.
+    pub fn reports(&self) -> impl Iterator<Item = (&str, Option<SinkReport>)> {
+        std::iter::once(&self.main).chain(&self.splits).map(|outlet| (&outlet.name[..], outlet.report()))
     }
 
     /// Whether there are several, so that a figure of one has to name it.
     pub fn are_several(&self) -> bool {
         self.real().nth(1).is_some()
     }
+}
 
-    /// Packets that the main output wrote into files that it emptied later (`-C` with `-W`); `None` if there are none.
-    pub fn overwritten(&self) -> Option<u64> {
-        match &self.main.sink {
-            Sink::File(file) => Some(file.overwritten()).filter(|&packets| packets > 0),
-            _ => None,
-        }
-    }
-
-    /// Packets that a split wrote; `None` if it only counts.
-    pub fn split_written(&self, split: usize) -> Option<u64> {
-        self.splits.get(split)?.sink.written()
-    }
-
-    /// The ports among them.
-    pub fn sinks(&mut self) -> impl Iterator<Item = &mut Sink> {
-        self.all().map(|outlet| &mut outlet.sink)
-    }
+/// An output that wrote another number of packets than it should have: a mistake in weir.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{expected} packets matched for {name}, and it took {written}")]
+pub struct Discrepancy {
+    /// As the user calls the output.
+    pub name: String,
+    /// Packets that it should have written.
+    pub expected: u64,
+    /// Packets that it wrote.
+    pub written: u64,
 }
 
 #[cfg(test)]

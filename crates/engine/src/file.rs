@@ -1,0 +1,263 @@
+//! A capture file as a sink, with rotation.
+
+use crate::claims::Claims;
+use crate::name::Name;
+use crate::sink::{End, Note, Sink, SinkFault, SinkReport};
+use crate::zone::Zone;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use weir_io::output::{Naming, Output, OutputError, Rotation};
+use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
+
+/// A capture file to write, made when the first packet comes or the work ends well.
+pub struct FileSink {
+    name: Name,
+    /// The files of the run.
+    claims: Arc<Claims>,
+    settings: FileSettings,
+    output: Option<Output>,
+    /// Ids of the current source's interfaces in the output.
+    ids: Vec<Option<u32>>,
+    /// How many of these a pcap file was told of.
+    announced: usize,
+    /// The system refuses to take more.
+    broken: bool,
+    /// Packets in the completed output.
+    written: u64,
+    /// Packets of it in files that were emptied later.
+    overwritten: u64,
+    /// Packets of it whose times it cannot hold, and packets without one.
+    clamped: u64,
+    unstamped: u64,
+    /// What the sources say of their capture, for each of their interfaces.
+    statistics: Vec<(Interface, Statistics)>,
+}
+
+/// How a capture file is written.
+#[derive(Clone, Copy, Debug)]
+pub struct FileSettings {
+    /// pcap or pcapng.
+    pub format: Format,
+    /// Packets are cut to this many bytes; 0 cuts nothing.
+    pub snaplen: u32,
+    /// Write each packet out at once.
+    pub flush_each: bool,
+    /// When to begin a new file.
+    pub rotation: Rotation,
+    /// File names by time are in UTC.
+    pub utc: bool,
+}
+
+impl FileSink {
+    /// A sink for the file `name`; `-` is standard output.
+    pub fn new(name: &Name, settings: FileSettings, claims: &Arc<Claims>) -> Self {
+        Self {
+            name: name.clone(),
+            claims: Arc::clone(claims),
+            settings,
+            output: None,
+            ids: Vec::new(),
+            announced: 0,
+            broken: false,
+            written: 0,
+            overwritten: 0,
+            clamped: 0,
+            unstamped: 0,
+            statistics: Vec::new(),
+        }
+    }
+
+    /// Tells the output of the interface `index`; a pcap of all there are, since its header holds the largest snap length.
+    #[cold]
+    fn announce(&mut self, layout: &Layout, index: usize) -> Result<u32, OutputError> {
+        let output = self.output.as_mut().expect("the caller opened it");
+        let id = output.interface(&layout.interfaces[index])?;
+        self.ids.resize(self.ids.len().max(index + 1), None);
+        self.ids[index] = Some(id);
+        if self.settings.format == Format::Pcap {
+            for interface in layout.interfaces.iter_from(self.announced) {
+                // One of another link type is refused when a packet of it comes.
+                let _ = output.interface(interface);
+            }
+            self.announced = layout.interfaces.len();
+        }
+        Ok(id)
+    }
+
+    #[cold]
+    fn make(&mut self) -> Result<(), End> {
+        let FileSettings { format, snaplen, flush_each, rotation, utc } = self.settings;
+        let output = if self.name.is_dash() {
+            Output::stdout(format, snaplen, flush_each)
+        } else {
+            Output::files(naming(&self.name, rotation, utc, &self.claims), format, snaplen, flush_each, rotation)
+        };
+        self.output = Some(output.map_err(|error| self.end(error))?);
+        Ok(())
+    }
+
+    #[cold]
+    fn end(&mut self, error: OutputError) -> End {
+        self.broken = matches!(error, OutputError::Io { .. } | OutputError::Create { .. });
+        match error {
+            error if is_closed_pipe(&error) => End::ClosedPipe,
+            OutputError::LastFile => End::Complete,
+            error => End::Failed(SinkFault::File { name: self.name.clone(), error }),
+        }
+    }
+}
+
+impl Sink for FileSink {
+    /// Another source follows: its interfaces are not those of the one before.
+    fn new_source(&mut self) {
+        self.ids.clear();
+        self.announced = 0;
+    }
+
+    /// Appends a packet of a source with `layout`.
+    #[inline]
+    fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
+        self.open()?;
+        let index = record.frame.interface as usize;
+        let result = match self.ids.get(index) {
+            Some(Some(id)) => Ok(*id),
+            _ => self.announce(layout, index),
+        };
+        let output = self.output.as_mut().expect("it was opened just now");
+        let result = result.and_then(|id| output.packet(id, record.time_ns, &record.frame));
+        result.map_err(|error| self.end(error))
+    }
+
+    /// Writes out what is buffered.
+    fn flush(&mut self) -> Result<(), End> {
+        match &mut self.output {
+            Some(output) => output.flush().map_err(|error| self.end(error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Announces a source with this layout.
+    fn begin(&mut self, layout: &Layout) -> Result<(), End> {
+        self.open()?;
+        let output = self.output.as_mut().expect("it was opened just now");
+        let announced = layout.interfaces.iter().try_for_each(|interface| output.interface(interface).map(drop));
+        announced.map_err(|error| self.end(error))
+    }
+
+    /// Writes the file's header.
+    fn start(&mut self) -> Result<(), End> {
+        match &mut self.output {
+            Some(output) => output.start().map_err(|error| self.end(error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes what was counted at the interfaces of a source. What an equal interface of another source counted is added.
+    fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
+        // Those of one source differ.
+        let known = self.statistics.len();
+        for (interface, counts) in counts {
+            match self.statistics[..known].iter_mut().find(|(known, _)| known == interface) {
+                Some((_, sum)) => sum.add(counts),
+                None => self.statistics.push((interface.clone(), *counts)),
+            }
+        }
+    }
+
+    /// One without packets describes the interfaces of `layout`, so that it is a capture file too.
+    fn finish(&mut self, layout: Option<&Layout>, _: bool) -> Result<(), End> {
+        let Some(layout) = layout.filter(|_| !self.broken) else { return Ok(()) };
+        self.open()?;
+        let mut output = self.output.take().expect("it was opened just now");
+        if self.ids.is_empty() {
+            for interface in layout.interfaces.iter() {
+                // A pcap file takes the first link type only, and has no packet of another.
+                let _ = output.interface(interface);
+            }
+        }
+        for (interface, counts) in &self.statistics {
+            // A pcap file has no place for them, and takes the first link type only.
+            if let Ok(id) = output.interface(interface) {
+                output.statistics(id, counts);
+            }
+        }
+        (self.overwritten, self.clamped, self.unstamped) = (output.overwritten(), output.clamped(), output.unstamped());
+        self.written = output.finish().map_err(|error| self.end(error))?;
+        Ok(())
+    }
+
+    /// Makes the file, unless it is there: its name may be refused, which is better known before the work than after it.
+    #[inline]
+    fn open(&mut self) -> Result<(), End> {
+        if self.output.is_some() { Ok(()) } else { self.make() }
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.name.is_dash()
+    }
+
+    fn is_file(&self) -> bool {
+        true
+    }
+
+    fn report(&self) -> SinkReport {
+        let (mut report, mut clamped, mut unstamped) = (
+            SinkReport { written: self.written, overwritten: self.overwritten, ..SinkReport::default() },
+            self.clamped,
+            self.unstamped,
+        );
+        if let Some(output) = &self.output {
+            (report.written, report.overwritten) = (output.packets(), output.overwritten());
+            (clamped, unstamped) = (output.clamped(), output.unstamped());
+        }
+        let notes =
+            [Note::Clamped { packets: clamped, format: self.settings.format }, Note::Unstamped { packets: unstamped }];
+        report.notes = notes
+            .into_iter()
+            .zip([clamped, unstamped])
+            .filter(|(_, packets)| *packets > 0)
+            .map(|(note, _)| note)
+            .collect();
+        report
+    }
+}
+
+/// Whether writing ended because nobody reads any more, which is no failure.
+pub fn is_closed_pipe(error: &OutputError) -> bool {
+    matches!(error, OutputError::Io { error, .. } if error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Names as tcpdump makes them: strftime fields by `-G`, then a number by `-C` (padded to a common width with `-W`).
+///
+/// Where the fields of two windows in a row come out alike, tcpdump overwrites the first file; here the second gets a number.
+///
+/// A name that a source or another output of the run has is refused.
+fn naming(owner: &Name, rotation: Rotation, utc: bool, claims: &Arc<Claims>) -> Naming {
+    let (owner, claims) = (owner.clone(), Arc::clone(claims));
+    let name = OsStr::new(&owner).to_owned();
+    let zone = Zone::new(utc);
+    let width = match (rotation.size, rotation.count) {
+        (Some(_), Some(count)) => (count - 1).to_string().len(),
+        _ => 0,
+    };
+    let (mut last, mut repeats) = (OsString::new(), 0);
+    Box::new(move |number, ns| {
+        let (mut path, mut number) = (name.clone(), number);
+        if rotation.seconds.is_some() {
+            path = zone.strftime(&name, ns);
+            repeats = if path == last { repeats + 1 } else { 0 };
+            number = repeats;
+            last.clone_from(&path);
+        }
+        if number > 0 || width > 0 {
+            path.push(format!("{number:0width$}"));
+        }
+        let path = PathBuf::from(path);
+        match claims.take(&path, &owner) {
+            Ok(()) => Ok(path),
+            Err(error) => Err(OutputError::Create { path, error }),
+        }
+    })
+}

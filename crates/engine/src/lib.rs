@@ -1,0 +1,16 @@
+//! One engine under every front end: sources, stages and outputs of a run, and its ledger.
+//!
+//! A front end says what is to be done in plain values ([`run::Setup`]), and hears what happens ([`event::Event`]). It brings the
+//! words for people, flags and signals; nothing of these is here. Two engines run in one process.
+#![forbid(unsafe_code)]
+
+pub mod claims;
+pub mod event;
+pub mod file;
+pub mod ledger;
+pub mod name;
+pub mod outputs;
+pub mod run;
+pub mod sink;
+pub mod sorting;
+pub mod zone;

@@ -1,0 +1,544 @@
+//! A run: sources are read, and what they hold goes through the stages in one pass.
+//!
+//! ```text
+//! source -> walk -> filter, locate      revocable: columns of a batch, thrown away with a wrong guess
+//!        -> outputs, measurement        committed: each batch once, proven, in the order of its source
+//! ```
+
+mod files;
+mod live;
+
+use crate::event::{Closed, Event, On};
+use crate::ledger::{Counted, Imbalance, Ledger};
+use crate::name::Name;
+use crate::outputs::{Discrepancy, Given, Outputs, Rest, Target};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weir_io::Input;
+use weir_measure::Window;
+use weir_packet::savefile::Layout;
+use weir_pipeline::handed::Gone;
+use weir_pipeline::measuring::{self, Design, Failure, Reading, Settings};
+use weir_pipeline::reader::{Step, Trouble};
+use weir_pipeline::select::{Misfit, Select, Selected, Selection};
+use weir_pipeline::stages::Stages;
+use weir_pipeline::steps::{Moment, SystemClock};
+use weir_pipeline::{Delivery, Options, PlanError, Reader, Report, Way};
+
+pub use files::Files;
+
+/// What a run is to do, in plain values.
+pub struct Setup {
+    /// What passes, and what the splits keep of it. `remember` and `limit` are set by the run.
+    pub selection: Selection,
+    /// What to measure of what passes, and how; `None` measures nothing. Its `selection` is not used.
+    pub measure: Option<Settings>,
+    /// Where the packets go that pass.
+    pub main: Target,
+    /// Where those of each split go; none if they are only counted.
+    pub splits: Vec<Target>,
+    /// Ends the run after this many packets that pass; only without a measurement.
+    pub limit: Option<u64>,
+    /// The limit is that of all sources by time: so many packets have to be passed on.
+    pub merges: bool,
+    /// Threads that read and filter files. (Those that measure are a setting of the measurement.)
+    pub workers: usize,
+    /// Processors to bind them to, in turn.
+    pub cpus: Vec<usize>,
+    /// Ends the run once it is set. A capture delivers what it has received by then.
+    pub stop: Arc<AtomicBool>,
+    /// Asks a capture how it stands: [`Event::Standing`].
+    pub look: Arc<AtomicBool>,
+}
+
+/// Why a run cannot begin, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An expression makes no sense, or none for the source `name` (where there are several).
+    #[error("{why}")]
+    Refused {
+        /// What the source is called.
+        name: Option<String>,
+        /// Why.
+        why: PlanError,
+    },
+    /// The tables of the measurement cannot be had.
+    #[error(transparent)]
+    Tables(Failure),
+    /// Design `rss` splits a source among the workers, and this one cannot be split.
+    #[error("{name} cannot be split among the workers")]
+    CannotBeSplit {
+        /// What the source is called.
+        name: String,
+    },
+    /// More sources are to be merged than this process may have open.
+    #[error("{sources} sources are to be merged, and this process may have {limit} files open of {needed} needed")]
+    TooManySources {
+        /// Their number.
+        sources: u64,
+        /// Descriptors that it may have.
+        limit: u64,
+        /// Descriptors that it needs.
+        needed: u64,
+    },
+    /// More pipes and compressed files are to be merged than can be at once: each has a thread and some megabytes of memory.
+    #[error("{streams} pipes and compressed files are to be merged, and {most} can be at once")]
+    TooManyStreams {
+        /// Their number.
+        streams: u64,
+        /// How many can be.
+        most: u64,
+    },
+    /// A limit of packets is that of all queues of an interface, which are read at once.
+    #[error("a limit of packets, and an interface of several queues")]
+    LimitOfQueues,
+    /// The system refuses what the run needs.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A run. It is assembled before anything is read; a measurement starts its threads with the first source.
+pub struct Run {
+    select: Arc<Select>,
+    stages: Arc<Stages>,
+    options: Options,
+    measure: Option<measuring::Run>,
+    /// Why the measurement ended before the sources did.
+    failure: Option<Failure>,
+    outputs: Outputs,
+    ledger: Ledger,
+    /// Packets that were read behind the last that an output took.
+    unwanted: u64,
+    /// Packets of the current source that expressions make no sense for.
+    misfits: Vec<Misfit>,
+    /// The expression makes sense for a source.
+    fits: bool,
+    limit: Option<u64>,
+    /// A merge has passed on as many packets as were wanted.
+    merged_enough: bool,
+    /// Layout of the last source that was read.
+    layout: Option<Layout>,
+    /// A source could be opened.
+    has_opened: bool,
+    /// Sources of the run.
+    sources: usize,
+    /// Packets that readers delivered.
+    delivered: u64,
+    stop: Arc<AtomicBool>,
+    look: Arc<AtomicBool>,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Ended {
+    /// Where each packet went.
+    pub ledger: Ledger,
+    /// What the measurement knows, if there is one.
+    pub measured: Option<measuring::Finished>,
+    /// Why the measurement ended before the sources did.
+    pub failure: Option<Failure>,
+    /// The ledger does not add up: a mistake in weir.
+    pub imbalance: Option<Imbalance>,
+    /// Outputs that wrote another number of packets than matched: mistakes in weir.
+    pub discrepancies: Vec<Discrepancy>,
+    /// What was counted at each stage, in their order.
+    pub stages: Vec<Stage>,
+}
+
+/// What was counted at a stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stage {
+    /// Packets that the reader delivered.
+    Read {
+        /// Their number.
+        delivered: u64,
+    },
+    /// Packets that the filter judged here.
+    Filter {
+        /// Packets that passed.
+        passed: u64,
+        /// Packets that did not.
+        filtered: u64,
+        /// Native code judged.
+        native: bool,
+    },
+    /// Packets that the measurement counted.
+    Measure {
+        /// Their number.
+        counted: u64,
+        /// Packets that its workers rejected, where the filter did not judge before.
+        filtered: u64,
+        /// Packets that came too late to be counted.
+        late: u64,
+    },
+    /// Packets of an output.
+    Output {
+        /// As the user calls it.
+        name: String,
+        /// Packets that match.
+        matched: u64,
+        /// Packets that it wrote.
+        written: u64,
+    },
+}
+
+impl Ended {
+    /// Packets that matched for each output, the main one first; the filter judged before them.
+    pub fn matched(&self) -> impl Iterator<Item = u64> {
+        let main = self.stages.iter().find_map(|stage| match stage {
+            Stage::Filter { passed, .. } => Some(*passed),
+            _ => None,
+        });
+        std::iter::once(main.unwrap_or(self.ledger.passed)).chain(self.ledger.splits.iter().map(|split| split.0))
+    }
+}
+
+impl Run {
+    /// Prepares a run; nothing is opened or read yet, and no thread is started.
+    pub fn new(setup: Setup) -> Self {
+        let Setup { mut selection, measure, main, splits, limit, merges, workers, cpus, stop, look } = setup;
+        let ledger = Ledger::new(selection.splits.len());
+        let outputs = Outputs::new(main, splits);
+        selection.limit = limit.filter(|_| !merges);
+        selection.remember = !outputs.are_none() || selection.limit != limit;
+        selection.stop = Arc::clone(&stop);
+        let judge = measure.is_none() || selection.remember || !selection.splits.is_empty();
+        let select = Arc::new(Select::new(selection));
+        let measure = measure.map(|settings| measuring::Run::beside(settings, Arc::clone(&select), judge));
+        let stages = match &measure {
+            Some(measure) => Arc::clone(measure.stages()),
+            None => Arc::new(Stages::filter(Arc::clone(&select))),
+        };
+        Self {
+            select,
+            stages,
+            options: Options { workers, cpus, ..Options::default() },
+            measure,
+            failure: None,
+            outputs,
+            ledger,
+            unwanted: 0,
+            misfits: Vec::new(),
+            fits: false,
+            limit: limit.filter(|_| merges),
+            merged_enough: false,
+            layout: None,
+            has_opened: false,
+            sources: 0,
+            delivered: 0,
+            stop,
+            look,
+        }
+    }
+
+    /// What passes, and why it does not.
+    pub fn select(&self) -> &Select {
+        &self.select
+    }
+
+    /// The outputs.
+    pub fn outputs(&self) -> &Outputs {
+        &self.outputs
+    }
+
+    /// Counts so far.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// A source could be opened.
+    pub fn has_opened(&self) -> bool {
+        self.has_opened
+    }
+
+    /// Whether the run was told to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether no more packets are wanted.
+    fn is_over(&self) -> bool {
+        self.is_stopped() || self.failure.is_some() || self.measure.is_none() && self.has_enough()
+    }
+
+    /// Whether there are enough packets, or no output that takes more.
+    fn has_enough(&self) -> bool {
+        self.select.has_enough() || self.merged_enough || self.outputs.are_over()
+    }
+
+    /// How to read a source.
+    fn options(&self) -> Options {
+        self.measure.as_ref().map_or_else(|| self.options.clone(), measuring::Run::options)
+    }
+
+    /// A reader of an opened source.
+    fn reader(&self, input: Input) -> Reader<Stages> {
+        Reader::new(input, Arc::clone(&self.stages), self.options())
+    }
+
+    /// A source that could be opened; one that could not is told of and passed over.
+    fn opened(&mut self, name: &Name, opened: io::Result<Input>, on: On<'_>) -> Option<Input> {
+        match opened {
+            Ok(input) => {
+                on(Event::Begun { bytes: input.len_hint() });
+                self.has_opened = true;
+                Some(Input { name: name.as_source(), ..input })
+            }
+            // Told to end while a pipe had no writer.
+            Err(_) if self.is_stopped() => None,
+            Err(error) => {
+                on(Event::Unopened { name, error: &error });
+                None
+            }
+        }
+    }
+
+    /// Starts the workers of a measurement, unless they run.
+    fn start_measuring(&mut self, can_be_split: bool) -> Result<(), Error> {
+        // The tables are made here: memory that cannot be had is a wrong command.
+        self.measure.as_mut().map_or(Ok(()), |measure| measure.start(can_be_split)).map_err(Error::Tables)
+    }
+
+    /// Passes on what a reader of files delivers, to its end or as far as is wanted.
+    fn pass(&mut self, reader: &mut Reader<Stages>, on: On<'_>) {
+        self.outputs.new_source();
+        if let Err(failure) = self.try_pass(reader, on) {
+            self.failure = Some(failure);
+        }
+    }
+
+    fn try_pass(&mut self, reader: &mut Reader<Stages>, on: On<'_>) -> Result<(), Failure> {
+        let (way, stop) = (reader.way(), Arc::clone(&self.stop));
+        // What an output has taken is counted too.
+        let leaves = self.outputs.are_none();
+        let stopped = || leaves && stop.load(Ordering::Relaxed);
+        let system = SystemClock::default();
+        let mut reading = self.measure.as_mut().map(|measure| measure.begin_source(reader, system.now()));
+        loop {
+            match reader.step() {
+                Step::Delivery(delivery) => {
+                    let gone = self.commit(delivery, reader, reading.as_mut(), system.now(), &stopped, on)?;
+                    // The next packets may be long in coming.
+                    if way == Way::Stream {
+                        self.outputs.flush_awaited();
+                    }
+                    self.tell_sink_faults(on);
+                    if let Some(gone) = gone {
+                        reader.gone(gone);
+                    }
+                }
+                Step::Quiet => {}
+                Step::End => break,
+            }
+            self.settle(reader, reading.as_mut(), on)?;
+            on(Event::Progress { bytes: reader.progress() });
+            if self.is_over() {
+                break;
+            }
+        }
+        match (&mut self.measure, reading) {
+            (Some(measure), Some(reading)) => {
+                measure.end_source(reading, reader, &stopped, &mut |window| on(Event::Window(window)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a batch to the committed stages. Tells of packets that are not in the source any more, and were not told of.
+    fn commit(
+        &mut self,
+        delivery: Delivery<Stages>,
+        reader: &mut Reader<Stages>,
+        reading: Option<&mut Reading>,
+        now: Moment,
+        stopped: &dyn Fn() -> bool,
+        on: On<'_>,
+    ) -> Result<Option<Gone>, Failure> {
+        self.fits |= delivery.current.plan.fits();
+        let gone = if self.stages.judge { self.give(&delivery) } else { None };
+        match (&mut self.measure, reading) {
+            (Some(measure), Some(reading)) => {
+                measure.take(reading, delivery, now, stopped, &mut |window| on(Event::Window(window)))?;
+                // The measurement accounts for what is in the source.
+                Ok(gone.map(|gone| Gone { packets: 0, ..gone }))
+            }
+            _ => {
+                reader.recycle(delivery.view);
+                Ok(gone)
+            }
+        }
+    }
+
+    /// What a measurement does between batches.
+    fn settle(
+        &mut self,
+        reader: &mut Reader<Stages>,
+        reading: Option<&mut Reading>,
+        on: On<'_>,
+    ) -> Result<(), Failure> {
+        match (&mut self.measure, reading) {
+            (Some(measure), Some(reading)) => measure.settle(reading, reader, &mut |window| on(Event::Window(window))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a batch to the outputs, and counts what was there to be passed on. Tells of what was not.
+    fn give(&mut self, delivery: &Delivery<Stages>) -> Option<Gone> {
+        self.take_up(&delivery.part.selected);
+        // Until the expression makes sense for a link type it may have to be refused, and nothing is written.
+        if self.fits {
+            self.outputs.open();
+        }
+        let (given, lost) = self.outputs.piece(delivery);
+        let gone = lost.map(|(gone, rest)| {
+            self.ledger.take_back(&rest);
+            gone
+        });
+        // A measurement goes on behind the last packet of an output.
+        if let (Given::Until(place), None) = (given, &self.measure) {
+            let rest = Rest::of(delivery, place);
+            self.ledger.take_back(&rest);
+            self.unwanted += rest.received;
+        }
+        gone
+    }
+
+    /// Counts what a batch holds.
+    fn take_up(&mut self, part: &Selected) {
+        self.ledger.add(part);
+        part.misfits.iter().for_each(|misfit| Misfit::add(&mut self.misfits, *misfit));
+    }
+
+    /// Packets that expressions make no sense for, of the sources since the last call.
+    fn take_misfits(&mut self) -> Vec<Misfit> {
+        let mut misfits = std::mem::take(&mut self.misfits);
+        self.select.take_misfits().into_iter().for_each(|misfit| Misfit::add(&mut misfits, misfit));
+        misfits
+    }
+
+    /// Tells which outputs have failed.
+    fn tell_sink_faults(&mut self, on: On<'_>) {
+        self.outputs.take_faults().iter().for_each(|fault| on(Event::Sink(fault)));
+    }
+
+    /// Notes what a source says of its capture, which holds for a copy of it too.
+    fn note_statistics(&mut self, reader: &Reader<Stages>) {
+        let Some(layout) = reader.layout() else { return };
+        let told = reader.report().told_by_interface().into_iter();
+        let told = told.map(|(i, counts)| (layout.interfaces[i as usize].clone(), counts));
+        self.outputs.statistics(&told.collect::<Vec<_>>());
+    }
+
+    /// Books a source that was read to its end, or as far as was wanted: `received` packets of it.
+    fn close(&mut self, received: u64, source: Source<'_>, on: On<'_>) -> Result<(), Error> {
+        let Source { name, report, layout, way } = source;
+        self.ledger.received += received;
+        self.ledger.reread += report.reread;
+        self.ledger.lost_before = self.ledger.lost_before.saturating_add(report.lost_before());
+        self.delivered += report.received;
+        if let Some(layout) = layout {
+            self.layout = Some(layout.clone());
+        }
+        let misfits = self.take_misfits();
+        let refused = layout.and_then(|layout| self.select.refusal(layout)).filter(|_| !self.is_stopped());
+        if let (Some(why), false) = (&refused, self.fits) {
+            return Err(Error::Refused { name: None, why: why.clone() });
+        }
+        let (misfits, refused, select) = (&misfits[..], refused.as_ref(), &*self.select);
+        on(Event::Closed(Closed { name, report, layout, way, misfits, refused, select }));
+        let Some(fault) = report.fault.as_ref().filter(|_| refused.is_none()) else { return Ok(()) };
+        if let Trouble::Plan(why) = &fault.what
+            && self.ledger.received == 0
+        {
+            let name = (self.sources > 1).then(|| name.to_owned());
+            return Err(Error::Refused { name, why: why.clone() });
+        }
+        // After an output that ended, or enough packets, nobody asks for the rest; packets that were lost are another matter.
+        let lost = matches!(fault.what, Trouble::Shrank { .. } | Trouble::Unreadable | Trouble::Changed);
+        if way == Way::Live {
+            on(Event::LiveFault { name, fault });
+        } else if lost || self.measure.is_some() || !self.is_over() {
+            on(Event::Fault { name, fault });
+        }
+        Ok(())
+    }
+
+    /// Completes the outputs and the measurement, and draws up the account.
+    pub fn finish(mut self, on: On<'_>) -> (Ended, Outputs) {
+        let measured = self.finish_measuring(on);
+        let layout = self.layout.take();
+        self.outputs.finish(layout.as_ref());
+        self.tell_sink_faults(on);
+        let judged = self.ledger.passed;
+        let splits: Vec<u64> = self.ledger.splits.iter().map(|split| split.0).collect();
+        let discrepancies = match self.ledger.changed {
+            true => Vec::new(),
+            false => self.outputs.discrepancies(judged, splits.iter().copied()),
+        };
+        let mut stages = vec![Stage::Read { delivered: self.delivered }];
+        if self.stages.judge {
+            let native = self.select.is_native();
+            stages.push(Stage::Filter { passed: judged, filtered: self.ledger.filtered, native });
+        }
+        let mut imbalance = None;
+        if let Some(finished) = &measured {
+            let arrivals = finished.arrivals;
+            let filtered = if self.stages.judge { 0 } else { arrivals.filtered };
+            stages.push(Stage::Measure { counted: finished.processed, filtered, late: arrivals.late });
+            self.ledger.passed = finished.processed;
+            self.ledger.filtered = arrivals.filtered;
+            (self.ledger.dropped.source, self.ledger.dropped.late) = (arrivals.dropped, arrivals.late);
+            let counted = Counted {
+                arrived: arrivals.received,
+                judged: self.stages.judge.then_some(judged),
+                counted: finished.state.as_ref().map_or(0, |state| state.tally().passed),
+            };
+            let differ = counted.arrived != self.ledger.received
+                || counted.counted != finished.processed
+                || counted.judged.is_some_and(|judged| judged != finished.processed + arrivals.late);
+            if differ && self.failure.is_none() {
+                imbalance = Some(Imbalance { ledger: Box::new(self.ledger.clone()), measured: Some(counted) });
+            }
+        }
+        let matched = std::iter::once(judged).chain(splits);
+        for ((name, report), matched) in self.outputs.reports().zip(matched) {
+            if let Some(report) = report {
+                stages.push(Stage::Output { name: name.to_owned(), matched, written: report.written });
+            }
+        }
+        let imbalance = imbalance.or_else(|| self.ledger.check().err());
+        let Self { ledger, failure, outputs, .. } = self;
+        (Ended { ledger, measured, failure, imbalance, discrepancies, stages }, outputs)
+    }
+
+    fn finish_measuring(&mut self, on: On<'_>) -> Option<measuring::Finished> {
+        let measure = self.measure.as_mut()?;
+        let mut each = |window: Window<'_>| on(Event::Window(window));
+        if self.failure.is_none() {
+            match measure.finish(&mut each) {
+                Ok(finished) => return Some(finished),
+                Err(failure) => self.failure = Some(failure),
+            }
+        }
+        // What was complete was given out, and is accounted for.
+        let finished = measure.abandon().ok()?;
+        self.ledger.received = finished.arrivals.received;
+        Some(finished)
+    }
+
+    /// Whether the measurement asked for this design.
+    fn asked(&self, design: Design) -> bool {
+        self.measure.as_ref().is_some_and(|measure| measure.asked() == design)
+    }
+}
+
+/// A source that was read, to be booked.
+struct Source<'a> {
+    name: &'a str,
+    report: &'a Report,
+    layout: Option<&'a Layout>,
+    way: Way,
+}

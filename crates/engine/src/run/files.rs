@@ -1,0 +1,295 @@
+//! Reading files and pipes: one after another, merged by time, or sorted.
+
+use super::{Error, Run, Source};
+use crate::event::{Event, On};
+use crate::name::Name;
+use crate::outputs::{Given, Place, Rest};
+use crate::sorting;
+use std::sync::Arc;
+use weir_io::follow::Followed;
+use weir_io::input::{self, Opening};
+use weir_io::{Input, Kind, sys};
+use weir_packet::savefile::Layout;
+use weir_pipeline::measuring::Design;
+use weir_pipeline::merge::Merge;
+use weir_pipeline::reader::{Part, Trouble};
+use weir_pipeline::sort::SortFault;
+use weir_pipeline::stages::Stages;
+use weir_pipeline::{Consumer, PlanError, Reader, SourceFault};
+
+/// Descriptors for everything but sources.
+const OTHERS: u64 = 64;
+
+/// Sources that are decoded, or read from pipes, at once: each has a thread and some megabytes of memory.
+const MOST_STREAMS: usize = 64;
+
+/// Files, pipes and standard input.
+#[derive(Clone, Copy)]
+pub struct Files<'a> {
+    /// As the user wrote them, in the order given.
+    pub names: &'a [Name],
+    /// Decode zstd data that needs this much memory for its window, bytes.
+    pub zstd_window: u64,
+    /// Follows the files of a name, if that is wanted.
+    pub follow: Option<&'a dyn Fn(&Name) -> Followed>,
+}
+
+impl Files<'_> {
+    /// How sources are opened that are read to their end.
+    fn opening(&self) -> Opening<'static> {
+        Opening { zstd_window: self.zstd_window, ..Opening::default() }
+    }
+}
+
+impl Run {
+    /// Reads files one after another.
+    pub fn one_by_one(&mut self, files: &Files<'_>, on: On<'_>) -> Result<(), Error> {
+        self.sources = files.names.len();
+        for name in files.names {
+            let followed = files.follow.map(|follow| follow(name));
+            let opening = Opening { follow: followed.as_ref(), ..files.opening() };
+            let mut opened = Some(Input::open(name, &opening, &self.stop));
+            // Each of the files that have a followed name is a source of its own.
+            while let Some(input) = opened.take().and_then(|opened| self.opened(name, opened, on)) {
+                self.one_file(input, on)?;
+                if self.is_over() {
+                    return Ok(());
+                }
+                opened = followed.as_ref().and_then(|followed| followed.next(&opening));
+            }
+            if self.is_over() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn one_file(&mut self, input: Input, on: On<'_>) -> Result<(), Error> {
+        let name = input.name.clone();
+        let can_be_split = matches!(input.kind, Kind::File(_));
+        let first = self.ledger.received == 0;
+        if !can_be_split && first && self.asked(Design::Rss) {
+            return Err(Error::CannotBeSplit { name });
+        }
+        self.start_measuring(can_be_split)?;
+        let distributes = self.measure.as_ref().is_some_and(|measure| measure.design() == Design::Async);
+        if first && distributes && self.asked(Design::Auto) {
+            on(Event::Distributed { name: &name });
+        }
+        let mut reader = self.reader(input);
+        self.pass(&mut reader, on);
+        if self.failure.is_some() {
+            return Ok(());
+        }
+        let received = reader.report().received.saturating_sub(std::mem::take(&mut self.unwanted));
+        self.note_statistics(&reader);
+        let (report, layout, way) = (reader.report(), reader.layout(), reader.way());
+        self.close(received, Source { name: &name, report, layout, way }, on)
+    }
+
+    /// Reads all files at once and passes their packets on by time. Equal times keep the order of the files.
+    pub fn merged(&mut self, files: &Files<'_>, on: On<'_>) -> Result<(), Error> {
+        self.sources = files.names.len();
+        self.start_measuring(true)?;
+        let inputs = self.open_together(files, on)?;
+        on(Event::Begun { bytes: inputs.iter().map(Input::len_hint).sum() });
+        self.has_opened = !inputs.is_empty();
+        if self.measure.is_none() {
+            return self.merged_packets(inputs, on);
+        }
+        let reader = Reader::merged(inputs, Arc::clone(&self.stages), self.options());
+        self.as_one(reader, None, on)
+    }
+
+    /// Reads all files, and passes their packets on in the order of time, whatever order they were in.
+    pub fn sorted(&mut self, files: &Files<'_>, on: On<'_>) -> Result<(), Error> {
+        self.sources = files.names.len();
+        self.start_measuring(true)?;
+        let mut sorter = sorting::sorter(&self.stop);
+        let stages = Arc::clone(&self.stages);
+        for name in files.names {
+            let opened = Input::open(name, &files.opening(), &self.stop);
+            let Some(input) = self.opened(name, opened, on) else { continue };
+            let mut check = |layout: &Layout| stages.plan(layout, None).map(drop);
+            match sorter.take(input, &mut check, &mut |bytes| on(Event::Progress { bytes })) {
+                Err(PlanError::Stopped) => break,
+                taken => taken.map_err(|why| Error::Refused { name: None, why })?,
+            }
+        }
+        let (reader, fault) = sorter.sorted(stages, self.options());
+        self.as_one(reader, Some(fault), on)
+    }
+
+    /// Passes on what a reader of several sources delivers; `sorted` is what happened to a sort.
+    fn as_one(
+        &mut self,
+        mut reader: Reader<Stages>,
+        sorted: Option<Option<SortFault>>,
+        on: On<'_>,
+    ) -> Result<(), Error> {
+        self.pass(&mut reader, on);
+        if self.failure.is_some() {
+            return Ok(());
+        }
+        let written = reader.layout().cloned();
+        let (whole, parts) = reader.into_parts();
+        if let Some(SourceFault { what: Trouble::Plan(why), packet: 1, .. }) = &whole.fault {
+            return Err(Error::Refused { name: None, why: why.clone() });
+        }
+        self.ledger.received += whole.received - std::mem::take(&mut self.unwanted);
+        let layouts: Vec<&Layout> = parts.iter().filter_map(|part| part.layout.as_ref()).collect();
+        self.refuse_misfits(&layouts)?;
+        let (all, by_time) = if sorted.is_some() {
+            ("the sorted sources", "the sorted packets")
+        } else {
+            ("the merged sources", "the packets by time")
+        };
+        self.tell_misfits_of_all(parts.iter().map(|part| (part.name.as_str(), part.layout.as_ref())), all, on);
+        for mut part in parts {
+            // A packet behind the damage may have been the earliest of all: it is told even if there were enough.
+            let fault = part.report.fault.take();
+            self.outputs.statistics(&part.told);
+            let Part { name, mut report, layout, way, .. } = part;
+            // Of sources that are measured as one, those that an expression fits are enough.
+            let layout = layout.filter(|_| self.measure.is_none());
+            // What was passed on is counted once, above: where a run is cut short that may be less than what was read.
+            self.delivered += std::mem::take(&mut report.received);
+            self.close(0, Source { name: &name, report: &report, layout: layout.as_ref(), way }, on)?;
+            if let Some(fault) = &fault {
+                on(Event::Fault { name: &name, fault });
+            }
+        }
+        if let Some(layout) = written {
+            on(Event::Copied { name: all, layout: &layout });
+            self.layout.get_or_insert(layout);
+        }
+        if let Some(fault) = sorted.flatten() {
+            on(Event::Unsorted { fault: &fault, sorted: whole.received });
+        }
+        if let Some(fault) = &whole.fault {
+            on(Event::Fault { name: by_time, fault });
+        }
+        Ok(())
+    }
+
+    /// Refuses an expression that makes no sense for any of these layouts.
+    fn refuse_misfits(&mut self, layouts: &[&Layout]) -> Result<(), Error> {
+        if self.is_stopped() {
+            return Ok(());
+        }
+        let refusals: Vec<Option<PlanError>> = layouts.iter().map(|layout| self.select.refusal(layout)).collect();
+        self.fits = refusals.iter().any(Option::is_none);
+        match refusals.into_iter().next() {
+            Some(Some(why)) if !self.fits => Err(Error::Refused { name: None, why }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells of packets of several sources, `all` together, that expressions make no sense for.
+    fn tell_misfits_of_all<'a>(
+        &mut self,
+        sources: impl Iterator<Item = (&'a str, Option<&'a Layout>)>,
+        all: &str,
+        on: On<'_>,
+    ) {
+        let misfits = self.take_misfits();
+        let sources: Vec<_> = sources.collect();
+        let (name, layout) = match sources[..] {
+            [one] => one,
+            _ => (all, None),
+        };
+        on(Event::Misfits { name, layout, misfits: &misfits, select: &self.select });
+    }
+
+    /// Merges the packets that the expression keeps, and emits them from where they lie.
+    fn merged_packets(&mut self, inputs: Vec<Input>, on: On<'_>) -> Result<(), Error> {
+        let stages = Arc::clone(&self.stages);
+        let mut merge = Merge::new(inputs, &stages, |part| &part.selected.records);
+        merge.begin(&mut |part| self.take_up(&part.selected));
+        // Before anything is written; later it would be a fault of one source.
+        for source in merge.sources() {
+            if let Some(SourceFault { what: Trouble::Plan(why), packet: 1, .. }) = &source.reader().report().fault {
+                return Err(Error::Refused { name: None, why: why.clone() });
+            }
+        }
+        let layouts = |merge: &Merge<Stages>| -> Vec<Layout> {
+            merge.sources().iter().filter_map(|source| source.reader().layout().cloned()).collect()
+        };
+        if layouts(&merge).iter().any(|layout| self.select.refusal(layout).is_none()) {
+            self.outputs.open();
+        }
+        // How far the current piece of each source was passed on.
+        let mut places = vec![Place::default(); merge.sources().len()];
+        let (mut last, mut passed) = (usize::MAX, 0u64);
+        while !self.is_over() {
+            // The next packets may be long in coming.
+            if merge.waits() {
+                self.outputs.flush_awaited();
+                if self.outputs.are_over() {
+                    break;
+                }
+            }
+            let Some(next) = merge.next(&mut |part| self.take_up(&part.selected)) else { break };
+            if next.source != last {
+                self.outputs.new_source();
+                last = next.source;
+            }
+            let place = &mut places[next.source];
+            if next.number == 0 {
+                *place = Place::default();
+            }
+            // Behind the last file it is given back with all else that was read ahead.
+            let (layout, part) = (&next.current.layout, &next.part.selected);
+            if let Given::Until(_) = self.outputs.packet(layout, &next.record, part, place) {
+                break;
+            }
+            merge.pass();
+            passed += 1;
+            self.merged_enough = self.limit == Some(passed);
+            if passed.is_multiple_of(4096) {
+                on(Event::Progress { bytes: merge.offset() });
+            }
+        }
+        self.tell_sink_faults(on);
+        let layouts = layouts(&merge);
+        self.refuse_misfits(&layouts.iter().collect::<Vec<_>>())?;
+        let sources = merge.sources().iter().map(|source| (source.name(), source.reader().layout()));
+        self.tell_misfits_of_all(sources, "the merged sources", on);
+        for (source, place) in merge.sources().iter().zip(places) {
+            let rest = source.unfinished().map_or_else(Rest::default, |(delivery, next)| {
+                Rest::of(delivery, if next == 0 { Place::default() } else { place })
+            });
+            self.ledger.take_back(&rest);
+            let reader = source.reader();
+            let received = reader.report().received.saturating_sub(rest.received);
+            self.note_statistics(reader);
+            let (report, layout, way) = (reader.report(), reader.layout(), reader.way());
+            self.close(received, Source { name: source.name(), report, layout, way }, on)?;
+        }
+        Ok(())
+    }
+
+    /// Opens sources that are read at the same time. **Errors**: more of them than can be open at once, before any is opened.
+    fn open_together(&mut self, files: &Files<'_>, on: On<'_>) -> Result<Vec<Input>, Error> {
+        let sources = files.names.len() as u64;
+        let needed = sources + OTHERS;
+        let limit = sys::allow_open_files(needed)?;
+        if limit < needed {
+            return Err(Error::TooManySources { sources, limit, needed });
+        }
+        let streams = files.names.iter().filter(|name| input::comes_in_order(name)).count();
+        if streams > MOST_STREAMS {
+            return Err(Error::TooManyStreams { streams: streams as u64, most: MOST_STREAMS as u64 });
+        }
+        let mut inputs = Vec::new();
+        for name in files.names {
+            match Input::open(name, &files.opening(), &self.stop) {
+                Ok(input) => inputs.push(Input { name: name.as_source(), ..input }),
+                // Told to end while a pipe had no writer.
+                Err(_) if self.is_stopped() => return Ok(Vec::new()),
+                Err(error) => on(Event::Unopened { name, error: &error }),
+            }
+        }
+        Ok(inputs)
+    }
+}

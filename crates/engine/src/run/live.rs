@@ -1,0 +1,423 @@
+//! Capturing: one source, several by time, or a worker of the measurement for each.
+
+use super::{Error, Run, Source};
+use crate::event::{Event, On};
+use crate::name::interface_of;
+use crate::outputs::{Given, Outputs, Place, Rest};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+use weir_io::live::Counts;
+use weir_io::{Input, Kind};
+use weir_measure::Window;
+use weir_packet::savefile::{Layout, Statistics};
+use weir_pipeline::measuring::{Design, Failure, LiveCounters, Measured};
+use weir_pipeline::pump::{Pick, Pump, Standing, pick};
+use weir_pipeline::reader::Step;
+use weir_pipeline::stages::{Columns, Stages};
+use weir_pipeline::steps::SystemClock;
+use weir_pipeline::{Consumer, Options, PlanError, Reader, Report, SourceFault, Way};
+
+/// How often files are written out.
+const FLUSHED: Duration = Duration::from_secs(1);
+
+impl Run {
+    /// Compiles the expressions for these captures, and opens the outputs; `false` if the run was told to stop meanwhile.
+    ///
+    /// The first packet may be long in coming: a file that cannot be made is told of now, and one that is made is a capture file.
+    pub fn begin_capture(&mut self, inputs: &[Input], on: On<'_>) -> Result<bool, Error> {
+        if inputs.len() > 1 && self.select.is_limited() {
+            return Err(Error::LimitOfQueues);
+        }
+        let mut layouts = Vec::new();
+        for input in inputs {
+            let Kind::Live(live) = &input.kind else { continue };
+            match self.stages.plan(live.layout(), None) {
+                Ok(_) => layouts.push(live.layout().clone()),
+                Err(PlanError::Stopped) => return Ok(false),
+                Err(why) => return Err(Error::Refused { name: None, why }),
+            }
+        }
+        self.has_opened = true;
+        on(Event::Begun { bytes: None });
+        self.outputs.new_source();
+        self.outputs.open();
+        self.outputs.begin(&layouts);
+        self.tell_sink_faults(on);
+        Ok(true)
+    }
+
+    /// Whether a measurement has one distributor, for one source.
+    pub fn distributes(&self) -> bool {
+        self.asked(Design::Async) || self.asked(Design::Sync)
+    }
+
+    /// Whether the packets of an interface must come in one piece: outputs take them in order, and measure beside it.
+    pub fn takes_one_source(&self) -> bool {
+        self.measure.is_some() && (self.distributes() || !self.outputs.are_none())
+    }
+
+    /// Captures until stopped, or until there are enough packets.
+    pub fn capture(&mut self, inputs: Vec<Input>, on: On<'_>) -> Result<(), Error> {
+        self.sources = inputs.len();
+        if self.measure.is_none() && self.outputs.are_over() {
+            return Ok(());
+        }
+        if self.measure.is_some() && !self.takes_one_source() {
+            return self.capture_by_workers(inputs, on);
+        }
+        // A capture is handed out by batches; only with a distributor packet by packet.
+        let can_be_split = !self.distributes();
+        self.start_measuring(can_be_split)?;
+        let alone = Options { workers: 1, ..self.options() };
+        let reader = |input: Input| {
+            let name = input.name.clone();
+            (name, Reader::new(input, Arc::clone(&self.stages), alone.clone()))
+        };
+        let mut readers: Vec<_> = inputs.into_iter().map(reader).collect();
+        if readers.len() == 1 {
+            let (name, reader) = readers.remove(0);
+            return self.one_interface(&name, reader, on);
+        }
+        self.several_interfaces(readers, on)
+    }
+
+    /// Each source has a worker that measures it; no packet changes threads.
+    fn capture_by_workers(&mut self, inputs: Vec<Input>, on: On<'_>) -> Result<(), Error> {
+        let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
+        let Some(measure) = &mut self.measure else { return Ok(()) };
+        let look = Arc::clone(&self.look);
+        // Both are called in this thread, one after the other.
+        let on_both = std::cell::RefCell::new(&mut *on);
+        let mut looked = |counters: &[Arc<LiveCounters>]| {
+            if look.swap(false, Ordering::Relaxed) {
+                for (name, counters) in names.iter().zip(counters) {
+                    on_both.borrow_mut()(Event::Standing { name, counts: standing(counters) });
+                }
+            }
+        };
+        let mut each = |window: Window<'_>| on_both.borrow_mut()(Event::Window(window));
+        match measure.capture(inputs, &mut looked, &mut each) {
+            Ok(measured) => names.iter().zip(measured).try_for_each(|(name, Measured { report, way, layout })| {
+                let received = report.live.map_or(report.received, |counts| counts.received);
+                self.close(received, Source { name, report: &report, layout: layout.as_ref(), way }, on)
+            }),
+            // Made before the first packet: memory that cannot be had is a wrong command.
+            Err(failure @ Failure::Counters(_)) => Err(Error::Tables(failure)),
+            Err(failure) => {
+                self.failure = Some(failure);
+                Ok(())
+            }
+        }
+    }
+
+    fn one_interface(&mut self, name: &str, mut reader: Reader<Stages>, on: On<'_>) -> Result<(), Error> {
+        if let Err(failure) = self.try_one_interface(name, &mut reader, on) {
+            self.failure = Some(failure);
+            return Ok(());
+        }
+        let unwanted = std::mem::take(&mut self.unwanted);
+        self.close_live(name, reader.report(), reader.layout(), unwanted, on)
+    }
+
+    fn try_one_interface(&mut self, name: &str, reader: &mut Reader<Stages>, on: On<'_>) -> Result<(), Failure> {
+        let mut flushed = Instant::now();
+        let mut whole = true;
+        let system = SystemClock::default();
+        let mut reading = self.measure.as_mut().map(|measure| measure.begin_source(reader, system.now()));
+        // Once stopped, a capture still delivers what it has received, and ends by itself.
+        while whole && (self.measure.is_some() || !self.has_enough()) {
+            let now = system.now();
+            // A measurement knows until when there is nothing to do.
+            let step = if reading.is_some() { reader.look() } else { reader.step() };
+            let mut idle = None;
+            match step {
+                Step::Delivery(delivery) => {
+                    let gone = self.commit(delivery, reader, reading.as_mut(), now, &|| false, on)?;
+                    if let Some(gone) = gone {
+                        (whole, self.ledger.changed) = (false, true);
+                        self.unwanted += gone.packets;
+                    }
+                    self.flush_for_readers(on);
+                }
+                Step::Quiet => match &mut self.measure {
+                    Some(measure) => idle = Some(measure.quiet(now, &mut |window| on(Event::Window(window)))?),
+                    None => self.flush_files(&mut flushed, Duration::ZERO, on),
+                },
+                Step::End => break,
+            }
+            self.settle(reader, reading.as_mut(), on)?;
+            self.flush_files(&mut flushed, FLUSHED, on);
+            self.tell_standing(name, reader.report(), on);
+            if let Some(until) = idle {
+                reader.wait(until.saturating_sub(now.steady));
+            }
+        }
+        if !whole {
+            on(Event::Changed { name });
+        }
+        if let (Some(measure), Some(reading)) = (&mut self.measure, reading) {
+            return measure.end_source(reading, reader, &|| false, &mut |window| on(Event::Window(window)));
+        }
+        if !self.is_wanted_no_more() {
+            // What the capture holds was received: nothing more is let in, and the rest is counted.
+            self.stop.store(true, Ordering::Relaxed);
+            while let Some(delivery) = reader.next() {
+                self.ledger.add_dropped(&delivery.part.selected);
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes packets on by time. Those of equal times keep the order of the interfaces.
+    fn several_interfaces(&mut self, readers: Vec<(String, Reader<Stages>)>, on: On<'_>) -> Result<(), Error> {
+        /// How long to wait for the interface that holds up the others.
+        const TURN: Duration = Duration::from_millis(50);
+        let start = |(i, (name, reader))| {
+            Ok(Pumped { name, pump: Pump::start(reader, i)?, place: Place::default(), ended: None, told: false })
+        };
+        let mut sources = readers.into_iter().enumerate().map(start).collect::<std::io::Result<Vec<Pumped>>>()?;
+        let (mut last, mut passed, mut flushed) = (usize::MAX, 0u64, Instant::now());
+        // Whether it is time to see what came meanwhile: once for each batch, and while a packet waits for others.
+        let mut looks = true;
+        while !self.outputs.are_over() && !self.merged_enough {
+            if std::mem::take(&mut looks) {
+                for source in &mut sources {
+                    source.pump.take_up(&mut |delivery| self.ledger.add(&delivery.part.selected));
+                }
+                if !self.is_stopped() {
+                    tell_ends(&mut sources, on);
+                }
+                self.flush_files(&mut flushed, FLUSHED, on);
+            }
+            let next = match pick(sources.iter_mut().map(Pumped::standing)) {
+                Pick::Packet(next) => next,
+                Pick::Wait(behind) => {
+                    self.flush_for_readers(on);
+                    sources[behind].pump.look(TURN, &mut |delivery| self.ledger.add(&delivery.part.selected));
+                    self.tell_so_far(&sources, on);
+                    looks = true;
+                    continue;
+                }
+                Pick::End => break,
+            };
+            if next != last {
+                self.outputs.new_source();
+                last = next;
+            }
+            match sources[next].emit(&mut self.outputs) {
+                Given::All => {}
+                // It is given back with all else that waits.
+                Given::Until(_) => break,
+                Given::Changed => {
+                    self.ledger.changed = true;
+                    on(Event::Changed { name: &sources[next].name });
+                    break;
+                }
+            }
+            looks = sources[next].is_at_batch();
+            passed += 1;
+            self.merged_enough = self.limit == Some(passed);
+        }
+        self.tell_sink_faults(on);
+        self.stop.store(true, Ordering::Relaxed);
+        for mut source in sources {
+            // What comes now is not passed on; what was dropped is told at the end.
+            let mut unwanted = source.give_back(self);
+            while source.pump.ended().is_none() {
+                source.pump.look(TURN, &mut |delivery| self.ledger.add(&delivery.part.selected));
+                unwanted += source.give_back(self);
+            }
+            if let Some((report, layout)) = source.pump.ended() {
+                self.close_live(&source.name, report, layout.as_ref(), unwanted, on)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether packets that come now are in no figure: there are enough, or the files of an output are complete.
+    fn is_wanted_no_more(&self) -> bool {
+        self.select.has_enough() || self.merged_enough || self.ledger.changed || self.outputs.are_complete()
+    }
+
+    /// What was asked for, of all interfaces.
+    fn tell_so_far(&self, sources: &[Pumped], on: On<'_>) {
+        if self.look.swap(false, Ordering::Relaxed) {
+            let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+            let (passed, filtered) = (self.ledger.passed, self.ledger.filtered);
+            on(Event::SoFar { names: &names, passed, filtered });
+        }
+    }
+
+    /// What was asked for.
+    fn tell_standing(&self, name: &str, report: &Report, on: On<'_>) {
+        if let (true, Some(counts)) = (self.look.swap(false, Ordering::Relaxed), report.live) {
+            on(Event::Standing { name, counts });
+        }
+    }
+
+    /// The next packets may be long in coming: whoever reads along gets what there is.
+    fn flush_for_readers(&mut self, on: On<'_>) {
+        self.outputs.flush_awaited();
+        self.tell_sink_faults(on);
+    }
+
+    /// What is written is in the files once nothing comes, and every second.
+    fn flush_files(&mut self, flushed: &mut Instant, after: Duration, on: On<'_>) {
+        if flushed.elapsed() >= after {
+            *flushed = Instant::now();
+            self.outputs.flush();
+            self.tell_sink_faults(on);
+        }
+    }
+
+    /// Books an interface whose capture has ended; `unwanted` packets were delivered when there were enough.
+    fn close_live(
+        &mut self,
+        name: &str,
+        report: &Report,
+        layout: Option<&Layout>,
+        unwanted: u64,
+        on: On<'_>,
+    ) -> Result<(), Error> {
+        let source = Source { name, report, layout, way: Way::Live };
+        let Some(counts) = report.live else { return self.close(report.received, source, on) };
+        let filtered = counts.filtered.unwrap_or(0);
+        let mut received = counts.received;
+        if self.measure.is_none() {
+            self.ledger.dropped.source += counts.dropped;
+            self.ledger.filtered += filtered;
+            self.ledger.uncounted |= counts.filtered.is_none();
+            // What arrived after the last packet that was wanted is nobody's.
+            if self.is_wanted_no_more() {
+                received = report.received + counts.dropped + filtered - unwanted;
+            }
+        }
+        if let Some(interface) = layout.and_then(|layout| layout.interfaces.first()) {
+            let statistics = Statistics {
+                time_ns: now_ns(),
+                received: Some(counts.received),
+                dropped_by_interface: None,
+                dropped_by_system: Some(counts.dropped),
+                delivered: Some(counts.handed_over),
+            };
+            self.outputs.statistics(&[(interface.clone(), statistics)]);
+        }
+        self.close(received, source, on)
+    }
+}
+
+fn standing(counters: &LiveCounters) -> Counts {
+    Counts {
+        received: counters.received.load(Ordering::Relaxed),
+        filtered: Some(counters.filtered.load(Ordering::Relaxed)),
+        dropped: counters.dropped.load(Ordering::Relaxed),
+        handed_over: counters.delivered.load(Ordering::Relaxed),
+    }
+}
+
+/// The time, ns since 1970.
+fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// An interface of several.
+struct Pumped {
+    name: String,
+    pump: Pump<Stages>,
+    /// How far the first delivery that waits was passed on.
+    place: Place,
+    /// When it was found to have ended by itself.
+    ended: Option<Instant>,
+    /// That was told.
+    told: bool,
+}
+
+/// Tells, once, which interfaces ended by themselves while others go on.
+fn tell_ends(sources: &mut [Pumped], on: On<'_>) {
+    /// How long the other queues of an interface have to end of the same cause.
+    const TOGETHER: Duration = Duration::from_secs(1);
+    let has_ended = |source: &Pumped| source.pump.ended().is_some();
+    let untold = sources.iter().any(|source| has_ended(source) && !source.told);
+    if !untold || sources.iter().all(has_ended) {
+        return;
+    }
+    let running: Vec<String> =
+        sources.iter().filter(|s| !has_ended(s)).map(|s| interface_of(&s.name).to_owned()).collect();
+    let mut now = Vec::new();
+    for (i, source) in sources.iter_mut().enumerate().filter(|(_, source)| !source.told && has_ended(source)) {
+        let since = *source.ended.get_or_insert_with(Instant::now);
+        let waits = running.iter().any(|other| other == interface_of(&source.name));
+        source.told = !waits || since.elapsed() > TOGETHER;
+        now.extend(source.told.then_some(i));
+    }
+    let fault = |&i: &usize| {
+        let Pumped { name, pump, .. } = &sources[i];
+        Some((name.as_str(), pump.ended()?.0.fault.as_ref()?))
+    };
+    let faults: Vec<(&str, &SourceFault)> = now.iter().filter_map(fault).collect();
+    if !faults.is_empty() {
+        on(Event::LiveFaultsSoFar(&faults));
+    }
+}
+
+fn kept(part: &Columns) -> usize {
+    part.selected.records.len()
+}
+
+impl Pumped {
+    fn standing(&mut self) -> Standing {
+        let next = self.time();
+        Standing { next, until: self.pump.until(), ended: self.pump.ended().is_some() }
+    }
+
+    /// Time of the next packet; `None` if none waits.
+    fn time(&mut self) -> Option<i64> {
+        let (delivery, next) = self.pump.next(kept)?;
+        let at = delivery.part.selected.records[next] as usize;
+        let record = delivery.current.layout.record(delivery.view.content(), at);
+        Some(record.and_then(|record| record.time_ns).unwrap_or(i64::MIN))
+    }
+
+    /// Whether the next packet is the first of a batch, or none waits.
+    fn is_at_batch(&mut self) -> bool {
+        self.pump.next(kept).is_none_or(|(_, next)| next == 0)
+    }
+
+    fn emit(&mut self, outputs: &mut Outputs) -> Given {
+        let Some((delivery, next)) = self.pump.next(kept) else { return Given::All };
+        if next == 0 {
+            self.place = Place::default();
+        }
+        let layout = &delivery.current.layout;
+        let part = &delivery.part.selected;
+        let record = part.records.get(next).and_then(|&at| layout.record(delivery.view.content(), at as usize));
+        let given = match record {
+            Some(record) => outputs.packet(layout, &record, part, &mut self.place),
+            None => Given::Changed,
+        };
+        if let Given::All = given {
+            self.pump.pass();
+        }
+        given
+    }
+
+    /// Takes what waits, and was not passed on, out of the counts of what was: it is dropped, or no longer wanted. Says how many
+    /// packets are not wanted.
+    fn give_back(&mut self, run: &mut Run) -> u64 {
+        let mut packets = 0;
+        while let Some((delivery, next)) = self.pump.next(kept) {
+            let place = if next == 0 { Place::default() } else { std::mem::take(&mut self.place) };
+            let rest = Rest::of(delivery, place);
+            if run.is_wanted_no_more() {
+                run.ledger.take_back(&rest);
+                packets += rest.received;
+            } else {
+                run.ledger.drop_rest(&rest);
+            }
+            (0..rest.passed.max(1)).for_each(|_| self.pump.pass());
+        }
+        packets
+    }
+}

@@ -1,0 +1,259 @@
+//! The revocable stages of a run: what is found out about packets before it is proven that they are packets.
+//!
+//! What a provisional cursor finds may turn out wrong. So these stages keep nothing but columns, which are appended or thrown away
+//! with the cursor. Stages that cannot forget (sketches, counters, outputs) are committed: they get batches that are proven, in the
+//! order of the source.
+
+use crate::select::{Select, SelectPlan, Selected};
+use crate::{Consumer, PlanError, With};
+use std::sync::Arc;
+use weir_packet::Frame;
+use weir_packet::flow::Parser;
+use weir_packet::list::List;
+use weir_packet::savefile::Layout;
+
+/// The revocable stages, and the columns that they fill.
+#[derive(Debug)]
+pub struct Stages {
+    /// The filter and the splits.
+    pub select: Arc<Select>,
+    /// The filter judges before the proof; else the committed stage that measures asks it.
+    pub judge: bool,
+    /// What a measurement needs of each packet; `None` without one.
+    pub locate: Option<Locate>,
+}
+
+/// What is noted of each packet for a measurement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Locate {
+    /// Flow keys come from inside tunnels.
+    pub inner: bool,
+    /// Time stamps matter: [`Times`] are noted.
+    pub timed: bool,
+}
+
+/// Filters and parsers for the packets of a layout.
+#[derive(Debug)]
+pub struct StagesPlan {
+    pub(crate) filter: SelectPlan,
+    /// The parser of each interface, if there is a measurement; `None` inside where no flow key is looked for.
+    pub(crate) parsers: List<Option<Parser>>,
+}
+
+impl StagesPlan {
+    /// Whether packets of this layout can match.
+    pub fn fits(&self) -> bool {
+        self.filter.fits()
+    }
+}
+
+/// The columns of a batch: what the revocable stages found in a piece of the source.
+#[derive(Debug, Default)]
+pub struct Columns {
+    /// Offset of each packet's record, if there is a measurement.
+    pub records: Vec<u32>,
+    /// Whether the filter keeps each of them, if it judges before the proof.
+    pub kept: Bits,
+    /// Time stamps, if they matter and there are any.
+    pub times: Option<Times>,
+    /// Verdicts of the filter and the splits, if they judge before the proof.
+    pub selected: Selected,
+}
+
+/// A column of bits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bits {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl Bits {
+    /// Number of bits.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends the lowest `n` bits of `bits`, at most 64; those above must be 0.
+    #[inline]
+    pub fn push(&mut self, bits: u64, n: usize) {
+        debug_assert!(n == 64 || bits >> n == 0, "bits above the {n} that are appended");
+        let at = self.len % 64;
+        if at == 0 {
+            self.words.push(bits);
+        } else if let Some(last) = self.words.last_mut() {
+            *last |= bits << at;
+            if at + n > 64 {
+                self.words.push(bits >> (64 - at));
+            }
+        }
+        self.len += n;
+        self.words.truncate(self.len.div_ceil(64));
+    }
+
+    /// Appends all bits of `other`.
+    pub fn append(&mut self, other: &Self) {
+        for (i, &word) in other.words.iter().enumerate() {
+            self.push(word, (other.len - i * 64).min(64));
+        }
+    }
+
+    /// The `n` bits, at most 64, from number `at` on: bit i is number `at + i`. Bits behind the last are 0.
+    #[inline]
+    pub fn get(&self, at: usize, n: usize) -> u64 {
+        let (word, shift) = (at / 64, at % 64);
+        let low = self.words.get(word).map_or(0, |word| word >> shift);
+        let high = if shift == 0 { 0 } else { self.words.get(word + 1).map_or(0, |word| word << (64 - shift)) };
+        (low | high) & (u64::MAX >> (64 - n.clamp(1, 64)))
+    }
+}
+
+/// What is known of the time stamps of some packets, ns since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// The first stamp in the order of the source.
+    pub first: i64,
+    /// The smallest stamp.
+    pub earliest: i64,
+    /// The largest stamp.
+    pub latest: i64,
+    /// By how much a stamp is behind the largest one before it, at most.
+    pub behind: i64,
+}
+
+impl Times {
+    fn of(stamp: i64) -> Self {
+        Self { first: stamp, earliest: stamp, latest: stamp, behind: 0 }
+    }
+
+    /// The times of these packets and of the next ones.
+    #[inline]
+    fn and(self, next: Self) -> Self {
+        Self {
+            first: self.first,
+            earliest: self.earliest.min(next.earliest),
+            latest: self.latest.max(next.latest),
+            behind: self.behind.max(next.behind).max(self.latest.saturating_sub(next.earliest)),
+        }
+    }
+}
+
+impl Stages {
+    /// The stages of a run that measures nothing: the filter judges, and that is all.
+    pub fn filter(select: Arc<Select>) -> Self {
+        Self { select, judge: true, locate: None }
+    }
+}
+
+impl Consumer for Stages {
+    type Plan = StagesPlan;
+    type Part = Columns;
+
+    fn plan(&self, layout: &Layout, before: Option<&StagesPlan>) -> Result<StagesPlan, PlanError> {
+        let filter = self.select.plan(layout, before.map(|before| &before.filter))?;
+        let mut parsers = before.map_or_else(List::default, |before| before.parsers.clone());
+        if let Some(Locate { inner, .. }) = self.locate {
+            for interface in layout.interfaces.iter_from(parsers.len()) {
+                parsers.push(Parser::new(interface.link, inner));
+            }
+        }
+        Ok(StagesPlan { filter, parsers })
+    }
+
+    fn settle_in(&self, _: &StagesPlan, aside: bool) {
+        self.select.settle_in(aside);
+    }
+
+    fn piece(&self, packets: u64) -> Columns {
+        let most = if self.locate.is_some() { packets as usize } else { 0 };
+        Columns { records: Vec::with_capacity(most), ..Columns::default() }
+    }
+
+    #[inline]
+    fn frames(&self, with: &With<'_, StagesPlan>, frames: &[Frame<'_>], part: &mut Columns) -> usize {
+        let (mut taken, mut kept) = (frames.len(), 0);
+        if self.judge {
+            (taken, kept) = self.select.judge(&with.plan.filter, frames, with.records, &mut part.selected);
+        }
+        let Some(Locate { timed, .. }) = self.locate else { return taken };
+        let records = &with.records[..taken];
+        part.records.extend_from_slice(records);
+        if self.judge {
+            part.kept.push(kept, taken);
+        }
+        if timed {
+            let mut times = part.times;
+            with.layout.records(with.bytes, records, |_, record| {
+                if let Some(stamp) = record.and_then(|record| record.time_ns) {
+                    let time = Times::of(stamp);
+                    times = Some(times.map_or(time, |times| times.and(time)));
+                }
+            });
+            part.times = times;
+        }
+        taken
+    }
+
+    fn append(&self, part: &mut Columns, next: Columns) {
+        part.records.extend_from_slice(&next.records);
+        part.kept.append(&next.kept);
+        part.times = match (part.times, next.times) {
+            (Some(times), Some(next)) => Some(times.and(next)),
+            (times, next) => times.or(next),
+        };
+        if self.judge {
+            self.select.append(&mut part.selected, next.selected);
+        }
+    }
+
+    fn in_order(&self) -> bool {
+        self.select.is_limited()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_parts_are_the_times_of_the_whole() {
+        let stamps = [5, 9, -3, 12, 11, 0, 13];
+        let whole = Times { first: 5, earliest: -3, latest: 13, behind: 12 };
+        for cut in 0..=stamps.len() {
+            let times = |stamps: &[i64]| stamps.iter().copied().map(Times::of).reduce(Times::and);
+            let (head, tail) = stamps.split_at(cut);
+            let both = [times(head), times(tail)].into_iter().flatten().reduce(Times::and);
+            assert_eq!(both, Some(whole), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn bits_come_out_as_they_went_in_wherever_pieces_meet() {
+        let expected: Vec<bool> = (0..400u32).map(|i| i.is_power_of_two() || i % 3 == 0).collect();
+        for step in [1, 7, 32, 63, 64] {
+            let pack = |bits: &[bool]| {
+                let mut column = Bits::default();
+                for run in bits.chunks(step) {
+                    column.push(run.iter().rev().fold(0, |word, &bit| word << 1 | u64::from(bit)), run.len());
+                }
+                column
+            };
+            for cut in [0, 1, 63, 64, 65, 200, 400] {
+                let (head, tail) = expected.split_at(cut);
+                let mut both = pack(head);
+                both.append(&pack(tail));
+                assert_eq!((both.len(), both.is_empty()), (400, false));
+                let single: Vec<bool> = (0..400).map(|i| both.get(i, 1) == 1).collect();
+                assert_eq!(single, expected, "step {step}, cut at {cut}");
+                for at in 0..380 {
+                    let word = both.get(at, 20);
+                    assert!((0..20).all(|i| (word >> i & 1 == 1) == expected[at + i]) && word >> 20 == 0);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Where the packets of a run are written: checks before anything is opened, and the sinks.
+
+use crate::capture;
+use crate::cli::{DirectionArg, OutputArgs};
+use crate::emit::{PortSink, format_for, refuse_terminal};
+use crate::outcome::say;
+use crate::port::{self, Port};
+use crate::sources;
+use anyhow::bail;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::sync::Arc;
+use weir_engine::claims::{Claims, identity, place};
+use weir_engine::file::{FileSettings, FileSink};
+use weir_engine::name::Name;
+use weir_engine::outputs::Target;
+use weir_engine::sink::Sink;
+use weir_io::output::Rotation;
+use weir_io::sys::packet_socket;
+
+impl OutputArgs {
+    /// Whether files are made one after another.
+    pub fn rotates(&self) -> bool {
+        self.rotate_size.or(self.rotate_seconds).is_some()
+    }
+
+    /// Whether packets are written anywhere.
+    pub fn writes(&self) -> bool {
+        self.write.is_some() || !self.split.is_empty()
+    }
+
+    /// The expressions of the splits.
+    pub fn expressions(&self) -> Vec<String> {
+        self.split.iter().map(|(_, expression)| expression.clone()).collect()
+    }
+
+    /// Refuses `-W` alone.
+    pub fn check_rotation(&self) -> anyhow::Result<()> {
+        if self.rotate_count.is_some() && !self.rotates() {
+            bail!("-W counts the files of -C or -G: give one of them");
+        }
+        Ok(())
+    }
+
+    /// Says what is ignored.
+    pub fn say_ignored(&self) {
+        if let (Some(_), Some(_), Some(_)) = (self.rotate_size, self.rotate_seconds, self.rotate_count) {
+            say("-W is ignored beside both -C and -G: it limits no files, and only widens the numbers in their names");
+        }
+    }
+
+    /// Refuses outputs that make no sense, or would destroy a source; splits are `written`, or only counted.
+    pub fn check(&self, sources: &[Name], direction: DirectionArg, written: bool) -> anyhow::Result<()> {
+        let outputs: Vec<Name> = self.write.iter().cloned().chain(self.split_files(written)).collect();
+        for output in outputs.iter().filter(|output| port::is_port(output)) {
+            self.check_port(sources, direction, output)?;
+        }
+        sources::check_schemes(sources)?;
+        outputs.iter().try_for_each(port::check_scheme)?;
+        let files: Vec<&Name> = outputs.iter().filter(|output| !port::is_port(output)).collect();
+        let twice = |i: usize| outputs[..i].contains(&outputs[i]) && port::interface(&outputs[i]).is_some();
+        if let Some(i) = (1..outputs.len()).find(|&i| twice(i)) {
+            bail!("{} is the name of two outputs: packets would be sent twice", outputs[i]);
+        }
+        let rotates = self.rotates();
+        for (i, output) in files.iter().copied().enumerate() {
+            if output.is_dash() {
+                refuse_terminal()?;
+            }
+            for source in sources.iter().filter(|source| !source.is_dash()) {
+                let onto = output.is_dash() && std::fs::File::open(source).is_ok_and(|file| is_open_on(&file, output));
+                if onto || same_file(source, output) {
+                    bail!("{output} is both source and output: it would be emptied before it is read");
+                }
+                if rotates && is_numbered(source, output) {
+                    bail!("-C or -G may come to write {source}, which is a source: give -w another name");
+                }
+            }
+            let same = |other: &&&Name| **other == output && output.utf8() != "/dev/null" || same_place(other, output);
+            if files[..i].iter().any(|other| same(&other)) {
+                bail!("{output} is the name of two outputs: each needs its own");
+            }
+            let numbered = |other: &&&Name| is_numbered(other, output) || is_numbered(output, other);
+            if let Some(other) = files[..i].iter().find(numbered).filter(|_| rotates) {
+                bail!("{other} and {output}: -C and -G number the files of an output, so that both come to one name");
+            }
+            if output.text().is_empty() {
+                bail!("the name of an output is empty: write -w FILE, or -w - for standard output");
+            }
+            if output.is_dash() && rotates {
+                bail!("-C and -G make files, and standard output is none: give -w the name of a file");
+            }
+            if sources.iter().any(Name::is_dash) && is_open_on(&io::stdin(), output) {
+                bail!("{output} is both standard input and output: it would be emptied before it is read");
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what cannot be done with a port.
+    fn check_port(&self, sources: &[Name], direction: DirectionArg, port: &Name) -> anyhow::Result<()> {
+        if self.rotates() && self.write.as_ref() == Some(port) {
+            bail!("-C and -G make files, and {port} is none: give -w the name of a file");
+        }
+        // A packet socket sees what its interface sends, and on the loopback receives it too.
+        let Some(interface) = port::interface(port) else { return Ok(()) };
+        let harmless = direction == DirectionArg::In && interface != "lo";
+        let sees = |source: &&Name| {
+            let received_only = ["af_xdp:", "dpdk:"].iter().any(|way| source.utf8().starts_with(way));
+            let named = capture::interface(source).filter(|_| !received_only);
+            named.is_some_and(|named| named == interface || named == packet_socket::ANY)
+        };
+        if let Some(source) = sources.iter().find(sees).filter(|_| !harmless) {
+            bail!("{source} captures what {port} sends, which would be sent again and again: add -Q in");
+        }
+        Ok(())
+    }
+
+    /// The files and ports of the splits.
+    fn split_files(&self, written: bool) -> impl Iterator<Item = Name> {
+        let names = if written { &self.split[..] } else { &[][..] };
+        names.iter().map(|(name, _)| {
+            let bare = Path::new(name).extension().is_none() && !name.is_dash() && !port::is_port(name);
+            if bare { Name::from([OsStr::new(name), OsStr::new(".pcapng")].join(OsStr::new(""))) } else { name.clone() }
+        })
+    }
+
+    /// The main output, if it is named, and those of the splits, if they are `written`. A port is opened at once: one that cannot be had
+    /// is told of before anything is read. Times in names are in UTC if `utc`.
+    pub fn targets(&self, sources: &[Name], utc: bool, written: bool) -> anyhow::Result<(Option<Target>, Vec<Target>)> {
+        let claims = Arc::new(Claims::of(sources));
+        let target = |name: &Name| Ok((name.as_output(), Some(self.sink(name, utc, &claims)?)));
+        let main = self.write.as_ref().map(target).transpose()?;
+        let splits = self.split_files(written).map(|name| target(&name)).collect::<anyhow::Result<_>>()?;
+        Ok((main, splits))
+    }
+
+    /// The port or file of this name.
+    fn sink(&self, name: &Name, utc: bool, claims: &Arc<Claims>) -> anyhow::Result<Box<dyn Sink>> {
+        let Self { snaplen, unbuffered: flush_each, .. } = *self;
+        if port::is_port(name) {
+            return Ok(Box::new(PortSink { port: Port::open(name)?, snaplen, flush_each }));
+        }
+        let rotation = Rotation { size: self.rotate_size, seconds: self.rotate_seconds, count: self.rotate_count };
+        let settings = FileSettings { format: format_for(name)?, snaplen, flush_each, rotation, utc };
+        Ok(Box::new(FileSink::new(name, settings, claims)))
+    }
+}
+
+/// Whether `other` is named as rotation names the files after `output`.
+fn is_numbered(other: &Name, output: &Name) -> bool {
+    let bytes = |name: &Name| place(Path::new(name)).map(|place| place.into_os_string().into_vec());
+    let (Some(other), Some(output)) = (bytes(other), bytes(output)) else { return false };
+    other.strip_prefix(&output[..]).is_some_and(|rest| !rest.is_empty() && rest.iter().all(u8::is_ascii_digit))
+}
+
+fn same_file(a: &Name, b: &Name) -> bool {
+    let of = |name: &Name| Path::new(name).metadata().ok().as_ref().and_then(identity);
+    of(a).is_some() && of(a) == of(b)
+}
+
+/// Whether two names lead to one file, which need not be there yet.
+fn same_place(a: &Name, b: &Name) -> bool {
+    let place = |name: &Name| place(Path::new(name));
+    same_file(a, b) || place(a).is_some_and(|a| Some(a) == place(b)) && !a.utf8().starts_with("/dev/")
+}
+
+/// Whether the regular file behind an open descriptor is the one that `output` names (or standard output is).
+fn is_open_on(open: &impl AsFd, output: &Name) -> bool {
+    let of = |fd: std::os::fd::BorrowedFd<'_>| {
+        let file = std::fs::File::from(fd.try_clone_to_owned().ok()?);
+        identity(&file.metadata().ok()?)
+    };
+    let written = match output.is_dash() {
+        true => of(io::stdout().as_fd()),
+        false => Path::new(output).metadata().ok().as_ref().and_then(identity),
+    };
+    written.is_some() && written == of(open.as_fd())
+}
