@@ -117,8 +117,10 @@ fn info_tells_what_it_had_counted_when_a_signal_came() {
     // Nobody writes into the named pipe.
     let fifo = temp.at("fifo");
     tool("mkfifo", [&fifo]).ok();
-    let child = start(&["info", &fifo, "--json"]);
+    let mut child = start(&["info", &fifo, "--json"]);
     wait_until_it_listens(&child);
+    // Before it opens the pipe there is no file that it could tell of.
+    wait_until_stuck(&mut child);
     signal(&child, "-TERM");
     let done = gather(child, &[]).ok();
     assert_eq!(last_object(&done)["interrupted"], true, "{}", done.text());
