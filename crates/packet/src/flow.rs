@@ -12,7 +12,7 @@ mod tunnel;
 mod wlan;
 
 pub use hash::{FlowHash, Hasher};
-pub use parse::{Inside, Parser};
+pub use parse::{Inside, Parser, Usual};
 
 use core::net::IpAddr;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

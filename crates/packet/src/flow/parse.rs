@@ -61,20 +61,10 @@ impl Parser {
         self.key_into(data, key).map(|()| hasher.plain(key))
     }
 
-    /// The same for most frames, and `None` for all others: those who hold IPv4 with ports and nothing rare before it.
-    ///
-    /// **Cost**: less than the key and then its hash, as the words of the key are hashed on their way. No call.
-    #[inline(always)]
-    pub fn usual_key_and_hash(&self, data: &[u8], hasher: &Hasher, key: &mut FlowKey) -> Option<u64> {
-        if self.start != Layer::Ethernet {
-            return None;
-        }
-        let short = short(data)?;
-        if self.inner && short.is_tunnel() {
-            return None;
-        }
-        *key = short.key();
-        Some(hasher.short(short.src, short.dst, short.ports, short.meta))
+    /// The part of this parser that finds the keys of most frames, if its link type has one.
+    #[inline]
+    pub fn usual(&self) -> Option<Usual> {
+        (self.start == Layer::Ethernet).then_some(Usual { inner: self.inner })
     }
 
     /// Link type and bytes of the packet inside the innermost tunnel of a frame; [`Self::key`] gives the key of the same packet.
@@ -111,6 +101,27 @@ impl Parser {
             }
         }
         Ok((key, innermost))
+    }
+}
+
+/// Finds the keys of most Ethernet frames: those that hold IPv4 with ports and nothing rare before it.
+#[derive(Clone, Copy, Debug)]
+pub struct Usual {
+    inner: bool,
+}
+
+impl Usual {
+    /// What [`Parser::key_and_hash`] gives, or `None` for a frame that the parser itself must be asked for.
+    ///
+    /// **Cost**: less than the key and then its hash, as the words of the key are hashed on their way. No call.
+    #[inline(always)]
+    pub fn key_and_hash(self, data: &[u8], hasher: &Hasher, key: &mut FlowKey) -> Option<u64> {
+        let short = short(data)?;
+        if self.inner && short.is_tunnel() {
+            return None;
+        }
+        *key = short.key();
+        Some(hasher.short(short.src, short.dst, short.ports, short.meta))
     }
 }
 

@@ -189,7 +189,7 @@ pub fn properties(link: LinkType, data: &[u8], cut: usize) {
         let hash = parser.key_and_hash(data, &hasher, &mut into);
         assert_eq!(hash, key.map(|key| hasher.plain(&key)));
         assert!(hash.is_err() || Ok(into) == key, "{into:?}, {key:?}");
-        if let Some(usual) = parser.usual_key_and_hash(data, &hasher, &mut into) {
+        if let Some(usual) = parser.usual().and_then(|usual| usual.key_and_hash(data, &hasher, &mut into)) {
             assert_eq!((Ok(usual), Ok(into)), (hash, key));
         }
     }

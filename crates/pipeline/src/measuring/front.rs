@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use weir_measure::{Arrivals, Cut, Kind, Observation, Windows};
 use weir_packet::Frame;
-use weir_packet::flow::{FlowKey, Hasher, NoKey};
+use weir_packet::flow::{FlowKey, Hasher, NoKey, Parser, Usual};
 
 /// Frames that are looked at together.
 const CHUNK: usize = 32;
@@ -293,23 +293,22 @@ impl Front {
     fn observe(&mut self, plan: &StagesPlan, frames: &[Frame<'_>], times: &[i64], kept: u64) {
         let Self { ready: Batch { packets, len }, hasher, .. } = self;
         let Some(&Frame { interface, .. }) = frames.first() else { return };
-        let usual = plan.parsers[interface as usize].as_ref();
-        let room = &mut packets[*len..];
-        let (mut taken, mut others) = (0, 0u64);
-        for (i, (frame, &time)) in frames.iter().zip(times).enumerate() {
-            if kept >> i & 1 == 0 {
-                continue;
+        let most = Most { usual: plan.parsers[interface as usize].as_ref().and_then(Parser::usual), interface };
+        let all = u64::MAX >> (64 - frames.len());
+        let kept = kept & all;
+        let room = &mut packets[*len..][..kept.count_ones() as usize];
+        *len += room.len();
+        let mut others = 0u64;
+        let both = frames.iter().zip(times).enumerate();
+        if kept == all {
+            for ((i, (frame, &time)), packet) in both.zip(&mut *room) {
+                others |= u64::from(!most.observe(frame, time, hasher, packet)) << i;
             }
-            let packet = &mut room[taken];
-            taken += 1;
-            packet.arrived(Kind::Flow, frame.wire_len, time);
-            let parser = usual.filter(|_| frame.interface == interface);
-            match parser.and_then(|parser| parser.usual_key_and_hash(frame.data, hasher, &mut packet.flow)) {
-                Some(hash) => packet.hash = hash,
-                None => others |= 1 << i,
+        } else {
+            for ((i, (frame, &time)), packet) in both.filter(|(i, _)| kept >> i & 1 == 1).zip(&mut *room) {
+                others |= u64::from(!most.observe(frame, time, hasher, packet)) << i;
             }
         }
-        *len += taken;
         while others != 0 {
             let i = others.trailing_zeros();
             others &= others - 1;
@@ -325,6 +324,24 @@ impl Front {
             packet.arrived(kind, frame.wire_len, packet.time_ns);
             (packet.hash, packet.flow) = (0, FlowKey::NONE);
         }
+    }
+}
+
+/// What most frames of a chunk are: of one interface, and read by a part of its parser.
+struct Most {
+    usual: Option<Usual>,
+    interface: u32,
+}
+
+impl Most {
+    /// Makes an observation of a frame; `false` if its key and what follows from it are to come.
+    #[inline(always)]
+    fn observe(&self, frame: &Frame<'_>, time: i64, hasher: &Hasher, packet: &mut Observation) -> bool {
+        packet.arrived(Kind::Flow, frame.wire_len, time);
+        let usual = self.usual.filter(|_| frame.interface == self.interface);
+        let hash = usual.and_then(|usual| usual.key_and_hash(frame.data, hasher, &mut packet.flow));
+        packet.hash = hash.unwrap_or(0);
+        hash.is_some()
     }
 }
 
