@@ -104,12 +104,7 @@ impl State {
                 new &= table.update(packets, likely);
                 continue;
             }
-            let part = |packet: &Observation| {
-                let key = kind.project(&packet.flow);
-                Item { hash: kind.hash(&key, packet.hash, &self.hasher), bytes: packet.bytes, key }
-            };
-            self.parts.clear();
-            self.parts.extend(packets.iter().map(part));
+            kind.parts(packets, &self.hasher, &mut self.parts);
             table.update(&self.parts, &[]);
         }
         if new != 0 {
@@ -124,7 +119,13 @@ impl State {
         let Self { flows, sources, destinations, hasher, .. } = self;
         each(maybe, |i| flows.ask(packets[i].hash));
         let mut new = 0;
-        each(maybe, |i| new |= u64::from(flows.is_new(packets[i].hash)) << i);
+        if maybe == u64::MAX >> (TOGETHER - packets.len()) {
+            for (i, packet) in packets.iter().enumerate() {
+                new |= u64::from(flows.is_new(packet.hash)) << i;
+            }
+        } else {
+            each(maybe, |i| new |= u64::from(flows.is_new(packets[i].hash)) << i);
+        }
         // Hosts of flows that are not new are not new either.
         let mut hosts = [(0, 0); TOGETHER];
         each(new, |i| {

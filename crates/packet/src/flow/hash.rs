@@ -98,7 +98,7 @@ impl Hasher {
     }
 
     /// The hash of a key as it is. Strongly universal over all keys, of both families and of none.
-    #[inline]
+    #[inline(always)]
     pub fn plain(&self, key: &FlowKey) -> u64 {
         let words = Words::of(key);
         if key.family == 4 { words.short(self) } else { self.long(&words) }
