@@ -52,6 +52,46 @@ fn every_way_and_design_measures_every_packet() {
     }
 }
 
+/// The sender's frames are the oracle of the copies, and its count that of the windows.
+#[test]
+fn every_way_measures_and_writes_in_one_pass() {
+    let Some(net) = Net::new("every_way_measures_and_writes_in_one_pass") else { return };
+    let temp = Temp::new();
+    let sent = frames(6000);
+    let even: Vec<_> = sent.iter().step_by(2).cloned().collect();
+    let (all, some) = (temp.at("all.pcapng"), temp.at("some.pcap"));
+    let split = format!("{some}=less 60");
+    let designs: [&[&str]; 3] = [
+        &["--workers", "1"],
+        &["--workers", "2", "--window", "50ms", "--late", "1s"],
+        &["--workers", "2", "--design", "async"],
+    ];
+    for (way, words) in WAYS {
+        for design in designs {
+            let outputs = ["-w", &all, "--split", &split];
+            let command = [&["measure", "--json", "--filter", "udp port 53"], design, &outputs].concat();
+            let capture = start(&net, &command, way, words);
+            assert_eq!(net.send(&sent, 500), 6000);
+            let done = capture.stop().ok();
+            let objects = objects(&done);
+            let (total, windows) = objects.split_last().expect("a summary");
+            for (key, expected) in [("received", 6000), ("passed", 3000), ("filtered", 3000)] {
+                assert_eq!(total[key], expected, "{way:?} {design:?} {key}");
+                let sum = windows.iter().map(|window| window[key].as_u64().unwrap()).sum::<u64>();
+                assert!(windows.is_empty() || sum == expected, "{way:?} {design:?} {key}: {sum}");
+            }
+            assert!(super::written(&all) == even, "{way:?} {design:?}");
+            let short: Vec<_> = even.iter().filter(|frame| frame.len() <= 60).cloned().collect();
+            assert_eq!((&total["splits"][&some], &total["fault"]), (&Value::from(short.len()), &Value::Null));
+            assert!(super::written(&some) == short, "{way:?} {design:?}");
+        }
+    }
+    // Two interfaces have no common order yet.
+    let done = net.weir(&["measure", "near", "lo", "-w", &all]);
+    assert_eq!(done.code, Some(2), "{}", done.err);
+    assert!(done.err.contains("take the packets in one order, of one interface: name one"), "{}", done.err);
+}
+
 #[test]
 fn every_way_writes_every_packet_and_counts_what_found_no_room() {
     let Some(net) = Net::new("every_way_writes_every_packet_and_counts_what_found_no_room") else { return };
