@@ -17,14 +17,14 @@ const POLICIES: [Policy; 5] = [Policy::Virtual, Policy::Thp, Policy::Hugetlb2M, 
 
 /// How look-ups follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum AccessMode {
     /// Each place is found in the one before: the processor waits for each.
     Dependent,
     /// The places are known beforehand: the processor works on many at once.
     Independent,
 }
 
-impl Way {
+impl AccessMode {
     const ALL: [Self; 2] = [Self::Dependent, Self::Independent];
 
     fn name(self) -> &'static str {
@@ -66,7 +66,7 @@ pub fn run(size: Size, rounds: usize, report: &mut Report) {
         medians.push(tried.iter().map(|one| (one.policy, [0, 1].map(|way| one.samples[way].median()))).collect());
     }
     let categories: Vec<String> = sizes.iter().map(|bytes| name(*bytes)).collect();
-    for (at, way) in Way::ALL.iter().enumerate() {
+    for (at, way) in AccessMode::ALL.iter().enumerate() {
         let line = |policy: Policy| plot::Line {
             label: policy.to_string(),
             values: medians.iter().map(|found| Some(found.iter().find(|(other, _)| *other == policy)?.1[at])).collect(),
@@ -92,11 +92,11 @@ fn make(bytes: usize, pages: Policy) -> Result<Table<u64>, weir_memory::Error> {
 }
 
 fn compare(tried: &mut [Tried], bytes: usize, steps: usize, rounds: usize, report: &mut Report) {
-    let expected = Way::ALL.map(|way| without_table(way, bytes / size_of::<u64>(), steps));
+    let expected = AccessMode::ALL.map(|way| without_table(way, bytes / size_of::<u64>(), steps));
     let mut wrong = Vec::new();
     for round in 0..rounds {
         for one in &mut *tried {
-            for (at, way) in Way::ALL.into_iter().enumerate() {
+            for (at, way) in AccessMode::ALL.into_iter().enumerate() {
                 // What fits in a cache is to be there.
                 look_up(way, black_box(&one.table), steps);
                 let (sum, elapsed) = time(|| look_up(way, black_box(&one.table), steps));
@@ -131,23 +131,23 @@ fn compare(tried: &mut [Tried], bytes: usize, steps: usize, rounds: usize, repor
     }
 }
 
-fn look_up(way: Way, table: &[u64], steps: usize) -> u64 {
+fn look_up(way: AccessMode, table: &[u64], steps: usize) -> u64 {
     walk(way, table.len(), steps, |place| table[place])
 }
 
 /// The same look-ups by computing each value instead of reading it.
-fn without_table(way: Way, len: usize, steps: usize) -> u64 {
+fn without_table(way: AccessMode, len: usize, steps: usize) -> u64 {
     walk(way, len, steps, |place| mix(place as u64))
 }
 
 #[inline(always)]
-fn walk(way: Way, len: usize, steps: usize, value: impl Fn(usize) -> u64) -> u64 {
+fn walk(way: AccessMode, len: usize, steps: usize, value: impl Fn(usize) -> u64) -> u64 {
     // A power of two.
     let mask = len - 1;
     match way {
         // With the number of the step in it, so that the walk runs into no circle.
-        Way::Dependent => (0..steps as u64).fold(1, |x, step| value((x ^ step) as usize & mask)),
-        Way::Independent => {
+        AccessMode::Dependent => (0..steps as u64).fold(1, |x, step| value((x ^ step) as usize & mask)),
+        AccessMode::Independent => {
             (0..steps as u64).fold(0, |sum: u64, step| sum.wrapping_add(value(mix(!step) as usize & mask)))
         }
     }

@@ -8,7 +8,7 @@ use weir_measure::Window;
 use weir_packet::savefile::Layout;
 use weir_pipeline::select::{Misfit, Select};
 use weir_pipeline::sort::SortFault;
-use weir_pipeline::{PlanError, Report, SourceFault, Way};
+use weir_pipeline::{AccessMode, PlanError, Report, SourceFault};
 
 /// Something that happened. Events come in the thread of the run, in the order in which things happen.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ pub struct Closed<'a> {
     /// Its layout, as far as it is known.
     pub layout: Option<&'a Layout>,
     /// How its bytes got into memory.
-    pub way: Way,
+    pub way: AccessMode,
     /// Packets that expressions make no sense for.
     pub misfits: &'a [Misfit],
     /// Why no packet of it can match, though packets of another source can.

@@ -20,11 +20,11 @@ use weir_measure::Window;
 use weir_packet::savefile::Layout;
 use weir_pipeline::handed::Gone;
 use weir_pipeline::measuring::{self, Design, Failure, Reading, Settings};
-use weir_pipeline::reader::{Step, Trouble};
+use weir_pipeline::reader::{SourceError, Step};
 use weir_pipeline::select::{Misfit, Select, Selected, Selection};
 use weir_pipeline::stages::Stages;
 use weir_pipeline::steps::{Moment, SystemClock};
-use weir_pipeline::{Delivery, Options, PlanError, Reader, Report, Way};
+use weir_pipeline::{AccessMode, Delivery, Options, PlanError, Reader, Report};
 
 pub use files::Files;
 
@@ -322,7 +322,7 @@ impl Run {
                 Step::Delivery(delivery) => {
                     let gone = self.commit(delivery, reader, reading.as_mut(), system.now(), &stopped, on)?;
                     // The next packets may be long in coming.
-                    if way == Way::Stream {
+                    if way == AccessMode::Stream {
                         self.outputs.flush_awaited();
                     }
                     self.tell_sink_faults(on);
@@ -450,15 +450,15 @@ impl Run {
         let (misfits, refused, select) = (&misfits[..], refused.as_ref(), &*self.select);
         on(Event::Closed(Closed { name, report, layout, way, misfits, refused, select }));
         let Some(fault) = report.fault.as_ref().filter(|_| refused.is_none()) else { return Ok(()) };
-        if let Trouble::Plan(why) = &fault.what
+        if let SourceError::Plan(why) = &fault.what
             && self.ledger.received == 0
         {
             let name = (self.sources > 1).then(|| name.to_owned());
             return Err(Error::Refused { name, why: why.clone() });
         }
         // After an output that ended, or enough packets, nobody asks for the rest; packets that were lost are another matter.
-        let lost = matches!(fault.what, Trouble::Shrank { .. } | Trouble::Unreadable | Trouble::Changed);
-        if way == Way::Live {
+        let lost = matches!(fault.what, SourceError::Shrank { .. } | SourceError::Unreadable | SourceError::Changed);
+        if way == AccessMode::Live {
             on(Event::LiveFault { name, fault });
         } else if lost || self.measure.is_some() || !self.is_over() {
             on(Event::Fault { name, fault });
@@ -540,5 +540,5 @@ struct Source<'a> {
     name: &'a str,
     report: &'a Report,
     layout: Option<&'a Layout>,
-    way: Way,
+    way: AccessMode,
 }

@@ -11,7 +11,7 @@
 //! and frames that nobody had room to put together. Those of the device are told by the queue that asks first: the sum over
 //! the queues is right. At the end what was handed over is held against the device's own counts, and the kernel's.
 
-use crate::live::{Backend, Counts, Lent, Next};
+use crate::live::{Backend, Counts, Lease, Next};
 use crate::sys::privilege::Capability;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -243,12 +243,12 @@ impl Whole {
 
 /// A burst that is out.
 #[derive(Debug)]
-struct Lease {
+struct Held {
     burst: Burst,
     time_ns: i64,
 }
 
-impl Lent for Lease {
+impl Lease for Held {
     fn bytes(&self) -> Bytes<'_> {
         Slots { frames: self.burst.frames(), time_ns: self.time_ns }.into()
     }
@@ -261,11 +261,11 @@ impl Capture {
     }
 
     /// Stamps the burst, and gives it away.
-    fn lease(&mut self) -> Lease {
+    fn lease(&mut self) -> Held {
         let burst = std::mem::replace(&mut self.burst, self.queue.burst());
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64);
         self.last_ns = self.last_ns.max(now);
-        Lease { burst, time_ns: self.last_ns }
+        Held { burst, time_ns: self.last_ns }
     }
 
     /// Takes up what was lost on the way to us.

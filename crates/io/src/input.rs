@@ -5,7 +5,7 @@ use crate::follow::Followed;
 use crate::live::{Backend, Live};
 use crate::stream::Stream;
 use crate::sys::{self, HUGE, Mapping};
-use crate::view::View;
+use crate::view::Chunk;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -208,19 +208,19 @@ impl PlainFile {
     }
 
     /// Maps `len` bytes from `offset` on (a multiple of the page size), fewer where the file ends.
-    pub fn map(&self, offset: u64, len: usize) -> io::Result<View> {
+    pub fn map(&self, offset: u64, len: usize) -> io::Result<Chunk> {
         let left = self.len.saturating_sub(offset);
         let len = left.min(len as u64);
         if len == 0 {
             // Nothing cannot be mapped.
-            return Ok(View::owned(offset, true, Vec::new(), 0..0));
+            return Ok(Chunk::owned(offset, true, Vec::new(), 0..0));
         }
         let mapping = Mapping::new(&self.file, offset, len as usize)?;
-        Ok(View::mapped(offset, len == left, mapping, self.clone()))
+        Ok(Chunk::mapped(offset, len == left, mapping, self.clone()))
     }
 
     /// Reads `len` bytes from `offset` on into `buffer`, fewer where the file ends.
-    pub fn read(&self, offset: u64, len: usize, mut buffer: Vec<u8>) -> io::Result<View> {
+    pub fn read(&self, offset: u64, len: usize, mut buffer: Vec<u8>) -> io::Result<Chunk> {
         let left = self.len.saturating_sub(offset);
         let wanted = left.min(len as u64) as usize;
         if buffer.len() < wanted {
@@ -237,7 +237,7 @@ impl PlainFile {
             }
         }
         let eof = offset + got as u64 >= self.len;
-        Ok(View::owned(offset, eof || got < wanted, buffer, 0..got))
+        Ok(Chunk::owned(offset, eof || got < wanted, buffer, 0..got))
     }
 
     /// The file's size now.

@@ -33,4 +33,4 @@ pub mod view;
 #[cfg(not(loom))]
 pub use input::{Input, Kind};
 #[cfg(not(loom))]
-pub use view::View;
+pub use view::Chunk;

@@ -1,7 +1,7 @@
 //! What an interface receives and sends, as it comes, by one of several backends.
 
 use crate::sys::privilege::Capability;
-use crate::view::View;
+use crate::view::Chunk;
 use core::fmt::Debug;
 use std::io;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub trait Backend: Send + Debug {
 }
 
 /// Memory of a backend with packets in it; dropping it gives it back.
-pub trait Lent: Send + Sync + Debug {
+pub trait Lease: Send + Sync + Debug {
     /// What the records lie in: nothing that others may write to meanwhile. The first record is at offset 0.
     fn bytes(&self) -> Bytes<'_>;
 }
@@ -71,7 +71,7 @@ pub trait Lent: Send + Sync + Debug {
 #[derive(Debug)]
 pub enum Next {
     /// Records, and how many there are.
-    Records(Box<dyn Lent>, u64),
+    Records(Box<dyn Lease>, u64),
     /// Nothing has come.
     Nothing,
     /// The capture was stopped, and all that it received is handed over.
@@ -124,7 +124,7 @@ pub struct Live {
 #[derive(Debug)]
 pub enum Piece {
     /// Records, and how many there are.
-    Records(View, u64),
+    Records(Chunk, u64),
     /// Nothing has come.
     Nothing,
     /// The capture was stopped, and all that it received is delivered.
@@ -152,7 +152,7 @@ impl Live {
     pub fn next(&mut self) -> io::Result<Piece> {
         Ok(match self.backend.next(&self.stop)? {
             Next::Records(lent, packets) => {
-                let view = View::lent(self.offset, lent);
+                let view = Chunk::leased(self.offset, lent);
                 self.offset += view.content().len() as u64;
                 Piece::Records(view, packets)
             }

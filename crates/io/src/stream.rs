@@ -1,6 +1,6 @@
 //! Bytes that come in order: pipes, decoders, growing files.
 
-use crate::view::View;
+use crate::view::Chunk;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,11 +36,11 @@ impl core::fmt::Debug for Stream {
 
 enum Feed {
     Direct { source: Box<dyn Read + Send> },
-    Threaded { chunks: Receiver<Chunk>, spares: Sender<Vec<u8>> },
+    Threaded { chunks: Receiver<Bytes>, spares: Sender<Vec<u8>> },
 }
 
 /// A buffer with data from [`HEADROOM`] to the given end, or how reading failed.
-type Chunk = io::Result<(Vec<u8>, usize)>;
+type Bytes = io::Result<(Vec<u8>, usize)>;
 
 impl Stream {
     /// Reads when asked, in the caller's thread: the latest bytes are seen at once. Ends early once `stop` is set.
@@ -70,7 +70,7 @@ impl Stream {
     ///
     /// The view begins with `tail` and holds more bytes than it, unless the source has ended. `spent` is a buffer to use
     /// again. **Cost**: copies `tail`, and the whole chunk if `tail` is longer than 64 KiB.
-    pub fn next(&mut self, tail: &[u8], spent: Option<Vec<u8>>) -> io::Result<View> {
+    pub fn next(&mut self, tail: &[u8], spent: Option<Vec<u8>>) -> io::Result<Chunk> {
         let start = self.offset - tail.len() as u64;
         let (mut buffer, mut end) = self.chunk(spent)?;
         if end == HEADROOM {
@@ -89,11 +89,11 @@ impl Stream {
             (begin, end) = (0, joined.len());
             buffer = joined;
         }
-        Ok(View::owned(start, self.ended, buffer, begin..end))
+        Ok(Chunk::owned(start, self.ended, buffer, begin..end))
     }
 
     /// `view` with more bytes behind it, or marked as the end. **Cost**: copies what is new, all of it the first time.
-    pub fn more(&mut self, view: View) -> io::Result<View> {
+    pub fn more(&mut self, view: Chunk) -> io::Result<Chunk> {
         let (buffer, end) = self.chunk(None)?;
         self.ended = end == HEADROOM;
         self.offset += (end - HEADROOM) as u64;
@@ -101,7 +101,7 @@ impl Stream {
     }
 
     /// The next chunk; one without data means the end.
-    fn chunk(&mut self, spent: Option<Vec<u8>>) -> Chunk {
+    fn chunk(&mut self, spent: Option<Vec<u8>>) -> Bytes {
         if self.is_stopped() {
             return Ok((vec![0; HEADROOM], HEADROOM));
         }
@@ -132,7 +132,7 @@ impl Stream {
 }
 
 /// Fills `buffer` behind the headroom: with what is there, or, if `full`, until it is full or the source ends.
-fn read_chunk(source: &mut dyn Read, mut buffer: Vec<u8>, full: bool, stop: &AtomicBool) -> Chunk {
+fn read_chunk(source: &mut dyn Read, mut buffer: Vec<u8>, full: bool, stop: &AtomicBool) -> Bytes {
     if buffer.len() != HEADROOM + CHUNK {
         buffer.clear();
         buffer.try_reserve_exact(HEADROOM + CHUNK)?;
@@ -160,7 +160,7 @@ fn read_chunk(source: &mut dyn Read, mut buffer: Vec<u8>, full: bool, stop: &Ato
     Ok((buffer, end))
 }
 
-fn decode(mut source: Box<dyn Read + Send>, chunks: &SyncSender<Chunk>, spares: &Receiver<Vec<u8>>, stop: &AtomicBool) {
+fn decode(mut source: Box<dyn Read + Send>, chunks: &SyncSender<Bytes>, spares: &Receiver<Vec<u8>>, stop: &AtomicBool) {
     let mut failed = None;
     let mut remember = Remember { source: source.as_mut(), error: &mut failed };
     loop {

@@ -1,7 +1,7 @@
 //! A piece of a source in memory.
 
 use crate::input::PlainFile;
-use crate::live::Lent;
+use crate::live::Lease;
 use crate::sys::Mapping;
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use weir_packet::savefile;
 
 /// Bytes of a source from `offset` on: mapped, owned, or lent by a capture.
 #[derive(Debug)]
-pub struct View {
+pub struct Chunk {
     /// Offset of the first byte in the source.
     pub offset: u64,
     /// The source ends with these bytes.
@@ -22,10 +22,10 @@ enum Bytes {
     Mapped(Arc<Mapping>, PlainFile),
     /// A buffer and the part of it that holds data.
     Owned(Arc<Vec<u8>>, std::ops::Range<usize>),
-    Lent(Box<dyn Lent>),
+    Lease(Box<dyn Lease>),
 }
 
-impl View {
+impl Chunk {
     /// A mapped piece of `file`.
     pub(crate) fn mapped(offset: u64, eof: bool, mapping: Mapping, file: PlainFile) -> Self {
         Self { offset, eof, bytes: Bytes::Mapped(Arc::new(mapping), file) }
@@ -36,9 +36,9 @@ impl View {
         Self { offset, eof, bytes: Bytes::Owned(Arc::new(buffer), part) }
     }
 
-    /// Memory of a capture, which gets it back when the view is dropped or [released](Self::release).
-    pub fn lent(offset: u64, lent: Box<dyn Lent>) -> Self {
-        Self { offset, eof: false, bytes: Bytes::Lent(lent) }
+    /// Memory of a capture, which gets it back when the chunk is dropped or [released](Self::release).
+    pub fn leased(offset: u64, lease: Box<dyn Lease>) -> Self {
+        Self { offset, eof: false, bytes: Bytes::Lease(lease) }
     }
 
     /// The same bytes once more, without a copy; `None` for memory of a capture, which is given back once.
@@ -46,15 +46,15 @@ impl View {
         let bytes = match &self.bytes {
             Bytes::Mapped(mapping, file) => Bytes::Mapped(Arc::clone(mapping), file.clone()),
             Bytes::Owned(buffer, part) => Bytes::Owned(Arc::clone(buffer), part.clone()),
-            Bytes::Lent(_) => return None,
+            Bytes::Lease(_) => return None,
         };
         Some(Self { bytes, ..*self })
     }
 
-    /// Nobody reads the bytes any more: what others wait for is given back now, and the view is empty if it held that.
+    /// Nobody reads the bytes any more: what others wait for is given back now, and the chunk is empty if it held that.
     pub fn release(self) -> Self {
         match self.bytes {
-            Bytes::Lent(_) => Self::owned(self.offset, self.eof, Vec::new(), 0..0),
+            Bytes::Lease(_) => Self::owned(self.offset, self.eof, Vec::new(), 0..0),
             _ => self,
         }
     }
@@ -64,7 +64,7 @@ impl View {
         let (mut buffer, part) = match self.bytes {
             Bytes::Owned(buffer, part) => (Arc::unwrap_or_clone(buffer), part),
             Bytes::Mapped(mapping, _) => (mapping.bytes().to_vec(), 0..mapping.bytes().len()),
-            Bytes::Lent(lent) => (lent.bytes().slice().to_vec(), 0..lent.bytes().slice().len()),
+            Bytes::Lease(lease) => (lease.bytes().slice().to_vec(), 0..lease.bytes().slice().len()),
         };
         buffer.truncate(part.end);
         buffer.try_reserve(more.len())?;
@@ -77,7 +77,7 @@ impl View {
     #[inline]
     pub fn content(&self) -> savefile::Bytes<'_> {
         match &self.bytes {
-            Bytes::Lent(lent) => lent.bytes(),
+            Bytes::Lease(lease) => lease.bytes(),
             Bytes::Mapped(..) | Bytes::Owned(..) => self.bytes().into(),
         }
     }
@@ -87,7 +87,7 @@ impl View {
         match &self.bytes {
             Bytes::Mapped(mapping, _) => mapping.bytes(),
             Bytes::Owned(buffer, part) => &buffer[part.clone()],
-            Bytes::Lent(lent) => lent.bytes().slice(),
+            Bytes::Lease(lease) => lease.bytes().slice(),
         }
     }
 
@@ -95,7 +95,7 @@ impl View {
     pub fn fault(&self) -> Option<u64> {
         match &self.bytes {
             Bytes::Mapped(mapping, _) => mapping.fault().map(|at| self.offset + at as u64),
-            Bytes::Owned(..) | Bytes::Lent(_) => None,
+            Bytes::Owned(..) | Bytes::Lease(_) => None,
         }
     }
 
@@ -126,7 +126,7 @@ impl View {
     /// The buffer, to be used again; of several views that share it the last one has it.
     pub fn into_buffer(self) -> Option<Vec<u8>> {
         match self.bytes {
-            Bytes::Mapped(..) | Bytes::Lent(_) => None,
+            Bytes::Mapped(..) | Bytes::Lease(_) => None,
             Bytes::Owned(buffer, _) => Arc::into_inner(buffer),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_dpdk::Sender;
 use weir_io::dpdk::{Capture, Settings, captures, open};
-use weir_io::live::{Backend, Counts, Lent, Next};
+use weir_io::live::{Backend, Counts, Lease, Next};
 use weir_packet::Frame;
 use weir_packet::savefile::Layout;
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
@@ -33,7 +33,7 @@ impl Visit for Frames {
 }
 
 /// What a burst holds, as the walk of the pipeline finds it.
-fn walked(layout: &Layout, lent: &dyn Lent) -> Vec<Vec<u8>> {
+fn walked(layout: &Layout, lent: &dyn Lease) -> Vec<Vec<u8>> {
     let (mut frames, mut cursor) = (Frames::default(), [Cursor::new(0, lent.bytes().len())]);
     walk(layout, lent.bytes(), true, &mut cursor, &mut frames);
     frames.0

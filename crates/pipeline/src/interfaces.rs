@@ -1,6 +1,6 @@
 //! One table of interfaces for packets of several sources.
 
-use crate::reader::Trouble;
+use crate::reader::SourceError;
 use weir_packet::LinkType;
 use weir_packet::savefile::{Format, Layout};
 
@@ -29,7 +29,7 @@ impl Interfaces {
 
     /// The place of interface number `interface` of a source, which has this layout now.
     #[inline]
-    pub fn id(&mut self, ids: &mut Ids, layout: &Layout, interface: u32) -> Result<u32, Trouble> {
+    pub fn id(&mut self, ids: &mut Ids, layout: &Layout, interface: u32) -> Result<u32, SourceError> {
         // Runs of a sort have this table already.
         if layout.format == Format::Spool {
             return Ok(interface);
@@ -45,7 +45,7 @@ impl Interfaces {
     }
 
     /// The place of interface number `interface` of a source whose packets have been taken up; of an interface without packets too.
-    pub fn place(&mut self, ids: &mut Ids, layout: &Layout, interface: u32) -> Result<u32, Trouble> {
+    pub fn place(&mut self, ids: &mut Ids, layout: &Layout, interface: u32) -> Result<u32, SourceError> {
         // One byte order has them all, unless the sections of the source differ in it.
         match ids.iter().find_map(|ids| ids.get(interface as usize)) {
             Some(&id) => Ok(id),
@@ -55,7 +55,7 @@ impl Interfaces {
 
     /// Takes up the interfaces of a source that have no place yet. **Errors**: too many of them.
     #[cold]
-    pub fn announce(&mut self, ids: &mut Ids, layout: &Layout) -> Result<(), Trouble> {
+    pub fn announce(&mut self, ids: &mut Ids, layout: &Layout) -> Result<(), SourceError> {
         let ids = &mut ids[usize::from(layout.big_endian)];
         for interface in layout.interfaces.iter_from(ids.len()) {
             let mut interface = interface.clone();
@@ -63,7 +63,7 @@ impl Interfaces {
             if layout.big_endian && interface.link == LinkType::NULL {
                 interface.link = LinkType::LOOP;
             }
-            ids.push(self.0.describe(interface).map_err(Trouble::Format)?);
+            ids.push(self.0.describe(interface).map_err(SourceError::Format)?);
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ pub mod survey;
 mod threads;
 mod window;
 
-pub use reader::{Delivery, Options, Reader, Report, SourceFault, Way};
+pub use reader::{AccessMode, Delivery, Options, Reader, Report, SourceFault};
 pub use threads::{processors, unless_stopped};
 
 use weir_packet::Frame;
@@ -40,7 +40,7 @@ pub trait Consumer: Send + Sync + 'static {
 
     /// The source is long: spend time now on what makes each packet cheaper; `aside`, in a thread of its own, if others work
     /// meanwhile. Called at most once per plan.
-    fn settle_in(&self, plan: &Self::Plan, aside: bool) {
+    fn warm_up(&self, plan: &Self::Plan, aside: bool) {
         let _ = (plan, aside);
     }
 

@@ -1,6 +1,6 @@
 //! Measures sources: the parallel designs, their workers, and the account of all of it.
 //!
-//! A reader finds and proves where the packets of a source lie ([`crate::stages`]). A crew of workers measures them: alone in the
+//! A reader finds and proves where the packets of a source lie ([`crate::stages`]). A worker pool measures them: alone in the
 //! caller's thread, each its own pieces (`rss`), or fed by a distributor (`async`, `sync`). What the workers know of a window
 //! is merged once all of them are past it, so every design gives the same answer.
 
@@ -17,14 +17,14 @@ pub mod timing;
 mod worker;
 
 use crate::handed::Gone;
-use crate::reader::{Delivery, Options, Reader, Step, Way};
+use crate::reader::{AccessMode, Delivery, Options, Reader, Step};
 use crate::select::{Select, Selection};
 use crate::stages::{Locate, Stages};
 use crate::steps::{Moment, SystemClock};
 use crate::{Consumer, PlanError, Report, threads};
 pub use capture::{Capture, LiveCounters};
 use clock::{Act, Booked, Clock, MANY};
-use fed::Fed;
+use fed::Distributor;
 use front::Front;
 pub use merger::Further;
 use merger::Merger;
@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use timing::Timing;
-use weir_io::{Input, Kind as InputKind, View};
+use weir_io::{Chunk, Input, Kind as InputKind};
 use weir_measure::{Arrivals, Back, Config, Spares, State, Window};
 use weir_packet::savefile::Layout;
 use worker::{Closed, Piece, Worker};
@@ -87,7 +87,7 @@ pub struct Settings {
     /// Record how long packets take.
     pub timing: bool,
     /// Read files this way instead of the cheaper one.
-    pub way: Option<Way>,
+    pub way: Option<AccessMode>,
 }
 
 impl Default for Settings {
@@ -142,7 +142,7 @@ pub enum Failure {
 /// Messages from workers to the thread that merges.
 enum Event {
     /// A piece is done: the bytes of the delivery, if it was the last one, and packets that were not there any more.
-    Piece(Option<View>, Option<Gone>),
+    Piece(Option<Chunk>, Option<Gone>),
     /// Member number so knows its part of these windows.
     Closed(usize, Closed),
     /// A worker is at its end.
@@ -157,7 +157,7 @@ struct Ended {
 }
 
 /// A pool of workers. All methods append what happened meanwhile to `events`.
-trait Crew {
+trait WorkerPool {
     /// How many say [`Event::Closed`] to each call of [`Self::close`].
     fn members(&self) -> usize;
     /// Takes a piece; waits if all have enough to do.
@@ -173,7 +173,7 @@ trait Crew {
 /// The caller's own thread.
 struct Alone(Option<Worker>);
 
-impl Crew for Alone {
+impl WorkerPool for Alone {
     fn members(&self) -> usize {
         1
     }
@@ -229,13 +229,13 @@ pub struct Run {
     begun: Instant,
 }
 
-/// The crew, and what it has done so far.
+/// The worker pool, and what it has done so far.
 struct Team {
-    crew: Option<Box<dyn Crew>>,
+    pool: Option<Box<dyn WorkerPool>>,
     merger: Merger,
     events: Vec<Event>,
     /// Views that came back.
-    spare: Vec<View>,
+    spare: Vec<Chunk>,
     /// How often windows were closed.
     turns: u64,
     /// Turns that not every member has ended, at most.
@@ -289,7 +289,7 @@ pub struct Measured {
     /// What happened while it was read.
     pub report: Report,
     /// How its bytes got into memory.
-    pub way: Way,
+    pub way: AccessMode,
     /// How it is laid out at its end.
     pub layout: Option<Layout>,
 }
@@ -309,7 +309,7 @@ impl Run {
         let begun = Instant::now();
         let spares = Arc::new(Spares::default());
         let team = Team {
-            crew: None,
+            pool: None,
             merger: Merger::new(0, Arc::clone(&settings.config), Arc::clone(&spares)),
             events: Vec::new(),
             spare: Vec::new(),
@@ -355,17 +355,17 @@ impl Run {
 
     /// Starts the workers as the first source wants them, unless they run.
     pub fn start(&mut self, can_be_split: bool) -> Result<(), Failure> {
-        if self.team.crew.is_some() {
+        if self.team.pool.is_some() {
             return Ok(());
         }
         let Settings { config, workers, batch, cpus, .. } = &self.settings;
         if self.design == Design::Auto {
             self.design = if can_be_split || *workers == 1 { Design::Rss } else { Design::Async };
         }
-        let mut crew = self.workers(false)?;
-        let crew: Box<dyn Crew> = match self.design {
-            Design::Rss | Design::Auto if *workers == 1 => Box::new(Alone(crew.pop())),
-            Design::Rss | Design::Auto => Box::new(Slices::start(crew, cpus)?),
+        let mut pool = self.workers(false)?;
+        let pool: Box<dyn WorkerPool> = match self.design {
+            Design::Rss | Design::Auto if *workers == 1 => Box::new(Alone(pool.pop())),
+            Design::Rss | Design::Auto => Box::new(Slices::start(pool, cpus)?),
             Design::Async | Design::Sync => {
                 let setting = fed::Setting {
                     distribute: self.settings.distribute,
@@ -376,13 +376,17 @@ impl Run {
                     cpus,
                     request: &config.request,
                 };
-                Box::new(Fed::start(self.front(), crew.into_iter().map(|worker| worker.back).collect(), setting)?)
+                Box::new(Distributor::start(
+                    self.front(),
+                    pool.into_iter().map(|worker| worker.back).collect(),
+                    setting,
+                )?)
             }
         };
-        let members = crew.members();
+        let members = pool.members();
         self.team.merger = Merger::new(members, Arc::clone(config), Arc::clone(&self.spares));
         self.team.most_turns = most_turns(config, members);
-        self.team.crew = Some(crew);
+        self.team.pool = Some(pool);
         Ok(())
     }
 
@@ -443,7 +447,7 @@ impl Run {
         let system = SystemClock::default();
         let mut reading = self.begin_source(reader, system.now());
         // A capture that is stopped still delivers what it has received, and ends by itself.
-        let live = reader.way() == Way::Live;
+        let live = reader.way() == AccessMode::Live;
         let stopped = || stop.load(Ordering::Relaxed) && !live;
         loop {
             let now = system.now();
@@ -469,7 +473,7 @@ impl Run {
     /// A source is read from now on: its batches are [taken](Self::take) in order, and [`Self::settle`] follows each step. The workers
     /// have [started](Self::start).
     pub fn begin_source(&mut self, reader: &Reader<Stages>, now: Moment) -> Reading {
-        if reader.way() == Way::Live {
+        if reader.way() == AccessMode::Live {
             self.clock = Clock::live(self.settings.config.cut, Arc::default(), now);
             self.team.merger.covered.0 = self.clock.begun();
         }
@@ -510,7 +514,7 @@ impl Run {
         let Self { team, clock, settings, .. } = self;
         team.lose(reader, &mut reading.booked, clock, settings);
         // The next bytes of a pipe may be long in coming: what is complete goes out first.
-        let most = if matches!(reader.way(), Way::Stream | Way::Live) { 0 } else { team.most_turns };
+        let most = if matches!(reader.way(), AccessMode::Stream | AccessMode::Live) { 0 } else { team.most_turns };
         team.wait(most, each)?;
         team.spare.extend(clock.freed());
         for view in team.spare.drain(..) {
@@ -537,8 +541,8 @@ impl Run {
         team.spare.extend(clock.freed());
         team.lose(reader, &mut reading.booked, clock, settings);
         while reading.out > 0 {
-            let crew = team.crew.as_mut().expect("a source is measured by a crew");
-            crew.events(team.spare.is_empty(), &mut team.events)?;
+            let pool = team.pool.as_mut().expect("a source is measured by a worker pool");
+            pool.events(team.spare.is_empty(), &mut team.events)?;
             team.heed(each)?;
             reading.out -= team.spare.drain(..).count();
         }
@@ -578,9 +582,9 @@ impl Run {
             let Self { team, clock, .. } = self;
             team.merger.covered.1 = clock.ended();
             team.act(Act::Close(i64::MAX), each)?;
-            team.crew.as_mut().expect("started above").end();
+            team.pool.as_mut().expect("started above").end();
             while team.ended < workers {
-                team.crew.as_mut().expect("started above").events(true, &mut team.events)?;
+                team.pool.as_mut().expect("started above").events(true, &mut team.events)?;
                 team.heed(each)?;
             }
         }
@@ -601,17 +605,17 @@ impl Run {
 impl Team {
     /// Does what the clock says, and takes up what happened.
     fn act(&mut self, act: Act, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
-        let crew = self.crew.as_mut().expect("a source is measured by a crew");
+        let pool = self.pool.as_mut().expect("a source is measured by a worker pool");
         match act {
             Act::Begun(time) => self.merger.covered.0 = Some(time),
-            Act::Measure(piece) => crew.take(piece, &mut self.events)?,
+            Act::Measure(piece) => pool.take(piece, &mut self.events)?,
             Act::Close(before) => {
                 self.merger.turn(self.turns, before);
                 self.turns += 1;
-                crew.close(before, &mut self.events)?;
+                pool.close(before, &mut self.events)?;
             }
         }
-        crew.events(false, &mut self.events)?;
+        pool.events(false, &mut self.events)?;
         self.heed(each)?;
         self.wait(self.most_turns, each)
     }
@@ -633,7 +637,7 @@ impl Team {
     /// Waits while there are more than `most` turns that not every member has ended: their windows hold memory.
     fn wait(&mut self, most: u64, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
         while self.turns > self.merger.turns().saturating_add(most) {
-            self.crew.as_mut().expect("a source is measured by a crew").events(true, &mut self.events)?;
+            self.pool.as_mut().expect("a source is measured by a worker pool").events(true, &mut self.events)?;
             self.heed(each)?;
         }
         Ok(())

@@ -9,7 +9,7 @@
 //!
 //! A source that fails ends; the others go on. Each keeps the report of its own reader.
 
-use crate::reader::{Current, Options, Way};
+use crate::reader::{AccessMode, Current, Options};
 use crate::{Consumer, Delivery, PlanError, Reader, Report, With};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -113,7 +113,7 @@ impl<C: Consumer> Merge<C> {
 
     /// Whether the next packet is known only once a pipe, or a compressed file, has been read on.
     pub fn waits(&self) -> bool {
-        self.dry.is_some_and(|source| self.sources[source].reader.way() == Way::Stream)
+        self.dry.is_some_and(|source| self.sources[source].reader.way() == AccessMode::Stream)
     }
 
     /// The next packet, `None` at the end of all sources; `each` gets what the consumer made of pieces that were read.
@@ -252,7 +252,7 @@ fn place_damaged(order: &mut [(i64, u32)], before: i64) {
 pub(crate) fn options_for(sources: usize) -> Options {
     let piece = (MEMORY / sources.max(1)).clamp(PIECE.0, PIECE.1);
     // What is read stays as it is until its turn comes; a mapped file may have lost it by then.
-    Options { way: Some(Way::Read), piece: Some(piece), ..Options::default() }
+    Options { way: Some(AccessMode::Read), piece: Some(piece), ..Options::default() }
 }
 
 /// The consumer that keeps every packet.

@@ -1,13 +1,13 @@
 //! Workers that process the windows of a file ahead of the reader.
 
-use crate::reader::{Current, Trouble, Way};
+use crate::reader::{AccessMode, Current, SourceError};
 use crate::window::{Start, Window, process};
 use crate::{Consumer, threads};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use weir_io::View;
+use weir_io::Chunk;
 use weir_io::input::PlainFile;
 
 /// Buffers that came back. A worker that finds none makes one: there are as many as windows in flight.
@@ -19,7 +19,7 @@ const AHEAD: u64 = 2;
 /// What a worker made of a window.
 pub(crate) struct Ready<C: Consumer> {
     pub current: Arc<Current<C::Plan>>,
-    pub result: Result<(View, Window<C::Part>), Trouble>,
+    pub result: Result<(Chunk, Window<C::Part>), SourceError>,
 }
 
 impl<C: Consumer> Ready<C> {
@@ -56,7 +56,7 @@ impl<C: Consumer> Pool<C> {
     pub fn start(
         consumer: &Arc<C>,
         file: &PlainFile,
-        way: Way,
+        way: AccessMode,
         workers: usize,
         cpus: &[usize],
         first: u64,
@@ -74,9 +74,9 @@ impl<C: Consumer> Pool<C> {
                     let Ok(Task { index, current }) = task else { return };
                     let buffer = spares.lock().expect("no one panics with the lock held").pop().unwrap_or_default();
                     // Each task has a result, a panic as well: the reader waits for the result of this window.
-                    let work = || work(consumer.as_ref(), &file, way, index, &current, buffer).map_err(Trouble::Io);
+                    let work = || work(consumer.as_ref(), &file, way, index, &current, buffer).map_err(SourceError::Io);
                     let result =
-                        threads::caught(work).unwrap_or(Err(Trouble::Panic { thread: "worker", number: worker }));
+                        threads::caught(work).unwrap_or(Err(SourceError::Panic { thread: "worker", number: worker }));
                     if results.send((index, Ready { current, result })).is_err() {
                         return;
                     }
@@ -148,11 +148,11 @@ impl<C: Consumer> Pool<C> {
 fn work<C: Consumer>(
     consumer: &C,
     file: &PlainFile,
-    way: Way,
+    way: AccessMode,
     index: u64,
     current: &Current<C::Plan>,
     buffer: Vec<u8>,
-) -> io::Result<(View, Window<C::Part>)> {
+) -> io::Result<(Chunk, Window<C::Part>)> {
     let offset = index * way.window();
     let view = way.view(file, offset, way.window() as usize + way.overhang(), buffer)?;
     let limit = view.bytes().len().min(way.window() as usize);

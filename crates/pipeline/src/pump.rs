@@ -3,7 +3,7 @@
 //! Each source has a reading side, which takes steps ([`crate::steps`]) and has a thread of its own in a real capture. Which packet is
 //! next is a function of what has come ([`pick`]).
 
-use crate::reader::{Step, Trouble};
+use crate::reader::{SourceError, Step};
 use crate::steps::{Moment, Progress, SystemClock};
 use crate::{Consumer, Delivery, Reader, Report, SourceFault, threads};
 use std::collections::VecDeque;
@@ -88,7 +88,7 @@ impl<C: Consumer> Reading<C> {
         let Some(mut reader) = self.reader.take() else { return };
         let (layout, mut report) = (reader.layout().cloned(), reader.take_report());
         if threads::caught(|| drop(reader)).is_none() && report.fault.is_none() {
-            report.fail(Trouble::Panic { thread: READER, number: self.number });
+            report.fail(SourceError::Panic { thread: READER, number: self.number });
         }
         self.held = Some(Message::End(Box::new(report), layout));
     }
@@ -98,7 +98,7 @@ impl<C: Consumer> Reading<C> {
         // What was delivered before stays counted; the interface is not read on, which is a fault.
         if threads::caught(|| self.deliver(system)).is_none() {
             if let Some(reader) = &mut self.reader {
-                reader.fail(Trouble::Panic { thread: READER, number: self.number });
+                reader.fail(SourceError::Panic { thread: READER, number: self.number });
             }
             self.close();
             self.send();
@@ -215,7 +215,7 @@ impl<C: Consumer> Pump<C> {
 
     /// A thread that panics says how far it came; of one that says nothing no more is known than that it ended.
     fn lose(&mut self) {
-        let what = Trouble::Panic { thread: READER, number: self.number };
+        let what = SourceError::Panic { thread: READER, number: self.number };
         let fault = Some(SourceFault { packet: 1, offset: 0, what });
         self.end(Report { fault, ..Report::default() }, None);
     }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use weir_io::input::PlainFile;
 use weir_io::live::{Counts, Live, Marks, Piece, TURN};
 use weir_io::stream::Stream;
-use weir_io::{Input, Kind, View};
+use weir_io::{Chunk, Input, Kind};
 use weir_packet::savefile::{Fault, Layout, Statistics, Stop, Told};
 
 /// Sources shorter than this are not worth settling in for, bytes.
@@ -34,7 +34,7 @@ const FIRST_REACH: usize = 64 << 10;
 
 /// How a file's bytes get into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum AccessMode {
     /// Mapped: for files that the page cache holds in huge folios.
     Mapped,
     /// Read into a buffer that stays in the cache.
@@ -45,7 +45,7 @@ pub enum Way {
     Live,
 }
 
-impl Way {
+impl AccessMode {
     /// Bytes of a file that one worker takes at a time.
     pub(crate) fn window(self) -> u64 {
         match self {
@@ -62,7 +62,7 @@ impl Way {
         }
     }
 
-    pub(crate) fn view(self, file: &PlainFile, offset: u64, len: usize, buffer: Vec<u8>) -> io::Result<View> {
+    pub(crate) fn view(self, file: &PlainFile, offset: u64, len: usize, buffer: Vec<u8>) -> io::Result<Chunk> {
         match self {
             Self::Mapped => file.map(offset, len),
             Self::Read | Self::Stream | Self::Live => file.read(offset, len, buffer),
@@ -78,7 +78,7 @@ pub struct Options {
     /// Processors to bind them to, in turn.
     pub cpus: Vec<usize>,
     /// Read a file this way instead of the cheaper one (for tests and comparisons).
-    pub way: Option<Way>,
+    pub way: Option<AccessMode>,
     /// Most bytes to read at once of a file that is not mapped, unless a packet is larger.
     pub piece: Option<usize>,
 }
@@ -103,7 +103,7 @@ pub struct Delivery<C: Consumer> {
     /// How the source is laid out here.
     pub current: Arc<Current<C::Plan>>,
     /// The bytes that the piece's record offsets point into.
-    pub view: View,
+    pub view: Chunk,
     /// Offset of its last packet's record.
     pub last: usize,
     /// What the consumer made of it.
@@ -118,13 +118,13 @@ pub struct SourceFault {
     /// Offset in the source (in the decoded bytes, if it is compressed).
     pub offset: u64,
     /// What it is.
-    pub what: Trouble,
+    pub what: SourceError,
 }
 
 /// Kinds of trouble with a source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Trouble {
+pub enum SourceError {
     /// The bytes are not a capture file from here on.
     #[error(transparent)]
     Format(Fault),
@@ -213,7 +213,7 @@ impl Report {
     }
 
     /// Notes a fault at the present position.
-    pub(crate) fn fail(&mut self, what: Trouble) {
+    pub(crate) fn fail(&mut self, what: SourceError) {
         self.fault = Some(SourceFault { packet: self.received + 1, offset: self.offset, what });
     }
 
@@ -235,7 +235,7 @@ pub struct Reader<C: Consumer> {
     /// Most bytes to walk in the next step.
     reach: usize,
     /// Bytes from `report.offset` on that are in memory and were not walked, since the layout changed in front of them.
-    held: Option<View>,
+    held: Option<Chunk>,
     finished: bool,
     /// Nothing has come.
     quiet: bool,
@@ -266,9 +266,9 @@ impl<C: Consumer> core::fmt::Debug for Step<C> {
 enum Source<C: Consumer> {
     File {
         file: PlainFile,
-        way: Way,
+        way: AccessMode,
         pool: Option<Pool<C>>,
-        lost: Option<Trouble>,
+        lost: Option<SourceError>,
     },
     /// `tail` is what the last view ended with.
     Stream {
@@ -292,7 +292,9 @@ impl<C: Consumer> Reader<C> {
     pub fn new(input: Input, consumer: Arc<C>, options: Options) -> Self {
         let source = match input.kind {
             Kind::File(file) => {
-                let way = options.way.unwrap_or_else(|| if file.prefers_mapping() { Way::Mapped } else { Way::Read });
+                let way = options
+                    .way
+                    .unwrap_or_else(|| if file.prefers_mapping() { AccessMode::Mapped } else { AccessMode::Read });
                 Source::File { file, way, pool: None, lost: None }
             }
             Kind::Stream(stream) => Source::Stream { stream, tail: Vec::new() },
@@ -334,13 +336,13 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// How the bytes get into memory.
-    pub fn way(&self) -> Way {
+    pub fn way(&self) -> AccessMode {
         match &self.source {
             Source::File { way, .. } => *way,
-            Source::Stream { .. } => Way::Stream,
-            Source::Live(_) => Way::Live,
+            Source::Stream { .. } => AccessMode::Stream,
+            Source::Live(_) => AccessMode::Live,
             Source::Merged(merged) => merged.way(),
-            Source::Memory(_) => Way::Read,
+            Source::Memory(_) => AccessMode::Read,
         }
     }
 
@@ -358,7 +360,7 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// Gives back the bytes of a delivery, whose memory is then used again.
-    pub fn recycle(&mut self, view: View) {
+    pub fn recycle(&mut self, view: Chunk) {
         let Some(buffer) = view.into_buffer() else { return };
         match &mut self.source {
             // The reader's own buffer comes first: only a reader that finds none takes one of the workers'.
@@ -378,7 +380,7 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// The view that is held, if the record at `report.offset` lies in it.
-    fn take_held_view(&mut self) -> Option<View> {
+    fn take_held_view(&mut self) -> Option<Chunk> {
         let view = self.held.take()?;
         if self.need == 0 && (view.offset..view.offset + view.bytes().len() as u64).contains(&self.report.offset) {
             return Some(view);
@@ -388,7 +390,7 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// Holds `view` for the next step if that begins in it and needs no more than it has.
-    fn hold_view(&mut self, view: &View) {
+    fn hold_view(&mut self, view: &Chunk) {
         let rest = self.report.offset < view.offset + view.bytes().len() as u64;
         if self.need == 0 && rest && !self.finished {
             self.held = view.share();
@@ -411,11 +413,11 @@ impl<C: Consumer> Reader<C> {
         let lost = match &mut self.source {
             Source::File { file, lost, .. } => lost.take().or_else(|| {
                 let to = file.current_len().unwrap_or(file.len);
-                (to < file.len).then_some(Trouble::Shrank { from: file.len, to })
+                (to < file.len).then_some(SourceError::Shrank { from: file.len, to })
             }),
             Source::Stream { .. } | Source::Live(_) | Source::Merged(_) | Source::Memory(_) => None,
         };
-        let what = lost.unwrap_or(if gone.unreadable { Trouble::Unreadable } else { Trouble::Changed });
+        let what = lost.unwrap_or(if gone.unreadable { SourceError::Unreadable } else { SourceError::Changed });
         self.report.offset = gone.offset;
         self.fail(what);
     }
@@ -450,7 +452,7 @@ impl<C: Consumer> Reader<C> {
         if let (Source::Live(live), false) = (&mut self.source, self.finished)
             && let Err(error) = live.wait(most)
         {
-            self.fault(Trouble::Io(error));
+            self.fault(SourceError::Io(error));
         }
     }
 
@@ -475,13 +477,13 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// Ends the source with a fault at the present position.
-    pub(crate) fn fail(&mut self, what: Trouble) {
+    pub(crate) fn fail(&mut self, what: SourceError) {
         self.finished = true;
         self.report.fail(what);
     }
 
     /// Takes the source on from `report.offset`: a window of a file.
-    fn step_file(&mut self) -> Result<Option<Delivery<C>>, Trouble> {
+    fn step_file(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
         let pos = self.report.offset;
         let Source::File { file, way, pool, lost } = &mut self.source else { unreachable!("asked by source") };
         if pos >= file.len && self.current.is_some() {
@@ -506,7 +508,7 @@ impl<C: Consumer> Reader<C> {
         let view = match (ready, held) {
             (Some(Ready { result: Err(what), .. }), _) => return Err(what),
             (Some(Ready { current, result: Ok((view, done)) }), _) => {
-                if sound(file, *way, &view, lost).map_err(Trouble::Io)? {
+                if sound(file, *way, &view, lost).map_err(SourceError::Io)? {
                     let known = self.current.as_ref().is_some_and(|known| Arc::ptr_eq(known, &current));
                     let start = done.start.map(|at| view.offset + at as u64);
                     self.report.reread += done.reread;
@@ -523,17 +525,17 @@ impl<C: Consumer> Reader<C> {
             (None, Some(held)) => held,
             (None, None) => {
                 let (offset, need, least) = match way {
-                    Way::Mapped => {
+                    AccessMode::Mapped => {
                         let offset = index * window;
                         (offset, (pos - offset) as usize + self.need, window as usize)
                     }
                     _ => (pos, self.need, self.reach.min(window as usize)),
                 };
                 let len = match (*way, self.options.piece) {
-                    (Way::Read, Some(piece)) => need.max(piece.min(least + way.overhang())),
+                    (AccessMode::Read, Some(piece)) => need.max(piece.min(least + way.overhang())),
                     _ => need.max(least + way.overhang()),
                 };
-                way.view(file, offset, len, buffer).map_err(Trouble::Io)?
+                way.view(file, offset, len, buffer).map_err(SourceError::Io)?
             }
         };
         let start = (pos - view.offset) as usize;
@@ -544,13 +546,13 @@ impl<C: Consumer> Reader<C> {
         };
         // Where workers are ahead, what begins in the next window is theirs.
         let limit = match (*way, &pool) {
-            (Way::Read, None) => view.bytes().len(),
+            (AccessMode::Read, None) => view.bytes().len(),
             _ => view.bytes().len().min(((index + 1) * window - view.offset) as usize),
         };
         let end = limit;
         let limit = limit.min(start.saturating_add(self.reach));
         let done = process(self.consumer.as_ref(), &current, view.content(), view.eof, Start::Exact(start), limit, 0);
-        if !sound(file, *way, &view, lost).map_err(Trouble::Io)? {
+        if !sound(file, *way, &view, lost).map_err(SourceError::Io)? {
             *pool = None;
             return Ok(None);
         }
@@ -564,16 +566,16 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// Takes the source on from `report.offset`: the next bytes of a stream, behind what was left over.
-    fn step_stream(&mut self) -> Result<Option<Delivery<C>>, Trouble> {
+    fn step_stream(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
         // More bytes may be long in coming: what is here goes first.
         let held = self.take_held_view();
         let Source::Stream { stream, tail } = &mut self.source else { unreachable!("asked by source") };
         let mut view = match held {
             Some(held) => held,
-            None => stream.next(tail, self.spent.take()).map_err(Trouble::Io)?,
+            None => stream.next(tail, self.spent.take()).map_err(SourceError::Io)?,
         };
         while view.bytes().len() < self.need && !view.eof {
-            view = stream.more(view).map_err(Trouble::Io)?;
+            view = stream.more(view).map_err(SourceError::Io)?;
         }
         if view.eof && stream.is_stopped() {
             self.finished = true;
@@ -599,7 +601,7 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// Takes the next block of a ring. Each is whole: nothing is left over, and nothing is guessed.
-    fn step_live(&mut self) -> Result<Option<Delivery<C>>, Trouble> {
+    fn step_live(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
         let Source::Live(live) = &mut self.source else { unreachable!("asked by source") };
         let Some(current) = self.current.clone() else {
             let layout = live.layout().clone();
@@ -608,7 +610,7 @@ impl<C: Consumer> Reader<C> {
         let next = live.next();
         let backend = live.backend();
         (self.report.live, self.report.marks) = (Some(backend.counts()), backend.marks());
-        let (view, claimed) = match next.map_err(Trouble::Io)? {
+        let (view, claimed) = match next.map_err(SourceError::Io)? {
             Piece::Records(view, packets) => (view, packets),
             Piece::Nothing => {
                 self.quiet = true;
@@ -624,16 +626,16 @@ impl<C: Consumer> Reader<C> {
         let (found, whole) = (done.received, done.stop == Stop::End);
         let delivery = self.accept(view, current, done);
         if whole && found != claimed {
-            self.fault(Trouble::Block { claimed, found });
+            self.fault(SourceError::Block { claimed, found });
         }
         Ok(delivery)
     }
 
     /// Reads the file header, and the layout blocks behind it, from the source's first bytes.
-    fn begin(&mut self, view: &View) -> Result<(), Trouble> {
+    fn begin(&mut self, view: &Chunk) -> Result<(), SourceError> {
         let read = first_layout(view);
         if let Source::File { file, way, lost, .. } = &mut self.source
-            && !sound(file, *way, view, lost).map_err(Trouble::Io)?
+            && !sound(file, *way, view, lost).map_err(SourceError::Io)?
         {
             return Ok(());
         }
@@ -643,19 +645,19 @@ impl<C: Consumer> Reader<C> {
                 self.need = need as usize;
                 return Ok(());
             }
-            Err(Stop::Fault(fault)) => return Err(Trouble::Format(fault)),
+            Err(Stop::Fault(fault)) => return Err(SourceError::Format(fault)),
             Err(_) => unreachable!("a header is read or not"),
         };
         self.need = 0;
         self.report.offset = view.offset + pos as u64;
         self.take_up(layout)?;
-        self.start_pool().map_err(Trouble::Io)?;
+        self.start_pool().map_err(SourceError::Io)?;
         self.hold_view(view);
         Ok(())
     }
 
     /// Makes `layout` the current one. Told to stop meanwhile, the source ends before it.
-    fn take_up(&mut self, layout: Layout) -> Result<(), Trouble> {
+    fn take_up(&mut self, layout: Layout) -> Result<(), SourceError> {
         let before = self.current.as_ref().map(|current| &current.plan);
         let plan = match self.consumer.plan(&layout, before) {
             Ok(plan) => plan,
@@ -663,7 +665,7 @@ impl<C: Consumer> Reader<C> {
                 self.finished = true;
                 return Ok(());
             }
-            Err(refused) => return Err(Trouble::Plan(refused)),
+            Err(refused) => return Err(SourceError::Plan(refused)),
         };
         let long = match &self.source {
             Source::File { file, .. } => file.len >= LONG,
@@ -675,7 +677,7 @@ impl<C: Consumer> Reader<C> {
         };
         if long {
             self.settled = true;
-            self.consumer.settle_in(&plan, self.workers() > 1);
+            self.consumer.warm_up(&plan, self.workers() > 1);
         }
         self.current = Some(Arc::new(Current { layout, plan }));
         Ok(())
@@ -703,7 +705,7 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// Counts a proven window and moves on behind it.
-    fn accept(&mut self, view: View, current: Arc<Current<C::Plan>>, done: Window<C::Part>) -> Option<Delivery<C>> {
+    fn accept(&mut self, view: Chunk, current: Arc<Current<C::Plan>>, done: Window<C::Part>) -> Option<Delivery<C>> {
         self.report.received += done.received;
         for told in done.statistics.iter().filter_map(|&at| current.layout.told(view.bytes(), at)) {
             self.report.tell(told);
@@ -715,12 +717,12 @@ impl<C: Consumer> Reader<C> {
             Stop::End => {}
             Stop::Enough => self.finished = true,
             Stop::NeedMore(need) => self.need = need as usize,
-            Stop::Fault(fault) => self.fault(Trouble::Format(fault)),
+            Stop::Fault(fault) => self.fault(SourceError::Format(fault)),
             Stop::Layout => self.relayout(&view, done.end, &current.layout),
         }
         if !self.settled && self.report.offset >= LONG {
             self.settled = true;
-            self.consumer.settle_in(&current.plan, false);
+            self.consumer.warm_up(&current.plan, false);
         }
         if let Source::Stream { .. } = self.source {
             self.keep_rest(&view);
@@ -733,7 +735,7 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// A fault in the bytes; if the file lost bytes, that is the reason for it.
-    fn fault(&mut self, what: Trouble) {
+    fn fault(&mut self, what: SourceError) {
         let lost = match &mut self.source {
             Source::File { lost, .. } => lost.take(),
             Source::Stream { .. } | Source::Live(_) | Source::Merged(_) | Source::Memory(_) => None,
@@ -742,7 +744,7 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// Takes up the layout blocks at `pos` of `view`.
-    fn relayout(&mut self, view: &View, pos: usize, layout: &Layout) {
+    fn relayout(&mut self, view: &Chunk, pos: usize, layout: &Layout) {
         self.reach = FIRST_REACH;
         let (bytes, mut pos, mut layout) = (view.bytes(), pos, layout.clone());
         let taken = loop {
@@ -755,7 +757,7 @@ impl<C: Consumer> Reader<C> {
                     self.need = need as usize;
                     break Ok(());
                 }
-                Err(Stop::Fault(fault)) => break Err(Trouble::Format(fault)),
+                Err(Stop::Fault(fault)) => break Err(SourceError::Format(fault)),
                 Err(_) => unreachable!("a layout block is applied or not"),
             }
         };
@@ -767,7 +769,7 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// Keeps what `view` of a stream holds from `report.offset` on: whole records as they lie, a cut one for the next view.
-    fn keep_rest(&mut self, view: &View) {
+    fn keep_rest(&mut self, view: &Chunk) {
         self.hold_view(view);
         if let (Source::Stream { tail, .. }, None) = (&mut self.source, &self.held) {
             let used = (self.report.offset - view.offset) as usize;
@@ -778,7 +780,7 @@ impl<C: Consumer> Reader<C> {
 }
 
 /// The layout that a source begins with, and the offset behind the blocks that describe it.
-fn first_layout(view: &View) -> Result<(Layout, usize), Stop> {
+fn first_layout(view: &Chunk) -> Result<(Layout, usize), Stop> {
     let bytes = view.bytes();
     let (mut layout, mut pos) = Layout::read(bytes, view.eof)?;
     while layout.is_layout_block(bytes, pos) {
@@ -793,20 +795,20 @@ fn first_layout(view: &View) -> Result<(Layout, usize), Stop> {
 
 /// Whether what was read in `view` was really in the file. If not, the file is taken to end where it could be read last,
 /// and `lost` says why.
-fn sound(file: &mut PlainFile, way: Way, view: &View, lost: &mut Option<Trouble>) -> io::Result<bool> {
+fn sound(file: &mut PlainFile, way: AccessMode, view: &Chunk, lost: &mut Option<SourceError>) -> io::Result<bool> {
     let end = view.offset + view.bytes().len() as u64;
     // A read that came short has met the file's end where it was not.
     let short = view.eof && end < file.len;
-    let now = if short || way == Way::Mapped { file.current_len()? } else { file.len };
+    let now = if short || way == AccessMode::Mapped { file.current_len()? } else { file.len };
     let readable = view.fault().unwrap_or(end).min(now);
     if !short && readable >= end.min(file.len) {
         return Ok(true);
     }
     let from = match lost {
-        Some(Trouble::Shrank { from, .. }) => *from,
+        Some(SourceError::Shrank { from, .. }) => *from,
         _ => file.len,
     };
-    *lost = Some(if now < file.len { Trouble::Shrank { from, to: now } } else { Trouble::Unreadable });
+    *lost = Some(if now < file.len { SourceError::Shrank { from, to: now } } else { SourceError::Unreadable });
     file.len = readable;
     Ok(false)
 }

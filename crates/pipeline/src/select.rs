@@ -493,8 +493,8 @@ impl Select {
         }
     }
 
-    /// Makes native code; see [`Consumer::settle_in`](crate::Consumer::settle_in).
-    pub(crate) fn settle_in(&self, aside: bool) {
+    /// Makes native code; see [`Consumer::warm_up`](crate::Consumer::warm_up).
+    pub(crate) fn warm_up(&self, aside: bool) {
         if self.selection.interpret {
             return;
         }

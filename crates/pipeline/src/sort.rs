@@ -17,7 +17,7 @@
 
 use crate::interfaces::{Ids, Interfaces};
 use crate::merge::{Every, Merge, Source};
-use crate::reader::{Options, Part, Reader, Sorted, SourceFault, Trouble, Way};
+use crate::reader::{AccessMode, Options, Part, Reader, Sorted, SourceError, SourceFault};
 use crate::{Consumer, Delivery, PlanError, Report};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -113,7 +113,7 @@ impl Sorter {
     ) -> Result<(), PlanError> {
         let name = input.name.clone();
         let piece = (self.memory / 8).clamp(16 << 10, 1 << 20);
-        let options = Options { way: Some(Way::Read), piece: Some(piece), ..Options::default() };
+        let options = Options { way: Some(AccessMode::Read), piece: Some(piece), ..Options::default() };
         let mut reader = Reader::new(input, Arc::new(Every), options);
         let (mut ids, mut key) = (Ids::default(), i64::MIN);
         let mut damage = None;
@@ -211,7 +211,7 @@ impl Sorter {
     }
 
     /// Copies the packets of a delivery; `key` is the place in the order of the packet before them.
-    fn spool(&mut self, delivery: &Delivery<Every>, ids: &mut Ids, key: &mut i64) -> Result<(), Trouble> {
+    fn spool(&mut self, delivery: &Delivery<Every>, ids: &mut Ids, key: &mut i64) -> Result<(), SourceError> {
         let Delivery { current, view, part, .. } = delivery;
         let Self { spooled, order, interfaces, .. } = self;
         let before = order.len();
@@ -232,7 +232,7 @@ impl Sorter {
         if let Some(received) = self.received.last_mut() {
             *received += passed;
         }
-        result.and(if read == passed { Ok(()) } else { Err(Trouble::Merge { read, passed }) })
+        result.and(if read == passed { Ok(()) } else { Err(SourceError::Merge { read, passed }) })
     }
 
     /// Writes what is in memory into a run. If that fails, it stays in memory, and nothing more is taken.

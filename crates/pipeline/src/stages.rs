@@ -164,8 +164,8 @@ impl Consumer for Stages {
         Ok(StagesPlan { filter, parsers })
     }
 
-    fn settle_in(&self, _: &StagesPlan, aside: bool) {
-        self.select.settle_in(aside);
+    fn warm_up(&self, _: &StagesPlan, aside: bool) {
+        self.select.warm_up(aside);
     }
 
     fn piece(&self, packets: u64) -> Columns {

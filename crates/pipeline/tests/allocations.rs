@@ -18,7 +18,7 @@ use weir_packet::savefile::Format;
 use weir_pipeline::measuring::{Design, Run, Settings};
 use weir_pipeline::select::{Select, Selection};
 use weir_pipeline::stages::Stages;
-use weir_pipeline::{Options, Reader, Way};
+use weir_pipeline::{AccessMode, Options, Reader};
 
 /// Bytes that are handed on at once, at least: the chunk of a stream.
 const WINDOW: u64 = 1 << 20;
@@ -71,7 +71,7 @@ fn measuring_cost(input: Input, design: Design, workers: usize, sketch: Sketch) 
         design,
         workers,
         timing: true,
-        way: Some(Way::Read),
+        way: Some(AccessMode::Read),
         ..Settings::default()
     };
     let mut run = Run::new(settings);
@@ -140,10 +140,10 @@ fn reading() {
             for (expression, write) in
                 [("", false), ("link[20] & 1 = 1", false), ("", true), ("link[20] & 1 = 1", true)]
             {
-                for way in [Way::Mapped, Way::Read, Way::Stream] {
+                for way in [AccessMode::Mapped, AccessMode::Read, AccessMode::Stream] {
                     for workers in [1, 2] {
                         let run = |file: &Arc<Vec<u8>>, scratch| match way {
-                            Way::Stream => cost(piecewise(file, 1 << 20), Options::default(), expression, write),
+                            AccessMode::Stream => cost(piecewise(file, 1 << 20), Options::default(), expression, write),
                             way => cost(plain(scratch), options(way, workers), expression, write),
                         };
                         let (few_packets, first) = run(&few, &few_file);

@@ -9,7 +9,7 @@ use reading::{Random, Scratch};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_pipeline::reader::{Part, Trouble};
+use weir_pipeline::reader::{Part, SourceError};
 use weir_pipeline::select::{Select, Selection};
 use weir_pipeline::sort::{SortFault, Sorter};
 use weir_pipeline::stages::Stages;
@@ -263,7 +263,7 @@ fn what_is_refused_is_not_sorted() {
     let error = sorter(1 << 20).take(compare::plain(&file), &mut |layout| refused(layout), &mut |_| {});
     assert_eq!(error.expect_err("it is refused").to_string(), "no");
     // A fault of a merge is one of its mistakes, and reads so.
-    assert!(Trouble::Merge { read: 2, passed: 1 }.to_string().contains("mistake in weir"));
+    assert!(SourceError::Merge { read: 2, passed: 1 }.to_string().contains("mistake in weir"));
 }
 
 /// So many packets of each file in the order of time.

@@ -7,8 +7,8 @@ use reading::build::{Pcap, Pcapng};
 use reading::compare::{EXPRESSIONS, answer, everywhere, options, plain};
 use reading::{Random, Scratch};
 use std::fs::File;
-use weir_pipeline::reader::Trouble;
-use weir_pipeline::{Options, Way};
+use weir_pipeline::reader::SourceError;
+use weir_pipeline::{AccessMode, Options};
 
 const WINDOW: usize = 1 << 20;
 
@@ -172,7 +172,7 @@ fn a_block_of_gigabytes() {
         file.bytes.extend([kind.to_le_bytes(), 0xffff_fff0u32.to_le_bytes()].concat());
         let scratch = Scratch::new("gigabytes", &file.bytes);
         File::options().write(true).open(&scratch.0).unwrap().set_len(6 << 30).unwrap();
-        for way in [Way::Mapped, Way::Read] {
+        for way in [AccessMode::Mapped, AccessMode::Read] {
             for workers in [1, 2] {
                 let (found, _) = answer(plain(&scratch), EXPRESSIONS[0].0, options(way, workers));
                 assert_eq!((found.passed, found.fault), (10, Some((11, place))));
@@ -185,11 +185,11 @@ fn a_block_of_gigabytes() {
 fn an_empty_file_and_one_that_is_no_capture() {
     for bytes in [&b""[..], b"x", b"\xd4\xc3\xb2\xa1", b"Hello, world! This is text, and more of it than a header."] {
         let scratch = Scratch::new("no-capture", bytes);
-        for way in [Way::Mapped, Way::Read] {
+        for way in [AccessMode::Mapped, AccessMode::Read] {
             let mut reader = reading::compare::reader(plain(&scratch), "", options(way, 2));
             assert!(reader.next().is_none());
             let fault = reader.report().fault.as_ref().expect("no header");
-            assert!(matches!(fault.what, Trouble::Format(_)), "{way:?} {bytes:?}: {:?}", fault.what);
+            assert!(matches!(fault.what, SourceError::Format(_)), "{way:?} {bytes:?}: {:?}", fault.what);
             assert_eq!((fault.packet, fault.offset), (1, 0));
         }
         everywhere("no capture", bytes.to_vec());

@@ -15,7 +15,7 @@ use weir_packet::savefile::Record;
 use weir_pipeline::measuring::{Design, Run, Settings};
 use weir_pipeline::select::Selection;
 use weir_pipeline::survey::Survey;
-use weir_pipeline::{Consumer, Reader, Way};
+use weir_pipeline::{AccessMode, Consumer, Reader};
 
 /// Rounds of each reading: enough that bytes change between two loads of many packets.
 const ROUNDS: usize = 12;
@@ -83,7 +83,7 @@ fn while_flipped(file: &[u8], read: impl Fn(&Scratch)) {
 fn packets_of_a_file_that_changes_are_shown_without_a_panic() {
     for file in [pcap(), pcapng()] {
         while_flipped(&file, |scratch| {
-            let options = options(Way::Mapped, 2);
+            let options = options(AccessMode::Mapped, 2);
             let mut reader = reading::compare::reader(plain(scratch), "ip or vlan or tcp port 53", options);
             let (mut text, mut scratch, mut passed, mut filtered) = (String::new(), Vec::new(), 0, 0);
             while let Some(delivery) = reader.next() {
@@ -115,7 +115,7 @@ fn packets_of_a_file_that_changes_are_shown_without_a_panic() {
 fn a_file_that_changes_is_surveyed_and_measured_without_a_panic() {
     for file in [pcap(), pcapng()] {
         while_flipped(&file, |scratch| {
-            let mut reader = Reader::new(plain(scratch), Arc::new(Survey), options(Way::Mapped, 2));
+            let mut reader = Reader::new(plain(scratch), Arc::new(Survey), options(AccessMode::Mapped, 2));
             let mut whole = Default::default();
             while let Some(delivery) = reader.next() {
                 Survey.append(&mut whole, delivery.part);
@@ -137,7 +137,7 @@ fn settings() -> Settings {
         config: Arc::new(Config { memory: 1 << 18, ..Config::default() }),
         design: Design::Rss,
         workers: 2,
-        way: Some(Way::Mapped),
+        way: Some(AccessMode::Mapped),
         ..Settings::default()
     }
 }

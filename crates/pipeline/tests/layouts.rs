@@ -17,7 +17,7 @@ use weir_io::{Input, Kind};
 use weir_measure::{Config, Sketch};
 use weir_packet::savefile::{MAX_INTERFACES, MAX_TEXT};
 use weir_pipeline::measuring::{Design, Run, Settings};
-use weir_pipeline::{Options, Way, fuzz_body};
+use weir_pipeline::{AccessMode, Options, fuzz_body};
 
 #[test]
 fn layouts_cost_no_more_memory_than_they_hold() {
@@ -50,7 +50,7 @@ fn many_sections() {
         let file = sections(count);
         let right = expected(&file, &naive::read(&file), |_, _| true);
         let scratch = Scratch::new("sections", &file);
-        for way in [Way::Read, Way::Mapped] {
+        for way in [AccessMode::Read, AccessMode::Mapped] {
             for workers in [1, 2, 4] {
                 let what = format!("{count} sections, {way:?}, {workers} workers");
                 let most = most_held(|| same(&what, &answer(plain(&scratch), "", options(way, workers)).0, &right));
@@ -78,7 +78,7 @@ fn measured(input: Input, design: Design, workers: usize) -> u64 {
         config: Arc::new(Config { sketch: Sketch::Exact, memory: 1 << 16, ..Config::default() }),
         design,
         workers,
-        way: Some(Way::Read),
+        way: Some(AccessMode::Read),
         ..Settings::default()
     });
     let measured = run.source(input, &AtomicBool::new(false), &mut |_| {}, &mut |_| {}).expect("workers live");
@@ -96,7 +96,7 @@ fn many_interfaces() {
     let right = expected(&file.bytes, &naive::read(&file.bytes), |_, _| true);
     assert_eq!(right.received, MAX_INTERFACES as u64);
     let scratch = Scratch::new("interfaces", &file.bytes);
-    for (way, workers) in [(Way::Read, 1), (Way::Read, 2), (Way::Mapped, 1)] {
+    for (way, workers) in [(AccessMode::Read, 1), (AccessMode::Read, 2), (AccessMode::Mapped, 1)] {
         let what = format!("{way:?}, {workers} workers");
         let before = allocations();
         let most = most_held(|| {

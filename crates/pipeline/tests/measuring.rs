@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weir_io::Input;
 use weir_measure::{Arrivals, BoundKind, Config, Cut, KeyKind, SharedTables, Sketch, State, Weigh, Window};
 use weir_packet::flow::FlowKey;
-use weir_pipeline::Way;
+use weir_pipeline::AccessMode;
 use weir_pipeline::measuring::{Design, Distribute, Run, Settings};
 use weir_pipeline::select::Selection;
 
@@ -136,7 +136,7 @@ struct Case {
     distribute: Distribute,
     workers: usize,
     batch: usize,
-    way: Way,
+    way: AccessMode,
     sketch: Sketch,
     shared: bool,
     by: Weigh,
@@ -154,7 +154,7 @@ const PLAIN: Case = Case {
     distribute: Distribute::Flow,
     workers: 2,
     batch: 32,
-    way: Way::Read,
+    way: AccessMode::Read,
     sketch: Sketch::Exact,
     shared: false,
     by: Weigh::Packets,
@@ -328,9 +328,9 @@ fn every_key_weight_batch_and_way_gives_the_serial_answer() {
         for batch in [1, 7, 100] {
             check(Case { batch, filtering: true, ..case }, &packets, [plain(&scratch)]);
         }
-        check(Case { way: Way::Mapped, by: Weigh::Bytes, sketch: CMS, ..case }, &packets, [plain(&scratch)]);
+        check(Case { way: AccessMode::Mapped, by: Weigh::Bytes, sketch: CMS, ..case }, &packets, [plain(&scratch)]);
         for most in [1000, 100_000] {
-            check(Case { way: Way::Stream, ..case }, &packets, [piecewise(&bytes, most)]);
+            check(Case { way: AccessMode::Stream, ..case }, &packets, [piecewise(&bytes, most)]);
         }
     }
 }

@@ -17,8 +17,8 @@ use weir_io::{Input, Kind};
 use weir_packet::Frame;
 use weir_packet::savefile::Layout;
 use weir_pipeline::pump::Pump;
-use weir_pipeline::reader::Trouble;
-use weir_pipeline::{Consumer, Options, PlanError, Reader, SourceFault, Way, With};
+use weir_pipeline::reader::SourceError;
+use weir_pipeline::{AccessMode, Consumer, Options, PlanError, Reader, SourceFault, With};
 
 /// What a trap's packet begins with.
 const TRAP: &[u8] = b"this packet is a trap";
@@ -130,10 +130,11 @@ fn pumped(reader: Reader<Trapped>, number: usize) -> (u64, u64, (u64, String)) {
 
 #[test]
 fn a_worker_that_panics_ends_the_file_with_a_fault_that_names_it() {
-    for way in [Way::Read, Way::Mapped] {
+    for way in [AccessMode::Read, AccessMode::Mapped] {
         // The first result to come is that of the trap's window, and the first window's the last before that one's turn.
-        let Trap { mut bytes, windows, before } = file_with_a_trap(if way == Way::Read { WAIT } else { b"first" });
-        if way == Way::Mapped {
+        let Trap { mut bytes, windows, before } =
+            file_with_a_trap(if way == AccessMode::Read { WAIT } else { b"first" });
+        if way == AccessMode::Mapped {
             // A mapped window is larger.
             bytes.extend(bytes[24..].repeat(6));
         }
@@ -143,10 +144,10 @@ fn a_worker_that_panics_ends_the_file_with_a_fault_that_names_it() {
             let (delivered, fault) =
                 in_time(move || read(Reader::new(input, Arc::new(Trapped::safe_here()), options(way, workers))));
             let fault = fault.expect("a panic is a fault");
-            let Trouble::Panic { thread: "worker", number } = fault.what else { panic!("{way:?}: {fault:?}") };
+            let SourceError::Panic { thread: "worker", number } = fault.what else { panic!("{way:?}: {fault:?}") };
             assert!(number < workers);
             assert_eq!(fault.packet, delivered + 1);
-            if way == Way::Read {
+            if way == AccessMode::Read {
                 assert!((windows..=before).contains(&delivered), "{delivered} of {windows} to {before}");
             }
             let said = format!("worker thread {number} ended with a panic: this is a mistake in weir");
@@ -176,7 +177,7 @@ fn a_panic_in_a_window_that_is_thrown_away_is_no_fault() {
     let scratch = Scratch::new("thrown", &file.bytes);
     let input = plain(&scratch);
     let (delivered, fault) =
-        in_time(move || read(Reader::new(input, Arc::new(Trapped::safe_here()), options(Way::Read, 2))));
+        in_time(move || read(Reader::new(input, Arc::new(Trapped::safe_here()), options(AccessMode::Read, 2))));
     assert!(fault.is_none(), "{fault:?}");
     assert_eq!(delivered, naive::read(&file.bytes).packets.len() as u64);
 }
@@ -185,7 +186,7 @@ fn a_panic_in_a_window_that_is_thrown_away_is_no_fault() {
 fn a_reader_that_panics_ends_its_source_with_a_fault() {
     let Trap { bytes, before, .. } = file_with_a_trap(b"first");
     let scratch = Scratch::new("trap", &bytes);
-    let reader = Reader::new(plain(&scratch), Arc::new(Trapped::default()), options(Way::Read, 1));
+    let reader = Reader::new(plain(&scratch), Arc::new(Trapped::default()), options(AccessMode::Read, 1));
     let (delivered, received, fault) = in_time(move || pumped(reader, 3));
     assert!(delivered <= before && delivered > 0, "{delivered} of {before}");
     assert_eq!(received, delivered);
@@ -244,6 +245,6 @@ fn a_decoder_that_panics_is_no_end_of_the_data() {
         read(Reader::new(input, Arc::new(Trapped::default()), Options::default()))
     });
     assert!(delivered < all, "the last piece went with the decoder");
-    let Trouble::Io(error) = fault.expect("it is a fault").what else { panic!("another fault") };
+    let SourceError::Io(error) = fault.expect("it is a fault").what else { panic!("another fault") };
     assert!(error.to_string().contains("decoder"), "{error}");
 }

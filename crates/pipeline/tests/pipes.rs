@@ -17,7 +17,7 @@ use weir_io::input::Opening;
 use weir_io::stream::Stream;
 use weir_io::{Input, Kind};
 use weir_pipeline::Options;
-use weir_pipeline::reader::Trouble;
+use weir_pipeline::reader::SourceError;
 
 fn pcap(len: usize) -> Vec<u8> {
     let mut random = Random(31);
@@ -168,7 +168,7 @@ fn a_source_that_fails_delivers_what_came_before() {
         }
         let fault = reader.report().fault.as_ref().expect("it fails");
         assert!(
-            matches!(&fault.what, Trouble::Io(error) if error.kind() == io::ErrorKind::ConnectionReset),
+            matches!(&fault.what, SourceError::Io(error) if error.kind() == io::ErrorKind::ConnectionReset),
             "{fault:?}"
         );
         let right = right(&file[..len]);
@@ -259,7 +259,7 @@ fn through(command: &str, arguments: &[&str], input: &[u8]) -> Vec<u8> {
 const TOOLS: [(&str, &[&str]); 3] = [("gzip", &["-c"]), ("zstd", &["-c", "-q"]), ("lz4", &["-c", "-q"])];
 
 /// `packed` as a file and through a pipe.
-fn both(packed: &[u8], workers: usize) -> [(Answer, Option<Trouble>); 2] {
+fn both(packed: &[u8], workers: usize) -> [(Answer, Option<SourceError>); 2] {
     let scratch = Scratch::new("packed", packed);
     let options = Options { workers, ..Options::default() };
     let finish = |input: Input| {
@@ -274,8 +274,8 @@ fn both(packed: &[u8], workers: usize) -> [(Answer, Option<Trouble>); 2] {
         let fault = reader.report().fault.as_ref();
         found.fault = fault.map(|fault| (fault.packet, fault.offset));
         let trouble = fault.map(|fault| match &fault.what {
-            Trouble::Io(error) => Trouble::Io(io::Error::new(error.kind(), error.to_string())),
-            Trouble::Format(fault) => Trouble::Format(*fault),
+            SourceError::Io(error) => SourceError::Io(io::Error::new(error.kind(), error.to_string())),
+            SourceError::Format(fault) => SourceError::Format(*fault),
             other => panic!("{other}"),
         });
         (found, trouble)
@@ -371,7 +371,7 @@ fn garbage_behind_a_compressed_file_is_a_fault() {
         let file = pcap(100_000);
         let packed = [&through(tool, arguments, &file)[..], b"garbage that is no frame of anything"].concat();
         for (found, trouble) in both(&packed, 1) {
-            assert!(matches!(trouble, Some(Trouble::Io(_))), "{tool}: {trouble:?}");
+            assert!(matches!(trouble, Some(SourceError::Io(_))), "{tool}: {trouble:?}");
             assert_eq!(found.received, right(&file).received, "{tool}");
         }
     }

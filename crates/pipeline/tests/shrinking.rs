@@ -9,9 +9,9 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_measure::{Config, Cut, Sketch};
-use weir_pipeline::Way;
+use weir_pipeline::AccessMode;
 use weir_pipeline::measuring::{Design, Run, Settings};
-use weir_pipeline::reader::Trouble;
+use weir_pipeline::reader::SourceError;
 use weir_pipeline::select::Selection;
 
 /// Three mapped windows.
@@ -39,7 +39,7 @@ fn pcapng() -> Vec<u8> {
 }
 
 /// Reads `file`, which is cut to `len` bytes after `deliveries` of its pieces; returns the answer and the fault's text.
-fn read_while_cut(file: &[u8], way: Way, workers: usize, deliveries: usize, len: usize) -> (Answer, String) {
+fn read_while_cut(file: &[u8], way: AccessMode, workers: usize, deliveries: usize, len: usize) -> (Answer, String) {
     let scratch = Scratch::new("shrinking", file);
     let cut = || File::options().write(true).open(&scratch.0).unwrap().set_len(len as u64).unwrap();
     let mut reader = reading::compare::reader(plain(&scratch), "", options(way, workers));
@@ -61,7 +61,7 @@ fn read_while_cut(file: &[u8], way: Way, workers: usize, deliveries: usize, len:
     answer.received = report.received;
     let fault = report.fault.as_ref().expect("a file that shrank is not read well");
     answer.fault = Some((fault.packet, fault.offset));
-    let Trouble::Shrank { from, to } = fault.what else {
+    let SourceError::Shrank { from, to } = fault.what else {
         panic!("{way:?}, {workers} workers, cut to {len}: {fault:?}")
     };
     assert_eq!((from, to), (file.len() as u64, len as u64));
@@ -88,7 +88,7 @@ fn mapped_and_cut_behind_the_reader() {
         for len in [30 << 20, (30 << 20) + 1234, (17 << 20) + 4095, (39 << 20) + 1, boundary] {
             let right = whole(&file, len);
             for workers in WORKERS {
-                let (found, _) = read_while_cut(&file, Way::Mapped, workers, 1, len);
+                let (found, _) = read_while_cut(&file, AccessMode::Mapped, workers, 1, len);
                 same(&format!("{name}, {workers} workers, cut to {len}"), &found, &right);
             }
         }
@@ -104,7 +104,7 @@ fn mapped_and_cut_in_front_of_the_reader() {
         let end = contents.packets[first - 1].end as u64;
         for len in [0, 24, 5000, 8 << 20] {
             for workers in WORKERS {
-                let (found, _) = read_while_cut(&file, Way::Mapped, workers, 1, len);
+                let (found, _) = read_while_cut(&file, AccessMode::Mapped, workers, 1, len);
                 let what = format!("{name}, {workers} workers, cut to {len}");
                 assert_eq!((found.received, found.fault), (first as u64, Some((first as u64 + 1, end))), "{what}");
             }
@@ -117,7 +117,7 @@ fn cut_before_the_first_byte_is_read() {
     for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
         for len in [0, 10, 24, 4096, 5000, 1 << 20, (20 << 20) + 77] {
             let right = whole(&file, len);
-            for way in [Way::Mapped, Way::Read] {
+            for way in [AccessMode::Mapped, AccessMode::Read] {
                 for workers in WORKERS {
                     let (found, text) = read_while_cut(&file, way, workers, 0, len);
                     same(&format!("{name}, {way:?}, {workers} workers, cut to {len}"), &found, &right);
@@ -135,7 +135,7 @@ fn read_in_pieces_and_cut() {
         for len in [30 << 20, (17 << 20) + 1234, boundary] {
             let right = whole(&file, len);
             for workers in WORKERS {
-                let (found, _) = read_while_cut(&file, Way::Read, workers, 1, len);
+                let (found, _) = read_while_cut(&file, AccessMode::Read, workers, 1, len);
                 same(&format!("{name}, {workers} workers, cut to {len}"), &found, &right);
             }
         }
@@ -143,7 +143,7 @@ fn read_in_pieces_and_cut() {
         let all = expected(&file, &naive::read(&file), |_, _| true);
         for len in [0, 5000, 1 << 20] {
             for workers in WORKERS {
-                let (found, _) = read_while_cut(&file, Way::Read, workers, 2, len);
+                let (found, _) = read_while_cut(&file, AccessMode::Read, workers, 2, len);
                 let what = format!("{name}, {workers} workers, cut to {len}");
                 assert_eq!(found.received, found.passed + found.filtered, "{what}");
                 assert!(found.received > 0 && found.received < all.received, "{what}: {}", found.received);
@@ -160,7 +160,7 @@ fn cut_between_delivery_and_use() {
     for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
         for len in [0usize, 5000, 9 << 20] {
             let scratch = Scratch::new("late", &file);
-            let mut reader = reading::compare::reader(plain(&scratch), "", options(Way::Mapped, 2));
+            let mut reader = reading::compare::reader(plain(&scratch), "", options(AccessMode::Mapped, 2));
             let delivery = reader.next().expect("a file of three windows");
             File::options().write(true).open(&scratch.0).unwrap().set_len(len as u64).unwrap();
             let bytes = delivery.view.bytes();
@@ -181,7 +181,7 @@ fn cut_between_delivery_and_use() {
                 reader.recycle(delivery.view);
             }
             let fault = reader.report().fault.as_ref().expect("the file shrank");
-            assert!(matches!(fault.what, Trouble::Shrank { .. }), "{name}, cut to {len}: {fault:?}");
+            assert!(matches!(fault.what, SourceError::Shrank { .. }), "{name}, cut to {len}: {fault:?}");
         }
     }
 }
@@ -199,7 +199,7 @@ fn packets_that_are_gone_when_they_are_used_are_not_counted() {
             for workers in WORKERS {
                 let what = format!("{name}, {workers} workers, cut to {len}");
                 let scratch = Scratch::new("handed", &file);
-                let mut reader = reading::compare::reader(plain(&scratch), "", options(Way::Mapped, workers));
+                let mut reader = reading::compare::reader(plain(&scratch), "", options(AccessMode::Mapped, workers));
                 let mut found: Vec<Vec<u8>> = Vec::new();
                 let mut copies = Vec::new();
                 let mut deliveries = 0;
@@ -228,7 +228,7 @@ fn packets_that_are_gone_when_they_are_used_are_not_counted() {
                 let end = right.last().map_or(naive::read(&file).packets[0].end - file_first(&file), |last| last.end);
                 let place = (report.received, fault.packet, fault.offset);
                 assert_eq!(place, (right.len() as u64, right.len() as u64 + 1, end as u64), "{what}");
-                assert!(matches!(fault.what, Trouble::Shrank { .. }), "{what}: {fault:?}");
+                assert!(matches!(fault.what, SourceError::Shrank { .. }), "{what}: {fault:?}");
             }
         }
     }
@@ -267,7 +267,7 @@ fn a_measurement_counts_what_was_still_there() {
                 }),
                 design,
                 workers,
-                way: Some(Way::Mapped),
+                way: Some(AccessMode::Mapped),
                 ..Settings::default()
             });
             // All windows are pieces of one delivery: the first ones are complete while the others are not read yet.
@@ -281,7 +281,7 @@ fn a_measurement_counts_what_was_still_there() {
             let measured = run.source(plain(&scratch), &AtomicBool::new(false), &mut |_| {}, &mut each).unwrap();
             let finished = run.finish(&mut each).unwrap();
             let fault = measured.report.fault.expect("the file shrank");
-            assert!(matches!(fault.what, Trouble::Shrank { .. }), "{what}: {fault:?}");
+            assert!(matches!(fault.what, SourceError::Shrank { .. }), "{what}: {fault:?}");
             let counted = (measured.report.received, finished.arrivals.received, finished.processed, fault.packet);
             assert_eq!(counted, (right, right, right, right + 1), "{what}");
         }

@@ -95,7 +95,7 @@ fn queue_of(text: &str) -> (&str, Option<&str>) {
 
 /// What a command wants of a capture.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'a> {
+pub struct CaptureRequest<'a> {
     pub live: &'a LiveArgs,
     /// The expression that packets must match, or empty.
     pub expression: &'a str,
@@ -111,7 +111,7 @@ pub struct Wish<'a> {
 /// none if `stop` was set meanwhile. That there is memory for all of them is [checked](rings::check) before.
 pub fn open(
     source: &Name,
-    wish: &Wish<'_>,
+    wish: &CaptureRequest<'_>,
     stop: &Arc<AtomicBool>,
     about: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Input>> {
@@ -123,7 +123,7 @@ pub fn open(
 
 fn open_backends(
     source: &Name,
-    wish: &Wish<'_>,
+    wish: &CaptureRequest<'_>,
     stop: &Arc<AtomicBool>,
     about: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Input>> {
@@ -156,7 +156,7 @@ fn open_backends(
 /// An interface without a word about the way is `bare`.
 fn af_packet(
     name: &str,
-    wish: &Wish<'_>,
+    wish: &CaptureRequest<'_>,
     bare: bool,
     stop: &AtomicBool,
     about: &mut Vec<String>,
@@ -183,7 +183,7 @@ fn af_packet(
 
 fn af_xdp(
     text: &str,
-    wish: &Wish<'_>,
+    wish: &CaptureRequest<'_>,
     stop: &AtomicBool,
     about: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Box<dyn Backend>>> {
@@ -240,7 +240,7 @@ fn af_xdp(
 }
 
 #[cfg(feature = "dpdk")]
-fn dpdk(device: &str, wish: &Wish<'_>, about: &mut Vec<String>) -> anyhow::Result<Vec<Box<dyn Backend>>> {
+fn dpdk(device: &str, wish: &CaptureRequest<'_>, about: &mut Vec<String>) -> anyhow::Result<Vec<Box<dyn Backend>>> {
     /// Bytes of a packet's place, about.
     const PLACE: u64 = 2304;
     let queues = u16::try_from(wish.shares).unwrap_or(u16::MAX);
@@ -256,7 +256,7 @@ fn dpdk(device: &str, wish: &Wish<'_>, about: &mut Vec<String>) -> anyhow::Resul
 }
 
 #[cfg(not(feature = "dpdk"))]
-fn dpdk(device: &str, _: &Wish<'_>, _: &mut Vec<String>) -> anyhow::Result<Vec<Box<dyn Backend>>> {
+fn dpdk(device: &str, _: &CaptureRequest<'_>, _: &mut Vec<String>) -> anyhow::Result<Vec<Box<dyn Backend>>> {
     bail!("{DPDK}{device}: this weir was built without DPDK: cargo build --release -p weir --features dpdk")
 }
 
@@ -277,7 +277,7 @@ fn wait_for(name: &str, stop: &AtomicBool) -> bool {
     true
 }
 
-fn settings(name: &str, wish: &Wish<'_>, stop: &AtomicBool) -> anyhow::Result<Settings> {
+fn settings(name: &str, wish: &CaptureRequest<'_>, stop: &AtomicBool) -> anyhow::Result<Settings> {
     let live = wish.live;
     let bytes = |size: u64, flag: &str| usize::try_from(size).map_err(|_| anyhow!("{flag} {size} is too large"));
     let size = bytes(live.ring, "--ring")? / wish.shares;
@@ -330,7 +330,7 @@ fn settings(name: &str, wish: &Wish<'_>, stop: &AtomicBool) -> anyhow::Result<Se
 }
 
 /// The expression as a program for the kernel. **Errors**: it cannot be compiled, or not before `stop` was set.
-fn program(name: &str, wish: &Wish<'_>, stop: &AtomicBool) -> anyhow::Result<Option<Vec<Insn>>> {
+fn program(name: &str, wish: &CaptureRequest<'_>, stop: &AtomicBool) -> anyhow::Result<Option<Vec<Insn>>> {
     if wish.expression.trim().is_empty() || wish.live.no_kernel_filter {
         return Ok(None);
     }

@@ -24,7 +24,7 @@ use weir_packet::LinkType;
 use weir_packet::savefile::{Format, Layout, MAX_TEXT, Statistics};
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::survey::{Survey, Surveyed};
-use weir_pipeline::{Consumer, Options, Reader, Way};
+use weir_pipeline::{AccessMode, Consumer, Options, Reader};
 
 /// Runs the command.
 pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
@@ -122,7 +122,7 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
     }
     progress.clear();
     // A stream ends by itself once it is told to.
-    let cut = !ended || stop.load(Ordering::Relaxed) && reader.way() == Way::Stream;
+    let cut = !ended || stop.load(Ordering::Relaxed) && reader.way() == AccessMode::Stream;
     found.interrupted = cut.then_some(reader.report().offset);
     found.layout = reader.layout().cloned();
     found.told = reader.report().told_by_interface();

@@ -11,7 +11,7 @@ use weir_io::sys::standard;
 use weir_io::sys::writer::Writer;
 use weir_packet::savefile::{Layout, MAX_TEXT};
 use weir_pipeline::SourceFault;
-use weir_pipeline::reader::{Report, Trouble};
+use weir_pipeline::reader::{Report, SourceError};
 use weir_pipeline::select::{Misfit, Select};
 
 /// A command that ran. One that could not begin is an error instead (exit code 2).
@@ -68,9 +68,9 @@ pub fn fault_line(name: &str, fault: &SourceFault) -> String {
 }
 
 /// What happened to a source, in few words.
-pub fn trouble_words(what: &Trouble) -> String {
+pub fn trouble_words(what: &SourceError) -> String {
     match what {
-        Trouble::Io(error) => io_words(error),
+        SourceError::Io(error) => io_words(error),
         what => what.to_string(),
     }
 }

@@ -93,7 +93,7 @@ pub struct Port {
     name: Name,
     /// What it takes; `null` takes all.
     link: Option<LinkType>,
-    way: Way,
+    way: AccessMode,
     bytes: Vec<u8>,
     ends: Vec<usize>,
     too_short: u64,
@@ -101,7 +101,7 @@ pub struct Port {
     broken: bool,
 }
 
-enum Way {
+enum AccessMode {
     Null(Counts),
     AfPacket(packet_socket::Sender),
     AfXdp(Box<Queue>),
@@ -115,15 +115,15 @@ impl Port {
         let text = name.utf8();
         let (way, link) = if let Some(interface) = text.strip_prefix(AF_PACKET) {
             let (sender, link) = af_packet(text, interface)?;
-            (Way::AfPacket(sender), Some(link))
+            (AccessMode::AfPacket(sender), Some(link))
         } else if let Some(queue) = text.strip_prefix(AF_XDP) {
-            (Way::AfXdp(Box::new(Queue::open(text, queue)?)), Some(LinkType::ETHERNET))
+            (AccessMode::AfXdp(Box::new(Queue::open(text, queue)?)), Some(LinkType::ETHERNET))
         } else if let Some(device) = text.strip_prefix(DPDK) {
             (dpdk(device)?, Some(LinkType::ETHERNET))
         } else if injected(name).is_some() {
             bail!("{name}: packets are injected by weir generate {name}, and sent by {AF_PACKET}IF");
         } else {
-            (Way::Null(Counts::default()), None)
+            (AccessMode::Null(Counts::default()), None)
         };
         let (bytes, ends) = (Vec::new(), Vec::with_capacity(BATCH));
         Ok(Self { name: name.clone(), link, way, bytes, ends, too_short: 0, cut: 0, broken: false })
@@ -152,7 +152,7 @@ impl Port {
             return Ok(());
         }
         self.cut += u64::from(cut);
-        if let Way::Null(counts) = &mut self.way {
+        if let AccessMode::Null(counts) = &mut self.way {
             counts.sent += 1;
             counts.bytes += frame.len() as u64;
             return Ok(());
@@ -174,11 +174,11 @@ impl Port {
         }
         let frames = &frames[..self.ends.len()];
         let done = match &mut self.way {
-            Way::Null(_) => Ok(()),
-            Way::AfPacket(sender) => sender.send(frames),
-            Way::AfXdp(queue) => queue.send(frames),
+            AccessMode::Null(_) => Ok(()),
+            AccessMode::AfPacket(sender) => sender.send(frames),
+            AccessMode::AfXdp(queue) => queue.send(frames),
             #[cfg(feature = "dpdk")]
-            Way::Dpdk(device) => device.send(frames),
+            AccessMode::Dpdk(device) => device.send(frames),
         };
         self.bytes.clear();
         self.ends.clear();
@@ -192,7 +192,7 @@ impl Port {
             return Ok(());
         }
         let done = match &mut self.way {
-            Way::AfXdp(queue) => queue.finish(),
+            AccessMode::AfXdp(queue) => queue.finish(),
             _ => Ok(()),
         };
         done.map_err(|error| self.broke(&error))
@@ -201,21 +201,21 @@ impl Port {
     /// What became of the frames so far, without those that wait.
     pub fn counts(&self) -> Counts {
         let counts = match &self.way {
-            Way::Null(counts) => *counts,
-            Way::AfPacket(sender) => {
+            AccessMode::Null(counts) => *counts,
+            AccessMode::AfPacket(sender) => {
                 let packet_socket::Sent { frames, bytes, too_long, too_short, .. } = sender.sent();
                 Counts { sent: frames, bytes, too_long, too_short, ..Counts::default() }
             }
-            Way::AfXdp(queue) => queue.counts(),
+            AccessMode::AfXdp(queue) => queue.counts(),
             #[cfg(feature = "dpdk")]
-            Way::Dpdk(device) => device.counts(),
+            AccessMode::Dpdk(device) => device.counts(),
         };
         Counts { too_short: counts.too_short + self.too_short, cut: self.cut, ..counts }
     }
 
     /// Whether frames are thrown away here.
     pub fn is_null(&self) -> bool {
-        matches!(self.way, Way::Null(_))
+        matches!(self.way, AccessMode::Null(_))
     }
 
     /// Lines about frames that did not go out.
@@ -388,13 +388,13 @@ impl Queue {
 }
 
 #[cfg(not(feature = "dpdk"))]
-fn dpdk(name: &str) -> anyhow::Result<Way> {
+fn dpdk(name: &str) -> anyhow::Result<AccessMode> {
     bail!("{DPDK}{name}: this weir was built without DPDK: cargo build --release -p weir --features dpdk")
 }
 
 #[cfg(feature = "dpdk")]
-fn dpdk(name: &str) -> anyhow::Result<Way> {
-    Ok(Way::Dpdk(device::Device::open(name)?))
+fn dpdk(name: &str) -> anyhow::Result<AccessMode> {
+    Ok(AccessMode::Dpdk(device::Device::open(name)?))
 }
 
 #[cfg(feature = "dpdk")]

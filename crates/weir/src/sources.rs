@@ -12,7 +12,7 @@ use weir_engine::name::Name;
 use weir_engine::run::Error;
 use weir_io::follow::{Change, Followed};
 use weir_io::sys::packet_socket::ANY;
-use weir_pipeline::Way;
+use weir_pipeline::AccessMode;
 
 /// Follows the files of a name, and says on standard error what becomes of them.
 pub fn followed(name: &Name, stop: &Arc<AtomicBool>) -> Followed {
@@ -76,12 +76,12 @@ fn missing_words(name: &Name) -> String {
 }
 
 /// How the bytes of a source got into memory, for `--stats`.
-pub fn way_words(way: Way) -> &'static str {
+pub fn way_words(way: AccessMode) -> &'static str {
     match way {
-        Way::Mapped => "mapped",
-        Way::Read => "read in pieces (the page cache holds it in small folios, or not at all)",
-        Way::Stream => "read as a stream",
-        Way::Live => "captured, in the kernel's ring",
+        AccessMode::Mapped => "mapped",
+        AccessMode::Read => "read in pieces (the page cache holds it in small folios, or not at all)",
+        AccessMode::Stream => "read as a stream",
+        AccessMode::Live => "captured, in the kernel's ring",
     }
 }
 

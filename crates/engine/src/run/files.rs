@@ -12,7 +12,7 @@ use weir_io::{Input, Kind, sys};
 use weir_packet::savefile::Layout;
 use weir_pipeline::measuring::Design;
 use weir_pipeline::merge::Merge;
-use weir_pipeline::reader::{Part, Trouble};
+use weir_pipeline::reader::{Part, SourceError};
 use weir_pipeline::sort::SortFault;
 use weir_pipeline::stages::Stages;
 use weir_pipeline::{Consumer, PlanError, Reader, SourceFault};
@@ -133,7 +133,7 @@ impl Run {
         }
         let written = reader.layout().cloned();
         let (whole, parts) = reader.into_parts();
-        if let Some(SourceFault { what: Trouble::Plan(why), packet: 1, .. }) = &whole.fault {
+        if let Some(SourceFault { what: SourceError::Plan(why), packet: 1, .. }) = &whole.fault {
             return Err(Error::Refused { name: None, why: why.clone() });
         }
         self.ledger.received += whole.received - std::mem::take(&mut self.unwanted);
@@ -208,7 +208,7 @@ impl Run {
         merge.begin(&mut |part| self.take_up(&part.selected));
         // Before anything is written; later it would be a fault of one source.
         for source in merge.sources() {
-            if let Some(SourceFault { what: Trouble::Plan(why), packet: 1, .. }) = &source.reader().report().fault {
+            if let Some(SourceFault { what: SourceError::Plan(why), packet: 1, .. }) = &source.reader().report().fault {
                 return Err(Error::Refused { name: None, why: why.clone() });
             }
         }

@@ -16,7 +16,7 @@ use weir_pipeline::pump::{Pick, Pump, Standing, pick};
 use weir_pipeline::reader::Step;
 use weir_pipeline::stages::{Columns, Stages};
 use weir_pipeline::steps::SystemClock;
-use weir_pipeline::{Consumer, Options, PlanError, Reader, Report, SourceFault, Way};
+use weir_pipeline::{AccessMode, Consumer, Options, PlanError, Reader, Report, SourceFault};
 
 /// How often files are written out.
 const FLUSHED: Duration = Duration::from_secs(1);
@@ -280,7 +280,7 @@ impl Run {
         unwanted: u64,
         on: On<'_>,
     ) -> Result<(), Error> {
-        let source = Source { name, report, layout, way: Way::Live };
+        let source = Source { name, report, layout, way: AccessMode::Live };
         let Some(counts) = report.live else { return self.close(report.received, source, on) };
         let filtered = counts.filtered.unwrap_or(0);
         let mut received = counts.received;

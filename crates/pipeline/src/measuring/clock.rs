@@ -8,7 +8,7 @@ use crate::steps::Moment;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
-use weir_io::View;
+use weir_io::Chunk;
 use weir_io::live::{Counts, TURN};
 use weir_measure::{Cut, Observation};
 
@@ -53,7 +53,7 @@ pub(super) struct Clock {
     /// Windows that late packets opened again since windows were closed last.
     reopened: Vec<i64>,
     /// Bytes of deliveries that no piece holds any more.
-    freed: Vec<View>,
+    freed: Vec<Chunk>,
     handed_ns: u64,
     /// What time it is; of a live source.
     now: Moment,
@@ -164,7 +164,7 @@ impl Clock {
     }
 
     /// Bytes of deliveries whose packets went on before these were let go of here.
-    pub fn freed(&mut self) -> std::vec::Drain<'_, View> {
+    pub fn freed(&mut self) -> std::vec::Drain<'_, Chunk> {
         self.freed.drain(..)
     }
 

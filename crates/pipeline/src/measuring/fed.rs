@@ -7,7 +7,7 @@ use super::front::{Batch, Front};
 use super::idle::Idle;
 use super::timing::Timing;
 use super::worker::{Closed, Piece};
-use super::{Crew, Distribute, Ended, Event, Failure, Goodbye};
+use super::{Distribute, Ended, Event, Failure, Goodbye, WorkerPool};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,7 +19,7 @@ use weir_packet::flow::Hasher;
 pub(super) const RING: usize = 4096;
 
 /// What a worker says.
-enum Word {
+enum Message {
     Closed(Closed),
     Ended(Ended),
     Failed(weir_measure::Error),
@@ -40,7 +40,7 @@ struct Lane {
 }
 
 /// The distributor and its lanes.
-pub(super) struct Fed {
+pub(super) struct Distributor {
     front: Front,
     lanes: Vec<Lane>,
     rule: Rule,
@@ -48,7 +48,7 @@ pub(super) struct Fed {
     /// Wait for all workers after each batch.
     sync: bool,
     timing: Option<Timing>,
-    words: Receiver<(usize, Word)>,
+    words: Receiver<(usize, Message)>,
 }
 
 /// How a worker is chosen.
@@ -88,7 +88,7 @@ pub(super) struct Setting<'a> {
     pub request: &'a weir_memory::Request,
 }
 
-impl Fed {
+impl Distributor {
     pub fn start(front: Front, backs: Vec<Back>, setting: Setting<'_>) -> Result<Self, Failure> {
         let Setting { distribute, hasher, batch, sync, timing, cpus, request } = setting;
         let (say, words) = channel();
@@ -106,15 +106,15 @@ impl Fed {
     }
 
     /// Turns a worker's message into an event; fails if the worker failed or lost packets.
-    fn event(&mut self, (worker, word): (usize, Word)) -> Result<Event, Failure> {
+    fn event(&mut self, (worker, word): (usize, Message)) -> Result<Event, Failure> {
         match word {
-            Word::Closed(closed) => Ok(Event::Closed(worker, closed)),
-            Word::Ended(ended) if ended.processed == self.lanes[worker].handed => Ok(Event::Ended(ended)),
-            Word::Ended(ended) => {
+            Message::Closed(closed) => Ok(Event::Closed(worker, closed)),
+            Message::Ended(ended) if ended.processed == self.lanes[worker].handed => Ok(Event::Ended(ended)),
+            Message::Ended(ended) => {
                 Err(Failure::Lost { worker, handed: self.lanes[worker].handed, processed: ended.processed })
             }
-            Word::Failed(error) => Err(Failure::Later(error)),
-            Word::Died => Err(Failure::Panic(worker)),
+            Message::Failed(error) => Err(Failure::Later(error)),
+            Message::Died => Err(Failure::Panic(worker)),
         }
     }
 
@@ -219,7 +219,7 @@ fn distribute(
     Ok(())
 }
 
-impl Crew for Fed {
+impl WorkerPool for Distributor {
     fn members(&self) -> usize {
         self.lanes.len() + 1
     }
@@ -262,13 +262,13 @@ struct Worker {
     packets: Consumer<Observation>,
     done: Arc<AtomicU64>,
     timing: Option<Timing>,
-    say: Sender<(usize, Word)>,
+    say: Sender<(usize, Message)>,
 }
 
 impl Worker {
     fn serve(mut self, batch: usize) {
         let (say, id) = (self.say.clone(), self.id);
-        let _goodbye = Goodbye(|| drop(say.send((id, Word::Died))));
+        let _goodbye = Goodbye(|| drop(say.send((id, Message::Died))));
         let mut taken = vec![Observation::mark(0); batch + 1];
         let mut idle = Idle::default();
         loop {
@@ -284,12 +284,12 @@ impl Worker {
             }
             idle.reset();
             if let Err(error) = self.batch(&taken[..n]) {
-                let _ = say.send((id, Word::Failed(error)));
+                let _ = say.send((id, Message::Failed(error)));
                 return;
             }
         }
         let ended = Ended { processed: self.back.taken(), timing: self.timing };
-        let _ = say.send((id, Word::Ended(ended)));
+        let _ = say.send((id, Message::Ended(ended)));
     }
 
     /// Takes packets and what stands between them.
@@ -319,7 +319,7 @@ impl Worker {
         } else {
             let before = control.time_ns;
             let states = self.back.close(before);
-            let _ = self.say.send((self.id, Word::Closed(Closed { before, states, ..Closed::default() })));
+            let _ = self.say.send((self.id, Message::Closed(Closed { before, states, ..Closed::default() })));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Puts together what the members of a crew know of each window.
+//! Puts together what the members of a worker pool know of each window.
 
 use super::clock::Before;
 use super::room::Room;
@@ -12,7 +12,7 @@ const REMEMBERED: usize = 1 << 16;
 
 /// A place in packet time: a turn, and the number of a window.
 ///
-/// Crews close windows at the same places of the source, and each call is a turn. A live source has a clock of its own, and its
+/// Worker pools close windows at the same places of the source, and each call is a turn. A live source has a clock of its own, and its
 /// turn ends when that begins anew.
 type Place = (u64, i64);
 
@@ -79,7 +79,7 @@ impl Given {
 }
 
 impl Merger {
-    /// A merger for a crew, whose members close windows in step.
+    /// A merger for a worker pool, whose members close windows in step.
     pub fn new(members: usize, config: Arc<Config>, spares: Arc<Spares>) -> Self {
         Self {
             config,
@@ -142,7 +142,7 @@ impl Merger {
         *self.lost.entry(number).or_default() += before.into();
     }
 
-    /// Windows before number `before` are closed in turn `turn` of a crew.
+    /// Windows before number `before` are closed in turn `turn` of a worker pool.
     pub fn turn(&mut self, turn: u64, before: i64) {
         while let Some(entry) = self.lost.first_entry().filter(|entry| *entry.key() < before) {
             let (number, arrivals) = entry.remove_entry();

@@ -1,10 +1,10 @@
 //! Design `rss`: each worker owns pieces of the source, which it reads, filters and counts by itself.
 
 use super::worker::{Closed, Piece, Worker};
-use super::{Crew, Ended, Event, Failure, Goodbye};
+use super::{Ended, Event, Failure, Goodbye, WorkerPool};
 use crate::handed::Gone;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use weir_io::View;
+use weir_io::Chunk;
 
 /// Pieces that one worker may have before it: one in work, one waiting.
 const AHEAD: usize = 2;
@@ -15,9 +15,9 @@ enum Task {
 }
 
 /// What a worker says.
-enum Word {
+enum Message {
     /// A piece is done; its view comes back.
-    Slice(Option<View>, Result<Option<Gone>, weir_measure::Error>),
+    Slice(Option<Chunk>, Result<Option<Gone>, weir_measure::Error>),
     Closed(Closed),
     Ended(Ended),
     Died,
@@ -27,7 +27,7 @@ enum Word {
 pub(super) struct Slices {
     tasks: Vec<Option<Sender<Task>>>,
     waiting: Vec<usize>,
-    words: Receiver<(usize, Word)>,
+    words: Receiver<(usize, Message)>,
 }
 
 impl Slices {
@@ -48,20 +48,20 @@ impl Slices {
         tasks.send(task).map_err(|_| Failure::Worker)
     }
 
-    fn event(&mut self, (worker, word): (usize, Word)) -> Result<Event, Failure> {
+    fn event(&mut self, (worker, word): (usize, Message)) -> Result<Event, Failure> {
         match word {
-            Word::Slice(view, result) => {
+            Message::Slice(view, result) => {
                 self.waiting[worker] -= 1;
                 Ok(Event::Piece(view, result?))
             }
-            Word::Closed(closed) => Ok(Event::Closed(worker, closed)),
-            Word::Ended(ended) => Ok(Event::Ended(ended)),
-            Word::Died => Err(Failure::Panic(worker)),
+            Message::Closed(closed) => Ok(Event::Closed(worker, closed)),
+            Message::Ended(ended) => Ok(Event::Ended(ended)),
+            Message::Died => Err(Failure::Panic(worker)),
         }
     }
 }
 
-impl Crew for Slices {
+impl WorkerPool for Slices {
     fn members(&self) -> usize {
         self.tasks.len()
     }
@@ -99,21 +99,21 @@ impl Crew for Slices {
     }
 }
 
-fn serve(mut worker: Worker, tasks: &Receiver<Task>, id: usize, say: &Sender<(usize, Word)>) {
-    let _goodbye = Goodbye(|| drop(say.send((id, Word::Died))));
+fn serve(mut worker: Worker, tasks: &Receiver<Task>, id: usize, say: &Sender<(usize, Message)>) {
+    let _goodbye = Goodbye(|| drop(say.send((id, Message::Died))));
     while let Ok(task) = tasks.recv() {
         let word = match task {
             Task::Slice(piece) => {
                 let result = worker.slice(&piece);
                 // A block goes back to the kernel now, and not when the reader next looks.
-                Word::Slice(piece.view().map(View::release), result)
+                Message::Slice(piece.view().map(Chunk::release), result)
             }
-            Task::Close(before) => Word::Closed(worker.close(before)),
+            Task::Close(before) => Message::Closed(worker.close(before)),
         };
         if say.send((id, word)).is_err() {
             return;
         }
     }
     let Worker { back, timing, .. } = worker;
-    let _ = say.send((id, Word::Ended(Ended { processed: back.taken(), timing })));
+    let _ = say.send((id, Message::Ended(Ended { processed: back.taken(), timing })));
 }

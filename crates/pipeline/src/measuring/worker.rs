@@ -8,7 +8,7 @@ use crate::stages::Stages;
 use core::mem::{replace, swap, take};
 use core::ops::Range;
 use std::sync::Arc;
-use weir_io::View;
+use weir_io::Chunk;
 use weir_measure::{Arrivals, Back, Observation, State};
 
 /// Packets that one worker is to measure.
@@ -30,7 +30,7 @@ pub(super) struct Piece {
 
 impl Piece {
     /// The bytes of the delivery, if this is the last of its pieces that is held.
-    pub fn view(self) -> Option<View> {
+    pub fn view(self) -> Option<Chunk> {
         Arc::into_inner(self.delivery).map(|delivery| delivery.view)
     }
 }

@@ -3,7 +3,7 @@
 //! For consumers whose packets must come in one order, whatever the number of sources. (Who keeps few of the packets merges
 //! what it keeps, with [`Merge`] itself, and copies nothing.)
 
-use super::{Current, Delivery, Options, Reader, Report, Source, Trouble, Way};
+use super::{AccessMode, Current, Delivery, Options, Reader, Report, Source, SourceError};
 use crate::Consumer;
 use crate::interfaces::{Ids, Interfaces};
 use crate::merge::{self, Every, Merge};
@@ -12,7 +12,7 @@ use crate::window::{Start, process};
 use std::io;
 use std::sync::Arc;
 use weir_io::input::PlainFile;
-use weir_io::{Input, View};
+use weir_io::{Chunk, Input};
 use weir_packet::savefile::{Interface, Layout, Statistics, spool};
 
 /// Bytes of a piece: it stays in the cache from the copy to the consumer.
@@ -28,7 +28,7 @@ pub struct Part {
     /// Its layout, as far as it is known.
     pub layout: Option<Layout>,
     /// How its bytes got into memory.
-    pub way: Way,
+    pub way: AccessMode,
     /// After a sort, what the source says of the capture it comes from, for the interfaces that its packets have now.
     pub told: Vec<(Interface, Statistics)>,
 }
@@ -63,9 +63,9 @@ impl Merged {
         Self { merge, begun: false, interfaces, ids, announced: 0, len_hint, spares: Vec::new(), sorted }
     }
 
-    pub(super) fn way(&self) -> Way {
-        let streams = self.merge.sources().iter().any(|source| source.reader().way() == Way::Stream);
-        if streams { Way::Stream } else { Way::Read }
+    pub(super) fn way(&self) -> AccessMode {
+        let streams = self.merge.sources().iter().any(|source| source.reader().way() == AccessMode::Stream);
+        if streams { AccessMode::Stream } else { AccessMode::Read }
     }
 
     pub(super) fn offset(&self) -> u64 {
@@ -81,7 +81,7 @@ impl Merged {
     }
 
     /// The next packets in the order of time, in spool form; none at the end.
-    fn fill(&mut self) -> Result<Vec<u8>, Trouble> {
+    fn fill(&mut self) -> Result<Vec<u8>, SourceError> {
         if !self.begun {
             self.begun = true;
             self.merge.begin(&mut |_| {});
@@ -118,15 +118,16 @@ impl Merged {
     }
 
     /// At the end, all that was read was passed on.
-    fn check(&self) -> Result<(), Trouble> {
+    fn check(&self) -> Result<(), SourceError> {
         if let Some(sorted) = &self.sorted {
             let passed: u64 = self.merge.sources().iter().map(merge::Source::passed).sum();
-            let damaged = || Trouble::Io(io::Error::other("a temporary file does not hold what was written into it"));
+            let damaged =
+                || SourceError::Io(io::Error::other("a temporary file does not hold what was written into it"));
             return if passed == sorted.packets { Ok(()) } else { Err(damaged()) };
         }
         self.merge.sources().iter().try_for_each(|source| {
             let (read, passed) = (source.reader().report().received, source.passed());
-            if read == passed { Ok(()) } else { Err(Trouble::Merge { read, passed }) }
+            if read == passed { Ok(()) } else { Err(SourceError::Merge { read, passed }) }
         })
     }
 
@@ -168,7 +169,7 @@ impl<C: Consumer> Reader<C> {
 
     /// A reader of a file that holds nothing but packets in spool form, of this layout.
     pub(crate) fn spooled(file: PlainFile, layout: Layout, consumer: Arc<C>, options: Options) -> Self {
-        let source = Source::File { file, way: Way::Read, pool: None, lost: None };
+        let source = Source::File { file, way: AccessMode::Read, pool: None, lost: None };
         Self::laid_out(source, layout, consumer, options)
     }
 
@@ -196,7 +197,7 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// Takes a merge on by one piece.
-    pub(super) fn step_merged(&mut self) -> Result<Option<Delivery<C>>, Trouble> {
+    pub(super) fn step_merged(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
         let Source::Merged(merged) = &mut self.source else { unreachable!("asked by source") };
         let piece = merged.fill()?;
         let layout = merged.layout();
@@ -212,7 +213,7 @@ impl<C: Consumer> Reader<C> {
     }
 
     /// Takes packets in memory on by one piece.
-    pub(super) fn step_memory(&mut self) -> Result<Option<Delivery<C>>, Trouble> {
+    pub(super) fn step_memory(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
         let mut piece = self.spent.take().unwrap_or_default();
         piece.clear();
         let Source::Memory(packets) = &mut self.source else { unreachable!("asked by source") };
@@ -228,7 +229,7 @@ impl<C: Consumer> Reader<C> {
     fn take_piece(&mut self, piece: Vec<u8>) -> Option<Delivery<C>> {
         let current: Arc<Current<C::Plan>> = Arc::clone(self.current.as_ref().expect("packets have interfaces"));
         let len = piece.len();
-        let view = View::owned(self.report.offset, true, piece, 0..len);
+        let view = Chunk::owned(self.report.offset, true, piece, 0..len);
         let done = process(self.consumer.as_ref(), &current, view.content(), true, Start::Exact(0), len, 0);
         self.accept(view, current, done)
     }

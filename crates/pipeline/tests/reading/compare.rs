@@ -12,7 +12,7 @@ use weir_io::{Input, Kind};
 use weir_packet::savefile::{Interface, Layout, Record};
 use weir_pipeline::select::{Select, Selection};
 use weir_pipeline::stages::Stages;
-use weir_pipeline::{Delivery, Options, Reader, Way};
+use weir_pipeline::{AccessMode, Delivery, Options, Reader};
 
 /// What an expression means, by hand, for a packet of a file.
 type Keep = fn(&[u8], &Packet) -> bool;
@@ -118,7 +118,7 @@ pub fn reader(input: Input, expression: &str, options: Options) -> Reader<Stages
     Reader::new(input, Arc::new(Stages::filter(Arc::new(Select::new(selection)))), options)
 }
 
-pub fn options(way: Way, workers: usize) -> Options {
+pub fn options(way: AccessMode, workers: usize) -> Options {
     Options { workers, way: Some(way), ..Options::default() }
 }
 
@@ -188,11 +188,11 @@ pub fn everywhere_in_pieces(name: &str, file: Vec<u8>, pieces: &[usize]) -> Rere
     for (expression, keep) in EXPRESSIONS {
         let right = expected(&file, &contents, keep);
         for (i, workers) in WORKERS.into_iter().enumerate() {
-            for way in [Way::Mapped, Way::Read] {
+            for way in [AccessMode::Mapped, AccessMode::Read] {
                 let (found, again) = answer(plain(&scratch), expression, options(way, workers));
                 same(&format!("{name}, {way:?}, {workers} workers, '{expression}'"), &found, &right);
                 match way {
-                    Way::Mapped => reread.mapped[i] += again,
+                    AccessMode::Mapped => reread.mapped[i] += again,
                     _ => reread.read[i] += again,
                 }
             }

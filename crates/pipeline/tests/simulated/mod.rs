@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use weir_io::Input;
-use weir_io::live::{Backend, Counts, Lent, Marks, Next};
+use weir_io::live::{Backend, Counts, Lease, Marks, Next};
 use weir_packet::savefile::{Bytes, Interface as Described, Layout, Record, Resolution, spool};
 use weir_packet::{Frame, LinkType};
 use weir_pipeline::steps::Moment;
@@ -143,12 +143,12 @@ impl Drop for Out {
 
 /// Packets of a block.
 #[derive(Debug)]
-struct Lease {
+struct Held {
     bytes: Vec<u8>,
     _block: Arc<Out>,
 }
 
-impl Lent for Lease {
+impl Lease for Held {
     fn bytes(&self) -> Bytes<'_> {
         (&self.bytes).into()
     }
@@ -333,7 +333,7 @@ impl Backend for Reading {
             }
             let packets = rest.len() as u64;
             interface.truth.handed.extend(rest);
-            return Ok(Next::Records(Box::new(Lease { bytes, _block: block }), packets));
+            return Ok(Next::Records(Box::new(Held { bytes, _block: block }), packets));
         }
         if !interface.is_over() {
             return Ok(Next::Nothing);

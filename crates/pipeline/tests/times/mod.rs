@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_io::Kind;
-use weir_io::live::{Backend, Counts, Lent, Live, Next};
+use weir_io::live::{Backend, Counts, Lease, Live, Next};
 use weir_packet::savefile::{Bytes, Interface, Layout, Record, Resolution, spool};
 use weir_packet::{Frame, LinkType};
 
@@ -195,7 +195,7 @@ fn every_way(packets: &[Made], cut: Cut) {
     for (design, workers) in [(Design::Rss, 1), (Design::Rss, 3), (Design::Async, 2), (Design::Sync, 2)] {
         let case = Case { design, workers, cut, ..SMALL };
         check(case, packets, [plain(&scratch)]);
-        check(Case { way: Way::Mapped, filtering: true, ..case }, packets, [plain(&scratch)]);
+        check(Case { way: AccessMode::Mapped, filtering: true, ..case }, packets, [plain(&scratch)]);
         check(case, packets, [piecewise(&bytes, 700)]);
     }
     check(Case { design: Design::Async, shared: true, cut, ..SMALL }, packets, [plain(&scratch)]);
@@ -417,7 +417,7 @@ fn any_stamps_give_the_serial_answer() {
 #[derive(Debug)]
 struct Burst(Vec<u8>);
 
-impl Lent for Burst {
+impl Lease for Burst {
     fn bytes(&self) -> Bytes<'_> {
         (&self.0).into()
     }

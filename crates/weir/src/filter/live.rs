@@ -1,7 +1,7 @@
 //! Filtering what interfaces receive and send.
 
 use super::{Command, refused};
-use crate::capture::{self, Wish};
+use crate::capture::{self, CaptureRequest};
 use crate::cli::FilterArgs;
 use crate::outcome::say_plain;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Command<'_> {
     }
 }
 
-fn wish(arguments: &FilterArgs) -> Wish<'_> {
+fn wish(arguments: &FilterArgs) -> CaptureRequest<'_> {
     // The kernel's filter sees what is around a tunnel, and knows no inversion.
     let here = arguments.invert || arguments.inner;
     let expression = if here { "" } else { arguments.expression.as_deref().unwrap_or("") };
@@ -65,5 +65,5 @@ fn wish(arguments: &FilterArgs) -> Wish<'_> {
     let filters =
         !arguments.expression.as_deref().unwrap_or("").trim().is_empty() || !arguments.output.split.is_empty();
     let snaplen = if filters || arguments.output.snaplen == 0 { MAX_SNAPLEN } else { arguments.output.snaplen };
-    Wish { live: &arguments.live, expression, resolve: arguments.resolve, snaplen, shares: 1 }
+    CaptureRequest { live: &arguments.live, expression, resolve: arguments.resolve, snaplen, shares: 1 }
 }

@@ -1,7 +1,7 @@
 //! Measuring what interfaces receive and send.
 
 use super::{Command, refused};
-use crate::capture::{self, Wish};
+use crate::capture::{self, CaptureRequest};
 use crate::outcome::say_plain;
 use anyhow::bail;
 use std::sync::Arc;
@@ -73,14 +73,14 @@ impl Command<'_> {
         Ok(())
     }
 
-    fn wish(&self, shares: usize) -> Wish<'_> {
+    fn wish(&self, shares: usize) -> CaptureRequest<'_> {
         let arguments = self.arguments;
         // An expression may ask for any byte, and tunnels have headers in headers.
         let output = &arguments.output;
         let filters = !arguments.filter.trim().is_empty() || !output.split.is_empty();
         let writes_whole = output.writes() && output.snaplen == 0;
         let whole = filters || arguments.inner || writes_whole;
-        Wish {
+        CaptureRequest {
             live: &arguments.live,
             expression: &arguments.filter,
             resolve: arguments.resolve,

@@ -2,7 +2,7 @@
 
 use super::record::{Finish, word};
 use super::{Error, Settings};
-use crate::live::{Lent, Marks};
+use crate::live::{Lease, Marks};
 use crate::sys::option::set_option;
 use std::io;
 use std::ops::Range;
@@ -111,7 +111,7 @@ pub(super) struct Portion {
     part: Range<usize>,
 }
 
-impl Lent for Portion {
+impl Lease for Portion {
     fn bytes(&self) -> Bytes<'_> {
         let Block { shared, index } = &*self.block;
         // SAFETY: `part` lies in the block; until the block is dropped it is ours, so the kernel does not write to it, and we

@@ -7,7 +7,7 @@ mod net;
 mod record;
 
 use super::*;
-use crate::live::{Lent, TURN};
+use crate::live::{Lease, TURN};
 use std::net::UdpSocket;
 use weir_testkit::net::alone;
 
@@ -36,7 +36,7 @@ fn small() -> Settings {
 }
 
 #[track_caller]
-fn block(ring: &mut Ring, stop: &AtomicBool) -> (Box<dyn Lent>, u64) {
+fn block(ring: &mut Ring, stop: &AtomicBool) -> (Box<dyn Lease>, u64) {
     match ring.next_within(stop, TURN).unwrap() {
         Next::Records(block, packets) => (block, packets),
         other => panic!("{other:?}"),

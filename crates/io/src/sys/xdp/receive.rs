@@ -5,7 +5,7 @@ use super::redirect::Redirect;
 use super::rings::{Consumer, Producer, Which};
 use super::socket::{Area, XDP_PACKET_HEADROOM, Xsk};
 use super::{BusyPoll, Error, Mode, Settings, ZeroCopy};
-use crate::live::{Backend, Counts, Lent, Next};
+use crate::live::{Backend, Counts, Lease, Next};
 use crate::sys::option::set_option;
 use crate::sys::privilege::Capability;
 use std::ffi::c_int;
@@ -190,7 +190,7 @@ unsafe impl Send for Burst {}
 // SAFETY: as above; through a shared reference they are only read.
 unsafe impl Sync for Burst {}
 
-impl Lent for Burst {
+impl Lease for Burst {
     fn bytes(&self) -> Bytes<'_> {
         let (first, len) = (self.frames.as_ptr().cast::<&[u8]>(), self.frames.len());
         // SAFETY: pointer and reference to a slice are laid out alike. Each frame lies in a chunk or place of this burst, as

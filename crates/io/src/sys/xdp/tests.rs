@@ -3,7 +3,7 @@
 pub(in crate::sys) mod net;
 
 use super::*;
-use crate::live::{Backend, Counts, Lent, Next, TURN};
+use crate::live::{Backend, Counts, Lease, Next, TURN};
 use crate::sys::inject::{self, Injector};
 use crate::sys::packet_socket;
 use net::*;
@@ -316,11 +316,11 @@ fn bursts_may_come_back_in_any_order_from_elsewhere() {
     }
     let mut capture = open("near", 0, &Settings { memory: 256 << 10, ..small(Mode::Generic) }).unwrap();
     let stop = AtomicBool::new(false);
-    let (give, take) = mpsc::channel::<Box<dyn Lent>>();
+    let (give, take) = mpsc::channel::<Box<dyn Lease>>();
     let (counted, sum) = std::thread::scope(|scope| {
         scope.spawn(move || {
-            let (mut held, mut random) = (Vec::<(Vec<u64>, Box<dyn Lent>)>::new(), 12345usize);
-            let numbers = |burst: &dyn Lent| packets(burst).iter().map(|(_, bytes)| number(bytes)).collect::<Vec<_>>();
+            let (mut held, mut random) = (Vec::<(Vec<u64>, Box<dyn Lease>)>::new(), 12345usize);
+            let numbers = |burst: &dyn Lease| packets(burst).iter().map(|(_, bytes)| number(bytes)).collect::<Vec<_>>();
             for burst in take {
                 held.push((numbers(&*burst), burst));
                 random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

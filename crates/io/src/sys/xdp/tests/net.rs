@@ -1,6 +1,6 @@
 //! A cable in a network namespace of the test's own, which vanishes with the test's thread, and frames that can be told apart.
 
-use crate::live::{Backend, Counts, Lent, Next, TURN};
+use crate::live::{Backend, Counts, Lease, Next, TURN};
 use crate::sys::{bpf, device, packet_socket};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -72,7 +72,7 @@ impl Raw {
 }
 
 /// The packets of a burst and their times.
-pub fn packets(burst: &dyn Lent) -> Vec<(i64, &[u8])> {
+pub fn packets(burst: &dyn Lease) -> Vec<(i64, &[u8])> {
     let Bytes::Slots(Slots { frames, time_ns }) = burst.bytes() else { panic!("{burst:?}") };
     // What a filter looks at lies in as few cache lines as can be.
     assert!(frames.iter().all(|frame| (frame.as_ptr() as usize).is_multiple_of(64)), "{burst:?}");
@@ -83,7 +83,7 @@ pub fn packets(burst: &dyn Lent) -> Vec<(i64, &[u8])> {
 pub fn until_end(
     backend: &mut dyn Backend,
     stop: &AtomicBool,
-    mut each: impl FnMut(Box<dyn Lent>),
+    mut each: impl FnMut(Box<dyn Lease>),
 ) -> io::Result<(Counts, u64)> {
     let mut sum = 0;
     loop {
