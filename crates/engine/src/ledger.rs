@@ -26,7 +26,7 @@ pub struct Ledger {
     pub lost_before: u64,
     /// The kernel rejected packets and did not count them: `received` lacks them.
     pub uncounted: bool,
-    /// A source changed under the reader of a capture: packets that were counted are not there any more.
+    /// Packets in the ring of a capture changed after they were counted, and are not there any more.
     pub changed: bool,
 }
 

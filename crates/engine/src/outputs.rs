@@ -1,7 +1,7 @@
 //! The outputs of a run: where the packets of a batch go, which outputs still take packets, and what each of them wrote.
 //!
 //! An output that ends (its reader closed the pipe, its disk is full) takes no more packets, and the others get all of theirs.
-//! The run is over once no output is left, or once the files of `-w` are complete (`-W`).
+//! Without a measurement beside them, the run is over once no output is left, or once the files of `-w` are complete (`-W`).
 
 use crate::sink::{End, Sink, SinkFault, SinkReport};
 use weir_packet::Frame;
@@ -197,17 +197,21 @@ pub type Target = (String, Option<Box<dyn Sink>>);
 pub struct Outputs {
     main: Outlet,
     splits: Vec<Outlet>,
-    /// One could not be made: nothing is read.
+    /// One could not be made: nothing more is read.
     refused: bool,
+    /// Beside a measurement each output ends alone, and takes all that matches it until then.
+    alone: bool,
     /// Where packets of mapped files are copied to before they are passed on.
     scratch: Vec<u8>,
 }
 
 impl Outputs {
     /// The outputs with these names; without a sink packets are only counted.
-    pub(crate) fn new(main: Target, splits: Vec<Target>) -> Self {
+    ///
+    /// Beside a measurement an output that ends, is complete or cannot be made ends `alone`.
+    pub(crate) fn new(main: Target, splits: Vec<Target>, alone: bool) -> Self {
         let splits = splits.into_iter().map(Outlet::new).collect();
-        Self { main: Outlet::new(main), splits, refused: false, scratch: Vec::new() }
+        Self { main: Outlet::new(main), splits, refused: false, alone, scratch: Vec::new() }
     }
 
     fn all(&mut self) -> impl Iterator<Item = &mut Outlet> {
@@ -254,14 +258,14 @@ impl Outputs {
         self.all().filter_map(|outlet| outlet.fault.take()).collect()
     }
 
-    /// Makes the files that are not there yet. If one cannot be made, that is the end.
+    /// Makes the files that are not there yet. If one cannot be made, nothing more is read, unless it ends alone.
     pub(crate) fn open(&mut self) {
         let mut refused = false;
         for outlet in self.all().filter(|outlet| outlet.ended.is_none()) {
             outlet.work(|sink| sink.open());
             refused |= outlet.ended == Some(Ended::Failed);
         }
-        self.refused |= refused;
+        self.refused |= refused && !self.alone;
     }
 
     /// Another source follows.
@@ -284,7 +288,7 @@ impl Outputs {
         let (part, scratch) = (&delivery.part.selected, &mut self.scratch);
         self.main.give(delivery, &part.records, scratch);
         // What other outputs get ends with the same packet.
-        let until = (self.main.ended == Some(Ended::Complete)).then(|| {
+        let until = (self.main.ended == Some(Ended::Complete) && !self.alone).then(|| {
             let taken = self.main.handed.map_or(part.records.len(), |handed| handed.packets as usize);
             let mut place = Place { next: 0, splits: vec![0; part.splits.len()] };
             (0..taken).for_each(|_| place.pass(part, |_| ()));
@@ -348,11 +352,6 @@ impl Outputs {
         }
     }
 
-    /// Writes out what is buffered for standard output.
-    pub fn flush_main(&mut self) {
-        self.main.work(|sink| sink.flush());
-    }
-
     /// Writes out what is buffered.
     pub(crate) fn flush(&mut self) {
         self.all().for_each(|outlet| outlet.work(|sink| sink.flush()));
@@ -383,8 +382,8 @@ impl Outputs {
         let expected = std::iter::once(main).chain(splits);
         let wrong = std::iter::once(&self.main).chain(&self.splits).zip(expected).filter_map(|(outlet, expected)| {
             let written = outlet.report()?.written;
-            let whole =
-                outlet.ended.is_none() || std::ptr::eq(outlet, &self.main) && outlet.ended == Some(Ended::Complete);
+            let complete = std::ptr::eq(outlet, &self.main) && outlet.ended == Some(Ended::Complete);
+            let whole = outlet.ended.is_none() || complete && !self.alone;
             (whole && written != expected).then(|| Discrepancy { name: outlet.name.clone(), expected, written })
         });
         wrong.collect()

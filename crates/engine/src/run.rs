@@ -126,6 +126,10 @@ pub struct Run {
     sources: usize,
     /// Packets that readers delivered.
     delivered: u64,
+    /// Packets that the kernel rejected before they were delivered.
+    filtered_before: u64,
+    /// A file lost packets while it was read: the outputs may have found another number of them than the measurement.
+    shrank: bool,
     stop: Arc<AtomicBool>,
     look: Arc<AtomicBool>,
 }
@@ -201,7 +205,7 @@ impl Run {
     pub fn new(setup: Setup) -> Self {
         let Setup { mut selection, measure, main, splits, limit, merges, workers, cpus, stop, look } = setup;
         let ledger = Ledger::new(selection.splits.len());
-        let outputs = Outputs::new(main, splits);
+        let outputs = Outputs::new(main, splits, measure.is_some());
         selection.limit = limit.filter(|_| !merges);
         selection.remember = !outputs.are_none() || selection.limit != limit;
         selection.stop = Arc::clone(&stop);
@@ -229,6 +233,8 @@ impl Run {
             has_opened: false,
             sources: 0,
             delivered: 0,
+            filtered_before: 0,
+            shrank: false,
             stop,
             look,
         }
@@ -313,7 +319,7 @@ impl Run {
     fn try_pass(&mut self, reader: &mut Reader<Stages>, on: On<'_>) -> Result<(), Failure> {
         let (way, stop) = (reader.way(), Arc::clone(&self.stop));
         // What an output has taken is counted too.
-        let leaves = self.outputs.are_none();
+        let leaves = !self.stages.judge;
         let stopped = || leaves && stop.load(Ordering::Relaxed);
         let system = SystemClock::default();
         let mut reading = self.measure.as_mut().map(|measure| measure.begin_source(reader, system.now()));
@@ -412,6 +418,15 @@ impl Run {
         part.misfits.iter().for_each(|misfit| Misfit::add(&mut self.misfits, *misfit));
     }
 
+    /// The measurement failed: what the source says is kept for the outputs, which are completed all the same.
+    fn note_failed_source(&mut self, reader: &Reader<Stages>) {
+        self.note_statistics(reader);
+        if let Some(layout) = reader.layout() {
+            self.layout = Some(layout.clone());
+        }
+        self.delivered += reader.report().received;
+    }
+
     /// Packets that expressions make no sense for, of the sources since the last call.
     fn take_misfits(&mut self) -> Vec<Misfit> {
         let mut misfits = std::mem::take(&mut self.misfits);
@@ -458,6 +473,7 @@ impl Run {
         }
         // After an output that ended, or enough packets, nobody asks for the rest; packets that were lost are another matter.
         let lost = matches!(fault.what, SourceError::Shrank { .. } | SourceError::Unreadable | SourceError::Changed);
+        self.shrank |= lost;
         if way == AccessMode::Live {
             on(Event::LiveFault { name, fault });
         } else if lost || self.measure.is_some() || !self.is_over() {
@@ -472,7 +488,8 @@ impl Run {
         let layout = self.layout.take();
         self.outputs.finish(layout.as_ref());
         self.tell_sink_faults(on);
-        let judged = self.ledger.passed;
+        let (judged, judged_filtered) = (self.ledger.passed, self.ledger.filtered);
+        self.ledger.filtered += self.filtered_before;
         let splits: Vec<u64> = self.ledger.splits.iter().map(|split| split.0).collect();
         let discrepancies = match self.ledger.changed {
             true => Vec::new(),
@@ -481,14 +498,12 @@ impl Run {
         let mut stages = vec![Stage::Read { delivered: self.delivered }];
         if self.stages.judge {
             let native = self.select.is_native();
-            stages.push(Stage::Filter { passed: judged, filtered: self.ledger.filtered, native });
+            stages.push(Stage::Filter { passed: judged, filtered: judged_filtered, native });
         }
         let mut imbalance = None;
         if let Some(finished) = &measured {
             let arrivals = finished.arrivals;
             let filtered = if self.stages.judge { 0 } else { arrivals.filtered };
-            stages.push(Stage::Measure { counted: finished.processed, filtered, late: arrivals.late });
-            self.ledger.passed = finished.processed;
             self.ledger.filtered = arrivals.filtered;
             (self.ledger.dropped.source, self.ledger.dropped.late) = (arrivals.dropped, arrivals.late);
             let counted = Counted {
@@ -496,10 +511,13 @@ impl Run {
                 judged: self.stages.judge.then_some(judged),
                 counted: finished.state.as_ref().map_or(0, |state| state.tally().passed),
             };
+            // Workers that a failure ended have not said how many packets they took; what is complete is in the tables.
+            self.ledger.passed = if self.failure.is_some() { counted.counted } else { finished.processed };
+            stages.push(Stage::Measure { counted: self.ledger.passed, filtered, late: arrivals.late });
             let differ = counted.arrived != self.ledger.received
                 || counted.counted != finished.processed
-                || counted.judged.is_some_and(|judged| judged != finished.processed + arrivals.late);
-            if differ && self.failure.is_none() {
+                || counted.judged.is_some_and(|judged| judged != finished.processed + arrivals.late && !self.shrank);
+            if differ && self.failure.is_none() && !self.ledger.changed {
                 imbalance = Some(Imbalance { ledger: Box::new(self.ledger.clone()), measured: Some(counted) });
             }
         }
@@ -509,7 +527,8 @@ impl Run {
                 stages.push(Stage::Output { name: name.to_owned(), matched, written: report.written });
             }
         }
-        let imbalance = imbalance.or_else(|| self.ledger.check().err());
+        // A failure of the measurement leaves packets that were read and never counted.
+        let imbalance = imbalance.or_else(|| self.ledger.check().err()).filter(|_| self.failure.is_none());
         let Self { ledger, failure, outputs, .. } = self;
         (Ended { ledger, measured, failure, imbalance, discrepancies, stages }, outputs)
     }

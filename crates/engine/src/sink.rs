@@ -83,7 +83,7 @@ pub trait Sink: Send {
         batch.hand_on(records, scratch, |record| self.packet(layout, record))
     }
 
-    /// Makes the file, if it is one, before its first packet.
+    /// Makes the file, if it is one, before its first packet. A file that cannot be made ends a run that measures nothing.
     fn open(&mut self) -> Result<(), End> {
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::reader::{AccessMode, Delivery, Options, Reader, Step};
 use crate::select::{Select, Selection};
 use crate::stages::{Locate, Stages};
 use crate::steps::{Moment, SystemClock};
-use crate::{Consumer, PlanError, Report, threads};
+use crate::{Report, threads};
 pub use capture::{Capture, LiveCounters};
 use clock::{Act, Booked, Clock, MANY};
 use fed::Distributor;
@@ -68,7 +68,7 @@ pub enum Distribute {
 /// How to measure.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What passes; the empty expression is all. Only `expression`, `resolve` and `at_once` are used.
+    /// What passes; the empty expression is all. [`Run::beside`] takes another one.
     pub selection: Selection,
     /// Look into tunnels for the flow key.
     pub inner: bool,
@@ -338,19 +338,6 @@ impl Run {
     /// The design that was asked for.
     pub fn asked(&self) -> Design {
         self.settings.design
-    }
-
-    /// Threads that are to measure.
-    pub fn wanted_workers(&self) -> usize {
-        self.settings.workers
-    }
-
-    /// Compiles the expression for live sources, as measuring them would.
-    pub fn check(&self, inputs: &[Input]) -> Result<(), PlanError> {
-        inputs.iter().try_for_each(|input| match &input.kind {
-            InputKind::Live(live) => self.stages.plan(live.layout(), None).map(drop),
-            _ => Ok(()),
-        })
     }
 
     /// Starts the workers as the first source wants them, unless they run.

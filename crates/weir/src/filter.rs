@@ -52,7 +52,7 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
     let has_files = run.outputs().have_files();
     let mut command = Command {
         arguments,
-        show: Show::new(prints_lines(arguments) && io::stdout().is_terminal(), workers, has_files),
+        show: Show::new(prints_lines(arguments) && io::stdout().is_terminal(), arguments.stats, workers, has_files),
         begun: Instant::now(),
         live,
         place: "kernel",

@@ -65,7 +65,12 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
         arguments,
         begun: Instant::now(),
         report: Report::new(shape, Zone::new(arguments.utc)),
-        show: Show::new(arguments.window.is_some() && io::stdout().is_terminal(), settings.workers, output.writes()),
+        show: Show::new(
+            arguments.window.is_some() && io::stdout().is_terminal(),
+            arguments.stats,
+            settings.workers,
+            output.writes(),
+        ),
         output: Ok(()),
     };
     let mut run = Run::new(Setup {

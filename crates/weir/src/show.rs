@@ -26,6 +26,8 @@ pub struct Show {
     pub faults: Vec<String>,
     /// How each source was read, for `--stats`.
     pub notes: Vec<String>,
+    /// The notes are asked for.
+    stats: bool,
     /// Threads that measure.
     workers: usize,
     /// Outputs are files: a copy may lack something.
@@ -38,11 +40,12 @@ pub struct Show {
 
 impl Show {
     /// Shows nothing of the progress if `busy`: standard output shows the work itself.
-    pub fn new(busy: bool, workers: usize, has_files: bool) -> Self {
+    pub fn new(busy: bool, stats: bool, workers: usize, has_files: bool) -> Self {
         Self {
             progress: Progress::new(busy),
             faults: Vec::new(),
             notes: Vec::new(),
+            stats,
             workers,
             has_files,
             live_faults: LiveFaults::default(),
@@ -98,10 +101,12 @@ impl Show {
         if let Some(layout) = layout.filter(|_| self.has_files) {
             say_left_out(name, layout);
         }
-        self.notes.push(match &report.live {
-            Some(counts) => capture::standing_line(name, counts),
-            None => format!("{name}: {} bytes, {}", grouped(report.offset), sources::way_words(way)),
-        });
+        if self.stats {
+            self.notes.push(match &report.live {
+                Some(counts) => capture::standing_line(name, counts),
+                None => format!("{name}: {} bytes, {}", grouped(report.offset), sources::way_words(way)),
+            });
+        }
         if report.live.is_some() {
             let marks = self.marks.entry(interface_of(name).to_owned()).or_default();
             marks.downs = marks.downs.max(report.marks.downs);

@@ -79,6 +79,7 @@ impl Run {
         let mut reader = self.reader(input);
         self.pass(&mut reader, on);
         if self.failure.is_some() {
+            self.note_failed_source(&reader);
             return Ok(());
         }
         let received = reader.report().received.saturating_sub(std::mem::take(&mut self.unwanted));
@@ -129,6 +130,7 @@ impl Run {
     ) -> Result<(), Error> {
         self.pass(&mut reader, on);
         if self.failure.is_some() {
+            self.note_failed_source(&reader);
             return Ok(());
         }
         let written = reader.layout().cloned();
@@ -136,7 +138,7 @@ impl Run {
         if let Some(SourceFault { what: SourceError::Plan(why), packet: 1, .. }) = &whole.fault {
             return Err(Error::Refused { name: None, why: why.clone() });
         }
-        self.ledger.received += whole.received - std::mem::take(&mut self.unwanted);
+        self.ledger.received += whole.received.saturating_sub(std::mem::take(&mut self.unwanted));
         let layouts: Vec<&Layout> = parts.iter().filter_map(|part| part.layout.as_ref()).collect();
         self.refuse_misfits(&layouts)?;
         let (all, by_time) = if sorted.is_some() {

@@ -14,6 +14,7 @@ use weir_packet::savefile::{Layout, Statistics};
 use weir_pipeline::measuring::{Design, Failure, LiveCounters, Measured};
 use weir_pipeline::pump::{Pick, Pump, Standing, pick};
 use weir_pipeline::reader::Step;
+use weir_pipeline::select::Misfit;
 use weir_pipeline::stages::{Columns, Stages};
 use weir_pipeline::steps::SystemClock;
 use weir_pipeline::{AccessMode, Consumer, Options, PlanError, Reader, Report, SourceFault};
@@ -33,7 +34,10 @@ impl Run {
         for input in inputs {
             let Kind::Live(live) = &input.kind else { continue };
             match self.stages.plan(live.layout(), None) {
-                Ok(_) => layouts.push(live.layout().clone()),
+                Ok(plan) => {
+                    self.fits |= plan.fits();
+                    layouts.push(live.layout().clone());
+                }
                 Err(PlanError::Stopped) => return Ok(false),
                 Err(why) => return Err(Error::Refused { name: None, why }),
             }
@@ -114,6 +118,7 @@ impl Run {
     fn one_interface(&mut self, name: &str, mut reader: Reader<Stages>, on: On<'_>) -> Result<(), Error> {
         if let Err(failure) = self.try_one_interface(name, &mut reader, on) {
             self.failure = Some(failure);
+            self.note_failed_source(&reader);
             return Ok(());
         }
         let unwanted = std::mem::take(&mut self.unwanted);
@@ -163,7 +168,9 @@ impl Run {
             // What the capture holds was received: nothing more is let in, and the rest is counted.
             self.stop.store(true, Ordering::Relaxed);
             while let Some(delivery) = reader.next() {
-                self.ledger.add_dropped(&delivery.part.selected);
+                let part = &delivery.part.selected;
+                self.ledger.add_dropped(part);
+                part.misfits.iter().for_each(|misfit| Misfit::add(&mut self.misfits, *misfit));
             }
         }
         Ok(())
@@ -183,7 +190,7 @@ impl Run {
         while !self.outputs.are_over() && !self.merged_enough {
             if std::mem::take(&mut looks) {
                 for source in &mut sources {
-                    source.pump.take_up(&mut |delivery| self.ledger.add(&delivery.part.selected));
+                    source.pump.take_up(&mut |delivery| self.take_up(&delivery.part.selected));
                 }
                 if !self.is_stopped() {
                     tell_ends(&mut sources, on);
@@ -194,7 +201,7 @@ impl Run {
                 Pick::Packet(next) => next,
                 Pick::Wait(behind) => {
                     self.flush_for_readers(on);
-                    sources[behind].pump.look(TURN, &mut |delivery| self.ledger.add(&delivery.part.selected));
+                    sources[behind].pump.look(TURN, &mut |delivery| self.take_up(&delivery.part.selected));
                     self.tell_so_far(&sources, on);
                     looks = true;
                     continue;
@@ -225,7 +232,7 @@ impl Run {
             // What comes now is not passed on; what was dropped is told at the end.
             let mut unwanted = source.give_back(self);
             while source.pump.ended().is_none() {
-                source.pump.look(TURN, &mut |delivery| self.ledger.add(&delivery.part.selected));
+                source.pump.look(TURN, &mut |delivery| self.take_up(&delivery.part.selected));
                 unwanted += source.give_back(self);
             }
             if let Some((report, layout)) = source.pump.ended() {
@@ -286,7 +293,7 @@ impl Run {
         let mut received = counts.received;
         if self.measure.is_none() {
             self.ledger.dropped.source += counts.dropped;
-            self.ledger.filtered += filtered;
+            self.filtered_before += filtered;
             self.ledger.uncounted |= counts.filtered.is_none();
             // What arrived after the last packet that was wanted is nobody's.
             if self.is_wanted_no_more() {

@@ -223,7 +223,11 @@ impl Front {
         let frames = &frames[..records.len()];
         let all = u64::MAX >> (64 - records.len());
         let kept = match (judged, &self.select) {
-            (Some(kept), _) => kept & all & !late,
+            // A late packet that the filter rejects is filtered, as the outputs beside count it.
+            (Some(judged), _) => {
+                late &= judged;
+                judged & all & !late
+            }
             (None, Some(select)) => select.kept(&current.plan.filter, frames) & !late,
             (None, None) => all & !late,
         };

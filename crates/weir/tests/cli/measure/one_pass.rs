@@ -98,6 +98,28 @@ fn the_measurement_goes_on_without_an_output_that_fails() {
     assert_eq!(answer(&done)["top"], alone["top"]);
 }
 
+/// An output that cannot be made, and one whose files are complete, end alone: the others have all packets, and no account is said to
+/// be wrong.
+#[test]
+fn an_output_that_is_refused_or_complete_ends_alone() {
+    let temp = Temp::new();
+    let long = temp.at("long.pcap");
+    weir(["generate", &long, "--packets", "20000", "--rate", "5000", "--seed", "5"]).ok();
+    let (good, missing) = (temp.at("good.pcap"), temp.at("no-folder/x.pcap"));
+    let plain = ["measure", &long, "--json", "--seed", "1"];
+    let alone = answer(&weir(plain).ok());
+    let split = format!("{missing}=udp");
+    let done = weir([&plain[..], &["-w", &good, "--split", &split]].concat());
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    assert!(done.err.contains("its directory does not exist") && !done.err.contains("add up"), "{}", done.err);
+    assert_eq!(answer(&done)["top"], alone["top"]);
+    assert_eq!(records(&good), records(&long));
+    let rotated = temp.at("o-%s.pcap");
+    let done = weir([&plain[..], &["-w", &rotated, "-G", "1", "-W", "2"]].concat()).ok();
+    assert!(!done.err.contains("add up"), "{}", done.err);
+    assert_eq!(answer(&done)["top"], alone["top"]);
+}
+
 fn answer(done: &Done) -> Map<String, Value> {
     serde_json::from_str(&done.text()).expect("one object")
 }
