@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weir_io::follow::Followed;
 use weir_io::input::{self, Opening};
 use weir_io::{Input, Kind, sys};
-use weir_packet::savefile::Layout;
+use weir_packet::savefile::{Interface, Layout, Statistics};
 use weir_pipeline::measuring::Design;
 use weir_pipeline::merge::Merge;
 use weir_pipeline::reader::{Part, SourceError};
@@ -150,7 +150,12 @@ impl Run {
         for mut part in parts {
             // A packet behind the damage may have been the earliest of all: it is told even if there were enough.
             let fault = part.report.fault.take();
-            self.outputs.statistics(&part.told);
+            let told = if sorted.is_some() { std::mem::take(&mut part.told) } else { told_of(&part) };
+            self.outputs.statistics(&told);
+            // An output without packets describes the interfaces of the last source.
+            if let Some(layout) = &part.layout {
+                self.layout = Some(layout.clone());
+            }
             let Part { name, mut report, layout, way, .. } = part;
             // Of sources that are measured as one, those that an expression fits are enough.
             let layout = layout.filter(|_| self.measure.is_none());
@@ -161,9 +166,8 @@ impl Run {
                 on(Event::Fault { name: &name, fault });
             }
         }
-        if let Some(layout) = written {
-            on(Event::Copied { name: all, layout: &layout });
-            self.layout.get_or_insert(layout);
+        if let Some(layout) = &written {
+            on(Event::Copied { name: all, layout });
         }
         if let Some(fault) = sorted.flatten() {
             on(Event::Unsorted { fault: &fault, sorted: whole.received });
@@ -294,4 +298,11 @@ impl Run {
         }
         Ok(inputs)
     }
+}
+
+/// What a source of a merge says of its capture, for each of its interfaces.
+fn told_of(part: &Part) -> Vec<(Interface, Statistics)> {
+    let Some(layout) = &part.layout else { return Vec::new() };
+    let told = part.report.told_by_interface().into_iter();
+    told.map(|(i, counts)| (layout.interfaces[i as usize].clone(), counts)).collect()
 }

@@ -120,6 +120,28 @@ fn an_output_that_is_refused_or_complete_ends_alone() {
     assert_eq!(answer(&done)["top"], alone["top"]);
 }
 
+/// A copy of several sources has what they say of their losses, and describes their interfaces even without packets.
+#[test]
+fn a_merged_copy_keeps_what_its_sources_lost() {
+    let temp = Temp::new();
+    // Interface Statistics Block: interface, time, 7 packets dropped by the interface.
+    let words = [0u32, 0, 0].iter().flat_map(|word| word.to_le_bytes());
+    let lost: Vec<u8> = words.chain([5, 0, 8, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).collect();
+    let files = ["a.pcapng", "b.pcapng"].map(|name| {
+        let packets = [pcapng_start(1), pcapng_packet(1, &udp(53, 9)), pcapng_packet(3, &udp(54, 9)), block(5, &lost)];
+        temp.file(name, &packets.concat())
+    });
+    let (copy, expected) = (temp.at("copy.pcapng"), temp.at("expected.pcapng"));
+    for order in ["--merge", "--sort"] {
+        for expression in ["udp", "tcp"] {
+            let [a, b] = &files;
+            weir(["measure", a, b, order, "--filter", expression, "-w", &copy]).ok();
+            weir(["filter", expression, a, b, order, "-w", &expected]).ok();
+            assert_eq!(read(&copy).unwrap(), read(&expected).unwrap(), "{order} {expression}");
+        }
+    }
+}
+
 fn answer(done: &Done) -> Map<String, Value> {
     serde_json::from_str(&done.text()).expect("one object")
 }
