@@ -165,7 +165,7 @@ fn cut_between_delivery_and_use() {
             File::options().write(true).open(&scratch.0).unwrap().set_len(len as u64).unwrap();
             let bytes = delivery.view.bytes();
             let mut good = 0;
-            for &at in &delivery.part.records {
+            for &at in &delivery.part.selected.records {
                 let record = delivery.current.layout.record(bytes, at as usize);
                 // What lies before the cut is whole; what lies behind it is nothing, or a packet without bytes.
                 if record.is_some_and(|record| !record.frame.data.is_empty()) {
@@ -213,7 +213,7 @@ fn packets_that_are_gone_when_they_are_used_are_not_counted() {
                         found.push(record.frame.data.to_vec());
                         Ok::<_, ()>(())
                     };
-                    let (handed, result) = delivery.hand_on(&delivery.part.records, &mut copies, take);
+                    let (handed, result) = delivery.hand_on(&delivery.part.selected.records, &mut copies, take);
                     assert_eq!(result, Ok(()));
                     reader.recycle(delivery.view);
                     if let Some(gone) = handed.gone {
