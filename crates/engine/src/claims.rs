@@ -43,7 +43,7 @@ impl Claims {
     }
 
     /// Output `name` is about to empty or make the file at `path`; fails if a source or another output has it. A file that
-    /// an output made after the [`MOST_PLACES`] first ones is not known as its own.
+    /// an output made after the 65 536 first ones is not known as its own.
     pub fn take(&self, path: &Path, name: &Name) -> io::Result<()> {
         let source = || io::Error::other("it is a source, and would be emptied before it is read");
         if std::fs::metadata(path).ok().as_ref().and_then(identity).is_some_and(|file| self.sources.contains(&file)) {
