@@ -52,7 +52,8 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
 
 /// The result of `work`, which may take minutes and cannot be interrupted; `None` if `stop` was set first.
 ///
-/// It works in a thread of its own, which is then left behind: it ends with the process. Without a thread it works in the caller's.
+/// It works in a thread of its own, which is left behind if it is stopped: it ends with the process. Where there is a result, that
+/// thread is gone. Without a thread it works in the caller's.
 pub fn unless_stopped<T: Send + 'static>(
     stop: &AtomicBool,
     work: impl Fn() -> T + Clone + Send + 'static,
@@ -64,14 +65,16 @@ pub fn unless_stopped<T: Send + 'static>(
     let (say, said) = channel();
     let aside = work.clone();
     let thread = std::thread::Builder::new().name("compiler".to_owned()).stack_size(STACK);
-    if thread.spawn(move || say.send(aside())).is_err() {
-        return Some(work());
-    }
+    let Ok(thread) = thread.spawn(move || say.send(aside())) else { return Some(work()) };
     // A process that was stopped and goes on finds its time up before its threads had any.
     let mut told = false;
     loop {
         match said.recv_timeout(LOOK) {
-            Ok(result) => return Some(result),
+            Ok(result) => {
+                // Rights that the caller gives up next must not stay with it.
+                let _ = thread.join();
+                return Some(result);
+            }
             Err(RecvTimeoutError::Timeout) if told => return None,
             Err(RecvTimeoutError::Timeout) => told = stop.load(Ordering::Relaxed),
             // It panicked, and will again, for the caller to see.

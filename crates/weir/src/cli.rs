@@ -205,6 +205,9 @@ pub struct FilterArgs {
     /// Say on standard error how the work was done
     #[arg(help_heading = WORK, long)]
     pub stats: bool,
+    /// What confines the process.
+    #[command(flatten, next_help_heading = WORK)]
+    pub walls: WallArgs,
 }
 
 /// Where to write packets, in the same pass as all else.
@@ -280,6 +283,15 @@ pub struct LiveArgs {
     /// af_xdp, dpdk: never sleep, poll
     #[arg(help_heading = LIVE, long)]
     pub busy_poll: bool,
+}
+
+/// What confines the process before packets are parsed.
+#[derive(Args, Clone, Debug)]
+pub struct WallArgs {
+    /// As root, become USER once interfaces and ports are open: files are written with the rights of USER. Without it, sudo makes
+    /// that the user who called it; root stays root
+    #[arg(short = 'Z', long = "user", value_name = "USER")]
+    pub user: Option<String>,
 }
 
 /// Where an XDP program runs.
@@ -499,6 +511,9 @@ pub struct MeasureArgs {
     /// Say on standard error how the work was done: accounting, memory, time per packet
     #[arg(help_heading = WORK, long)]
     pub stats: bool,
+    /// What confines the process.
+    #[command(flatten, next_help_heading = WORK)]
+    pub walls: WallArgs,
 }
 
 fn default_batch() -> u16 {
@@ -584,6 +599,9 @@ pub struct InfoArgs {
     /// Decode zstd data that needs this much memory for its window (of zstd --long=N: 2 to the power of N)
     #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = parse_zstd_window)]
     pub zstd_window: u64,
+    /// What confines the process.
+    #[command(flatten)]
+    pub walls: WallArgs,
 }
 
 const GENERATE_EXAMPLES: &str = "\
@@ -660,6 +678,9 @@ pub struct GenerateArgs {
     /// Print `PACKETS BYTES PROTOCOL SOURCE PORT DESTINATION PORT` of the N flows with most packets
     #[arg(long, value_name = "N", conflicts_with = "truth")]
     pub talkers: Option<usize>,
+    /// What confines the process.
+    #[command(flatten)]
+    pub walls: WallArgs,
 }
 
 const DOCTOR_EXAMPLES: &str = "\

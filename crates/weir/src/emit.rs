@@ -4,6 +4,7 @@ use crate::numbers::packets;
 use crate::outcome::io_words;
 use crate::port::Port;
 use crate::terminal::{self, printable};
+use crate::walls;
 use anyhow::bail;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Stdout, Write};
@@ -241,7 +242,7 @@ fn packet_json(
 pub fn create_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "cannot be created: its directory does not exist".to_owned(),
-        io::ErrorKind::PermissionDenied => "cannot be created: permission denied".to_owned(),
+        io::ErrorKind::PermissionDenied => format!("cannot be created: permission denied{}", walls::advice()),
         io::ErrorKind::IsADirectory => "cannot be written: it is a directory".to_owned(),
         _ => format!("cannot be created: {}", io_words(error)),
     }

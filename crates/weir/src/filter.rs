@@ -10,6 +10,7 @@ use crate::interfaces;
 use crate::outcome::{Outcome, answer, io_words};
 use crate::show::Show;
 use crate::sources;
+use crate::walls::Walls;
 use account::Account;
 use anyhow::{Context, anyhow, bail};
 use std::io::{self, IsTerminal};
@@ -38,6 +39,7 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
         return Ok(answer(&interfaces::list().context("the list of interfaces")?));
     }
     check(arguments)?;
+    let walls = Walls::of_filter(arguments)?;
     arguments.output.say_ignored();
     let stop = Arc::new(AtomicBool::new(false));
     sys::stop_on_signals(Arc::clone(&stop));
@@ -56,6 +58,7 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
         begun: Instant::now(),
         live,
         place: "kernel",
+        walls: &walls,
     };
     let follow = |name: &Name| sources::followed(name, &stop);
     let files = Files {
@@ -64,6 +67,9 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
         follow: if arguments.follow { Some(&follow) } else { None },
     };
     let on = &mut |event: Event<'_>| command.show.event(event);
+    if !live {
+        walls.raise(&[])?;
+    }
     match (live, arguments.sort, arguments.merge) {
         (true, ..) => command.captured(&mut run, &stop, &look)?,
         (false, true, _) => run.sorted(&files, on).map_err(refused)?,
@@ -119,6 +125,7 @@ struct Command<'a> {
     live: bool,
     /// Who drops what there is no room for.
     place: &'static str,
+    walls: &'a Walls,
 }
 
 impl Command<'_> {

@@ -3,7 +3,6 @@
 mod inject;
 mod pace;
 
-use crate::capture::give_up_privileges;
 use crate::cli::{GenerateArgs, Rate};
 use crate::emit::{create_words, format_for, refuse_terminal};
 use crate::numbers::packets;
@@ -11,6 +10,7 @@ use crate::outcome::{self, Outcome, answer, io_words, say, say_plain};
 use crate::port::{self, Port};
 use crate::table::{Column, Narrow, grid};
 use crate::terminal;
+use crate::walls::Walls;
 use anyhow::{Context, bail};
 use pace::{Pace, Tally};
 use std::io;
@@ -35,8 +35,9 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     port::check_scheme(&arguments.sink)?;
     let stop = Arc::new(AtomicBool::new(false));
     sys::stop_on_signals(Arc::clone(&stop));
+    let walls = Walls::of_generate(arguments)?;
     if let Some(interface) = port::injected(&arguments.sink) {
-        return inject::run(arguments, interface, &stop);
+        return inject::run(arguments, interface, &walls, &stop);
     }
     if arguments.sink.text().is_empty() {
         bail!("the name of the output is empty: name a file, or - for standard output");
@@ -63,6 +64,9 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         let (sink, all) = (arguments.sink.as_output(), arguments.packets);
         say(&format!("{sink}: interrupted: {packets} of {all} packets were {done}"));
     };
+    if !to_port {
+        walls.raise(&[])?;
+    }
     // Millions of flows take seconds.
     let mut generator = unless_stopped(&stop, move || Generator::new(&profile)).transpose().context("the profile")?;
     if to_port {
@@ -70,7 +74,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
             interrupted(0, "sent");
             return Ok(Outcome::Done);
         };
-        let (outcome, whole) = send(arguments, generator, rate, &stop)?;
+        let (outcome, whole) = send(arguments, generator, rate, &walls, &stop)?;
         let failed = whole && tell(arguments, generator) == Outcome::Failed;
         return Ok(if failed { Outcome::Failed } else { outcome });
     }
@@ -106,12 +110,13 @@ fn send(
     arguments: &GenerateArgs,
     generator: &mut Generator,
     rate: Rate,
+    walls: &Walls,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<(Outcome, bool)> {
     let mut port = Port::open(&arguments.sink)?;
     port.check(LinkType::ETHERNET).map_err(anyhow::Error::msg)?;
     let mut pace = Pace::begin(stop);
-    give_up_privileges(&[]);
+    walls.raise(&[])?;
     let sent = send_all(&mut port, generator, rate, &mut pace).and_then(|()| port.finish());
     let counts = port.counts();
     let mut faults = port.refusals();

@@ -7,6 +7,7 @@ use crate::outcome::{Outcome, fault_line, io_words, print, say};
 use crate::progress::Progress;
 use crate::sources;
 use crate::terminal::{self, output_width, printable, wrapped};
+use crate::walls::Walls;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
@@ -32,6 +33,7 @@ pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
     sources::check_names(&arguments.files)?;
     let stop = Arc::new(AtomicBool::new(false));
     sys::stop_on_signals(Arc::clone(&stop));
+    Walls::of_info(arguments)?.raise(&[])?;
     let mut outcome = Outcome::Done;
     let mut zone = Zone::new(arguments.utc);
     for (i, file) in arguments.files.iter().enumerate() {

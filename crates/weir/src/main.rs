@@ -20,6 +20,7 @@ mod show;
 mod sources;
 mod table;
 mod terminal;
+mod walls;
 
 use clap::Parser;
 use clap::error::ErrorKind;

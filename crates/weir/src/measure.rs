@@ -10,6 +10,7 @@ use crate::outcome::{Outcome, io_words, say, stage_lines, tell, written_words};
 use crate::show::Show;
 use crate::sources;
 use crate::terminal::printable;
+use crate::walls::Walls;
 use anyhow::{anyhow, bail};
 use report::{Beside, Report, Shape};
 use std::io::{self, IsTerminal};
@@ -45,6 +46,7 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
     }
     output.check(&arguments.sources, arguments.live.direction, true)?;
     output.say_ignored();
+    let walls = Walls::of_measure(arguments)?;
     let (main, splits) = output.targets(&arguments.sources, arguments.utc, true)?;
     sources::say_namesakes(&arguments.sources);
     let stop = Arc::new(AtomicBool::new(false));
@@ -72,6 +74,7 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
             output.writes(),
         ),
         output: Ok(()),
+        walls: &walls,
     };
     let mut run = Run::new(Setup {
         selection: Selection {
@@ -99,6 +102,9 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
         follow: if arguments.follow { Some(&follow) } else { None },
     };
     let on = &mut |event: Event<'_>| command.event(event, &stop);
+    if !is_live(arguments) {
+        walls.raise(&[])?;
+    }
     if is_live(arguments) {
         command.captured(&mut run, &stop, &look)?;
     } else if arguments.sort {
@@ -270,6 +276,7 @@ struct Command<'a> {
     show: Show,
     /// How writing to standard output went.
     output: io::Result<()>,
+    walls: &'a Walls,
 }
 
 impl Command<'_> {

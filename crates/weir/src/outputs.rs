@@ -120,7 +120,7 @@ impl OutputArgs {
     }
 
     /// The files and ports of the splits.
-    fn split_files(&self, written: bool) -> impl Iterator<Item = Name> {
+    pub fn split_files(&self, written: bool) -> impl Iterator<Item = Name> {
         let names = if written { &self.split[..] } else { &[][..] };
         names.iter().map(|(name, _)| {
             let bare = Path::new(name).extension().is_none() && !name.is_dash() && !port::is_port(name);

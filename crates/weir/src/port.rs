@@ -56,6 +56,11 @@ pub fn is_null(name: &Name) -> bool {
     name.utf8() == NULL
 }
 
+/// Whether a source or sink of this name is a device of DPDK.
+pub fn is_dpdk(name: &Name) -> bool {
+    name.utf8().starts_with(DPDK)
+}
+
 /// The interface that a port sends by.
 pub fn interface(name: &Name) -> Option<&str> {
     let name = name.utf8();

@@ -37,6 +37,7 @@ impl Command<'_> {
                 inputs.push(input);
             }
         }
+        self.walls.raise(&kept)?;
         let show = &mut self.show;
         if !run.begin_capture(&inputs, &mut |event| show.event(event)).map_err(refused)? {
             return Ok(());

@@ -1,10 +1,10 @@
 //! Packets as if an interface had received them, for load tests.
 
 use super::pace::{Pace, Tally};
-use crate::capture::give_up_privileges;
 use crate::cli::{GenerateArgs, Rate};
 use crate::outcome::{Outcome, io_words, say, say_plain};
 use crate::port::{check_interface, gone_words, not_permitted};
+use crate::walls::Walls;
 use anyhow::{anyhow, bail};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -24,7 +24,12 @@ const AT_ONCE: u64 = 1 << 14;
 const DISCARD: u16 = 9;
 
 /// Injects into `interface`, until `stop` is set.
-pub fn run(arguments: &GenerateArgs, interface: &str, stop: &Arc<AtomicBool>) -> anyhow::Result<Outcome> {
+pub fn run(
+    arguments: &GenerateArgs,
+    interface: &str,
+    walls: &Walls,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Outcome> {
     let name = arguments.sink.utf8();
     let len = match arguments.sizes {
         None => LEN,
@@ -50,7 +55,7 @@ pub fn run(arguments: &GenerateArgs, interface: &str, stop: &Arc<AtomicBool>) ->
         error => anyhow!("{name}: {error}"),
     })?;
     // Frames are injected by a program in the kernel, which is called for each batch.
-    give_up_privileges(&[Capability::Bpf, Capability::NetAdmin]);
+    walls.raise(&[Capability::Bpf, Capability::NetAdmin])?;
     let mut pace = Pace::begin(stop);
     let failed = inject(&mut injector, arguments, &mut pace).err();
     pace.clear();

@@ -52,16 +52,17 @@ impl Command<'_> {
         if one && inputs.len() > 1 {
             bail!("{why}, of one queue: name one, as in af_xdp:eth0:0");
         }
-        let refused = |error| refused(arguments, error);
-        if !run.begin_capture(&inputs, &mut |event| self.event(event, stop)).map_err(refused)? {
-            return Ok(());
-        }
         let mut kept = Vec::new();
         for input in &inputs {
             if let Kind::Live(live) = &input.kind {
                 kept.extend_from_slice(live.backend().keeps());
                 self.report.captures(live.backend().place(), live.backend().counts().filtered.is_some());
             }
+        }
+        self.walls.raise(&kept)?;
+        let refused = |error| refused(arguments, error);
+        if !run.begin_capture(&inputs, &mut |event| self.event(event, stop)).map_err(refused)? {
+            return Ok(());
         }
         if arguments.output.rotates() {
             // Files are made as packets come.

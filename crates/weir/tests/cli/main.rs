@@ -20,3 +20,4 @@ mod sorting;
 mod stuck;
 mod support;
 mod terminal;
+mod walls;

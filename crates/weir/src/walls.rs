@@ -1,0 +1,150 @@
+//! Walls: what confines the process before it parses packets of strangers.
+//!
+//! The command raises them between assembling a run and starting it, when the process has one thread; see docs/adr/0004-walls.md.
+
+use crate::capture;
+use crate::cli::{FilterArgs, GenerateArgs, InfoArgs, MeasureArgs, OutputArgs, WallArgs};
+use crate::outcome::io_words;
+use crate::port;
+use anyhow::{anyhow, bail};
+use weir_engine::name::Name;
+use weir_io::sys::privilege::{self, Capability, User};
+use weir_memory::Policy;
+
+/// What a run needs of the system once its walls stand.
+#[derive(Debug)]
+pub struct Walls {
+    /// Whom root becomes.
+    user: Option<User>,
+    /// The user was named, and must be had.
+    named: Option<String>,
+    /// Capabilities that files need, whatever the user: sources are opened one after another.
+    kept: Vec<Capability>,
+    /// Files are made, which may be in directories of other users.
+    makes_files: bool,
+    /// Ports or interfaces of DPDK, whose threads and devices no wall knows.
+    dpdk: bool,
+}
+
+impl Walls {
+    /// For `weir filter`.
+    pub fn of_filter(arguments: &FilterArgs) -> anyhow::Result<Self> {
+        let mut walls = Self::of(&arguments.walls)?;
+        walls.sources(&arguments.sources);
+        walls.outputs(&arguments.output, !arguments.count);
+        walls.makes_files |= arguments.sort;
+        walls.checked()
+    }
+
+    /// For `weir measure`.
+    pub fn of_measure(arguments: &MeasureArgs) -> anyhow::Result<Self> {
+        let mut walls = Self::of(&arguments.walls)?;
+        walls.sources(&arguments.sources);
+        walls.outputs(&arguments.output, true);
+        walls.makes_files |= arguments.sort;
+        // Only who has it sees where pages lie.
+        walls.kept.extend((arguments.pages == Policy::Contiguous).then_some(Capability::SysAdmin));
+        walls.checked()
+    }
+
+    /// For `weir info`.
+    pub fn of_info(arguments: &InfoArgs) -> anyhow::Result<Self> {
+        let mut walls = Self::of(&arguments.walls)?;
+        walls.sources(&arguments.files);
+        Ok(walls)
+    }
+
+    /// For `weir generate`.
+    pub fn of_generate(arguments: &GenerateArgs) -> anyhow::Result<Self> {
+        let mut walls = Self::of(&arguments.walls)?;
+        walls.output(&arguments.sink);
+        walls.checked()
+    }
+
+    /// Whom to become. **Errors**: no such user, or one that cannot be had.
+    fn of(arguments: &WallArgs) -> anyhow::Result<Self> {
+        let own = privilege::user_id();
+        let user = match &arguments.user {
+            None if own == 0 => invoking(),
+            None => None,
+            Some(name) => {
+                let found = User::named(name).map_err(|error| anyhow!("-Z {name}: {}", io_words(&error)))?;
+                let Some(user) = found else { bail!("-Z {name}: there is no such user") };
+                if own != 0 && user.id() != own {
+                    bail!("-Z {name}: only root can become another user");
+                }
+                Some(user)
+            }
+        };
+        let user = user.filter(|user| user.id() != own);
+        let named = arguments.user.clone();
+        Ok(Self { user, named, kept: Vec::new(), makes_files: false, dpdk: false })
+    }
+
+    fn sources(&mut self, sources: &[Name]) {
+        for source in sources {
+            self.dpdk |= port::is_dpdk(source);
+            if capture::interface(source).is_none() && !source.is_dash() {
+                self.kept.push(Capability::DacReadSearch);
+            }
+        }
+    }
+
+    fn outputs(&mut self, outputs: &OutputArgs, written: bool) {
+        outputs.write.iter().cloned().chain(outputs.split_files(written)).for_each(|output| self.output(&output));
+    }
+
+    fn output(&mut self, output: &Name) {
+        self.dpdk |= port::is_dpdk(output);
+        self.makes_files |= !port::is_port(output) && !output.is_dash();
+    }
+
+    /// Refuses what cannot be had.
+    fn checked(self) -> anyhow::Result<Self> {
+        match &self.named {
+            Some(name) if self.dpdk && self.user.is_some() => {
+                bail!("-Z {name}: the devices of DPDK belong to root: leave -Z out, or run weir as {name}")
+            }
+            None if self.dpdk => Ok(Self { user: None, ..self }),
+            _ => Ok(self),
+        }
+    }
+
+    /// Raises them, once interfaces and ports are open. Of the capabilities stay those that backends say are `kept`, and what files
+    /// need that are opened later.
+    ///
+    /// **Errors**: a user that was named and cannot be had. All else is best effort, and `weir doctor` says what holds.
+    pub fn raise(&self, kept: &[Capability]) -> anyhow::Result<()> {
+        let mut kept: Vec<Capability> = kept.iter().chain(&self.kept).copied().collect();
+        let became = match &self.user {
+            Some(user) => privilege::become_user(user, &kept).map_err(|error| (user.id(), error)),
+            None => Ok(()),
+        };
+        match (became, &self.named) {
+            (Ok(()), _) if self.user.is_some() => return Ok(()),
+            (Err((_, error)), Some(name)) => bail!("-Z {name}: {}", io_words(&error)),
+            _ => {}
+        }
+        if self.makes_files {
+            kept.push(Capability::DacOverride);
+        }
+        capture::give_up_privileges(&kept);
+        Ok(())
+    }
+}
+
+/// The user who called sudo.
+fn invoking() -> Option<User> {
+    let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
+    Some(User::numbered(number("SUDO_UID")?, number("SUDO_GID")?))
+}
+
+/// What root may do who lost its rights to the user that called sudo.
+pub fn advice() -> &'static str {
+    let was_root = std::env::var_os("SUDO_UID").is_some() && privilege::user_id() != 0;
+    if was_root {
+        "; under sudo files are written with the rights of the user who called it: -Z root keeps root's"
+    } else {
+        ""
+    }
+}

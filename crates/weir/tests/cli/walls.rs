@@ -1,0 +1,200 @@
+//! What confines a run before it parses packets, seen from outside: user, capabilities, the marks of its threads.
+
+use crate::capture::net::{Capture, Net};
+use crate::support::*;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The number of `nobody`, user and group, on this machine; `None`, with a line, for who is not root.
+fn nobody(test: &str) -> Option<u32> {
+    if fs::metadata("/proc/self").map_or(1, |about| about.uid()) != 0 {
+        skipped(test, "only root can become another user");
+        return None;
+    }
+    let text = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let entry = text.lines().find_map(|line| line.strip_prefix("nobody:"));
+    let number = entry.and_then(|entry| entry.split(':').nth(1)?.parse().ok());
+    if number.is_none() {
+        skipped(test, "there is no user nobody");
+    }
+    number
+}
+
+/// A directory that belongs to a user alone.
+fn directory_of(temp: &Temp, name: &str, user: u32) -> String {
+    let path = temp.at(name);
+    fs::create_dir(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    chown(&path, Some(user), Some(user)).unwrap();
+    path
+}
+
+/// A file of root's that nobody else may read.
+fn secret(temp: &Temp, name: &str, bytes: &[u8]) -> String {
+    let path = temp.file(name, bytes);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+fn owner(path: &str) -> (u32, u32) {
+    let about = fs::metadata(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    (about.uid(), about.mode() & 0o777)
+}
+
+/// What the kernel says of each thread of a process, by the names of the fields.
+fn fields(process: u32, names: &[&str]) -> BTreeSet<Vec<String>> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let texts = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok());
+    let field = |text: &str, name: &str| {
+        let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        found.unwrap_or("").split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    texts.map(|text| names.iter().map(|name| field(&text, name)).collect()).collect()
+}
+
+/// Waits until the fields of all threads of a process are these: walls stand a moment after a capture begins.
+#[track_caller]
+fn comes_to(capture: &Capture, expected: &[(&str, &str)]) {
+    let (names, values): (Vec<&str>, Vec<String>) =
+        expected.iter().map(|(name, value)| (*name, (*value).to_owned())).unzip();
+    let begun = Instant::now();
+    loop {
+        let found = fields(capture.id(), &names);
+        if found == BTreeSet::from([values.clone()]) {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{names:?}: {found:?}, not {values:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Frames to port 53.
+fn frames(count: usize) -> Vec<Vec<u8>> {
+    vec![udp(53, 18); count]
+}
+
+#[test]
+fn an_unknown_user_is_refused_before_anything_is_opened() {
+    let temp = Temp::new();
+    let (source, out) = (temp.file("a.pcap", &small_pcap(3)), temp.at("out.pcap"));
+    let commands: [&[&str]; 4] = [
+        &["filter", "", &source, "-w", &out],
+        &["measure", &source, "-w", &out],
+        &["info", &source],
+        &["generate", &out, "--packets", "3"],
+    ];
+    for command in commands {
+        let done = weir([command, &["-Z", "nosuchuser"]].concat());
+        assert_eq!((done.code, &*done.err), (Some(2), "weir: -Z nosuchuser: there is no such user\n"), "{command:?}");
+        assert!(done.out.is_empty() && !fs::exists(&out).unwrap(), "{command:?}");
+    }
+}
+
+#[test]
+fn files_of_root_are_read_and_outputs_belong_to_the_user() {
+    let test = "files_of_root_are_read_and_outputs_belong_to_the_user";
+    let Some(nobody) = nobody(test) else { return };
+    let temp = Temp::new();
+    let sources = [secret(&temp, "a.pcap", &small_pcap(3)), secret(&temp, "b.pcap", &small_pcap(5))];
+    let [a, b] = [&*sources[0], &*sources[1]];
+    let theirs = directory_of(&temp, "theirs", nobody);
+    let at = |name: &str| format!("{theirs}/{name}");
+    let (one, two, three, four) = (at("1.pcap"), at("2.pcap"), at("3.pcap"), at("4.pcap"));
+    let commands: [&[&str]; 4] = [
+        &["filter", "", a, b, "-w", &one],
+        &["filter", "", a, b, "--sort", "-w", &two],
+        &["measure", a, b, "-w", &three],
+        &["generate", &four, "--packets", "8"],
+    ];
+    for (command, out) in commands.iter().zip([&one, &two, &three, &four]) {
+        weir([command, &["-Z", "nobody"][..]].concat()).ok();
+        assert_eq!(owner(out), (nobody, 0o600), "{command:?}");
+        assert_eq!(parse_pcap(&fs::read(out).unwrap()).1.len(), 8, "{command:?}");
+    }
+    assert!(weir(["info", a, "-Z", "nobody"]).ok().text().contains("packets      3\n"));
+    // Where the user may not write, nothing is written.
+    let own = directory_of(&temp, "own", 0);
+    let out = format!("{own}/out.pcap");
+    let done = weir(["filter", "", a, "-w", &out, "-Z", "nobody"]);
+    assert_eq!(done.code, Some(1));
+    assert!(done.err.contains(&format!("weir: {out}: cannot be created: permission denied\n")), "{}", done.err);
+    weir(["filter", "", a, "-w", &out, "-Z", "root"]).ok();
+    assert_eq!(owner(&out).0, 0);
+}
+
+#[test]
+fn under_sudo_outputs_belong_to_the_user_who_called_it() {
+    let test = "under_sudo_outputs_belong_to_the_user_who_called_it";
+    let Some(nobody) = nobody(test) else { return };
+    let temp = Temp::new();
+    let source = secret(&temp, "a.pcap", &small_pcap(3));
+    let theirs = directory_of(&temp, "theirs", nobody);
+    let own = directory_of(&temp, "own", 0);
+    let sudo = |arguments: &[&str]| {
+        let number = nobody.to_string();
+        run(weir_command().env("SUDO_UID", &number).env("SUDO_GID", &number).args(arguments), &[])
+    };
+    let out = format!("{theirs}/out.pcap");
+    sudo(&["filter", "", &source, "-w", &out]).ok();
+    assert_eq!(owner(&out), (nobody, 0o600));
+    let out = format!("{own}/out.pcap");
+    let done = sudo(&["filter", "", &source, "-w", &out]);
+    assert_eq!(done.code, Some(1));
+    assert!(done.err.contains("permission denied; under sudo files are written with the rights"), "{}", done.err);
+    sudo(&["filter", "", &source, "-w", &out, "-Z", "root"]).ok();
+    assert_eq!(owner(&out).0, 0);
+}
+
+#[test]
+fn who_is_not_root_becomes_nobody_else() {
+    let test = "who_is_not_root_becomes_nobody_else";
+    let Some(number) = nobody(test).map(|number| number.to_string()) else { return };
+    if !have(test, &["setpriv"]) {
+        return;
+    }
+    // A copy that everybody may execute, wherever the build lies.
+    let temp = Temp::new();
+    let command = temp.at("weir");
+    fs::copy(env!("CARGO_BIN_EXE_weir"), &command).unwrap();
+    let source = temp.file("a.pcap", &small_pcap(3));
+    let as_nobody = |user: &str| {
+        let mut other = Command::new("setpriv");
+        other.args(["--reuid", &number, "--regid", &number, "--clear-groups", &command]);
+        run(other.args(["filter", "", &source, "--count", "-Z", user]), &[])
+    };
+    let done = as_nobody("root");
+    assert_eq!((done.code, &*done.err), (Some(2), "weir: -Z root: only root can become another user\n"));
+    assert_eq!(as_nobody("nobody").ok().count(), 3);
+}
+
+#[test]
+fn a_capture_has_no_rights_left_and_rotates_as_the_user() {
+    let test = "a_capture_has_no_rights_left_and_rotates_as_the_user";
+    let Some(nobody) = nobody(test) else { return };
+    let Some(net) = Net::new(test) else { return };
+    let temp = Temp::new();
+    let theirs = directory_of(&temp, "theirs", nobody);
+    let out = format!("{theirs}/out.pcap");
+    let four = format!("{nobody} {nobody} {nobody} {nobody}");
+    for command in [&["filter", "", "near"][..], &["measure", "near"]] {
+        let capture = net.capture(&[command, &["-w", &out, "-C", "1k", "-Z", "nobody"]].concat());
+        let none = "0000000000000000";
+        let expected = [("Uid", &*four), ("Gid", &four), ("CapPrm", none), ("CapEff", none), ("NoNewPrivs", "1")];
+        comes_to(&capture, &expected);
+        assert_eq!(net.send(&frames(100), 0), 100);
+        capture.stop().ok();
+        let mut packets = 0;
+        let files = fs::read_dir(&theirs).unwrap().map(|entry| entry.unwrap().path());
+        let files: Vec<_> = files.collect();
+        assert!(files.len() > 3, "{files:?}");
+        for file in files {
+            assert_eq!(owner(s(&file)), (nobody, 0o600), "{file:?}");
+            packets += parse_pcap(&fs::read(&file).unwrap()).1.len();
+            fs::remove_file(file).unwrap();
+        }
+        assert_eq!(packets, 100, "{command:?}");
+    }
+}
