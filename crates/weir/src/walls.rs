@@ -2,11 +2,15 @@
 //!
 //! The command raises them between assembling a run and starting it, when the process has one thread; see docs/adr/0004-walls.md.
 
+mod paths;
+
 use crate::capture;
 use crate::cli::{FilterArgs, GenerateArgs, InfoArgs, MeasureArgs, OutputArgs, WallArgs};
 use crate::outcome::io_words;
 use crate::port;
 use anyhow::{anyhow, bail};
+use paths::Paths;
+use std::path::Path;
 use weir_engine::name::Name;
 use weir_io::sys::privilege::{self, Capability, User};
 use weir_memory::Policy;
@@ -20,6 +24,8 @@ pub struct Walls {
     named: Option<String>,
     /// Capabilities that files need, whatever the user: sources are opened one after another.
     kept: Vec<Capability>,
+    /// What is opened later.
+    paths: Paths,
     /// Files are made, which may be in directories of other users.
     makes_files: bool,
     /// Ports or interfaces of DPDK, whose threads and devices no wall knows.
@@ -30,18 +36,20 @@ impl Walls {
     /// For `weir filter`.
     pub fn of_filter(arguments: &FilterArgs) -> anyhow::Result<Self> {
         let mut walls = Self::of(&arguments.walls)?;
-        walls.sources(&arguments.sources);
+        walls.sources(&arguments.sources, arguments.follow);
         walls.outputs(&arguments.output, !arguments.count);
-        walls.makes_files |= arguments.sort;
+        walls.sorts(arguments.sort);
+        walls.paths.resolves = arguments.resolve;
         walls.checked()
     }
 
     /// For `weir measure`.
     pub fn of_measure(arguments: &MeasureArgs) -> anyhow::Result<Self> {
         let mut walls = Self::of(&arguments.walls)?;
-        walls.sources(&arguments.sources);
+        walls.sources(&arguments.sources, arguments.follow);
         walls.outputs(&arguments.output, true);
-        walls.makes_files |= arguments.sort;
+        walls.sorts(arguments.sort);
+        walls.paths.resolves = arguments.resolve;
         // Only who has it sees where pages lie.
         walls.kept.extend((arguments.pages == Policy::Contiguous).then_some(Capability::SysAdmin));
         walls.checked()
@@ -50,14 +58,14 @@ impl Walls {
     /// For `weir info`.
     pub fn of_info(arguments: &InfoArgs) -> anyhow::Result<Self> {
         let mut walls = Self::of(&arguments.walls)?;
-        walls.sources(&arguments.files);
+        walls.sources(&arguments.files, false);
         Ok(walls)
     }
 
     /// For `weir generate`.
     pub fn of_generate(arguments: &GenerateArgs) -> anyhow::Result<Self> {
         let mut walls = Self::of(&arguments.walls)?;
-        walls.output(&arguments.sink);
+        walls.output(&arguments.sink, false);
         walls.checked()
     }
 
@@ -78,25 +86,50 @@ impl Walls {
         };
         let user = user.filter(|user| user.id() != own);
         let named = arguments.user.clone();
-        Ok(Self { user, named, kept: Vec::new(), makes_files: false, dpdk: false })
+        Ok(Self { user, named, kept: Vec::new(), paths: Paths::default(), makes_files: false, dpdk: false })
     }
 
-    fn sources(&mut self, sources: &[Name]) {
+    /// What is read; a `followed` name may come to be that of another file.
+    fn sources(&mut self, sources: &[Name], followed: bool) {
         for source in sources {
             self.dpdk |= port::is_dpdk(source);
             if capture::interface(source).is_none() && !source.is_dash() {
                 self.kept.push(Capability::DacReadSearch);
+                self.paths.reads(Path::new(source));
+                if followed {
+                    self.paths.reads_beside(Path::new(source));
+                }
             }
         }
     }
 
     fn outputs(&mut self, outputs: &OutputArgs, written: bool) {
-        outputs.write.iter().cloned().chain(outputs.split_files(written)).for_each(|output| self.output(&output));
+        let rotates = outputs.rotates();
+        outputs
+            .write
+            .iter()
+            .cloned()
+            .chain(outputs.split_files(written))
+            .for_each(|output| self.output(&output, rotates));
     }
 
-    fn output(&mut self, output: &Name) {
+    fn output(&mut self, output: &Name, rotates: bool) {
         self.dpdk |= port::is_dpdk(output);
-        self.makes_files |= !port::is_port(output) && !output.is_dash();
+        if !port::is_port(output) && !output.is_dash() {
+            self.makes_files = true;
+            match rotates {
+                true => self.paths.writes_rotated(Path::new(output)),
+                false => self.paths.writes(Path::new(output)),
+            }
+        }
+    }
+
+    /// Packets that have no room in memory go into temporary files.
+    fn sorts(&mut self, sorts: bool) {
+        if sorts {
+            self.makes_files = true;
+            self.paths.makes_temporary_files();
+        }
     }
 
     /// Refuses what cannot be had.
@@ -115,15 +148,22 @@ impl Walls {
     ///
     /// **Errors**: a user that was named and cannot be had. All else is best effort, and `weir doctor` says what holds.
     pub fn raise(&self, kept: &[Capability]) -> anyhow::Result<()> {
+        // With the rights to open them that there are now.
+        let rules = if self.dpdk { None } else { self.paths.rules().ok() };
+        self.drop_rights(kept)?;
+        let _ = rules.map(paths::restrict);
+        Ok(())
+    }
+
+    fn drop_rights(&self, kept: &[Capability]) -> anyhow::Result<()> {
         let mut kept: Vec<Capability> = kept.iter().chain(&self.kept).copied().collect();
-        let became = match &self.user {
-            Some(user) => privilege::become_user(user, &kept).map_err(|error| (user.id(), error)),
-            None => Ok(()),
-        };
-        match (became, &self.named) {
-            (Ok(()), _) if self.user.is_some() => return Ok(()),
-            (Err((_, error)), Some(name)) => bail!("-Z {name}: {}", io_words(&error)),
-            _ => {}
+        if let Some(user) = &self.user {
+            match (privilege::become_user(user, &kept), &self.named) {
+                (Ok(()), _) => return Ok(()),
+                (Err(error), Some(name)) => bail!("-Z {name}: {}", io_words(&error)),
+                // Nobody asked for it: root goes on as root.
+                (Err(_), None) => {}
+            }
         }
         if self.makes_files {
             kept.push(Capability::DacOverride);
@@ -148,3 +188,6 @@ pub fn advice() -> &'static str {
         ""
     }
 }
+
+#[cfg(test)]
+mod tests;

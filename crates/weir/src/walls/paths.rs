@@ -1,0 +1,140 @@
+//! Landlock: which files a run may still open, and that it connects to nothing.
+//!
+//! A rule names a file, or a directory and all beneath it. What is open already is not concerned, nor are pipes. **Platform**: Linux 5.13;
+//! networks 6.7, signals and abstract sockets 6.12. Where the kernel has a part of it only, that part holds.
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetError, Scope, make_bitflags, path_beneath_rules,
+};
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use weir_engine::claims::place;
+
+/// What is read besides sources: by libpcap for names of ports and protocols, by the C library, for time zones, for memory, for lines about
+/// interfaces.
+const SYSTEM: [&str; 21] = [
+    "/dev/null",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/zero",
+    "/etc/ethers",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/networks",
+    "/etc/nsswitch.conf",
+    "/etc/protocols",
+    "/etc/services",
+    "/lib",
+    "/lib64",
+    "/proc/meminfo",
+    "/proc/self",
+    "/proc/sys/vm",
+    "/sys/class/net",
+    "/sys/devices",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm",
+    "/usr",
+];
+
+/// What a resolver of host names reads too.
+const RESOLVER: [&str; 8] = [
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/run/nscd",
+    "/run/systemd/resolve",
+    "/var/lib/misc",
+    "/var/lib/sss",
+];
+
+/// What a run opens once its walls stand.
+#[derive(Debug, Default)]
+pub struct Paths {
+    reads: Vec<PathBuf>,
+    writes: Vec<PathBuf>,
+    /// Where temporary files are made.
+    temporary: Option<PathBuf>,
+    /// Host names are looked up.
+    pub resolves: bool,
+}
+
+impl Paths {
+    /// A file, or all files of a directory, may be read.
+    pub fn reads(&mut self, path: &Path) {
+        self.reads.push(path.to_owned());
+    }
+
+    /// So may the files that come to have the name of `path`, a link among them.
+    pub fn reads_beside(&mut self, path: &Path) {
+        self.reads.push(Path::new(".").join(path.parent().unwrap_or(Path::new(""))));
+        self.reads.extend(place(path).and_then(|place| Some(place.parent()?.to_owned())));
+    }
+
+    /// A file may be written: no more than this one, which may be a device, if it is there.
+    pub fn writes(&mut self, path: &Path) {
+        let folder = || place(path).and_then(|place| Some(place.parent()?.to_owned()));
+        self.writes.extend(if path.exists() { Some(path.to_owned()) } else { folder() });
+    }
+
+    /// Files may be written whose names are made of `path` by rotation: all of its directory, or of the last that has no field of time.
+    pub fn writes_rotated(&mut self, path: &Path) {
+        let is_fixed = |part: &Component<'_>| !part.as_os_str().as_bytes().contains(&b'%');
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let fixed = Path::new(".").join(folder.components().take_while(is_fixed).collect::<PathBuf>());
+        // Names that are links lead to other places.
+        let stem = path.file_name().and_then(|name| name.as_bytes().split(|&byte| byte == b'%').next()).unwrap_or(b"");
+        for entry in fs::read_dir(&fixed).into_iter().flatten().flatten() {
+            if entry.file_name().as_bytes().starts_with(stem) && entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                self.writes(&entry.path());
+            }
+        }
+        self.writes.push(fixed);
+    }
+
+    /// Temporary files are made in TMPDIR.
+    pub fn makes_temporary_files(&mut self) {
+        self.temporary = Some(std::env::temp_dir());
+    }
+
+    /// The rules, of which the directories are opened now. **Errors**: those of the kernel; where it has no Landlock there are none.
+    pub fn rules(&self) -> Result<RulesetCreated, RulesetError> {
+        let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
+        let write = make_bitflags!(AccessFs::{WriteFile | MakeReg | Truncate});
+        let temporary = write | make_bitflags!(AccessFs::{ReadFile | RemoveFile});
+        let mut rules =
+            Ruleset::default().handle_access(AccessFs::from_all(ABI::V5))?.scope(Scope::from_all(ABI::V6))?;
+        if !self.resolves {
+            rules = rules.handle_access(AccessNet::from_all(ABI::V4))?;
+        }
+        let mut rules = rules.create()?;
+        let zone = std::env::var_os("TZ").map(zone_file);
+        let system = SYSTEM.iter().chain(RESOLVER.iter().filter(|_| self.resolves)).map(Path::new);
+        let reads = system.chain(self.reads.iter().map(PathBuf::as_path)).chain(zone.iter().map(PathBuf::as_path));
+        allow(&mut rules, reads, read);
+        allow(&mut rules, self.writes.iter().map(PathBuf::as_path), write);
+        allow(&mut rules, self.temporary.iter().map(PathBuf::as_path), temporary);
+        Ok(rules)
+    }
+}
+
+/// Adds a rule for each path that is there. A pipe needs none, and can have none.
+fn allow<'a>(rules: &mut RulesetCreated, paths: impl Iterator<Item = &'a Path>, access: BitFlags<AccessFs>) {
+    for rule in path_beneath_rules(paths, access).flatten() {
+        let _ = rules.add_rule(rule);
+    }
+}
+
+/// The file that TZ names, if it names one.
+fn zone_file(zone: OsString) -> PathBuf {
+    let path = PathBuf::from(zone);
+    path.to_str().and_then(|text| text.strip_prefix(':')).map(PathBuf::from).unwrap_or(path)
+}
+
+/// Has the rules bind this thread and those it starts.
+pub fn restrict(rules: RulesetCreated) -> Result<RestrictionStatus, RulesetError> {
+    rules.restrict_self()
+}

@@ -1,0 +1,124 @@
+//! Attempts to break out: a test raises a wall in a process of its own, tries what the wall forbids, and what it must allow.
+
+use super::paths::{self, Paths};
+use landlock::{RestrictionStatus, RulesetStatus};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::Path;
+use std::process::Command;
+use weir_testkit::{Scratch, skipped};
+
+/// Runs an ignored test of this file in a process of its own.
+#[track_caller]
+fn alone(name: &str) {
+    let mut command = Command::new(std::env::current_exe().expect("it runs"));
+    command.args([&format!("walls::tests::{name}"), "--exact", "--ignored", "--nocapture"]);
+    let done = command.output().expect("it can be run");
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    err.lines().filter(|line| line.contains(": skipped, ")).for_each(|line| eprintln!("{line}"));
+    assert!(done.status.success() && out.contains("1 passed"), "{out}{err}");
+}
+
+/// What a call was refused with.
+#[track_caller]
+fn denied<T>(result: std::io::Result<T>) {
+    assert_eq!(result.err().map(|error| error.kind()), Some(ErrorKind::PermissionDenied));
+}
+
+#[test]
+fn only_what_a_run_names_can_be_opened() {
+    alone("behind_landlock");
+}
+
+#[test]
+#[ignore = "run by `only_what_a_run_names_can_be_opened`"]
+fn behind_landlock() {
+    let scratch = Scratch::of(&[
+        ("in/a.pcap", "a"),
+        ("in/b.pcap", "b"),
+        ("fixed.pcap", "old"),
+        ("beside.pcap", "old"),
+        ("tail/live.pcap", ""),
+    ]);
+    let at = |name: &str| scratch.path().join(name);
+    ["out", "out/old", "%Y", "link"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
+    std::os::unix::fs::symlink("../tail/live.pcap", at("link/live.pcap")).unwrap();
+    let (listener, name) = (TcpListener::bind("127.0.0.1:0").unwrap(), format!("weir-test-{}", std::process::id()));
+    let abstracted = SocketAddr::from_abstract_name(&name).unwrap();
+    let _unix = UnixListener::bind_addr(&abstracted).unwrap();
+    let before = File::open(at("in/b.pcap")).unwrap();
+
+    let mut allowed = Paths::default();
+    allowed.reads(&at("in/a.pcap"));
+    allowed.reads_beside(&at("link/live.pcap"));
+    allowed.writes(&at("fixed.pcap"));
+    allowed.writes(&at("out/new.pcap"));
+    let Ok(RestrictionStatus { ruleset, .. }) = paths::restrict(allowed.rules().unwrap()) else { panic!("no thread") };
+    if ruleset != RulesetStatus::FullyEnforced {
+        skipped("only_what_a_run_names_can_be_opened", format_args!("Landlock is {ruleset:?} here"));
+        return;
+    }
+    // What the run needs.
+    assert_eq!(fs::read(at("in/a.pcap")).unwrap(), b"a\n");
+    assert_eq!(before.metadata().unwrap().len(), 2);
+    File::create(at("fixed.pcap")).unwrap().write_all(b"new").unwrap();
+    File::create(at("out/new.pcap")).unwrap().write_all(b"new").unwrap();
+    assert!(fs::read_dir(at("tail")).is_ok() && File::open(at("link/live.pcap")).is_ok());
+    for file in ["/etc/services", "/proc/self/smaps", "/proc/meminfo", "/dev/null"] {
+        assert!(!Path::new(file).exists() || File::open(file).is_ok(), "{file}");
+    }
+    // What it does not.
+    for file in ["in/b.pcap", "beside.pcap", "fixed.pcap"] {
+        denied(File::open(at(file)));
+    }
+    for file in ["in/a.pcap", "beside.pcap", "other.pcap", "tail/new.pcap"] {
+        denied(File::create(at(file)));
+    }
+    for file in ["/etc/passwd", "/etc/shadow", "/proc/1/status", "/etc/gshadow"] {
+        assert!(File::open(file).is_err(), "{file}");
+    }
+    denied(fs::remove_file(at("in/a.pcap")));
+    denied(fs::remove_file(at("out/new.pcap")));
+    denied(fs::create_dir(at("out/more")));
+    denied(std::os::unix::fs::symlink("/etc/passwd", at("out/link")));
+    denied(fs::rename(at("out/new.pcap"), at("out/old/new.pcap")));
+    denied(fs::read_dir(scratch.path()));
+    denied(Command::new("/bin/true").status());
+    denied(TcpStream::connect(listener.local_addr().unwrap()));
+    denied(TcpListener::bind("127.0.0.1:0"));
+    denied(UnixStream::connect_addr(&abstracted));
+}
+
+#[test]
+fn rotated_outputs_and_temporary_files_have_their_directories() {
+    alone("behind_landlock_with_rotation");
+}
+
+#[test]
+#[ignore = "run by `rotated_outputs_and_temporary_files_have_their_directories`"]
+fn behind_landlock_with_rotation() {
+    let scratch = Scratch::of(&[("days/1/old.pcap", "old"), ("other/a", "a")]);
+    let at = |name: &str| scratch.path().join(name);
+    let mut allowed = Paths::default();
+    std::os::unix::fs::symlink("../other/new", at("days/all1")).unwrap();
+    allowed.writes_rotated(&at("days/%d/%H.pcap"));
+    allowed.writes_rotated(&at("days/all"));
+    allowed.makes_temporary_files();
+    let status = paths::restrict(allowed.rules().unwrap()).unwrap();
+    if status.ruleset != RulesetStatus::FullyEnforced {
+        return;
+    }
+    for file in ["days/1/new.pcap", "days/1/old.pcap", "days/all", "days/all1"] {
+        File::create(at(file)).unwrap();
+    }
+    let mut file = weir_io::temporary::unnamed(&std::env::temp_dir()).unwrap();
+    file.write_all(b"kept").unwrap();
+    // The directory of this test lies in that for temporary files, beside which nothing may be made.
+    for folder in ["/etc", "/usr", "/var", "/"] {
+        denied(File::create(Path::new(folder).join("weir-test")));
+    }
+    denied(File::open("/etc/passwd"));
+}
