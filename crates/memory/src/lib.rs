@@ -1,7 +1,7 @@
 //! Memory by page policy: where tables, sketches and rings live.
 //!
 //! A [`Region`] is zeroed memory made of the pages that a [`Request`] asks for; a [`Table`] is a slice of values in a region,
-//! a [`ring`] hands values from one thread to another through a table. What was really obtained is read back from the kernel
+//! a [`ring`] hands values from one thread to another through a table, [`changes`] tell when all threads work by what was changed. What was really obtained is read back from the kernel
 //! when it is asked for ([`Obtained`]), never assumed. A [`Pool`] tells what huge pages the kernel has, [`Available`] what
 //! memory is free.
 //!
@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 mod available;
+pub mod changes;
 #[allow(unsafe_code)]
 mod equal;
 mod error;

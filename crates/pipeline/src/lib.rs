@@ -22,6 +22,8 @@ mod window;
 pub use reader::{AccessMode, Delivery, Options, Reader, Report, SourceFault};
 pub use threads::{processors, unless_stopped};
 
+use std::sync::Arc;
+use weir_memory::changes::Changes;
 use weir_packet::Frame;
 use weir_packet::savefile::{Bytes, Layout};
 
@@ -59,6 +61,12 @@ pub trait Consumer: Send + Sync + 'static {
     /// Whether frames must come one after another, so that the consumer can say when it has enough.
     fn in_order(&self) -> bool {
         false
+    }
+
+    /// Changes of the consumer while it works, if there can be any. Behind one, a reader asks for a [plan](Self::plan) anew between
+    /// two batches; `before` is then one that was made under an earlier change.
+    fn changes(&self) -> Option<&Arc<Changes>> {
+        None
     }
 }
 

@@ -305,7 +305,7 @@ impl Run {
     pub fn beside(settings: Settings, select: Arc<Select>, judge: bool) -> Self {
         let timed = settings.config.cut.window_ns.is_some();
         let locate = Some(Locate { inner: settings.inner, timed });
-        let stages = Arc::new(Stages { select, judge, locate });
+        let stages = Arc::new(Stages::new(select, judge, locate));
         let begun = Instant::now();
         let spares = Arc::new(Spares::default());
         let team = Team {
@@ -328,11 +328,6 @@ impl Run {
     /// The design; known once the first source has begun.
     pub fn design(&self) -> Design {
         self.design
-    }
-
-    /// What passes.
-    pub fn select(&self) -> &Select {
-        &self.stages.select
     }
 
     /// The design that was asked for.
@@ -379,8 +374,7 @@ impl Run {
 
     fn front(&self) -> Front {
         let Settings { config, batch, .. } = &self.settings;
-        let select = (!self.stages.select.keeps_all()).then(|| Arc::clone(&self.stages.select));
-        Front::new(select, config.hasher(), config.cut, *batch)
+        Front::new(config.hasher(), config.cut, *batch)
     }
 
     /// As many workers as are wanted, with tables of their own; `cold` if they will sleep between packets.

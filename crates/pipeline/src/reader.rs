@@ -23,6 +23,7 @@ use weir_io::input::PlainFile;
 use weir_io::live::{Counts, Live, Marks, Piece, TURN};
 use weir_io::stream::Stream;
 use weir_io::{Chunk, Input, Kind};
+use weir_memory::changes::Steps;
 use weir_packet::savefile::{Fault, Layout, Statistics, Stop, Told};
 
 /// Sources shorter than this are not worth settling in for, bytes.
@@ -241,6 +242,8 @@ pub struct Reader<C: Consumer> {
     quiet: bool,
     options: Options,
     spent: Option<Vec<u8>>,
+    /// Steps as whoever changes the consumer sees them, and the change that the plan was made under.
+    steps: Option<(Steps, u64)>,
 }
 
 /// What [`Reader::step`] came to.
@@ -304,6 +307,7 @@ impl<C: Consumer> Reader<C> {
     }
 
     fn of(source: Source<C>, consumer: Arc<C>, options: Options) -> Self {
+        let steps = consumer.changes().map(|changes| (Steps::new(changes), 0));
         Self {
             consumer,
             source,
@@ -317,6 +321,7 @@ impl<C: Consumer> Reader<C> {
             quiet: false,
             options,
             spent: None,
+            steps,
         }
     }
 
@@ -458,6 +463,33 @@ impl<C: Consumer> Reader<C> {
 
     /// The same without waiting for a live source.
     pub fn look(&mut self) -> Step<C> {
+        self.begin_step();
+        let step = self.take_step();
+        self.end_step();
+        step
+    }
+
+    /// From here on the consumer works by its latest change.
+    fn begin_step(&mut self) {
+        let Some((steps, planned)) = &mut self.steps else { return };
+        let change = steps.begin();
+        if change == std::mem::replace(planned, change) {
+            return;
+        }
+        let Some(layout) = self.current.as_ref().map(|current| current.layout.clone()) else { return };
+        if let Err(what) = self.take_up(layout) {
+            self.fault(what);
+        }
+    }
+
+    /// The consumer is not at work: a change need not wait for what comes next, which may be long.
+    fn end_step(&self) {
+        if let Some((steps, _)) = &self.steps {
+            steps.end();
+        }
+    }
+
+    fn take_step(&mut self) -> Step<C> {
         while !self.finished {
             let step = match self.source {
                 Source::File { .. } => self.step_file(),
@@ -569,6 +601,7 @@ impl<C: Consumer> Reader<C> {
     fn step_stream(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
         // More bytes may be long in coming: what is here goes first.
         let held = self.take_held_view();
+        self.end_step();
         let Source::Stream { stream, tail } = &mut self.source else { unreachable!("asked by source") };
         let mut view = match held {
             Some(held) => held,
@@ -577,11 +610,12 @@ impl<C: Consumer> Reader<C> {
         while view.bytes().len() < self.need && !view.eof {
             view = stream.more(view).map_err(SourceError::Io)?;
         }
+        tail.clear();
         if view.eof && stream.is_stopped() {
             self.finished = true;
             return Ok(None);
         }
-        tail.clear();
+        self.begin_step();
         let Some(current) = self.current.clone() else {
             let begun = self.begin(&view);
             self.keep_rest(&view);

@@ -52,7 +52,8 @@ const KNOWN: [u16; 14] = [1, 101, 113, 105, 127, 117, 9, 107, 123, 139, 140, 201
 #[derive(Debug)]
 pub struct Select {
     selection: Selection,
-    taken: AtomicU64,
+    /// Kept packets that count for the limit.
+    taken: Arc<AtomicU64>,
     /// Filters made so far: one set for each link type and direction, whatever the number of interfaces. Both directions share
     /// a set if no expression asks for the direction.
     made: Mutex<Vec<Made>>,
@@ -272,10 +273,57 @@ pub struct SplitPart {
     pub records: Vec<u32>,
 }
 
+impl Selected {
+    /// Appends what was found in the piece that follows.
+    pub(crate) fn append(&mut self, next: Self) {
+        self.passed += next.passed;
+        self.filtered += next.filtered;
+        self.bytes += next.bytes;
+        self.records.extend_from_slice(&next.records);
+        self.splits.resize_with(self.splits.len().max(next.splits.len()), SplitPart::default);
+        for (split, more) in self.splits.iter_mut().zip(next.splits) {
+            split.passed += more.passed;
+            split.bytes += more.bytes;
+            split.records.extend_from_slice(&more.records);
+        }
+        next.misfits.into_iter().for_each(|misfit| Misfit::add(&mut self.misfits, misfit));
+    }
+}
+
 impl Select {
     /// A consumer for `selection`.
     pub fn new(selection: Selection) -> Self {
-        Self { selection, taken: AtomicU64::new(0), made: Mutex::default() }
+        Self { selection, taken: Arc::default(), made: Mutex::default() }
+    }
+
+    /// The same with another expression, to [take its place](crate::stages::Stages::replace): compiled, with native code, for all
+    /// packets that this one was compiled for so far. **Cost**: milliseconds, in the caller's thread.
+    ///
+    /// **Errors**: the expression is wrong, or makes sense for none of them.
+    pub fn of_expression(&self, expression: &str) -> Result<Self, PlanError> {
+        let selection = Selection { expression: expression.to_owned(), ..self.selection.clone() };
+        let new = Self { selection, taken: Arc::clone(&self.taken), made: Mutex::default() };
+        let known: Vec<_> = {
+            let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            made.iter().map(|made| (made.link, made.direction)).collect()
+        };
+        if known.is_empty() {
+            new.compile(expression, LinkType::ETHERNET, false)?.map(drop).or_else(|_| Ok(()))?;
+        }
+        let made = known.iter().map(|&(link, direction)| new.filters(link, direction));
+        let made = made.collect::<Result<Vec<_>, _>>()?;
+        if let (Some(Err(refused)), false) =
+            (made.first().map(|filters| &filters.main), made.iter().any(|filters| filters.main.is_ok()))
+        {
+            return Err(refused.clone());
+        }
+        new.warm_up(false);
+        Ok(new)
+    }
+
+    /// The expression that packets must match.
+    pub fn expression(&self) -> &str {
+        &self.selection.expression
     }
 
     /// Compiles the expressions for a layout, as reading a source of it would.
@@ -470,6 +518,24 @@ fn wire_bytes(mask: u64, frames: &[Frame<'_>]) -> u64 {
 impl Select {
     /// Programs for a layout; `before` is the plan of the layout that it grew from. See [`Consumer::plan`](crate::Consumer::plan).
     pub fn plan(&self, layout: &Layout, before: Option<&SelectPlan>) -> Result<SelectPlan, PlanError> {
+        match self.try_plan(layout, before)? {
+            (_, Some(refused)) => Err(refused),
+            (plan, None) => Ok(plan),
+        }
+    }
+
+    /// Programs for a layout whose packets were judged by another expression before: where this one makes no sense they do not
+    /// match, and the source goes on.
+    pub(crate) fn plan_anew(&self, layout: &Layout) -> Result<SelectPlan, PlanError> {
+        Ok(self.try_plan(layout, None)?.0)
+    }
+
+    /// Programs for a layout, and why an expression is refused there.
+    fn try_plan(
+        &self,
+        layout: &Layout,
+        before: Option<&SelectPlan>,
+    ) -> Result<(SelectPlan, Option<PlanError>), PlanError> {
         let big_endian = layout.big_endian;
         let (known, other) = match before {
             None => (Programs::default(), Programs::default()),
@@ -487,10 +553,8 @@ impl Select {
             && !self.selection.at_once
             && !self.selection.invert;
         let splits = || (0..self.selection.splits.len()).find_map(|split| here.refused(Some(split)));
-        match main.filter(|_| !waits).or_else(splits) {
-            Some(refused) => Err(refused),
-            None => Ok(SelectPlan { here, fits, big_endian, other, inside }),
-        }
+        let refused = main.filter(|_| !waits).or_else(splits);
+        Ok((SelectPlan { here, fits, big_endian, other, inside }, refused))
     }
 
     /// Makes native code; see [`Consumer::warm_up`](crate::Consumer::warm_up).
@@ -546,21 +610,6 @@ impl Select {
             }
         }
         (at, kept)
-    }
-
-    /// Appends `next`, which follows `part` in the source.
-    pub(crate) fn append(&self, part: &mut Selected, next: Selected) {
-        part.passed += next.passed;
-        part.filtered += next.filtered;
-        part.bytes += next.bytes;
-        part.records.extend_from_slice(&next.records);
-        part.splits.resize_with(self.selection.splits.len(), SplitPart::default);
-        for (split, more) in part.splits.iter_mut().zip(next.splits) {
-            split.passed += more.passed;
-            split.bytes += more.bytes;
-            split.records.extend_from_slice(&more.records);
-        }
-        next.misfits.into_iter().for_each(|misfit| Misfit::add(&mut part.misfits, misfit));
     }
 
     /// Whether there is no expression: every packet passes.

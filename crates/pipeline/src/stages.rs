@@ -6,7 +6,8 @@
 
 use crate::select::{Select, SelectPlan, Selected};
 use crate::{Consumer, PlanError, With};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use weir_memory::changes::Changes;
 use weir_packet::Frame;
 use weir_packet::flow::Parser;
 use weir_packet::list::List;
@@ -15,12 +16,19 @@ use weir_packet::savefile::Layout;
 /// The revocable stages, and the columns that they fill.
 #[derive(Debug)]
 pub struct Stages {
-    /// The filter and the splits.
-    pub select: Arc<Select>,
+    filter: Mutex<Numbered>,
+    changes: Arc<Changes>,
     /// The filter judges before the proof; else the committed stage that measures asks it.
     pub judge: bool,
     /// What a measurement needs of each packet; `None` without one.
     pub locate: Option<Locate>,
+}
+
+/// The filter and the splits, and the number of the change that brought them.
+#[derive(Clone, Debug)]
+struct Numbered {
+    change: u64,
+    select: Arc<Select>,
 }
 
 /// What is noted of each packet for a measurement.
@@ -35,7 +43,11 @@ pub struct Locate {
 /// Filters and parsers for the packets of a layout.
 #[derive(Debug)]
 pub struct StagesPlan {
+    change: u64,
+    pub(crate) select: Arc<Select>,
     pub(crate) filter: SelectPlan,
+    /// Every packet passes.
+    pub(crate) keeps_all: bool,
     /// The parser of each interface, if there is a measurement; `None` inside where no flow key is looked for.
     pub(crate) parsers: List<Option<Parser>>,
 }
@@ -44,6 +56,11 @@ impl StagesPlan {
     /// Whether packets of this layout can match.
     pub fn fits(&self) -> bool {
         self.filter.fits()
+    }
+
+    /// Number of the change that brought the filter, 0 for the one at the start.
+    pub fn change(&self) -> u64 {
+        self.change
     }
 }
 
@@ -145,7 +162,32 @@ impl Times {
 impl Stages {
     /// The stages of a run that measures nothing: the filter judges, and that is all.
     pub fn filter(select: Arc<Select>) -> Self {
-        Self { select, judge: true, locate: None }
+        Self::new(select, true, None)
+    }
+
+    /// The stages of a run.
+    pub fn new(select: Arc<Select>, judge: bool, locate: Option<Locate>) -> Self {
+        let filter = Mutex::new(Numbered { change: 0, select });
+        Self { filter, changes: Arc::default(), judge, locate }
+    }
+
+    fn numbered(&self) -> Numbered {
+        self.filter.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The filter and the splits, as of now.
+    pub fn select(&self) -> Arc<Select> {
+        self.numbered().select
+    }
+
+    /// Puts another filter in place of the present one, and returns the number of that change. Batches that readers begin from
+    /// now on are judged by it; [`Changes::wait`] waits for those under way. Make it with [`Select::of_expression`].
+    pub fn replace(&self, select: Arc<Select>) -> u64 {
+        let mut filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
+        filter.select = select;
+        // Nobody reads the number without the lock.
+        filter.change = self.changes.publish();
+        filter.change
     }
 }
 
@@ -154,18 +196,22 @@ impl Consumer for Stages {
     type Part = Columns;
 
     fn plan(&self, layout: &Layout, before: Option<&StagesPlan>) -> Result<StagesPlan, PlanError> {
-        let filter = self.select.plan(layout, before.map(|before| &before.filter))?;
+        let Numbered { change, select } = self.numbered();
+        let filter = match before {
+            Some(before) if before.change != change => select.plan_anew(layout)?,
+            before => select.plan(layout, before.map(|before| &before.filter))?,
+        };
         let mut parsers = before.map_or_else(List::default, |before| before.parsers.clone());
         if let Some(Locate { inner, .. }) = self.locate {
             for interface in layout.interfaces.iter_from(parsers.len()) {
                 parsers.push(Parser::new(interface.link, inner));
             }
         }
-        Ok(StagesPlan { filter, parsers })
+        Ok(StagesPlan { change, keeps_all: select.keeps_all(), select, filter, parsers })
     }
 
-    fn warm_up(&self, _: &StagesPlan, aside: bool) {
-        self.select.warm_up(aside);
+    fn warm_up(&self, plan: &StagesPlan, aside: bool) {
+        plan.select.warm_up(aside);
     }
 
     fn piece(&self, packets: u64) -> Columns {
@@ -177,7 +223,7 @@ impl Consumer for Stages {
     fn frames(&self, with: &With<'_, StagesPlan>, frames: &[Frame<'_>], part: &mut Columns) -> usize {
         let (mut taken, mut kept) = (frames.len(), 0);
         if self.judge {
-            (taken, kept) = self.select.judge(&with.plan.filter, frames, with.records, &mut part.selected);
+            (taken, kept) = with.plan.select.judge(&with.plan.filter, frames, with.records, &mut part.selected);
         }
         let Some(Locate { timed, .. }) = self.locate else { return taken };
         let records = &with.records[..taken];
@@ -206,12 +252,16 @@ impl Consumer for Stages {
             (times, next) => times.or(next),
         };
         if self.judge {
-            self.select.append(&mut part.selected, next.selected);
+            part.selected.append(next.selected);
         }
     }
 
     fn in_order(&self) -> bool {
-        self.select.is_limited()
+        self.select().is_limited()
+    }
+
+    fn changes(&self) -> Option<&Arc<Changes>> {
+        Some(&self.changes)
     }
 }
 

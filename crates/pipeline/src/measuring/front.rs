@@ -3,10 +3,8 @@
 use super::clock::Before;
 use super::worker::Piece;
 use crate::handed::{Gone, end_of};
-use crate::select::Select;
 use crate::stages::StagesPlan;
 use std::convert::Infallible;
-use std::sync::Arc;
 use weir_measure::{Arrivals, Cut, Kind, Observation, Windows};
 use weir_packet::Frame;
 use weir_packet::flow::{FlowKey, Hasher, NoKey, Parser, Usual};
@@ -19,8 +17,6 @@ const EMPTY: Frame<'static> = Frame { data: &[], wire_len: 0, interface: 0 };
 /// Makes observations of packets, in the order of the source.
 #[derive(Debug)]
 pub struct Front {
-    /// `None`: every packet passes.
-    select: Option<Arc<Select>>,
     hasher: Hasher,
     cut: Cut,
     batch: usize,
@@ -99,9 +95,8 @@ impl<E, F: FnMut(&mut Batch) -> Result<(), E>> Taker for F {
 
 impl Front {
     /// Hands on `batch` packets at once.
-    pub fn new(select: Option<Arc<Select>>, hasher: Hasher, cut: Cut, batch: usize) -> Self {
+    pub fn new(hasher: Hasher, cut: Cut, batch: usize) -> Self {
         Self {
-            select,
             hasher,
             cut,
             batch,
@@ -222,18 +217,19 @@ impl Front {
         });
         let frames = &frames[..records.len()];
         let all = u64::MAX >> (64 - records.len());
-        let kept = match (judged, &self.select) {
+        let plan = &current.plan;
+        let kept = match judged {
             // A late packet that the filter rejects is filtered, as the outputs beside count it.
-            (Some(judged), _) => {
+            Some(judged) => {
                 late &= judged;
                 judged & all & !late
             }
-            (None, Some(select)) => select.kept(&current.plan.filter, frames) & !late,
-            (None, None) => all & !late,
+            None if plan.keeps_all => all & !late,
+            None => plan.select.kept(&plan.filter, frames) & !late,
         };
         for (i, (frames, times)) in frames.chunks(T::FEW).zip(times.chunks(T::FEW)).enumerate() {
             let first = self.ready.len;
-            self.observe(&current.plan, frames, times, kept >> (i * T::FEW));
+            self.observe(plan, frames, times, kept >> (i * T::FEW));
             taker.ahead(&self.ready.packets()[first..]);
         }
         // All was read: what is counted now was in the file.

@@ -198,10 +198,12 @@ impl<C: Consumer> Reader<C> {
 
     /// Takes a merge on by one piece.
     pub(super) fn step_merged(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
+        self.end_step();
         let Source::Merged(merged) = &mut self.source else { unreachable!("asked by source") };
         let piece = merged.fill()?;
         let layout = merged.layout();
         let checked = if piece.is_empty() { Some(merged.check()) } else { None };
+        self.begin_step();
         if let Some(layout) = layout {
             self.take_up(layout)?;
         }
