@@ -1,5 +1,6 @@
 //! What an interface receives and sends, as it comes, by one of several backends.
 
+use crate::sys::packet_socket::Insn;
 use crate::sys::privilege::Capability;
 use crate::view::Chunk;
 use core::fmt::Debug;
@@ -52,6 +53,11 @@ pub trait Backend: Send + Debug {
     /// Where it drops what it has no room for: one word, `kernel` or `device`.
     fn place(&self) -> &'static str;
 
+    /// The filter before packets are copied, if there is one; another thread may replace it while this one captures.
+    fn pre_filter(&self) -> Option<Arc<dyn PreFilter>> {
+        None
+    }
+
     /// Rights that it needs for as long as it captures.
     fn keeps(&self) -> &'static [Capability] {
         &[]
@@ -59,6 +65,15 @@ pub trait Backend: Send + Debug {
 
     /// What it does, in a line: memory, modes, directions.
     fn describe(&self) -> String;
+}
+
+/// The filter that the kernel runs before it copies packets: whoever gets them filters again.
+pub trait PreFilter: Send + Sync + Debug {
+    /// Puts another program in place of the present one, at once for all packets that come; none passes everything. What is
+    /// rejected is counted on. A program that the kernel does not take passes everything. **Cost**: some system calls.
+    ///
+    /// **Errors**: the system refuses; the program before stays.
+    fn replace(&self, program: Option<&[Insn]>) -> io::Result<()>;
 }
 
 /// Memory of a backend with packets in it; dropping it gives it back.

@@ -25,9 +25,10 @@ pub use options::{index_of, is_up, largest_frame, name_of};
 pub use send::{Sender, Sent};
 pub use stamps::Stamps;
 
-use crate::live::{Backend, Counts, Marks, Next};
+use crate::live::{Backend, Counts, Marks, Next, PreFilter};
 use crate::sys::option::{get_option, set_option, zeroed};
-use filter::{Away, Filter};
+use counting::Counters;
+use filter::{Away, Filter, Gate};
 use memory::{Opened, Shared};
 use options::PACKET_IGNORE_OUTGOING;
 use record::Finish;
@@ -74,6 +75,8 @@ pub struct Settings {
     /// [`Ring::kernel_filter`]: who gives one filters again what comes out, with a program for frames as they are on the wire.
     /// It sees packets whole, and who filters again sees `snaplen` bytes of them.
     pub filter: Option<Vec<Insn>>,
+    /// That program will be replaced, by [`Backend::pre_filter`].
+    pub replaces_filter: bool,
     /// Whose clock.
     pub stamps: Stamps,
 }
@@ -115,6 +118,7 @@ impl Settings {
             snaplen: MAX_SNAPLEN,
             direction: Direction::Both,
             filter: None,
+            replaces_filter: false,
             stamps: Stamps::Software,
         }
     }
@@ -181,7 +185,9 @@ pub struct Ring {
     modes: String,
     retire: Duration,
     finish: Finish,
-    filter: Filter,
+    gate: Arc<Gate>,
+    kernel_filter: KernelFilter,
+    counters: Option<Arc<Counters>>,
     told: Told,
     handed_over: u64,
     marks: Marks,
@@ -214,7 +220,7 @@ impl Ring {
 
     /// Whether the kernel filters.
     pub fn kernel_filter(&self) -> &KernelFilter {
-        self.filter.how()
+        &self.kernel_filter
     }
 
     /// If `held`, nothing comes before [`Self::release`].
@@ -243,13 +249,16 @@ impl Ring {
             Some(_) if any => Filter::refused("link headers differ from interface to interface", away, snaplen),
             program => Filter::new(program.as_deref(), away, snaplen),
         };
+        if settings.replaces_filter {
+            filter.prepare_to_be_replaced();
+        }
         if held {
-            Filter::hold(&socket).map_err(|error| Error::System { what: "the filter", error })?;
+            filter.hold(&socket).map_err(|error| Error::System { what: "the filter", error })?;
         } else {
             // Before it is bound: nothing that the filter would have rejected ever arrives.
             filter.attach(&socket)?;
         }
-        let shared = Shared::new(socket, settings)?;
+        let shared = Arc::new(Shared::new(socket, settings)?);
         let hardware = options::bind(shared.socket(), index, libc::ETH_P_ALL)?;
         let link = if any { LinkType::LINUX_SLL2 } else { link(hardware)? };
         let header = if link == LinkType::ETHERNET { ETHERNET + TAGS } else { 0 };
@@ -274,24 +283,28 @@ impl Ring {
             modes: format!("{direction}, {promiscuous}, {stamps}"),
             retire: settings.retire,
             finish: Finish { cooked: any, snaplen: settings.snaplen.clamp(1, MAX_SNAPLEN), copied: snaplen, largest },
-            filter,
+            kernel_filter: filter.how().clone(),
+            counters: filter.counters(),
+            gate: Gate::new(&shared, filter),
             told: Told::default(),
             handed_over: 0,
             marks: Marks::default(),
             is_down: false,
             ending: None,
-            shared: Arc::new(shared),
+            shared,
         })
     }
 
     /// Lets packets in.
     fn release(&mut self) -> Result<(), Error> {
-        self.filter.attach(self.shared.socket())
+        let (attached, how) = self.gate.with(|filter| (filter.attach(self.shared.socket()), filter.how().clone()));
+        self.kernel_filter = how;
+        attached
     }
 
     /// Lets nothing more in.
     fn end(&mut self, why: Option<&'static str>) -> io::Result<()> {
-        Filter::hold(self.shared.socket())?;
+        self.gate.with(|filter| filter.hold(self.shared.socket()))?;
         self.ending = Some(Ending { quiet_since: Instant::now(), why });
         Ok(())
     }
@@ -316,11 +329,16 @@ impl Ring {
         Ok(!self.shared.is_ready(self.next) && (self.agree() || quiet > PATIENCE))
     }
 
+    /// Packets that reached the filter, and how many of them it rejected, if it counts.
+    fn filter_counts(&self) -> Option<(u64, u64)> {
+        self.counters.as_ref().map(|counters| counters.now())
+    }
+
     /// Whether each packet is where it should be: the kernel's counters, the filter's and ours.
     fn agree(&self) -> bool {
         let Told { packets, drops } = self.told;
         let passed = |(seen, rejected): (u64, u64)| seen.checked_sub(rejected) == Some(packets);
-        packets.checked_sub(drops) == Some(self.handed_over) && self.filter.counts().is_none_or(passed)
+        packets.checked_sub(drops) == Some(self.handed_over) && self.filter_counts().is_none_or(passed)
     }
 
     fn over(&self) -> io::Result<Next> {
@@ -329,7 +347,7 @@ impl Ring {
             let Told { packets, drops } = self.told;
             let why = why.map_or(String::new(), |why| format!("{why}; "));
             let counted = |(seen, rejected)| format!("the filter saw {seen} packets and rejected {rejected}, ");
-            let filtered = self.filter.counts().map_or(String::new(), counted);
+            let filtered = self.filter_counts().map_or(String::new(), counted);
             return Err(io::Error::other(format!(
                 "{why}{filtered}the kernel counted {packets} packets, dropped {drops} and handed over {}",
                 self.handed_over
@@ -439,7 +457,7 @@ impl Backend for Ring {
     }
 
     fn counts(&self) -> Counts {
-        let filter = self.filter.counts();
+        let filter = self.filter_counts();
         Counts {
             received: filter.map_or(self.told.packets, |(seen, _)| seen),
             filtered: match self.kernel_filter() {
@@ -466,6 +484,13 @@ impl Backend for Ring {
 
     fn place(&self) -> &'static str {
         "kernel"
+    }
+
+    fn pre_filter(&self) -> Option<Arc<dyn PreFilter>> {
+        match self.kernel_filter {
+            KernelFilter::Counting | KernelFilter::Plain(_) => Some(Arc::clone(&self.gate) as Arc<dyn PreFilter>),
+            KernelFilter::None | KernelFilter::Refused(_) => None,
+        }
     }
 
     fn describe(&self) -> String {

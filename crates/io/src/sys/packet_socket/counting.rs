@@ -17,6 +17,7 @@ use crate::sys::bpf::Register::{R0, R1, R2, R6, R7, R8, R9, R10};
 use crate::sys::bpf::{Assembler, Error, If, Kind, Label, Map, Op, Operand, Program, Register, Size, Values};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 // Of `struct __sk_buff`.
@@ -32,28 +33,53 @@ const REJECTED: usize = 8;
 #[derive(Debug)]
 pub(super) struct Counting {
     program: Program,
-    counters: Values,
+    map: Map,
+    counters: Arc<Counters>,
 }
+
+/// What the programs of a filter have counted, one after the other.
+#[derive(Debug)]
+pub(super) struct Counters(Values);
 
 impl Counting {
     /// The program, which is one that the kernel can run as libpcap does. **Errors**: eBPF is not permitted, or the verifier
     /// refuses it for its size.
     pub(super) fn new(program: &[Insn], away: Away, snaplen: u32) -> Result<Self, Error> {
         let map = Map::array(1, 16)?;
-        let assembler = translate(program, away, snaplen, &map);
-        Ok(Self { program: Program::load(Kind::SocketFilter, &assembler, false)?, counters: map.memory()? })
+        let counters = Arc::new(Counters(map.memory()?));
+        Ok(Self { program: load(program, away, snaplen, &map)?, map, counters })
+    }
+
+    /// Another program, which counts on where this one is.
+    pub(super) fn with(&self, program: &[Insn], away: Away, snaplen: u32) -> Result<Program, Error> {
+        load(program, away, snaplen, &self.map)
     }
 
     pub(super) fn attach(&self, socket: &OwnedFd) -> io::Result<()> {
-        let fd = self.program.as_fd().as_raw_fd();
-        crate::sys::option::set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &fd)
+        attach(&self.program, socket)
     }
 
+    pub(super) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+}
+
+impl Counters {
     /// Packets seen, and rejected of them. Each is exact, and while packets come they are not of the same moment.
-    pub(super) fn counts(&self) -> (u64, u64) {
-        let counter = |at| self.counters.word(0, at).load(Ordering::Acquire);
+    pub(super) fn now(&self) -> (u64, u64) {
+        let counter = |at| self.0.word(0, at).load(Ordering::Acquire);
         (counter(SEEN), counter(REJECTED))
     }
+}
+
+fn load(program: &[Insn], away: Away, snaplen: u32, map: &Map) -> Result<Program, Error> {
+    Program::load(Kind::SocketFilter, &translate(program, away, snaplen, map), false)
+}
+
+/// Makes a loaded program the filter of a socket.
+pub(super) fn attach(program: &Program, socket: &OwnedFd) -> io::Result<()> {
+    let fd = program.as_fd().as_raw_fd();
+    crate::sys::option::set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &fd)
 }
 
 /// The instructions that are under translation.

@@ -7,13 +7,17 @@
 //! Where eBPF is permitted the program is translated into one that counts, see [`counting`](super::counting); elsewhere it is
 //! given to the kernel as it is, and nobody knows how many packets it rejected.
 
-use super::counting::Counting;
+use super::counting::{self, Counters, Counting};
+use super::memory::Shared;
 use super::options::attach;
 use super::{Error, record};
+use crate::live::PreFilter;
+use crate::sys::bpf::Program;
 use crate::sys::option::set_option;
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_packet::savefile::MAX_SNAPLEN;
 
 /// An instruction of classic BPF, laid out as the kernel's `struct sock_filter` and libpcap's `struct bpf_insn`.
@@ -76,6 +80,9 @@ const LONGEST: usize = 4096;
 pub(super) const SCRATCH: u32 = 16;
 
 const RET_K: u16 = 0x06;
+
+/// Passes everything.
+const PASS: [Insn; 1] = [Insn::ret(MAX_SNAPLEN)];
 pub(super) const RET_A: u16 = 0x16;
 const LD_W_ABS: u16 = 0x20;
 const LD_IMM: u16 = 0x00;
@@ -93,16 +100,21 @@ const TAG_PRESENT: u32 = BESIDE + 48;
 pub(super) struct Filter {
     how: KernelFilter,
     counting: Option<Counting>,
+    /// A program that counts and passes everything, for when another one cannot be loaded.
+    open: Option<Program>,
     /// Without the expression's program, if the kernel refuses that.
     bare: Vec<Insn>,
     plain: Option<Vec<Insn>>,
+    away: Away,
+    snaplen: u32,
+    /// Nothing is let in any more.
+    held: bool,
 }
 
 impl Filter {
     /// A filter that lets `snaplen` bytes of what passes through. `program` may be refused; then it filters nothing.
     pub(super) fn new(program: Option<&[Insn]>, away: Away, snaplen: u32) -> Self {
-        let bare = bare(away, snaplen);
-        let mut filter = Self { how: KernelFilter::None, counting: None, bare, plain: None };
+        let mut filter = Self::none(KernelFilter::None, away, snaplen);
         let Some(program) = program else { return filter };
         if let Err(why) = check(program) {
             filter.how = KernelFilter::Refused(why);
@@ -128,17 +140,53 @@ impl Filter {
 
     /// One that filters nothing, though it was asked to.
     pub(super) fn refused(why: &str, away: Away, snaplen: u32) -> Self {
-        let how = KernelFilter::Refused(why.to_owned());
-        Self { how, counting: None, bare: bare(away, snaplen), plain: None }
+        Self::none(KernelFilter::Refused(why.to_owned()), away, snaplen)
     }
 
-    /// Lets nothing pass.
-    pub(super) fn hold(socket: &OwnedFd) -> io::Result<()> {
+    fn none(how: KernelFilter, away: Away, snaplen: u32) -> Self {
+        let bare = bare(away, snaplen);
+        Self { how, counting: None, open: None, bare, plain: None, away, snaplen, held: false }
+    }
+
+    /// Gets ready for [`Self::replace`] by a process that has given up its rights.
+    pub(super) fn prepare_to_be_replaced(&mut self) {
+        let (away, snaplen) = (self.away, self.snaplen);
+        self.open = self.counting.as_ref().and_then(|counting| counting.with(&PASS, away, snaplen).ok());
+    }
+
+    /// Lets nothing pass from now on.
+    pub(super) fn hold(&mut self, socket: &OwnedFd) -> io::Result<()> {
+        self.held = true;
         attach(socket, &[Insn::ret(0)])
+    }
+
+    /// Filters by another program from now on, or passes everything; counts on.
+    fn replace(&mut self, program: Option<&[Insn]>, socket: &OwnedFd) -> io::Result<()> {
+        if self.held {
+            return Ok(());
+        }
+        let program = program.filter(|program| check(program).is_ok());
+        match (&self.counting, &self.how) {
+            (Some(counting), _) => {
+                let loaded = counting.with(program.unwrap_or(&PASS), self.away, self.snaplen);
+                match (loaded, &self.open) {
+                    (Ok(loaded), _) => counting::attach(&loaded, socket),
+                    (Err(_), Some(open)) => counting::attach(open, socket),
+                    (Err(error), None) => Err(io::Error::other(error)),
+                }
+            }
+            (None, KernelFilter::Plain(_)) => match program.filter(|program| check_plain(program).is_ok()) {
+                Some(program) => attach(socket, &plain(program, self.away, self.snaplen)),
+                None => attach(socket, &self.bare),
+            },
+            // It passes everything as it is.
+            (None, _) => Ok(()),
+        }
     }
 
     /// Attaches it, in place of what was there.
     pub(super) fn attach(&mut self, socket: &OwnedFd) -> Result<(), Error> {
+        self.held = false;
         let failed = |error| Error::System { what: "the filter", error };
         if let Some(counting) = &self.counting {
             return counting.attach(socket).map_err(failed);
@@ -164,8 +212,36 @@ impl Filter {
     }
 
     /// Packets that reached it, and how many of them it rejected, if it counts.
-    pub(super) fn counts(&self) -> Option<(u64, u64)> {
-        self.counting.as_ref().map(Counting::counts)
+    pub(super) fn counters(&self) -> Option<Arc<Counters>> {
+        self.counting.as_ref().map(|counting| Arc::clone(counting.counters()))
+    }
+}
+
+/// The filter of a ring, which another thread may replace.
+#[derive(Debug)]
+pub(super) struct Gate {
+    ring: Weak<Shared>,
+    filter: Mutex<Filter>,
+}
+
+impl Gate {
+    pub(super) fn new(ring: &Arc<Shared>, filter: Filter) -> Arc<Self> {
+        Arc::new(Self { ring: Arc::downgrade(ring), filter: Mutex::new(filter) })
+    }
+
+    /// Works on the filter while nobody else does.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Filter) -> T) -> T {
+        work(&mut self.filter.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl PreFilter for Gate {
+    fn replace(&self, program: Option<&[Insn]>) -> io::Result<()> {
+        match self.ring.upgrade() {
+            Some(ring) => self.with(|filter| filter.replace(program, ring.socket())),
+            // The capture is over.
+            None => Ok(()),
+        }
     }
 }
 

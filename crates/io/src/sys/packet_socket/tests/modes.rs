@@ -116,6 +116,58 @@ fn a_kernel_that_does_not_count_filters_as_user_space_does() {
     filters_as_user_space_does("a_kernel_that_does_not_count_filters_as_user_space_does", false);
 }
 
+/// Each packet meets the program that is in place when it comes, and all programs count as one. Without the right to load eBPF a
+/// program that counts passes everything.
+#[test]
+fn a_filter_that_is_replaced_rejects_by_the_new_program_and_counts_on() {
+    let test = "a_filter_that_is_replaced_rejects_by_the_new_program_and_counts_on";
+    if !cable(test) {
+        return;
+    }
+    let program =
+        |port: u16| Some(insns(&Filter::compile(&format!("udp port {port}"), LinkType::ETHERNET, false).unwrap()));
+    let counting = have_counting(&program(53));
+    let settings = Settings { filter: program(53), replaces_filter: true, ..settings() };
+    let mut ring = Ring::open("near", &settings).unwrap();
+    let theirs = ring.pre_filter().unwrap();
+    let far = Plain::on("far");
+    let send = |first: u32| (first..first + 20).for_each(|n| far.send(&udp(n, [1, [53, 80][n as usize % 2]], 100)));
+    let mut expected = Vec::new();
+    let mut send_and_expect = |first: u32, passes: &[u16]| {
+        send(first);
+        let port = |n: u32| [53, 80][n as usize % 2];
+        expected.extend((first..first + 20).filter(|&n| passes.contains(&port(n))).map(|n| udp(n, [1, port(n)], 100)));
+    };
+    send_and_expect(0, &[53]);
+    // From another thread, as whoever controls a run does.
+    let both = Some(insns(&Filter::compile("udp port 53 or port 80", LinkType::ETHERNET, false).unwrap()));
+    let also = std::sync::Arc::clone(&theirs);
+    std::thread::spawn(move || also.replace(both.as_deref()).unwrap()).join().unwrap();
+    send_and_expect(20, &[53, 80]);
+    theirs.replace(program(80).as_deref()).unwrap();
+    send_and_expect(40, &[80]);
+    theirs.replace(None).unwrap();
+    send_and_expect(60, &[53, 80]);
+    without_bpf();
+    theirs.replace(program(53).as_deref()).unwrap();
+    send_and_expect(80, if counting { &[53, 80] } else { &[53] });
+    // A program that the kernel does not take.
+    theirs.replace(Some(&[Insn { code: 0x05, jt: 0, jf: 0, k: 7 }])).unwrap();
+    send_and_expect(100, &[53, 80]);
+    let got = frames(finish(&mut ring).unwrap());
+    assert_eq!(got, expected);
+    let Counts { received, filtered, dropped, handed_over } = ring.counts();
+    assert_eq!((handed_over, dropped), (expected.len() as u64, 0));
+    if counting {
+        assert_eq!((received, filtered), (120, Some(120 - handed_over)));
+    }
+    // Behind the end nothing is let in again.
+    theirs.replace(None).unwrap();
+    send(120);
+    assert_eq!(ring.counts().handed_over, handed_over);
+    assert!(finish(&mut ring).unwrap().is_empty());
+}
+
 #[test]
 fn one_packet_that_is_missing_is_noticed() {
     if !cable("one_packet_that_is_missing_is_noticed") {
