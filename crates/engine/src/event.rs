@@ -84,6 +84,13 @@ pub enum Event<'a> {
         /// What the source is called.
         name: &'a str,
     },
+    /// The filter was replaced: batches that were begun since are judged by this one.
+    FilterReplaced {
+        /// Number of the change, which counts them all.
+        change: u64,
+        /// The expression that packets must match.
+        expression: &'a str,
+    },
     /// An output failed, and takes no more packets.
     Sink(&'a SinkFault),
     /// A window is complete.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod claims;
+pub mod control;
 pub mod event;
 pub mod file;
 pub mod ledger;

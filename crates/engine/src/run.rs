@@ -8,6 +8,7 @@
 mod files;
 mod live;
 
+use crate::control::Control;
 use crate::event::{Closed, Event, On};
 use crate::ledger::{Counted, Imbalance, Ledger};
 use crate::name::Name;
@@ -101,8 +102,12 @@ pub enum Error {
 
 /// A run. It is assembled before anything is read; a measurement starts its threads with the first source.
 pub struct Run {
-    select: Arc<Select>,
+    /// The filter at the start; those that replace it share its limit.
+    first: Arc<Select>,
     stages: Arc<Stages>,
+    control: Arc<Control>,
+    /// The latest change that was told of.
+    told: u64,
     options: Options,
     measure: Option<measuring::Run>,
     /// Why the measurement ended before the sources did.
@@ -210,15 +215,19 @@ impl Run {
         selection.remember = !outputs.are_none() || selection.limit != limit;
         selection.stop = Arc::clone(&stop);
         let judge = measure.is_none() || selection.remember || !selection.splits.is_empty();
-        let select = Arc::new(Select::new(selection));
-        let measure = measure.map(|settings| measuring::Run::beside(settings, Arc::clone(&select), judge));
+        let resolve = selection.resolve;
+        let first = Arc::new(Select::new(selection));
+        let measure = measure.map(|settings| measuring::Run::beside(settings, Arc::clone(&first), judge));
         let stages = match &measure {
             Some(measure) => Arc::clone(measure.stages()),
-            None => Arc::new(Stages::filter(Arc::clone(&select))),
+            None => Arc::new(Stages::filter(Arc::clone(&first))),
         };
+        let control = Arc::new(Control::new(Arc::clone(&stop), Arc::clone(&look), Arc::clone(&stages), resolve));
         Self {
-            select,
+            first,
             stages,
+            control,
+            told: 0,
             options: Options { workers, cpus, ..Options::default() },
             measure,
             failure: None,
@@ -240,9 +249,9 @@ impl Run {
         }
     }
 
-    /// What passes, and why it does not.
-    pub fn select(&self) -> &Select {
-        &self.select
+    /// Controls the run from other threads.
+    pub fn control(&self) -> &Arc<Control> {
+        &self.control
     }
 
     /// The outputs.
@@ -272,7 +281,7 @@ impl Run {
 
     /// Whether there are enough packets, or no output that takes more.
     fn has_enough(&self) -> bool {
-        self.select.has_enough() || self.merged_enough || self.outputs.are_over()
+        self.first.has_enough() || self.merged_enough || self.outputs.are_over()
     }
 
     /// How to read a source.
@@ -340,6 +349,7 @@ impl Run {
                 Step::End => break,
             }
             self.settle(reader, reading.as_mut(), on)?;
+            self.tell_changes(on);
             on(Event::Progress { bytes: reader.progress() });
             if self.is_over() {
                 break;
@@ -430,8 +440,13 @@ impl Run {
     /// Packets that expressions make no sense for, of the sources since the last call.
     fn take_misfits(&mut self) -> Vec<Misfit> {
         let mut misfits = std::mem::take(&mut self.misfits);
-        self.select.take_misfits().into_iter().for_each(|misfit| Misfit::add(&mut misfits, misfit));
+        self.stages.select().take_misfits().into_iter().for_each(|misfit| Misfit::add(&mut misfits, misfit));
         misfits
+    }
+
+    /// Tells of a filter that was replaced since the last call.
+    fn tell_changes(&mut self, on: On<'_>) {
+        tell_changes(&self.control, &self.stages, &mut self.told, on);
     }
 
     /// Tells which outputs have failed.
@@ -458,11 +473,13 @@ impl Run {
             self.layout = Some(layout.clone());
         }
         let misfits = self.take_misfits();
-        let refused = layout.and_then(|layout| self.select.refusal(layout)).filter(|_| !self.is_stopped());
+        self.tell_changes(on);
+        let select = self.stages.select();
+        let refused = layout.and_then(|layout| select.refusal(layout)).filter(|_| !self.is_stopped());
         if let (Some(why), false) = (&refused, self.fits) {
             return Err(Error::Refused { name: None, why: why.clone() });
         }
-        let (misfits, refused, select) = (&misfits[..], refused.as_ref(), &*self.select);
+        let (misfits, refused, select) = (&misfits[..], refused.as_ref(), &*select);
         on(Event::Closed(Closed { name, report, layout, way, misfits, refused, select }));
         let Some(fault) = report.fault.as_ref().filter(|_| refused.is_none()) else { return Ok(()) };
         if let SourceError::Plan(why) = &fault.what
@@ -497,7 +514,7 @@ impl Run {
         };
         let mut stages = vec![Stage::Read { delivered: self.delivered }];
         if self.stages.judge {
-            let native = self.select.is_native();
+            let native = self.stages.select().is_native();
             stages.push(Stage::Filter { passed: judged, filtered: judged_filtered, native });
         }
         let mut imbalance = None;
@@ -551,6 +568,14 @@ impl Run {
     /// Whether the measurement asked for this design.
     fn asked(&self, design: Design) -> bool {
         self.measure.as_ref().is_some_and(|measure| measure.asked() == design)
+    }
+}
+
+/// Tells of a filter that was replaced since change `told`.
+fn tell_changes(control: &Control, stages: &Stages, told: &mut u64, on: On<'_>) {
+    let change = control.change();
+    if change != std::mem::replace(told, change) {
+        on(Event::FilterReplaced { change, expression: stages.select().expression() });
     }
 }
 

@@ -69,11 +69,11 @@ pub trait Backend: Send + Debug {
 
 /// The filter that the kernel runs before it copies packets: whoever gets them filters again.
 pub trait PreFilter: Send + Sync + Debug {
-    /// Puts another program in place of the present one, at once for all packets that come; none passes everything. What is
-    /// rejected is counted on. A program that the kernel does not take passes everything. **Cost**: some system calls.
+    /// Passes what one of `programs` accepts from now on, and everything if there is none, or one that the kernel does not take.
+    /// It holds at once for all packets that come, and what is rejected is counted on. **Cost**: some system calls.
     ///
     /// **Errors**: the system refuses; the program before stays.
-    fn replace(&self, program: Option<&[Insn]>) -> io::Result<()>;
+    fn replace(&self, programs: &[Vec<Insn>]) -> io::Result<()>;
 }
 
 /// Memory of a backend with packets in it; dropping it gives it back.

@@ -20,7 +20,7 @@ use crate::slots::Slot;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -332,6 +332,60 @@ pub fn tell_on_signal(flag: Arc<AtomicBool>) {
         action.sa_sigaction = on_tell as *const () as usize;
         action.sa_flags = libc::SA_RESTART;
         libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut());
+    }
+}
+
+/// SIGHUP that ends nothing: it asks for something to be read again.
+#[derive(Debug)]
+pub struct Hangups(&'static OwnedFd);
+
+/// The descriptor that the handler of SIGHUP writes to, of the first call of [`hangups`].
+static HANGUPS: OnceLock<OwnedFd> = OnceLock::new();
+
+/// From now on SIGHUP is [waited for](Hangups::wait), also by who was started with nohup. Call it behind [`stop_on_signals`].
+pub fn hangups() -> io::Result<Hangups> {
+    extern "C" fn on_hangup(_: libc::c_int) {
+        let Some(event) = HANGUPS.get() else { return };
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: as in `stop_on_signals`.
+        unsafe {
+            let errno = *libc::__errno_location();
+            libc::write(event.as_raw_fd(), one.as_ptr().cast(), one.len());
+            *libc::__errno_location() = errno;
+        }
+    }
+    // SAFETY: no preconditions.
+    let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+    if event < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made, and is nobody else's.
+    let event = HANGUPS.get_or_init(|| unsafe { OwnedFd::from_raw_fd(event) });
+    // SAFETY: as in `stop_on_signals`; with SA_RESTART a blocked read goes on.
+    unsafe {
+        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        action.sa_sigaction = on_hangup as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(libc::SIGHUP, &action, ptr::null_mut());
+    }
+    Ok(Hangups(event))
+}
+
+impl Hangups {
+    /// Waits until SIGHUP has come since the last call.
+    pub fn wait(&self) -> io::Result<()> {
+        let mut times = [0u8; 8];
+        loop {
+            // SAFETY: the buffer is live and as long as said.
+            let read = unsafe { libc::read(self.0.as_raw_fd(), times.as_mut_ptr().cast(), times.len()) };
+            if read == times.len() as isize {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
     }
 }
 

@@ -10,15 +10,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use weir_engine::control::kernel_program;
 use weir_engine::name::{Name, interface_of, queue_name};
-use weir_filter::libpcap;
 use weir_io::Input;
 use weir_io::live::{Backend, Counts, Marks};
 use weir_io::sys::packet_socket::{self, Direction, Fanout, Insn, Ring, Settings, Stamps};
 use weir_io::sys::privilege::{self, Capability};
 use weir_io::sys::xdp;
 use weir_pipeline::PlanError;
-use weir_pipeline::select::compile;
 
 /// Before the name of an interface: the way it is captured from.
 pub const AF_PACKET: &str = "af_packet:";
@@ -99,6 +98,8 @@ pub struct CaptureRequest<'a> {
     pub live: &'a LiveArgs,
     /// The expression that packets must match, or empty.
     pub expression: &'a str,
+    /// Another one will take its place.
+    pub replaces_filter: bool,
     pub resolve: bool,
     /// Bytes of a packet that are needed.
     pub snaplen: u32,
@@ -321,6 +322,7 @@ fn settings(name: &str, wish: &CaptureRequest<'_>, stop: &AtomicBool) -> anyhow:
             DirectionArg::Inout => Direction::Both,
         },
         filter: program(name, wish, stop)?,
+        replaces_filter: wish.replaces_filter,
         stamps: match live.time_stamps {
             StampsArg::Software => Stamps::Software,
             StampsArg::Hardware => Stamps::Hardware,
@@ -331,14 +333,11 @@ fn settings(name: &str, wish: &CaptureRequest<'_>, stop: &AtomicBool) -> anyhow:
 
 /// The expression as a program for the kernel. **Errors**: it cannot be compiled, or not before `stop` was set.
 fn program(name: &str, wish: &CaptureRequest<'_>, stop: &AtomicBool) -> anyhow::Result<Option<Vec<Insn>>> {
-    if wish.expression.trim().is_empty() || wish.live.no_kernel_filter {
+    if wish.expression.trim().is_empty() && !wish.replaces_filter || wish.live.no_kernel_filter {
         return Ok(None);
     }
     let link = packet_socket::link_of(name).map_err(|error| refusal(name, error))?;
-    let resolve = wish.resolve;
-    let program = compile(wish.expression, stop, move |text| libpcap::compile_live(text, link, resolve))?;
-    let insn = |insn: &weir_filter::Insn| Insn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
-    Ok(Some(program.insns().iter().map(insn).collect()))
+    Ok(Some(kernel_program(wish.expression, link, wish.resolve, stop)?))
 }
 
 fn fanout(live: &LiveArgs) -> Fanout {

@@ -79,6 +79,7 @@ fn paragraphs(text: &str) -> Vec<String> {
 }
 
 const FILTER_USAGE: &str = "weir filter [OPTIONS] EXPR SOURCE...
+       weir filter [OPTIONS] --filter-file FILE SOURCE...
        weir filter -D";
 
 // Headings of the help page, in its order.
@@ -103,6 +104,7 @@ Examples:
   sudo weir filter tcp eth0 -w af_packet:eth1          send what matches out of another interface
   weir filter '' trace.pcap --split web='tcp port 443' --split dns='port 53'
                                                        web.pcapng and dns.pcapng in one pass
+  sudo weir filter -F watched.txt eth0 -w seen.pcapng  the expression is in a file: edit it, and kill -HUP
 
 Expressions are tcpdump's (man pcap-filter), compiled by libpcap itself.
 
@@ -116,12 +118,12 @@ Exit codes:
 #[command(after_help = fitted(FILTER_EXAMPLES), override_usage = FILTER_USAGE)]
 pub struct FilterArgs {
     /// tcpdump expression; '' matches every packet
-    #[arg(value_name = "EXPR", required_unless_present_any = ["list_interfaces", "read", "interface"])]
+    #[arg(value_name = "EXPR", required_unless_present_any = ["list_interfaces", "read", "interface", "filter_file"])]
     pub expression: Option<String>,
     /// Capture files, plain or compressed (gzip, zstd, lz4); - is standard input; or interfaces: eth0, any for all of them,
     /// af_packet:eth0 where a file has that name too, af_xdp:eth0 (faster; this host does not get what is captured),
     /// dpdk:DEVICE
-    #[arg(value_name = "SOURCE", required_unless_present_any = ["list_interfaces", "read", "interface"])]
+    #[arg(value_name = "SOURCE", required_unless_present_any = ["list_interfaces", "read", "interface", "filter_file"])]
     pub sources: Vec<Name>,
     /// Accepted for tcpdump's sake: one more source
     #[arg(short = 'r', value_name = "SOURCE", hide = true)]
@@ -130,6 +132,10 @@ pub struct FilterArgs {
     #[arg(short = 'i', value_name = "INTERFACE", hide = true)]
     pub interface: Vec<String>,
 
+    /// Take the expression from FILE (# begins a comment); SIGHUP has it read again, and what comes from then on is judged by
+    /// the new one. There is no EXPR then
+    #[arg(help_heading = PACKETS, short = 'F', long, value_name = "FILE")]
+    pub filter_file: Option<Name>,
     /// Keep the packets that do not match
     #[arg(help_heading = PACKETS, long)]
     pub invert: bool,
@@ -414,6 +420,10 @@ pub struct MeasureArgs {
     /// Measure only packets that match this tcpdump expression
     #[arg(help_heading = PACKETS, long, value_name = "EXPR", default_value = "", hide_default_value = true)]
     pub filter: String,
+    /// Take that expression from FILE (# begins a comment); SIGHUP has it read again, and what comes from then on is judged by
+    /// the new one
+    #[arg(help_heading = PACKETS, short = 'F', long, value_name = "FILE", conflicts_with = "filter")]
+    pub filter_file: Option<Name>,
     /// Look inside GRE, IP in IP, VXLAN, GENEVE, GTP-U and MPLS over IP for the addresses and ports; --filter sees the packet
     /// around them all the same (weir filter --inner judges the packet inside)
     #[arg(help_heading = PACKETS, long)]

@@ -6,6 +6,7 @@ mod live;
 use crate::capture;
 use crate::cli::FilterArgs;
 use crate::emit::{Lines, Text};
+use crate::filter_file::{self, Hangups};
 use crate::interfaces;
 use crate::outcome::{Outcome, answer, io_words};
 use crate::show::Show;
@@ -34,6 +35,14 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
     let named = arguments.interface.drain(..).map(|name| Name::from(format!("{}{name}", capture::AF_PACKET)));
     arguments.sources.extend(named);
     capture::name_awaited(&mut arguments.sources, &arguments.live);
+    if let Some(file) = &arguments.filter_file {
+        // The first word is a source then.
+        let first = arguments.expression.replace(filter_file::read(file)?);
+        arguments.sources.splice(0..0, first.map(Name::from));
+        if arguments.sources.is_empty() {
+            bail!("name a source: weir filter --filter-file {file} SOURCE");
+        }
+    }
     let arguments = &arguments;
     if arguments.list_interfaces {
         return Ok(answer(&interfaces::list().context("the list of interfaces")?));
@@ -43,6 +52,7 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
     arguments.output.say_ignored();
     let stop = Arc::new(AtomicBool::new(false));
     sys::stop_on_signals(Arc::clone(&stop));
+    let hangups = filter_file::hangups(arguments.filter_file.as_ref())?;
     if let Some(time) = arguments.duration {
         sys::stop_after(time);
     }
@@ -59,6 +69,7 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
         live,
         place: "kernel",
         walls: &walls,
+        hangups,
     };
     let follow = |name: &Name| sources::followed(name, &stop);
     let files = Files {
@@ -69,6 +80,7 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
     let on = &mut |event: Event<'_>| command.show.event(event);
     if !live {
         walls.raise(&[])?;
+        command.reload_on_hangup(&run)?;
     }
     match (live, arguments.sort, arguments.merge) {
         (true, ..) => command.captured(&mut run, &stop, &look)?,
@@ -97,7 +109,7 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
     if arguments.count && output.rotates() {
         bail!("--count writes no files to rotate");
     }
-    let expression = arguments.expression.as_deref().unwrap_or("");
+    let expression = arguments.expression.as_deref().filter(|_| arguments.filter_file.is_none()).unwrap_or("");
     if expression.contains(['.', '/']) && Path::new(expression).is_file() {
         bail!(
             "{expression} is a file where the expression should be: weir filter EXPR SOURCE, and '' matches all packets"
@@ -126,9 +138,16 @@ struct Command<'a> {
     /// Who drops what there is no room for.
     place: &'static str,
     walls: &'a Walls,
+    /// What asks for the filter's file to be read again.
+    hangups: Option<Hangups>,
 }
 
 impl Command<'_> {
+    /// From now on SIGHUP has the filter's file read again, if there is one.
+    fn reload_on_hangup(&mut self, run: &Run) -> anyhow::Result<()> {
+        filter_file::reload_on_hangup(self.hangups.take(), self.arguments.filter_file.as_ref(), run.control())
+    }
+
     /// Completes the outputs, prints the summary, and says how it went.
     fn finish(mut self, run: Run) -> Outcome {
         self.show.progress.clear();

@@ -7,6 +7,7 @@ mod cli;
 mod doctor;
 mod emit;
 mod filter;
+mod filter_file;
 mod generate;
 mod info;
 mod interfaces;

@@ -5,6 +5,7 @@ mod report;
 
 use crate::capture;
 use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateArg};
+use crate::filter_file::{self, Hangups};
 use crate::numbers::{asked_time, duration, grouped, packets};
 use crate::outcome::{Outcome, io_words, say, stage_lines, tell, written_words};
 use crate::show::Show;
@@ -37,6 +38,9 @@ const MOST_OPEN: i64 = 64;
 /// Runs the command.
 pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
     capture::name_awaited(&mut arguments.sources, &arguments.live);
+    if let Some(file) = &arguments.filter_file {
+        arguments.filter = filter_file::read(file)?;
+    }
     let arguments = &arguments;
     let settings = settings(arguments)?;
     let output = &arguments.output;
@@ -51,6 +55,7 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
     sources::say_namesakes(&arguments.sources);
     let stop = Arc::new(AtomicBool::new(false));
     sys::stop_on_signals(Arc::clone(&stop));
+    let hangups = filter_file::hangups(arguments.filter_file.as_ref())?;
     if let Some(time) = arguments.duration {
         sys::stop_after(time);
     }
@@ -75,6 +80,7 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
         ),
         output: Ok(()),
         walls: &walls,
+        hangups,
     };
     let mut run = Run::new(Setup {
         selection: Selection {
@@ -104,6 +110,7 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
     let on = &mut |event: Event<'_>| command.event(event, &stop);
     if !is_live(arguments) {
         walls.raise(&[])?;
+        command.reload_on_hangup(&run)?;
     }
     if is_live(arguments) {
         command.captured(&mut run, &stop, &look)?;
@@ -277,9 +284,16 @@ struct Command<'a> {
     /// How writing to standard output went.
     output: io::Result<()>,
     walls: &'a Walls,
+    /// What asks for the filter's file to be read again.
+    hangups: Option<Hangups>,
 }
 
 impl Command<'_> {
+    /// From now on SIGHUP has the filter's file read again, if there is one.
+    fn reload_on_hangup(&mut self, run: &Run) -> anyhow::Result<()> {
+        filter_file::reload_on_hangup(self.hangups.take(), self.arguments.filter_file.as_ref(), run.control())
+    }
+
     /// Prints a window, and shows all other events. When nobody reads any more, the run is told to stop.
     fn event(&mut self, event: Event<'_>, stop: &AtomicBool) {
         match event {

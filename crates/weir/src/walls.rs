@@ -39,6 +39,7 @@ impl Walls {
         walls.sources(&arguments.sources, arguments.follow);
         walls.outputs(&arguments.output, !arguments.count);
         walls.sorts(arguments.sort);
+        walls.filter_file(arguments.filter_file.as_ref());
         walls.paths.resolves = arguments.resolve;
         walls.checked()
     }
@@ -49,6 +50,7 @@ impl Walls {
         walls.sources(&arguments.sources, arguments.follow);
         walls.outputs(&arguments.output, true);
         walls.sorts(arguments.sort);
+        walls.filter_file(arguments.filter_file.as_ref());
         walls.paths.resolves = arguments.resolve;
         // Only who has it sees where pages lie.
         walls.kept.extend((arguments.pages == Policy::Contiguous).then_some(Capability::SysAdmin));
@@ -121,6 +123,13 @@ impl Walls {
                 true => self.paths.writes_rotated(Path::new(output)),
                 false => self.paths.writes(Path::new(output)),
             }
+        }
+    }
+
+    /// A file that is read again, which may be another one of its name by then.
+    fn filter_file(&mut self, file: Option<&Name>) {
+        if let Some(file) = file {
+            self.paths.reads_beside(Path::new(file));
         }
     }
 

@@ -183,7 +183,8 @@ impl Run {
         if self.is_stopped() {
             return Ok(());
         }
-        let refusals: Vec<Option<PlanError>> = layouts.iter().map(|layout| self.select.refusal(layout)).collect();
+        let select = self.stages.select();
+        let refusals: Vec<Option<PlanError>> = layouts.iter().map(|layout| select.refusal(layout)).collect();
         self.fits = refusals.iter().any(Option::is_none);
         match refusals.into_iter().next() {
             Some(Some(why)) if !self.fits => Err(Error::Refused { name: None, why }),
@@ -204,7 +205,7 @@ impl Run {
             [one] => one,
             _ => (all, None),
         };
-        on(Event::Misfits { name, layout, misfits: &misfits, select: &self.select });
+        on(Event::Misfits { name, layout, misfits: &misfits, select: &self.stages.select() });
     }
 
     /// Merges the packets that the expression keeps, and emits them from where they lie.
@@ -221,7 +222,7 @@ impl Run {
         let layouts = |merge: &Merge<Stages>| -> Vec<Layout> {
             merge.sources().iter().filter_map(|source| source.reader().layout().cloned()).collect()
         };
-        if layouts(&merge).iter().any(|layout| self.select.refusal(layout).is_none()) {
+        if layouts(&merge).iter().any(|layout| self.first.refusal(layout).is_none()) {
             self.outputs.open();
         }
         // How far the current piece of each source was passed on.
@@ -253,6 +254,7 @@ impl Run {
             passed += 1;
             self.merged_enough = self.limit == Some(passed);
             if passed.is_multiple_of(4096) {
+                self.tell_changes(on);
                 on(Event::Progress { bytes: merge.offset() });
             }
         }

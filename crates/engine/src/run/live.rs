@@ -1,6 +1,6 @@
 //! Capturing: one source, several by time, or a worker of the measurement for each.
 
-use super::{Error, Run, Source};
+use super::{Error, Run, Source, tell_changes};
 use crate::event::{Event, On};
 use crate::name::interface_of;
 use crate::outputs::{Given, Outputs, Place, Rest};
@@ -27,7 +27,7 @@ impl Run {
     ///
     /// The first packet may be long in coming: a file that cannot be made is told of now, and one that is made is a capture file.
     pub fn begin_capture(&mut self, inputs: &[Input], on: On<'_>) -> Result<bool, Error> {
-        if inputs.len() > 1 && self.select.is_limited() {
+        if inputs.len() > 1 && self.first.is_limited() {
             return Err(Error::LimitOfQueues);
         }
         let mut layouts = Vec::new();
@@ -42,6 +42,7 @@ impl Run {
                 Err(why) => return Err(Error::Refused { name: None, why }),
             }
         }
+        self.control.begin(inputs);
         self.has_opened = true;
         on(Event::Begun { bytes: None });
         self.outputs.new_source();
@@ -90,10 +91,12 @@ impl Run {
     fn capture_by_workers(&mut self, inputs: Vec<Input>, on: On<'_>) -> Result<(), Error> {
         let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
         let Some(measure) = &mut self.measure else { return Ok(()) };
-        let look = Arc::clone(&self.look);
+        let (look, control) = (Arc::clone(&self.look), Arc::clone(&self.control));
+        let (stages, told) = (Arc::clone(&self.stages), &mut self.told);
         // Both are called in this thread, one after the other.
         let on_both = std::cell::RefCell::new(&mut *on);
         let mut looked = |counters: &[Arc<LiveCounters>]| {
+            tell_changes(&control, &stages, told, &mut **on_both.borrow_mut());
             if look.swap(false, Ordering::Relaxed) {
                 for (name, counters) in names.iter().zip(counters) {
                     on_both.borrow_mut()(Event::Standing { name, counts: standing(counters) });
@@ -154,6 +157,7 @@ impl Run {
             self.settle(reader, reading.as_mut(), on)?;
             self.flush_files(&mut flushed, FLUSHED, on);
             self.tell_standing(name, reader.report(), on);
+            self.tell_changes(on);
             if let Some(until) = idle {
                 reader.wait(until.saturating_sub(now.steady));
             }
@@ -195,6 +199,7 @@ impl Run {
                 if !self.is_stopped() {
                     tell_ends(&mut sources, on);
                 }
+                self.tell_changes(on);
                 self.flush_files(&mut flushed, FLUSHED, on);
             }
             let next = match pick(sources.iter_mut().map(Pumped::standing)) {
@@ -244,7 +249,7 @@ impl Run {
 
     /// Whether packets that come now are in no figure: there are enough, or the files of an output are complete.
     fn is_wanted_no_more(&self) -> bool {
-        self.select.has_enough() || self.merged_enough || self.ledger.changed || self.outputs.are_complete()
+        self.first.has_enough() || self.merged_enough || self.ledger.changed || self.outputs.are_complete()
     }
 
     /// What was asked for, of all interfaces.

@@ -3,6 +3,7 @@
 use super::{Command, refused};
 use crate::capture::{self, CaptureRequest};
 use crate::cli::FilterArgs;
+use crate::filter_file;
 use crate::outcome::say_plain;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -37,6 +38,9 @@ impl Command<'_> {
                 inputs.push(input);
             }
         }
+        if arguments.filter_file.is_some() {
+            kept.extend(filter_file::KEEPS);
+        }
         self.walls.raise(&kept)?;
         let show = &mut self.show;
         if !run.begin_capture(&inputs, &mut |event| show.event(event)).map_err(refused)? {
@@ -52,6 +56,8 @@ impl Command<'_> {
         }
         // Now that it captures, and files have their headers.
         about.iter().for_each(|line| say_plain(line));
+        self.reload_on_hangup(run)?;
+        let show = &mut self.show;
         run.capture(inputs, &mut |event| show.event(event)).map_err(refused)?;
         show.end_of_capture();
         Ok(())
@@ -59,12 +65,21 @@ impl Command<'_> {
 }
 
 fn wish(arguments: &FilterArgs) -> CaptureRequest<'_> {
+    let replaces = arguments.filter_file.is_some();
     // The kernel's filter sees what is around a tunnel, and knows no inversion.
     let here = arguments.invert || arguments.inner;
     let expression = if here { "" } else { arguments.expression.as_deref().unwrap_or("") };
     // What filters sees whole packets; without one, nobody needs more than is written.
-    let filters =
-        !arguments.expression.as_deref().unwrap_or("").trim().is_empty() || !arguments.output.split.is_empty();
+    let filters = replaces
+        || !arguments.expression.as_deref().unwrap_or("").trim().is_empty()
+        || !arguments.output.split.is_empty();
     let snaplen = if filters || arguments.output.snaplen == 0 { MAX_SNAPLEN } else { arguments.output.snaplen };
-    CaptureRequest { live: &arguments.live, expression, resolve: arguments.resolve, snaplen, shares: 1 }
+    CaptureRequest {
+        live: &arguments.live,
+        expression,
+        replaces_filter: replaces && !here,
+        resolve: arguments.resolve,
+        snaplen,
+        shares: 1,
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::{Command, refused};
 use crate::capture::{self, CaptureRequest};
+use crate::filter_file;
 use crate::outcome::say_plain;
 use anyhow::bail;
 use std::sync::Arc;
@@ -59,6 +60,9 @@ impl Command<'_> {
                 self.report.captures(live.backend().place(), live.backend().counts().filtered.is_some());
             }
         }
+        if arguments.filter_file.is_some() {
+            kept.extend(filter_file::KEEPS);
+        }
         self.walls.raise(&kept)?;
         let refused = |error| refused(arguments, error);
         if !run.begin_capture(&inputs, &mut |event| self.event(event, stop)).map_err(refused)? {
@@ -69,6 +73,7 @@ impl Command<'_> {
             kept.push(Capability::DacOverride);
         }
         capture::give_up_privileges(&kept);
+        self.reload_on_hangup(run)?;
         run.capture(inputs, &mut |event| self.event(event, stop)).map_err(refused)?;
         self.show.end_of_capture();
         Ok(())
@@ -78,12 +83,14 @@ impl Command<'_> {
         let arguments = self.arguments;
         // An expression may ask for any byte, and tunnels have headers in headers.
         let output = &arguments.output;
-        let filters = !arguments.filter.trim().is_empty() || !output.split.is_empty();
+        let replaces = arguments.filter_file.is_some();
+        let filters = replaces || !arguments.filter.trim().is_empty() || !output.split.is_empty();
         let writes_whole = output.writes() && output.snaplen == 0;
         let whole = filters || arguments.inner || writes_whole;
         CaptureRequest {
             live: &arguments.live,
             expression: &arguments.filter,
+            replaces_filter: replaces,
             resolve: arguments.resolve,
             snaplen: if whole { MAX_SNAPLEN } else { HEADERS.max(output.snaplen) },
             shares,

@@ -3,6 +3,7 @@
 mod backends;
 mod endings;
 pub mod net;
+mod reload;
 
 use crate::support::*;
 use net::Net;

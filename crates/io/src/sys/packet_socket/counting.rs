@@ -3,9 +3,9 @@
 //! ```text
 //! R6 the packet   R7 A   R8 X   R9 its length   R10 - 64 + 4 i  M[i]        A and X are 0 in the upper half
 //! count one seen; if a VLAN tag was taken out: accept
-//! A = X = M[..] = 0
-//! each instruction that can be reached, in order
-//! accept: the snap length        reject: count one rejected; 0
+//! for each program: A = X = M[..] = 0
+//!                   each instruction that can be reached, in order
+//! accept: the snap length        reject, of the last program: count one rejected; 0
 //! ```
 //! The kernel ends an eBPF program that loads from outside the packet at once, uncounted. So each load is preceded by a look
 //! at the length, in 64 bits, in which no sum overflows; libpcap's `bpf_filter` rejects the same loads.
@@ -47,12 +47,12 @@ impl Counting {
     pub(super) fn new(program: &[Insn], away: Away, snaplen: u32) -> Result<Self, Error> {
         let map = Map::array(1, 16)?;
         let counters = Arc::new(Counters(map.memory()?));
-        Ok(Self { program: load(program, away, snaplen, &map)?, map, counters })
+        Ok(Self { program: load(&[program], away, snaplen, &map)?, map, counters })
     }
 
-    /// Another program, which counts on where this one is.
-    pub(super) fn with(&self, program: &[Insn], away: Away, snaplen: u32) -> Result<Program, Error> {
-        load(program, away, snaplen, &self.map)
+    /// A program that accepts what one of these accepts, and counts on where this one is.
+    pub(super) fn with(&self, programs: &[&[Insn]], away: Away, snaplen: u32) -> Result<Program, Error> {
+        load(programs, away, snaplen, &self.map)
     }
 
     pub(super) fn attach(&self, socket: &OwnedFd) -> io::Result<()> {
@@ -72,8 +72,8 @@ impl Counters {
     }
 }
 
-fn load(program: &[Insn], away: Away, snaplen: u32, map: &Map) -> Result<Program, Error> {
-    Program::load(Kind::SocketFilter, &translate(program, away, snaplen, map), false)
+fn load(programs: &[&[Insn]], away: Away, snaplen: u32, map: &Map) -> Result<Program, Error> {
+    Program::load(Kind::SocketFilter, &translate(programs, away, snaplen, map), false)
 }
 
 /// Makes a loaded program the filter of a socket.
@@ -90,21 +90,28 @@ struct Translation<'a> {
     labels: Vec<Label>,
     accept: Label,
     reject: Label,
-    /// Whether anything leads to `reject`: the verifier refuses what is never reached.
+    /// Whether anything in the program leads to `reject`: the verifier refuses what is never reached.
     rejects: bool,
 }
 
-fn translate<'a>(program: &[Insn], away: Away, snaplen: u32, counters: &'a Map) -> Assembler<'a> {
+fn translate<'a>(programs: &[&[Insn]], away: Away, snaplen: u32, counters: &'a Map) -> Assembler<'a> {
     let mut a = Assembler::new();
-    let labels = program.iter().map(|_| a.label()).collect();
     let (accept, reject) = (a.label(), a.label());
-    let mut t = Translation { a, counters, labels, accept, reject, rejects: false };
-    t.begin(away, program.iter().any(|insn| matches!(insn.code, 0x60 | 0x61)));
-    let reached = reached(program);
-    for (at, insn) in program.iter().enumerate().filter(|(at, _)| reached[*at]) {
-        t.a.place(t.labels[at]);
-        t.insn(*insn, at);
+    let mut t = Translation { a, counters, labels: Vec::new(), accept, reject, rejects: false };
+    t.begin(away);
+    for (i, program) in programs.iter().enumerate() {
+        if i > 0 {
+            if !std::mem::take(&mut t.rejects) {
+                // It accepts everything.
+                break;
+            }
+            // What the one before rejects is for the next one.
+            t.a.place(t.reject);
+            t.reject = t.a.label();
+        }
+        t.program(program);
     }
+    let reject = t.reject;
     t.a.place(accept);
     t.a.result(snaplen.min(i32::MAX as u32) as i32);
     if t.rejects {
@@ -137,7 +144,22 @@ fn reached(program: &[Insn]) -> Vec<bool> {
 }
 
 impl Translation<'_> {
-    fn begin(&mut self, away: Away, scratch: bool) {
+    /// A program and what it finds at its start.
+    fn program(&mut self, program: &[Insn]) {
+        self.a.set(R7, 0);
+        self.a.set(R8, 0);
+        if program.iter().any(|insn| matches!(insn.code, 0x60 | 0x61)) {
+            (1..=SCRATCH as i16 / 2).for_each(|pair| self.a.store(Size::Eight, R10, -8 * pair, 0));
+        }
+        self.labels = program.iter().map(|_| self.a.label()).collect();
+        let reached = reached(program);
+        for (at, insn) in program.iter().enumerate().filter(|(at, _)| reached[*at]) {
+            self.a.place(self.labels[at]);
+            self.insn(*insn, at);
+        }
+    }
+
+    fn begin(&mut self, away: Away) {
         self.a.set(R6, R1);
         let outgoing = i32::from(libc::PACKET_OUTGOING);
         match away {
@@ -155,11 +177,6 @@ impl Translation<'_> {
         self.a.load(Size::Four, R1, R6, TAG_PRESENT);
         self.a.jump(If::NotEqual, R1, 0, self.accept);
         self.a.load(Size::Four, R9, R6, LEN);
-        self.a.set(R7, 0);
-        self.a.set(R8, 0);
-        if scratch {
-            (1..=SCRATCH as i16 / 2).for_each(|pair| self.a.store(Size::Eight, R10, -8 * pair, 0));
-        }
     }
 
     fn count(&mut self, what: usize) {

@@ -151,7 +151,7 @@ impl Filter {
     /// Gets ready for [`Self::replace`] by a process that has given up its rights.
     pub(super) fn prepare_to_be_replaced(&mut self) {
         let (away, snaplen) = (self.away, self.snaplen);
-        self.open = self.counting.as_ref().and_then(|counting| counting.with(&PASS, away, snaplen).ok());
+        self.open = self.counting.as_ref().and_then(|counting| counting.with(&[&PASS], away, snaplen).ok());
     }
 
     /// Lets nothing pass from now on.
@@ -160,24 +160,28 @@ impl Filter {
         attach(socket, &[Insn::ret(0)])
     }
 
-    /// Filters by another program from now on, or passes everything; counts on.
-    fn replace(&mut self, program: Option<&[Insn]>, socket: &OwnedFd) -> io::Result<()> {
+    /// Passes what one of these programs accepts from now on, or everything; counts on.
+    fn replace(&mut self, programs: &[Vec<Insn>], socket: &OwnedFd) -> io::Result<()> {
         if self.held {
             return Ok(());
         }
-        let program = program.filter(|program| check(program).is_ok());
+        let mut programs: Vec<&[Insn]> = programs.iter().map(Vec::as_slice).collect();
+        if programs.is_empty() || programs.iter().any(|program| check(program).is_err()) {
+            programs = vec![&PASS];
+        }
         match (&self.counting, &self.how) {
             (Some(counting), _) => {
-                let loaded = counting.with(program.unwrap_or(&PASS), self.away, self.snaplen);
+                let loaded = counting.with(&programs, self.away, self.snaplen);
                 match (loaded, &self.open) {
                     (Ok(loaded), _) => counting::attach(&loaded, socket),
                     (Err(_), Some(open)) => counting::attach(open, socket),
                     (Err(error), None) => Err(io::Error::other(error)),
                 }
             }
-            (None, KernelFilter::Plain(_)) => match program.filter(|program| check_plain(program).is_ok()) {
-                Some(program) => attach(socket, &plain(program, self.away, self.snaplen)),
-                None => attach(socket, &self.bare),
+            // A load from outside the packet ends a program and all that is behind it: two of them are no one program.
+            (None, KernelFilter::Plain(_)) => match programs[..] {
+                [one] if check_plain(one).is_ok() => attach(socket, &plain(one, self.away, self.snaplen)),
+                _ => attach(socket, &self.bare),
             },
             // It passes everything as it is.
             (None, _) => Ok(()),
@@ -236,9 +240,9 @@ impl Gate {
 }
 
 impl PreFilter for Gate {
-    fn replace(&self, program: Option<&[Insn]>) -> io::Result<()> {
+    fn replace(&self, programs: &[Vec<Insn>]) -> io::Result<()> {
         match self.ring.upgrade() {
-            Some(ring) => self.with(|filter| filter.replace(program, ring.socket())),
+            Some(ring) => self.with(|filter| filter.replace(programs, ring.socket())),
             // The capture is over.
             None => Ok(()),
         }

@@ -124,10 +124,9 @@ fn a_filter_that_is_replaced_rejects_by_the_new_program_and_counts_on() {
     if !cable(test) {
         return;
     }
-    let program =
-        |port: u16| Some(insns(&Filter::compile(&format!("udp port {port}"), LinkType::ETHERNET, false).unwrap()));
-    let counting = have_counting(&program(53));
-    let settings = Settings { filter: program(53), replaces_filter: true, ..settings() };
+    let program = |port: u16| insns(&Filter::compile(&format!("udp port {port}"), LinkType::ETHERNET, false).unwrap());
+    let counting = have_counting(&Some(program(53)));
+    let settings = Settings { filter: Some(program(53)), replaces_filter: true, ..settings() };
     let mut ring = Ring::open("near", &settings).unwrap();
     let theirs = ring.pre_filter().unwrap();
     let far = Plain::on("far");
@@ -140,19 +139,18 @@ fn a_filter_that_is_replaced_rejects_by_the_new_program_and_counts_on() {
     };
     send_and_expect(0, &[53]);
     // From another thread, as whoever controls a run does.
-    let both = Some(insns(&Filter::compile("udp port 53 or port 80", LinkType::ETHERNET, false).unwrap()));
-    let also = std::sync::Arc::clone(&theirs);
-    std::thread::spawn(move || also.replace(both.as_deref()).unwrap()).join().unwrap();
+    let (also, both) = (std::sync::Arc::clone(&theirs), [program(53), program(80)]);
+    std::thread::spawn(move || also.replace(&both).unwrap()).join().unwrap();
     send_and_expect(20, &[53, 80]);
-    theirs.replace(program(80).as_deref()).unwrap();
+    theirs.replace(&[program(80)]).unwrap();
     send_and_expect(40, &[80]);
-    theirs.replace(None).unwrap();
+    theirs.replace(&[]).unwrap();
     send_and_expect(60, &[53, 80]);
     without_bpf();
-    theirs.replace(program(53).as_deref()).unwrap();
+    theirs.replace(&[program(53)]).unwrap();
     send_and_expect(80, if counting { &[53, 80] } else { &[53] });
     // A program that the kernel does not take.
-    theirs.replace(Some(&[Insn { code: 0x05, jt: 0, jf: 0, k: 7 }])).unwrap();
+    theirs.replace(&[vec![Insn { code: 0x05, jt: 0, jf: 0, k: 7 }]]).unwrap();
     send_and_expect(100, &[53, 80]);
     let got = frames(finish(&mut ring).unwrap());
     assert_eq!(got, expected);
@@ -162,7 +160,7 @@ fn a_filter_that_is_replaced_rejects_by_the_new_program_and_counts_on() {
         assert_eq!((received, filtered), (120, Some(120 - handed_over)));
     }
     // Behind the end nothing is let in again.
-    theirs.replace(None).unwrap();
+    theirs.replace(&[]).unwrap();
     send(120);
     assert_eq!(ring.counts().handed_over, handed_over);
     assert!(finish(&mut ring).unwrap().is_empty());

@@ -1,0 +1,203 @@
+//! A filter in a file that is read again while packets come, held against the sender's frames.
+
+use super::net::{Capture, Net};
+use super::{account, frames, objects, written};
+use crate::support::*;
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// What the file holds, one after the other.
+const FILTERS: [&str; 4] = ["udp port 53 # at first", "# now the others\nudp\n  port 80\n", "", "udp[8:4] & 3 = 2"];
+
+/// Whether a filter passes frame `number`.
+fn passes(filter: usize, number: usize) -> bool {
+    [number.is_multiple_of(2), number % 2 == 1, true, number % 4 == 2][filter]
+}
+
+/// Has weir read each filter in its turn, and returns when the last one is in place.
+fn reload(mut capture: Capture, file: &str) -> Capture {
+    for (change, filter) in FILTERS.iter().enumerate().skip(1) {
+        std::thread::sleep(Duration::from_millis(60));
+        fs::write(file, filter).unwrap();
+        capture.signal("-HUP");
+        capture = capture.until(&format!("(change {change})"));
+    }
+    capture
+}
+
+/// Of frames that came one after the other, those were passed on that the filters pass, each from some frame on.
+fn filters_in_turn(frames: &[Vec<u8>], passed: &[Vec<u8>]) -> Result<(), String> {
+    let mut left = passed;
+    // The filters that may be in place.
+    let mut places = vec![0];
+    for (number, frame) in frames.iter().enumerate() {
+        let came = left.first() == Some(frame);
+        left = &left[usize::from(came)..];
+        let first = *places.first().ok_or(format!("frame {number} is not as any filter has it"))?;
+        let known = move |filter: usize| places.contains(&filter);
+        places = (first..FILTERS.len())
+            .filter(|&filter| (first..=filter).any(&known) && passes(filter, number) == came)
+            .collect();
+    }
+    match (left, places.contains(&(FILTERS.len() - 1))) {
+        ([], true) => Ok(()),
+        _ => Err(format!("{} frames left, filters {places:?}", left.len())),
+    }
+}
+
+#[test]
+fn a_filter_that_is_read_again_loses_no_packet_and_passes_none_twice() {
+    let test = "a_filter_that_is_read_again_loses_no_packet_and_passes_none_twice";
+    let Some(net) = Net::new(test) else { return };
+    net.second_cable();
+    let temp = Temp::new();
+    let (file, out) = (temp.at("filter.txt"), temp.at("out.pcapng"));
+    let sent = frames(12_000);
+    let ways: [(&[&str], &str); 5] = [
+        (&["filter", "near", "--stats"], "near: AF_PACKET"),
+        (&["filter", "near", "--no-kernel-filter", "--stats"], "near: AF_PACKET"),
+        (&["filter", "af_xdp:near", "--xdp-mode", "generic", "--stats"], "near: AF_XDP"),
+        (&["filter", "near", "two", "--stats"], "two: AF_PACKET"),
+        (&["measure", "near", "--stats", "--workers", "1"], "near: AF_PACKET"),
+    ];
+    for (way, ready) in ways {
+        fs::write(&file, FILTERS[0]).unwrap();
+        let command = [&[env!("CARGO_BIN_EXE_weir")], way, &["--filter-file", &file, "-w", &out]].concat();
+        let capture = net.start(&command, ready);
+        let capture = std::thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(net.send(&sent, 100), 12_000));
+            reload(capture, &file)
+        });
+        let done = capture.stop().ok();
+        let passed = written(&out);
+        assert_eq!(filters_in_turn(&sent, &passed), Ok(()), "{way:?}: {}", done.err);
+        // The stage's line has what the filter saw behind the kernel's.
+        let [received, matched, filtered, denied, dropped] = account(&done);
+        assert_eq!((received, matched, denied, dropped), (12_000, passed.len() as u64, 0, 0), "{way:?}: {}", done.err);
+        assert_eq!(filtered, received - matched, "{way:?}");
+    }
+}
+
+#[test]
+fn what_is_measured_is_what_the_filter_of_its_time_passes() {
+    let Some(net) = Net::new("what_is_measured_is_what_the_filter_of_its_time_passes") else { return };
+    let temp = Temp::new();
+    let file = temp.at("filter.txt");
+    let sent = frames(4000);
+    for design in
+        [&["--workers", "2"][..], &["--design", "async", "--workers", "2"], &["--window", "50ms", "--late", "1s"]]
+    {
+        fs::write(&file, FILTERS[0]).unwrap();
+        let command = [&["measure", "near", "--json", "-F", &file], design].concat();
+        let mut capture = net.capture(&command);
+        let mut expected = 0;
+        for (filter, text) in FILTERS.iter().enumerate() {
+            if filter > 0 {
+                fs::write(&file, text).unwrap();
+                capture.signal("-HUP");
+                capture = capture.until(&format!("(change {filter})"));
+            }
+            assert_eq!(net.send(&sent, 500), 4000);
+            // The last of them may be in the ring still.
+            std::thread::sleep(Duration::from_millis(200));
+            expected += (0..4000).filter(|&number| passes(filter, number)).count() as u64;
+        }
+        let done = capture.stop().ok();
+        let all = objects(&done);
+        let total = all.last().expect("a summary");
+        let figure = |key: &str| total[key].as_u64().unwrap();
+        assert_eq!((figure("received"), figure("passed")), (16_000, expected), "{design:?}: {}", done.err);
+        assert_eq!((figure("filtered"), figure("denied")), (16_000 - expected, 0), "{design:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_wrong_when_it_is_read_again_leaves_the_filter_as_it_is() {
+    let Some(net) = Net::new("a_file_that_is_wrong_when_it_is_read_again_leaves_the_filter_as_it_is") else { return };
+    let temp = Temp::new();
+    let (file, out) = (temp.at("filter.txt"), temp.at("out.pcapng"));
+    fs::write(&file, "udp port 53").unwrap();
+    let capture = net.capture(&["filter", "-F", &file, "near", "-w", &out]);
+    let wrong: [(Option<&[u8]>, &str); 5] = [
+        (Some(b"udp porrt 53"), "syntax error"),
+        (None, "no such file; the filter stays as it is"),
+        (Some(b"wlan type mgt"), "802.11"),
+        (Some(&[0xff; 10]), "it is no text (UTF-8); the filter stays as it is"),
+        (Some(&[b' '; 5 << 20]), "larger than 4 MiB"),
+    ];
+    let capture = wrong.into_iter().fold(capture, |capture, (text, words)| {
+        match text {
+            Some(text) => fs::write(&file, text).unwrap(),
+            None => fs::remove_file(&file).unwrap(),
+        }
+        capture.signal("-HUP");
+        capture.until(words)
+    });
+    let sent = frames(1000);
+    assert_eq!(net.send(&sent, 0), 1000);
+    capture.stop().ok();
+    let even: Vec<_> = sent.iter().step_by(2).cloned().collect();
+    assert!(written(&out) == even);
+}
+
+/// Before, SIGHUP ends it as any other program.
+fn wait_until_it_waits_for_hangups(process: u32) {
+    let waits = || {
+        let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        names.into_iter().any(|name| name.trim() == "reload")
+    };
+    let begun = Instant::now();
+    while !waits() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "no thread waits for SIGHUP");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What is read of a pipe behind the change is judged by the new filter, however long the pipe was silent.
+#[test]
+fn a_filter_is_read_again_while_a_pipe_is_silent() {
+    let temp = Temp::new();
+    let file = temp.file("filter.txt", b"udp port 53");
+    let pcap = [pcap_header(65535, 1), frames(400).iter().flat_map(|frame| pcap_record(1, frame)).collect()].concat();
+    // Of 60 bytes each, behind the header of the file.
+    let half = 24 + 200 * 76;
+    for command in [&["filter", "-U", "-t"][..], &["measure", "--json", "--workers", "1"]] {
+        fs::write(&file, "udp port 53").unwrap();
+        let mut child = weir_command()
+            .args(command)
+            .args(["-F", &file, "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        pipe.write_all(&pcap[..half]).unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first: Vec<String> = lines.by_ref().take(if command[0] == "filter" { 100 } else { 0 }).flatten().collect();
+        wait_until_it_waits_for_hangups(child.id());
+        fs::write(&file, "udp port 80").unwrap();
+        tool("kill", ["-HUP", &child.id().to_string()]).ok();
+        let mut err = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        err.read_line(&mut line).unwrap();
+        assert_eq!(line, format!("weir: {file}: from now on the filter is 'udp port 80' (change 1)\n"));
+        pipe.write_all(&pcap[half..]).unwrap();
+        drop(pipe);
+        let rest: Vec<String> = lines.map(Result::unwrap).collect();
+        assert!(child.wait().unwrap().success());
+        if command[0] == "filter" {
+            assert!(first.iter().all(|line| line.contains(".53: ")), "{first:?}");
+            assert!(rest.iter().all(|line| line.contains(".80: ")), "{rest:?}");
+            assert_eq!((first.len(), rest.len()), (100, 100));
+        } else {
+            // Each half has as many for one as for the other.
+            let total: Value = serde_json::from_str(&rest[0]).unwrap();
+            assert_eq!((&total["received"], &total["passed"]), (&400.into(), &200.into()), "{total}");
+        }
+    }
+}
