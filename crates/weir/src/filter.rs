@@ -77,11 +77,11 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
         zstd_window: arguments.zstd_window,
         follow: if arguments.follow { Some(&follow) } else { None },
     };
-    let on = &mut |event: Event<'_>| command.show.event(event);
     if !live {
         walls.raise(&[])?;
         command.reload_on_hangup(&run)?;
     }
+    let on = &mut |event: Event<'_>| command.show.event(event);
     match (live, arguments.sort, arguments.merge) {
         (true, ..) => command.captured(&mut run, &stop, &look)?,
         (false, true, _) => run.sorted(&files, on).map_err(refused)?,

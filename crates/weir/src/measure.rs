@@ -107,11 +107,11 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
         zstd_window: arguments.zstd_window,
         follow: if arguments.follow { Some(&follow) } else { None },
     };
-    let on = &mut |event: Event<'_>| command.event(event, &stop);
     if !is_live(arguments) {
         walls.raise(&[])?;
         command.reload_on_hangup(&run)?;
     }
+    let on = &mut |event: Event<'_>| command.event(event, &stop);
     if is_live(arguments) {
         command.captured(&mut run, &stop, &look)?;
     } else if arguments.sort {
