@@ -7,7 +7,6 @@ use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::name::Name;
 use weir_engine::run::{Files, Run, Setup};
 use weir_io::output::Rotation;
-use weir_packet::savefile::Format;
 use weir_pipeline::select::Selection;
 
 fn main() {
@@ -18,19 +17,12 @@ fn main() {
     };
     let sources = [source.clone()];
     let rotation = Rotation { seconds: Some(60), ..Rotation::default() };
-    let settings = FileSettings { format: Format::Pcapng, snaplen: 0, flush_each: false, rotation, utc: true };
+    let settings = FileSettings { rotation, utc: true, ..FileSettings::default() };
     let sink = FileSink::new(copy, settings, &Arc::new(Claims::of(&sources)));
     let mut run = Run::new(Setup {
         selection: Selection { expression: expression.utf8().to_owned(), ..Selection::default() },
-        measure: None,
         main: (copy.as_output(), Some(Box::new(sink))),
-        splits: Vec::new(),
-        limit: None,
-        merges: false,
-        workers: weir_pipeline::processors(),
-        cpus: Vec::new(),
-        stop: Arc::default(),
-        look: Arc::default(),
+        ..Setup::default()
     });
     let mut on = |event: Event<'_>| {
         if let Event::Fault { name, fault } = event {

@@ -1,7 +1,6 @@
 //! The largest flows of a capture, once per second of packet time: `talkers FILE`.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use weir_engine::event::Event;
 use weir_engine::name::Name;
 use weir_engine::run::{Files, Run, Setup};
@@ -16,14 +15,7 @@ fn main() {
     let mut run = Run::new(Setup {
         selection: Selection { at_once: true, ..Selection::default() },
         measure: Some(Settings { config, ..Settings::default() }),
-        main: Default::default(),
-        splits: Vec::new(),
-        limit: None,
-        merges: false,
-        workers: 1,
-        cpus: Vec::new(),
-        stop: Arc::new(AtomicBool::new(false)),
-        look: Arc::default(),
+        ..Setup::default()
     });
     let mut on = |event: Event<'_>| match event {
         Event::Window(window) => show(&window),

@@ -1,11 +1,13 @@
 //! What other threads ask of a run while it goes on.
 
+use crate::ledger::Ledger;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_filter::libpcap;
-use weir_io::live::PreFilter;
+use weir_io::live::{Counts, PreFilter};
 use weir_io::sys::packet_socket::Insn;
 use weir_io::{Input, Kind};
 use weir_packet::LinkType;
@@ -23,6 +25,27 @@ pub struct Control {
     /// One change at a time.
     changing: Mutex<()>,
     kernel_filters: Mutex<Vec<KernelFilter>>,
+    /// Somebody waits for a snapshot.
+    asked: AtomicBool,
+    askers: Mutex<Vec<Sender<Snapshot>>>,
+}
+
+/// How a run stands between two batches. Each figure was counted where it happens.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// Number of the latest change of the filter.
+    pub change: u64,
+    /// What the filter and the outputs have counted. `received` is what readers in the run's thread have delivered: a capture with a
+    /// thread of its own tells at its end, and what a kernel filtered or dropped is taken up then. Where the workers of a measurement
+    /// judge, what passed is known at the end only.
+    pub ledger: Ledger,
+    /// What each capture has counted, by its name; not of several that are merged.
+    pub captures: Vec<(String, Counts)>,
+    /// Packets that each output has written, by its name.
+    pub written: Vec<(String, u64)>,
+    /// Batches that workers hold.
+    pub in_flight: usize,
 }
 
 /// The filter of the kernel before a capture.
@@ -53,7 +76,16 @@ pub enum ChangeError {
 
 impl Control {
     pub(crate) fn new(stop: Arc<AtomicBool>, look: Arc<AtomicBool>, stages: Arc<Stages>, resolve: bool) -> Self {
-        Self { stop, look, stages, resolve, changing: Mutex::default(), kernel_filters: Mutex::default() }
+        Self {
+            stop,
+            look,
+            stages,
+            resolve,
+            changing: Mutex::default(),
+            kernel_filters: Mutex::default(),
+            asked: AtomicBool::new(false),
+            askers: Mutex::default(),
+        }
     }
 
     /// Ends the run. A capture delivers what it has received by then.
@@ -64,6 +96,25 @@ impl Control {
     /// Asks a capture how it stands: [`Event::Standing`](crate::event::Event::Standing).
     pub fn look(&self) {
         self.look.store(true, Ordering::Relaxed);
+    }
+
+    /// How the run stands, as of the end of a batch; `None` if it has no answer within `most`: before its first source and behind its
+    /// last, or while it waits for a pipe or an output.
+    pub fn snapshot(&self, most: Duration) -> Option<Snapshot> {
+        let (say, said) = channel();
+        self.askers.lock().unwrap_or_else(PoisonError::into_inner).push(say);
+        self.asked.store(true, Ordering::Release);
+        said.recv_timeout(most).ok()
+    }
+
+    /// Answers who asked for a snapshot. **Cost**: a load if nobody did.
+    pub(crate) fn answer(&self, snapshot: impl FnOnce() -> Snapshot) {
+        if self.asked.load(Ordering::Relaxed) && self.asked.swap(false, Ordering::Acquire) {
+            let askers = std::mem::take(&mut *self.askers.lock().unwrap_or_else(PoisonError::into_inner));
+            let snapshot = snapshot();
+            // Who waits no longer has dropped its end.
+            askers.into_iter().for_each(|asker| drop(asker.send(snapshot.clone())));
+        }
     }
 
     /// Number of the latest change of the filter, 0 before the first.

@@ -50,6 +50,13 @@ pub struct FileSettings {
     pub utc: bool,
 }
 
+/// One pcapng file of whole packets.
+impl Default for FileSettings {
+    fn default() -> Self {
+        Self { format: Format::Pcapng, snaplen: 0, flush_each: false, rotation: Rotation::default(), utc: false }
+    }
+}
+
 impl FileSink {
     /// A sink for the file `name`; `-` is standard output.
     pub fn new(name: &Name, settings: FileSettings, claims: &Arc<Claims>) -> Self {

@@ -4,10 +4,12 @@
 //! words for people, flags and signals; nothing of these is here. Two engines run in one process.
 #![forbid(unsafe_code)]
 
+pub mod batches;
 pub mod claims;
 pub mod control;
 pub mod event;
 pub mod file;
+pub mod handle;
 pub mod ledger;
 pub mod name;
 pub mod outputs;

@@ -205,6 +205,12 @@ pub struct Outputs {
     scratch: Vec<u8>,
 }
 
+impl core::fmt::Debug for Outputs {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.reports()).finish()
+    }
+}
+
 impl Outputs {
     /// The outputs with these names; without a sink packets are only counted.
     ///

@@ -8,15 +8,18 @@
 mod files;
 mod live;
 
-use crate::control::Control;
+use crate::batches::{self, Batches, Giver};
+use crate::control::{Control, Snapshot};
 use crate::event::{Closed, Event, On};
 use crate::ledger::{Counted, Imbalance, Ledger};
 use crate::name::Name;
-use crate::outputs::{Discrepancy, Given, Outputs, Rest, Target};
+use crate::outputs::{Discrepancy, Given, Outputs, Place, Rest, Target};
+use crate::sink::SinkReport;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_io::Input;
+use weir_io::live::Counts;
 use weir_measure::Window;
 use weir_packet::savefile::Layout;
 use weir_pipeline::handed::Gone;
@@ -47,10 +50,31 @@ pub struct Setup {
     pub workers: usize,
     /// Processors to bind them to, in turn.
     pub cpus: Vec<usize>,
+    /// Hands out batches, of which so many at most wait or are held: see [`Run::batches`].
+    pub pull: Option<usize>,
     /// Ends the run once it is set. A capture delivers what it has received by then.
     pub stop: Arc<AtomicBool>,
     /// Asks a capture how it stands: [`Event::Standing`].
     pub look: Arc<AtomicBool>,
+}
+
+/// Passes all packets, and counts them; reads files with a thread for each processor.
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            selection: Selection::default(),
+            measure: None,
+            main: Target::default(),
+            splits: Vec::new(),
+            limit: None,
+            merges: false,
+            workers: weir_pipeline::processors(),
+            cpus: Vec::new(),
+            pull: None,
+            stop: Arc::default(),
+            look: Arc::default(),
+        }
+    }
 }
 
 /// Why a run cannot begin, or cannot go on.
@@ -95,6 +119,14 @@ pub enum Error {
     /// A limit of packets is that of all queues of an interface, which are read at once.
     #[error("a limit of packets, and an interface of several queues")]
     LimitOfQueues,
+    /// Batches are pulled of one source after another, without a measurement beside.
+    #[error(
+        "batches are pulled of one capture, or of files one after another or by time, without a measurement beside"
+    )]
+    CannotBePulled,
+    /// A part of the run panicked.
+    #[error("the run's thread ended with a panic: this is a mistake in weir")]
+    Panic,
     /// The system refuses what the run needs.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -108,6 +140,8 @@ pub struct Run {
     control: Arc<Control>,
     /// The latest change that was told of.
     told: u64,
+    pull: Option<usize>,
+    giver: Option<Giver>,
     options: Options,
     measure: Option<measuring::Run>,
     /// Why the measurement ended before the sources did.
@@ -208,11 +242,11 @@ impl Ended {
 impl Run {
     /// Prepares a run; nothing is opened or read yet, and no thread is started.
     pub fn new(setup: Setup) -> Self {
-        let Setup { mut selection, measure, main, splits, limit, merges, workers, cpus, stop, look } = setup;
+        let Setup { mut selection, measure, main, splits, limit, merges, workers, cpus, pull, stop, look } = setup;
         let ledger = Ledger::new(selection.splits.len());
         let outputs = Outputs::new(main, splits, measure.is_some());
         selection.limit = limit.filter(|_| !merges);
-        selection.remember = !outputs.are_none() || selection.limit != limit;
+        selection.remember = !outputs.are_none() || selection.limit != limit || pull.is_some();
         selection.stop = Arc::clone(&stop);
         let judge = measure.is_none() || selection.remember || !selection.splits.is_empty();
         let resolve = selection.resolve;
@@ -228,7 +262,10 @@ impl Run {
             stages,
             control,
             told: 0,
-            options: Options { workers, cpus, ..Options::default() },
+            pull,
+            giver: None,
+            // Batches that are pulled may be kept: what is in them must not change with a file.
+            options: Options { workers, cpus, way: pull.map(|_| AccessMode::Read), ..Options::default() },
             measure,
             failure: None,
             outputs,
@@ -247,6 +284,18 @@ impl Run {
             stop,
             look,
         }
+    }
+
+    /// The end from which batches are taken, if [`Setup::pull`] asks for it, behind the outputs. Without it they are thrown away;
+    /// once it is dropped, the run ends. **Errors**: there is a measurement; no descriptor can be had.
+    pub fn batches(&mut self) -> Result<Option<Batches>, Error> {
+        let Some(most) = self.pull else { return Ok(None) };
+        if self.measure.is_some() {
+            return Err(Error::CannotBePulled);
+        }
+        let (giver, batches) = batches::channel(most)?;
+        self.giver = Some(giver);
+        Ok(Some(batches))
     }
 
     /// Controls the run from other threads.
@@ -281,12 +330,16 @@ impl Run {
 
     /// Whether there are enough packets, or no output that takes more.
     fn has_enough(&self) -> bool {
-        self.first.has_enough() || self.merged_enough || self.outputs.are_over()
+        let left = self.giver.as_ref().is_some_and(Giver::is_left);
+        self.first.has_enough() || self.merged_enough || self.outputs.are_over() || left
     }
 
     /// How to read a source.
     fn options(&self) -> Options {
-        self.measure.as_ref().map_or_else(|| self.options.clone(), measuring::Run::options)
+        match &self.measure {
+            Some(measure) => measure.options(),
+            None => self.options.clone(),
+        }
     }
 
     /// A reader of an opened source.
@@ -349,7 +402,7 @@ impl Run {
                 Step::End => break,
             }
             self.settle(reader, reading.as_mut(), on)?;
-            self.tell_changes(on);
+            self.between_batches("", reader, reading.as_ref(), on);
             on(Event::Progress { bytes: reader.progress() });
             if self.is_over() {
                 break;
@@ -382,7 +435,17 @@ impl Run {
                 Ok(gone.map(|gone| Gone { packets: 0, ..gone }))
             }
             _ => {
-                reader.recycle(delivery.view);
+                let back = match &mut self.giver {
+                    // What is gone is out of its verdicts' columns only when they are read.
+                    Some(giver) if gone.is_none() => giver.give(delivery, &self.stop),
+                    _ => Some(delivery),
+                };
+                if let Some(delivery) = back {
+                    if self.giver.is_some() && gone.is_none() && self.outputs.are_none() {
+                        self.ledger.drop_rest(&Rest::of(&delivery, Place::default()));
+                    }
+                    reader.recycle(delivery.view);
+                }
                 Ok(gone)
             }
         }
@@ -444,6 +507,25 @@ impl Run {
         misfits
     }
 
+    /// Does what other threads ask for while a source is read.
+    fn between_batches(&mut self, name: &str, reader: &Reader<Stages>, reading: Option<&Reading>, on: On<'_>) {
+        self.tell_changes(on);
+        self.control.answer(|| {
+            let report = reader.report();
+            let captures = report.live.map(|counts| (name.to_owned(), counts)).into_iter().collect();
+            self.snapshot(report.received, captures, reading.map_or(0, Reading::in_flight))
+        });
+    }
+
+    /// How the run stands, with `delivered` packets of sources that are read and not closed.
+    fn snapshot(&self, delivered: u64, captures: Vec<(String, Counts)>, in_flight: usize) -> Snapshot {
+        let mut ledger = self.ledger.clone();
+        ledger.received += delivered;
+        let written = |(name, report): (&str, Option<SinkReport>)| Some((name.to_owned(), report?.written));
+        let written = self.outputs.reports().filter_map(written).collect();
+        Snapshot { change: self.control.change(), ledger, captures, written, in_flight }
+    }
+
     /// Tells of a filter that was replaced since the last call.
     fn tell_changes(&mut self, on: On<'_>) {
         tell_changes(&self.control, &self.stages, &mut self.told, on);
@@ -502,6 +584,7 @@ impl Run {
     /// Completes the outputs and the measurement, and draws up the account.
     pub fn finish(mut self, on: On<'_>) -> (Ended, Outputs) {
         let measured = self.finish_measuring(on);
+        self.giver = None;
         let layout = self.layout.take();
         self.outputs.finish(layout.as_ref());
         self.tell_sink_faults(on);

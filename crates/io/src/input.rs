@@ -14,6 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use weir_packet::savefile::magic;
 
 /// A source of packets.
@@ -121,17 +122,37 @@ fn classify(mut file: File, opening: &Opening<'_>, stop: Arc<AtomicBool>) -> io:
             None => Kind::File(PlainFile::new(file)?),
         });
     }
-    let head = first_bytes(&mut file, &stop)?;
+    let mut pipe = Pipe { file, stop: Arc::clone(&stop) };
+    let head = first_bytes(&mut pipe, &stop)?;
     let compression = magic::compression(&head);
-    let whole = io::Cursor::new(head).chain(file);
+    let whole = io::Cursor::new(head).chain(pipe);
     Ok(Kind::Stream(match compression {
         Some(kind) => Stream::threaded(compressed::decoder(kind, whole, opening.zstd_window)?, stop)?,
         None => Stream::direct(whole, stop),
     }))
 }
 
+/// A pipe, or a device: bytes come when they come. The wait for them ends once `stop` is set, by a signal or by another thread.
+struct Pipe {
+    file: File,
+    stop: Arc<AtomicBool>,
+}
+
+impl Read for Pipe {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        /// How often `stop` is looked at.
+        const LOOK: Duration = Duration::from_millis(100);
+        while !sys::wait_for_bytes(&self.file, LOOK)? {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+        }
+        self.file.read(buffer)
+    }
+}
+
 /// The first bytes of a pipe, as many as tell a compression; fewer if it ends, or if `stop` is set.
-fn first_bytes(file: &mut File, stop: &AtomicBool) -> io::Result<Vec<u8>> {
+fn first_bytes(file: &mut Pipe, stop: &AtomicBool) -> io::Result<Vec<u8>> {
     let mut head = [0u8; 4];
     let mut got = 0;
     while got < head.len() && !stop.load(Ordering::Relaxed) {

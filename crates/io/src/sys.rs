@@ -389,6 +389,17 @@ impl Hangups {
     }
 }
 
+/// Waits until `file` has bytes to read or is at its end, for `most` at most; says whether it is so. **Errors**: `Interrupted` by a signal.
+pub fn wait_for_bytes(file: &File, most: Duration) -> io::Result<bool> {
+    let mut asked = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let most = libc::c_int::try_from(most.as_millis()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: one live entry.
+    match unsafe { libc::poll(&raw mut asked, 1, most) } {
+        -1 => Err(io::Error::last_os_error()),
+        ready => Ok(ready > 0),
+    }
+}
+
 /// Opens `path` for reading. Unlike the standard library's, the wait for a pipe's writer ends when `stop` is set by a
 /// signal: see [`stop_on_signals`].
 pub fn open(path: &std::path::Path, stop: &AtomicBool) -> io::Result<File> {

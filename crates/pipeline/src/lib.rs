@@ -16,7 +16,7 @@ pub mod sort;
 pub mod stages;
 pub mod steps;
 pub mod survey;
-mod threads;
+pub mod threads;
 mod window;
 
 pub use reader::{AccessMode, Delivery, Options, Reader, Report, SourceFault};

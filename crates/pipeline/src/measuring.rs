@@ -157,7 +157,7 @@ struct Ended {
 }
 
 /// A pool of workers. All methods append what happened meanwhile to `events`.
-trait WorkerPool {
+trait WorkerPool: Send {
     /// How many say [`Event::Closed`] to each call of [`Self::close`].
     fn members(&self) -> usize;
     /// Takes a piece; waits if all have enough to do.
@@ -254,6 +254,13 @@ pub struct Reading {
     /// Batches that workers hold.
     out: usize,
     booked: Booked,
+}
+
+impl Reading {
+    /// Batches that workers hold.
+    pub fn in_flight(&self) -> usize {
+        self.out
+    }
 }
 
 impl core::fmt::Debug for Run {

@@ -205,6 +205,7 @@ fn setup(
         merges: arguments.merge && !arguments.sort || live && arguments.sources.len() > 1,
         workers,
         cpus,
+        pull: None,
         stop: Arc::clone(stop),
         look: Arc::clone(look),
     })

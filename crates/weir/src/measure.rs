@@ -98,6 +98,7 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
         merges: false,
         workers: 1,
         cpus: Vec::new(),
+        pull: None,
         stop: Arc::clone(&stop),
         look: Arc::clone(&look),
     });

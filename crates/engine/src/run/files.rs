@@ -95,7 +95,7 @@ impl Run {
         let inputs = self.open_together(files, on)?;
         on(Event::Begun { bytes: inputs.iter().map(Input::len_hint).sum() });
         self.has_opened = !inputs.is_empty();
-        if self.measure.is_none() {
+        if self.measure.is_none() && self.giver.is_none() {
             return self.merged_packets(inputs, on);
         }
         let reader = Reader::merged(inputs, Arc::clone(&self.stages), self.options());
@@ -255,6 +255,10 @@ impl Run {
             self.merged_enough = self.limit == Some(passed);
             if passed.is_multiple_of(4096) {
                 self.tell_changes(on);
+                self.control.answer(|| {
+                    let delivered = merge.sources().iter().map(|source| source.reader().report().received).sum();
+                    self.snapshot(delivered, Vec::new(), 0)
+                });
                 on(Event::Progress { bytes: merge.offset() });
             }
         }

@@ -1,6 +1,7 @@
 //! Capturing: one source, several by time, or a worker of the measurement for each.
 
 use super::{Error, Run, Source, tell_changes};
+use crate::control::Snapshot;
 use crate::event::{Event, On};
 use crate::name::interface_of;
 use crate::outputs::{Given, Outputs, Place, Rest};
@@ -68,6 +69,9 @@ impl Run {
         if self.measure.is_none() && self.outputs.are_over() {
             return Ok(());
         }
+        if self.giver.is_some() && inputs.len() > 1 {
+            return Err(Error::CannotBePulled);
+        }
         if self.measure.is_some() && !self.takes_one_source() {
             return self.capture_by_workers(inputs, on);
         }
@@ -97,6 +101,11 @@ impl Run {
         let on_both = std::cell::RefCell::new(&mut *on);
         let mut looked = |counters: &[Arc<LiveCounters>]| {
             tell_changes(&control, &stages, told, &mut **on_both.borrow_mut());
+            control.answer(|| Snapshot {
+                change: control.change(),
+                captures: names.iter().cloned().zip(counters.iter().map(|counters| standing(counters))).collect(),
+                ..Snapshot::default()
+            });
             if look.swap(false, Ordering::Relaxed) {
                 for (name, counters) in names.iter().zip(counters) {
                     on_both.borrow_mut()(Event::Standing { name, counts: standing(counters) });
@@ -157,7 +166,7 @@ impl Run {
             self.settle(reader, reading.as_mut(), on)?;
             self.flush_files(&mut flushed, FLUSHED, on);
             self.tell_standing(name, reader.report(), on);
-            self.tell_changes(on);
+            self.between_batches(name, reader, reading.as_ref(), on);
             if let Some(until) = idle {
                 reader.wait(until.saturating_sub(now.steady));
             }
@@ -200,6 +209,7 @@ impl Run {
                     tell_ends(&mut sources, on);
                 }
                 self.tell_changes(on);
+                self.control.answer(|| self.snapshot(0, Vec::new(), 0));
                 self.flush_files(&mut flushed, FLUSHED, on);
             }
             let next = match pick(sources.iter_mut().map(Pumped::standing)) {

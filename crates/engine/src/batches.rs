@@ -1,0 +1,210 @@
+//! Batches that a front end takes out of a run, when it wants them.
+//!
+//! The run waits once as many are out as may be: a file waits with it, and a capture drops what its own memory has no room for, and
+//! counts it. A batch that is dropped gives its memory back, in any order and from any thread.
+
+use std::collections::VecDeque;
+use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use weir_packet::savefile::{Layout, Record};
+use weir_pipeline::Delivery;
+use weir_pipeline::stages::Stages;
+
+/// Most batches that may be out at once: a byte for each fits into a pipe.
+pub const MOST: usize = 4096;
+
+/// How often a run that waits for room looks whether it was told to end.
+const LOOK: Duration = Duration::from_millis(20);
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Delivery<Stages>>,
+    /// Batches that the front end holds.
+    held: usize,
+    /// How often the run found no room.
+    full: u64,
+    /// The run is over.
+    ended: bool,
+    /// Nobody takes batches any more.
+    left: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// There is room, or something to take.
+    changed: Condvar,
+    most: usize,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a change, for `most` at most.
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// The end of a run that hands batches out.
+#[derive(Debug)]
+pub(crate) struct Giver {
+    shared: Arc<Shared>,
+    /// A byte for each batch that waits.
+    ready: PipeWriter,
+}
+
+/// The end that takes them.
+#[derive(Debug)]
+pub struct Batches {
+    shared: Arc<Shared>,
+    ready: PipeReader,
+}
+
+/// A batch: packets of one source, those that the filter passed among them, in the order of the source.
+#[derive(Debug)]
+pub struct Batch {
+    delivery: Delivery<Stages>,
+    shared: Arc<Shared>,
+}
+
+/// Both ends; at most `most` batches, up to [`MOST`], wait or are held at once.
+pub(crate) fn channel(most: usize) -> io::Result<(Giver, Batches)> {
+    let shared = Shared { state: Mutex::default(), changed: Condvar::new(), most: most.clamp(1, MOST) };
+    let (shared, (reader, writer)) = (Arc::new(shared), pipe()?);
+    Ok((Giver { shared: Arc::clone(&shared), ready: writer }, Batches { shared, ready: reader }))
+}
+
+impl Giver {
+    /// Hands a batch out, and waits for room until `stop` is set. Gives it back if nobody wants it.
+    pub(crate) fn give(&mut self, delivery: Delivery<Stages>, stop: &AtomicBool) -> Option<Delivery<Stages>> {
+        let mut state = self.shared.state();
+        let is_full = |state: &State| state.waiting.len() + state.held >= self.shared.most;
+        state.full += u64::from(is_full(&state));
+        while is_full(&state) && !state.left && !stop.load(Ordering::Relaxed) {
+            state = self.shared.wait(state, LOOK);
+        }
+        if state.left || is_full(&state) {
+            return Some(delivery);
+        }
+        state.waiting.push_back(delivery);
+        drop(state);
+        self.shared.changed.notify_all();
+        // There is room for it; whoever waits at the other end may be gone.
+        let _ = self.ready.write(&[0]);
+        None
+    }
+
+    /// Nobody takes batches any more.
+    pub(crate) fn is_left(&self) -> bool {
+        self.shared.state().left
+    }
+}
+
+impl Drop for Giver {
+    fn drop(&mut self) {
+        self.shared.state().ended = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+/// What [`Batches::next`] came to.
+#[derive(Debug)]
+pub enum Next {
+    /// A batch.
+    Batch(Box<Batch>),
+    /// None came in that time.
+    Nothing,
+    /// The run is over, and all its batches are taken.
+    End,
+}
+
+impl Batches {
+    /// The next batch, within `most`.
+    pub fn next(&mut self, most: Duration) -> Next {
+        let until = Instant::now() + most;
+        let mut state = self.shared.state();
+        loop {
+            if let Some(delivery) = state.waiting.pop_front() {
+                state.held += 1;
+                drop(state);
+                // Written by now, or soon.
+                let _ = self.ready.read_exact(&mut [0]);
+                return Next::Batch(Box::new(Batch { delivery, shared: Arc::clone(&self.shared) }));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            match () {
+                () if state.ended => return Next::End,
+                () if left.is_zero() => return Next::Nothing,
+                () => state = self.shared.wait(state, left),
+            }
+        }
+    }
+
+    /// Batches that are out of the run and not given back: those that wait, and those that are held.
+    pub fn outstanding(&self) -> (usize, usize) {
+        let state = self.shared.state();
+        (state.waiting.len(), state.held)
+    }
+
+    /// How often the run had a batch and found as many out as may be.
+    pub fn full(&self) -> u64 {
+        self.shared.state().full
+    }
+}
+
+/// Readable while a batch waits, and once the run is over: for `poll`. Nobody else may read from it.
+impl AsFd for Batches {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+}
+
+impl Drop for Batches {
+    fn drop(&mut self) {
+        let waiting = {
+            let mut state = self.shared.state();
+            state.left = true;
+            std::mem::take(&mut state.waiting)
+        };
+        drop(waiting);
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Batch {
+    /// How the source is laid out here.
+    pub fn layout(&self) -> &Layout {
+        &self.delivery.current.layout
+    }
+
+    /// Number of the change of the filter that it was judged under.
+    pub fn change(&self) -> u64 {
+        self.delivery.current.plan.change()
+    }
+
+    /// Packets of it that passed, and that did not.
+    pub fn judged(&self) -> (u64, u64) {
+        let selected = &self.delivery.part.selected;
+        (selected.passed, selected.filtered)
+    }
+
+    /// The packets that passed, in the order of the source, where they lie.
+    pub fn packets(&self) -> impl Iterator<Item = Record<'_>> {
+        let Delivery { current, view, part, .. } = &self.delivery;
+        // Found before, in memory that nobody writes to.
+        part.selected.records.iter().filter_map(|&at| current.layout.record(view.content(), at as usize))
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.shared.state().held -= 1;
+        self.shared.changed.notify_all();
+    }
+}

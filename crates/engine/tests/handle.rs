@@ -1,0 +1,323 @@
+//! Runs in threads of their own: what a front end pulls, hears and changes, held against the packets that were made.
+
+use std::fs::File;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use weir_engine::batches::{Batch, Batches, Next};
+use weir_engine::control::ChangeError;
+use weir_engine::event::Event;
+use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::name::Name;
+use weir_engine::run::{Ended, Error, Run, Setup};
+use weir_measure::Config;
+use weir_pipeline::measuring::Settings;
+use weir_pipeline::select::Selection;
+use weir_testkit::savefile::Pcap;
+use weir_testkit::{Scratch, have};
+
+/// Longer than anything here takes, on a machine that is busy with other things.
+const LONG: Duration = Duration::from_secs(60);
+
+const PACKETS: u32 = 60_000;
+
+/// A datagram to port 53 or, of odd number, to port 80, with its number at the end.
+fn frame(number: u32) -> Vec<u8> {
+    let mut frame = vec![0; 300];
+    frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+    frame[23] = 17;
+    frame[36..38].copy_from_slice(&[53u16, 80][number as usize % 2].to_be_bytes());
+    frame[296..].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+fn pcap(numbers: std::ops::Range<u32>) -> Vec<u8> {
+    let mut pcap = Pcap::new(1, 65535);
+    numbers.for_each(|number| pcap.packet(&frame(number)));
+    pcap.bytes
+}
+
+fn setup(expression: &str, pull: Option<usize>) -> Setup {
+    Setup {
+        selection: Selection { expression: expression.to_owned(), ..Selection::default() },
+        workers: 1,
+        pull,
+        ..Setup::default()
+    }
+}
+
+fn files(names: &[&str], order: Order) -> Sources {
+    let names = names.iter().map(|name| Name::from((*name).to_owned())).collect();
+    Sources::Files { names, order, zstd_window: 1 << 27, follow: None }
+}
+
+/// A run over these files of which batches are pulled.
+fn pulled(names: &[&str], order: Order, expression: &str, most: usize) -> (Handle<()>, Batches) {
+    let mut run = Run::new(setup(expression, Some(most)));
+    let batches = run.batches().unwrap().unwrap();
+    (Handle::start(run, files(names, order), 1, |_| None).unwrap(), batches)
+}
+
+fn end<E: Send + 'static>(handle: &mut Handle<E>) -> Ended {
+    let (ended, _) = handle.join(LONG).unwrap().unwrap();
+    assert_eq!((ended.imbalance.as_ref(), ended.ledger.check()), (None, Ok(())));
+    ended
+}
+
+/// Numbers of the packets that passed.
+fn numbers(batch: &Batch) -> Vec<u32> {
+    let numbers: Vec<u32> = batch
+        .packets()
+        .map(|record| {
+            let data = record.frame.data;
+            let number = u32::from_be_bytes(data[296..].try_into().unwrap());
+            assert_eq!(data, frame(number));
+            number
+        })
+        .collect();
+    assert_eq!(numbers.len() as u64, batch.judged().0);
+    numbers
+}
+
+/// All that is left.
+fn all(batches: &mut Batches) -> Vec<u32> {
+    let mut found = Vec::new();
+    loop {
+        match batches.next(LONG) {
+            Next::Batch(batch) => found.extend(numbers(&batch)),
+            Next::End => return found,
+            Next::Nothing => panic!("the run is stuck"),
+        }
+    }
+}
+
+#[test]
+fn batches_hold_what_passed_in_order_and_come_back_in_any_order() {
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &pcap(0..PACKETS));
+    let (mut handle, mut batches) = pulled(&[&file], Order::Given, "udp port 53", 3);
+    let (mut found, mut held) = (Vec::new(), Vec::new());
+    loop {
+        match batches.next(Duration::from_millis(300)) {
+            Next::Batch(batch) => {
+                found.extend(numbers(&batch));
+                assert_eq!(batch.change(), 0);
+                held.push(batch);
+            }
+            // All that may be out are held: the run waits.
+            Next::Nothing => {
+                assert_eq!((held.len(), batches.outstanding()), (3, (0, 3)));
+                let middle = held.remove(1);
+                std::thread::spawn(move || drop(middle)).join().unwrap();
+                held.pop();
+            }
+            Next::End => break,
+        }
+    }
+    assert!(found.iter().copied().eq((0..PACKETS).step_by(2)));
+    assert!(batches.full() > 2);
+    let ended = end(&mut handle);
+    assert_eq!((ended.ledger.received, ended.ledger.passed), (PACKETS.into(), u64::from(PACKETS / 2)));
+    // They outlive the run.
+    assert!(!held.is_empty() && held.iter().all(|batch| !numbers(batch).is_empty()));
+}
+
+#[test]
+fn files_that_are_merged_are_pulled_by_time() {
+    let scratch = Scratch::new();
+    // The stamp of each packet is that of its place in its file.
+    let one = scratch.file("one.pcap", &pcap(0..1000));
+    let other = scratch.file("other.pcap", &pcap(1000..2000));
+    let (mut handle, mut batches) = pulled(&[&one, &other], Order::Merged, "", 8);
+    let expected: Vec<u32> = (0..1000).flat_map(|number| [number, 1000 + number]).collect();
+    assert_eq!(all(&mut batches), expected);
+    assert_eq!(end(&mut handle).ledger.passed, 2000);
+}
+
+#[test]
+fn the_descriptor_is_readable_while_a_batch_waits_and_at_the_end() {
+    let test = "the_descriptor_is_readable_while_a_batch_waits_and_at_the_end";
+    if !have(test, &["python3"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let path = scratch.at("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let (mut handle, mut batches) = pulled(&[&path], Order::Given, "", 8);
+    let mut pipe = File::options().write(true).open(&path).unwrap();
+    let readable = |batches: &Batches, within: &str| {
+        use std::os::fd::AsFd;
+        let stdin = Stdio::from(batches.as_fd().try_clone_to_owned().unwrap());
+        let look = format!("import select; print(len(select.select([0], [], [], {within})[0]))");
+        let done = Command::new("python3").args(["-c", &look]).stdin(stdin).output().unwrap();
+        done.stdout == b"1\n"
+    };
+    assert!(!readable(&batches, "0"));
+    pipe.write_all(&pcap(0..10)).unwrap();
+    assert!(readable(&batches, "60"));
+    let Next::Batch(batch) = batches.next(LONG) else { panic!("it was readable") };
+    let mut found = numbers(&batch);
+    assert!(!readable(&batches, "0") || matches!(batches.next(LONG), Next::Batch(_)), "one byte for each batch");
+    drop(pipe);
+    assert!(readable(&batches, "60"));
+    found.extend(all(&mut batches));
+    assert_eq!(found.len(), 10);
+    assert!(readable(&batches, "60"), "the end stays");
+    end(&mut handle);
+}
+
+#[test]
+fn a_run_ends_when_nobody_takes_batches_any_more() {
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &pcap(0..PACKETS));
+    let (mut handle, mut batches) = pulled(&[&file], Order::Given, "", 2);
+    assert!(matches!(batches.next(LONG), Next::Batch(_)));
+    drop(batches);
+    let ended = end(&mut handle);
+    assert!(ended.ledger.received < PACKETS.into(), "{:?}", ended.ledger);
+}
+
+#[test]
+fn a_run_that_is_stopped_while_all_batches_are_out_accounts_for_the_rest() {
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &pcap(0..PACKETS));
+    let (mut handle, mut batches) = pulled(&[&file], Order::Given, "udp port 80", 1);
+    let Next::Batch(held) = batches.next(LONG) else { panic!("there are packets") };
+    while batches.full() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    handle.control().stop();
+    let ended = end(&mut handle);
+    let dropped = ended.ledger.dropped.output;
+    assert!(dropped > 0, "{:?}", ended.ledger);
+    assert_eq!(ended.ledger.passed, numbers(&held).len() as u64);
+}
+
+#[test]
+fn a_filter_is_replaced_between_two_batches_that_are_pulled() {
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &pcap(0..PACKETS));
+    let (mut handle, mut batches) = pulled(&[&file], Order::Given, "udp port 53", 1);
+    let Next::Batch(first) = batches.next(LONG) else { panic!("there are packets") };
+    // The next one is judged, and waits for room.
+    while batches.full() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(handle.control().set_filter("udp port 80", LONG).unwrap(), 1);
+    assert!(matches!(handle.control().set_filter("udp porrt 80", LONG), Err(ChangeError::Refused(_))));
+    assert_eq!(handle.control().change(), 1);
+    drop(first);
+    let (mut changes, mut at) = (Vec::new(), 0);
+    loop {
+        match batches.next(LONG) {
+            Next::Batch(batch) => {
+                let change = batch.change();
+                changes.push(change);
+                let found = numbers(&batch);
+                assert!(found.iter().all(|number| u64::from(number % 2) == change && *number >= at), "{change}");
+                at = found.last().map_or(at, |last| last + 1);
+            }
+            Next::End => break,
+            Next::Nothing => panic!("the run is stuck"),
+        }
+    }
+    assert!(changes.len() > 5 && changes[0] == 0 && changes[1..].iter().all(|&change| change == 1), "{changes:?}");
+    let ended = end(&mut handle);
+    assert_eq!(ended.ledger.received, PACKETS.into());
+}
+
+#[test]
+fn snapshots_add_up_while_the_run_goes_on() {
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &pcap(0..PACKETS));
+    let (mut handle, mut batches) = pulled(&[&file], Order::Given, "udp port 53", 2);
+    let control = Arc::clone(handle.control());
+    let asking = std::thread::spawn(move || {
+        let (mut last, mut answers) = (0, 0);
+        while let Some(snapshot) = control.snapshot(Duration::from_secs(1)) {
+            assert_eq!(snapshot.ledger.check(), Ok(()));
+            assert!(snapshot.ledger.received >= last && snapshot.ledger.received <= PACKETS.into());
+            last = snapshot.ledger.received;
+            answers += 1;
+        }
+        (last, answers)
+    });
+    while let Next::Batch(_) = batches.next(LONG) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (last, answers) = asking.join().unwrap();
+    assert!(last > 0 && answers > 3, "{last} {answers}");
+    end(&mut handle);
+}
+
+#[test]
+fn events_that_nobody_takes_are_counted_and_the_run_goes_on() {
+    let scratch = Scratch::new();
+    let names: Vec<String> = (0..10).map(|i| scratch.file(&format!("{i}.pcap"), &pcap(0..10))).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).chain(["no-such.pcap"]).collect();
+    let hear = |event: Event<'_>| match event {
+        Event::Closed(closed) => Some(format!("{} {}", closed.name, closed.report.received)),
+        Event::Unopened { name, .. } => Some(format!("{name} is not there")),
+        _ => None,
+    };
+    for (room, heard) in [(100, 11), (3, 3)] {
+        let mut handle = Handle::start(Run::new(setup("", None)), files(&names, Order::Given), room, hear).unwrap();
+        assert_eq!(end(&mut handle).ledger.received, 100);
+        let events: Vec<String> = handle.events().iter().collect();
+        assert_eq!((events.len(), handle.missed()), (heard, 11 - heard as u64));
+        assert_eq!(events[1], format!("{} 10", names[1]));
+        assert!(room == 3 || events[10] == "no-such.pcap is not there");
+    }
+}
+
+#[test]
+fn a_run_that_waits_is_named_and_ends_when_it_is_stopped() {
+    let scratch = Scratch::new();
+    let path = scratch.at("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let mut run = setup("", None);
+    run.measure = Some(Settings { workers: 2, ..Settings::default() });
+    let mut handle = Handle::<()>::start(Run::new(run), files(&[&path], Order::Given), 1, |_| None).unwrap();
+    let mut pipe = File::options().write(true).open(&path).unwrap();
+    pipe.write_all(&pcap(0..10)).unwrap();
+    let stuck = loop {
+        let stuck = handle.join(Duration::from_millis(50)).unwrap_err();
+        if stuck.threads.len() == 3 {
+            break stuck;
+        }
+    };
+    assert_eq!(stuck.to_string(), "these threads have not ended: run 0, worker 0, worker 1");
+    handle.control().stop();
+    let ended = end(&mut handle);
+    assert_eq!((ended.ledger.received, ended.ledger.passed), (10, 10));
+    // The thread says it just before its end.
+    while !handle.join(Duration::ZERO).unwrap_err().threads.is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn two_runs_in_one_process_do_not_know_of_each_other() {
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &pcap(0..PACKETS));
+    let run = |expression: &str| {
+        Handle::<()>::start(Run::new(setup(expression, None)), files(&[&file], Order::Given), 1, |_| None)
+    };
+    let stopped = setup("", None);
+    stopped.stop.store(true, Ordering::Relaxed);
+    let mut handles = [run("udp port 53").unwrap(), run("udp port 80 and greater 200").unwrap()];
+    let mut third = Handle::<()>::start(Run::new(stopped), files(&[&file], Order::Given), 1, |_| None).unwrap();
+    for handle in &mut handles {
+        assert_eq!(end(handle).ledger.passed, u64::from(PACKETS / 2));
+    }
+    assert!(end(&mut third).ledger.received < PACKETS.into());
+}
+
+#[test]
+fn what_cannot_be_pulled_is_refused() {
+    let mut setup = setup("", Some(4));
+    setup.measure = Some(Settings { config: Arc::new(Config::default()), workers: 1, ..Settings::default() });
+    assert!(matches!(Run::new(setup).batches(), Err(Error::CannotBePulled)));
+}
