@@ -1,12 +1,14 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
+mod attempt;
 pub mod lacking;
 pub mod net;
 mod random;
 pub mod savefile;
 mod scratch;
 
+pub use attempt::Attempt;
 pub use lacking::{capture, captures, have, skipped};
 pub use random::Random;
 pub use scratch::{Scratch, ScratchFile, nameless};

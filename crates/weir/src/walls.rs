@@ -2,6 +2,7 @@
 //!
 //! The command raises them between assembling a run and starting it, when the process has one thread; see docs/adr/0004-walls.md.
 
+mod calls;
 mod paths;
 
 use crate::capture;
@@ -9,6 +10,7 @@ use crate::cli::{FilterArgs, GenerateArgs, InfoArgs, MeasureArgs, OutputArgs, Wa
 use crate::outcome::io_words;
 use crate::port;
 use anyhow::{anyhow, bail};
+use calls::Needs;
 use paths::Paths;
 use std::path::Path;
 use weir_engine::name::Name;
@@ -26,8 +28,12 @@ pub struct Walls {
     kept: Vec<Capability>,
     /// What is opened later.
     paths: Paths,
+    /// System calls that are made later.
+    needs: Needs,
     /// Files are made, which may be in directories of other users.
     makes_files: bool,
+    /// Files are made while packets come.
+    rotates: bool,
     /// Ports or interfaces of DPDK, whose threads and devices no wall knows.
     dpdk: bool,
 }
@@ -40,7 +46,7 @@ impl Walls {
         walls.outputs(&arguments.output, !arguments.count);
         walls.sorts(arguments.sort);
         walls.filter_file(arguments.filter_file.as_ref());
-        walls.paths.resolves = arguments.resolve;
+        walls.compiles(arguments.resolve);
         walls.checked()
     }
 
@@ -51,7 +57,7 @@ impl Walls {
         walls.outputs(&arguments.output, true);
         walls.sorts(arguments.sort);
         walls.filter_file(arguments.filter_file.as_ref());
-        walls.paths.resolves = arguments.resolve;
+        walls.compiles(arguments.resolve);
         // Only who has it sees where pages lie.
         walls.kept.extend((arguments.pages == Policy::Contiguous).then_some(Capability::SysAdmin));
         walls.checked()
@@ -88,13 +94,23 @@ impl Walls {
         };
         let user = user.filter(|user| user.id() != own);
         let named = arguments.user.clone();
-        Ok(Self { user, named, kept: Vec::new(), paths: Paths::default(), makes_files: false, dpdk: false })
+        Ok(Self {
+            user,
+            named,
+            kept: Vec::new(),
+            paths: Paths::default(),
+            needs: Needs::default(),
+            makes_files: false,
+            rotates: false,
+            dpdk: false,
+        })
     }
 
     /// What is read; a `followed` name may come to be that of another file.
     fn sources(&mut self, sources: &[Name], followed: bool) {
         for source in sources {
             self.dpdk |= port::is_dpdk(source);
+            self.needs.packets |= capture::interface(source).is_some();
             if capture::interface(source).is_none() && !source.is_dash() {
                 self.kept.push(Capability::DacReadSearch);
                 self.paths.reads(Path::new(source));
@@ -107,6 +123,7 @@ impl Walls {
 
     fn outputs(&mut self, outputs: &OutputArgs, written: bool) {
         let rotates = outputs.rotates();
+        self.rotates = rotates;
         outputs
             .write
             .iter()
@@ -117,6 +134,8 @@ impl Walls {
 
     fn output(&mut self, output: &Name, rotates: bool) {
         self.dpdk |= port::is_dpdk(output);
+        self.needs.packets |= port::is_port(output);
+        self.needs.sends |= port::is_port(output);
         if !port::is_port(output) && !output.is_dash() {
             self.makes_files = true;
             match rotates {
@@ -126,11 +145,19 @@ impl Walls {
         }
     }
 
-    /// A file that is read again, which may be another one of its name by then.
+    /// A file that is read again, which may be another one of its name by then, for another program in the kernel.
     fn filter_file(&mut self, file: Option<&Name>) {
         if let Some(file) = file {
+            self.kept.push(Capability::DacReadSearch);
+            self.needs.loads = true;
             self.paths.reads_beside(Path::new(file));
         }
+    }
+
+    /// Expressions are compiled, by libpcap and to native code; host names in them may be looked up.
+    fn compiles(&mut self, resolves: bool) {
+        self.needs.native = true;
+        (self.needs.resolves, self.paths.resolves) = (resolves, resolves);
     }
 
     /// Packets that have no room in memory go into temporary files.
@@ -161,7 +188,18 @@ impl Walls {
         let rules = if self.dpdk { None } else { self.paths.rules().ok() };
         self.drop_rights(kept)?;
         let _ = rules.map(paths::restrict);
+        if !self.dpdk {
+            let bpf = kept.contains(&Capability::Bpf);
+            let _ = calls::restrict(Needs { bpf, ..self.needs });
+        }
         Ok(())
+    }
+
+    /// Once a capture has opened its outputs, gives up what only that took. Files of a rotation are made as packets come.
+    pub fn opened(&self, kept: &[Capability]) {
+        let rotation = self.rotates.then_some(Capability::DacOverride);
+        let kept: Vec<Capability> = kept.iter().chain(&self.kept).copied().chain(rotation).collect();
+        capture::give_up_privileges(&kept);
     }
 
     fn drop_rights(&self, kept: &[Capability]) -> anyhow::Result<()> {

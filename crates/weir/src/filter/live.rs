@@ -8,7 +8,6 @@ use crate::outcome::say_plain;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_engine::run::Run;
-use weir_io::sys::privilege::Capability;
 use weir_io::{Kind, sys};
 use weir_packet::savefile::MAX_SNAPLEN;
 
@@ -46,11 +45,7 @@ impl Command<'_> {
         if !run.begin_capture(&inputs, &mut |event| show.event(event)).map_err(refused)? {
             return Ok(());
         }
-        if arguments.output.rotates() {
-            // Files are made as packets come.
-            kept.push(Capability::DacOverride);
-        }
-        capture::give_up_privileges(&kept);
+        self.walls.opened(&kept);
         if run.outputs().are_over() {
             return Ok(());
         }

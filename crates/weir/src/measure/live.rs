@@ -8,7 +8,6 @@ use anyhow::bail;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_engine::run::Run;
-use weir_io::sys::privilege::Capability;
 use weir_io::{Kind, sys};
 use weir_packet::savefile::MAX_SNAPLEN;
 
@@ -68,11 +67,7 @@ impl Command<'_> {
         if !run.begin_capture(&inputs, &mut |event| self.event(event, stop)).map_err(refused)? {
             return Ok(());
         }
-        if arguments.output.rotates() {
-            // Files are made as packets come.
-            kept.push(Capability::DacOverride);
-        }
-        capture::give_up_privileges(&kept);
+        self.walls.opened(&kept);
         self.reload_on_hangup(run)?;
         run.capture(inputs, &mut |event| self.event(event, stop)).map_err(refused)?;
         self.show.end_of_capture();

@@ -1,15 +1,18 @@
 //! Attempts to break out: a test raises a wall in a process of its own, tries what the wall forbids, and what it must allow.
 
+use super::calls::{self, Needs};
 use super::paths::{self, Paths};
 use landlock::{RestrictionStatus, RulesetStatus};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
-use weir_testkit::{Scratch, skipped};
+use weir_packet::LinkType;
+use weir_testkit::{Attempt, Scratch, skipped};
 
 /// Runs an ignored test of this file in a process of its own.
 #[track_caller]
@@ -21,6 +24,18 @@ fn alone(name: &str) {
     err.lines().filter(|line| line.contains(": skipped, ")).for_each(|line| eprintln!("{line}"));
     assert!(done.status.success() && out.contains("1 passed"), "{out}{err}");
 }
+
+/// Runs an ignored test of this file in a process of its own; says how that ended, and what it printed.
+fn alone_with(name: &str, attempt: usize) -> (std::process::ExitStatus, String) {
+    let mut command = Command::new(std::env::current_exe().expect("it runs"));
+    command.args([&format!("walls::tests::{name}"), "--exact", "--ignored", "--nocapture"]);
+    let done = command.env(ATTEMPT, attempt.to_string()).output().expect("it can be run");
+    let said = [&done.stdout[..], &done.stderr].concat();
+    (done.status, String::from_utf8_lossy(&said).into_owned())
+}
+
+/// The number of the attempt that a process makes.
+const ATTEMPT: &str = "WEIR_TEST_ATTEMPT";
 
 /// What a call was refused with.
 #[track_caller]
@@ -121,4 +136,64 @@ fn behind_landlock_with_rotation() {
         denied(File::create(Path::new(folder).join("weir-test")));
     }
     denied(File::open("/etc/passwd"));
+}
+
+/// Each attempt is made in a process of its own, since most of them end it.
+#[test]
+fn calls_of_who_has_taken_over_end_the_process_or_fail() {
+    const SIGSYS: i32 = 31;
+    for (number, attempt) in Attempt::ALL.into_iter().enumerate() {
+        let (status, said) = alone_with("behind_seccomp", number);
+        if said.contains(": skipped, ") {
+            eprint!("{said}");
+            return;
+        }
+        assert!(said.contains("attempting"), "{attempt:?}: {said}");
+        let denied = status.success() && said.contains("Err(Os { code: 1,");
+        match attempt {
+            Attempt::Process
+            | Attempt::Root
+            | Attempt::Signal
+            | Attempt::Limit
+            | Attempt::Capture
+            | Attempt::Connection => assert!(denied, "{attempt:?}: {said}"),
+            _ => assert_eq!(status.signal(), Some(SIGSYS), "{attempt:?}: {said}"),
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by `calls_of_who_has_taken_over_end_the_process_or_fail`"]
+fn behind_seccomp() {
+    let number: usize = std::env::var(ATTEMPT).ok().and_then(|number| number.parse().ok()).unwrap_or(0);
+    let needs = Needs { native: true, packets: true, sends: true, ..Needs::default() };
+    if let Err(error) = calls::restrict(needs) {
+        skipped("calls_of_who_has_taken_over_end_the_process_or_fail", format_args!("no seccomp: {error}"));
+        return;
+    }
+    // What a run needs.
+    let sum = std::thread::spawn(|| (0..100).sum::<u32>()).join().unwrap();
+    assert_eq!((sum, fs::read("/proc/self/comm").is_ok(), UnixDatagram::unbound().is_ok()), (4950, true, true));
+    println!("attempting");
+    println!("{:?}", Attempt::ALL[number].make());
+}
+
+/// A run without expressions makes no code, and one without interfaces opens no socket of theirs.
+#[test]
+fn calls_that_a_run_does_not_need_fail() {
+    let (status, said) = alone_with("behind_seccomp_for_files", 0);
+    assert!(status.success(), "{said}");
+}
+
+#[test]
+#[ignore = "run by `calls_that_a_run_does_not_need_fail`"]
+fn behind_seccomp_for_files() {
+    if calls::restrict(Needs::default()).is_err() {
+        return;
+    }
+    denied(UdpSocket::bind("127.0.0.1:0"));
+    denied(UnixStream::pair());
+    let filter = weir_filter::Filter::compile("udp", LinkType::ETHERNET, false).unwrap();
+    filter.make_native();
+    assert!(!filter.is_native(), "it would be code");
 }

@@ -1,11 +1,12 @@
 //! What confines a run before it parses packets, seen from outside: user, capabilities, the marks of its threads.
 
-use crate::capture::net::{Capture, Net};
+use crate::capture::net::Net;
 use crate::support::*;
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The number of `nobody`, user and group, on this machine; `None`, with a line, for who is not root.
@@ -57,12 +58,12 @@ fn fields(process: u32, names: &[&str]) -> BTreeSet<Vec<String>> {
 
 /// Waits until the fields of all threads of a process are these: walls stand a moment after a capture begins.
 #[track_caller]
-fn comes_to(capture: &Capture, expected: &[(&str, &str)]) {
+fn comes_to(process: u32, expected: &[(&str, &str)]) {
     let (names, values): (Vec<&str>, Vec<String>) =
         expected.iter().map(|(name, value)| (*name, (*value).to_owned())).unzip();
     let begun = Instant::now();
     loop {
-        let found = fields(capture.id(), &names);
+        let found = fields(process, &names);
         if found == BTreeSet::from([values.clone()]) {
             return;
         }
@@ -182,8 +183,15 @@ fn a_capture_has_no_rights_left_and_rotates_as_the_user() {
     for command in [&["filter", "", "near"][..], &["measure", "near"]] {
         let capture = net.capture(&[command, &["-w", &out, "-C", "1k", "-Z", "nobody"]].concat());
         let none = "0000000000000000";
-        let expected = [("Uid", &*four), ("Gid", &four), ("CapPrm", none), ("CapEff", none), ("NoNewPrivs", "1")];
-        comes_to(&capture, &expected);
+        let expected = [
+            ("Uid", &*four),
+            ("Gid", &four),
+            ("CapPrm", none),
+            ("CapEff", none),
+            ("NoNewPrivs", "1"),
+            ("Seccomp", "2"),
+        ];
+        comes_to(capture.id(), &expected);
         assert_eq!(net.send(&frames(100), 0), 100);
         capture.stop().ok();
         let mut packets = 0;
@@ -197,4 +205,58 @@ fn a_capture_has_no_rights_left_and_rotates_as_the_user() {
         }
         assert_eq!(packets, 100, "{command:?}");
     }
+}
+
+/// The source is a pipe that has not ended, so that its threads are there to be looked at.
+#[test]
+fn a_run_on_files_is_confined_in_all_its_threads() {
+    let test = "a_run_on_files_is_confined_in_all_its_threads";
+    if !have(test, &["mkfifo", "gzip"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let fifo = temp.at("fifo");
+    tool("mkfifo", [&fifo]).ok();
+    let packed = tool_fed("gzip", ["-c"], &small_pcap(500)).ok().out;
+    let commands: [&[&str]; 3] = [&["filter", "udp", &fifo], &["measure", &fifo, "--workers", "3"], &["info", &fifo]];
+    for command in commands {
+        let running = weir_command().args(command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut source = File::options().write(true).open(&fifo).unwrap();
+        source.write_all(&packed).unwrap();
+        comes_to(running.id(), &[("NoNewPrivs", "1"), ("Seccomp", "2")]);
+        let begun = Instant::now();
+        while fields(running.id(), &["Pid"]).len() < 2 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{command:?} has no thread for the decoder");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // What opens the next file stays of root's rights, and nothing else.
+        let root = fs::metadata("/proc/self").unwrap().uid() == 0;
+        let rights = if root { "0000000000000004" } else { "0000000000000000" };
+        comes_to(running.id(), &[("NoNewPrivs", "1"), ("Seccomp", "2"), ("CapPrm", rights), ("CapEff", rights)]);
+        drop(source);
+        let done = gather(running, &[]).ok();
+        assert!(!done.out.is_empty(), "{command:?}: {}", done.err);
+    }
+}
+
+#[test]
+fn another_user_replaces_the_filter_in_the_kernel() {
+    let test = "another_user_replaces_the_filter_in_the_kernel";
+    if nobody(test).is_none() {
+        return;
+    }
+    let Some(net) = Net::new(test) else { return };
+    let temp = Temp::new();
+    let file = secret(&temp, "filter", b"udp port 80");
+    let capture = net.capture(&["filter", "-F", &file, "near", "--count", "-Z", "nobody"]);
+    // CAP_BPF, to load a program, and CAP_DAC_READ_SEARCH, to read a file of root's.
+    comes_to(capture.id(), &[("CapPrm", "0000008000000004"), ("CapEff", "0000008000000004"), ("Seccomp", "2")]);
+    assert_eq!(net.send(&frames(30), 0), 30);
+    fs::write(&file, "udp port 53").unwrap();
+    capture.signal("-HUP");
+    let capture = capture.until("from now on the filter is 'udp port 53'");
+    assert_eq!(net.send(&frames(50), 0), 50);
+    let done = capture.stop().ok();
+    assert_eq!(done.count(), 50, "{}", done.err);
+    assert!(done.err.contains("80 received, 50 matched"), "{}", done.err);
 }
