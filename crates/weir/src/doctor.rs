@@ -1,12 +1,14 @@
 //! `weir doctor`: what this machine offers, what that means for weir, and the command that changes it.
 //!
-//! It asks and changes nothing, needs no privilege and never fails: what cannot be found out is said to be unknown, and why.
+//! It asks and changes nothing but its own rights, needs no privilege and never fails: what cannot be found out is said to be unknown, and
+//! why.
 
 mod capture;
 mod interfaces;
 mod machine;
 mod memory;
 mod system;
+mod walls;
 
 use crate::cli::DoctorArgs;
 use crate::outcome::{Outcome, answer};
@@ -30,6 +32,8 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<Outcome> {
         capture::group(&system),
         capture::privileges(&system),
         interfaces::group(&system),
+        // The last: it takes rights away.
+        walls::group(),
     ];
     let text = if arguments.json {
         format!("{}\n", terminal::json(&as_json(&groups)))

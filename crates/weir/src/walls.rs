@@ -11,6 +11,7 @@ use crate::outcome::io_words;
 use crate::port;
 use anyhow::{anyhow, bail};
 use calls::Needs;
+use landlock::RestrictionStatus;
 use paths::Paths;
 use std::path::Path;
 use weir_engine::name::Name;
@@ -221,9 +222,27 @@ impl Walls {
 }
 
 /// The user who called sudo.
-fn invoking() -> Option<User> {
+pub fn invoking() -> Option<User> {
     let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
     Some(User::numbered(number("SUDO_UID")?, number("SUDO_GID")?))
+}
+
+/// How raising each wall went.
+#[derive(Debug)]
+pub struct Tried {
+    pub rights: Result<(), String>,
+    pub paths: Result<RestrictionStatus, String>,
+    pub calls: Result<(), String>,
+}
+
+impl Tried {
+    /// Raises the walls of a run without files or interfaces around this process.
+    pub fn now() -> Self {
+        let rules = Paths::default().rules();
+        let rights = privilege::give_up(&[]).map_err(|error| io_words(&error));
+        let paths = rules.and_then(paths::restrict).map_err(|error| error.to_string());
+        Self { rights, paths, calls: calls::restrict(Needs::default()) }
+    }
 }
 
 /// What root may do who lost its rights to the user that called sudo.

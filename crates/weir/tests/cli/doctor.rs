@@ -3,6 +3,7 @@
 use crate::support::{skipped, tool, weir, weir_command};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 /// The report, of the command run under `prefix`; `None` if the prefix cannot be run, which is said.
@@ -264,4 +265,24 @@ fn a_reader_that_goes_away_is_no_failure() {
     let done = tool("sh", ["-c", &format!("'{own}' doctor | true; '{own}' doctor --json >/dev/null; echo $?")]).ok();
     assert_eq!(done.text(), "0\n");
     assert_eq!(weir(["doctor", "--what"]).code, Some(2));
+}
+
+#[test]
+fn walls_are_those_that_the_kernel_has() {
+    let walls = &whole()["walls"];
+    let enabled = file("/sys/kernel/security/lsm").map(|modules| modules.split(',').any(|module| module == "landlock"));
+    if let Some(enabled) = enabled {
+        assert_eq!(walls["landlock"]["value"].is_number(), enabled, "{walls}");
+    }
+    let filters =
+        file("/proc/sys/kernel/seccomp/actions_avail").is_some_and(|actions| actions.contains("kill_process"));
+    assert_eq!(walls["seccomp"]["value"], filters, "{walls}");
+    assert_eq!(walls["capabilities"]["state"], "ok", "{walls}");
+    let own = fs::metadata("/proc/self").unwrap().uid();
+    assert_eq!(walls["user"]["value"]["uid"], own);
+    let sudo =
+        weir_command().args(["doctor", "--json"]).env("SUDO_UID", "1234").env("SUDO_GID", "1234").output().unwrap();
+    let sudo: Value = serde_json::from_slice(&sudo.stdout).unwrap();
+    let becomes = if own == 0 { Value::from(1234) } else { Value::Null };
+    assert_eq!(sudo["walls"]["user"]["value"]["becomes"], becomes);
 }
