@@ -338,7 +338,7 @@ impl Outputs {
     /// Passes on the packet `record`, which is the one at `place`, and moves that behind it.
     pub(crate) fn packet(&mut self, layout: &Layout, record: &Record<'_>, part: &Selected, place: &mut Place) -> Given {
         self.main.work(|sink| sink.packet(layout, record));
-        if self.main.ended == Some(Ended::Complete) {
+        if self.main.ended == Some(Ended::Complete) && !self.alone {
             return Given::Until(place.clone());
         }
         let splits = &mut self.splits;

@@ -34,7 +34,7 @@ pub trait Consumer: Send + Sync + 'static {
     /// What is prepared once for each layout of the source.
     type Plan: Send + Sync + 'static;
     /// What is known of a piece of the source. Its default is the empty piece.
-    type Part: Default + Send + 'static;
+    type Part: Default + Send + Sync + 'static;
 
     /// Prepares for a layout; `before` is the plan of the layout that it grew from, whose interfaces are its first ones. An error
     /// ends the source. **Cost**: must not grow with the interfaces that `before` knows, or a file of many layouts takes for ever.

@@ -482,7 +482,7 @@ impl Run {
         let Self { team, clock, settings, begun, .. } = self;
         clock.tick(now);
         let handed_ns = if settings.timing { begun.elapsed().as_nanos() as u64 } else { 0 };
-        clock.take(delivery, handed_ns, &mut |act| team.act_unless(stopped(), act, each))
+        clock.take(Arc::new(delivery), handed_ns, &mut |act| team.act_unless(stopped(), act, each))
     }
 
     /// A live source has delivered nothing more by `now`. Gives the steady time until which there is nothing to do.

@@ -8,6 +8,7 @@ use crate::steps::{Moment, Progress, SystemClock};
 use crate::{Consumer, Delivery, Reader, Report, SourceFault, threads};
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::time::Duration;
 use weir_io::live::TURN;
@@ -22,10 +23,67 @@ const READER: &str = "reader";
 /// What the reading side of a source says.
 enum Message<C: Consumer> {
     /// Packets, and when they were read.
-    Delivery(Delivery<C>, Moment),
+    Delivery(Arc<Delivery<C>>, Moment),
     /// Nothing came for a turn, as of this time.
     Quiet(Moment),
     End(Box<Report>, Option<Layout>),
+}
+
+/// Hands what a source delivers to its merging side.
+pub(crate) struct Feed<C: Consumer> {
+    messages: SyncSender<Message<C>>,
+    /// A message that is to be sent next.
+    held: Option<Message<C>>,
+    /// Steady time since when nothing has come.
+    quiet_since: Option<Duration>,
+    ended: bool,
+}
+
+impl<C: Consumer> Feed<C> {
+    /// Packets came.
+    pub(crate) fn deliver(&mut self, delivery: Arc<Delivery<C>>, now: Moment) {
+        self.quiet_since = None;
+        self.held = Some(Message::Delivery(delivery, now));
+    }
+
+    /// Nothing came. Gives the steady time until which that need not be told.
+    pub(crate) fn quiet(&mut self, now: Moment) -> Option<Duration> {
+        let until = self.quiet_since.get_or_insert(now.steady).saturating_add(TURN);
+        if now.steady < until {
+            return Some(until);
+        }
+        self.quiet_since = Some(now.steady);
+        self.held = Some(Message::Quiet(now));
+        None
+    }
+
+    /// The source has ended.
+    pub(crate) fn end(&mut self, report: Report, layout: Option<Layout>) {
+        self.ended = true;
+        self.held = Some(Message::End(Box::new(report), layout));
+    }
+
+    /// The end was told, or is about to be.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Sends what is held, if there is room; `None` if nothing is held.
+    pub(crate) fn try_send(&mut self) -> Option<Progress> {
+        Some(match self.messages.try_send(self.held.take()?) {
+            Ok(()) => Progress::Busy,
+            Err(TrySendError::Full(message)) => {
+                self.held = Some(message);
+                Progress::Idle(Duration::MAX)
+            }
+            Err(TrySendError::Disconnected(_)) => Progress::Ended,
+        })
+    }
+
+    /// Sends what is held, once there is room; says whether somebody listens.
+    pub(crate) fn send(&mut self) -> bool {
+        self.held.take().is_none_or(|message| self.messages.send(message).is_ok())
+    }
 }
 
 /// The reading side of a source.
@@ -33,11 +91,7 @@ pub struct Reading<C: Consumer> {
     /// `None` once the source is closed.
     reader: Option<Reader<C>>,
     number: usize,
-    messages: SyncSender<Message<C>>,
-    /// A message that is to be sent next.
-    held: Option<Message<C>>,
-    /// Steady time since when nothing has come.
-    quiet_since: Option<Duration>,
+    feed: Feed<C>,
 }
 
 impl<C: Consumer> core::fmt::Debug for Reading<C> {
@@ -49,34 +103,18 @@ impl<C: Consumer> core::fmt::Debug for Reading<C> {
 impl<C: Consumer> Reading<C> {
     /// Takes what has come, or sends what was taken. While there is no room for that it idles, and the source's own memory fills.
     pub fn step(&mut self, now: Moment) -> Progress {
-        if let Some(message) = self.held.take() {
-            return match self.messages.try_send(message) {
-                Ok(()) => Progress::Busy,
-                Err(TrySendError::Full(message)) => {
-                    self.held = Some(message);
-                    Progress::Idle(Duration::MAX)
-                }
-                Err(TrySendError::Disconnected(_)) => Progress::Ended,
-            };
-        }
-        self.take(now)
+        self.feed.try_send().unwrap_or_else(|| self.take(now))
     }
 
     /// Takes what has come.
     fn take(&mut self, now: Moment) -> Progress {
         let Some(reader) = &mut self.reader else { return Progress::Ended };
         match reader.look() {
-            Step::Delivery(delivery) => {
-                self.quiet_since = None;
-                self.held = Some(Message::Delivery(delivery, now));
-            }
+            Step::Delivery(delivery) => self.feed.deliver(Arc::new(delivery), now),
             Step::Quiet => {
-                let until = self.quiet_since.get_or_insert(now.steady).saturating_add(TURN);
-                if now.steady < until {
+                if let Some(until) = self.feed.quiet(now) {
                     return Progress::Idle(until);
                 }
-                self.quiet_since = Some(now.steady);
-                self.held = Some(Message::Quiet(now));
             }
             Step::End => self.close(),
         }
@@ -90,7 +128,7 @@ impl<C: Consumer> Reading<C> {
         if threads::caught(|| drop(reader)).is_none() && report.fault.is_none() {
             report.fail(SourceError::Panic { thread: READER, number: self.number });
         }
-        self.held = Some(Message::End(Box::new(report), layout));
+        self.feed.end(report, layout);
     }
 
     /// Reads up to the source's end or until nobody listens, and waits in between.
@@ -101,7 +139,7 @@ impl<C: Consumer> Reading<C> {
                 reader.fail(SourceError::Panic { thread: READER, number: self.number });
             }
             self.close();
-            self.send();
+            self.feed.send();
         }
     }
 
@@ -111,7 +149,7 @@ impl<C: Consumer> Reading<C> {
             match (self.take(now), &mut self.reader) {
                 (Progress::Idle(until), Some(reader)) => reader.wait(until.saturating_sub(now.steady)),
                 (Progress::Busy, _) => {
-                    if !self.send() {
+                    if !self.feed.send() {
                         return;
                     }
                 }
@@ -119,17 +157,12 @@ impl<C: Consumer> Reading<C> {
             }
         }
     }
-
-    /// Sends what is held, once there is room; says whether somebody listens.
-    fn send(&mut self) -> bool {
-        self.held.take().is_none_or(|message| self.messages.send(message).is_ok())
-    }
 }
 
 /// The merging side of a source.
 pub struct Pump<C: Consumer> {
     messages: Receiver<Message<C>>,
-    waiting: VecDeque<Delivery<C>>,
+    waiting: VecDeque<Arc<Delivery<C>>>,
     /// Records of the first that waits, of those that the consumer kept, that are passed on.
     next: usize,
     /// All packets of up to this time were delivered, ns.
@@ -157,10 +190,16 @@ impl<C: Consumer> Pump<C> {
 
     /// Both sides of source `number`, for callers who step the reading side themselves.
     pub fn pair(reader: Reader<C>, number: usize) -> (Reading<C>, Self) {
+        let (feed, pump) = Self::fed(number);
+        (Reading { reader: Some(reader), number, feed }, pump)
+    }
+
+    /// The merging side of source `number`, and what feeds it.
+    pub(crate) fn fed(number: usize) -> (Feed<C>, Self) {
         let (send, messages) = sync_channel(WAITING);
-        let reading = Reading { reader: Some(reader), number, messages: send, held: None, quiet_since: None };
         let waiting = VecDeque::with_capacity(WAITING);
-        (reading, Self { messages, waiting, next: 0, until: i64::MIN, offset: None, ended: None, number })
+        let pump = Self { messages, waiting, next: 0, until: i64::MIN, offset: None, ended: None, number };
+        (Feed { messages: send, held: None, quiet_since: None, ended: false }, pump)
     }
 
     /// Takes up what was delivered meanwhile; `each` sees every delivery once.
@@ -242,7 +281,7 @@ impl<C: Consumer> Pump<C> {
             self.waiting.pop_front();
             self.next = 0;
         }
-        self.waiting.front().map(|delivery| (delivery, self.next))
+        self.waiting.front().map(|delivery| (&**delivery, self.next))
     }
 
     /// That packet is passed on.

@@ -12,13 +12,16 @@ use weir_io::live::Counts;
 use weir_io::{Input, Kind};
 use weir_measure::Window;
 use weir_packet::savefile::{Layout, Statistics};
-use weir_pipeline::measuring::{Design, Failure, LiveCounters, Measured};
+use weir_pipeline::measuring::{self, Design, Failure, LiveCounters, Measured};
 use weir_pipeline::pump::{Pick, Pump, Standing, pick};
 use weir_pipeline::reader::Step;
 use weir_pipeline::select::Misfit;
 use weir_pipeline::stages::{Columns, Stages};
-use weir_pipeline::steps::SystemClock;
+use weir_pipeline::steps::{Progress, SystemClock};
 use weir_pipeline::{AccessMode, Consumer, Options, PlanError, Reader, Report, SourceFault};
+
+/// How long to wait for the interface that holds up the others.
+const TURN: Duration = Duration::from_millis(50);
 
 /// How often files are written out.
 const FLUSHED: Duration = Duration::from_secs(1);
@@ -58,9 +61,10 @@ impl Run {
         self.asked(Design::Async) || self.asked(Design::Sync)
     }
 
-    /// Whether the packets of an interface must come in one piece: outputs take them in order, and measure beside it.
-    pub fn takes_one_source(&self) -> bool {
-        self.measure.is_some() && (self.distributes() || !self.outputs.are_none())
+    /// Whether the packets of an interface are shared out among several workers of a measurement, each with a capture of its own. With
+    /// outputs beside they come in one piece, and batches are shared out.
+    pub fn shares_out(&self) -> bool {
+        !self.distributes() && self.outputs.are_none()
     }
 
     /// Captures until stopped, or until there are enough packets.
@@ -72,8 +76,13 @@ impl Run {
         if self.giver.is_some() && inputs.len() > 1 {
             return Err(Error::CannotBePulled);
         }
-        if self.measure.is_some() && !self.takes_one_source() {
-            return self.capture_by_workers(inputs, on);
+        if self.measure.is_some() && !self.distributes() {
+            if self.outputs.are_none() {
+                return self.capture_by_workers(inputs, on);
+            }
+            if inputs.len() > 1 {
+                return self.capture_and_write(inputs, on);
+            }
         }
         // A capture is handed out by batches; only with a distributor packet by packet.
         let can_be_split = !self.distributes();
@@ -113,16 +122,81 @@ impl Run {
             }
         };
         let mut each = |window: Window<'_>| on_both.borrow_mut()(Event::Window(window));
-        match measure.capture(inputs, &mut looked, &mut each) {
-            Ok(measured) => names.iter().zip(measured).try_for_each(|(name, Measured { report, way, layout })| {
-                let received = report.live.map_or(report.received, |counts| counts.received);
-                self.close(received, Source { name, report: &report, layout: layout.as_ref(), way }, on)
+        let measured = measure.capture(inputs, &mut looked, &mut each);
+        self.close_measured(&names, measured, on)
+    }
+
+    /// Books what workers have measured.
+    fn close_measured(
+        &mut self,
+        names: &[String],
+        measured: Result<Vec<Measured>, Failure>,
+        on: On<'_>,
+    ) -> Result<(), Error> {
+        match measured {
+            Ok(measured) => names.iter().zip(measured).try_for_each(|(name, Measured { report, layout, .. })| {
+                self.close_live(name, &report, layout.as_ref(), 0, on)
             }),
             // Made before the first packet: memory that cannot be had is a wrong command.
             Err(failure @ Failure::Counters(_)) => Err(Error::Tables(failure)),
             Err(failure) => {
                 self.failure = Some(failure);
                 Ok(())
+            }
+        }
+    }
+
+    /// The same, and the outputs get the packets of all sources by time. Each of them ends alone.
+    fn capture_and_write(&mut self, inputs: Vec<Input>, on: On<'_>) -> Result<(), Error> {
+        let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
+        let Some(mut measure) = self.measure.take() else { return Ok(()) };
+        let measured = self.try_capture_and_write(&mut measure, &names, inputs, on);
+        self.measure = Some(measure);
+        self.tell_sink_faults(on);
+        self.close_measured(&names, measured, on)
+    }
+
+    fn try_capture_and_write(
+        &mut self,
+        measure: &mut measuring::Run,
+        names: &[String],
+        inputs: Vec<Input>,
+        on: On<'_>,
+    ) -> Result<Vec<Measured>, Failure> {
+        /// Windows are given out in the turns.
+        const TURN: Duration = Duration::from_millis(10);
+        let system = SystemClock::default();
+        let mut capture = measure.begin(inputs, system.now())?;
+        let pumped = names.iter().cloned().zip(capture.pumps()).map(|(name, pump)| Pumped::new(name, pump));
+        let mut by_time = ByTime::new(pumped.collect());
+        capture.start(system)?;
+        let mut passes = true;
+        loop {
+            let looks = !passes || by_time.takes_up(self);
+            let mut progress = Progress::Busy;
+            while looks && progress == Progress::Busy {
+                progress = capture.merge(&mut |window| on(Event::Window(window)))?;
+            }
+            if looks {
+                let standing =
+                    || names.iter().cloned().zip(capture.counters().iter().map(|counters| standing(counters)));
+                if self.look.swap(false, Ordering::Relaxed) {
+                    standing().for_each(|(name, counts)| on(Event::Standing { name: &name, counts }));
+                }
+                self.tell_changes(on);
+                self.control.answer(|| self.snapshot(0, standing().collect(), 0));
+                self.flush_files(&mut by_time.flushed, FLUSHED, on);
+            }
+            match (passes, progress) {
+                (false, Progress::Ended) => return Ok(capture.end()),
+                (false, _) => std::thread::sleep(TURN),
+                (true, _) => {
+                    passes = !matches!(by_time.step(self, TURN, on), Passed::End);
+                    if !passes {
+                        // A worker must not wait for room that nobody makes.
+                        by_time.sources.clear();
+                    }
+                }
             }
         }
     }
@@ -191,56 +265,28 @@ impl Run {
 
     /// Passes packets on by time. Those of equal times keep the order of the interfaces.
     fn several_interfaces(&mut self, readers: Vec<(String, Reader<Stages>)>, on: On<'_>) -> Result<(), Error> {
-        /// How long to wait for the interface that holds up the others.
-        const TURN: Duration = Duration::from_millis(50);
-        let start = |(i, (name, reader))| {
-            Ok(Pumped { name, pump: Pump::start(reader, i)?, place: Place::default(), ended: None, told: false })
-        };
-        let mut sources = readers.into_iter().enumerate().map(start).collect::<std::io::Result<Vec<Pumped>>>()?;
-        let (mut last, mut passed, mut flushed) = (usize::MAX, 0u64, Instant::now());
-        // Whether it is time to see what came meanwhile: once for each batch, and while a packet waits for others.
-        let mut looks = true;
+        let start = |(i, (name, reader))| Ok(Pumped::new(name, Pump::start(reader, i)?));
+        let sources = readers.into_iter().enumerate().map(start).collect::<std::io::Result<Vec<Pumped>>>()?;
+        let mut by_time = ByTime::new(sources);
         while !self.outputs.are_over() && !self.merged_enough {
-            if std::mem::take(&mut looks) {
-                for source in &mut sources {
-                    source.pump.take_up(&mut |delivery| self.take_up(&delivery.part.selected));
-                }
+            if by_time.takes_up(self) {
                 if !self.is_stopped() {
-                    tell_ends(&mut sources, on);
+                    tell_ends(&mut by_time.sources, on);
                 }
                 self.tell_changes(on);
                 self.control.answer(|| self.snapshot(0, Vec::new(), 0));
-                self.flush_files(&mut flushed, FLUSHED, on);
+                self.flush_files(&mut by_time.flushed, FLUSHED, on);
             }
-            let next = match pick(sources.iter_mut().map(Pumped::standing)) {
-                Pick::Packet(next) => next,
-                Pick::Wait(behind) => {
-                    self.flush_for_readers(on);
-                    sources[behind].pump.look(TURN, &mut |delivery| self.take_up(&delivery.part.selected));
-                    self.tell_so_far(&sources, on);
-                    looks = true;
-                    continue;
+            match by_time.step(self, TURN, on) {
+                Passed::Packet => {
+                    by_time.passed += 1;
+                    self.merged_enough = self.limit == Some(by_time.passed);
                 }
-                Pick::End => break,
-            };
-            if next != last {
-                self.outputs.new_source();
-                last = next;
+                Passed::Waited => self.tell_so_far(&by_time.sources, on),
+                Passed::End => break,
             }
-            match sources[next].emit(&mut self.outputs) {
-                Given::All => {}
-                // It is given back with all else that waits.
-                Given::Until(_) => break,
-                Given::Changed => {
-                    self.ledger.changed = true;
-                    on(Event::Changed { name: &sources[next].name });
-                    break;
-                }
-            }
-            looks = sources[next].is_at_batch();
-            passed += 1;
-            self.merged_enough = self.limit == Some(passed);
         }
+        let sources = by_time.sources;
         self.tell_sink_faults(on);
         self.stop.store(true, Ordering::Relaxed);
         for mut source in sources {
@@ -356,6 +402,72 @@ struct Pumped {
     told: bool,
 }
 
+/// Interfaces whose packets are passed on by time.
+struct ByTime {
+    sources: Vec<Pumped>,
+    /// Whose packet was the last.
+    last: usize,
+    passed: u64,
+    flushed: Instant,
+    /// Whether it is time to see what came meanwhile: once for each batch, and while a packet waits for others.
+    looks: bool,
+}
+
+/// What a step of [`ByTime`] came to.
+enum Passed {
+    /// A packet is passed on.
+    Packet,
+    /// An earlier one may still come.
+    Waited,
+    /// All sources have ended, or no output takes more.
+    End,
+}
+
+impl ByTime {
+    fn new(sources: Vec<Pumped>) -> Self {
+        Self { sources, last: usize::MAX, passed: 0, flushed: Instant::now(), looks: true }
+    }
+
+    /// Sees what came meanwhile, if it is time to.
+    fn takes_up(&mut self, run: &mut Run) -> bool {
+        let looks = std::mem::take(&mut self.looks);
+        for source in self.sources.iter_mut().filter(|_| looks) {
+            source.pump.take_up(&mut |delivery| run.take_up(&delivery.part.selected));
+        }
+        looks
+    }
+
+    /// Passes the next packet on, or waits for it, for `turn` at most.
+    fn step(&mut self, run: &mut Run, turn: Duration, on: On<'_>) -> Passed {
+        let next = match pick(self.sources.iter_mut().map(Pumped::standing)) {
+            Pick::Packet(next) => next,
+            Pick::Wait(behind) => {
+                run.flush_for_readers(on);
+                self.sources[behind].pump.look(turn, &mut |delivery| run.take_up(&delivery.part.selected));
+                self.looks = true;
+                return Passed::Waited;
+            }
+            Pick::End => return Passed::End,
+        };
+        if next != self.last {
+            run.outputs.new_source();
+            self.last = next;
+        }
+        match self.sources[next].emit(&mut run.outputs) {
+            Given::All => {}
+            // It is given back with all else that waits.
+            Given::Until(_) => return Passed::End,
+            Given::Changed => {
+                run.ledger.changed = true;
+                on(Event::Changed { name: &self.sources[next].name });
+                return Passed::End;
+            }
+        }
+        self.looks = self.sources[next].is_at_batch();
+        Passed::Packet
+    }
+}
+
 /// Tells, once, which interfaces ended by themselves while others go on.
 fn tell_ends(sources: &mut [Pumped], on: On<'_>) {
     /// How long the other queues of an interface have to end of the same cause.
@@ -389,6 +501,10 @@ fn kept(part: &Columns) -> usize {
 }
 
 impl Pumped {
+    fn new(name: String, pump: Pump<Stages>) -> Self {
+        Self { name, pump, place: Place::default(), ended: None, told: false }
+    }
+
     fn standing(&mut self) -> Standing {
         let next = self.time();
         Standing { next, until: self.pump.until(), ended: self.pump.ended().is_some() }

@@ -10,7 +10,8 @@ use super::room::{Gate, Room};
 use super::timing::Timing;
 use super::worker::{Closed, Worker};
 use super::{Design, Ended, Event, Failure, Goodbye, Measured, Run, spawn};
-use crate::reader::{Options, Reader, Step};
+use crate::pump::{Feed, Pump};
+use crate::reader::{Options, Reader, Report, Step};
 use crate::stages::Stages;
 use crate::steps::{Moment, Progress, SystemClock};
 use std::sync::Arc;
@@ -63,13 +64,21 @@ struct LiveWorker {
     booked: Booked,
     counters: Arc<LiveCounters>,
     messages: Sender<(usize, Message)>,
+    /// Who passes the packets on too, by time.
+    feed: Option<Feed<Stages>>,
 }
 
 impl LiveWorker {
     /// Takes what has come, and measures it. **Cost**: one look at the source, and at most one of its blocks.
     fn step(&mut self, now: Moment) -> Result<Progress, weir_measure::Error> {
+        match self.feed.as_mut().and_then(Feed::try_send) {
+            None => {}
+            // Who passed packets on has ended; what comes is measured all the same.
+            Some(Progress::Ended) => self.feed = None,
+            Some(progress) => return Ok(progress),
+        }
         let step = self.reader.look();
-        let Self { id, worker, clock, gate, messages, .. } = self;
+        let Self { id, worker, clock, gate, messages, feed, .. } = self;
         clock.tick(now);
         let handed_ns = worker.timing.as_ref().map_or(0, Timing::now);
         let mut act = |act| {
@@ -87,13 +96,28 @@ impl LiveWorker {
         };
         let progress = match step {
             Step::Delivery(delivery) => {
+                let delivery = Arc::new(delivery);
+                if let Some(feed) = feed {
+                    feed.deliver(Arc::clone(&delivery), now);
+                }
                 clock.take(delivery, handed_ns, &mut act)?;
                 // Nobody waits for the memory of a ring: that is back where it came from.
                 clock.freed().for_each(drop);
                 Progress::Busy
             }
-            Step::Quiet => Progress::Idle(clock.quiet(&mut act)?),
-            Step::End => Progress::Ended,
+            Step::Quiet => match (clock.quiet(&mut act)?, feed.as_mut().map(|feed| feed.quiet(now))) {
+                (until, None) => Progress::Idle(until),
+                (until, Some(Some(other))) => Progress::Idle(until.min(other)),
+                (_, Some(None)) => Progress::Busy,
+            },
+            // What came of the source is told with the measurement.
+            Step::End => match feed.as_mut().filter(|feed| !feed.has_ended()) {
+                Some(feed) => {
+                    feed.end(Report::default(), None);
+                    Progress::Busy
+                }
+                None => Progress::Ended,
+            },
         };
         self.book();
         Ok(progress)
@@ -118,7 +142,11 @@ impl LiveWorker {
         loop {
             let now = system.now();
             match self.step(now) {
-                Ok(Progress::Busy) => {}
+                Ok(Progress::Busy) => {
+                    if self.feed.as_mut().is_some_and(|feed| !feed.send()) {
+                        self.feed = None;
+                    }
+                }
                 Ok(Progress::Idle(until)) => self.reader.wait(until.saturating_sub(now.steady)),
                 Ok(Progress::Ended) => return self.end(),
                 Err(error) => return tell(&messages, id, Message::Failed(error)),
@@ -177,11 +205,35 @@ impl<'r> Capture<'r> {
                 booked: Booked::default(),
                 counters: Arc::clone(&counters[id]),
                 messages: say.clone(),
+                feed: None,
             })
         };
         let workers = inputs.into_iter().zip(run.workers(true)?).enumerate().map(one).collect();
         let measured = (0..sources).map(|_| None).collect();
         Ok(Self { run, workers, messages, room, counters, measured })
+    }
+
+    /// The merging sides of all sources, for who passes their packets on, by time, while they are measured. To be called before
+    /// the first step. A worker waits while there is no room, and its source's memory fills.
+    pub fn pumps(&mut self) -> Vec<Pump<Stages>> {
+        let workers = self.workers.iter_mut().flatten();
+        let pump = |worker: &mut LiveWorker| {
+            let (feed, pump) = Pump::fed(worker.id);
+            worker.feed = Some(feed);
+            pump
+        };
+        workers.map(pump).collect()
+    }
+
+    /// Starts a thread for each worker, which steps it to its end. What remains is to [merge](Self::merge).
+    pub fn start(&mut self, system: SystemClock) -> Result<(), Failure> {
+        let workers = self.workers.iter_mut().filter_map(Option::take);
+        workers.map(|worker| spawn(&self.run.settings.cpus, worker.id, move || worker.run(system))).collect()
+    }
+
+    /// What each source has come to.
+    pub fn counters(&self) -> &[Arc<LiveCounters>] {
+        &self.counters
     }
 
     /// A step of the worker of source `id`.
@@ -228,9 +280,7 @@ impl<'r> Capture<'r> {
     ) -> Result<(), Failure> {
         /// How long a turn lasts.
         const TURN: Duration = Duration::from_millis(100);
-        for worker in self.workers.iter_mut().filter_map(Option::take) {
-            spawn(&self.run.settings.cpus, worker.id, move || worker.run(system))?;
-        }
+        self.start(system)?;
         let mut looked = Instant::now();
         while !self.is_over() {
             if looked.elapsed() >= TURN {

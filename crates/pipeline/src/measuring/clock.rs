@@ -130,13 +130,13 @@ impl Clock {
     /// one.
     pub fn take<E>(
         &mut self,
-        delivery: Delivery<Stages>,
+        delivery: Arc<Delivery<Stages>>,
         handed_ns: u64,
         act: &mut dyn FnMut(Act) -> Result<(), E>,
     ) -> Result<(), E> {
         self.handed_ns = handed_ns;
         self.quiet_since = None;
-        let (delivery, before) = (Arc::new(delivery), self.latest);
+        let before = self.latest;
         if self.flows(delivery.part.times) {
             if let Some(times) = delivery.part.times {
                 self.note_begun(times.first, act)?;

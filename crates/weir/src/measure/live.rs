@@ -26,17 +26,12 @@ impl Command<'_> {
         let arguments = self.arguments;
         let (sources, workers) =
             (&arguments.sources, arguments.workers.map_or_else(weir_pipeline::processors, usize::from));
-        let one = run.takes_one_source();
-        let why = if arguments.output.writes() {
-            "-w and --split beside a measurement take the packets in one order"
-        } else {
-            "--design async and sync have one distributor"
-        };
+        let one = run.distributes();
         if one && sources.len() > 1 {
-            bail!("{why}, of one interface: name one");
+            bail!("--design async and sync have one distributor, for one interface: name one, or use rss");
         }
         // Each interface has one worker at least.
-        let shares = if one { 1 } else { (workers / sources.len()).max(1) };
+        let shares = if run.shares_out() { (workers / sources.len()).max(1) } else { 1 };
         let mut inputs = Vec::new();
         capture::rings::check(sources, &arguments.live)?;
         for name in sources {
@@ -50,7 +45,9 @@ impl Command<'_> {
             inputs.extend(opened);
         }
         if one && inputs.len() > 1 {
-            bail!("{why}, of one queue: name one, as in af_xdp:eth0:0");
+            bail!(
+                "--design async and sync have one distributor, for one queue: name one, as in af_xdp:eth0:0, or use rss"
+            );
         }
         let mut kept = Vec::new();
         for input in &inputs {

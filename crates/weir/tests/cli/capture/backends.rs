@@ -86,10 +86,52 @@ fn every_way_measures_and_writes_in_one_pass() {
             assert!(super::written(&some) == short, "{way:?} {design:?}");
         }
     }
-    // Two interfaces have no common order yet.
-    let done = net.weir(&["measure", "near", "lo", "-w", &all]);
-    assert_eq!(done.code, Some(2), "{}", done.err);
-    assert!(done.err.contains("take the packets in one order, of one interface: name one"), "{}", done.err);
+}
+
+/// Each interface has a worker that measures it, and the copies have the packets of both by time.
+#[test]
+fn several_interfaces_are_measured_and_written_in_one_pass() {
+    let Some(net) = Net::new("several_interfaces_are_measured_and_written_in_one_pass") else { return };
+    net.second_cable();
+    net.two_queues();
+    let temp = Temp::new();
+    let (all, some) = (temp.at("all.pcapng"), temp.at("some.pcap"));
+    let split = format!("{some}=udp[8:4] & 3 = 2");
+    let sent = frames(8000);
+    let designs: [&[&str]; 3] = [&["--window", "50ms"], &["--workers", "1"], &["--workers", "4", "--window", "20ms"]];
+    for sources in [["near", "two"], ["two", "near"], ["af_xdp:near", "two"]] {
+        for design in designs {
+            let outputs = ["-w", &all, "--split", &split];
+            let start =
+                [env!("CARGO_BIN_EXE_weir"), "measure", "--json", "--filter", "udp port 53", "--xdp-mode", "generic"];
+            let capture = net.start(&[&start[..], &sources, design, &outputs].concat(), "two: AF_PACKET");
+            let capture = if sources[1] == "near" { capture.until("near: AF_PACKET") } else { capture };
+            std::thread::scope(|scope| {
+                scope.spawn(|| assert_eq!(net.send_on("near", "one", &sent[..4000], 200), 4000));
+                assert_eq!(net.send(&sent[4000..], 200), 4000);
+            });
+            let done = capture.stop().ok();
+            let objects = objects(&done);
+            let (total, windows) = objects.split_last().expect("a summary");
+            for (key, expected) in [("received", 8000), ("passed", 4000), ("filtered", 4000)] {
+                assert_eq!(total[key], expected, "{sources:?} {design:?} {key}: {}", done.err);
+                let sum = windows.iter().map(|window| window[key].as_u64().unwrap()).sum::<u64>();
+                assert!(windows.is_empty() || sum == expected, "{sources:?} {design:?} {key}: {sum}");
+            }
+            assert_eq!(total["fault"], Value::Null, "{sources:?} {design:?}");
+            for (path, keeps) in [(&all, 2), (&some, 4)] {
+                let found = records(path);
+                assert!(found.windows(2).all(|two| two[0].time_ns <= two[1].time_ns), "{sources:?} {design:?} {path}");
+                let mut found: Vec<&[u8]> = found.iter().map(|record| &record.data[..]).collect();
+                let mut expected: Vec<&[u8]> =
+                    sent.iter().skip(keeps - 2).step_by(keeps).map(|frame| &frame[..]).collect();
+                found.sort_unstable();
+                expected.sort_unstable();
+                assert!(found == expected, "{sources:?} {design:?} {path}: {} of {}", found.len(), expected.len());
+            }
+            assert_eq!(total["splits"][&some], 2000);
+        }
+    }
 }
 
 #[test]
