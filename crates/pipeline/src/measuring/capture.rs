@@ -227,8 +227,8 @@ impl<'r> Capture<'r> {
 
     /// Starts a thread for each worker, which steps it to its end. What remains is to [merge](Self::merge).
     pub fn start(&mut self, system: SystemClock) -> Result<(), Failure> {
-        let workers = self.workers.iter_mut().filter_map(Option::take);
-        workers.map(|worker| spawn(&self.run.settings.cpus, worker.id, move || worker.run(system))).collect()
+        let mut workers = self.workers.iter_mut().filter_map(Option::take);
+        workers.try_for_each(|worker| spawn(&self.run.settings.cpus, worker.id, move || worker.run(system)))
     }
 
     /// What each source has come to.
