@@ -47,7 +47,6 @@ const COMMON: &[i64] = &[
     libc::SYS_exit_group,
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
-    libc::SYS_fadvise64,
     libc::SYS_fallocate,
     libc::SYS_fcntl,
     libc::SYS_fdatasync,
@@ -115,7 +114,6 @@ const COMMON: &[i64] = &[
     libc::SYS_sched_getscheduler,
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_yield,
-    libc::SYS_sendfile,
     libc::SYS_set_mempolicy,
     libc::SYS_set_robust_list,
     libc::SYS_set_tid_address,
@@ -132,7 +130,7 @@ const COMMON: &[i64] = &[
     libc::SYS_writev,
 ];
 
-/// The same by older numbers.
+/// The same by older numbers, and what crate `libc` knows of this processor alone.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[i64] = &[
     libc::SYS_access,
@@ -140,6 +138,7 @@ const OLDER: &[i64] = &[
     libc::SYS_arch_prctl,
     libc::SYS_dup2,
     libc::SYS_epoll_wait,
+    libc::SYS_fadvise64,
     libc::SYS_getdents,
     libc::SYS_getrlimit,
     libc::SYS_lstat,
@@ -149,6 +148,7 @@ const OLDER: &[i64] = &[
     libc::SYS_poll,
     libc::SYS_readlink,
     libc::SYS_select,
+    libc::SYS_sendfile,
     libc::SYS_setrlimit,
     libc::SYS_stat,
     libc::SYS_time,

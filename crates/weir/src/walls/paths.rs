@@ -14,8 +14,8 @@ use std::path::{Component, Path, PathBuf};
 use weir_engine::claims::place;
 
 /// What is read besides sources: by libpcap for names of ports and protocols, by the C library, for time zones, for memory, for lines about
-/// interfaces.
-const SYSTEM: [&str; 21] = [
+/// interfaces, for backtraces.
+const SYSTEM: [&str; 22] = [
     "/dev/null",
     "/dev/random",
     "/dev/urandom",
@@ -31,6 +31,7 @@ const SYSTEM: [&str; 21] = [
     "/lib64",
     "/proc/meminfo",
     "/proc/self",
+    "/proc/self/exe",
     "/proc/sys/vm",
     "/sys/class/net",
     "/sys/devices",

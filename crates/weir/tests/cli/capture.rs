@@ -473,8 +473,7 @@ fn rights(process: u32) -> Vec<u64> {
     sets.map(|line| u64::from_str_radix(line[7..].trim(), 16).unwrap()).collect()
 }
 
-/// Waits until every thread of a process has these rights alone. A thread that compiled the expression before rights were given up
-/// has them until it ends, which it does by itself.
+/// Waits until every thread of a process has these rights alone.
 fn keeps_rights(process: u32, kept: u64) {
     let begun = std::time::Instant::now();
     loop {

@@ -180,7 +180,7 @@ fn a_capture_has_no_rights_left_and_rotates_as_the_user() {
     let theirs = directory_of(&temp, "theirs", nobody);
     let out = format!("{theirs}/out.pcap");
     let four = format!("{nobody} {nobody} {nobody} {nobody}");
-    for command in [&["filter", "", "near"][..], &["measure", "near"]] {
+    for command in [&["filter", "udp", "near"][..], &["measure", "near", "--filter", "udp"]] {
         let capture = net.capture(&[command, &["-w", &out, "-C", "1k", "-Z", "nobody"]].concat());
         let none = "0000000000000000";
         let expected = [

@@ -129,22 +129,20 @@ impl Verdicts {
 /// Appends the program for ranges of numbers, each from its start to the next one's.
 fn search(ranges: &[(u32, Judged)], program: &mut BpfProgram) {
     if let [(_, judged)] = ranges {
-        program.extend(code(judged));
-        return;
+        return judge(judged, program);
     }
     let (low, high) = ranges.split_at(ranges.len() / 2);
-    let mut below = BpfProgram::new();
-    search(low, &mut below);
     // The offsets of conditional jumps have 8 bits.
     program.push(branch(JUMP_NOT_BELOW, high[0].0, 0, 1));
-    program.push(instruction(JUMP, below.len() as u32));
-    program.extend(below);
+    program.push(instruction(JUMP, 0));
+    let below = program.len();
+    search(low, program);
+    program[below - 1].k = (program.len() - below) as u32;
     search(high, program);
 }
 
-/// The program for one call.
-fn code(judged: &Judged) -> BpfProgram {
-    let mut program = BpfProgram::new();
+/// Appends the program for one call.
+fn judge(judged: &Judged, program: &mut BpfProgram) {
     for Rule { tests, verdict } in &judged.rules {
         for (i, test) in tests.iter().enumerate() {
             // Over the tests that follow, of three instructions each, and the verdict.
@@ -156,7 +154,6 @@ fn code(judged: &Judged) -> BpfProgram {
         program.push(instruction(RETURN, verdict.code()));
     }
     program.push(instruction(RETURN, judged.otherwise.code()));
-    program
 }
 
 impl Verdict {
