@@ -14,6 +14,7 @@ use calls::Needs;
 use landlock::RestrictionStatus;
 use paths::Paths;
 use std::path::Path;
+use std::time::Duration;
 use weir_engine::name::Name;
 use weir_io::sys::privilege::{self, Capability, User};
 use weir_memory::Policy;
@@ -185,6 +186,7 @@ impl Walls {
     ///
     /// **Errors**: a user that was named and cannot be had. All else is best effort, and `weir doctor` says what holds.
     pub fn raise(&self, kept: &[Capability]) -> anyhow::Result<()> {
+        debug_assert!(self.dpdk || is_one_thread(), "a thread that runs already keeps its rights");
         // With the rights to open them that there are now.
         let rules = if self.dpdk { None } else { self.paths.rules().ok() };
         self.drop_rights(kept)?;
@@ -219,6 +221,18 @@ impl Walls {
         capture::give_up_privileges(&kept);
         Ok(())
     }
+}
+
+/// Whether the process has no thread but this one. One that was joined may be listed for a moment.
+fn is_one_thread() -> bool {
+    let count = || std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    (0..100).any(|_| {
+        let is_one = count() == 1;
+        if !is_one {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        is_one
+    })
 }
 
 /// The user who called sudo.
