@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batches;
+pub mod capture;
 pub mod claims;
 pub mod control;
 pub mod event;

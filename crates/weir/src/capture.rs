@@ -1,6 +1,4 @@
-//! Interfaces as sources: which backend captures from them, how, and what is said of it.
-
-pub mod rings;
+//! Interfaces as sources: what the flags ask of the engine, and what is said of a capture.
 
 use crate::cli::{DirectionArg, FanoutArg, LiveArgs, StampsArg, XdpModeArg, ZeroCopyArg};
 use crate::outcome::{io_words, own_path, say, say_plain};
@@ -8,50 +6,55 @@ use anyhow::{anyhow, bail};
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-use weir_engine::control::kernel_program;
-use weir_engine::name::{Name, interface_of, queue_name};
+use std::sync::atomic::AtomicBool;
+use weir_engine::capture::rings::{self, TooLarge};
+pub use weir_engine::capture::{AF_PACKET, CaptureRequest, is_interface};
+use weir_engine::capture::{
+    AF_XDP, CaptureError, DPDK, Direction, FanoutBy, Live, Mode, Settings, Stamps, Told, ZeroCopy,
+};
+use weir_engine::name::{Name, interface_of};
 use weir_io::Input;
-use weir_io::live::{Backend, Counts, Marks};
-use weir_io::sys::packet_socket::{self, Direction, Fanout, Insn, Ring, Settings, Stamps};
+use weir_io::live::{Counts, Marks};
+use weir_io::sys::packet_socket;
 use weir_io::sys::privilege::{self, Capability};
 use weir_io::sys::xdp;
-use weir_pipeline::PlanError;
 
-/// Before the name of an interface: the way it is captured from.
-pub const AF_PACKET: &str = "af_packet:";
-const AF_XDP: &str = "af_xdp:";
-const DPDK: &str = "dpdk:";
-
-/// A live source and how it is captured from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named<'a> {
-    /// `af_packet:eth0`, or `eth0` where there is no such file.
-    AfPacket(&'a str),
-    /// `af_xdp:eth0`, all its queues, or `af_xdp:eth0:1`, one.
-    AfXdp(&'a str),
-    /// `dpdk:DEVICE`.
-    Dpdk(&'a str),
-}
-
-impl<'a> Named<'a> {
-    fn of(name: &'a str) -> Option<Self> {
-        if let Some((way, rest)) = name.split_once(':') {
-            match way {
-                "af_packet" => return Some(Self::AfPacket(rest)),
-                "af_xdp" => return Some(Self::AfXdp(rest)),
-                "dpdk" => return Some(Self::Dpdk(rest)),
-                _ => {}
-            }
-        }
-        (is_interface(name) && !Path::new(name).exists()).then_some(Self::AfPacket(name))
+/// What the flags ask for.
+pub fn settings(live: &LiveArgs) -> Settings {
+    Settings {
+        promiscuous: !live.no_promiscuous,
+        direction: match live.direction {
+            DirectionArg::In => Direction::In,
+            DirectionArg::Out => Direction::Out,
+            DirectionArg::Inout => Direction::Both,
+        },
+        ring: live.ring,
+        ring_force: live.ring_force,
+        block: live.block,
+        fanout: match live.fanout {
+            FanoutArg::Hash => FanoutBy::Hash,
+            FanoutArg::Cpu => FanoutBy::Cpu,
+            FanoutArg::Queue => FanoutBy::Queue,
+        },
+        stamps: match live.time_stamps {
+            StampsArg::Software => Stamps::Software,
+            StampsArg::Hardware => Stamps::Hardware,
+        },
+        kernel_filter: !live.no_kernel_filter,
+        wait: live.wait,
+        xdp_mode: match live.xdp_mode {
+            XdpModeArg::Auto => None,
+            XdpModeArg::Native => Some(Mode::Native),
+            XdpModeArg::Generic => Some(Mode::Generic),
+        },
+        zero_copy: match live.zero_copy {
+            ZeroCopyArg::Auto => ZeroCopy::Auto,
+            ZeroCopyArg::Never => ZeroCopy::Never,
+            ZeroCopyArg::Force => ZeroCopy::Force,
+        },
+        pages: live.ring_pages,
+        busy_poll: live.busy_poll,
     }
-}
-
-/// Whether a capture of this name can begin, if it is not meant for a file.
-pub fn is_interface(name: &str) -> bool {
-    name == packet_socket::ANY || packet_socket::index_of(name).is_some()
 }
 
 /// Whether a source is a file by the rule that files come first, and could be meant for an interface.
@@ -71,10 +74,7 @@ pub fn name_awaited(sources: &mut [Name], live: &LiveArgs) {
 
 /// The interface or device that a source names, if it is no file.
 pub fn interface(name: &Name) -> Option<&str> {
-    Some(match Named::of(name.utf8())? {
-        Named::AfPacket(interface) | Named::Dpdk(interface) => interface,
-        Named::AfXdp(interface) => queue_of(interface).0,
-    })
+    Live::of(name).map(Live::interface)
 }
 
 /// Refuses names like `af_packet:eth0:1`.
@@ -87,268 +87,89 @@ pub fn check_queue(name: &Name) -> anyhow::Result<()> {
     }
 }
 
-/// `eth0:1`: interface and queue.
-fn queue_of(text: &str) -> (&str, Option<&str>) {
-    text.rsplit_once(':').map_or((text, None), |(interface, queue)| (interface, Some(queue)))
+/// Refuses rings for which there is too little memory.
+pub fn check_memory(sources: &[Name], live: &LiveArgs) -> anyhow::Result<()> {
+    rings::check(sources, &settings(live)).map_err(|error| anyhow!(too_large(&error)))
 }
 
-/// What a command wants of a capture.
-#[derive(Clone, Copy, Debug)]
-pub struct CaptureRequest<'a> {
-    pub live: &'a LiveArgs,
-    /// The expression that packets must match, or empty.
-    pub expression: &'a str,
-    /// Another one will take its place.
-    pub replaces_filter: bool,
-    pub resolve: bool,
-    /// Bytes of a packet that are needed.
-    pub snaplen: u32,
-    /// Among how many the packets of an interface are shared out.
-    pub shares: usize,
-}
-
-/// Begins to capture from the interface that `source` names, and adds a line on how to `about`: as many inputs as shares are
-/// wished for, or as the interface has queues. With `--wait`, waits until there is such an interface and it is up;
-/// none if `stop` was set meanwhile. That there is memory for all of them is [checked](rings::check) before.
+/// Begins to capture from what `source` names, and adds a line on how to `about`; none if `stop` was set meanwhile. That there is memory
+/// for all sources is [checked](check_memory) before.
 pub fn open(
     source: &Name,
-    wish: &CaptureRequest<'_>,
+    request: &CaptureRequest<'_>,
     stop: &Arc<AtomicBool>,
     about: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Input>> {
-    match open_backends(source, wish, stop, about) {
-        Err(error) if matches!(error.downcast_ref(), Some(PlanError::Stopped)) => Ok(Vec::new()),
-        opened => opened,
-    }
-}
-
-fn open_backends(
-    source: &Name,
-    wish: &CaptureRequest<'_>,
-    stop: &Arc<AtomicBool>,
-    about: &mut Vec<String>,
-) -> anyhow::Result<Vec<Input>> {
-    let (Some(named), Some(name)) = (Named::of(source.utf8()), interface(source)) else {
-        bail!("{source} is no interface")
-    };
-    if stop.load(Ordering::Relaxed) {
-        return Ok(Vec::new());
-    }
-    if wish.live.wait && !matches!(named, Named::Dpdk(_)) {
-        if !wait_for(name, stop) {
-            return Ok(Vec::new());
-        }
-        // How many queues it has is known only now.
-        rings::check(std::slice::from_ref(source), wish.live)?;
-    }
-    let backends = match named {
-        Named::AfPacket(_) => af_packet(name, wish, source.utf8() == name, stop, about)?,
-        Named::AfXdp(text) => af_xdp(text, wish, stop, about)?,
-        Named::Dpdk(device) => dpdk(device, wish, about)?,
-    };
-    let many = backends.len() > 1;
-    let input = |(i, backend)| match many && !matches!(named, Named::AfPacket(_)) {
-        true => Input::live(&queue_name(name, i), backend, stop),
-        false => Input::live(name, backend, stop),
-    };
-    Ok(backends.into_iter().enumerate().map(input).collect())
-}
-
-/// An interface without a word about the way is `bare`.
-fn af_packet(
-    name: &str,
-    wish: &CaptureRequest<'_>,
-    bare: bool,
-    stop: &AtomicBool,
-    about: &mut Vec<String>,
-) -> anyhow::Result<Vec<Box<dyn Backend>>> {
-    let settings = settings(name, wish, stop)?;
-    let rings = if wish.shares == 1 {
-        Ring::open(name, &settings).map(|ring| vec![ring])
-    } else {
-        Ring::open_fanout(name, &settings, wish.shares, &fanout(wish.live), stop)
-    };
-    if let Err(packet_socket::Error::Stopped) = rings {
-        return Ok(Vec::new());
-    }
-    let rings = rings.map_err(|error| refusal(name, error))?;
-    let shared = match rings.len() {
-        1 => String::new(),
-        n => format!(", shared out to {n} workers"),
-    };
-    let why = if bare { " (it takes nothing away from this host)" } else { "" };
-    let how = rings[0].describe();
-    about.push(format!("{name}: {}{shared}", how.replacen("AF_PACKET", &format!("AF_PACKET{why}"), 1)));
-    Ok(rings.into_iter().map(|ring| Box::new(ring) as Box<dyn Backend>).collect())
-}
-
-fn af_xdp(
-    text: &str,
-    wish: &CaptureRequest<'_>,
-    stop: &AtomicBool,
-    about: &mut Vec<String>,
-) -> anyhow::Result<Vec<Box<dyn Backend>>> {
-    use xdp::Error;
-    let (name, queue) = queue_of(text);
-    let live = wish.live;
-    if live.direction != DirectionArg::Inout && live.direction != DirectionArg::In {
-        bail!("{AF_XDP}{name} sees what the interface receives, and nothing that it sends: use {AF_PACKET}{name}");
-    }
-    let queue =
-        queue.map(|queue| queue.parse::<u32>().map_err(|_| anyhow!("{AF_XDP}{text}: {queue} is no queue number")));
-    let queue = queue.transpose()?;
-    let memory = usize::try_from(live.ring).map_err(|_| anyhow!("--ring {} is too large", live.ring))?;
-    let settings = xdp::Settings {
-        mode: match live.xdp_mode {
-            XdpModeArg::Auto => None,
-            XdpModeArg::Native => Some(xdp::Mode::Native),
-            XdpModeArg::Generic => Some(xdp::Mode::Generic),
-        },
-        zero_copy: match live.zero_copy {
-            ZeroCopyArg::Auto => xdp::ZeroCopy::Auto,
-            ZeroCopyArg::Never => xdp::ZeroCopy::Never,
-            ZeroCopyArg::Force => xdp::ZeroCopy::Force,
-        },
-        pages: live.ring_pages,
-        busy_poll: live.busy_poll.then_some(xdp::BusyPoll { time: Duration::from_micros(20), packets: 64 }),
-        promiscuous: !live.no_promiscuous,
-        ..xdp::Settings::of_size(memory)
-    };
-    let sockets = match queue {
-        Some(queue) => xdp::open(name, queue, &settings).map(|socket| vec![socket]),
-        None => xdp::open_all(name, &settings, stop),
-    };
-    if let Err(Error::Stopped) = sockets {
-        return Ok(Vec::new());
-    }
-    let sockets = sockets.map_err(|error| match error {
-        Error::NoInterface => no_interface(name, &error),
-        Error::NotPermitted(_) | Error::Bpf(weir_io::sys::bpf::Error::NotPermitted(_)) => anyhow!(
-            "{name}: {error}: sudo setcap cap_net_raw,cap_net_admin,cap_bpf=ep {}, or run it as root",
-            own_path()
-        ),
-        Error::Down => is_down(name, &error),
-        Error::Locked(_) => anyhow!("{name}: {error}, or use a smaller one (--ring 4M), or grant cap_ipc_lock too"),
-        Error::System { what, error } => anyhow!("{name}: {what}: {}", io_words(&error)),
-        error => anyhow!("{name}: {error}"),
-    })?;
-    let queues = match sockets.len() {
-        1 => String::new(),
-        n => format!(", and {} more queues", n - 1),
-    };
-    about.push(format!("{name}: {}{queues}; this host does not get what is captured", sockets[0].describe()));
-    Ok(sockets.into_iter().map(|socket| Box::new(socket) as Box<dyn Backend>).collect())
-}
-
-#[cfg(feature = "dpdk")]
-fn dpdk(device: &str, wish: &CaptureRequest<'_>, about: &mut Vec<String>) -> anyhow::Result<Vec<Box<dyn Backend>>> {
-    /// Bytes of a packet's place, about.
-    const PLACE: u64 = 2304;
-    let queues = u16::try_from(wish.shares).unwrap_or(u16::MAX);
-    let settings = weir_io::dpdk::Settings {
-        queues,
-        packets: u32::try_from(wish.live.ring / PLACE / u64::from(queues)).unwrap_or(u32::MAX),
-        promiscuous: !wish.live.no_promiscuous,
-        busy: wish.live.busy_poll,
-    };
-    let captures = weir_io::dpdk::open(device, &settings).map_err(|error| anyhow!("{error}"))?;
-    about.extend(captures.iter().map(|capture| format!("{device}: {}", capture.describe())));
-    Ok(captures.into_iter().map(|capture| Box::new(capture) as Box<dyn Backend>).collect())
-}
-
-#[cfg(not(feature = "dpdk"))]
-fn dpdk(device: &str, _: &CaptureRequest<'_>, _: &mut Vec<String>) -> anyhow::Result<Vec<Box<dyn Backend>>> {
-    bail!("{DPDK}{device}: this weir was built without DPDK: cargo build --release -p weir --features dpdk")
-}
-
-/// Waits until an interface is there and up; `false` if `stop` was set first.
-fn wait_for(name: &str, stop: &AtomicBool) -> bool {
-    const TURN: Duration = Duration::from_millis(50);
-    let mut told = false;
-    while name != packet_socket::ANY && !packet_socket::is_up(name) {
-        if stop.load(Ordering::Relaxed) {
-            return false;
-        }
-        if !told {
-            say_plain(&format!("{name}: waiting until it is there and up"));
-            told = true;
-        }
-        std::thread::sleep(TURN);
-    }
-    true
-}
-
-fn settings(name: &str, wish: &CaptureRequest<'_>, stop: &AtomicBool) -> anyhow::Result<Settings> {
-    let live = wish.live;
-    let bytes = |size: u64, flag: &str| usize::try_from(size).map_err(|_| anyhow!("{flag} {size} is too large"));
-    let size = bytes(live.ring, "--ring")? / wish.shares;
-    let ring = match live.block {
-        None => Settings::of_size(size),
-        Some(block) => {
-            let (block, page) = (bytes(block, "--block")?, 4096);
-            if !block.is_power_of_two() || block < page {
-                bail!("--block {block} is not a power of two of at least {page} bytes");
-            }
-            Settings::of_blocks(size, block)
-        }
-    };
-    let ring = Settings { snaplen: wish.snaplen, ..ring };
-    let asked = ring.block;
-    let largest = packet_socket::largest_frame(name);
-    let block = asked.max(ring.least_block(largest));
-    let ring = Settings { block, blocks: (size / block).max(2), ..ring };
-    if size < 2 * block {
-        let least = (2 * block * wish.shares) >> 10;
-        let each = if wish.shares > 1 { format!(" for each of {} workers", wish.shares) } else { String::new() };
-        let why = if block > asked { format!(" (a frame of {name} may have {largest} bytes)") } else { String::new() };
-        bail!(
-            "--ring {}k is too small for two blocks of {}k{why}{each}: use --ring {least}k or more",
-            live.ring >> 10,
-            block >> 10
-        );
-    }
-    if live.block.is_some() && block > asked {
-        say(&format!(
+    let opened = weir_engine::capture::open(source, request, stop, &mut |told| match told {
+        Told::Waits { name } => say_plain(&format!("{name}: waiting until it is there and up")),
+        Told::BlockRaised { name, asked, block, largest } => say(&format!(
             "{name}: --block {}k is raised to {}k: a frame may have {largest} bytes",
             asked >> 10,
             block >> 10
-        ));
+        )),
+        _ => {}
+    });
+    let opened = opened.map_err(|error| refusal(source, error))?;
+    if let (Some(live), false) = (Live::of(source), opened.inputs.is_empty()) {
+        about.extend(lines_on(live, &opened.descriptions, source.utf8() == live.interface()));
     }
-    Ok(Settings {
-        promiscuous: !live.no_promiscuous,
-        direction: match live.direction {
-            DirectionArg::In => Direction::In,
-            DirectionArg::Out => Direction::Out,
-            DirectionArg::Inout => Direction::Both,
-        },
-        filter: program(name, wish, stop)?,
-        replaces_filter: wish.replaces_filter,
-        stamps: match live.time_stamps {
-            StampsArg::Software => Stamps::Software,
-            StampsArg::Hardware => Stamps::Hardware,
-        },
-        ..ring
-    })
+    Ok(opened.inputs)
 }
 
-/// The expression as a program for the kernel. **Errors**: it cannot be compiled, or not before `stop` was set.
-fn program(name: &str, wish: &CaptureRequest<'_>, stop: &AtomicBool) -> anyhow::Result<Option<Vec<Insn>>> {
-    if wish.expression.trim().is_empty() && !wish.replaces_filter || wish.live.no_kernel_filter {
-        return Ok(None);
-    }
-    let link = packet_socket::link_of(name).map_err(|error| refusal(name, error))?;
-    Ok(Some(kernel_program(wish.expression, link, wish.resolve, stop)?))
-}
-
-fn fanout(live: &LiveArgs) -> Fanout {
-    match live.fanout {
-        FanoutArg::Hash => Fanout::Hash,
-        FanoutArg::Cpu => Fanout::Cpu,
-        FanoutArg::Queue => Fanout::Queue,
+/// How a source is captured from; an interface without a word about the way is `bare`.
+fn lines_on(live: Live<'_>, descriptions: &[String], bare: bool) -> Vec<String> {
+    let (name, first) = (live.interface(), descriptions.first().map_or("", String::as_str));
+    let more = |words: &dyn Fn(usize) -> String| {
+        if descriptions.len() > 1 { words(descriptions.len()) } else { String::new() }
+    };
+    match live {
+        Live::AfPacket(_) => {
+            let why = if bare { " (it takes nothing away from this host)" } else { "" };
+            let how = first.replacen("AF_PACKET", &format!("AF_PACKET{why}"), 1);
+            vec![format!("{name}: {how}{}", more(&|n| format!(", shared out to {n} workers")))]
+        }
+        Live::AfXdp(..) => {
+            let queues = more(&|n| format!(", and {} more queues", n - 1));
+            vec![format!("{name}: {first}{queues}; this host does not get what is captured")]
+        }
+        Live::Dpdk(_) => descriptions.iter().map(|how| format!("{name}: {how}")).collect(),
     }
 }
 
-fn refusal(name: &str, error: packet_socket::Error) -> anyhow::Error {
+/// Why a capture cannot begin, and what to do.
+fn refusal(source: &Name, error: CaptureError) -> anyhow::Error {
+    let name = interface(source).unwrap_or_default();
+    match error {
+        CaptureError::NoInterface => anyhow!("{source} is no interface"),
+        CaptureError::Memory(error) => anyhow!(too_large(&error)),
+        CaptureError::Size(size) => anyhow!("--ring or --block {size} is too large"),
+        CaptureError::Block { block, page } => {
+            anyhow!("--block {block} is not a power of two of at least {page} bytes")
+        }
+        CaptureError::Ring { ring, block, largest, shares } => {
+            let least = (2 * block * shares) >> 10;
+            let each = if shares > 1 { format!(" for each of {shares} workers") } else { String::new() };
+            let why = largest.map_or(String::new(), |largest| format!(" (a frame of {name} may have {largest} bytes)"));
+            anyhow!(
+                "--ring {}k is too small for two blocks of {}k{why}{each}: use --ring {least}k or more",
+                ring >> 10,
+                block >> 10
+            )
+        }
+        CaptureError::ReceivesOnly => {
+            anyhow!("{AF_XDP}{name} sees what the interface receives, and nothing that it sends: use {AF_PACKET}{name}")
+        }
+        CaptureError::Queue(_) => anyhow!("{source}: {error}"),
+        CaptureError::WithoutDpdk => {
+            anyhow!("{DPDK}{name}: {error}: cargo build --release -p weir --features dpdk")
+        }
+        CaptureError::PacketSocket(error) => refused_by_packet_socket(name, error),
+        CaptureError::Xdp(error) => refused_by_xdp(name, error),
+        error => error.into(),
+    }
+}
+
+fn refused_by_packet_socket(name: &str, error: packet_socket::Error) -> anyhow::Error {
     use packet_socket::Error;
     match error {
         Error::NoInterface => no_interface(name, &error),
@@ -358,6 +179,45 @@ fn refusal(name: &str, error: packet_socket::Error) -> anyhow::Error {
         Error::Down => is_down(name, &error),
         Error::System { what, error } => anyhow!("{name}: {what}: {}", io_words(&error)),
         error => anyhow!("{name}: {error}"),
+    }
+}
+
+fn refused_by_xdp(name: &str, error: xdp::Error) -> anyhow::Error {
+    use xdp::Error;
+    match error {
+        Error::NoInterface => no_interface(name, &error),
+        Error::NotPermitted(_) | Error::Bpf(weir_io::sys::bpf::Error::NotPermitted(_)) => anyhow!(
+            "{name}: {error}: sudo setcap cap_net_raw,cap_net_admin,cap_bpf=ep {}, or run it as root",
+            own_path()
+        ),
+        Error::Down => is_down(name, &error),
+        Error::Locked(_) => anyhow!("{name}: {error}, or use a smaller one (--ring 4M), or grant cap_ipc_lock too"),
+        Error::System { what, error } => anyhow!("{name}: {what}: {}", io_words(&error)),
+        error => anyhow!("{name}: {error}"),
+    }
+}
+
+/// Rings that take too much, and what would do.
+fn too_large(error: &TooLarge) -> String {
+    let TooLarge { ring, several, wanted, free, grouped, most } = *error;
+    let rings = if several { "the rings together take" } else { "a ring takes" };
+    let place = if grouped { " to this control group" } else { "" };
+    format!(
+        "--ring {}: {rings} {}, and at most half of the {} that are free{place}: --ring {} would do, --ring-force takes \
+         more",
+        size(ring),
+        size(wanted),
+        size(free),
+        size(most)
+    )
+}
+
+/// A size as an option takes it, rounded down.
+fn size(bytes: u64) -> String {
+    match bytes {
+        _ if bytes >= 1 << 30 && bytes.is_multiple_of(1 << 30) => format!("{}G", bytes >> 30),
+        _ if bytes >= 1 << 20 => format!("{}M", bytes >> 20),
+        _ => format!("{}k", bytes >> 10),
     }
 }
 
@@ -416,6 +276,27 @@ pub fn standing_line(name: &str, counts: &Counts) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rings_that_are_too_large_are_told_with_what_would_do() {
+        let one = TooLarge {
+            ring: 501 << 20,
+            several: false,
+            wanted: 501 << 20,
+            free: 1000 << 20,
+            grouped: false,
+            most: 500 << 20,
+        };
+        assert_eq!(
+            too_large(&one),
+            "--ring 501M: a ring takes 501M, and at most half of the 1000M that are free: --ring 500M would do, --ring-force takes more"
+        );
+        let more = TooLarge { ring: 100 << 30, several: true, wanted: 300 << 30, grouped: true, most: 0, ..one };
+        assert_eq!(
+            too_large(&more),
+            "--ring 100G: the rings together take 300G, and at most half of the 1000M that are free to this control group: --ring 0k would do, --ring-force takes more"
+        );
+    }
 
     #[test]
     fn advice_on_offloads_names_a_device() {

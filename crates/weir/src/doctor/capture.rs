@@ -63,7 +63,7 @@ fn rings(system: &System) -> Finding {
     let Some(available) = Available::under(system.root()) else {
         return Finding::unknown(key, label, "the kernel does not say what memory is free");
     };
-    let most = crate::capture::rings::most(&available);
+    let most = weir_engine::capture::rings::most(&available);
     let place = if available.grouped { " to this control group" } else { "" };
     let text = format!("all together at most half of what is free{place}, now {}", size(most));
     Finding::ok(key, label, text, json!({ "most_bytes": most }))

@@ -22,7 +22,7 @@ impl Command<'_> {
         sys::tell_on_signal(Arc::clone(look));
         let arguments = self.arguments;
         let (mut inputs, mut kept, mut about) = (Vec::new(), Vec::new(), Vec::new());
-        capture::rings::check(&arguments.sources, &arguments.live)?;
+        capture::check_memory(&arguments.sources, &arguments.live)?;
         for name in &arguments.sources {
             let opened = capture::open(name, &wish(arguments), stop, &mut about)?;
             if opened.is_empty() {
@@ -70,7 +70,7 @@ fn wish(arguments: &FilterArgs) -> CaptureRequest<'_> {
         || !arguments.output.split.is_empty();
     let snaplen = if filters || arguments.output.snaplen == 0 { MAX_SNAPLEN } else { arguments.output.snaplen };
     CaptureRequest {
-        live: &arguments.live,
+        settings: capture::settings(&arguments.live),
         expression,
         replaces_filter: replaces && !here,
         resolve: arguments.resolve,

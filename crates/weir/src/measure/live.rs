@@ -33,7 +33,7 @@ impl Command<'_> {
         // Each interface has one worker at least.
         let shares = if run.shares_out() { (workers / sources.len()).max(1) } else { 1 };
         let mut inputs = Vec::new();
-        capture::rings::check(sources, &arguments.live)?;
+        capture::check_memory(sources, &arguments.live)?;
         for name in sources {
             let mut about = Vec::new();
             let opened = capture::open(name, &self.wish(shares), stop, &mut about)?;
@@ -80,7 +80,7 @@ impl Command<'_> {
         let writes_whole = output.writes() && output.snaplen == 0;
         let whole = filters || arguments.inner || writes_whole;
         CaptureRequest {
-            live: &arguments.live,
+            settings: capture::settings(&arguments.live),
             expression: &arguments.filter,
             replaces_filter: replaces,
             resolve: arguments.resolve,
