@@ -174,7 +174,7 @@ impl Walls {
     fn checked(self) -> anyhow::Result<Self> {
         match &self.named {
             Some(name) if self.dpdk && self.user.is_some() => {
-                bail!("-Z {name}: the devices of DPDK belong to root: leave -Z out, or run weir as {name}")
+                bail!("-Z {name}: the devices and threads of DPDK stay root's: leave -Z out")
             }
             None if self.dpdk => Ok(Self { user: None, ..self }),
             _ => Ok(self),

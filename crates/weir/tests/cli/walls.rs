@@ -260,3 +260,34 @@ fn another_user_replaces_the_filter_in_the_kernel() {
     assert_eq!(done.count(), 50, "{}", done.err);
     assert!(done.err.contains("80 received, 50 matched"), "{}", done.err);
 }
+
+#[test]
+fn every_way_to_capture_and_to_send_works_as_another_user() {
+    let test = "every_way_to_capture_and_to_send_works_as_another_user";
+    if nobody(test).is_none() {
+        return;
+    }
+    let Some(net) = Net::new(test) else { return };
+    let (none, bpf) = ("0000000000000000", "0000008000000000");
+    let ways: [(&[&str], &str, &str); 4] = [
+        (&["filter", "udp", "near", "--count"], "near: AF_PACKET", none),
+        (&["filter", "udp", "any", "--count"], "any: AF_PACKET", none),
+        (&["filter", "udp", "af_xdp:near", "--xdp-mode", "generic", "--count"], "near: AF_XDP", bpf),
+        (&["measure", "near", "--workers", "2", "--json"], "near: AF_PACKET", none),
+    ];
+    for (way, ready, kept) in ways {
+        let command = [&[env!("CARGO_BIN_EXE_weir")], way, &["-Z", "nobody"]].concat();
+        let capture = net.start(&command, ready);
+        comes_to(capture.id(), &[("CapPrm", kept), ("CapEff", kept), ("NoNewPrivs", "1"), ("Seccomp", "2")]);
+        assert_eq!(net.send(&frames(100), 0), 100);
+        let done = capture.stop().ok();
+        assert!(done.err.contains("100 received, 100 "), "{way:?}: {}", done.err);
+    }
+    for port in ["af_packet:near", "af_xdp:near", "inject:near"] {
+        let done = net.weir(&["generate", port, "--packets", "200", "--rate", "max", "-Z", "nobody"]);
+        assert!(done.clone().ok().err.starts_with("200 "), "{port}: {}", done.err);
+    }
+    let done = net.weir(&["filter", "", "dpdk:net_null0", "-Z", "nobody"]);
+    let refused = "weir: -Z nobody: the devices and threads of DPDK stay root's: leave -Z out\n";
+    assert_eq!((done.code, &*done.err), (Some(2), refused));
+}
