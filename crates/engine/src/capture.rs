@@ -23,6 +23,7 @@ pub use weir_io::sys::packet_socket::{Direction, Fanout, Stamps};
 use weir_io::sys::xdp;
 pub use weir_io::sys::xdp::{Mode, ZeroCopy};
 use weir_memory::Policy;
+use weir_packet::savefile::MAX_SNAPLEN;
 use weir_pipeline::PlanError;
 
 /// Before the name of an interface: the way it is captured from.
@@ -152,6 +153,20 @@ pub struct CaptureRequest<'a> {
     pub snaplen: u32,
     /// Among how many the packets of an interface are shared out, from 1 on.
     pub shares: usize,
+}
+
+/// All packets, whole, of one capture.
+impl Default for CaptureRequest<'_> {
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            expression: "",
+            replaces_filter: false,
+            resolve: false,
+            snaplen: MAX_SNAPLEN,
+            shares: 1,
+        }
+    }
 }
 
 /// What is told while a capture is opened.

@@ -14,6 +14,7 @@ pub mod handle;
 pub mod ledger;
 pub mod name;
 pub mod outputs;
+pub mod port;
 pub mod run;
 pub mod sink;
 pub mod sorting;

@@ -1,6 +1,7 @@
 //! Sinks: where the packets of an output go.
 
 use crate::name::Name;
+use crate::port::{PortFault, Refused};
 use weir_io::output::OutputError;
 use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
 use weir_pipeline::Delivery;
@@ -30,6 +31,9 @@ pub enum SinkFault {
         /// Why.
         error: OutputError,
     },
+    /// A port sends nothing more.
+    #[error(transparent)]
+    Port(PortFault),
     /// What a sink of a front end says.
     #[error("{0}")]
     Said(String),
@@ -51,6 +55,11 @@ pub enum Note {
         /// Their number.
         packets: u64,
     },
+    /// They were cut, and were sent shorter than they were.
+    Cut {
+        /// Their number.
+        packets: u64,
+    },
     /// What a sink of a front end says.
     Said(String),
 }
@@ -68,8 +77,8 @@ pub struct SinkReport {
     pub sent: Option<u64>,
     /// Packets that a port threw away, as it was asked to.
     pub thrown_away: Option<u64>,
-    /// Packets that a port refused, in words.
-    pub refusals: Vec<String>,
+    /// Packets that a port did not send.
+    pub refused: Vec<Refused>,
 }
 
 /// What becomes of the packets of an output. Batches come in the order of their source.

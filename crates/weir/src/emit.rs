@@ -2,7 +2,6 @@
 
 use crate::numbers::packets;
 use crate::outcome::io_words;
-use crate::port::Port;
 use crate::terminal::{self, printable};
 use crate::walls;
 use anyhow::bail;
@@ -268,52 +267,4 @@ pub fn refuse_terminal() -> anyhow::Result<()> {
         bail!("a capture file is no text for a terminal: pipe standard output to a program or a file");
     }
     Ok(())
-}
-
-/// A port that sends what is kept.
-pub struct PortSink {
-    /// The port.
-    pub port: Port,
-    /// Packets are cut to this many bytes; 0 cuts nothing.
-    pub snaplen: u32,
-    /// Send each packet at once.
-    pub flush_each: bool,
-}
-
-impl Sink for PortSink {
-    fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
-        let Self { port, snaplen, flush_each } = self;
-        let link = layout.interfaces[record.frame.interface as usize].link;
-        let Frame { mut data, wire_len, .. } = record.frame;
-        if *snaplen != 0 {
-            data = &data[..data.len().min(*snaplen as usize)];
-        }
-        let cut = data.len() < wire_len as usize;
-        let sent = port.check(link).and_then(|()| port.take(data, cut));
-        sent.and_then(|()| if *flush_each { port.flush() } else { Ok(()) }).map_err(said)
-    }
-
-    fn flush(&mut self) -> Result<(), End> {
-        self.port.flush().map_err(said)
-    }
-
-    fn finish(&mut self, _: Option<&Layout>, _: bool) -> Result<(), End> {
-        self.port.finish().map_err(said)
-    }
-
-    fn is_awaited(&self) -> bool {
-        true
-    }
-
-    fn report(&self) -> SinkReport {
-        let (counts, null) = (self.port.counts(), self.port.is_null());
-        SinkReport {
-            written: counts.sent + counts.refused(),
-            sent: (!null).then_some(counts.sent),
-            thrown_away: null.then_some(counts.sent),
-            refusals: self.port.refusals(),
-            notes: self.port.cut_line().map(Note::Said).into_iter().collect(),
-            ..SinkReport::default()
-        }
-    }
 }

@@ -7,7 +7,7 @@ use crate::cli::{GenerateArgs, Rate};
 use crate::emit::{create_words, format_for, refuse_terminal};
 use crate::numbers::packets;
 use crate::outcome::{self, Outcome, answer, io_words, say, say_plain};
-use crate::port::{self, Port};
+use crate::port::{self, Port, PortFault};
 use crate::table::{Column, Narrow, grid};
 use crate::terminal;
 use crate::walls::Walls;
@@ -113,14 +113,15 @@ fn send(
     walls: &Walls,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<(Outcome, bool)> {
-    let mut port = Port::open(&arguments.sink)?;
-    port.check(LinkType::ETHERNET).map_err(anyhow::Error::msg)?;
+    let mut port = port::open(&arguments.sink)?;
+    port.check(LinkType::ETHERNET).map_err(|fault| anyhow::anyhow!(port::fault_line(&fault)))?;
     let mut pace = Pace::begin(stop);
     walls.raise(&[])?;
     let sent = send_all(&mut port, generator, rate, &mut pace).and_then(|()| port.finish());
     let counts = port.counts();
-    let mut faults = port.refusals();
-    faults.extend(sent.err());
+    let name = arguments.sink.text();
+    let mut faults: Vec<String> = port.refused().iter().map(|refused| port::refused_line(&name, refused)).collect();
+    faults.extend(sent.err().map(|fault| port::fault_line(&fault)));
     let not_sent = (arguments.packets - generator.remaining()).saturating_sub(counts.sent);
     if not_sent > 0 && (arguments.truth || arguments.talkers.is_some()) {
         let (sink, not_sent) = (arguments.sink.text(), packets(not_sent));
@@ -133,7 +134,7 @@ fn send(
     Ok((if faults.is_empty() { Outcome::Done } else { Outcome::Failed }, not_sent == 0))
 }
 
-fn send_all(port: &mut Port, generator: &mut Generator, rate: Rate, pace: &mut Pace) -> Result<(), String> {
+fn send_all(port: &mut Port, generator: &mut Generator, rate: Rate, pace: &mut Pace) -> Result<(), PortFault> {
     let mut buffer = [0u8; FRAME_MAX];
     let mut first = None;
     while !pace.is_over()

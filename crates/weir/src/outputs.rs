@@ -2,9 +2,9 @@
 
 use crate::capture;
 use crate::cli::{DirectionArg, OutputArgs};
-use crate::emit::{PortSink, format_for, refuse_terminal};
+use crate::emit::{format_for, refuse_terminal};
 use crate::outcome::say;
-use crate::port::{self, Port};
+use crate::port::{self, PortSink};
 use crate::sources;
 use anyhow::bail;
 use std::ffi::OsStr;
@@ -142,7 +142,7 @@ impl OutputArgs {
     fn sink(&self, name: &Name, utc: bool, claims: &Arc<Claims>) -> anyhow::Result<Box<dyn Sink>> {
         let Self { snaplen, unbuffered: flush_each, .. } = *self;
         if port::is_port(name) {
-            return Ok(Box::new(PortSink { port: Port::open(name)?, snaplen, flush_each }));
+            return Ok(Box::new(PortSink { port: port::open(name)?, snaplen, flush_each }));
         }
         let rotation = Rotation { size: self.rotate_size, seconds: self.rotate_seconds, count: self.rotate_count };
         let settings = FileSettings { format: format_for(name)?, snaplen, flush_each, rotation, utc };

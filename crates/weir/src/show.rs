@@ -3,6 +3,7 @@
 use crate::capture;
 use crate::numbers::{grouped, packets};
 use crate::outcome::{LiveFaults, fault_line, io_words, misfit_lines, say, say_left_out, say_lost_before, say_plain};
+use crate::port;
 use crate::progress::Progress;
 use crate::sources;
 use std::collections::BTreeMap;
@@ -134,9 +135,9 @@ impl Show {
     /// Says what the outputs did not write as it was, and whether the account adds up.
     pub fn outputs(&mut self, outputs: &Outputs, ended: &Ended) {
         for (name, report) in outputs.reports() {
-            let Some(SinkReport { notes, refusals, .. }) = report else { continue };
+            let Some(SinkReport { notes, refused, .. }) = report else { continue };
             self.notes_of_output(name, &notes);
-            refusals.into_iter().for_each(|line| self.fault(line));
+            refused.iter().for_each(|refused| self.fault(port::refused_line(name, refused)));
         }
         if let Some(imbalance) = &ended.imbalance {
             self.fault(imbalance.to_string());
@@ -154,6 +155,7 @@ impl Show {
         for note in notes {
             match note {
                 Note::Said(line) => say(line),
+                Note::Cut { packets } => say(&port::cut_line(name, *packets)),
                 Note::Unstamped { packets: count } => say(&format!(
                     "{name}: {} without a time stamp: the beginning of 1970 stands there instead",
                     packets(*count)
@@ -173,7 +175,11 @@ impl Show {
 
 /// The line about an output that failed.
 fn sink_fault_line(fault: &SinkFault) -> String {
-    let SinkFault::File { name, error } = fault else { return fault.to_string() };
+    let (name, error) = match fault {
+        SinkFault::File { name, error } => (name, error),
+        SinkFault::Port(fault) => return port::fault_line(fault),
+        fault => return fault.to_string(),
+    };
     let name = name.as_output();
     match error {
         OutputError::Io { error, packets, path } => {

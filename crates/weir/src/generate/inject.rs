@@ -46,11 +46,11 @@ pub fn run(
     if arguments.rate == Some(Rate::Of(0)) {
         bail!("--rate 0 would never send: want 1 or more, or max");
     }
-    check_interface(name, interface)?;
+    check_interface(&arguments.sink, interface)?;
     let fields = Fields { counter: Some(HEADERS), time: Some(HEADERS + 8), flows };
     let mut injector = Injector::open(interface, &template(len), &fields, Mode::Pass).map_err(|error| match error {
         Error::Bpf(bpf::Error::NotPermitted(_)) => {
-            not_permitted(name, "injecting needs CAP_BPF and CAP_NET_ADMIN", "cap_bpf,cap_net_admin")
+            not_permitted(&arguments.sink, "injecting needs CAP_BPF and CAP_NET_ADMIN", "cap_bpf,cap_net_admin")
         }
         error => anyhow!("{name}: {error}"),
     })?;

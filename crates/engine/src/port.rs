@@ -1,0 +1,562 @@
+//! Ports as sinks: interfaces and devices that send frames, and `null`, which counts them and throws them away.
+
+use crate::capture::{AF_PACKET, AF_XDP, DPDK};
+use crate::name::Name;
+use crate::sink::{End, Note, Sink, SinkFault, SinkReport};
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+use weir_io::sys::{packet_socket, xdp};
+use weir_packet::savefile::{Layout, Record};
+use weir_packet::{Frame, LinkType};
+
+const INJECT: &str = "inject:";
+const NULL: &str = "null";
+
+/// Frames that go out together.
+const BATCH: usize = 64;
+
+/// Bytes of a link header: of Ethernet, and behind it of a VLAN tag.
+const ETHERNET: usize = 14;
+const TAG: usize = 4;
+
+/// A frame as AF_XDP takes it lies in a page at most.
+const CHUNKS: [usize; 2] = [2048, 4096];
+
+/// Whether a sink of this name is a port. `null` is one; `./null` is a file.
+pub fn is_port(name: &Name) -> bool {
+    let text = name.utf8();
+    text == NULL || [AF_PACKET, AF_XDP, DPDK].iter().any(|way| text.starts_with(way)) || injected(name).is_some()
+}
+
+/// The interface of `inject:IF`.
+pub fn injected(name: &Name) -> Option<&str> {
+    name.utf8().strip_prefix(INJECT)
+}
+
+/// Whether this is the port that throws away.
+pub fn is_null(name: &Name) -> bool {
+    name.utf8() == NULL
+}
+
+/// Whether a source or sink of this name is a device of DPDK.
+pub fn is_dpdk(name: &Name) -> bool {
+    name.utf8().starts_with(DPDK)
+}
+
+/// The interface that a port sends by.
+pub fn interface(name: &Name) -> Option<&str> {
+    let name = name.utf8();
+    let queue =
+        |text: &'static str| name.strip_prefix(text).map(|rest| rest.rsplit_once(':').map_or(rest, |two| two.0));
+    name.strip_prefix(AF_PACKET).or_else(|| queue(AF_XDP))
+}
+
+/// What became of frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Frames that went out, as far as this machine can tell.
+    pub sent: u64,
+    /// Bytes of them, without FCS.
+    pub bytes: u64,
+    /// Frames longer than the interface takes.
+    pub too_long: u64,
+    /// Frames shorter than a link header.
+    pub too_short: u64,
+    /// Frames that the interface threw away for want of room.
+    pub no_room: u64,
+    /// Frames that were shorter than on the wire they came from.
+    pub cut: u64,
+}
+
+impl Counts {
+    /// Frames that did not go out.
+    pub fn refused(&self) -> u64 {
+        self.too_long + self.too_short + self.no_room
+    }
+}
+
+/// Why a port cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PortError {
+    /// There is no such interface.
+    #[error("no such network interface")]
+    NoInterface,
+    /// It is down.
+    #[error("the interface is down")]
+    Down,
+    /// No number of a queue.
+    #[error("{0} is no queue number")]
+    Queue(String),
+    /// Packets are injected by who makes them.
+    #[error("packets are injected by who generates them, and not sent here")]
+    Injects,
+    /// weir was built without DPDK.
+    #[error("this weir was built without DPDK")]
+    WithoutDpdk,
+    /// DPDK refuses.
+    #[error("{0}")]
+    Dpdk(String),
+    /// AF_PACKET refuses.
+    #[error(transparent)]
+    PacketSocket(#[from] packet_socket::Error),
+    /// AF_XDP refuses.
+    #[error(transparent)]
+    Xdp(#[from] xdp::Error),
+}
+
+/// A port takes nothing more.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {cause}; {sent} packets were sent before that", .name.text())]
+pub struct PortFault {
+    /// The port.
+    pub name: Name,
+    /// Why.
+    pub cause: Cause,
+    /// Packets that were sent before.
+    pub sent: u64,
+}
+
+/// Why a port takes nothing more.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Cause {
+    /// It sends packets of another link type.
+    #[error("packets of link type {} cannot be sent here, only those of {}", .packets.0, .port.0)]
+    LinkType {
+        /// Of the packets.
+        packets: LinkType,
+        /// Of the port.
+        port: LinkType,
+    },
+    /// The interface was removed.
+    #[error("the interface is gone")]
+    Gone,
+    /// It went down.
+    #[error("the interface went down")]
+    Down {
+        /// Its name.
+        interface: String,
+    },
+    /// The system, or the device, refuses.
+    #[error(transparent)]
+    Io(io::Error),
+}
+
+/// Packets that a port did not send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Their number.
+    pub packets: u64,
+    /// Why.
+    pub why: Refusal,
+}
+
+/// Why a port does not send a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It is longer than the interface takes, whose MTU may be known.
+    TooLong(Option<usize>),
+    /// It is shorter than a link header.
+    TooShort,
+    /// The interface had no room.
+    NoRoom,
+}
+
+/// An open port. **Cost**: a copy of each frame, system calls for each 64.
+pub struct Port {
+    name: Name,
+    /// What it takes; `null` takes all.
+    link: Option<LinkType>,
+    way: Way,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    too_short: u64,
+    cut: u64,
+    broken: bool,
+}
+
+enum Way {
+    Null(Counts),
+    AfPacket(packet_socket::Sender),
+    AfXdp(Box<Queue>),
+    #[cfg(feature = "dpdk")]
+    Dpdk(device::Device),
+}
+
+impl Port {
+    /// Opens the port that `name` names.
+    pub fn open(name: &Name) -> Result<Self, PortError> {
+        let text = name.utf8();
+        let (way, link) = if let Some(interface) = text.strip_prefix(AF_PACKET) {
+            let (sender, link) = af_packet(interface)?;
+            (Way::AfPacket(sender), Some(link))
+        } else if let Some(queue) = text.strip_prefix(AF_XDP) {
+            (Way::AfXdp(Box::new(Queue::open(queue)?)), Some(LinkType::ETHERNET))
+        } else if let Some(device) = text.strip_prefix(DPDK) {
+            (dpdk(device)?, Some(LinkType::ETHERNET))
+        } else if injected(name).is_some() {
+            return Err(PortError::Injects);
+        } else {
+            (Way::Null(Counts::default()), None)
+        };
+        let (bytes, ends) = (Vec::new(), Vec::with_capacity(BATCH));
+        Ok(Self { name: name.clone(), link, way, bytes, ends, too_short: 0, cut: 0, broken: false })
+    }
+
+    /// Refuses packets of a link type other than the port's.
+    pub fn check(&self, link: LinkType) -> Result<(), PortFault> {
+        match self.link {
+            Some(port) if port != link => Err(self.fault(Cause::LinkType { packets: link, port })),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a frame; `cut` if it was longer once. It goes out with the others of its batch. **Errors**: nothing is taken from then on.
+    pub fn take(&mut self, frame: &[u8], cut: bool) -> Result<(), PortFault> {
+        if self.link == Some(LinkType::ETHERNET) && frame.len() < ETHERNET || frame.is_empty() {
+            self.too_short += 1;
+            return Ok(());
+        }
+        self.cut += u64::from(cut);
+        if let Way::Null(counts) = &mut self.way {
+            counts.sent += 1;
+            counts.bytes += frame.len() as u64;
+            return Ok(());
+        }
+        self.bytes.extend_from_slice(frame);
+        self.ends.push(self.bytes.len());
+        if self.ends.len() == BATCH { self.flush() } else { Ok(()) }
+    }
+
+    /// Sends what was taken. **Errors**: as for [`Self::take`].
+    pub fn flush(&mut self) -> Result<(), PortFault> {
+        if self.ends.is_empty() || self.broken {
+            return Ok(());
+        }
+        let mut frames = [&[][..]; BATCH];
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        for ((frame, start), &end) in frames.iter_mut().zip(starts).zip(&self.ends) {
+            *frame = &self.bytes[start..end];
+        }
+        let frames = &frames[..self.ends.len()];
+        let done = match &mut self.way {
+            Way::Null(_) => Ok(()),
+            Way::AfPacket(sender) => sender.send(frames),
+            Way::AfXdp(queue) => queue.send(frames),
+            #[cfg(feature = "dpdk")]
+            Way::Dpdk(device) => device.send(frames),
+        };
+        self.bytes.clear();
+        self.ends.clear();
+        done.map_err(|error| self.broke(error))
+    }
+
+    /// Sends what is left, and waits until it is gone where that can be told. **Errors**: as for [`Self::take`].
+    pub fn finish(&mut self) -> Result<(), PortFault> {
+        self.flush()?;
+        if self.broken {
+            return Ok(());
+        }
+        let done = match &mut self.way {
+            Way::AfXdp(queue) => queue.finish(),
+            _ => Ok(()),
+        };
+        done.map_err(|error| self.broke(error))
+    }
+
+    /// What became of the frames so far, without those that wait.
+    pub fn counts(&self) -> Counts {
+        let counts = match &self.way {
+            Way::Null(counts) => *counts,
+            Way::AfPacket(sender) => {
+                let packet_socket::Sent { frames, bytes, too_long, too_short, .. } = sender.sent();
+                Counts { sent: frames, bytes, too_long, too_short, ..Counts::default() }
+            }
+            Way::AfXdp(queue) => queue.counts(),
+            #[cfg(feature = "dpdk")]
+            Way::Dpdk(device) => device.counts(),
+        };
+        Counts { too_short: counts.too_short + self.too_short, cut: self.cut, ..counts }
+    }
+
+    /// Whether frames are thrown away here.
+    pub fn is_null(&self) -> bool {
+        matches!(self.way, Way::Null(_))
+    }
+
+    /// Frames that did not go out, and why.
+    pub fn refused(&self) -> Vec<Refused> {
+        let counts = self.counts();
+        let too_long = || Refusal::TooLong(interface(&self.name).and_then(mtu));
+        let all = [
+            (counts.too_long, &too_long as &dyn Fn() -> Refusal),
+            (counts.too_short, &|| Refusal::TooShort),
+            (counts.no_room, &|| Refusal::NoRoom),
+        ];
+        all.into_iter()
+            .filter(|(packets, _)| *packets > 0)
+            .map(|(packets, why)| Refused { packets, why: why() })
+            .collect()
+    }
+
+    fn broke(&mut self, error: io::Error) -> PortFault {
+        self.broken = true;
+        let cause = interface(&self.name).and_then(what_befell).unwrap_or(Cause::Io(error));
+        self.fault(cause)
+    }
+
+    fn fault(&self, cause: Cause) -> PortFault {
+        PortFault { name: self.name.clone(), cause, sent: self.counts().sent }
+    }
+}
+
+/// Why an interface does not work any more. One that is removed goes down first, so it is given a moment.
+pub fn what_befell(interface: &str) -> Option<Cause> {
+    for _ in 0..10 {
+        if packet_socket::index_of(interface).is_none() {
+            return Some(Cause::Gone);
+        }
+        if packet_socket::is_up(interface) {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Some(Cause::Down { interface: interface.to_owned() })
+}
+
+/// The largest packet of an interface without its link header, as sysfs has it.
+fn mtu(interface: &str) -> Option<usize> {
+    std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).ok()?.trim().parse().ok()
+}
+
+/// Refuses an interface that is not there, or down.
+pub fn check_interface(interface: &str) -> Result<(), PortError> {
+    match () {
+        () if packet_socket::index_of(interface).is_none() => Err(PortError::NoInterface),
+        () if !packet_socket::is_up(interface) => Err(PortError::Down),
+        () => Ok(()),
+    }
+}
+
+fn af_packet(interface: &str) -> Result<(packet_socket::Sender, LinkType), PortError> {
+    check_interface(interface)?;
+    let link = packet_socket::link_of(interface)?;
+    // By the queueing discipline: what is sent is seen by captures here, and is shaped as all else is.
+    Ok((packet_socket::Sender::open(interface, false)?, link))
+}
+
+/// A queue of AF_XDP that sends.
+struct Queue {
+    sender: xdp::Sender,
+    longest: usize,
+    too_long: u64,
+    /// Lengths of frames that the kernel was not known to be done with, oldest first.
+    under_way: VecDeque<usize>,
+    /// Bytes and number of those that it is done with.
+    bytes: u64,
+    done: u64,
+}
+
+impl Queue {
+    fn open(text: &str) -> Result<Self, PortError> {
+        let (interface, queue) = text.rsplit_once(':').unwrap_or((text, "0"));
+        let queue = queue.parse().map_err(|_| PortError::Queue(queue.to_owned()))?;
+        check_interface(interface)?;
+        let frame = mtu(interface).map_or(CHUNKS[0], |mtu| mtu + ETHERNET);
+        let chunk = if frame + TAG > CHUNKS[0] { CHUNKS[1] } else { CHUNKS[0] };
+        let settings = xdp::SendSettings { queue, chunk, ..xdp::SendSettings::default() };
+        let sender = xdp::Sender::open(interface, &settings)?;
+        let under_way = VecDeque::with_capacity(settings.frames as usize + BATCH);
+        Ok(Self { sender, longest: frame.min(chunk), too_long: 0, under_way, bytes: 0, done: 0 })
+    }
+
+    /// AF_XDP itself does not ask whether a frame is longer than the interface takes: such ones would be lost unseen.
+    fn is_too_long(&self, frame: &[u8]) -> bool {
+        let tag = if frame[12..14] == [0x81, 0x00] { TAG } else { 0 };
+        frame.len() > self.longest + tag
+    }
+
+    fn send(&mut self, frames: &[&[u8]]) -> io::Result<()> {
+        let done = frames.iter().try_for_each(|frame| {
+            if self.is_too_long(frame) {
+                self.too_long += 1;
+                return Ok(());
+            }
+            self.under_way.push_back(frame.len());
+            self.sender.send(frame)
+        });
+        let done = done.and_then(|()| self.sender.flush());
+        self.book();
+        done
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        let done = self.sender.finish();
+        self.book();
+        done.map(drop)
+    }
+
+    /// Frames are completed in their order.
+    fn book(&mut self) {
+        let done = self.sender.counts().completed;
+        let now = (done - self.done) as usize;
+        self.bytes += self.under_way.drain(..now.min(self.under_way.len())).map(|len| len as u64).sum::<u64>();
+        self.done = done;
+    }
+
+    fn counts(&self) -> Counts {
+        let sent = self.sender.counts();
+        Counts {
+            sent: sent.sent(),
+            bytes: self.bytes,
+            too_long: self.too_long,
+            no_room: sent.refused,
+            ..Counts::default()
+        }
+    }
+}
+
+#[cfg(not(feature = "dpdk"))]
+fn dpdk(_: &str) -> Result<Way, PortError> {
+    Err(PortError::WithoutDpdk)
+}
+
+#[cfg(feature = "dpdk")]
+fn dpdk(name: &str) -> Result<Way, PortError> {
+    Ok(Way::Dpdk(device::Device::open(name)?))
+}
+
+#[cfg(feature = "dpdk")]
+mod device {
+    use super::{Counts, PortError};
+    use std::io;
+    use std::time::{Duration, Instant};
+    use weir_io::dpdk::{SendError, Sender, sender};
+
+    /// How long a device may have no room before sending fails.
+    const PATIENCE: Duration = Duration::from_secs(2);
+
+    /// A device of DPDK's that sends.
+    pub struct Device {
+        sender: Sender,
+        bytes: u64,
+        too_long: u64,
+    }
+
+    impl Device {
+        pub fn open(name: &str) -> Result<Self, PortError> {
+            let sender = sender(name).map_err(|error| PortError::Dpdk(error.to_string()))?;
+            Ok(Self { sender, bytes: 0, too_long: 0 })
+        }
+
+        pub fn send(&mut self, frames: &[&[u8]]) -> io::Result<()> {
+            let Err(SendError::TooLong { room, .. }) = self.send_all(frames)? else { return Ok(()) };
+            // Nothing was sent of them.
+            let fit: Vec<&[u8]> = frames.iter().copied().filter(|frame| frame.len() <= room).collect();
+            self.too_long += (frames.len() - fit.len()) as u64;
+            self.send_all(&fit)?.map_err(io::Error::other)
+        }
+
+        /// Tries until the device has taken all.
+        fn send_all(&mut self, mut frames: &[&[u8]]) -> io::Result<Result<(), SendError>> {
+            let mut moved = Instant::now();
+            while !frames.is_empty() {
+                let taken = match self.sender.send(frames) {
+                    Ok(taken) => taken,
+                    Err(error) => return Ok(Err(error)),
+                };
+                let (gone, left) = frames.split_at(taken);
+                self.bytes += gone.iter().map(|frame| frame.len() as u64).sum::<u64>();
+                frames = left;
+                if taken > 0 {
+                    moved = Instant::now();
+                } else if moved.elapsed() > PATIENCE {
+                    return Err(io::Error::other("the device takes nothing any more: is its link up?"));
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+            Ok(Ok(()))
+        }
+
+        pub fn counts(&self) -> Counts {
+            Counts { sent: self.sender.sent(), bytes: self.bytes, too_long: self.too_long, ..Counts::default() }
+        }
+    }
+}
+
+/// A port that sends what is kept.
+pub struct PortSink {
+    /// The port.
+    pub port: Port,
+    /// Packets are cut to this many bytes; 0 cuts nothing.
+    pub snaplen: u32,
+    /// Send each packet at once.
+    pub flush_each: bool,
+}
+
+fn failed(fault: PortFault) -> End {
+    End::Failed(SinkFault::Port(fault))
+}
+
+impl Sink for PortSink {
+    fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
+        let Self { port, snaplen, flush_each } = self;
+        let link = layout.interfaces[record.frame.interface as usize].link;
+        let Frame { mut data, wire_len, .. } = record.frame;
+        if *snaplen != 0 {
+            data = &data[..data.len().min(*snaplen as usize)];
+        }
+        let cut = data.len() < wire_len as usize;
+        let sent = port.check(link).and_then(|()| port.take(data, cut));
+        sent.and_then(|()| if *flush_each { port.flush() } else { Ok(()) }).map_err(failed)
+    }
+
+    fn flush(&mut self) -> Result<(), End> {
+        self.port.flush().map_err(failed)
+    }
+
+    fn finish(&mut self, _: Option<&Layout>, _: bool) -> Result<(), End> {
+        self.port.finish().map_err(failed)
+    }
+
+    fn is_awaited(&self) -> bool {
+        true
+    }
+
+    fn report(&self) -> SinkReport {
+        let (counts, null) = (self.port.counts(), self.port.is_null());
+        let cut = (counts.cut > 0 && !null).then_some(Note::Cut { packets: counts.cut });
+        SinkReport {
+            written: counts.sent + counts.refused(),
+            sent: (!null).then_some(counts.sent),
+            thrown_away: null.then_some(counts.sent),
+            refused: self.port.refused(),
+            notes: cut.into_iter().collect(),
+            ..SinkReport::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_told_from_files_by_their_names() {
+        for name in ["null", "af_packet:eth0.100", "af_xdp:eth0:3", "dpdk:net_null0", "inject:eth0"] {
+            assert!(is_port(&Name::from(name)), "{name}");
+        }
+        for name in ["./null", "null.pcap", "nullx", "eth0", "-", "a/af_packet:eth0", ""] {
+            assert!(!is_port(&Name::from(name)), "{name}");
+        }
+        let interfaces =
+            [("af_packet:a:b", Some("a:b")), ("af_xdp:a", Some("a")), ("af_xdp:a:3", Some("a")), ("null", None)];
+        for (name, expected) in interfaces {
+            assert_eq!(interface(&Name::from(name)), expected, "{name}");
+        }
+    }
+}
