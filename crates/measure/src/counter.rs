@@ -1,11 +1,12 @@
 //! One table: a sketch, or two that complete each other, behind what the tasks ask.
 
 use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Table, difference};
-use crate::{Config, Error, Slot};
+use crate::part::{Count, Fill, Part};
+use crate::{Config, Error, KeyKind, Observation, Slot};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use weir_packet::flow::FlowKey;
-use weir_sketch::{Cms, Counts, Entry, Exact, Heavy, Packet, Rule, Shape, SharedCms, SharedExact, Weigh};
+use weir_packet::flow::{FlowKey, Hasher};
+use weir_sketch::{Cms, Counts, Entry, Exact, Heavy, Item, Packet, Rule, Shape, SharedCms, SharedExact, Weigh};
 use zerocopy::IntoBytes;
 
 /// Packets that are counted together.
@@ -149,6 +150,19 @@ pub(crate) enum Counter {
     SharedCms(Arc<SharedCms>, Heavy<FlowKey>),
 }
 
+/// Packets that are counted under their parts as they are.
+struct Name<'a, 'b> {
+    packets: &'a [Observation],
+    names: &'b mut Heavy<FlowKey>,
+}
+
+impl<'a> Count<'a> for Name<'a, '_> {
+    #[inline(always)]
+    fn count(self, part: impl Fn(&'a Observation) -> Part<'a>) {
+        self.names.update_as(self.packets, part, |_| {});
+    }
+}
+
 /// What is known of a key's weight.
 #[derive(Clone, Copy, Debug)]
 struct Figure {
@@ -225,6 +239,22 @@ impl Counter {
             names.add(items, likely, |i| new |= 1 << i);
         }
         new
+    }
+
+    /// Counts packets, at most [`TOGETHER`], each under a part of its flow key; `parts` is room for them.
+    pub fn update_part(
+        &mut self,
+        kind: KeyKind,
+        packets: &[Observation],
+        hasher: &Hasher,
+        parts: &mut Vec<Item<FlowKey>>,
+    ) {
+        if let Self::Heavy(names) = self {
+            kind.count(hasher, Name { packets, names });
+        } else {
+            kind.count(hasher, Fill { packets, parts });
+            self.update(parts, &[]);
+        }
     }
 
     /// Adds what another one counted. Workers that share a table have nothing to add but names.

@@ -1,10 +1,8 @@
 //! What is counted: a part of the flow key.
 
-use crate::Observation;
 use core::fmt;
 use core::str::FromStr;
-use weir_packet::flow::{FlowKey, Hasher};
-use weir_sketch::Item;
+use weir_packet::flow::FlowKey;
 
 /// Which part of a packet's flow key is counted. All but [`KeyKind::Conversation`] are directional.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,53 +66,12 @@ impl KeyKind {
         }
     }
 
-    /// Puts packets under the parts of their flow keys, each with its [plain](Hasher::plain) hash, into `parts`.
-    ///
-    /// **Cost**: a loop for each kind, so that the words that are zero in all of its keys cost nothing.
-    pub(crate) fn parts(self, packets: &[Observation], hasher: &Hasher, parts: &mut Vec<Item<FlowKey>>) {
-        // Each kind has a loop of its own, as each has a closure of its own.
-        let mut fill = Fill { packets, hasher, parts };
-        match self {
-            Self::FiveTuple => fill.by(|flow| *flow),
-            Self::Conversation => fill.by(|flow| Self::Conversation.project(flow)),
-            Self::Pair => fill.by(|flow| Self::Pair.project(flow)),
-            Self::SRC => fill.by(|flow| Self::SRC.project(flow)),
-            Self::DST => fill.by(|flow| Self::DST.project(flow)),
-            Self::Src(bits) => fill.by(|flow| Self::Src(bits).project(flow)),
-            Self::Dst(bits) => fill.by(|flow| Self::Dst(bits).project(flow)),
-            Self::Sport => fill.by(|flow| Self::Sport.project(flow)),
-            Self::Dport => fill.by(|flow| Self::Dport.project(flow)),
-            Self::Proto => fill.by(|flow| Self::Proto.project(flow)),
-        }
-    }
-
     /// Length of the prefix of an address of `family`, if it is one.
     pub fn prefix_len(self, family: u8) -> Option<u8> {
         match self {
             Self::Src(bits) | Self::Dst(bits) if bits < ALL_BITS => Some(bits.min(width(family))),
             _ => None,
         }
-    }
-}
-
-/// Packets that go under their parts.
-struct Fill<'a> {
-    packets: &'a [Observation],
-    hasher: &'a Hasher,
-    parts: &'a mut Vec<Item<FlowKey>>,
-}
-
-impl Fill<'_> {
-    #[inline(always)]
-    fn by(&mut self, part: impl Fn(&FlowKey) -> FlowKey) {
-        self.parts.clear();
-        self.parts.extend(self.packets.iter().map(
-            #[inline(always)]
-            |packet| {
-                let key = part(&packet.flow);
-                Item { hash: self.hasher.plain(&key), bytes: packet.bytes, key }
-            },
-        ));
     }
 }
 
@@ -215,34 +172,6 @@ mod tests {
         let reply = FlowKey { src: one.dst, dst: one.src, sport: one.dport, dport: one.sport, ..one };
         assert_eq!(KeyKind::Conversation.project(&one), KeyKind::Conversation.project(&reply));
         assert_ne!(KeyKind::FiveTuple.project(&one), KeyKind::FiveTuple.project(&reply));
-    }
-
-    #[test]
-    fn parts_of_packets_are_projections_and_their_hashes() {
-        let hasher = Hasher::new(5);
-        let v4 = flow("10.1.2.3", "192.0.2.7");
-        let v6 = flow("2001:db8:1:2:3:4:5:6", "2001:db8:ffff:ffff::1");
-        let fragment = FlowKey { sport: 0, dport: 0, flags: FlowKey::LATER_FRAGMENT, ..v4 };
-        let packets: Vec<Observation> = [v4, v4.turned(), v6, v6.turned(), fragment, FlowKey::NONE]
-            .into_iter()
-            .enumerate()
-            .map(|(i, flow)| {
-                let mut packet = Observation::mark(0);
-                packet.arrived(crate::Kind::Flow, 60 + i as u32, 0);
-                packet.flow = flow;
-                packet
-            })
-            .collect();
-        let mut parts = Vec::new();
-        let prefixes = [1, 24, 32, 33, 64, 127].into_iter().flat_map(|bits| [KeyKind::Src(bits), KeyKind::Dst(bits)]);
-        for kind in KeyKind::NAMES.into_iter().map(|(_, kind)| kind).chain(prefixes) {
-            kind.parts(&packets, &hasher, &mut parts);
-            assert_eq!(parts.len(), packets.len());
-            for (part, packet) in parts.iter().zip(&packets) {
-                assert_eq!((part.key, part.bytes), (kind.project(&packet.flow), packet.bytes), "{kind}");
-                assert_eq!(part.hash, hasher.plain(&part.key), "{kind}");
-            }
-        }
     }
 
     #[test]

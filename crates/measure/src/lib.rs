@@ -9,6 +9,7 @@ mod back;
 mod counter;
 mod key;
 mod observation;
+mod part;
 mod state;
 mod tally;
 mod windows;

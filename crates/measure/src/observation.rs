@@ -1,5 +1,6 @@
 //! A packet on its way to the counters.
 
+use core::borrow::Borrow;
 use weir_packet::flow::FlowKey;
 use weir_sketch::Packet;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
@@ -111,7 +112,12 @@ impl Packet<FlowKey> for Observation {
     }
 
     #[inline(always)]
-    fn key(&self) -> &FlowKey {
+    fn key(&self) -> impl Borrow<FlowKey> {
         &self.flow
+    }
+
+    #[inline(always)]
+    fn is_of(&self, key: &FlowKey) -> bool {
+        self.flow == *key
     }
 }

@@ -104,8 +104,7 @@ impl State {
                 new &= table.update(packets, likely);
                 continue;
             }
-            kind.parts(packets, &self.hasher, &mut self.parts);
-            table.update(&self.parts, &[]);
+            table.update_part(*kind, packets, &self.hasher, &mut self.parts);
         }
         if new != 0 {
             self.see(packets, new);
@@ -117,13 +116,12 @@ impl State {
     #[inline]
     fn see(&mut self, packets: &[Observation], maybe: u64) {
         let Self { flows, sources, destinations, hasher, .. } = self;
-        each(maybe, |i| flows.ask(packets[i].hash));
         let mut new = 0;
         if maybe == u64::MAX >> (TOGETHER - packets.len()) {
-            for (i, packet) in packets.iter().enumerate() {
-                new |= u64::from(flows.is_new(packet.hash)) << i;
-            }
+            // So many loads in a row wait for memory together without being asked for.
+            new = flows.are_new(packets.iter().map(|packet| packet.hash));
         } else {
+            each(maybe, |i| flows.ask(packets[i].hash));
             each(maybe, |i| new |= u64::from(flows.is_new(packets[i].hash)) << i);
         }
         // Hosts of flows that are not new are not new either.

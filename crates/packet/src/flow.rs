@@ -11,7 +11,7 @@ mod parse;
 mod tunnel;
 mod wlan;
 
-pub use hash::{FlowHash, Hasher};
+pub use hash::{FlowHash, Hasher, ShortHasher};
 pub use parse::{Inside, Parser, Usual};
 
 use core::net::IpAddr;

@@ -29,7 +29,7 @@ const RECENT: usize = 32_768;
 /// [`range`](Self::range).
 pub struct Distinct {
     seeded: Seeded,
-    /// Where a hash belongs by its low bits, the upper half of the last that was seen.
+    /// Where a hash belongs by its low bits, the upper half of the last that was seen, with a one as its last bit.
     recent: Table<u32>,
     seed: u64,
 }
@@ -45,7 +45,7 @@ impl Distinct {
 
     /// Counts the key with this hash, if it was not counted before.
     ///
-    /// Keys whose hashes agree in 47 bits may be taken for one: a share of less than n / 2^47 of n keys.
+    /// Keys whose hashes agree in 46 bits may be taken for one: a share of less than n / 2^46 of n keys.
     #[inline]
     pub fn see(&mut self, hash: u64) {
         if self.is_new(hash) {
@@ -65,11 +65,16 @@ impl Distinct {
     /// **Cost**: a load and a store, no branch: asked for a batch of packets first, the answers do not wait for each other.
     #[inline(always)]
     pub fn is_new(&mut self, hash: u64) -> bool {
-        let (recent, upper) = (&mut self.recent[hash as usize % RECENT], (hash >> 32) as u32);
-        // Where nothing was seen there is a zero too.
-        let new = (*recent != upper) | (upper == 0);
-        *recent = upper;
-        new
+        is_new(&mut self.recent[hash as usize % RECENT], hash)
+    }
+
+    /// [`is_new`](Self::is_new) for up to 64 hashes: bit i is that of hash i.
+    #[inline]
+    pub fn are_new(&mut self, hashes: impl Iterator<Item = u64>) -> u64 {
+        let Some(recent) = self.recent.first_chunk_mut::<RECENT>() else { return u64::MAX };
+        hashes.enumerate().fold(0, |new, (i, hash)| {
+            new | u64::from(is_new(&mut recent[hash as usize % RECENT], hash)) << (i % u64::BITS as usize)
+        })
     }
 
     /// Counts the key with this hash, if it was not counted before, without a look at those seen lately.
@@ -108,6 +113,16 @@ impl Distinct {
         self.seeded.merge(&other.seeded);
         Ok(())
     }
+}
+
+/// Is this hash another than the last that was seen where it belongs? From now on it is the last.
+#[inline(always)]
+fn is_new(recent: &mut u32, hash: u64) -> bool {
+    // Where nothing was seen there is a zero.
+    let upper = (hash >> 32) as u32 | 1;
+    let new = *recent != upper;
+    *recent = upper;
+    new
 }
 
 impl core::fmt::Debug for Distinct {

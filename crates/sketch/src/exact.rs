@@ -9,6 +9,8 @@ mod shared;
 
 pub use shared::SharedExact;
 
+use core::borrow::Borrow;
+
 use weir_memory::{Request, Table};
 use zerocopy::FromZeros;
 
@@ -85,7 +87,7 @@ impl<K: Key> Exact<K> {
         self.total.packets += packets;
         self.total.bytes = self.total.bytes.saturating_add(bytes);
         for (home, item) in homes.iter().zip(items) {
-            self.add(*home, item.key(), Counts { packets: 1, bytes: u64::from(item.bytes()) });
+            self.add(*home, item.key().borrow(), Counts { packets: 1, bytes: u64::from(item.bytes()) });
         }
     }
 

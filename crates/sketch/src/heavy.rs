@@ -69,7 +69,7 @@ mod merge;
 
 use weir_memory::{Request, Table};
 
-use crate::{Counts, Error, Key, LANES, Packet, Weigh, place, split_largest, spread};
+use crate::{Counts, Error, Key, LANES, Packet, Weigh, place, same, split_largest, spread};
 use bucket::{Head, Slot, WAYS};
 
 /// A table of the heaviest keys by packets or by bytes, with a lower and an upper bound for every key there is.
@@ -93,14 +93,38 @@ pub struct Heavy<K> {
     sizes: (u32, u32),
 }
 
-/// Where packets are counted.
-#[derive(Default)]
+/// Where packets are counted, and what they weigh together.
 struct Places {
     buckets: [u32; LANES],
     tags: [u8; LANES],
     /// Guesses at the slots.
     likely: [u8; LANES],
+    bytes: u64,
+    /// Bytes of the smallest and the largest packet.
+    sizes: (u32, u32),
 }
+
+impl Places {
+    /// Those of packets in a table of so many buckets; the guesses are to come.
+    #[inline(always)]
+    fn of<K, P: Packet<K>>(packets: impl Iterator<Item = P>, buckets: usize, ask: impl Fn(usize)) -> Self {
+        let mut places = Self { buckets: [0; LANES], tags: [0; LANES], likely: [0; LANES], bytes: 0, sizes: NO_SIZES };
+        let (mut bytes, (mut least, mut most)) = (0, NO_SIZES);
+        for ((packet, to), tag) in packets.zip(&mut places.buckets).zip(&mut places.tags) {
+            let bucket;
+            (bucket, *tag) = home(packet.hash(), buckets);
+            *to = bucket as u32;
+            ask(bucket);
+            bytes += u64::from(packet.bytes());
+            (least, most) = (least.min(packet.bytes()), most.max(packet.bytes()));
+        }
+        (places.bytes, places.sizes) = (bytes, (least, most));
+        places
+    }
+}
+
+/// Bytes of the smallest and the largest of no packets.
+const NO_SIZES: (u32, u32) = (u32::MAX, 0);
 
 /// A key of [`Heavy`], with what is known of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +163,7 @@ impl<K: Key> Heavy<K> {
             weigh,
             seed,
             total: Counts::default(),
-            sizes: (u32::MAX, 0),
+            sizes: NO_SIZES,
         })
     }
 
@@ -150,23 +174,27 @@ impl<K: Key> Heavy<K> {
 
     /// Counts a batch of packets. `new` is told the number of each packet whose key was not in before it, and may never have
     /// been.
-    pub fn update_and_tell<P: Packet<K>>(&mut self, items: &[P], mut new: impl FnMut(usize)) {
+    pub fn update_and_tell<P: Packet<K>>(&mut self, items: &[P], new: impl FnMut(usize)) {
+        self.update_as(items, |item| item, new);
+    }
+
+    /// Counts a batch of packets under what `part` makes of each. `new` as in [`update_and_tell`](Self::update_and_tell).
+    pub fn update_as<'a, T, P: Packet<K>>(
+        &mut self,
+        items: &'a [T],
+        part: impl Fn(&'a T) -> P,
+        mut new: impl FnMut(usize),
+    ) {
         for (i, items) in items.chunks(LANES).enumerate() {
-            let Places { mut buckets, mut tags, mut likely } = Places::default();
-            for ((item, to), tag) in items.iter().zip(&mut buckets).zip(&mut tags) {
-                let bucket;
-                (bucket, *tag) = self.home(item.hash());
-                *to = bucket as u32;
-                self.heads[bucket].ask();
-                self.heads[bucket].ask_count(WAYS - 1);
-            }
-            for ((bucket, tag), likely) in buckets[..items.len()].iter().zip(&tags).zip(&mut likely) {
-                let slot = self.heads[*bucket as usize].likely(*tag);
+            let heads = &self.heads[..];
+            let mut places = Places::of(items.iter().map(&part), heads.len(), |bucket| Head::ask_all(heads, bucket));
+            let Places { buckets, tags, likely, .. } = &mut places;
+            for ((bucket, tag), likely) in buckets[..items.len()].iter().zip(tags).zip(likely) {
+                let slot = heads[*bucket as usize].likely(*tag);
                 weir_memory::prefetch(&self.slots, *bucket as usize * WAYS + slot);
                 *likely = slot as u8;
             }
-            let places = Places { buckets, tags, likely };
-            self.add_at(items, &places, |j| new(i * LANES + j));
+            self.add_at(items.iter().map(&part), &places, |j| new(i * LANES + j));
         }
     }
 
@@ -175,7 +203,7 @@ impl<K: Key> Heavy<K> {
     /// Who has other work to do between the steps does not wait for memory.
     #[inline]
     pub fn ask<P: Packet<K>>(&self, items: &[P]) {
-        items.iter().for_each(|item| self.heads[self.bucket(item.hash())].ask());
+        items.iter().for_each(|item| weir_memory::prefetch(&self.heads, self.bucket(item.hash())));
     }
 
     /// The second step: has the memory fetched that the third needs. `likely` gets a guess for each packet, where its key is.
@@ -196,62 +224,65 @@ impl<K: Key> Heavy<K> {
     #[inline]
     pub fn add<P: Packet<K>>(&mut self, items: &[P], likely: &[u8], mut new: impl FnMut(usize)) {
         for (i, (items, likely)) in items.chunks(LANES).zip(likely.chunks(LANES)).enumerate() {
-            let mut places = Places::default();
-            for (j, (item, &likely)) in items.iter().zip(likely).enumerate() {
-                let (bucket, tag) = self.home(item.hash());
-                (places.buckets[j], places.tags[j], places.likely[j]) =
-                    (bucket as u32, tag, likely.min(WAYS as u8 - 1));
-            }
-            self.add_at(items, &places, |j| new(i * LANES + j));
+            let mut places = Places::of(items.iter(), self.heads.len(), |_| {});
+            places.likely[..likely.len()].copy_from_slice(likely);
+            self.add_at(items.iter(), &places, |j| new(i * LANES + j));
         }
     }
 
     #[inline(always)]
-    fn add_at<P: Packet<K>>(&mut self, items: &[P], places: &Places, new: impl FnMut(usize)) {
+    fn add_at<P: Packet<K>>(
+        &mut self,
+        packets: impl ExactSizeIterator<Item = P>,
+        places: &Places,
+        new: impl FnMut(usize),
+    ) {
         // No sum in the table passes the totals: while these have room for a batch of the largest packets, none overflows.
         const ROOM: u64 = u64::MAX - LANES as u64 * u32::MAX as u64;
         match self.weigh {
-            _ if self.total.packets.max(self.total.bytes) > ROOM => self.add_far(items, places, new),
-            Weigh::Packets => self.add_by::<P, true, false>(items, places, new),
-            Weigh::Bytes => self.add_by::<P, false, false>(items, places, new),
+            _ if self.total.packets.max(self.total.bytes) > ROOM => self.add_far(packets, places, new),
+            Weigh::Packets => self.add_by::<P, true, false>(packets, places, new),
+            Weigh::Bytes => self.add_by::<P, false, false>(packets, places, new),
         }
     }
 
     /// Counts packets where sums may pass 64 bits: they end at the largest u64.
     #[cold]
     #[inline(never)]
-    fn add_far<P: Packet<K>>(&mut self, items: &[P], places: &Places, new: impl FnMut(usize)) {
+    fn add_far<P: Packet<K>>(
+        &mut self,
+        packets: impl ExactSizeIterator<Item = P>,
+        places: &Places,
+        new: impl FnMut(usize),
+    ) {
         match self.weigh {
-            Weigh::Packets => self.add_by::<P, true, true>(items, places, new),
-            Weigh::Bytes => self.add_by::<P, false, true>(items, places, new),
+            Weigh::Packets => self.add_by::<P, true, true>(packets, places, new),
+            Weigh::Bytes => self.add_by::<P, false, true>(packets, places, new),
         }
     }
 
     #[inline(always)]
     fn add_by<P: Packet<K>, const PACKETS: bool, const FAR: bool>(
         &mut self,
-        items: &[P],
+        packets: impl ExactSizeIterator<Item = P>,
         places: &Places,
         mut new: impl FnMut(usize),
     ) {
         let Self { heads, slots, total, sizes, .. } = self;
+        let Places { buckets, tags, likely, bytes, sizes: (least, most) } = places;
+        total.packets = total.packets.saturating_add(packets.len() as u64);
+        total.bytes = total.bytes.saturating_add(*bytes);
+        *sizes = (sizes.0.min(*least), sizes.1.max(*most));
         let heads = &mut heads[..];
         let slots = &mut slots.as_chunks_mut::<WAYS>().0[..heads.len()];
-        let (mut all, (mut least, mut most)) = (0, *sizes);
-        let Places { buckets, tags, likely } = places;
-        for (i, (((item, &bucket), &tag), &likely)) in items.iter().zip(buckets).zip(tags).zip(likely).enumerate() {
-            let bytes = u64::from(item.bytes());
+        for (i, (((packet, &bucket), &tag), &likely)) in packets.zip(buckets).zip(tags).zip(likely).enumerate() {
+            let bytes = u64::from(packet.bytes());
             let (weight, companion) = if PACKETS { (1, bytes) } else { (bytes, 1) };
             let (head, slots) = (&mut heads[bucket as usize], &mut slots[bucket as usize]);
-            if !head.add::<K, FAR>(slots, (tag, likely.into()), item.key(), weight, companion) {
+            if !head.add::<K, FAR>(slots, (tag, likely.into()), packet, weight, companion) {
                 new(i);
             }
-            all += bytes;
-            (least, most) = (least.min(item.bytes()), most.max(item.bytes()));
         }
-        total.packets = total.packets.saturating_add(items.len() as u64);
-        total.bytes = total.bytes.saturating_add(all);
-        *sizes = (least, most);
     }
 
     /// Bounds of a key's weight, whether it is in or not: it weighs at least the first and at most the second.
@@ -267,7 +298,7 @@ impl<K: Key> Heavy<K> {
     /// What is known of a key, if it is in.
     pub fn get(&self, key: &K, hash: u64) -> Option<Entry<K>> {
         let (bucket, tag) = self.home(hash);
-        let slot = self.heads[bucket].find(self.slots_of(bucket), tag, key)?;
+        let slot = self.heads[bucket].find(self.slots_of(bucket), tag, |in_it| same(in_it, key))?;
         Some(self.entry(bucket, slot))
     }
 
@@ -394,7 +425,7 @@ impl<K: Key> Heavy<K> {
     pub fn clear(&mut self) {
         self.heads.fill(Head::EMPTY);
         self.total = Counts::default();
-        self.sizes = (u32::MAX, 0);
+        self.sizes = NO_SIZES;
     }
 }
 

@@ -30,6 +30,8 @@ pub use error::Error;
 pub use exact::{Exact, SharedExact};
 pub use heavy::{Entry, Heavy};
 
+use core::borrow::Borrow;
+
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 /// What is counted: a plain value whose bytes are its identity.
@@ -55,10 +57,12 @@ pub trait Packet<K> {
     /// Bytes of the packet.
     fn bytes(&self) -> u32;
     /// Whose packet it is.
-    fn key(&self) -> &K;
+    fn key(&self) -> impl Borrow<K>;
+    /// Is it a packet of this key? Asked for nearly every packet, where [`key`](Self::key) is asked for new keys.
+    fn is_of(&self, key: &K) -> bool;
 }
 
-impl<K> Packet<K> for Item<K> {
+impl<K: Key> Packet<K> for Item<K> {
     #[inline(always)]
     fn hash(&self) -> u64 {
         self.hash
@@ -70,8 +74,35 @@ impl<K> Packet<K> for Item<K> {
     }
 
     #[inline(always)]
-    fn key(&self) -> &K {
+    fn key(&self) -> impl Borrow<K> {
         &self.key
+    }
+
+    #[inline(always)]
+    fn is_of(&self, key: &K) -> bool {
+        same(&self.key, key)
+    }
+}
+
+impl<K, P: Packet<K>> Packet<K> for &P {
+    #[inline(always)]
+    fn hash(&self) -> u64 {
+        P::hash(self)
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> u32 {
+        P::bytes(self)
+    }
+
+    #[inline(always)]
+    fn key(&self) -> impl Borrow<K> {
+        P::key(self)
+    }
+
+    #[inline(always)]
+    fn is_of(&self, key: &K) -> bool {
+        P::is_of(self, key)
     }
 }
 

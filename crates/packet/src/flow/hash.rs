@@ -51,6 +51,35 @@ pub struct Hasher {
     turn: u64,
 }
 
+/// [`Hasher::plain`] of keys of which only the first words are not zero. A small value of its own: where it is a local one, what
+/// follows from the words that are always the same is worked out once for all keys.
+#[derive(Clone, Copy, Debug)]
+pub struct ShortHasher {
+    high: ([u64; 4], u64),
+    low: ([u64; 4], u64),
+}
+
+impl ShortHasher {
+    /// The hash of the key that holds no more than these words: what IPv4 fills of the addresses, as little-endian numbers; source
+    /// port, and above it the destination port; protocol, family and flags from the lowest byte on.
+    #[inline(always)]
+    pub fn hash(&self, src: u32, dst: u32, ports: u32, meta: u32) -> u64 {
+        let half = |([a, b, c, d], sum): ([u64; 4], u64)| {
+            let ends = a.wrapping_add(dst.into()).wrapping_mul(b.wrapping_add(src.into()));
+            let others = c.wrapping_add(meta.into()).wrapping_mul(d.wrapping_add(ports.into()));
+            sum.wrapping_add(others).wrapping_add(ends)
+        };
+        mix(half(self.high) >> 32 << 32 | half(self.low) >> 32)
+    }
+
+    /// [`FlowHash::symmetric`] of a key of IPv4.
+    #[inline(always)]
+    pub fn conversation(&self, key: &FlowKey) -> u64 {
+        let Words { src, dst, ports, meta } = Words::of(key).ordered(is_reversed_v4(key));
+        self.hash(src[0] as u32, dst[0] as u32, ports, meta)
+    }
+}
+
 /// One half of the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Half {
@@ -58,6 +87,8 @@ struct Half {
     b: u64,
     /// `b` and the products of the pairs that are zero in a key of IPv4.
     b_short: u64,
+    /// `b` and the products of the pairs that are zero in an [address](Hasher::address) of IPv4.
+    b_address: u64,
 }
 
 /// Two hashes of one key.
@@ -122,19 +153,25 @@ impl Hasher {
         FlowHash { symmetric, directed: symmetric ^ select_unpredictable(reversed, self.turn, 0) }
     }
 
-    /// The [plain](Self::plain) hash of a key whose words past the fourth are zero. [`Self::long`] gives the same, later.
+    /// The part of this hash function that short keys need.
     #[inline(always)]
-    pub(super) fn short(&self, src: u32, dst: u32, ports: u32, meta: u32) -> u64 {
-        let high = self.high.b_short.wrapping_add(self.high.front(src, dst, ports, meta));
-        let low = self.low.b_short.wrapping_add(self.low.front(src, dst, ports, meta));
-        mix(high >> 32 << 32 | low >> 32)
+    pub fn short(&self) -> ShortHasher {
+        let half = |half: &Half| {
+            let [a, b, c, d, ..] = half.a;
+            ([a, b, c, d], half.b_short)
+        };
+        ShortHasher { high: half(&self.high), low: half(&self.low) }
     }
 
     /// The hash of an address alone, strongly universal over the addresses of both families. Other than [`Self::plain`] of a key
-    /// that holds nothing else, and cheaper.
+    /// that holds nothing else, and cheaper. Of an address of IPv4, bytes past the fourth are not looked at.
     #[inline(always)]
     pub fn address(&self, family: u8, address: &[u8; 16]) -> u64 {
         let all = u128::from_le_bytes(*address);
+        if family == 4 {
+            let hash = |half: &Half| half.b_address.wrapping_add(half.pair(0, all as u32, 4)) >> 32;
+            return mix(hash(&self.high) << 32 | hash(&self.low));
+        }
         let [a, b, c, d] = [0, 32, 64, 96].map(|shift| (all >> shift) as u32);
         let hash = |half: &Half| {
             let pairs = half.pair(0, a, family.into()).wrapping_add(half.pair(2, b, c));
@@ -194,7 +231,7 @@ impl Words {
     /// The hash of a key whose other six words are zero.
     #[inline(always)]
     fn short(&self, hasher: &Hasher) -> u64 {
-        hasher.short(self.src[0] as u32, self.dst[0] as u32, self.ports, self.meta)
+        hasher.short().hash(self.src[0] as u32, self.dst[0] as u32, self.ports, self.meta)
     }
 
     /// The two ends exchanged if `reversed`, which of the packets of a line nobody can predict.
@@ -212,8 +249,9 @@ impl Words {
 
 impl Half {
     fn new(a: [u64; WORDS], b: u64) -> Self {
-        let zero = (2..5).fold(b, |sum, i| sum.wrapping_add(a[2 * i].wrapping_mul(a[2 * i + 1])));
-        Self { a, b, b_short: zero }
+        let with = |b: u64, i: usize| b.wrapping_add(a[2 * i].wrapping_mul(a[2 * i + 1]));
+        let b_address = with(with(b, 2), 3);
+        Self { a, b, b_short: with(b_address, 4), b_address }
     }
 
     #[inline(always)]
@@ -310,9 +348,10 @@ mod tests {
         for _ in 0..if cfg!(miri) { 20 } else { 5000 } {
             let keys: [u64; Hasher::KEYS] = core::array::from_fn(|_| random.next());
             let hasher = Hasher::from_keys(keys);
-            let address: [u8; 16] = core::array::from_fn(|_| random.next() as u8);
-            let word = |i: usize| u128::from(u32::from_le_bytes(address[4 * i..4 * i + 4].try_into().unwrap()));
-            for family in [4u8, 6] {
+            let bytes: [u8; 16] = core::array::from_fn(|_| random.next() as u8);
+            for (family, len) in [(4u8, 4), (6, 16)] {
+                let address: [u8; 16] = core::array::from_fn(|i| if i < len { bytes[i] } else { 0 });
+                let word = |i: usize| u128::from(u32::from_le_bytes(address[4 * i..4 * i + 4].try_into().unwrap()));
                 let half = |from: usize| {
                     let a = |i: usize| u128::from(keys[from + i]);
                     let product = |x: u128, y: u128| x.wrapping_mul(y) % (1 << 64);
@@ -324,7 +363,7 @@ mod tests {
                 };
                 assert_eq!(hasher.address(family, &address), mix(half(0) << 32 | half(HALF)));
             }
-            assert_ne!(hasher.address(4, &address), hasher.address(6, &address));
+            assert_ne!(hasher.address(4, &bytes), hasher.address(6, &bytes));
         }
     }
 

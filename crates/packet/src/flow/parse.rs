@@ -121,7 +121,7 @@ impl Usual {
             return None;
         }
         *key = short.key();
-        Some(hasher.short(short.src, short.dst, short.ports, short.meta))
+        Some(hasher.short().hash(short.src, short.dst, short.ports, short.meta))
     }
 }
 

@@ -2,15 +2,17 @@
 
 use core::hint::select_unpredictable;
 
-use zerocopy::FromZeros;
+use core::borrow::Borrow;
 
-use crate::{Key, same};
+use zerocopy::{FromZeros, Immutable, IntoBytes};
+
+use crate::{Key, Packet};
 
 /// Slots of a bucket: with them its head fills two cache lines.
 pub(super) const WAYS: usize = 13;
 
 /// What is read and written for every packet of a bucket.
-#[derive(Clone, Copy, FromZeros)]
+#[derive(Clone, Copy, FromZeros, Immutable, IntoBytes)]
 #[repr(C, align(64))]
 pub(super) struct Head {
     /// No key that is not in weighs more.
@@ -50,19 +52,35 @@ impl Head {
         &mut self,
         slots: &mut [Slot<K>; WAYS],
         (tag, likely): (u8, usize),
-        key: &K,
+        packet: impl Packet<K>,
         weight: u64,
         companion: u64,
     ) -> bool {
-        if self.tags[likely] == tag && same(&slots[likely].key, key) {
+        if likely < WAYS && self.tags[likely] == tag && packet.is_of(&slots[likely].key) {
             self.hit::<K, FAR>(slots, likely, weight, companion);
-        } else if let Some(slot) = self.find(slots, tag, key) {
-            self.hit::<K, FAR>(slots, slot, weight, companion);
+            true
         } else {
-            self.miss::<K, FAR>(slots, tag, key, weight, companion);
-            return false;
+            self.add_elsewhere::<K, FAR>(slots, tag, packet, weight, companion)
         }
-        true
+    }
+
+    /// Adds a packet whose key is not where it likely was, and says whether it was in. A call, so that its many variables take no
+    /// registers from other packets.
+    #[inline(never)]
+    fn add_elsewhere<K: Key, const FAR: bool>(
+        &mut self,
+        slots: &mut [Slot<K>; WAYS],
+        tag: u8,
+        packet: impl Packet<K>,
+        weight: u64,
+        companion: u64,
+    ) -> bool {
+        let found = self.find(slots, tag, |key| packet.is_of(key));
+        match found {
+            Some(slot) => self.hit::<K, FAR>(slots, slot, weight, companion),
+            None => self.miss::<K, FAR>(slots, tag, packet.key().borrow(), weight, companion),
+        }
+        found.is_some()
     }
 
     /// Adds a packet of the key in a slot.
@@ -72,10 +90,12 @@ impl Head {
         slots[slot].companion = sum::<FAR>(slots[slot].companion, companion);
     }
 
-    /// Has the line fetched that tells who is in.
+    /// Has both lines of a head fetched.
     #[inline(always)]
-    pub(super) fn ask(&self) {
-        weir_memory::prefetch(&self.tags, 0);
+    pub(super) fn ask_all(heads: &[Self], bucket: usize) {
+        let begin = bucket.wrapping_mul(size_of::<Self>());
+        weir_memory::prefetch(heads.as_bytes(), begin);
+        weir_memory::prefetch(heads.as_bytes(), begin.wrapping_add(size_of::<Self>() / 2));
     }
 
     /// Has the count of a slot fetched.
@@ -92,11 +112,11 @@ impl Head {
 
     /// The slot of a key that is in.
     #[inline(always)]
-    pub(super) fn find<K: Key>(&self, slots: &[Slot<K>; WAYS], tag: u8, key: &K) -> Option<usize> {
+    pub(super) fn find<K>(&self, slots: &[Slot<K>; WAYS], tag: u8, is: impl Fn(&K) -> bool) -> Option<usize> {
         let mut found = weir_memory::equal(&self.tags, tag) & ((1 << WAYS) - 1);
         while found != 0 {
             let slot = found.trailing_zeros() as usize;
-            if same(&slots[slot].key, key) {
+            if is(&slots[slot].key) {
                 return Some(slot);
             }
             found &= found - 1;
@@ -104,9 +124,8 @@ impl Head {
         None
     }
 
-    /// Adds a packet of a key that is not in. A call, so that its many variables take no registers from the packets of keys that
-    /// are in.
-    #[inline(never)]
+    /// Adds a packet of a key that is not in.
+    #[inline(always)]
     fn miss<K: Key, const FAR: bool>(
         &mut self,
         slots: &mut [Slot<K>; WAYS],
