@@ -1,7 +1,7 @@
 //! Batches that a front end takes out of a run, when it wants them.
 //!
-//! The run waits once as many are out as may be: a file waits with it, and a capture drops what its own memory has no room for, and
-//! counts it. A batch that is dropped gives its memory back, in any order and from any thread.
+//! If the limit of outstanding batches is reached, the run waits. Files then wait too; a capture drops packets for which its ring has
+//! no room, and counts them. A batch that is dropped gives its memory back, in any order and from any thread.
 
 use std::collections::VecDeque;
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
@@ -16,8 +16,14 @@ use weir_pipeline::stages::Stages;
 /// Most batches that may be out at once: a byte for each fits into a pipe.
 pub const MOST: usize = 4096;
 
+/// A wait without end is cut into such.
+const TURN: Duration = Duration::from_secs(3600);
+
 /// How often a run that waits for room looks whether it was told to end.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// How long a run that was told to end waits for room, in all: what finds none by then is dropped, and counted.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 struct State {
@@ -28,8 +34,10 @@ struct State {
     full: u64,
     /// The run is over.
     ended: bool,
-    /// Nobody takes batches any more.
+    /// The receiver was dropped.
     left: bool,
+    /// Packets that passed, in batches that waited then.
+    unread: u64,
 }
 
 #[derive(Debug)]
@@ -53,8 +61,10 @@ impl Shared {
 
 /// The end of a run that hands batches out.
 #[derive(Debug)]
-pub(crate) struct Giver {
+pub(crate) struct BatchSender {
     shared: Arc<Shared>,
+    /// When it was found that the run was told to end.
+    stopped: Option<Instant>,
     /// A byte for each batch that waits.
     ready: PipeWriter,
 }
@@ -74,19 +84,22 @@ pub struct Batch {
 }
 
 /// Both ends; at most `most` batches, up to [`MOST`], wait or are held at once.
-pub(crate) fn channel(most: usize) -> io::Result<(Giver, Batches)> {
+pub(crate) fn channel(most: usize) -> io::Result<(BatchSender, Batches)> {
     let shared = Shared { state: Mutex::default(), changed: Condvar::new(), most: most.clamp(1, MOST) };
     let (shared, (reader, writer)) = (Arc::new(shared), pipe()?);
-    Ok((Giver { shared: Arc::clone(&shared), ready: writer }, Batches { shared, ready: reader }))
+    Ok((BatchSender { shared: Arc::clone(&shared), stopped: None, ready: writer }, Batches { shared, ready: reader }))
 }
 
-impl Giver {
-    /// Hands a batch out, and waits for room until `stop` is set. Gives it back if nobody wants it.
+impl BatchSender {
+    /// Hands a batch out, and waits for room, not for long once `stop` is set. Gives it back if nobody wants it.
     pub(crate) fn give(&mut self, delivery: Delivery<Stages>, stop: &AtomicBool) -> Option<Delivery<Stages>> {
         let mut state = self.shared.state();
         let is_full = |state: &State| state.waiting.len() + state.held >= self.shared.most;
         state.full += u64::from(is_full(&state));
-        while is_full(&state) && !state.left && !stop.load(Ordering::Relaxed) {
+        while is_full(&state) && !state.left {
+            if stop.load(Ordering::Relaxed) && self.stopped.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                break;
+            }
             state = self.shared.wait(state, LOOK);
         }
         if state.left || is_full(&state) {
@@ -96,17 +109,28 @@ impl Giver {
         drop(state);
         self.shared.changed.notify_all();
         // There is room for it; whoever waits at the other end may be gone.
-        let _ = self.ready.write(&[0]);
+        let _ = self.ready.write_all(&[0]);
         None
     }
 
-    /// Nobody takes batches any more.
+    /// The receiver was dropped.
     pub(crate) fn is_left(&self) -> bool {
         self.shared.state().left
     }
+
+    /// Packets that passed, in batches that waited when the receiver was dropped.
+    pub(crate) fn unread(&self) -> u64 {
+        self.shared.state().unread
+    }
+
+    /// Batches that wait or are held.
+    pub(crate) fn outstanding(&self) -> usize {
+        let state = self.shared.state();
+        state.waiting.len() + state.held
+    }
 }
 
-impl Drop for Giver {
+impl Drop for BatchSender {
     fn drop(&mut self) {
         self.shared.state().ended = true;
         self.shared.changed.notify_all();
@@ -127,7 +151,7 @@ pub enum Next {
 impl Batches {
     /// The next batch, within `most`.
     pub fn next(&mut self, most: Duration) -> Next {
-        let until = Instant::now() + most;
+        let begun = Instant::now();
         let mut state = self.shared.state();
         loop {
             if let Some(delivery) = state.waiting.pop_front() {
@@ -137,11 +161,11 @@ impl Batches {
                 let _ = self.ready.read_exact(&mut [0]);
                 return Next::Batch(Box::new(Batch { delivery, shared: Arc::clone(&self.shared) }));
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = most.saturating_sub(begun.elapsed());
             match () {
                 () if state.ended => return Next::End,
                 () if left.is_zero() => return Next::Nothing,
-                () => state = self.shared.wait(state, left),
+                () => state = self.shared.wait(state, left.min(TURN)),
             }
         }
     }
@@ -170,6 +194,9 @@ impl Drop for Batches {
         let waiting = {
             let mut state = self.shared.state();
             state.left = true;
+            if !state.ended {
+                state.unread = state.waiting.iter().map(|delivery| delivery.part.selected.passed).sum();
+            }
             std::mem::take(&mut state.waiting)
         };
         drop(waiting);

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weir_filter::libpcap;
 use weir_io::live::{Counts, PreFilter};
 use weir_io::sys::packet_socket::Insn;
@@ -19,12 +19,11 @@ use weir_pipeline::{Consumer, PlanError};
 #[derive(Debug)]
 pub struct Control {
     stop: Arc<AtomicBool>,
-    look: Arc<AtomicBool>,
     stages: Arc<Stages>,
     resolve: bool,
-    /// One change at a time.
-    changing: Mutex<()>,
-    kernel_filters: Mutex<Vec<KernelFilter>>,
+    /// One change at a time. Filters by which batches may be under way that were begun before the latest change.
+    changing: Mutex<Vec<Arc<Select>>>,
+    kernel_filters: Mutex<Vec<CaptureFilter>>,
     /// Somebody waits for a snapshot.
     asked: AtomicBool,
     askers: Mutex<Vec<Sender<Snapshot>>>,
@@ -44,13 +43,13 @@ pub struct Snapshot {
     pub captures: Vec<(String, Counts)>,
     /// Packets that each output has written, by its name.
     pub written: Vec<(String, u64)>,
-    /// Batches that workers hold.
+    /// Batches that workers hold, and those that were pulled or can be.
     pub in_flight: usize,
 }
 
 /// The filter of the kernel before a capture.
 #[derive(Debug)]
-struct KernelFilter {
+struct CaptureFilter {
     /// What packets begin with there.
     link: LinkType,
     filter: Arc<dyn PreFilter>,
@@ -75,10 +74,9 @@ pub enum ChangeError {
 }
 
 impl Control {
-    pub(crate) fn new(stop: Arc<AtomicBool>, look: Arc<AtomicBool>, stages: Arc<Stages>, resolve: bool) -> Self {
+    pub(crate) fn new(stop: Arc<AtomicBool>, stages: Arc<Stages>, resolve: bool) -> Self {
         Self {
             stop,
-            look,
             stages,
             resolve,
             changing: Mutex::default(),
@@ -91,11 +89,6 @@ impl Control {
     /// Ends the run. A capture delivers what it has received by then.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
-    }
-
-    /// Asks a capture how it stands: [`Event::Standing`](crate::event::Event::Standing).
-    pub fn look(&self) {
-        self.look.store(true, Ordering::Relaxed);
     }
 
     /// How the run stands, as of the end of a batch; `None` if it has no answer within `most`: before its first source and behind its
@@ -122,47 +115,66 @@ impl Control {
         self.stages.changes().map_or(0, |changes| changes.number())
     }
 
-    /// Puts another expression in place of the filter's, between two batches and without loss; the splits stay. Returns the
-    /// number of the change, which every batch has that is judged by it, once no batch is judged by the filter before any more.
-    /// The kernel's filter lets through what either of them wants until then.
+    /// Replaces the filter's expression between two batches, without loss, and returns the number of the change; the splits stay. The
+    /// call waits until every reader has ended the step that it began under the old filter: no batch begins under that any more, and
+    /// each batch has the number of the filter that judges it. Until then the kernel's filter passes what either expression matches.
     ///
-    /// **Cost**: compiles and makes native code in this thread, some milliseconds; readers that wait for packets hold it up no
-    /// longer, others for the rest of a batch, `most` at most. **Errors**: but for the last of [`ChangeError`]'s, nothing has changed.
-    pub fn set_filter(&self, expression: &str, most: Duration) -> Result<u64, ChangeError> {
-        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    /// **Cost**: compiles and makes native code in this thread, milliseconds for each link type that is captured; `timeout` at most for
+    /// steps under way, which readers that wait for packets have none of. **Errors**: but for the last of [`ChangeError`]'s, nothing
+    /// has changed.
+    pub fn set_filter(&self, expression: &str, timeout: Duration) -> Result<u64, ChangeError> {
+        let mut before = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.stages.select();
-        let new = Arc::new(old.of_expression(expression).map_err(ChangeError::Refused)?);
-        self.set_kernel_filters(|link| Some(vec![self.program(&old, link)?, self.program(&new, link)?]))
-            .map_err(ChangeError::Kernel)?;
-        let change = self.stages.replace(Arc::clone(&new));
-        if !self.stages.changes().is_none_or(|changes| changes.wait(change, Instant::now() + most)) {
+        let new = Arc::new(old.with_expression(expression).map_err(ChangeError::Refused)?);
+        let mut all = before.clone();
+        all.extend([old, Arc::clone(&new)]);
+        if let Err(error) = self.set_kernel_filters(&all) {
+            all.pop();
+            // A filter that stays wider is right too.
+            let _ = self.set_kernel_filters(&all);
+            return Err(ChangeError::Kernel(error));
+        }
+        let change = self.stages.replace(new);
+        let new = all.pop();
+        *before = all;
+        if !self.stages.changes().is_none_or(|changes| changes.wait(change, timeout)) {
             return Err(ChangeError::UnderWay { change });
         }
-        // The wider filter is right too.
-        let _ = self.set_kernel_filters(|link| Some(vec![self.program(&new, link)?]));
+        before.clear();
+        let _ = self.set_kernel_filters(new.as_slice());
         Ok(change)
     }
 
-    /// Notes the kernel's filters of captures that are about to begin.
+    /// Notes the kernel's filters of captures that are about to begin. The filter may be another one since they were opened.
     pub(crate) fn begin(&self, inputs: &[Input]) {
+        let mut all = self.changing.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let filters = inputs.iter().filter_map(|input| {
             let Kind::Live(live) = &input.kind else { return None };
             let link = live.layout().interfaces.first()?.link;
-            Some(KernelFilter { link, filter: live.backend().pre_filter()? })
+            Some(CaptureFilter { link, filter: live.backend().pre_filter()? })
         });
         self.kernel_filters.lock().unwrap_or_else(PoisonError::into_inner).extend(filters);
+        if self.change() > 0 {
+            all.push(self.stages.select());
+            let _ = self.set_kernel_filters(&all);
+        }
     }
 
-    /// The kernel's filters pass what one of the programs for their link type accepts; where there are none, everything.
-    fn set_kernel_filters(&self, programs: impl Fn(LinkType) -> Option<Vec<Vec<Insn>>>) -> io::Result<()> {
+    /// The kernel's filters pass what one of these filters keeps.
+    fn set_kernel_filters(&self, selects: &[Arc<Select>]) -> io::Result<()> {
         let filters = self.kernel_filters.lock().unwrap_or_else(PoisonError::into_inner);
-        filters
-            .iter()
-            .try_for_each(|KernelFilter { link, filter }| filter.replace(&programs(*link).unwrap_or_default()))
+        filters.iter().try_for_each(|CaptureFilter { link, filter }| {
+            // Without a program for one of them everything passes.
+            let programs: Option<Vec<_>> = selects.iter().map(|select| self.program(select, *link)).collect();
+            filter.replace(&programs.unwrap_or_default())
+        })
     }
 
-    /// The program of a filter's expression for the kernel; none if it makes no sense there.
+    /// The program of a filter's expression for the kernel; none if it makes no sense there, or would reject what is kept.
     fn program(&self, select: &Select, link: LinkType) -> Option<Vec<Insn>> {
+        if !select.suits_a_filter_before() {
+            return None;
+        }
         kernel_program(select.expression(), link, self.resolve, &self.stop).ok()
     }
 }

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TrySendError, channel, sync_ch
 use std::time::Duration;
 use weir_io::Input;
 use weir_io::follow::Followed;
-use weir_pipeline::threads::{Crew, caught, spawn};
+use weir_pipeline::threads::{RunThreads, caught, spawn};
 
 /// Follows the files of a name.
 pub type Follow = Box<dyn Fn(&Name) -> Followed + Send>;
@@ -60,37 +60,47 @@ pub enum Order {
 #[derive(Debug)]
 pub struct Handle<E> {
     control: Arc<Control>,
-    crew: Arc<Crew>,
+    threads: Arc<RunThreads>,
     events: Receiver<E>,
-    missed: Arc<AtomicU64>,
+    dropped_events: Arc<AtomicU64>,
     ended: Receiver<Result<(Ended, Outputs), Error>>,
 }
 
-/// A run did not end in time.
+/// Why the end of a run is not here.
 #[derive(Debug, thiserror::Error)]
-#[error("these threads have not ended: {}", .threads.join(", "))]
-pub struct Stuck {
-    /// What they are called: `compiler` is inside libpcap, `run` or `reader 0` in the kernel or an output.
-    pub threads: Vec<String>,
+pub enum JoinError {
+    /// The run has not ended in time.
+    #[error("these threads have not ended: {}", .threads.join(", "))]
+    TimedOut {
+        /// What they are called: `compiler` is inside libpcap, `run 0` or `reader 0` in the kernel or an output. The thread of a decoder is
+        /// not among them, and ends with its source.
+        threads: Vec<String>,
+    },
+    /// It was given out before.
+    #[error("the end of the run was given out before")]
+    Taken,
 }
 
 impl<E: Send + 'static> Handle<E> {
-    /// Starts a run. What `hear` makes of its events waits in a queue of `room` at most: it is called in the run's thread, and must
-    /// be quick. Events that nobody took in time are [missed](Self::missed), and the run goes on.
+    /// Starts a run. What `map_event` makes of its events waits in a queue of `room` at most. It is called in the run's thread, and must
+    /// be quick; if it panics, the run ends, and its outputs are left as they are. Events for which the queue has no room are
+    /// [counted](Self::dropped_events), and the run goes on.
+    ///
+    /// A capture that is opened by hand takes the [`stop`](crate::run::Setup::stop) of the run.
     ///
     /// **Errors**: the thread cannot be had.
     pub fn start(
         mut run: Run,
         sources: Sources,
         room: usize,
-        mut hear: impl FnMut(Event<'_>) -> Option<E> + Send + 'static,
+        mut map_event: impl FnMut(Event<'_>) -> Option<E> + Send + 'static,
     ) -> io::Result<Self> {
-        let (control, crew) = (Arc::clone(run.control()), Arc::new(Crew::default()));
+        let (control, threads) = (Arc::clone(run.control()), Arc::new(RunThreads::default()));
         let (send, events) = sync_channel(room);
-        let missed = Arc::new(AtomicU64::new(0));
-        let (counted, (say, ended)) = (Arc::clone(&missed), channel());
+        let dropped_events = Arc::new(AtomicU64::new(0));
+        let (counted, (say, ended)) = (Arc::clone(&dropped_events), channel());
         let mut on = move |event: Event<'_>| {
-            if let Some(event) = hear(event)
+            if let Some(event) = map_event(event)
                 && let Err(TrySendError::Full(_)) = send.try_send(event)
             {
                 counted.fetch_add(1, Ordering::Relaxed);
@@ -104,8 +114,8 @@ impl<E: Send + 'static> Handle<E> {
             // Who does not want to know has dropped the handle.
             let _ = say.send(result.unwrap_or(Err(Error::Panic)));
         };
-        crew.started(|| spawn("run", 0, work))?;
-        Ok(Self { control, crew, events, missed, ended })
+        threads.started(|| spawn("run", 0, work))?;
+        Ok(Self { control, threads, events, dropped_events, ended })
     }
 
     /// Controls the run: ends it, replaces its filter, asks how it stands.
@@ -119,21 +129,23 @@ impl<E: Send + 'static> Handle<E> {
     }
 
     /// Events for which the queue had no room.
-    pub fn missed(&self) -> u64 {
-        self.missed.load(Ordering::Relaxed)
+    pub fn dropped_events(&self) -> u64 {
+        self.dropped_events.load(Ordering::Relaxed)
     }
 
-    /// Waits for the end of the run, for `most` at most; stop it before, if it should end. **Errors**: [`Stuck`] names the threads that
-    /// are still at work; the handle is as it was, and may be asked again.
-    ///
-    /// The inner result has why the run could not begin.
-    pub fn join(&mut self, most: Duration) -> Result<Result<(Ended, Outputs), Error>, Stuck> {
-        match self.ended.recv_timeout(most) {
+    /// Waits for the end of the run, for `timeout` at most; stop it before, if it should end. The inner result has why the run could not
+    /// begin. **Errors**: the threads that are still at work; the handle is as it was, and may be asked again.
+    pub fn join(&mut self, timeout: Duration) -> Result<Result<(Ended, Outputs), Error>, JoinError> {
+        match self.ended.recv_timeout(timeout) {
             Ok(ended) => Ok(ended),
-            Err(RecvTimeoutError::Timeout) => Err(Stuck { threads: self.crew.names() }),
-            // It was told before.
-            Err(RecvTimeoutError::Disconnected) => Err(Stuck { threads: Vec::new() }),
+            Err(RecvTimeoutError::Timeout) => Err(JoinError::TimedOut { threads: self.threads.names() }),
+            Err(RecvTimeoutError::Disconnected) => Err(JoinError::Taken),
         }
+    }
+
+    /// What the threads of the run are called that have not ended.
+    pub fn threads(&self) -> Vec<String> {
+        self.threads.names()
     }
 }
 

@@ -8,7 +8,7 @@
 mod files;
 mod live;
 
-use crate::batches::{self, Batches, Giver};
+use crate::batches::{self, BatchSender, Batches};
 use crate::control::{Control, Snapshot};
 use crate::event::{Closed, Event, On};
 use crate::ledger::{Counted, Imbalance, Ledger};
@@ -28,7 +28,7 @@ use weir_pipeline::reader::{SourceError, Step};
 use weir_pipeline::select::{Misfit, Select, Selected, Selection};
 use weir_pipeline::stages::Stages;
 use weir_pipeline::steps::{Moment, SystemClock};
-use weir_pipeline::{AccessMode, Delivery, Options, PlanError, Reader, Report};
+use weir_pipeline::{AccessMode, Consumer, Delivery, Options, PlanError, Reader, Report};
 
 pub use files::Files;
 
@@ -119,10 +119,8 @@ pub enum Error {
     /// A limit of packets is that of all queues of an interface, which are read at once.
     #[error("a limit of packets, and an interface of several queues")]
     LimitOfQueues,
-    /// Batches are pulled of one source after another, without a measurement beside.
-    #[error(
-        "batches are pulled of one capture, or of files one after another or by time, without a measurement beside"
-    )]
+    /// Batches are pulled of files, or of one capture, in place of outputs and a measurement.
+    #[error("batches are pulled of files, or of one capture, in place of outputs and a measurement")]
     CannotBePulled,
     /// A part of the run panicked.
     #[error("the run's thread ended with a panic: this is a mistake in weir")]
@@ -138,10 +136,11 @@ pub struct Run {
     first: Arc<Select>,
     stages: Arc<Stages>,
     control: Arc<Control>,
-    /// The latest change that was told of.
+    /// The latest change that was told of, and its filter.
     told: u64,
+    select: Arc<Select>,
     pull: Option<usize>,
-    giver: Option<Giver>,
+    batches: Option<BatchSender>,
     options: Options,
     measure: Option<measuring::Run>,
     /// Why the measurement ended before the sources did.
@@ -245,6 +244,8 @@ impl Run {
         let Setup { mut selection, measure, main, splits, limit, merges, workers, cpus, pull, stop, look } = setup;
         let ledger = Ledger::new(selection.splits.len());
         let outputs = Outputs::new(main, splits, measure.is_some());
+        // Batches that are pulled come in one order, merged ones too.
+        let merges = merges && pull.is_none();
         selection.limit = limit.filter(|_| !merges);
         selection.remember = !outputs.are_none() || selection.limit != limit || pull.is_some();
         selection.stop = Arc::clone(&stop);
@@ -256,14 +257,15 @@ impl Run {
             Some(measure) => Arc::clone(measure.stages()),
             None => Arc::new(Stages::filter(Arc::clone(&first))),
         };
-        let control = Arc::new(Control::new(Arc::clone(&stop), Arc::clone(&look), Arc::clone(&stages), resolve));
+        let control = Arc::new(Control::new(Arc::clone(&stop), Arc::clone(&stages), resolve));
         Self {
+            select: Arc::clone(&first),
             first,
             stages,
             control,
             told: 0,
             pull,
-            giver: None,
+            batches: None,
             // Batches that are pulled may be kept: what is in them must not change with a file.
             options: Options { workers, cpus, way: pull.map(|_| AccessMode::Read), ..Options::default() },
             measure,
@@ -286,15 +288,15 @@ impl Run {
         }
     }
 
-    /// The end from which batches are taken, if [`Setup::pull`] asks for it, behind the outputs. Without it they are thrown away;
-    /// once it is dropped, the run ends. **Errors**: there is a measurement; no descriptor can be had.
+    /// The end from which batches are taken, if [`Setup::pull`] asks for it; it is given once. Without it they are thrown away; once
+    /// it is dropped, the run ends. **Errors**: there are outputs or a measurement, which take them; no descriptor can be had.
     pub fn batches(&mut self) -> Result<Option<Batches>, Error> {
-        let Some(most) = self.pull else { return Ok(None) };
-        if self.measure.is_some() {
+        let Some(most) = self.pull.take() else { return Ok(None) };
+        if self.measure.is_some() || !self.outputs.are_none() {
             return Err(Error::CannotBePulled);
         }
-        let (giver, batches) = batches::channel(most)?;
-        self.giver = Some(giver);
+        let (sender, batches) = batches::channel(most)?;
+        self.batches = Some(sender);
         Ok(Some(batches))
     }
 
@@ -330,7 +332,7 @@ impl Run {
 
     /// Whether there are enough packets, or no output that takes more.
     fn has_enough(&self) -> bool {
-        let left = self.giver.as_ref().is_some_and(Giver::is_left);
+        let left = self.batches.as_ref().is_some_and(BatchSender::is_left);
         self.first.has_enough() || self.merged_enough || self.outputs.are_over() || left
     }
 
@@ -435,13 +437,13 @@ impl Run {
                 Ok(gone.map(|gone| Gone { packets: 0, ..gone }))
             }
             _ => {
-                let back = match &mut self.giver {
+                let back = match &mut self.batches {
                     // What is gone is out of its verdicts' columns only when they are read.
-                    Some(giver) if gone.is_none() => giver.give(delivery, &self.stop),
+                    Some(batches) if gone.is_none() => batches.give(delivery, &self.stop),
                     _ => Some(delivery),
                 };
                 if let Some(delivery) = back {
-                    if self.giver.is_some() && gone.is_none() && self.outputs.are_none() {
+                    if self.batches.is_some() && gone.is_none() {
                         self.ledger.drop_rest(&Rest::of(&delivery, Place::default()));
                     }
                     reader.recycle(delivery.view);
@@ -523,12 +525,13 @@ impl Run {
         ledger.received += delivered;
         let written = |(name, report): (&str, Option<SinkReport>)| Some((name.to_owned(), report?.written));
         let written = self.outputs.reports().filter_map(written).collect();
+        let in_flight = in_flight + self.batches.as_ref().map_or(0, BatchSender::outstanding);
         Snapshot { change: self.control.change(), ledger, captures, written, in_flight }
     }
 
     /// Tells of a filter that was replaced since the last call.
     fn tell_changes(&mut self, on: On<'_>) {
-        tell_changes(&self.control, &self.stages, &mut self.told, on);
+        tell_changes(&self.stages, (&mut self.told, &mut self.select, &mut self.misfits), on);
     }
 
     /// Tells which outputs have failed.
@@ -557,7 +560,9 @@ impl Run {
         let misfits = self.take_misfits();
         self.tell_changes(on);
         let select = self.stages.select();
-        let refused = layout.and_then(|layout| select.refusal(layout)).filter(|_| !self.is_stopped());
+        // A source of which packets were judged by another filter was read for that one.
+        let refused = layout.and_then(|layout| select.refusal(layout));
+        let refused = refused.filter(|_| !self.is_stopped() && self.told == 0);
         if let (Some(why), false) = (&refused, self.fits) {
             return Err(Error::Refused { name: None, why: why.clone() });
         }
@@ -584,7 +589,11 @@ impl Run {
     /// Completes the outputs and the measurement, and draws up the account.
     pub fn finish(mut self, on: On<'_>) -> (Ended, Outputs) {
         let measured = self.finish_measuring(on);
-        self.giver = None;
+        if let Some(batches) = self.batches.take() {
+            let unread = batches.unread();
+            self.ledger.passed -= unread;
+            self.ledger.dropped.output += unread;
+        }
         let layout = self.layout.take();
         self.outputs.finish(layout.as_ref());
         self.tell_sink_faults(on);
@@ -654,12 +663,21 @@ impl Run {
     }
 }
 
-/// Tells of a filter that was replaced since change `told`.
-fn tell_changes(control: &Control, stages: &Stages, told: &mut u64, on: On<'_>) {
-    let change = control.change();
-    if change != std::mem::replace(told, change) {
-        on(Event::FilterReplaced { change, expression: stages.select().expression() });
+/// Tells of a filter that was replaced since change `told`, whose filter was `select`. **Cost**: a load if none was.
+fn tell_changes(stages: &Stages, (told, select, misfits): (&mut u64, &mut Arc<Select>, &mut Vec<Misfit>), on: On<'_>) {
+    if stages.changes().is_none_or(|changes| changes.number() == *told) {
+        return;
     }
+    let (change, new) = stages.current();
+    let old = std::mem::replace(select, new);
+    *told = change;
+    // What the old one made no sense for is told now: the new one does not know why.
+    let mut misfits = std::mem::take(misfits);
+    old.take_misfits().into_iter().for_each(|misfit| Misfit::add(&mut misfits, misfit));
+    if !misfits.is_empty() {
+        on(Event::Misfits { name: "the sources", layout: None, misfits: &misfits, select: &old });
+    }
+    on(Event::FilterReplaced { change, expression: select.expression() });
 }
 
 /// A source that was read, to be booked.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_engine::batches::{Batch, Batches, Next};
 use weir_engine::control::ChangeError;
 use weir_engine::event::Event;
-use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::handle::{Handle, JoinError, Order, Sources};
 use weir_engine::name::Name;
 use weir_engine::run::{Ended, Error, Run, Setup};
 use weir_measure::Config;
@@ -173,10 +173,17 @@ fn a_run_ends_when_nobody_takes_batches_any_more() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
     let (mut handle, mut batches) = pulled(&[&file], Order::Given, "", 2);
-    assert!(matches!(batches.next(LONG), Next::Batch(_)));
+    let Next::Batch(batch) = batches.next(Duration::MAX) else { panic!("there are packets") };
+    // One waits, and the next one finds no room.
+    while batches.full() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(batches.outstanding(), (1, 1));
     drop(batches);
-    let ended = end(&mut handle);
-    assert!(ended.ledger.received < PACKETS.into(), "{:?}", ended.ledger);
+    let Ended { ledger, .. } = end(&mut handle);
+    assert!(ledger.received < PACKETS.into(), "{ledger:?}");
+    // What nobody took is no part of what passed.
+    assert_eq!((ledger.passed, ledger.dropped.output > 0), (numbers(&batch).len() as u64, true));
 }
 
 #[test]
@@ -266,7 +273,7 @@ fn events_that_nobody_takes_are_counted_and_the_run_goes_on() {
         let mut handle = Handle::start(Run::new(setup("", None)), files(&names, Order::Given), room, hear).unwrap();
         assert_eq!(end(&mut handle).ledger.received, 100);
         let events: Vec<String> = handle.events().iter().collect();
-        assert_eq!((events.len(), handle.missed()), (heard, 11 - heard as u64));
+        assert_eq!((events.len(), handle.dropped_events()), (heard, 11 - heard as u64));
         assert_eq!(events[1], format!("{} 10", names[1]));
         assert!(room == 3 || events[10] == "no-such.pcap is not there");
     }
@@ -282,20 +289,19 @@ fn a_run_that_waits_is_named_and_ends_when_it_is_stopped() {
     let mut handle = Handle::<()>::start(Run::new(run), files(&[&path], Order::Given), 1, |_| None).unwrap();
     let mut pipe = File::options().write(true).open(&path).unwrap();
     pipe.write_all(&pcap(0..10)).unwrap();
-    let stuck = loop {
-        let stuck = handle.join(Duration::from_millis(50)).unwrap_err();
-        if stuck.threads.len() == 3 {
-            break stuck;
-        }
-    };
+    while handle.threads().len() < 3 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let stuck = handle.join(Duration::from_millis(50)).unwrap_err();
     assert_eq!(stuck.to_string(), "these threads have not ended: run 0, worker 0, worker 1");
     handle.control().stop();
     let ended = end(&mut handle);
     assert_eq!((ended.ledger.received, ended.ledger.passed), (10, 10));
     // The thread says it just before its end.
-    while !handle.join(Duration::ZERO).unwrap_err().threads.is_empty() {
+    while !handle.threads().is_empty() {
         std::thread::sleep(Duration::from_millis(1));
     }
+    assert!(matches!(handle.join(Duration::MAX), Err(JoinError::Taken)));
 }
 
 #[test]

@@ -144,7 +144,8 @@ impl Read for Pipe {
         const LOOK: Duration = Duration::from_millis(100);
         while !sys::wait_for_bytes(&self.file, LOOK)? {
             if self.stop.load(Ordering::Relaxed) {
-                return Err(io::ErrorKind::Interrupted.into());
+                // As at the end of the pipe: a decoder would try again for ever.
+                return Ok(0);
             }
         }
         self.file.read(buffer)

@@ -360,7 +360,8 @@ pub fn hangups() -> io::Result<Hangups> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the descriptor was just made, and is nobody else's.
-    let event = HANGUPS.get_or_init(|| unsafe { OwnedFd::from_raw_fd(event) });
+    let event = unsafe { OwnedFd::from_raw_fd(event) };
+    let event = HANGUPS.get_or_init(|| event);
     // SAFETY: as in `stop_on_signals`; with SA_RESTART a blocked read goes on.
     unsafe {
         let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();

@@ -1,9 +1,9 @@
-//! Changes of what several threads work by, while they work.
+//! Grace periods: waits until every thread has ended the step that it began before a change.
 //!
-//! A change has a number, from 1 on. A thread works in steps, and marks each step with the number that it begins under. Whoever
-//! made a change waits for the steps that began before it: behind them nobody works by what was there before. (In the terms of
-//! read-copy-update, steps are read-side critical sections, and the wait is a grace period.) A thread between two steps holds
-//! up nobody.
+//! A change has a number, from 1 on. A thread works in steps, and marks each step with the number that it begins under.
+//! [`Changes::wait`] returns once all steps have ended that began before the change: then no thread works by what was there
+//! before. (In the terms of read-copy-update, steps are read-side critical sections.) A thread between two steps is waited for
+//! by nobody.
 //!
 //! Checked under loom as it is shipped.
 
@@ -30,7 +30,7 @@ pub struct Changes {
 }
 
 /// A thread's mark between two steps. In a step it is the number of the change that the step began under, plus 1.
-const BETWEEN: u64 = 0;
+const QUIESCENT: u64 = 0;
 
 /// The steps of one thread.
 #[derive(Debug)]
@@ -51,14 +51,14 @@ impl Changes {
         self.number.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Waits until no step goes on that began before `change`; `false` if one does at `until`.
-    pub fn wait(&self, change: u64, until: Instant) -> bool {
+    /// Waits until all steps have ended that began before `change`; `false` if one goes on after `timeout`.
+    pub fn wait(&self, change: u64, timeout: Duration) -> bool {
         /// Steps last from microseconds to the time in which a disk answers.
         const FIRST: Duration = Duration::from_micros(5);
         const LONGEST: Duration = Duration::from_millis(1);
-        let mut pause = FIRST;
-        while !self.is_passed(change) {
-            if Instant::now() >= until {
+        let (begun, mut pause) = (Instant::now(), FIRST);
+        while !self.has_grace_period_ended(change) {
+            if begun.elapsed() >= timeout {
                 return false;
             }
             std::thread::sleep(pause);
@@ -68,7 +68,7 @@ impl Changes {
     }
 
     /// Whether no step goes on that began before `change`.
-    pub fn is_passed(&self, change: u64) -> bool {
+    pub fn has_grace_period_ended(&self, change: u64) -> bool {
         // Together with the one in `Steps::begin`: a thread whose mark is not seen here sees the change.
         fence(Ordering::SeqCst);
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +76,7 @@ impl Changes {
         marks.retain(|mark| Arc::strong_count(mark) > 1);
         marks.iter().all(|mark| {
             let mark = mark.load(Ordering::Acquire);
-            mark == BETWEEN || mark > change
+            mark == QUIESCENT || mark > change
         })
     }
 }
@@ -84,7 +84,7 @@ impl Changes {
 impl Steps {
     /// The steps of another thread.
     pub fn new(changes: &Arc<Changes>) -> Self {
-        let mark = Arc::new(AtomicU64::new(BETWEEN));
+        let mark = Arc::new(AtomicU64::new(QUIESCENT));
         changes.marks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&mark));
         Self { changes: Arc::clone(changes), mark }
     }
@@ -107,7 +107,7 @@ impl Steps {
     /// Ends it. **Cost**: a store.
     #[inline]
     pub fn end(&self) {
-        self.mark.store(BETWEEN, Ordering::Release);
+        self.mark.store(QUIESCENT, Ordering::Release);
     }
 }
 
@@ -122,15 +122,15 @@ mod tests {
         assert_eq!(one.begin(), 0);
         let first = changes.publish();
         assert_eq!((first, changes.number()), (1, 1));
-        assert!(!changes.is_passed(first), "a step goes on that began before it");
-        assert!(!changes.wait(first, Instant::now()));
+        assert!(!changes.has_grace_period_ended(first), "a step goes on that began before it");
+        assert!(!changes.wait(first, Duration::ZERO));
         assert_eq!(other.begin(), 1);
         one.end();
-        assert!(changes.is_passed(first), "the other step began behind it");
+        assert!(changes.has_grace_period_ended(first), "the other step began behind it");
         let second = changes.publish();
-        assert!(!changes.is_passed(second));
+        assert!(!changes.has_grace_period_ended(second));
         drop(other);
-        assert!(changes.wait(second, Instant::now() + Duration::from_secs(5)), "a thread that is gone holds up nobody");
+        assert!(changes.wait(second, Duration::MAX), "a thread that is gone holds up nobody");
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
 
     /// Once a change is passed, no step goes on with the value before it: it may be taken back.
     #[test]
-    fn nobody_works_by_what_was_there_before_a_change_that_is_passed() {
+    fn nobody_works_by_what_was_there_before_a_change_that_has_grace_period_ended() {
         loom::model(|| {
             let changes = Arc::new(Changes { number: AtomicU64::new(0), marks: Mutex::default() });
             // Value i is there until change i + 1 is passed.
@@ -157,7 +157,7 @@ mod tests {
             });
             let change = changes.publish();
             for _ in 0..2 {
-                if changes.is_passed(change) {
+                if changes.has_grace_period_ended(change) {
                     gone.store(change, Ordering::Release);
                     break;
                 }

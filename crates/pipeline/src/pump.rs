@@ -30,7 +30,7 @@ enum Message<C: Consumer> {
 }
 
 /// Hands what a source delivers to its merging side.
-pub(crate) struct Feed<C: Consumer> {
+pub(crate) struct MergeSender<C: Consumer> {
     messages: SyncSender<Message<C>>,
     /// A message that is to be sent next.
     held: Option<Message<C>>,
@@ -39,7 +39,7 @@ pub(crate) struct Feed<C: Consumer> {
     ended: bool,
 }
 
-impl<C: Consumer> Feed<C> {
+impl<C: Consumer> MergeSender<C> {
     /// Packets came.
     pub(crate) fn deliver(&mut self, delivery: Arc<Delivery<C>>, now: Moment) {
         self.quiet_since = None;
@@ -91,7 +91,7 @@ pub struct Reading<C: Consumer> {
     /// `None` once the source is closed.
     reader: Option<Reader<C>>,
     number: usize,
-    feed: Feed<C>,
+    sender: MergeSender<C>,
 }
 
 impl<C: Consumer> core::fmt::Debug for Reading<C> {
@@ -103,16 +103,16 @@ impl<C: Consumer> core::fmt::Debug for Reading<C> {
 impl<C: Consumer> Reading<C> {
     /// Takes what has come, or sends what was taken. While there is no room for that it idles, and the source's own memory fills.
     pub fn step(&mut self, now: Moment) -> Progress {
-        self.feed.try_send().unwrap_or_else(|| self.take(now))
+        self.sender.try_send().unwrap_or_else(|| self.take(now))
     }
 
     /// Takes what has come.
     fn take(&mut self, now: Moment) -> Progress {
         let Some(reader) = &mut self.reader else { return Progress::Ended };
         match reader.look() {
-            Step::Delivery(delivery) => self.feed.deliver(Arc::new(delivery), now),
+            Step::Delivery(delivery) => self.sender.deliver(Arc::new(delivery), now),
             Step::Quiet => {
-                if let Some(until) = self.feed.quiet(now) {
+                if let Some(until) = self.sender.quiet(now) {
                     return Progress::Idle(until);
                 }
             }
@@ -128,7 +128,7 @@ impl<C: Consumer> Reading<C> {
         if threads::caught(|| drop(reader)).is_none() && report.fault.is_none() {
             report.fail(SourceError::Panic { thread: READER, number: self.number });
         }
-        self.feed.end(report, layout);
+        self.sender.end(report, layout);
     }
 
     /// Reads up to the source's end or until nobody listens, and waits in between.
@@ -139,7 +139,7 @@ impl<C: Consumer> Reading<C> {
                 reader.fail(SourceError::Panic { thread: READER, number: self.number });
             }
             self.close();
-            self.feed.send();
+            self.sender.send();
         }
     }
 
@@ -149,7 +149,7 @@ impl<C: Consumer> Reading<C> {
             match (self.take(now), &mut self.reader) {
                 (Progress::Idle(until), Some(reader)) => reader.wait(until.saturating_sub(now.steady)),
                 (Progress::Busy, _) => {
-                    if !self.feed.send() {
+                    if !self.sender.send() {
                         return;
                     }
                 }
@@ -190,16 +190,16 @@ impl<C: Consumer> Pump<C> {
 
     /// Both sides of source `number`, for callers who step the reading side themselves.
     pub fn pair(reader: Reader<C>, number: usize) -> (Reading<C>, Self) {
-        let (feed, pump) = Self::fed(number);
-        (Reading { reader: Some(reader), number, feed }, pump)
+        let (sender, pump) = Self::channel(number);
+        (Reading { reader: Some(reader), number, sender }, pump)
     }
 
     /// The merging side of source `number`, and what feeds it.
-    pub(crate) fn fed(number: usize) -> (Feed<C>, Self) {
+    pub(crate) fn channel(number: usize) -> (MergeSender<C>, Self) {
         let (send, messages) = sync_channel(WAITING);
         let waiting = VecDeque::with_capacity(WAITING);
         let pump = Self { messages, waiting, next: 0, until: i64::MIN, offset: None, ended: None, number };
-        (Feed { messages: send, held: None, quiet_since: None, ended: false }, pump)
+        (MergeSender { messages: send, held: None, quiet_since: None, ended: false }, pump)
     }
 
     /// Takes up what was delivered meanwhile; `each` sees every delivery once.

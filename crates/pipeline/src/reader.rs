@@ -463,22 +463,24 @@ impl<C: Consumer> Reader<C> {
 
     /// The same without waiting for a live source.
     pub fn look(&mut self) -> Step<C> {
-        self.begin_step();
+        if let Err(what) = self.begin_step() {
+            self.fault(what);
+        }
         let step = self.take_step();
         self.end_step();
         step
     }
 
     /// From here on the consumer works by its latest change.
-    fn begin_step(&mut self) {
-        let Some((steps, planned)) = &mut self.steps else { return };
+    fn begin_step(&mut self) -> Result<(), SourceError> {
+        let Some((steps, planned)) = &mut self.steps else { return Ok(()) };
         let change = steps.begin();
         if change == std::mem::replace(planned, change) {
-            return;
+            return Ok(());
         }
-        let Some(layout) = self.current.as_ref().map(|current| current.layout.clone()) else { return };
-        if let Err(what) = self.take_up(layout) {
-            self.fault(what);
+        match self.current.as_ref().map(|current| current.layout.clone()) {
+            Some(layout) => self.take_up(layout),
+            None => Ok(()),
         }
     }
 
@@ -615,7 +617,10 @@ impl<C: Consumer> Reader<C> {
             self.finished = true;
             return Ok(None);
         }
-        self.begin_step();
+        self.begin_step()?;
+        if self.finished {
+            return Ok(None);
+        }
         let Some(current) = self.current.clone() else {
             let begun = self.begin(&view);
             self.keep_rest(&view);

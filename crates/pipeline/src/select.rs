@@ -300,7 +300,7 @@ impl Select {
     /// packets that this one was compiled for so far. **Cost**: milliseconds, in the caller's thread.
     ///
     /// **Errors**: the expression is wrong, or makes sense for none of them.
-    pub fn of_expression(&self, expression: &str) -> Result<Self, PlanError> {
+    pub fn with_expression(&self, expression: &str) -> Result<Self, PlanError> {
         let selection = Selection { expression: expression.to_owned(), ..self.selection.clone() };
         let new = Self { selection, taken: Arc::clone(&self.taken), made: Mutex::default() };
         let known: Vec<_> = {
@@ -320,6 +320,11 @@ impl Select {
         }
         new.warm_up(false);
         Ok(new)
+    }
+
+    /// Whether a program for the expression alone, before us, rejects no packet that is kept here.
+    pub fn suits_a_filter_before(&self) -> bool {
+        !self.selection.invert && !self.selection.inner
     }
 
     /// The expression that packets must match.
@@ -527,8 +532,12 @@ impl Select {
 
     /// Programs for a layout whose packets were judged by another expression before: where this one makes no sense they do not
     /// match, and the source goes on.
-    pub(crate) fn plan_anew(&self, layout: &Layout) -> Result<SelectPlan, PlanError> {
-        Ok(self.try_plan(layout, None)?.0)
+    pub(crate) fn plan_after_change(
+        &self,
+        layout: &Layout,
+        before: Option<&SelectPlan>,
+    ) -> Result<SelectPlan, PlanError> {
+        Ok(self.try_plan(layout, before)?.0)
     }
 
     /// Programs for a layout, and why an expression is refused there.

@@ -180,8 +180,14 @@ impl Stages {
         self.numbered().select
     }
 
+    /// The same, and the number of the change that brought them.
+    pub fn current(&self) -> (u64, Arc<Select>) {
+        let Numbered { change, select } = self.numbered();
+        (change, select)
+    }
+
     /// Puts another filter in place of the present one, and returns the number of that change. Batches that readers begin from
-    /// now on are judged by it; [`Changes::wait`] waits for those under way. Make it with [`Select::of_expression`].
+    /// now on are judged by it; [`Changes::wait`] waits for those under way. Make it with [`Select::with_expression`].
     pub fn replace(&self, select: Arc<Select>) -> u64 {
         let mut filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
         filter.select = select;
@@ -198,8 +204,11 @@ impl Consumer for Stages {
     fn plan(&self, layout: &Layout, before: Option<&StagesPlan>) -> Result<StagesPlan, PlanError> {
         let Numbered { change, select } = self.numbered();
         let filter = match before {
-            Some(before) if before.change != change => select.plan_anew(layout)?,
-            before => select.plan(layout, before.map(|before| &before.filter))?,
+            _ if change == 0 => select.plan(layout, before.map(|before| &before.filter))?,
+            before => {
+                let grown = before.filter(|before| before.change == change);
+                select.plan_after_change(layout, grown.map(|before| &before.filter))?
+            }
         };
         let mut parsers = before.map_or_else(List::default, |before| before.parsers.clone());
         if let Some(Locate { inner, .. }) = self.locate {

@@ -15,21 +15,21 @@ pub fn processors() -> usize {
 
 /// The threads of a run that have not ended: those that were started in [`Self::started`], and those that they started.
 #[derive(Debug, Default)]
-pub struct Crew(Mutex<Vec<String>>);
+pub struct RunThreads(Mutex<Vec<String>>);
 
 // tidy: allow(global): a thread belongs to one run.
 thread_local! {
-    /// The crew that this thread belongs to.
+    /// The threads of the run that this thread belongs to.
     // tidy: allow(global): as above.
-    static CREW: RefCell<Option<Arc<Crew>>> = const { RefCell::new(None) };
+    static RUN: RefCell<Option<Arc<RunThreads>>> = const { RefCell::new(None) };
 }
 
-impl Crew {
-    /// Calls `start`; the threads that it starts belong to this crew.
+impl RunThreads {
+    /// Calls `start`; the threads that it starts belong to this run.
     pub fn started<T>(self: &Arc<Self>, start: impl FnOnce() -> T) -> T {
-        let before = CREW.replace(Some(Arc::clone(self)));
+        let before = RUN.replace(Some(Arc::clone(self)));
         let started = start();
-        CREW.set(before);
+        RUN.set(before);
         started
     }
 
@@ -39,19 +39,19 @@ impl Crew {
     }
 }
 
-/// A thread's place in its crew, from its start to its end.
-struct Member(Arc<Crew>, String);
+/// A thread of a run, from its start to its end.
+struct Registration(Arc<RunThreads>, String);
 
-impl Member {
-    /// A place in the crew of the thread that starts this one.
+impl Registration {
+    /// A thread of the run to which the thread belongs that starts it.
     fn new(name: &str) -> Option<Self> {
-        let crew = CREW.with_borrow(Option::clone)?;
-        crew.0.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
-        Some(Self(crew, name.to_owned()))
+        let run = RUN.with_borrow(Option::clone)?;
+        run.0.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+        Some(Self(run, name.to_owned()))
     }
 }
 
-impl Drop for Member {
+impl Drop for Registration {
     fn drop(&mut self) {
         let mut names = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = names.iter().position(|name| *name == self.1) {
@@ -60,12 +60,12 @@ impl Drop for Member {
     }
 }
 
-/// Work that notes in the crew when it ends.
-fn as_member(name: &str, work: impl FnOnce() + Send + 'static) -> impl FnOnce() + Send + 'static {
-    let member = Member::new(name);
+/// Work in a thread of the run, which is no longer one when it ends.
+fn registered(name: &str, work: impl FnOnce() + Send + 'static) -> impl FnOnce() + Send + 'static {
+    let registration = Registration::new(name);
     move || {
-        CREW.set(member.as_ref().map(|member| Arc::clone(&member.0)));
-        let _member = member;
+        RUN.set(registration.as_ref().map(|registration| Arc::clone(&registration.0)));
+        let _registration = registration;
         work();
     }
 }
@@ -73,7 +73,7 @@ fn as_member(name: &str, work: impl FnOnce() + Send + 'static) -> impl FnOnce() 
 /// Starts thread `number` of kind `kind`. **Errors**: the system has no room for it; the words say what to do.
 pub fn spawn(kind: &str, number: usize, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let name = format!("{kind} {number}");
-    let work = as_member(&name, work);
+    let work = registered(&name, work);
     let made = std::thread::Builder::new().name(name).spawn(work);
     made.map(drop).map_err(|error| {
         let words = error.to_string();
@@ -126,7 +126,7 @@ pub fn unless_stopped<T: Send + 'static>(
     let (say, said) = channel();
     let aside = work.clone();
     let thread = std::thread::Builder::new().name("compiler".to_owned()).stack_size(STACK);
-    let compile = as_member("compiler", move || drop(say.send(aside())));
+    let compile = registered("compiler", move || drop(say.send(aside())));
     let Ok(thread) = thread.spawn(compile) else { return Some(work()) };
     // A process that was stopped and goes on finds its time up before its threads had any.
     let mut told = false;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weir_filter::{Program, libpcap};
 use weir_io::input::{Opening, PlainFile};
 use weir_io::{Input, Kind};
@@ -55,7 +55,7 @@ fn stages() -> Arc<Stages> {
 
 /// Puts the filter of change `number` in place.
 fn replace(stages: &Stages, number: usize) -> u64 {
-    let select = stages.select().of_expression(EXPRESSIONS[number % EXPRESSIONS.len()]).unwrap();
+    let select = stages.select().with_expression(EXPRESSIONS[number % EXPRESSIONS.len()]).unwrap();
     stages.replace(Arc::new(select))
 }
 
@@ -126,7 +126,7 @@ fn each_batch_is_judged_by_the_filter_that_it_names_and_the_next_one_by_the_new_
             batches += 1;
             if batches % 2 == 0 {
                 change = replace(&stages, change as usize + 1);
-                assert!(stages.changes().unwrap().is_passed(change), "the reader is between two steps");
+                assert!(stages.changes().unwrap().has_grace_period_ended(change), "the reader is between two steps");
             }
         }
         assert_eq!((judge.at, reader.report().received), (PACKETS as usize, PACKETS.into()), "{way:?}, {workers}");
@@ -146,7 +146,7 @@ fn filters_that_another_thread_replaces_lose_no_packet_and_judge_none_twice() {
                 number += 1;
                 let change = replace(&theirs, number);
                 assert_eq!(change, number as u64);
-                assert!(theirs.changes().unwrap().wait(change, Instant::now() + Duration::from_secs(60)));
+                assert!(theirs.changes().unwrap().wait(change, Duration::from_secs(60)));
             }
         });
         for _ in 0..5 {
@@ -190,10 +190,9 @@ fn a_reader_that_waits_for_a_pipe_holds_up_no_change() {
     let bytes = pcap(&frames());
     let (head, tail) = bytes.split_at(bytes.len() / 2);
     pipe.write_all(head).unwrap();
-    let until = || Instant::now() + Duration::from_secs(60);
     // Whether the reader has taken all of it or not: it comes to wait for more.
     let change = replace(&stages, 1);
-    assert!(stages.changes().unwrap().wait(change, until()));
+    assert!(stages.changes().unwrap().wait(change, Duration::from_secs(60)));
     pipe.write_all(tail).unwrap();
     drop(pipe);
     let changes = reading.join().unwrap();
@@ -239,13 +238,13 @@ fn what_is_measured_is_what_the_filters_of_the_batches_pass() {
 #[test]
 fn an_expression_that_is_wrong_or_fits_nothing_that_is_read_takes_no_place() {
     let stages = stages();
-    let refused = |expression: &str| match stages.select().of_expression(expression) {
+    let refused = |expression: &str| match stages.select().with_expression(expression) {
         Err(PlanError::Refused(why)) => why,
         other => panic!("{expression}: {other:?}"),
     };
     // Nothing is read yet: words are enough, whatever link type they are for.
     assert!(refused("udp porrt 53").contains("udp porrt 53"));
-    stages.select().of_expression("wlan type mgt").unwrap();
+    stages.select().with_expression("wlan type mgt").unwrap();
     let file = ScratchFile::new("changes.pcap", &pcap(&frames()[..100]));
     let mut reader = Reader::new(input(&file), Arc::clone(&stages), Options::default());
     while let Some(delivery) = reader.next() {

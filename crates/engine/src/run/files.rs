@@ -95,7 +95,7 @@ impl Run {
         let inputs = self.open_together(files, on)?;
         on(Event::Begun { bytes: inputs.iter().map(Input::len_hint).sum() });
         self.has_opened = !inputs.is_empty();
-        if self.measure.is_none() && self.giver.is_none() {
+        if self.measure.is_none() && self.batches.is_none() {
             return self.merged_packets(inputs, on);
         }
         let reader = Reader::merged(inputs, Arc::clone(&self.stages), self.options());
@@ -228,7 +228,16 @@ impl Run {
         // How far the current piece of each source was passed on.
         let mut places = vec![Place::default(); merge.sources().len()];
         let (mut last, mut passed) = (usize::MAX, 0u64);
+        // A batch was taken up since the last look.
+        let mut looks = false;
         while !self.is_over() {
+            if std::mem::take(&mut looks) {
+                self.tell_changes(on);
+                self.control.answer(|| {
+                    let delivered = merge.sources().iter().map(|source| source.reader().report().received).sum();
+                    self.snapshot(delivered, Vec::new(), 0)
+                });
+            }
             // The next packets may be long in coming.
             if merge.waits() {
                 self.outputs.flush_awaited();
@@ -236,7 +245,12 @@ impl Run {
                     break;
                 }
             }
-            let Some(next) = merge.next(&mut |part| self.take_up(&part.selected)) else { break };
+            let Some(next) = merge.next(&mut |part| {
+                looks = true;
+                self.take_up(&part.selected);
+            }) else {
+                break;
+            };
             if next.source != last {
                 self.outputs.new_source();
                 last = next.source;
@@ -254,11 +268,6 @@ impl Run {
             passed += 1;
             self.merged_enough = self.limit == Some(passed);
             if passed.is_multiple_of(4096) {
-                self.tell_changes(on);
-                self.control.answer(|| {
-                    let delivered = merge.sources().iter().map(|source| source.reader().report().received).sum();
-                    self.snapshot(delivered, Vec::new(), 0)
-                });
                 on(Event::Progress { bytes: merge.offset() });
             }
         }

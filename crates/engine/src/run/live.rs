@@ -31,6 +31,9 @@ impl Run {
     ///
     /// The first packet may be long in coming: a file that cannot be made is told of now, and one that is made is a capture file.
     pub fn begin_capture(&mut self, inputs: &[Input], on: On<'_>) -> Result<bool, Error> {
+        if inputs.len() > 1 && self.batches.is_some() {
+            return Err(Error::CannotBePulled);
+        }
         if inputs.len() > 1 && self.first.is_limited() {
             return Err(Error::LimitOfQueues);
         }
@@ -73,9 +76,6 @@ impl Run {
         if self.measure.is_none() && self.outputs.are_over() {
             return Ok(());
         }
-        if self.giver.is_some() && inputs.len() > 1 {
-            return Err(Error::CannotBePulled);
-        }
         if self.measure.is_some() && !self.distributes() {
             if self.outputs.are_none() {
                 return self.capture_by_workers(inputs, on);
@@ -105,11 +105,12 @@ impl Run {
         let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
         let Some(measure) = &mut self.measure else { return Ok(()) };
         let (look, control) = (Arc::clone(&self.look), Arc::clone(&self.control));
-        let (stages, told) = (Arc::clone(&self.stages), &mut self.told);
+        let (stages, told, select, misfits) =
+            (Arc::clone(&self.stages), &mut self.told, &mut self.select, &mut self.misfits);
         // Both are called in this thread, one after the other.
         let on_both = std::cell::RefCell::new(&mut *on);
         let mut looked = |counters: &[Arc<LiveCounters>]| {
-            tell_changes(&control, &stages, told, &mut **on_both.borrow_mut());
+            tell_changes(&stages, (told, select, misfits), &mut **on_both.borrow_mut());
             control.answer(|| Snapshot {
                 change: control.change(),
                 captures: names.iter().cloned().zip(counters.iter().map(|counters| standing(counters))).collect(),
@@ -140,6 +141,8 @@ impl Run {
             // Made before the first packet: memory that cannot be had is a wrong command.
             Err(failure @ Failure::Counters(_)) => Err(Error::Tables(failure)),
             Err(failure) => {
+                // Workers that have not failed end too.
+                self.stop.store(true, Ordering::Relaxed);
                 self.failure = Some(failure);
                 Ok(())
             }
@@ -167,12 +170,12 @@ impl Run {
         const TURN: Duration = Duration::from_millis(10);
         let system = SystemClock::default();
         let mut capture = measure.begin(inputs, system.now())?;
-        let pumped = names.iter().cloned().zip(capture.pumps()).map(|(name, pump)| Pumped::new(name, pump));
-        let mut by_time = ByTime::new(pumped.collect());
+        let pumped = names.iter().cloned().zip(capture.pumps()).map(|(name, pump)| MergedSource::new(name, pump));
+        let mut merge = TimeMerge::new(pumped.collect());
         capture.start(system)?;
         let mut passes = true;
         loop {
-            let looks = !passes || by_time.takes_up(self);
+            let looks = !passes || merge.takes_up(self);
             let mut progress = Progress::Busy;
             while looks && progress == Progress::Busy {
                 progress = capture.merge(&mut |window| on(Event::Window(window)))?;
@@ -185,16 +188,16 @@ impl Run {
                 }
                 self.tell_changes(on);
                 self.control.answer(|| self.snapshot(0, standing().collect(), 0));
-                self.flush_files(&mut by_time.flushed, FLUSHED, on);
+                self.flush_files(&mut merge.flushed, FLUSHED, on);
             }
             match (passes, progress) {
                 (false, Progress::Ended) => return Ok(capture.end()),
                 (false, _) => std::thread::sleep(TURN),
                 (true, _) => {
-                    passes = !matches!(by_time.step(self, TURN, on), Passed::End);
+                    passes = !matches!(merge.step(self, TURN, on), MergeStep::End);
                     if !passes {
                         // A worker must not wait for room that nobody makes.
-                        by_time.sources.clear();
+                        merge.sources.clear();
                     }
                 }
             }
@@ -265,28 +268,28 @@ impl Run {
 
     /// Passes packets on by time. Those of equal times keep the order of the interfaces.
     fn several_interfaces(&mut self, readers: Vec<(String, Reader<Stages>)>, on: On<'_>) -> Result<(), Error> {
-        let start = |(i, (name, reader))| Ok(Pumped::new(name, Pump::start(reader, i)?));
-        let sources = readers.into_iter().enumerate().map(start).collect::<std::io::Result<Vec<Pumped>>>()?;
-        let mut by_time = ByTime::new(sources);
+        let start = |(i, (name, reader))| Ok(MergedSource::new(name, Pump::start(reader, i)?));
+        let sources = readers.into_iter().enumerate().map(start).collect::<std::io::Result<Vec<MergedSource>>>()?;
+        let mut merge = TimeMerge::new(sources);
         while !self.outputs.are_over() && !self.merged_enough {
-            if by_time.takes_up(self) {
+            if merge.takes_up(self) {
                 if !self.is_stopped() {
-                    tell_ends(&mut by_time.sources, on);
+                    tell_ends(&mut merge.sources, on);
                 }
                 self.tell_changes(on);
                 self.control.answer(|| self.snapshot(0, Vec::new(), 0));
-                self.flush_files(&mut by_time.flushed, FLUSHED, on);
+                self.flush_files(&mut merge.flushed, FLUSHED, on);
             }
-            match by_time.step(self, TURN, on) {
-                Passed::Packet => {
-                    by_time.passed += 1;
-                    self.merged_enough = self.limit == Some(by_time.passed);
+            match merge.step(self, TURN, on) {
+                MergeStep::Packet => {
+                    merge.passed += 1;
+                    self.merged_enough = self.limit == Some(merge.passed);
                 }
-                Passed::Waited => self.tell_so_far(&by_time.sources, on),
-                Passed::End => break,
+                MergeStep::Waited => self.tell_so_far(&merge.sources, on),
+                MergeStep::End => break,
             }
         }
-        let sources = by_time.sources;
+        let sources = merge.sources;
         self.tell_sink_faults(on);
         self.stop.store(true, Ordering::Relaxed);
         for mut source in sources {
@@ -309,7 +312,7 @@ impl Run {
     }
 
     /// What was asked for, of all interfaces.
-    fn tell_so_far(&self, sources: &[Pumped], on: On<'_>) {
+    fn tell_so_far(&self, sources: &[MergedSource], on: On<'_>) {
         if self.look.swap(false, Ordering::Relaxed) {
             let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
             let (passed, filtered) = (self.ledger.passed, self.ledger.filtered);
@@ -391,7 +394,7 @@ fn now_ns() -> i64 {
 }
 
 /// An interface of several.
-struct Pumped {
+struct MergedSource {
     name: String,
     pump: Pump<Stages>,
     /// How far the first delivery that waits was passed on.
@@ -403,8 +406,8 @@ struct Pumped {
 }
 
 /// Interfaces whose packets are passed on by time.
-struct ByTime {
-    sources: Vec<Pumped>,
+struct TimeMerge {
+    sources: Vec<MergedSource>,
     /// Whose packet was the last.
     last: usize,
     passed: u64,
@@ -413,8 +416,8 @@ struct ByTime {
     looks: bool,
 }
 
-/// What a step of [`ByTime`] came to.
-enum Passed {
+/// What a step of [`TimeMerge`] came to.
+enum MergeStep {
     /// A packet is passed on.
     Packet,
     /// An earlier one may still come.
@@ -423,8 +426,8 @@ enum Passed {
     End,
 }
 
-impl ByTime {
-    fn new(sources: Vec<Pumped>) -> Self {
+impl TimeMerge {
+    fn new(sources: Vec<MergedSource>) -> Self {
         Self { sources, last: usize::MAX, passed: 0, flushed: Instant::now(), looks: true }
     }
 
@@ -438,16 +441,16 @@ impl ByTime {
     }
 
     /// Passes the next packet on, or waits for it, for `turn` at most.
-    fn step(&mut self, run: &mut Run, turn: Duration, on: On<'_>) -> Passed {
-        let next = match pick(self.sources.iter_mut().map(Pumped::standing)) {
+    fn step(&mut self, run: &mut Run, turn: Duration, on: On<'_>) -> MergeStep {
+        let next = match pick(self.sources.iter_mut().map(MergedSource::standing)) {
             Pick::Packet(next) => next,
             Pick::Wait(behind) => {
                 run.flush_for_readers(on);
                 self.sources[behind].pump.look(turn, &mut |delivery| run.take_up(&delivery.part.selected));
                 self.looks = true;
-                return Passed::Waited;
+                return MergeStep::Waited;
             }
-            Pick::End => return Passed::End,
+            Pick::End => return MergeStep::End,
         };
         if next != self.last {
             run.outputs.new_source();
@@ -456,23 +459,23 @@ impl ByTime {
         match self.sources[next].emit(&mut run.outputs) {
             Given::All => {}
             // It is given back with all else that waits.
-            Given::Until(_) => return Passed::End,
+            Given::Until(_) => return MergeStep::End,
             Given::Changed => {
                 run.ledger.changed = true;
                 on(Event::Changed { name: &self.sources[next].name });
-                return Passed::End;
+                return MergeStep::End;
             }
         }
         self.looks = self.sources[next].is_at_batch();
-        Passed::Packet
+        MergeStep::Packet
     }
 }
 
 /// Tells, once, which interfaces ended by themselves while others go on.
-fn tell_ends(sources: &mut [Pumped], on: On<'_>) {
+fn tell_ends(sources: &mut [MergedSource], on: On<'_>) {
     /// How long the other queues of an interface have to end of the same cause.
     const TOGETHER: Duration = Duration::from_secs(1);
-    let has_ended = |source: &Pumped| source.pump.ended().is_some();
+    let has_ended = |source: &MergedSource| source.pump.ended().is_some();
     let untold = sources.iter().any(|source| has_ended(source) && !source.told);
     if !untold || sources.iter().all(has_ended) {
         return;
@@ -487,7 +490,7 @@ fn tell_ends(sources: &mut [Pumped], on: On<'_>) {
         now.extend(source.told.then_some(i));
     }
     let fault = |&i: &usize| {
-        let Pumped { name, pump, .. } = &sources[i];
+        let MergedSource { name, pump, .. } = &sources[i];
         Some((name.as_str(), pump.ended()?.0.fault.as_ref()?))
     };
     let faults: Vec<(&str, &SourceFault)> = now.iter().filter_map(fault).collect();
@@ -500,7 +503,7 @@ fn kept(part: &Columns) -> usize {
     part.selected.records.len()
 }
 
-impl Pumped {
+impl MergedSource {
     fn new(name: String, pump: Pump<Stages>) -> Self {
         Self { name, pump, place: Place::default(), ended: None, told: false }
     }

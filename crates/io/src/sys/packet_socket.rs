@@ -28,7 +28,7 @@ pub use stamps::Stamps;
 use crate::live::{Backend, Counts, Marks, Next, PreFilter};
 use crate::sys::option::{get_option, set_option, zeroed};
 use counting::Counters;
-use filter::{Away, Filter, Gate};
+use filter::{Away, Filter, RingFilter};
 use memory::{Opened, Shared};
 use options::PACKET_IGNORE_OUTGOING;
 use record::Finish;
@@ -185,8 +185,9 @@ pub struct Ring {
     modes: String,
     retire: Duration,
     finish: Finish,
-    gate: Arc<Gate>,
+    filter: Arc<RingFilter>,
     kernel_filter: KernelFilter,
+    replaces_filter: bool,
     counters: Option<Arc<Counters>>,
     told: Told,
     handed_over: u64,
@@ -284,8 +285,9 @@ impl Ring {
             retire: settings.retire,
             finish: Finish { cooked: any, snaplen: settings.snaplen.clamp(1, MAX_SNAPLEN), copied: snaplen, largest },
             kernel_filter: filter.how().clone(),
+            replaces_filter: settings.replaces_filter,
             counters: filter.counters(),
-            gate: Gate::new(&shared, filter),
+            filter: RingFilter::new(&shared, filter),
             told: Told::default(),
             handed_over: 0,
             marks: Marks::default(),
@@ -297,14 +299,14 @@ impl Ring {
 
     /// Lets packets in.
     fn release(&mut self) -> Result<(), Error> {
-        let (attached, how) = self.gate.with(|filter| (filter.attach(self.shared.socket()), filter.how().clone()));
+        let (attached, how) = self.filter.with(|filter| (filter.attach(self.shared.socket()), filter.how().clone()));
         self.kernel_filter = how;
         attached
     }
 
     /// Lets nothing more in.
     fn end(&mut self, why: Option<&'static str>) -> io::Result<()> {
-        self.gate.with(|filter| filter.hold(self.shared.socket()))?;
+        self.filter.with(|filter| filter.hold(self.shared.socket()))?;
         self.ending = Some(Ending { quiet_since: Instant::now(), why });
         Ok(())
     }
@@ -312,14 +314,10 @@ impl Ring {
     /// Whether all that was received is handed over.
     ///
     /// A packet may be on its way through the old filter when the new one is attached, and the last block is handed over when
-    /// its time is up: so the counts must agree after that time, and not before.
+    /// its time is up: so the counts must agree after that time, and not before. While the next block is out, from the last round, the
+    /// kernel has put nothing behind it: whoever holds it may keep it.
     fn is_over(&mut self) -> io::Result<bool> {
-        let Some(ending) = &mut self.ending else { return Ok(false) };
-        if self.shared.is_out(self.next) {
-            // The next block is still out from the last round: what comes behind it must wait.
-            ending.quiet_since = Instant::now();
-            return Ok(false);
-        }
+        let Some(ending) = &self.ending else { return Ok(false) };
         let quiet = ending.quiet_since.elapsed();
         if quiet < self.retire {
             return Ok(false);
@@ -488,8 +486,10 @@ impl Backend for Ring {
 
     fn pre_filter(&self) -> Option<Arc<dyn PreFilter>> {
         match self.kernel_filter {
-            KernelFilter::Counting | KernelFilter::Plain(_) => Some(Arc::clone(&self.gate) as Arc<dyn PreFilter>),
-            KernelFilter::None | KernelFilter::Refused(_) => None,
+            KernelFilter::Counting | KernelFilter::Plain(_) if self.replaces_filter => {
+                Some(Arc::clone(&self.filter) as Arc<dyn PreFilter>)
+            }
+            _ => None,
         }
     }
 

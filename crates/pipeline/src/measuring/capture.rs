@@ -10,7 +10,7 @@ use super::room::{Gate, Room};
 use super::timing::Timing;
 use super::worker::{Closed, Worker};
 use super::{Design, Ended, Event, Failure, Goodbye, Measured, Run, spawn};
-use crate::pump::{Feed, Pump};
+use crate::pump::{MergeSender, Pump};
 use crate::reader::{Options, Reader, Report, Step};
 use crate::stages::Stages;
 use crate::steps::{Moment, Progress, SystemClock};
@@ -64,21 +64,21 @@ struct LiveWorker {
     booked: Booked,
     counters: Arc<LiveCounters>,
     messages: Sender<(usize, Message)>,
-    /// Who passes the packets on too, by time.
-    feed: Option<Feed<Stages>>,
+    /// Sends deliveries to the merge by time, if packets are passed on too.
+    sender: Option<MergeSender<Stages>>,
 }
 
 impl LiveWorker {
     /// Takes what has come, and measures it. **Cost**: one look at the source, and at most one of its blocks.
     fn step(&mut self, now: Moment) -> Result<Progress, weir_measure::Error> {
-        match self.feed.as_mut().and_then(Feed::try_send) {
+        match self.sender.as_mut().and_then(MergeSender::try_send) {
             None => {}
             // Who passed packets on has ended; what comes is measured all the same.
-            Some(Progress::Ended) => self.feed = None,
+            Some(Progress::Ended) => self.sender = None,
             Some(progress) => return Ok(progress),
         }
         let step = self.reader.look();
-        let Self { id, worker, clock, gate, messages, feed, .. } = self;
+        let Self { id, worker, clock, gate, messages, sender, .. } = self;
         clock.tick(now);
         let handed_ns = worker.timing.as_ref().map_or(0, Timing::now);
         let mut act = |act| {
@@ -97,23 +97,23 @@ impl LiveWorker {
         let progress = match step {
             Step::Delivery(delivery) => {
                 let delivery = Arc::new(delivery);
-                if let Some(feed) = feed {
-                    feed.deliver(Arc::clone(&delivery), now);
+                if let Some(sender) = sender {
+                    sender.deliver(Arc::clone(&delivery), now);
                 }
                 clock.take(delivery, handed_ns, &mut act)?;
                 // Nobody waits for the memory of a ring: that is back where it came from.
                 clock.freed().for_each(drop);
                 Progress::Busy
             }
-            Step::Quiet => match (clock.quiet(&mut act)?, feed.as_mut().map(|feed| feed.quiet(now))) {
+            Step::Quiet => match (clock.quiet(&mut act)?, sender.as_mut().map(|sender| sender.quiet(now))) {
                 (until, None) => Progress::Idle(until),
                 (until, Some(Some(other))) => Progress::Idle(until.min(other)),
                 (_, Some(None)) => Progress::Busy,
             },
             // What came of the source is told with the measurement.
-            Step::End => match feed.as_mut().filter(|feed| !feed.has_ended()) {
-                Some(feed) => {
-                    feed.end(Report::default(), None);
+            Step::End => match sender.as_mut().filter(|sender| !sender.has_ended()) {
+                Some(sender) => {
+                    sender.end(Report::default(), None);
                     Progress::Busy
                 }
                 None => Progress::Ended,
@@ -143,8 +143,8 @@ impl LiveWorker {
             let now = system.now();
             match self.step(now) {
                 Ok(Progress::Busy) => {
-                    if self.feed.as_mut().is_some_and(|feed| !feed.send()) {
-                        self.feed = None;
+                    if self.sender.as_mut().is_some_and(|sender| !sender.send()) {
+                        self.sender = None;
                     }
                 }
                 Ok(Progress::Idle(until)) => self.reader.wait(until.saturating_sub(now.steady)),
@@ -205,7 +205,7 @@ impl<'r> Capture<'r> {
                 booked: Booked::default(),
                 counters: Arc::clone(&counters[id]),
                 messages: say.clone(),
-                feed: None,
+                sender: None,
             })
         };
         let workers = inputs.into_iter().zip(run.workers(true)?).enumerate().map(one).collect();
@@ -218,8 +218,8 @@ impl<'r> Capture<'r> {
     pub fn pumps(&mut self) -> Vec<Pump<Stages>> {
         let workers = self.workers.iter_mut().flatten();
         let pump = |worker: &mut LiveWorker| {
-            let (feed, pump) = Pump::fed(worker.id);
-            worker.feed = Some(feed);
+            let (sender, pump) = Pump::channel(worker.id);
+            worker.sender = Some(sender);
             pump
         };
         workers.map(pump).collect()

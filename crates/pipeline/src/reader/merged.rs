@@ -203,7 +203,10 @@ impl<C: Consumer> Reader<C> {
         let piece = merged.fill()?;
         let layout = merged.layout();
         let checked = if piece.is_empty() { Some(merged.check()) } else { None };
-        self.begin_step();
+        self.begin_step()?;
+        if self.finished {
+            return Ok(None);
+        }
         if let Some(layout) = layout {
             self.take_up(layout)?;
         }

@@ -223,12 +223,12 @@ impl Filter {
 
 /// The filter of a ring, which another thread may replace.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct RingFilter {
     ring: Weak<Shared>,
     filter: Mutex<Filter>,
 }
 
-impl Gate {
+impl RingFilter {
     pub(super) fn new(ring: &Arc<Shared>, filter: Filter) -> Arc<Self> {
         Arc::new(Self { ring: Arc::downgrade(ring), filter: Mutex::new(filter) })
     }
@@ -239,7 +239,7 @@ impl Gate {
     }
 }
 
-impl PreFilter for Gate {
+impl PreFilter for RingFilter {
     fn replace(&self, programs: &[Vec<Insn>]) -> io::Result<()> {
         match self.ring.upgrade() {
             Some(ring) => self.with(|filter| filter.replace(programs, ring.socket())),
