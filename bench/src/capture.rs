@@ -44,6 +44,9 @@ const UNPACED: u64 = 2_000_000;
 
 /// What rates are compared with: higher is what they must, this what they should be.
 const GOAL: f64 = 2.0;
+/// What `weir measure` must not pass as a multiple of the processor time of `weir filter '' -w /dev/null`, and what it should not.
+const MUST_FILTER: f64 = 1.5;
+const GOAL_FILTER: f64 = 1.25;
 /// What AF_XDP must have of AF_PACKET's rate.
 const MUST_XDP: f64 = 1.3;
 
@@ -390,6 +393,12 @@ impl Bench {
                         let what = format!("processor time, {}, {kpps}, {}", receiver.name, frames_of(frames));
                         report.bar(&what, "below tcpdump's (goal 0.5x)", &words, share < 1.0);
                     }
+                }
+                if *frames == "60" {
+                    let (share, words) = ratio(&times[0][n], &times[1][n]);
+                    let what = format!("processor time, weir measure against weir filter, {:.0} kpps", rate / 1e3);
+                    let must = format!("{MUST_FILTER}x (goal {GOAL_FILTER}x)");
+                    report.bar(&what, &must, &words, share <= MUST_FILTER);
                 }
             }
             report.table(&["who, rate", "a packet", "min - max", "of tcpdump's", "lost at any rate"], &rows);

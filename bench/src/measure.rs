@@ -1,5 +1,6 @@
 //! `weir measure` from end to end, as whole processes on capture files, and the designs of the 100 Gbit/s study.
 
+mod floor;
 mod study;
 mod truth;
 
@@ -58,6 +59,9 @@ pub fn run(binary: &Path, size: Size, rounds: usize, data: &Path, report: &mut R
         ));
         ensure!(truth.packets == input.packets, "the slow reader found {} packets", truth.packets);
         whole_runs(&command, name, &input, rounds, report)?;
+        if sizes != Sizes::Mwn {
+            floor::run(&command(&input.path, "heavy", 1, &[]), 4 << 20, &input, rounds, report)?;
+        }
         compare_answers(&command, name, &input, &truth, report)?;
         if sizes == Sizes::Mwn {
             peak(&command, data, size, report)?;

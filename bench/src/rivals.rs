@@ -127,7 +127,7 @@ pub fn children_cpu() -> Duration {
     micros(usage.user_time()) + micros(usage.system_time())
 }
 
-fn once(rival: &Rival) -> anyhow::Result<(Cost, Option<u64>)> {
+pub fn once(rival: &Rival) -> anyhow::Result<(Cost, Option<u64>)> {
     let cpu_before = children_cpu();
     let begun = Instant::now();
     let output = Command::new(&rival.command[0])

@@ -98,6 +98,7 @@ fn the_measure_scenario_runs_and_its_answers_agree() {
     }
     let parts = [
         "Whole runs: 60-byte frames",
+        "Walk, flow key, hash and heavy by themselves",
         "Answers: MWN sizes",
         "Peak memory",
         "rss separate heavy, 2",
