@@ -1,5 +1,8 @@
 //! Batches that a front end takes out of a run, when it wants them.
 //!
+//! A batch holds all packets of a piece of a source, where they lie: a region of memory, descriptors of the frames in it, and masks of
+//! the verdicts. What a kernel's filter rejected before is in no batch.
+//!
 //! If the limit of outstanding batches is reached, the run waits. Files then wait too; a capture drops packets for which its ring has
 //! no room, and counts them. A batch that is dropped gives its memory back, in any order and from any thread.
 
@@ -7,11 +10,12 @@ use std::collections::VecDeque;
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use weir_packet::descriptor::{self, Descriptor};
 use weir_packet::savefile::{Layout, Record};
 use weir_pipeline::Delivery;
-use weir_pipeline::stages::Stages;
+use weir_pipeline::stages::{Bits, Stages};
 
 /// Most batches that may be out at once: a byte for each fits into a pipe.
 pub const MOST: usize = 4096;
@@ -76,11 +80,15 @@ pub struct Batches {
     ready: PipeReader,
 }
 
-/// A batch: packets of one source, those that the filter passed among them, in the order of the source.
+/// A batch: packets of one source in its order, with the memory that they lie in. Packets are numbered from 0 on.
+///
+/// It holds what the filter passed and what it rejected; masks tell them apart. Dropping it gives the memory back.
 #[derive(Debug)]
 pub struct Batch {
     delivery: Delivery<Stages>,
     shared: Arc<Shared>,
+    descriptors: OnceLock<Vec<Descriptor>>,
+    splits: OnceLock<Vec<Bits>>,
 }
 
 /// Both ends; at most `most` batches, up to [`MOST`], wait or are held at once.
@@ -159,7 +167,7 @@ impl Batches {
                 drop(state);
                 // Written by now, or soon.
                 let _ = self.ready.read_exact(&mut [0]);
-                return Next::Batch(Box::new(Batch { delivery, shared: Arc::clone(&self.shared) }));
+                return Next::Batch(Box::new(Batch::new(delivery, Arc::clone(&self.shared))));
             }
             let left = most.saturating_sub(begun.elapsed());
             match () {
@@ -205,6 +213,50 @@ impl Drop for Batches {
 }
 
 impl Batch {
+    fn new(delivery: Delivery<Stages>, shared: Arc<Shared>) -> Self {
+        Self { delivery, shared, descriptors: OnceLock::new(), splits: OnceLock::new() }
+    }
+
+    /// Number of packets, whatever the verdicts on them.
+    pub fn len(&self) -> usize {
+        self.delivery.part.records.len()
+    }
+
+    /// Whether there is no packet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Memory that the frames lie in, to which offsets of [descriptors](Self::descriptors) are relative: see [`descriptor::region`],
+    /// which says what of it may be read. It stays where it is until the batch is dropped.
+    pub fn region(&self) -> *const [u8] {
+        descriptor::region(self.delivery.view.content())
+    }
+
+    /// Descriptor of each packet. **Cost**: made at the first call, in the caller's thread.
+    pub fn descriptors(&self) -> &[Descriptor] {
+        let Delivery { current, view, part, .. } = &self.delivery;
+        self.descriptors.get_or_init(|| current.layout.descriptors(view.content(), &part.records))
+    }
+
+    /// Verdicts of the filter: bit i is 1 if packet i passed.
+    pub fn verdicts(&self) -> &Bits {
+        &self.delivery.part.kept
+    }
+
+    /// Verdicts of each split: bit i is 1 if packet i passed and matches the split. **Cost**: made at the first call, in the caller's
+    /// thread.
+    pub fn split_verdicts(&self) -> &[Bits] {
+        let part = &self.delivery.part;
+        self.splits.get_or_init(|| part.selected.splits.iter().map(|split| part.mask(&split.records)).collect())
+    }
+
+    /// Packet `number` where it lies; `None` behind the last.
+    pub fn packet(&self, number: usize) -> Option<Record<'_>> {
+        let Delivery { current, view, part, .. } = &self.delivery;
+        current.layout.record(view.content(), *part.records.get(number)? as usize)
+    }
+
     /// How the source is laid out here.
     pub fn layout(&self) -> &Layout {
         &self.delivery.current.layout

@@ -26,7 +26,7 @@ use weir_pipeline::handed::Gone;
 use weir_pipeline::measuring::{self, Design, Failure, Reading, Settings};
 use weir_pipeline::reader::{SourceError, Step};
 use weir_pipeline::select::{Misfit, Select, Selected, Selection};
-use weir_pipeline::stages::Stages;
+use weir_pipeline::stages::{Locate, Stages};
 use weir_pipeline::steps::{Moment, SystemClock};
 use weir_pipeline::{AccessMode, Consumer, Delivery, Options, PlanError, Reader, Report};
 
@@ -255,7 +255,8 @@ impl Run {
         let measure = measure.map(|settings| measuring::Run::beside(settings, Arc::clone(&first), judge));
         let stages = match &measure {
             Some(measure) => Arc::clone(measure.stages()),
-            None => Arc::new(Stages::filter(Arc::clone(&first))),
+            // Batches hold all packets, whatever the verdicts on them.
+            None => Arc::new(Stages::new(Arc::clone(&first), true, pull.map(|_| Locate::default()))),
         };
         let control = Arc::new(Control::new(Arc::clone(&stop), Arc::clone(&stages), resolve));
         Self {

@@ -1,5 +1,8 @@
 //! Runs in threads of their own: what a front end pulls, hears and changes, held against the packets that were made.
 
+mod running;
+
+use running::{LONG, PACKETS, end, files, frame, pcap, pulled, setup};
 use std::fs::File;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,62 +12,11 @@ use std::time::Duration;
 use weir_engine::batches::{Batch, Batches, Next};
 use weir_engine::control::ChangeError;
 use weir_engine::event::Event;
-use weir_engine::handle::{Handle, JoinError, Order, Sources};
-use weir_engine::name::Name;
-use weir_engine::run::{Ended, Error, Run, Setup};
+use weir_engine::handle::{Handle, JoinError, Order};
+use weir_engine::run::{Ended, Error, Run};
 use weir_measure::Config;
 use weir_pipeline::measuring::Settings;
-use weir_pipeline::select::Selection;
-use weir_testkit::savefile::Pcap;
 use weir_testkit::{Scratch, have};
-
-/// Longer than anything here takes, on a machine that is busy with other things.
-const LONG: Duration = Duration::from_secs(60);
-
-const PACKETS: u32 = 60_000;
-
-/// A datagram to port 53 or, of odd number, to port 80, with its number at the end.
-fn frame(number: u32) -> Vec<u8> {
-    let mut frame = vec![0; 300];
-    frame[12..15].copy_from_slice(&[8, 0, 0x45]);
-    frame[23] = 17;
-    frame[36..38].copy_from_slice(&[53u16, 80][number as usize % 2].to_be_bytes());
-    frame[296..].copy_from_slice(&number.to_be_bytes());
-    frame
-}
-
-fn pcap(numbers: std::ops::Range<u32>) -> Vec<u8> {
-    let mut pcap = Pcap::new(1, 65535);
-    numbers.for_each(|number| pcap.packet(&frame(number)));
-    pcap.bytes
-}
-
-fn setup(expression: &str, pull: Option<usize>) -> Setup {
-    Setup {
-        selection: Selection { expression: expression.to_owned(), ..Selection::default() },
-        workers: 1,
-        pull,
-        ..Setup::default()
-    }
-}
-
-fn files(names: &[&str], order: Order) -> Sources {
-    let names = names.iter().map(|name| Name::from((*name).to_owned())).collect();
-    Sources::Files { names, order, zstd_window: 1 << 27, follow: None }
-}
-
-/// A run over these files of which batches are pulled.
-fn pulled(names: &[&str], order: Order, expression: &str, most: usize) -> (Handle<()>, Batches) {
-    let mut run = Run::new(setup(expression, Some(most)));
-    let batches = run.batches().unwrap().unwrap();
-    (Handle::start(run, files(names, order), 1, |_| None).unwrap(), batches)
-}
-
-fn end<E: Send + 'static>(handle: &mut Handle<E>) -> Ended {
-    let (ended, _) = handle.join(LONG).unwrap().unwrap();
-    assert_eq!((ended.imbalance.as_ref(), ended.ledger.check()), (None, Ok(())));
-    ended
-}
 
 /// Numbers of the packets that passed.
 fn numbers(batch: &Batch) -> Vec<u32> {

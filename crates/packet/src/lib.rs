@@ -3,6 +3,7 @@
 //! Bytes in, records out. Nothing here opens a file, reads a clock or allocates per packet.
 #![forbid(unsafe_code)]
 
+pub mod descriptor;
 pub mod flow;
 pub mod line;
 pub mod link;

@@ -20,7 +20,7 @@ pub struct Stages {
     changes: Arc<Changes>,
     /// The filter judges before the proof; else the committed stage that measures asks it.
     pub judge: bool,
-    /// What a measurement needs of each packet; `None` without one.
+    /// What is noted of each packet, whatever the filter says of it; `None` if that is nothing.
     pub locate: Option<Locate>,
 }
 
@@ -31,7 +31,7 @@ struct Numbered {
     select: Arc<Select>,
 }
 
-/// What is noted of each packet for a measurement.
+/// What is noted of each packet, for a measurement or for batches that hold all packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Locate {
     /// Flow keys come from inside tunnels.
@@ -67,14 +67,32 @@ impl StagesPlan {
 /// The columns of a batch: what the revocable stages found in a piece of the source.
 #[derive(Debug, Default)]
 pub struct Columns {
-    /// Offset of each packet's record, if there is a measurement.
+    /// Offset of each packet's record, if packets are [located](Stages::locate).
     pub records: Vec<u32>,
-    /// Whether the filter keeps each of them, if it judges before the proof.
+    /// Verdict of the filter on each of them, if it judges before the proof.
     pub kept: Bits,
     /// Time stamps, if they matter and there are any.
     pub times: Option<Times>,
     /// Verdicts of the filter and the splits, if they judge before the proof.
     pub selected: Selected,
+}
+
+impl Columns {
+    /// Which packets the records at `some` are, offsets in the order of [`records`](Self::records): bit i for packet i.
+    pub fn mask(&self, some: &[u32]) -> Bits {
+        let (mut mask, mut some) = (Bits::default(), some);
+        for records in self.records.chunks(64) {
+            let mut word = 0;
+            for (i, record) in records.iter().enumerate() {
+                if some.first() == Some(record) {
+                    some = &some[1..];
+                    word |= 1 << i;
+                }
+            }
+            mask.push(word, records.len());
+        }
+        mask
+    }
 }
 
 /// A column of bits.
@@ -93,6 +111,11 @@ impl Bits {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The bits, 64 to a word: bit i is bit `i % 64`, counted from the lowest, of word `i / 64`. Bits behind the last are 0.
+    pub fn words(&self) -> &[u64] {
+        &self.words
     }
 
     /// Appends the lowest `n` bits of `bits`, at most 64; those above must be 0.
@@ -287,6 +310,20 @@ mod tests {
             let (head, tail) = stamps.split_at(cut);
             let both = [times(head), times(tail)].into_iter().flatten().reduce(Times::and);
             assert_eq!(both, Some(whole), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_mask_names_the_packets_of_a_list() {
+        // As in a burst, offsets need not ascend.
+        let records: Vec<u32> = (0..200).map(|i| (i * 77) % 211).collect();
+        for step in [1, 2, 3, 64, 199] {
+            let columns = Columns { records: records.clone(), ..Columns::default() };
+            let some: Vec<u32> = records.iter().copied().skip(step - 1).step_by(step).collect();
+            let mask = columns.mask(&some);
+            assert_eq!((mask.len(), mask.words().len()), (200, 4));
+            let bit = |i: usize| mask.words()[i / 64] >> (i % 64) & 1 == 1;
+            assert!((0..256).all(|i| bit(i) == (i < 200 && i % step == step - 1)), "{step}");
         }
     }
 

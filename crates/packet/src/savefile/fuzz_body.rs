@@ -3,6 +3,7 @@
 use super::walk::{Cursor, MAX_CURSORS, Visit, guess, walk};
 use super::write::Encoder;
 use super::{Format, Interface, Layout, Resolution, Stop};
+use crate::descriptor::{Descriptor, region};
 use crate::{Frame, LinkType};
 
 /// A packet as the tests compare it: time, interface, wire length, data.
@@ -37,11 +38,13 @@ fn serial(file: &[u8]) -> (Vec<Seen>, usize, Option<Stop>) {
         let mut cursors = [Cursor::new(pos, file.len())];
         let mut collect = Collect { records: vec![Vec::new()], ..Collect::default() };
         walk(&layout, file, true, &mut cursors, &mut collect);
+        let before = seen.len();
         for &at in &collect.records[0] {
             let record = layout.record(file, at).expect("a walked record can be taken apart");
             let frame = record.frame;
             seen.push((record.time_ns, frame.interface, frame.wire_len, frame.data.to_vec()));
         }
+        described(&layout, file, &collect.records[0], &seen[before..]);
         for at in collect.statistics {
             let told = layout.told(file, at);
             assert!(told.is_none_or(|told| (told.interface as usize) < layout.interfaces.len()));
@@ -56,6 +59,21 @@ fn serial(file: &[u8]) -> (Vec<Seen>, usize, Option<Stop>) {
             stop => return (seen, pos, stop),
         }
     }
+}
+
+/// The descriptors of walked records name the same packets, and no byte outside their region.
+fn described(layout: &Layout, bytes: &[u8], records: &[usize], seen: &[Seen]) {
+    let at: Vec<u32> = records.iter().map(|&at| at as u32).collect();
+    let region = region(bytes.into());
+    assert_eq!((region.cast::<u8>(), region.len()), (bytes.as_ptr(), bytes.len()));
+    let found = layout.descriptors(bytes, &at).into_iter().map(|found| {
+        assert!(found.offset + u64::from(found.captured) <= bytes.len() as u64, "{found:?}");
+        let data = &bytes[found.offset as usize..][..found.captured as usize];
+        let time_ns = (found.flags & Descriptor::NO_TIME == 0).then_some(found.time_ns);
+        assert_eq!(time_ns.unwrap_or(i64::MIN), found.time_ns);
+        (time_ns, found.interface, found.wire_len, data.to_vec())
+    });
+    assert_eq!(found.collect::<Vec<_>>(), seen);
 }
 
 /// Any bytes as a file: reading ends, says why, and several cursors whose starts are proven find what one finds.
@@ -121,6 +139,11 @@ fn ring(block: &[u8]) {
     walk(&layout, block, true, &mut cursors, &mut collect);
     let data = |&at: &usize| (at, layout.record(block, at).expect("a walked record can be taken apart").frame.data);
     assert_eq!(collect.records[0].iter().map(data).collect::<Vec<_>>(), expected);
+    let record = |&at: &usize| {
+        let record = layout.record(block, at).expect("a walked record can be taken apart");
+        (record.time_ns, record.frame.interface, record.frame.wire_len, record.frame.data.to_vec())
+    };
+    described(&layout, block, &collect.records[0], &collect.records[0].iter().map(record).collect::<Vec<_>>());
     assert_eq!((cursors[0].pos, cursors[0].stop == Some(Stop::End)), (at, at == block.len()));
 }
 

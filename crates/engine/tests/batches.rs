@@ -1,0 +1,288 @@
+//! What batches hold: descriptors of all packets, and the verdicts on them, against tcpdump, tshark and packets that were made.
+
+mod running;
+
+use running::{LONG, PACKETS, Packet, end, files, frame, pcap, pulled, setup, tcpdump};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use weir_engine::batches::{Batch, Batches, Next};
+use weir_engine::capture::{self, CaptureRequest};
+use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::name::Name;
+use weir_engine::port::Port;
+use weir_engine::run::{Run, Setup};
+use weir_packet::descriptor::Descriptor;
+use weir_testkit::savefile::{Pcap, Pcapng};
+use weir_testkit::{Random, Scratch, captures, have, net, skipped};
+
+/// A packet as its descriptor has it, and its verdict.
+struct Found {
+    packet: Packet,
+    interface: u32,
+    timed: bool,
+    passed: bool,
+}
+
+/// What a batch holds. Descriptors and masks agree with each other, and name no byte outside the region.
+fn checked(batch: &Batch) -> Vec<Found> {
+    let (region, verdicts) = (batch.region(), batch.verdicts());
+    let words = verdicts.words();
+    assert_eq!((verdicts.len(), words.len()), (batch.len(), batch.len().div_ceil(64)));
+    assert_eq!(words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>(), batch.judged().0);
+    assert_eq!(batch.len() as u64, batch.judged().0 + batch.judged().1);
+    assert!(batch.packet(batch.len()).is_none());
+    let descriptors = batch.descriptors();
+    assert_eq!(descriptors.len(), batch.len());
+    let mut found = Vec::new();
+    for (i, descriptor) in descriptors.iter().enumerate() {
+        let Descriptor { offset, time_ns, captured, wire_len, interface, flags } = *descriptor;
+        assert!(offset + u64::from(captured) <= region.len() as u64, "{descriptor:?}, {} bytes", region.len());
+        let record = batch.packet(i).expect("a packet that was found");
+        let data = record.frame.data;
+        assert_eq!(data.len(), captured as usize);
+        assert!(data.is_empty() || data.as_ptr() as usize == region.cast::<u8>() as usize + offset as usize);
+        assert_eq!((record.frame.wire_len, record.frame.interface), (wire_len, interface));
+        assert!((interface as usize) < batch.layout().interfaces.len());
+        let timed = flags & Descriptor::NO_TIME == 0;
+        assert_eq!(record.time_ns, timed.then_some(time_ns));
+        let passed = words[i / 64] >> (i % 64) & 1 == 1;
+        found.push(Found { packet: (time_ns, wire_len, data.to_vec()), interface, timed, passed });
+    }
+    let passed = found.iter().filter(|found| found.passed).map(|found| &found.packet.2[..]);
+    assert!(passed.eq(batch.packets().map(|record| record.frame.data)));
+    found
+}
+
+/// All that is left.
+fn all(batches: &mut Batches) -> Vec<Found> {
+    let mut found = Vec::new();
+    loop {
+        match batches.next(LONG) {
+            Next::Batch(batch) => found.extend(checked(&batch)),
+            Next::End => return found,
+            Next::Nothing => panic!("the run is stuck"),
+        }
+    }
+}
+
+/// The packets that passed, or those that did not.
+fn those(found: &[Found], passed: bool) -> Vec<Packet> {
+    let these = found.iter().filter(|found| found.passed == passed);
+    these.map(|found| (if found.timed { found.packet.0 } else { 0 }, found.packet.1, found.packet.2.clone())).collect()
+}
+
+#[test]
+fn a_batch_goes_to_any_thread() {
+    fn goes<T: Send + Sync + 'static>() {}
+    goes::<Batch>();
+}
+
+#[test]
+fn verdicts_are_tcpdumps_and_what_is_denied_is_there() {
+    let test = "verdicts_are_tcpdumps_and_what_is_denied_is_there";
+    if !have(test, &["tcpdump"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut paths = vec![scratch.file("made.pcap", &pcap(0..PACKETS))];
+    paths.extend(captures(test).into_iter().map(|path| path.to_str().expect("a readable name").to_owned()));
+    let (mut compared, mut both) = (0, 0);
+    for path in &paths {
+        for expression in ["udp port 53 or arp", "greater 100"] {
+            let not = format!("not ({expression})");
+            let (Some(passed), Some(denied)) = (tcpdump(path, expression), tcpdump(path, &not)) else { continue };
+            let (mut handle, mut batches) = pulled(&[path], Order::Given, expression, 2);
+            let found = all(&mut batches);
+            let ended = end(&mut handle);
+            assert_eq!(those(&found, true), passed, "{path}: {expression}");
+            assert_eq!(those(&found, false), denied, "{path}: {expression}");
+            assert_eq!((ended.ledger.passed, ended.ledger.filtered), (passed.len() as u64, denied.len() as u64));
+            compared += 1;
+            both += usize::from(!passed.is_empty() && !denied.is_empty());
+        }
+    }
+    println!("{compared} compared, {both} of them with packets of both kinds");
+    assert!(paths.len() == 1 || compared > 80 && both > 10, "too little was compared");
+}
+
+#[test]
+fn descriptors_of_several_interfaces_are_tsharks() {
+    let test = "descriptors_of_several_interfaces_are_tsharks";
+    if !have(test, &["tshark"]) {
+        return;
+    }
+    let mut file = Pcapng::new(true);
+    [(1, 0, 6), (101, 96, 9), (1, 60, 7)].iter().for_each(|&(link, snaplen, unit)| file.interface(link, snaplen, unit));
+    for number in 0..500 {
+        let data = frame(number);
+        let interface = number % 3;
+        let captured = [300, 96, 60][interface as usize];
+        file.enhanced(interface, 300, &data[..captured]);
+        if number % 50 == 0 {
+            file.simple(300, &data);
+        }
+    }
+    let scratch = Scratch::new();
+    let path = scratch.file("several.pcapng", &file.bytes);
+    let fields = ["frame.interface_id", "frame.len", "frame.cap_len", "frame.time_epoch"];
+    let fields = fields.iter().flat_map(|field| ["-e", field]);
+    let done = Command::new("tshark").args(["-n", "-r", &path, "-T", "fields"]).args(fields).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let theirs: Vec<String> = String::from_utf8_lossy(&done.stdout).lines().map(str::to_owned).collect();
+    let (mut handle, mut batches) = pulled(&[&path], Order::Given, "", 2);
+    let found = all(&mut batches);
+    end(&mut handle);
+    assert_eq!((theirs.len(), found.len()), (510, 510));
+    for (line, Found { packet: (time_ns, wire_len, data), interface, timed, .. }) in theirs.iter().zip(&found) {
+        let words: Vec<&str> = line.split('\t').collect();
+        assert_eq!(words[..3], [interface.to_string(), wire_len.to_string(), data.len().to_string()], "{line}");
+        let time = format!("{}.{:09}", time_ns.div_euclid(1_000_000_000), time_ns.rem_euclid(1_000_000_000));
+        assert_eq!(words[3], if *timed { &time } else { "" }, "{line}");
+    }
+}
+
+#[test]
+fn packets_by_time_have_the_interfaces_of_all_files() {
+    let scratch = Scratch::new();
+    let one = scratch.file("one.pcap", &pcap(0..1000));
+    let mut other = Pcap::with(101, 200, true, true);
+    (0..1000).for_each(|number| other.record(300, &frame(number)[14..214]));
+    let other = scratch.file("other.pcap", &other.bytes);
+    for order in [Order::Merged, Order::Sorted] {
+        let (mut handle, mut batches) = pulled(&[&one, &other], order, "len > 0", 8);
+        let found = all(&mut batches);
+        assert_eq!((end(&mut handle).ledger.passed, found.len()), (2000, 2000));
+        assert!(found.windows(2).all(|pair| pair[0].packet.0 <= pair[1].packet.0));
+        for (interface, part) in [(0, 0..300), (1, 14..214)] {
+            let these = found.iter().filter(|found| found.interface == interface);
+            let expected = (0..1000).map(|number| frame(number)[part.clone()].to_vec());
+            assert!(these.map(|found| found.packet.2.clone()).eq(expected), "{order:?}");
+        }
+    }
+}
+
+#[test]
+fn each_split_has_a_mask_of_its_own() {
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &pcap(0..5000));
+    let mut setup = setup("udp", Some(4));
+    setup.selection.splits = vec!["port 53".to_owned(), "port 80".to_owned(), "tcp".to_owned()];
+    let mut run = Run::new(setup);
+    let mut batches = run.batches().unwrap().unwrap();
+    let mut handle = Handle::<()>::start(run, files(&[&file], Order::Given), 1, |_| None).unwrap();
+    let mut number = 0;
+    while let Next::Batch(batch) = batches.next(LONG) {
+        let masks = batch.split_verdicts();
+        assert_eq!(masks.len(), 3);
+        for i in 0..batch.len() {
+            let bits: Vec<u64> = masks.iter().map(|mask| mask.words()[i / 64] >> (i % 64) & 1).collect();
+            assert_eq!(bits, [1 - number % 2, number % 2, 0], "{number}");
+            number += 1;
+        }
+    }
+    let splits = [(2500, 750_000), (2500, 750_000), (0, 0)];
+    assert_eq!((number, end(&mut handle).ledger.splits), (5000, splits.to_vec()));
+}
+
+#[test]
+fn the_last_batch_of_a_limited_run_ends_with_the_last_packet_that_passes() {
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &pcap(0..PACKETS));
+    let mut run = Run::new(Setup { limit: Some(777), ..setup("udp port 80", Some(4)) });
+    let mut batches = run.batches().unwrap().unwrap();
+    let mut handle = Handle::<()>::start(run, files(&[&file], Order::Given), 1, |_| None).unwrap();
+    let found = all(&mut batches);
+    assert_eq!((found.len(), found.iter().filter(|found| found.passed).count()), (2 * 777, 777));
+    assert_eq!(end(&mut handle).ledger.received, 2 * 777);
+}
+
+/// Each byte that a descriptor names lies in the region, whatever is wrong with the file: `checked` says so.
+#[test]
+fn damaged_captures_have_no_descriptor_that_leads_out_of_the_region() {
+    let mut random = Random(7);
+    let mut small: Vec<Vec<u8>> = vec![pcap(0..100)];
+    for path in captures("damaged_captures_have_no_descriptor_that_leads_out_of_the_region") {
+        let bytes = std::fs::read(&path).expect("a listed capture can be read");
+        small.extend((bytes.len() < 20_000).then_some(bytes));
+    }
+    let scratch = Scratch::new();
+    let (mut packets, mut faults) = (0, 0);
+    for whole in &small {
+        for _ in 0..4 {
+            let mut damaged = whole.clone();
+            for _ in 0..=random.below(4) {
+                let at = random.below(damaged.len());
+                damaged[at] = [0, 0xff, 0x7f, damaged[at] ^ 1 << random.below(8)][random.below(4)];
+            }
+            damaged.truncate(damaged.len() - random.below(2) * random.below(damaged.len()));
+            let file = scratch.file("damaged", &damaged);
+            let (mut handle, mut batches) = pulled(&[&file], Order::Given, "ip", 2);
+            packets += all(&mut batches).len();
+            // An expression may make no sense for a damaged link type.
+            if let Ok((ended, _)) = handle.join(LONG).unwrap() {
+                assert_eq!((ended.imbalance.as_ref(), ended.ledger.check()), (None, Ok(())));
+                faults += 1;
+            }
+        }
+    }
+    println!("{packets} packets in {} files, {faults} of them read", small.len() * 4);
+    assert!(packets > 300 && faults > 3);
+}
+
+/// What is sent into one end of a cable is described at the other, where the kernel put it.
+fn live(test: &str, source: &str) {
+    const SENT: u32 = 3000;
+    if !net::cable(test, "") {
+        return;
+    }
+    let setup = setup("udp port 53", Some(64));
+    let stop = Arc::clone(&setup.stop);
+    let opened = match capture::open(&Name::from(source), &CaptureRequest::default(), &stop, &mut |_| {}) {
+        Ok(opened) => opened,
+        Err(error) => return skipped(test, error),
+    };
+    let mut run = Run::new(setup);
+    let mut batches = run.batches().unwrap().unwrap();
+    let mut handle = Handle::<()>::start(run, Sources::Captures(opened.inputs), 1, |_| None).unwrap();
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as i64;
+    let (mut port, begun) = (Port::open(&Name::from("af_packet:far")).unwrap(), now());
+    let (mut sent, mut numbers, mut held) = (0, Vec::new(), Vec::new());
+    while numbers.len() < SENT as usize {
+        // Fewer than the memory has room for, whatever is held.
+        while sent < SENT && sent < numbers.len() as u32 + 300 {
+            port.take(&frame(sent), false).unwrap();
+            sent += 1;
+        }
+        port.flush().unwrap();
+        let Next::Batch(batch) = batches.next(LONG) else { panic!("packets were sent") };
+        for found in checked(&batch) {
+            let number = u32::from_be_bytes(found.packet.2[296..].try_into().unwrap());
+            assert_eq!((&found.packet.2, found.packet.1), (&frame(number), 300));
+            assert_eq!((found.interface, found.passed, found.timed), (0, number % 2 == 0, true));
+            assert!((found.packet.0 - begun).abs() < Duration::from_secs(60).as_nanos() as i64);
+            numbers.push(number);
+        }
+        // Some memory goes back late, and in another order.
+        held.push(batch);
+        if held.len() > 5 {
+            held.remove(2);
+        }
+    }
+    handle.control().stop();
+    assert!(all(&mut batches).is_empty());
+    assert!(numbers.into_iter().eq(0..SENT), "in the order in which they were sent");
+    let ledger = end(&mut handle).ledger;
+    assert_eq!((ledger.received, ledger.passed, ledger.filtered), (3000, 1500, 1500));
+    held.iter().for_each(|batch| drop(checked(batch)));
+}
+
+#[test]
+fn frames_of_a_packet_socket_are_described_in_its_ring() {
+    live("frames_of_a_packet_socket_are_described_in_its_ring", "af_packet:near");
+}
+
+#[test]
+fn frames_of_af_xdp_are_described_in_its_memory() {
+    live("frames_of_af_xdp_are_described_in_its_memory", "af_xdp:near:0");
+}
