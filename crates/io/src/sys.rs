@@ -421,6 +421,33 @@ pub fn open(path: &std::path::Path, stop: &AtomicBool) -> io::Result<File> {
     }
 }
 
+/// What is to be done with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It is read.
+    Read,
+    /// It is written, or made in its directory.
+    Write,
+}
+
+/// Whether the rights of this process allow `access` to the file at `path`; to its directory, if there is no such file to write.
+/// Landlock is not asked. **Source**: faccessat(2), landlock(7).
+pub fn may(path: &std::path::Path, access: Access) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let (path, mode) = match access {
+        Access::Read => (path, libc::R_OK),
+        Access::Write if path.exists() => (path, libc::W_OK),
+        Access::Write => match path.parent() {
+            Some(folder) if folder.as_os_str().is_empty() => (std::path::Path::new("."), libc::W_OK | libc::X_OK),
+            Some(folder) => (folder, libc::W_OK | libc::X_OK),
+            None => return false,
+        },
+    };
+    let Ok(name) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: the name ends with NUL and outlives the call.
+    unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), mode, libc::AT_EACCESS) == 0 }
+}
+
 /// Has the kernel send SIGALRM after `time`: see [`stop_on_signals`].
 pub fn stop_after(time: std::time::Duration) {
     let micros = time.subsec_micros().max(u32::from(time.as_secs() == 0));

@@ -132,8 +132,8 @@ pub struct FilterArgs {
     #[arg(short = 'i', value_name = "INTERFACE", hide = true)]
     pub interface: Vec<String>,
 
-    /// Take the expression from FILE (# begins a comment); SIGHUP has it read again, and what comes from then on is judged by
-    /// the new one. There is no EXPR then
+    /// Take the expression from FILE (# begins a comment); SIGHUP has it read again, and what weir takes from its rings from then
+    /// on is judged by the new one. There is no EXPR then
     #[arg(help_heading = PACKETS, short = 'F', long, value_name = "FILE")]
     pub filter_file: Option<Name>,
     /// Keep the packets that do not match
@@ -237,7 +237,8 @@ pub struct OutputArgs {
     /// Begin a new file every SECONDS of packet time; the name may hold strftime fields
     #[arg(help_heading = FILES, short = 'G', value_name = "SECONDS", requires = "write", value_parser = clap::value_parser!(u64).range(1..))]
     pub rotate_seconds: Option<u64>,
-    /// With -C: reuse the names of COUNT files; with -G: stop after COUNT files; with both: ignored as in tcpdump, but for the
+    /// With -C: reuse the names of COUNT files; with -G: stop writing after COUNT files, which ends a run that does not measure;
+    /// with both: ignored as in tcpdump, but for the
     /// width of the numbers in file names
     #[arg(help_heading = FILES, short = 'W', value_name = "COUNT", requires = "write", value_parser = clap::value_parser!(u32).range(1..))]
     pub rotate_count: Option<u32>,
@@ -420,8 +421,8 @@ pub struct MeasureArgs {
     /// Measure only packets that match this tcpdump expression
     #[arg(help_heading = PACKETS, long, value_name = "EXPR", default_value = "", hide_default_value = true)]
     pub filter: String,
-    /// Take that expression from FILE (# begins a comment); SIGHUP has it read again, and what comes from then on is judged by
-    /// the new one
+    /// Take that expression from FILE (# begins a comment); SIGHUP has it read again, and what weir takes from its rings from
+    /// then on is judged by the new one
     #[arg(help_heading = PACKETS, short = 'F', long, value_name = "FILE", conflicts_with = "filter")]
     pub filter_file: Option<Name>,
     /// Look inside GRE, IP in IP, VXLAN, GENEVE, GTP-U and MPLS over IP for the addresses and ports; --filter sees the packet

@@ -11,6 +11,7 @@ use std::path::Path;
 use weir_engine::name::Name;
 use weir_engine::sink::{End, Note, Sink, SinkFault, SinkReport};
 use weir_engine::zone::Zone;
+use weir_io::sys::Access;
 use weir_io::sys::packet_socket::name_of;
 use weir_io::sys::standard;
 use weir_io::sys::writer::Writer;
@@ -237,11 +238,13 @@ fn packet_json(
     out.push_str(&terminal::json(&object));
 }
 
-/// Why a file cannot be made, in few words.
-pub fn create_words(error: &io::Error) -> String {
+/// Why the file at `path` cannot be made, in few words.
+pub fn create_words(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "cannot be created: its directory does not exist".to_owned(),
-        io::ErrorKind::PermissionDenied => format!("cannot be created: permission denied{}", walls::advice()),
+        io::ErrorKind::PermissionDenied => {
+            format!("cannot be created: permission denied{}", walls::advice(path, Access::Write))
+        }
         io::ErrorKind::IsADirectory => "cannot be written: it is a directory".to_owned(),
         _ => format!("cannot be created: {}", io_words(error)),
     }

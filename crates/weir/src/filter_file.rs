@@ -1,17 +1,20 @@
 //! `--filter-file`: the expression stands in a file, which SIGHUP has read again.
 
 use crate::outcome::{io_words, say};
+use crate::walls;
 use anyhow::{Context, anyhow};
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 use weir_engine::control::{ChangeError, Control};
 use weir_engine::name::Name;
-use weir_io::sys;
 pub use weir_io::sys::Hangups;
 use weir_io::sys::privilege::Capability;
+use weir_io::sys::{self, Access};
 use weir_pipeline::select::shortened;
 
 /// Rights that putting another program into the kernel takes.
@@ -20,18 +23,40 @@ pub const KEEPS: [Capability; 1] = [Capability::Bpf];
 /// How long to wait for batches that were begun under the filter before.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes of the file at most. libpcap takes minutes for less.
-const MOST: u64 = 4 << 20;
+/// Bytes of the file at most, comments among them: an expression of more than 32 KiB is refused.
+const MOST: u64 = 256 << 10;
 
 /// The expression in `file`: all of it but for comments, from # to the end of the line, as tcpdump -F reads it.
 pub fn read(file: &Name) -> anyhow::Result<String> {
+    let open = if file.is_dash() { File::open("/dev/stdin") } else { File::open(file) };
+    expression(file, open)
+}
+
+/// The expression in the file that has the name now. A pipe has given what it had, and another one may never have a writer.
+fn read_again(file: &Name) -> anyhow::Result<String> {
+    let is_dash = file.is_dash().then(|| io::Error::other("standard input is read once"));
+    let open = is_dash.map_or_else(|| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(file), Err);
+    let regular = |open: File| match open.metadata()?.is_file() {
+        true => Ok(open),
+        false => Err(io::Error::other("it is no regular file, which alone is read again")),
+    };
+    expression(file, open.and_then(regular))
+}
+
+fn expression(file: &Name, open: io::Result<File>) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
-    let read = File::open(file).and_then(|open| open.take(MOST + 1).read_to_end(&mut bytes));
-    read.map_err(|error| anyhow!("--filter-file {file}: {}", io_words(&error)))?;
+    let read = open.and_then(|open| open.take(MOST + 1).read_to_end(&mut bytes));
+    read.map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            anyhow!("--filter-file {file}: {}{}", io_words(&error), walls::advice(Path::new(file), Access::Read))
+        }
+        _ => anyhow!("--filter-file {file}: {}", io_words(&error)),
+    })?;
     if bytes.len() as u64 > MOST {
-        return Err(anyhow!("--filter-file {file}: larger than {} MiB, which no expression is", MOST >> 20));
+        return Err(anyhow!("--filter-file {file}: larger than {} KiB", MOST >> 10));
     }
     let text = String::from_utf8(bytes).map_err(|_| anyhow!("--filter-file {file}: it is no text (UTF-8)"))?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     Ok(lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" "))
 }
@@ -55,7 +80,7 @@ pub fn reload_on_hangup(hangups: Option<Hangups>, file: Option<&Name>, control: 
 
 /// Reads the file again. What is wrong with it is said, and the filter stays as it is.
 fn reload(file: &Name, control: &Control) {
-    let expression = match read(file) {
+    let expression = match read_again(file) {
         Ok(expression) => expression,
         Err(error) => return say(&format!("{error}; the filter stays as it is")),
     };

@@ -95,7 +95,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
             Ok(Outcome::Failed)
         }
         Err(OutputError::Create { path, error }) => {
-            say(&format!("{}: {}", Name::from(&path), create_words(&error)));
+            say(&format!("{}: {}", Name::from(&path), create_words(&path, &error)));
             Ok(Outcome::Failed)
         }
         Err(error) => {

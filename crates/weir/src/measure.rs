@@ -1,18 +1,20 @@
 //! `weir measure`: who uses the traffic.
 
 mod live;
+mod printer;
 mod report;
 
 use crate::capture;
 use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateArg};
 use crate::filter_file::{self, Hangups};
 use crate::numbers::{asked_time, duration, grouped, packets};
-use crate::outcome::{Outcome, io_words, say, stage_lines, tell, written_words};
+use crate::outcome::{Outcome, io_words, print, say, stage_lines, tell, written_words};
 use crate::show::Show;
 use crate::sources;
 use crate::terminal::printable;
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
+use printer::Printer;
 use report::{Beside, Report, Shape};
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::FileTypeExt;
@@ -26,7 +28,7 @@ use weir_engine::outputs::Outputs;
 use weir_engine::run::{Ended, Error, Files, Run, Setup};
 use weir_engine::zone::Zone;
 use weir_io::sys;
-use weir_measure::{Arrivals, Config, Cut, SharedTables, Sketch, State, Weigh, Window};
+use weir_measure::{Config, Cut, SharedTables, Sketch, State, Weigh, Window};
 use weir_memory::Request;
 use weir_pipeline::measuring::timing::percentiles;
 use weir_pipeline::measuring::{Design, Distribute, Failure, Finished, Settings};
@@ -79,6 +81,9 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
             output.writes(),
         ),
         output: Ok(()),
+        capturing: is_live(arguments),
+        printer: None,
+        unprinted: Unprinted::default(),
         walls: &walls,
         hangups,
     };
@@ -277,6 +282,14 @@ fn draw_seed() -> anyhow::Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
+/// Windows that found too many waiting to be printed, and were left out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Unprinted {
+    all: u64,
+    /// Those since the last that was printed, and those that the workers left out before them.
+    since: u64,
+}
+
 struct Command<'a> {
     arguments: &'a MeasureArgs,
     begun: Instant,
@@ -284,6 +297,11 @@ struct Command<'a> {
     show: Show,
     /// How writing to standard output went.
     output: io::Result<()>,
+    /// A capture goes on, which must not wait for standard output.
+    capturing: bool,
+    /// Prints the windows of a capture.
+    printer: Option<Printer>,
+    unprinted: Unprinted,
     walls: &'a Walls,
     /// What asks for the filter's file to be read again.
     hangups: Option<Hangups>,
@@ -296,10 +314,10 @@ impl Command<'_> {
     }
 
     /// Prints a window, and shows all other events. When nobody reads any more, the run is told to stop.
-    fn event(&mut self, event: Event<'_>, stop: &AtomicBool) {
+    fn event(&mut self, event: Event<'_>, stop: &Arc<AtomicBool>) {
         match event {
             Event::Window(window) if self.output.is_ok() => {
-                self.output = self.report.window(&window);
+                self.output = self.window(window, stop);
                 if self.output.is_err() {
                     stop.store(true, Ordering::Relaxed);
                 }
@@ -308,8 +326,40 @@ impl Command<'_> {
         }
     }
 
+    /// Prints a window. Files wait for it; while a capture goes on, windows are left out if too many wait to be printed.
+    fn window(&mut self, window: Window<'_>, stop: &Arc<AtomicBool>) -> io::Result<()> {
+        if !self.capturing {
+            return print(&self.report.window(&window));
+        }
+        let printer = match &self.printer {
+            Some(printer) => printer,
+            None => self.printer.insert(Printer::start(stop)?),
+        };
+        if printer.is_full() {
+            self.unprinted.all += 1;
+            self.unprinted.since += 1 + window.left_out;
+            return Ok(());
+        }
+        let window = match std::mem::take(&mut self.unprinted.since) {
+            0 => window,
+            // The window before was not printed: it is none to compare with.
+            since => Window { left_out: window.left_out + since, before: None, ..window },
+        };
+        printer.add(self.report.window(&window));
+        Ok(())
+    }
+
+    /// Waits until the windows of a capture are printed. Windows that come later are printed at once.
+    fn end_of_capture(&mut self) {
+        self.capturing = false;
+        if let Some(printer) = self.printer.take() {
+            self.output = printer.finish();
+        }
+    }
+
     /// Prints the summary, and says how it went.
-    fn finish(mut self, run: Run, stop: &AtomicBool) -> Outcome {
+    fn finish(mut self, run: Run, stop: &Arc<AtomicBool>) -> Outcome {
+        self.end_of_capture();
         let (ended, outputs) = run.finish(&mut |event| self.event(event, stop));
         self.show.progress.clear();
         if let Some(failure) = &ended.failure {
@@ -322,7 +372,7 @@ impl Command<'_> {
             span: None,
             covered: None,
             revision: 0,
-            left_out: finished.left_out,
+            left_out: finished.left_out + self.unprinted.all,
             arrivals,
             state: finished.state.as_ref(),
             before: None,
@@ -333,9 +383,9 @@ impl Command<'_> {
             let splits: Vec<(&Name, u64)> = splits.map(|((name, _), (packets, _))| (name, *packets)).collect();
             let beside =
                 Beside { fault, lost_before: ended.ledger.lost_before, interrupted: sys::is_interrupted(), splits };
-            self.output = self.report.summary(&total, &beside);
+            self.output = print(&self.report.summary(&total, &beside));
         }
-        self.say_of_time(&arrivals, finished);
+        self.say_of_time(&total, finished);
         let mut failed = !self.show.faults.is_empty();
         match &self.output {
             Ok(()) => {}
@@ -353,8 +403,8 @@ impl Command<'_> {
     }
 
     /// Lines about packets whose time stamps do not fit.
-    fn say_of_time(&self, arrivals: &Arrivals, finished: &Finished) {
-        let further = &finished.further;
+    fn say_of_time(&self, total: &Window<'_>, finished: &Finished) {
+        let (arrivals, further) = (total.arrivals, &finished.further);
         if arrivals.late > 0 {
             say(&format!(
                 "late by more than --late allows, and dropped: {}; their windows were given out before they came",
@@ -375,10 +425,10 @@ impl Command<'_> {
         if self.arguments.window.is_some() && tally.is_some_and(|tally| tally.passed > 0 && tally.times().is_none()) {
             say("no packet has a time stamp, so that there is no window: the summary has all packets");
         }
-        if finished.left_out > 0 {
+        if total.left_out > 0 {
             say(&format!(
                 "windows left out because they ended faster than their results were taken: {}; the summary has their packets",
-                grouped(finished.left_out)
+                grouped(total.left_out)
             ));
         }
         if arrivals.jumped > 0 {

@@ -192,7 +192,7 @@ fn sink_fault_line(fault: &SinkFault) -> String {
             format!("{name}: {}; {kept}", io_words(error))
         }
         OutputError::Create { path, error } => {
-            format!("{}: {}", Name::from(path).text(), crate::emit::create_words(error))
+            format!("{}: {}", Name::from(path).text(), crate::emit::create_words(path, error))
         }
         error => format!("{name}: {error}"),
     }

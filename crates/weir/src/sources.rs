@@ -3,6 +3,7 @@
 use crate::capture::{AF_PACKET, check_queue, interface, is_file_and_interface, is_interface};
 use crate::numbers::grouped;
 use crate::outcome::{io_words, say};
+use crate::walls;
 use anyhow::{anyhow, bail};
 use std::io;
 use std::path::Path;
@@ -11,6 +12,7 @@ use std::sync::atomic::AtomicBool;
 use weir_engine::name::Name;
 use weir_engine::run::Error;
 use weir_io::follow::{Change, Followed};
+use weir_io::sys::Access;
 use weir_io::sys::packet_socket::ANY;
 use weir_pipeline::AccessMode;
 
@@ -53,6 +55,9 @@ pub fn failed_line(name: &Name, error: &io::Error) -> String {
     let bare = !text.is_empty() && !text.contains('/');
     let words = match error.kind() {
         io::ErrorKind::NotFound if bare => missing_words(name),
+        io::ErrorKind::PermissionDenied => {
+            format!("{}{}", io_words(error), walls::advice(Path::new(name), Access::Read))
+        }
         _ => io_words(error),
     };
     format!("{}: {words}", name.as_source())

@@ -13,10 +13,12 @@ use anyhow::{anyhow, bail};
 use calls::Needs;
 use landlock::RestrictionStatus;
 use paths::Paths;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 use weir_engine::name::Name;
 use weir_io::sys::privilege::{self, Capability, User};
+use weir_io::sys::{self, Access};
 use weir_memory::Policy;
 
 /// What a run needs of the system once its walls stand.
@@ -34,6 +36,8 @@ pub struct Walls {
     needs: Needs,
     /// Files are made, which may be in directories of other users.
     makes_files: bool,
+    /// Outputs are pipes or devices, which another user may not be allowed to open.
+    opens_others: bool,
     /// Files are made while packets come.
     rotates: bool,
     /// Ports or interfaces of DPDK, whose threads and devices no wall knows.
@@ -103,6 +107,7 @@ impl Walls {
             paths: Paths::default(),
             needs: Needs::default(),
             makes_files: false,
+            opens_others: false,
             rotates: false,
             dpdk: false,
         })
@@ -140,6 +145,7 @@ impl Walls {
         self.needs.sends |= port::is_port(output);
         if !port::is_port(output) && !output.is_dash() {
             self.makes_files = true;
+            self.opens_others |= Path::new(output).metadata().is_ok_and(|about| !about.is_file());
             match rotates {
                 true => self.paths.writes_rotated(Path::new(output)),
                 false => self.paths.writes(Path::new(output)),
@@ -159,6 +165,9 @@ impl Walls {
     /// Expressions are compiled, by libpcap and to native code; host names in them may be looked up.
     fn compiles(&mut self, resolves: bool) {
         self.needs.native = true;
+        if let Some(map) = weir_filter::native::perf_map() {
+            self.paths.writes(&map);
+        }
         (self.needs.resolves, self.paths.resolves) = (resolves, resolves);
     }
 
@@ -208,8 +217,13 @@ impl Walls {
     fn drop_rights(&self, kept: &[Capability]) -> anyhow::Result<()> {
         let mut kept: Vec<Capability> = kept.iter().chain(&self.kept).copied().collect();
         if let Some(user) = &self.user {
+            // A shell of root has made them for root alone, as its `>(...)` are.
+            kept.extend(self.opens_others.then_some(Capability::DacOverride));
             match (privilege::become_user(user, &kept), &self.named) {
                 (Ok(()), _) => return Ok(()),
+                (Err(error), Some(name)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    bail!("-Z {name}: this process may not become another user (CAP_SETUID and CAP_SETGID)")
+                }
                 (Err(error), Some(name)) => bail!("-Z {name}: {}", io_words(&error)),
                 // Nobody asked for it: root goes on as root.
                 (Err(_), None) => {}
@@ -259,13 +273,18 @@ impl Tried {
     }
 }
 
-/// What root may do who lost its rights to the user that called sudo.
-pub fn advice() -> &'static str {
+/// What helps if the file or directory at `path` is denied to this process; empty if walls have no part in that.
+pub fn advice(path: &Path, access: Access) -> &'static str {
+    // The kernel asks Landlock when a file is opened, and not when it is asked for rights.
+    if sys::may(path, access) {
+        return "; weir's walls open only directories that existed when it began: start it again";
+    }
     let was_root = std::env::var_os("SUDO_UID").is_some() && privilege::user_id() != 0;
-    if was_root {
-        "; under sudo files are written with the rights of the user who called it: -Z root keeps root's"
-    } else {
-        ""
+    match access {
+        Access::Write if was_root => {
+            "; under sudo files are written with the rights of the user who called it: -Z root keeps root's"
+        }
+        _ => "",
     }
 }
 

@@ -17,6 +17,7 @@ mod emit;
 mod lanes;
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use cranelift_codegen::Context;
@@ -56,6 +57,7 @@ impl Native {
     ///
     /// **Errors**: [`Error::Native`] where Cranelift does not know this machine or memory cannot be made executable.
     pub fn compile(program: &Program) -> Result<Self, Error> {
+        check_perf_map()?;
         let layout = SliceLayout::probe()?;
         let module = JITModule::new(JITBuilder::with_isa(host()?, default_libcall_names()));
         let mut maker = Maker { context: module.make_context(), frontend: FunctionBuilderContext::new(), module };
@@ -122,6 +124,19 @@ impl SliceLayout {
             _ => Err(Error::Native { reason: "slices have an unknown layout".into() }),
         }
     }
+}
+
+/// **Errors**: `perf record` runs this process, and the file in which Cranelift then lists its functions cannot be written: it would panic.
+fn check_perf_map() -> Result<(), Error> {
+    let Some(path) = perf_map() else { return Ok(()) };
+    let opened = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+    opened.map(drop).map_err(|error| Error::Native { reason: format!("{}: {error}", path.display()) })
+}
+
+/// The file in which native code is listed for `perf`; `None` unless `perf record` runs this process.
+pub fn perf_map() -> Option<PathBuf> {
+    std::env::var_os("PERF_BUILDID_DIR")?;
+    Some(Path::new("/tmp").join(format!("perf-{}.map", std::process::id())))
 }
 
 /// The machine we run on.

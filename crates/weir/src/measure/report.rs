@@ -1,12 +1,10 @@
 //! What `weir measure` prints: tables for people, objects for programs.
 
 use crate::numbers::{bit_rate, bytes, duration, grouped, packets, percent, rate};
-use crate::outcome::print;
 use crate::table::{Column, Narrow, grid};
 use crate::terminal::{self, output_width, printable, wrapped};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
-use std::io;
 use std::time::Duration;
 use weir_engine::name::Name;
 use weir_engine::zone::Zone;
@@ -44,7 +42,7 @@ pub struct Beside<'a> {
     pub splits: Vec<(&'a Name, u64)>,
 }
 
-/// Prints answers on standard output.
+/// Puts answers into words.
 pub struct Report {
     shape: Shape,
     zone: Zone,
@@ -52,7 +50,7 @@ pub struct Report {
     place: Option<&'static str>,
     /// What the kernel rejects is not counted.
     uncounted: bool,
-    /// Windows printed so far, and whether any result was.
+    /// Windows given out so far, and whether any result was.
     windows: u64,
     begun: bool,
 }
@@ -68,8 +66,8 @@ impl Report {
         self.uncounted |= !counted;
     }
 
-    /// A window that is complete.
-    pub fn window(&mut self, window: &Window<'_>) -> io::Result<()> {
+    /// The text of a window that is complete.
+    pub fn window(&mut self, window: &Window<'_>) -> String {
         let apart = self.begun;
         self.begun = true;
         self.windows += u64::from(window.revision == 0);
@@ -87,11 +85,11 @@ impl Report {
             let apart = if apart { "\n" } else { "" };
             format!("{apart}{}", self.text(&title, window, NO_LOSS))
         };
-        self.put(&text)
+        self.fitted(&text)
     }
 
-    /// All of it; `lost_before` packets are not in the sources, as these say themselves. A signal may have `interrupted` the run.
-    pub fn summary(&mut self, total: &Window<'_>, beside: &Beside<'_>) -> io::Result<()> {
+    /// The text of the summary.
+    pub fn summary(&mut self, total: &Window<'_>, beside: &Beside<'_>) -> String {
         let &Beside { fault, lost_before, interrupted, ref splits } = beside;
         let text = if self.shape.json {
             let mut object = self.object(total);
@@ -124,12 +122,12 @@ impl Report {
                 n => format!("\n{}", self.text(&format!("all {} windows of {title}", grouped(n)), total, &loss)),
             }
         };
-        self.put(&text)
+        self.fitted(&text)
     }
 
-    /// Prints an object in a line of its own, or text with no line wider than the terminal, as far as words allow.
-    fn put(&self, text: &str) -> io::Result<()> {
-        print(&if self.shape.json { format!("{text}\n") } else { wrapped(text, output_width(), 2) })
+    /// An object in a line of its own, or text with no line wider than the terminal, as far as words allow.
+    fn fitted(&self, text: &str) -> String {
+        if self.shape.json { format!("{text}\n") } else { wrapped(text, output_width(), 2) }
     }
 
     fn clock(&mut self, ns: i64, shape: TimeShape) -> String {

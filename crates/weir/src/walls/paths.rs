@@ -69,16 +69,27 @@ impl Paths {
         self.reads.push(path.to_owned());
     }
 
-    /// So may the files that come to have the name of `path`, a link among them.
+    /// The same for files that come to have the name of `path` later. Links may lead to them, and their directory may be a new one:
+    /// readable is all beneath the directory above, unless that is the root.
     pub fn reads_beside(&mut self, path: &Path) {
-        self.reads.push(Path::new(".").join(path.parent().unwrap_or(Path::new(""))));
-        self.reads.extend(place(path).and_then(|place| Some(place.parent()?.to_owned())));
+        let named = fs::canonicalize(Path::new(".").join(path.parent().unwrap_or(Path::new("")))).ok();
+        let meant = place(path).and_then(|place| Some(place.parent()?.to_owned()));
+        for folder in [named, meant].into_iter().flatten() {
+            let above = folder.parent().filter(|above| above.parent().is_some()).map(Path::to_owned);
+            self.reads.push(above.unwrap_or(folder));
+        }
     }
 
-    /// A file may be written: no more than this one, which may be a device, if it is there.
+    /// A file may be written. If it exists, which may be as a device, no other may; else all of its directory may. If that is
+    /// missing too, all beneath the nearest directory above it may, unless that is the root.
     pub fn writes(&mut self, path: &Path) {
         let folder = || place(path).and_then(|place| Some(place.parent()?.to_owned()));
-        self.writes.extend(if path.exists() { Some(path.to_owned()) } else { folder() });
+        let above = || {
+            let path = std::path::absolute(path).ok()?;
+            let mut above = path.ancestors().skip(2);
+            above.find(|above| above.is_dir()).filter(|above| above.parent().is_some()).map(Path::to_owned)
+        };
+        self.writes.extend(if path.exists() { Some(path.to_owned()) } else { folder().or_else(above) });
     }
 
     /// Files may be written whose names are made of `path` by rotation: all of its directory, or of the last that has no field of time.

@@ -56,11 +56,12 @@ fn behind_landlock() {
         ("in/b.pcap", "b"),
         ("fixed.pcap", "old"),
         ("beside.pcap", "old"),
-        ("tail/live.pcap", ""),
+        ("logs/tail/live.pcap", ""),
+        ("logs/other/x", "x"),
     ]);
     let at = |name: &str| scratch.path().join(name);
-    ["out", "out/old", "%Y", "link"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
-    std::os::unix::fs::symlink("../tail/live.pcap", at("link/live.pcap")).unwrap();
+    ["out", "out/old", "%Y", "links", "links/a"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
+    std::os::unix::fs::symlink("../../logs/tail/live.pcap", at("links/a/live.pcap")).unwrap();
     let (listener, name) = (TcpListener::bind("127.0.0.1:0").unwrap(), format!("weir-test-{}", std::process::id()));
     let abstracted = SocketAddr::from_abstract_name(&name).unwrap();
     let _unix = UnixListener::bind_addr(&abstracted).unwrap();
@@ -68,9 +69,18 @@ fn behind_landlock() {
 
     let mut allowed = Paths::default();
     allowed.reads(&at("in/a.pcap"));
-    allowed.reads_beside(&at("link/live.pcap"));
+    allowed.reads_beside(&at("links/a/live.pcap"));
     allowed.writes(&at("fixed.pcap"));
     allowed.writes(&at("out/new.pcap"));
+    allowed.writes(&at("out/later/1/new.pcap"));
+    // Walls confine the thread that raises them, and those that it starts.
+    let (go, gone) = (std::sync::mpsc::channel::<()>(), at(""));
+    let outside = std::thread::spawn(move || {
+        go.1.recv().unwrap();
+        fs::rename(gone.join("links/a"), gone.join("links/old")).unwrap();
+        ["links/a", "out/later", "out/later/1"].iter().for_each(|name| fs::create_dir(gone.join(name)).unwrap());
+        fs::write(gone.join("links/a/live.pcap"), "new").unwrap();
+    });
     let Ok(RestrictionStatus { ruleset, .. }) = paths::restrict(allowed.rules().unwrap()) else { panic!("no thread") };
     if ruleset != RulesetStatus::FullyEnforced {
         skipped("only_what_a_run_names_can_be_opened", format_args!("Landlock is {ruleset:?} here"));
@@ -81,7 +91,11 @@ fn behind_landlock() {
     assert_eq!(before.metadata().unwrap().len(), 2);
     File::create(at("fixed.pcap")).unwrap().write_all(b"new").unwrap();
     File::create(at("out/new.pcap")).unwrap().write_all(b"new").unwrap();
-    assert!(fs::read_dir(at("tail")).is_ok() && File::open(at("link/live.pcap")).is_ok());
+    assert!(fs::read_dir(at("logs/tail")).is_ok() && File::open(at("links/a/live.pcap")).is_ok());
+    go.0.send(()).unwrap();
+    outside.join().unwrap();
+    assert_eq!(fs::read(at("links/a/live.pcap")).unwrap(), b"new");
+    File::create(at("out/later/1/new.pcap")).unwrap();
     for file in ["/etc/services", "/proc/self/smaps", "/proc/meminfo", "/dev/null"] {
         assert!(!Path::new(file).exists() || File::open(file).is_ok(), "{file}");
     }
@@ -89,7 +103,7 @@ fn behind_landlock() {
     for file in ["in/b.pcap", "beside.pcap", "fixed.pcap"] {
         denied(File::open(at(file)));
     }
-    for file in ["in/a.pcap", "beside.pcap", "other.pcap", "tail/new.pcap"] {
+    for file in ["in/a.pcap", "beside.pcap", "other.pcap", "logs/tail/new.pcap"] {
         denied(File::create(at(file)));
     }
     for file in ["/etc/passwd", "/etc/shadow", "/proc/1/status", "/etc/gshadow"] {

@@ -4,8 +4,9 @@ use crate::capture::net::Net;
 use crate::support::*;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -290,4 +291,67 @@ fn every_way_to_capture_and_to_send_works_as_another_user() {
     let done = net.weir(&["filter", "", "dpdk:net_null0", "-Z", "nobody"]);
     let refused = "weir: -Z nobody: the devices and threads of DPDK stay root's: leave -Z out\n";
     assert_eq!((done.code, &*done.err), (Some(2), refused));
+}
+
+/// A shell of root makes pipes for root alone, and sudo's variables may be set in it.
+#[test]
+fn pipes_of_root_are_written_by_the_user_who_called_sudo() {
+    let test = "pipes_of_root_are_written_by_the_user_who_called_sudo";
+    let Some(nobody) = nobody(test).filter(|_| have(test, &["mkfifo"])) else { return };
+    let temp = Temp::new();
+    let source = temp.file("a.pcap", &small_pcap(5));
+    let sudo = |arguments: &[&str]| {
+        let mut command = weir_command();
+        command.args(arguments).env("SUDO_UID", nobody.to_string()).env("SUDO_GID", nobody.to_string());
+        command
+    };
+    for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        let done = run(&mut sudo(&["filter", "", &source, "-w", name]), &[]).ok();
+        assert_eq!(records(&temp.file("out.pcapng", &done.out)).len(), 5, "{name}: {}", done.err);
+    }
+    let fifo = temp.at("fifo.pcap");
+    tool("mkfifo", ["-m", "600", &fifo]).ok();
+    let reader = std::thread::spawn({
+        let fifo = fifo.clone();
+        move || fs::read(fifo).unwrap()
+    });
+    run(&mut sudo(&["filter", "", &source, "-w", &fifo]), &[]).ok();
+    assert_eq!(parse_pcap(&reader.join().unwrap()).1.len(), 5);
+}
+
+/// What rotates logs may put a new directory in the place of the old one.
+#[test]
+fn a_followed_name_may_come_to_lie_in_another_directory() {
+    let temp = Temp::new();
+    let now = temp.at("all/now");
+    fs::create_dir_all(&now).unwrap();
+    let file = format!("{now}/a.pcap");
+    fs::write(&file, small_pcap(2)).unwrap();
+    let mut child = crate::live::start(&["filter", "", &file, "--follow", "-c", "5", "-t"]);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.by_ref().take(2).filter(Result::is_ok).count(), 2);
+    fs::rename(&now, temp.at("all/old")).unwrap();
+    fs::create_dir(&now).unwrap();
+    fs::write(temp.at("new"), small_pcap(3)).unwrap();
+    fs::rename(temp.at("new"), &file).unwrap();
+    assert_eq!(lines.filter(Result::is_ok).count(), 3);
+    assert!(gather(child, &[]).ok().err.contains("another file has the name now"));
+}
+
+/// `perf record` has native code listed in a file, which is not one of the run's own.
+#[test]
+fn native_code_is_made_under_perf() {
+    let temp = Temp::new();
+    let source = temp.file("a.pcap", &small_pcap(50_000));
+    let mut command = weir_command();
+    command.args(["filter", "udp", &source, "--count", "--stats"]).env("PERF_BUILDID_DIR", temp.at("perf"));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let map = Path::new("/tmp").join(format!("perf-{}.map", child.id()));
+    child.wait().unwrap();
+    let done = gather(child, &[]).ok();
+    assert_eq!(done.count(), 50_000);
+    assert!(done.err.contains("native"), "{}", done.err);
+    let listed = fs::read_to_string(&map).unwrap_or_default();
+    let _ = fs::remove_file(&map);
+    assert!(!listed.is_empty(), "{}", done.err);
 }

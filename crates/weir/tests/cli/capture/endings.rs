@@ -1,9 +1,10 @@
 //! Captures whose outputs end before they do: what was received is in the account all the same.
 
 use super::net::Net;
-use super::{account, frames};
+use super::{account, frames, objects, written};
 use crate::support::*;
 use serde_json::Value;
+use std::time::{Duration, Instant};
 
 /// What the interface `near` had received at the end, as `--stats` tells it.
 #[track_caller]
@@ -66,5 +67,41 @@ fn packets_behind_an_output_that_failed_are_dropped() {
         assert_eq!(by("kernel") + by("output"), dropped, "{context}");
         let written = format!(",{}written,", records(&out).len());
         assert!(done.err.replace(' ', "").contains(&written), "{written} {context}");
+    }
+}
+
+/// The windows fill the pipe and the queue before it. All packets are captured and written all the same.
+#[test]
+fn a_capture_goes_on_while_nobody_reads_its_windows() {
+    let Some(net) = Net::new("a_capture_goes_on_while_nobody_reads_its_windows") else { return };
+    net.second_cable();
+    let temp = Temp::new();
+    let out = temp.at("out.pcapng");
+    let sent = frames(20_000);
+    for sources in [&["near"][..], &["near", "two"]] {
+        let ready = format!("{}: AF_PACKET", sources.last().unwrap());
+        let options = ["--window", "5ms", "--late", "0", "--json", "--top", "100", "-w", &out];
+        let command = [&[env!("CARGO_BIN_EXE_weir"), "measure"], sources, &options].concat();
+        let capture = net.start(&command, &ready);
+        assert_eq!(net.send(&sent, 100), 20_000);
+        let begun = Instant::now();
+        while written(&out).len() < 20_000 {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{} are written", written(&out).len());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(written(&out) == sent);
+        let done = capture.stop().ok();
+        let mut windows = objects(&done);
+        let total = windows.pop().expect("a summary");
+        let figure = |of: &Value, key: &str| of[key].as_u64().unwrap_or(0);
+        assert_eq!((figure(&total, "received"), figure(&total, "passed")), (20_000, 20_000), "{}", done.err);
+        let said: u64 = windows.iter().map(|window| figure(window, "left_out")).sum();
+        let left_out = figure(&total, "left_out");
+        // Windows behind the last that was printed are in the summary's figure alone.
+        assert!(left_out > 0 && left_out >= said, "{total}");
+        let begins: Vec<&str> = windows.iter().map(|window| window["start"].as_str().unwrap()).collect();
+        assert!(begins.is_sorted_by(|a, b| a < b), "{begins:?}");
+        assert!(windows.iter().map(|window| figure(window, "passed")).sum::<u64>() < 20_000);
+        assert!(done.err.contains("windows left out because they ended faster than their results were taken"));
     }
 }

@@ -126,7 +126,7 @@ fn a_file_that_is_wrong_when_it_is_read_again_leaves_the_filter_as_it_is() {
         (None, "no such file; the filter stays as it is"),
         (Some(b"wlan type mgt"), "802.11"),
         (Some(&[0xff; 10]), "it is no text (UTF-8); the filter stays as it is"),
-        (Some(&[b' '; 5 << 20]), "larger than 4 MiB"),
+        (Some(&[b' '; 300 << 10]), "larger than 256 KiB"),
     ];
     let capture = wrong.into_iter().fold(capture, |capture, (text, words)| {
         match text {
@@ -136,11 +136,48 @@ fn a_file_that_is_wrong_when_it_is_read_again_leaves_the_filter_as_it_is() {
         capture.signal("-HUP");
         capture.until(words)
     });
+    // A pipe without a writer is not waited for.
+    fs::remove_file(&file).unwrap();
+    tool("mkfifo", [&file]).ok();
+    capture.signal("-HUP");
+    let capture = capture.until("it is no regular file, which alone is read again; the filter stays as it is");
     let sent = frames(1000);
     assert_eq!(net.send(&sent, 0), 1000);
     capture.stop().ok();
     let even: Vec<_> = sent.iter().step_by(2).cloned().collect();
     assert!(written(&out) == even);
+}
+
+/// An editor may put a mark before UTF-8, and a deployment another directory in the place of the one before.
+#[test]
+fn the_file_may_come_to_be_another_one_in_another_directory() {
+    let Some(net) = Net::new("the_file_may_come_to_be_another_one_in_another_directory") else { return };
+    let temp = Temp::of(&[("all/now/filter.txt", "udp port 80")]);
+    let (now, out) = (temp.at("all/now"), temp.at("out.pcapng"));
+    let file = format!("{now}/filter.txt");
+    let capture = net.capture(&["filter", "-F", &file, "near", "-w", &out]);
+    fs::rename(&now, temp.at("all/old")).unwrap();
+    fs::create_dir(&now).unwrap();
+    fs::write(&file, "\u{feff}udp port 53").unwrap();
+    capture.signal("-HUP");
+    let capture = capture.until("from now on the filter is 'udp port 53' (change 1)");
+    let sent = frames(100);
+    assert_eq!(net.send(&sent, 0), 100);
+    capture.stop().ok();
+    assert!(written(&out) == sent.iter().step_by(2).cloned().collect::<Vec<_>>());
+}
+
+#[test]
+fn standard_input_has_the_expression_once() {
+    let temp = Temp::new();
+    let source = temp.file("a.pcap", &[pcap_header(65535, 1), pcap_record(1, &frames(1)[0])].concat());
+    for name in ["-", "/dev/stdin"] {
+        assert_eq!(weir_fed(["filter", "-F", name, &source, "--count"], b"udp port 53 # all").ok().count(), 1);
+        assert_eq!(
+            weir_fed(["measure", "-F", name, &source, "--json"], b"tcp").ok().text().matches("\"passed\":0").count(),
+            1
+        );
+    }
 }
 
 /// Before, SIGHUP ends it as any other program.
