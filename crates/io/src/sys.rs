@@ -61,9 +61,12 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps `len > 0` bytes of `file` from `offset` on; `offset` is a multiple of the page size.
     ///
-    /// The bytes change under the reader if another process writes the file: see [`Self::bytes`]. **Errors**: those of `mmap`; out of slots is `ENOMEM`.
+    /// The bytes change under the reader if another process writes the file: see [`Self::bytes`]. **Errors**: those of `mmap`; out of
+    /// slots is `ENOMEM`; `Unsupported` before [`guard_mappings`].
     pub fn new(file: &File, offset: u64, len: usize) -> io::Result<Self> {
-        install_handler();
+        if !are_mappings_guarded() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "no handler of SIGBUS guards mapped files"));
+        }
         let base = reserve_aligned(len)?;
         // SAFETY: `base..base+len` was reserved by us just now and nobody else knows it, so MAP_FIXED replaces only our
         // own reservation.
@@ -155,7 +158,9 @@ pub(crate) fn page_size() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-fn install_handler() {
+/// Lets this process map files: from now on a read of a page that the file has lost gives zeros, and the mapping says so. Before that,
+/// files are read and not mapped. It handles SIGBUS of the whole process, and passes those of other memory on to the handler before.
+pub fn guard_mappings() {
     PREVIOUS.get_or_init(|| {
         let mut old = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: `sigaction` is plain data for which zero is valid; the handler is async-signal-safe (see there); both
@@ -169,6 +174,11 @@ fn install_handler() {
             Previous(old.assume_init())
         }
     });
+}
+
+/// Whether [`guard_mappings`] was called.
+pub fn are_mappings_guarded() -> bool {
+    PREVIOUS.get().is_some()
 }
 
 /// Async-signal-safe: atomics, `mmap` and `sigaction` only.

@@ -1,11 +1,12 @@
 //! Mappings of files that stay, shrink, and are many.
 
 use weir_io::input::PlainFile;
-use weir_io::sys::{HUGE, Mapping};
+use weir_io::sys::{HUGE, Mapping, guard_mappings};
 use weir_testkit::nameless;
 
 #[test]
 fn as_many_mappings_as_a_large_machine_has_use_for() {
+    guard_mappings();
     let file = nameless(&[7; 5000]);
     // Two for each of 500 workers, and a few readers.
     let all: Vec<Mapping> = (0..1100).map(|_| Mapping::new(&file, 0, 5000).expect("there is room for it")).collect();
@@ -19,6 +20,7 @@ fn as_many_mappings_as_a_large_machine_has_use_for() {
 
 #[test]
 fn threads_that_map_and_lose_their_files_at_once() {
+    guard_mappings();
     std::thread::scope(|scope| {
         for seed in 0..8usize {
             scope.spawn(move || {
@@ -43,6 +45,7 @@ fn threads_that_map_and_lose_their_files_at_once() {
 
 #[test]
 fn pieces_of_a_file_say_where_it_ends() {
+    guard_mappings();
     let bytes: Vec<u8> = (0..100_000).map(|i| (i / 3) as u8).collect();
     let file = PlainFile::new(nameless(&bytes)).unwrap();
     assert_eq!(file.len, 100_000);

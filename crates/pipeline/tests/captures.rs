@@ -39,6 +39,7 @@ impl Consumer for Listing {
 
 /// All of a file, and whether it ended with a fault.
 fn whole<C: Consumer>(path: &Path, consumer: C) -> (C::Part, bool) {
+    weir_io::sys::guard_mappings();
     let stop = Arc::new(AtomicBool::new(false));
     let input = Input::open(path.to_str().expect("a readable name"), &Opening::default(), &stop)
         .expect("a capture can be opened");

@@ -64,6 +64,7 @@ fn programs() -> Vec<Program> {
 }
 
 fn input(file: &ScratchFile) -> Input {
+    weir_io::sys::guard_mappings();
     Input {
         name: "changes.pcap".to_owned(),
         kind: Kind::File(PlainFile::new(File::open(file.path()).unwrap()).unwrap()),

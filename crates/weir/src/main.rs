@@ -37,6 +37,7 @@ static ALLOCATOR: weir_io::sys::exhausted::Allocator = weir_io::sys::exhausted::
 
 fn main() -> ExitCode {
     weir_io::sys::bear_signals();
+    weir_io::sys::guard_mappings();
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
         Err(error) => return refused(&error),

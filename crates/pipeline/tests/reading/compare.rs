@@ -124,6 +124,7 @@ pub fn options(way: AccessMode, workers: usize) -> Options {
 
 /// The file as a file, whatever its first bytes say.
 pub fn plain(scratch: &Scratch) -> Input {
+    weir_io::sys::guard_mappings();
     let file = File::open(&scratch.0).expect("a scratch file can be opened");
     Input { name: scratch.path().to_owned(), kind: Kind::File(PlainFile::new(file).expect("it has a size")) }
 }
