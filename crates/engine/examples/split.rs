@@ -1,27 +1,36 @@
-//! What matches an expression goes to a file that is rotated every minute, the rest is counted: `split FILE EXPRESSION COPY`.
+//! What matches an expression goes to a file that is rotated every minute, what does not to another: `split FILE EXPRESSION COPY REST`.
 
 use std::sync::Arc;
 use weir_engine::claims::Claims;
 use weir_engine::event::Event;
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::name::Name;
+use weir_engine::outputs::Target;
 use weir_engine::run::{Files, Run, Setup};
+use weir_engine::sink::Wanted;
 use weir_io::output::Rotation;
 use weir_pipeline::select::Selection;
 
 fn main() {
     let arguments: Vec<Name> = std::env::args_os().skip(1).map(Name::from).collect();
-    let [source, expression, copy] = &arguments[..] else {
-        eprintln!("split FILE EXPRESSION COPY"); // tidy: allow(print): an example is a program
+    let [source, expression, copy, rest] = &arguments[..] else {
+        eprintln!("split FILE EXPRESSION COPY REST"); // tidy: allow(print): an example is a program
         std::process::exit(2);
     };
     let sources = [source.clone()];
     let rotation = Rotation { seconds: Some(60), ..Rotation::default() };
     let settings = FileSettings { rotation, utc: true, ..FileSettings::default() };
-    let sink = FileSink::new(copy, settings, &Arc::new(Claims::of(&sources)));
+    let claims = Arc::new(Claims::of(&sources));
+    let output = |name: &Name, wanted| -> Target {
+        let settings = FileSettings { wanted, ..settings };
+        (name.as_output(), Some(Box::new(FileSink::new(name, settings, &claims))))
+    };
+    // What passes matches an empty expression too, so that its rest is that of the filter.
+    let splits = vec![String::new()];
     let mut run = Run::new(Setup {
-        selection: Selection { expression: expression.utf8().to_owned(), ..Selection::default() },
-        main: (copy.as_output(), Some(Box::new(sink))),
+        selection: Selection { expression: expression.utf8().to_owned(), splits, ..Selection::default() },
+        main: output(copy, Wanted::Passed),
+        splits: vec![output(rest, Wanted::Rejected)],
         ..Setup::default()
     });
     let mut on = |event: Event<'_>| {

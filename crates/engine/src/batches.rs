@@ -248,7 +248,9 @@ impl Batch {
     /// thread.
     pub fn split_verdicts(&self) -> &[Bits] {
         let part = &self.delivery.part;
-        self.splits.get_or_init(|| part.selected.splits.iter().map(|split| part.mask(&split.records)).collect())
+        self.splits.get_or_init(|| {
+            part.selected.splits.iter().map(|split| Bits::marking(&part.records, &split.records)).collect()
+        })
     }
 
     /// Packet `number` where it lies; `None` behind the last.

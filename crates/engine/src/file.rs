@@ -2,7 +2,7 @@
 
 use crate::claims::Claims;
 use crate::name::Name;
-use crate::sink::{End, Note, Sink, SinkFault, SinkReport};
+use crate::sink::{End, Note, Sink, SinkFault, SinkReport, Wanted};
 use crate::zone::Zone;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -48,12 +48,16 @@ pub struct FileSettings {
     pub rotation: Rotation,
     /// File names by time are in UTC.
     pub utc: bool,
+    /// Which packets are written.
+    pub wanted: Wanted,
 }
 
-/// One pcapng file of whole packets.
+/// One pcapng file of whole packets that match.
 impl Default for FileSettings {
     fn default() -> Self {
-        Self { format: Format::Pcapng, snaplen: 0, flush_each: false, rotation: Rotation::default(), utc: false }
+        let rotation = Rotation::default();
+        let wanted = Wanted::default();
+        Self { format: Format::Pcapng, snaplen: 0, flush_each: false, rotation, utc: false, wanted }
     }
 }
 
@@ -95,7 +99,7 @@ impl FileSink {
 
     #[cold]
     fn make(&mut self) -> Result<(), End> {
-        let FileSettings { format, snaplen, flush_each, rotation, utc } = self.settings;
+        let FileSettings { format, snaplen, flush_each, rotation, utc, .. } = self.settings;
         let output = if self.name.is_dash() {
             Output::stdout(format, snaplen, flush_each)
         } else {
@@ -199,6 +203,10 @@ impl Sink for FileSink {
     #[inline]
     fn open(&mut self) -> Result<(), End> {
         if self.output.is_some() { Ok(()) } else { self.make() }
+    }
+
+    fn wants(&self) -> Wanted {
+        self.settings.wanted
     }
 
     fn is_awaited(&self) -> bool {

@@ -3,14 +3,14 @@
 //! An output that ends (its reader closed the pipe, its disk is full) takes no more packets, and the others get all of theirs.
 //! Without a measurement beside them, the run is over once no output is left, or once the files of `-w` are complete (`-W`).
 
-use crate::sink::{End, Sink, SinkFault, SinkReport};
+use crate::sink::{End, Packets, Sink, SinkFault, SinkReport, Wanted};
 use weir_packet::Frame;
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
 use weir_packet::savefile::{Interface, Layout, Record, Statistics};
 use weir_pipeline::Delivery;
 use weir_pipeline::handed::{Gone, Handed};
 use weir_pipeline::select::Selected;
-use weir_pipeline::stages::Stages;
+use weir_pipeline::stages::{Bits, Stages};
 
 /// How far the kept packets of a piece were passed on.
 ///
@@ -125,6 +125,7 @@ struct Outlet {
     name: String,
     /// `None`: packets are only counted.
     sink: Option<Box<dyn Sink>>,
+    wanted: Wanted,
     ended: Option<Ended>,
     /// Why it failed, until that is told.
     fault: Option<SinkFault>,
@@ -134,7 +135,8 @@ struct Outlet {
 
 impl Outlet {
     fn new((name, sink): Target) -> Self {
-        Self { name, sink, ended: None, fault: None, handed: None }
+        let wanted = sink.as_ref().map_or(Wanted::Passed, |sink| sink.wants());
+        Self { name, sink, wanted, ended: None, fault: None, handed: None }
     }
 
     /// Whether packets go anywhere from here.
@@ -168,11 +170,21 @@ impl Outlet {
         }
     }
 
-    /// Gives it the packets at `records`. What it took stays in `handed`, unless it went nowhere or did not ask for all.
-    fn give(&mut self, delivery: &Delivery<Stages>, records: &[u32], scratch: &mut Vec<u8>) {
+    /// All its files are written, and packets behind those in them are not wanted.
+    fn is_complete(&self) -> bool {
+        self.wanted == Wanted::Passed && self.ended == Some(Ended::Complete)
+    }
+
+    /// Gives it what it wants of the packets before the record at `behind`, of which those at `records` match. What it took of these stays
+    /// in `handed`, unless it went nowhere or did not ask for all.
+    fn give(&mut self, delivery: &Delivery<Stages>, records: &[u32], behind: Option<u32>, scratch: &mut Vec<u8>) {
         self.handed = None;
         let Some(sink) = self.sink.as_mut().filter(|_| self.ended.is_none()) else { return };
-        let (handed, result) = sink.batch(delivery, records, scratch);
+        if self.wanted != Wanted::Passed {
+            let result = give_others(sink.as_mut(), self.wanted, delivery, records, behind, scratch);
+            return result.unwrap_or_else(|end| self.end(end));
+        }
+        let (handed, result) = sink.batch(&Packets::new(delivery, records, None), scratch);
         if let Err(end) = result {
             self.end(end);
         }
@@ -183,6 +195,31 @@ impl Outlet {
     fn there(&self, delivery: &Delivery<Stages>, records: &[u32], scratch: &mut Vec<u8>) -> Handed {
         self.handed.unwrap_or_else(|| there(delivery, records, scratch))
     }
+}
+
+/// Gives `sink` the packets that do not match, or all of them: see [`Outlet::give`].
+#[cold]
+fn give_others(
+    sink: &mut dyn Sink,
+    wanted: Wanted,
+    delivery: &Delivery<Stages>,
+    records: &[u32],
+    behind: Option<u32>,
+    scratch: &mut Vec<u8>,
+) -> Result<(), End> {
+    let all = &delivery.part.records[..];
+    let all = &all[..behind.and_then(|behind| all.iter().position(|&at| at == behind)).unwrap_or(all.len())];
+    let (mut others, matched);
+    let packets = if wanted == Wanted::All {
+        matched = Bits::marking(all, records);
+        Packets::new(delivery, all, Some(&matched))
+    } else {
+        let mut records = records.iter().peekable();
+        others = all.to_vec();
+        others.retain(|at| records.next_if_eq(&at).is_none());
+        Packets::new(delivery, &others, None)
+    };
+    sink.batch(&packets, scratch).1
 }
 
 /// What is still there of the packets at `records`.
@@ -241,7 +278,12 @@ impl Outputs {
 
     /// Whether the files of `-w` are complete: packets behind them are not wanted.
     pub fn are_complete(&self) -> bool {
-        self.main.ended == Some(Ended::Complete)
+        self.main.is_complete()
+    }
+
+    /// Whether one of them wants other packets than those that pass.
+    pub(crate) fn want_others(&self) -> bool {
+        self.real().any(|outlet| outlet.wanted != Wanted::Passed)
     }
 
     /// Whether the main output ended before the packets did.
@@ -292,18 +334,19 @@ impl Outputs {
             return (Given::Until(Place::default()), None);
         }
         let (part, scratch) = (&delivery.part.selected, &mut self.scratch);
-        self.main.give(delivery, &part.records, scratch);
+        self.main.give(delivery, &part.records, None, scratch);
         // What other outputs get ends with the same packet.
-        let until = (self.main.ended == Some(Ended::Complete) && !self.alone).then(|| {
+        let until = (self.main.is_complete() && !self.alone).then(|| {
             let taken = self.main.handed.map_or(part.records.len(), |handed| handed.packets as usize);
             let mut place = Place { next: 0, splits: vec![0; part.splits.len()] };
             (0..taken).for_each(|_| place.pass(part, |_| ()));
             place
         });
+        let behind = until.as_ref().and_then(|place| part.records.get(place.next).copied());
         let mut gone = self.main.handed.and_then(|handed| handed.gone);
         for (i, (split, found)) in self.splits.iter_mut().zip(&part.splits).enumerate() {
             let end = until.as_ref().map_or(found.records.len(), |place| place.splits[i]);
-            split.give(delivery, &found.records[..end], scratch);
+            split.give(delivery, &found.records[..end], behind, scratch);
             let lost = split.handed.and_then(|handed| handed.gone);
             // The account of the source is that of the main output.
             gone = Gone::both(gone, lost.map(|lost| Gone { packets: 0, ..lost }));
@@ -338,7 +381,7 @@ impl Outputs {
     /// Passes on the packet `record`, which is the one at `place`, and moves that behind it.
     pub(crate) fn packet(&mut self, layout: &Layout, record: &Record<'_>, part: &Selected, place: &mut Place) -> Given {
         self.main.work(|sink| sink.packet(layout, record));
-        if self.main.ended == Some(Ended::Complete) && !self.alone {
+        if self.main.is_complete() && !self.alone {
             return Given::Until(place.clone());
         }
         let splits = &mut self.splits;
@@ -382,14 +425,25 @@ impl Outputs {
         }
     }
 
-    /// Outputs that did not end before their time and wrote another number of packets than they should have: `main` for the first,
-    /// and what `splits` has for the others.
-    pub(crate) fn discrepancies(&self, main: u64, splits: impl Iterator<Item = u64>) -> Vec<Discrepancy> {
-        let expected = std::iter::once(main).chain(splits);
-        let wrong = std::iter::once(&self.main).chain(&self.splits).zip(expected).filter_map(|(outlet, expected)| {
+    /// Packets that each output is to write, the main one first, if `matched` match for each, of `judged` that the filter judged.
+    pub(crate) fn expected(&self, matched: impl Iterator<Item = u64>, judged: u64) -> Vec<u64> {
+        let expected = |(outlet, matched): (&Outlet, u64)| match outlet.wanted {
+            Wanted::Passed => matched,
+            Wanted::Rejected => judged.saturating_sub(matched),
+            Wanted::All => judged,
+        };
+        std::iter::once(&self.main).chain(&self.splits).zip(matched).map(expected).collect()
+    }
+
+    /// Outputs that did not end before their time and wrote another number of packets than `expected`.
+    pub(crate) fn discrepancies(&self, expected: &[u64]) -> Vec<Discrepancy> {
+        let outlets = std::iter::once(&self.main).chain(&self.splits);
+        let wrong = outlets.zip(expected).filter_map(|(outlet, &expected)| {
             let written = outlet.report()?.written;
-            let complete = std::ptr::eq(outlet, &self.main) && outlet.ended == Some(Ended::Complete);
-            let whole = outlet.ended.is_none() || complete && !self.alone;
+            let complete = std::ptr::eq(outlet, &self.main) && outlet.is_complete();
+            // Where an output could not be made, packets were read and nobody got any.
+            let unread = self.refused && outlet.wanted != Wanted::Passed;
+            let whole = !unread && (outlet.ended.is_none() || complete && !self.alone);
             (whole && written != expected).then(|| Discrepancy { name: outlet.name.clone(), expected, written })
         });
         wrong.collect()

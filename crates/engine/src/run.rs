@@ -122,6 +122,15 @@ pub enum Error {
     /// Batches are pulled of files, or of one capture, in place of outputs and a measurement.
     #[error("batches are pulled of files, or of one capture, in place of outputs and a measurement")]
     CannotBePulled,
+    /// An output wants packets that the filter rejects, and a kernel rejects them before.
+    #[error("{name} is filtered by the kernel, and an output wants packets that do not match")]
+    RejectedBefore {
+        /// What the capture is called.
+        name: String,
+    },
+    /// An output wants packets that the filter rejects, of several captures.
+    #[error("packets that do not match are handed to outputs of files, or of one capture")]
+    RejectedOfSeveral,
     /// A part of the run panicked.
     #[error("the run's thread ended with a panic: this is a mistake in weir")]
     Panic,
@@ -220,7 +229,7 @@ pub enum Stage {
     Output {
         /// As the user calls it.
         name: String,
-        /// Packets that match.
+        /// Packets that match, or whatever packets it [wants](crate::sink::Sink::wants).
         matched: u64,
         /// Packets that it wrote.
         written: u64,
@@ -244,8 +253,11 @@ impl Run {
         let Setup { mut selection, measure, main, splits, limit, merges, workers, cpus, pull, stop, look } = setup;
         let ledger = Ledger::new(selection.splits.len());
         let outputs = Outputs::new(main, splits, measure.is_some());
-        // Batches that are pulled come in one order, merged ones too.
-        let merges = merges && pull.is_none();
+        let others = outputs.want_others();
+        // Batches of all packets come in one order, merged ones too.
+        let merges = merges && pull.is_none() && !others;
+        // What an output was given cannot be refused later.
+        selection.at_once |= others;
         selection.limit = limit.filter(|_| !merges);
         selection.remember = !outputs.are_none() || selection.limit != limit || pull.is_some();
         selection.stop = Arc::clone(&stop);
@@ -256,7 +268,10 @@ impl Run {
         let stages = match &measure {
             Some(measure) => Arc::clone(measure.stages()),
             // Batches hold all packets, whatever the verdicts on them.
-            None => Arc::new(Stages::new(Arc::clone(&first), true, pull.map(|_| Locate::default()))),
+            None => {
+                let locate = (pull.is_some() || others).then(Locate::default);
+                Arc::new(Stages::new(Arc::clone(&first), true, locate))
+            }
         };
         let control = Arc::new(Control::new(Arc::clone(&stop), Arc::clone(&stages), resolve));
         Self {
@@ -267,8 +282,14 @@ impl Run {
             told: 0,
             pull,
             batches: None,
-            // Batches that are pulled may be kept: what is in them must not change with a file.
-            options: Options { workers, cpus, way: pull.map(|_| AccessMode::Read), ..Options::default() },
+            // Batches that are pulled may be kept: what is in them must not change with a file. Nor must packets that were counted as
+            // rejected, which an output gets.
+            options: Options {
+                workers,
+                cpus,
+                way: (pull.is_some() || others).then_some(AccessMode::Read),
+                ..Options::default()
+            },
             measure,
             failure: None,
             outputs,
@@ -340,7 +361,10 @@ impl Run {
     /// How to read a source.
     fn options(&self) -> Options {
         match &self.measure {
-            Some(measure) => measure.options(),
+            Some(measure) => {
+                let options = measure.options();
+                Options { way: self.options.way.or(options.way), ..options }
+            }
             None => self.options.clone(),
         }
     }
@@ -601,9 +625,11 @@ impl Run {
         let (judged, judged_filtered) = (self.ledger.passed, self.ledger.filtered);
         self.ledger.filtered += self.filtered_before;
         let splits: Vec<u64> = self.ledger.splits.iter().map(|split| split.0).collect();
+        let matched = std::iter::once(judged).chain(splits);
+        let expected = self.outputs.expected(matched, judged + judged_filtered);
         let discrepancies = match self.ledger.changed {
             true => Vec::new(),
-            false => self.outputs.discrepancies(judged, splits.iter().copied()),
+            false => self.outputs.discrepancies(&expected),
         };
         let mut stages = vec![Stage::Read { delivered: self.delivered }];
         if self.stages.judge {
@@ -631,8 +657,7 @@ impl Run {
                 imbalance = Some(Imbalance { ledger: Box::new(self.ledger.clone()), measured: Some(counted) });
             }
         }
-        let matched = std::iter::once(judged).chain(splits);
-        for ((name, report), matched) in self.outputs.reports().zip(matched) {
+        for ((name, report), matched) in self.outputs.reports().zip(expected) {
             if let Some(report) = report {
                 stages.push(Stage::Output { name: name.to_owned(), matched, written: report.written });
             }

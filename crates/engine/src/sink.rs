@@ -6,7 +6,7 @@ use weir_io::output::OutputError;
 use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
 use weir_pipeline::Delivery;
 use weir_pipeline::handed::Handed;
-use weir_pipeline::stages::Stages;
+use weir_pipeline::stages::{Bits, Stages};
 
 /// Why a sink takes no more packets.
 #[derive(Debug)]
@@ -81,15 +81,86 @@ pub struct SinkReport {
     pub refused: Vec<Refused>,
 }
 
+/// Which packets of a run a sink is handed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// Packets that match: those that the filter passes, and of a split those of them that match the split.
+    #[default]
+    Passed,
+    /// All other packets that the run reads.
+    Rejected,
+    /// All packets that the run reads, with a mask of those that match: see [`Packets::matched`].
+    All,
+}
+
+/// Packets of a batch that a sink is handed, in the order of their source.
+#[derive(Clone, Copy, Debug)]
+pub struct Packets<'a> {
+    batch: &'a Delivery<Stages>,
+    records: &'a [u32],
+    matched: Option<&'a Bits>,
+}
+
+impl<'a> Packets<'a> {
+    pub(crate) fn new(batch: &'a Delivery<Stages>, records: &'a [u32], matched: Option<&'a Bits>) -> Self {
+        Self { batch, records, matched }
+    }
+
+    /// How the source is laid out here.
+    pub fn layout(&self) -> &'a Layout {
+        &self.batch.current.layout
+    }
+
+    /// Number of packets.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there is no packet.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Mask of the packets that match, for a sink that wants [`Wanted::All`]: bit i is 1 if packet i matches.
+    pub fn matched(&self) -> Option<&'a Bits> {
+        self.matched
+    }
+
+    /// Number of the change of the filter that judged them.
+    pub fn change(&self) -> u64 {
+        self.batch.current.plan.change()
+    }
+
+    /// Hands the packets to `each`, until it fails. A packet of a mapped file is first copied to `scratch`, and the last one may be
+    /// followed by others that are not in the file any more.
+    pub fn hand_on(
+        &self,
+        scratch: &mut Vec<u8>,
+        each: impl FnMut(&Record<'_>) -> Result<(), End>,
+    ) -> (Handed, Result<(), End>) {
+        self.batch.hand_on(self.records, scratch, each)
+    }
+}
+
 /// What becomes of the packets of an output. Batches come in the order of their source.
 pub trait Sink: Send {
     /// Takes a packet of the source's interface `record.frame.interface`.
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End>;
 
-    /// Takes the packets of a batch whose records lie at `records`. A packet of a mapped file is first copied to `scratch`.
-    fn batch(&mut self, batch: &Delivery<Stages>, records: &[u32], scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
-        let layout = &batch.current.layout;
-        batch.hand_on(records, scratch, |record| self.packet(layout, record))
+    /// Takes packets of a batch; `scratch` is for [`Packets::hand_on`]. Packets of several captures, and of files that are merged and only
+    /// filtered, do not come in batches: [`Self::packet`] takes them.
+    fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
+        packets.hand_on(scratch, |record| self.packet(packets.layout(), record))
+    }
+
+    /// Which packets it is handed; it is asked once, before the run. What it writes is held against the ledger: packets that passed, that
+    /// were filtered, or both.
+    ///
+    /// A sink that wants other packets than those that pass ends alone, and gets all packets in batches. Files are then read instead of
+    /// mapped. A run of several captures refuses it, and so does a run of a capture with a kernel's filter, which would reject packets
+    /// that the run never sees ([`Error::RejectedBefore`](crate::run::Error::RejectedBefore)).
+    fn wants(&self) -> Wanted {
+        Wanted::Passed
     }
 
     /// Makes the file, if it is one, before its first packet. A file that cannot be made ends a run that measures nothing.

@@ -58,6 +58,11 @@ pub trait Backend: Send + Debug {
         None
     }
 
+    /// Whether a filter before packets are copied rejects some: they are in no piece.
+    fn rejects_before(&self) -> bool {
+        false
+    }
+
     /// Rights that it needs for as long as it captures.
     fn keeps(&self) -> &'static [Capability] {
         &[]

@@ -77,11 +77,18 @@ pub struct Columns {
     pub selected: Selected,
 }
 
-impl Columns {
-    /// Which packets the records at `some` are, offsets in the order of [`records`](Self::records): bit i for packet i.
-    pub fn mask(&self, some: &[u32]) -> Bits {
-        let (mut mask, mut some) = (Bits::default(), some);
-        for records in self.records.chunks(64) {
+/// A column of bits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bits {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl Bits {
+    /// Which of the records at `all` are those at `some`, offsets in the same order: bit i for `all[i]`.
+    pub fn marking(all: &[u32], some: &[u32]) -> Self {
+        let (mut mask, mut some) = (Self::default(), some);
+        for records in all.chunks(64) {
             let mut word = 0;
             for (i, record) in records.iter().enumerate() {
                 if some.first() == Some(record) {
@@ -93,16 +100,7 @@ impl Columns {
         }
         mask
     }
-}
 
-/// A column of bits.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bits {
-    words: Vec<u64>,
-    len: usize,
-}
-
-impl Bits {
     /// Number of bits.
     pub fn len(&self) -> usize {
         self.len
@@ -318,9 +316,8 @@ mod tests {
         // As in a burst, offsets need not ascend.
         let records: Vec<u32> = (0..200).map(|i| (i * 77) % 211).collect();
         for step in [1, 2, 3, 64, 199] {
-            let columns = Columns { records: records.clone(), ..Columns::default() };
             let some: Vec<u32> = records.iter().copied().skip(step - 1).step_by(step).collect();
-            let mask = columns.mask(&some);
+            let mask = Bits::marking(&records, &some);
             assert_eq!((mask.len(), mask.words().len()), (200, 4));
             let bit = |i: usize| mask.words()[i / 64] >> (i % 64) & 1 == 1;
             assert!((0..256).all(|i| bit(i) == (i < 200 && i % step == step - 1)), "{step}");

@@ -145,7 +145,8 @@ impl OutputArgs {
             return Ok(Box::new(PortSink { port: port::open(name)?, snaplen, flush_each }));
         }
         let rotation = Rotation { size: self.rotate_size, seconds: self.rotate_seconds, count: self.rotate_count };
-        let settings = FileSettings { format: format_for(name)?, snaplen, flush_each, rotation, utc };
+        let format = format_for(name)?;
+        let settings = FileSettings { format, snaplen, flush_each, rotation, utc, ..FileSettings::default() };
         Ok(Box::new(FileSink::new(name, settings, claims)))
     }
 }

@@ -37,9 +37,16 @@ impl Run {
         if inputs.len() > 1 && self.first.is_limited() {
             return Err(Error::LimitOfQueues);
         }
+        let others = self.outputs.want_others();
+        if inputs.len() > 1 && others {
+            return Err(Error::RejectedOfSeveral);
+        }
         let mut layouts = Vec::new();
         for input in inputs {
             let Kind::Live(live) = &input.kind else { continue };
+            if others && live.backend().rejects_before() {
+                return Err(Error::RejectedBefore { name: input.name.clone() });
+            }
             match self.stages.plan(live.layout(), None) {
                 Ok(plan) => {
                     self.fits |= plan.fits();

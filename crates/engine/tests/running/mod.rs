@@ -3,11 +3,16 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weir_engine::batches::Batches;
 use weir_engine::handle::{Handle, Order, Sources};
 use weir_engine::name::Name;
+use weir_engine::outputs::Target;
 use weir_engine::run::{Ended, Run, Setup};
+use weir_engine::sink::{End, Packets, Sink, SinkReport, Wanted};
+use weir_packet::savefile::{Layout, Record};
+use weir_pipeline::handed::Handed;
 use weir_pipeline::select::Selection;
 use weir_testkit::savefile::Pcap;
 
@@ -88,4 +93,66 @@ pub fn read(mut pcap: &[u8]) -> Vec<Packet> {
         pcap = rest;
     }
     packets
+}
+
+/// What a sink got: each packet, and whether it matched, if that was said.
+pub type Got = Arc<Mutex<Vec<(Packet, Option<bool>)>>>;
+
+/// A sink that keeps copies of its packets, and is complete after some.
+pub struct Collect {
+    pub wanted: Wanted,
+    pub most: usize,
+    pub got: Got,
+}
+
+impl Collect {
+    /// An output of all it wants, and where its packets go.
+    pub fn target(wanted: Wanted) -> (Target, Got) {
+        let got = Got::default();
+        let sink = Self { wanted, most: usize::MAX, got: Arc::clone(&got) };
+        ((format!("{wanted:?}"), Some(Box::new(sink))), got)
+    }
+
+    fn take(&self, record: &Record<'_>, matched: Option<bool>) -> Result<(), End> {
+        let mut got = self.got.lock().unwrap();
+        if got.len() == self.most {
+            return Err(End::Complete);
+        }
+        // As tcpdump writes a packet without a time.
+        let packet = (record.time_ns.unwrap_or(0), record.frame.wire_len, record.frame.data.to_vec());
+        got.push((packet, matched));
+        Ok(())
+    }
+}
+
+impl Sink for Collect {
+    fn packet(&mut self, _: &Layout, record: &Record<'_>) -> Result<(), End> {
+        self.take(record, None)
+    }
+
+    fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
+        let (mut number, matched) = (0, packets.matched());
+        assert!(matched.is_none_or(|matched| matched.len() == packets.len()));
+        packets.hand_on(scratch, |record| {
+            let bit = matched.map(|matched| matched.words()[number / 64] >> (number % 64) & 1 == 1);
+            number += 1;
+            self.take(record, bit)
+        })
+    }
+
+    fn wants(&self) -> Wanted {
+        self.wanted
+    }
+
+    fn flush(&mut self) -> Result<(), End> {
+        Ok(())
+    }
+
+    fn finish(&mut self, _: Option<&Layout>, _: bool) -> Result<(), End> {
+        Ok(())
+    }
+
+    fn report(&self) -> SinkReport {
+        SinkReport { written: self.got.lock().unwrap().len() as u64, ..SinkReport::default() }
+    }
 }

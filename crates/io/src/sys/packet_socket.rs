@@ -493,6 +493,10 @@ impl Backend for Ring {
         }
     }
 
+    fn rejects_before(&self) -> bool {
+        matches!(self.kernel_filter, KernelFilter::Counting | KernelFilter::Plain(_))
+    }
+
     fn describe(&self) -> String {
         let filter = match self.kernel_filter() {
             KernelFilter::None => String::new(),
