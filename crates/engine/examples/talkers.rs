@@ -4,14 +4,14 @@ use std::sync::Arc;
 use weir_engine::event::Event;
 use weir_engine::name::Name;
 use weir_engine::run::{Files, Run, Setup};
-use weir_measure::{Config, Cut, Window};
+use weir_measure::{Config, Window, Windowing};
 use weir_pipeline::measuring::Settings;
 use weir_pipeline::select::Selection;
 
 fn main() {
     let names: Vec<Name> = std::env::args_os().skip(1).map(Name::from).collect();
-    let cut = Cut { window_ns: Some(1_000_000_000), late_ns: 1_000_000_000 };
-    let config = Arc::new(Config { cut, ..Config::default() });
+    let windowing = Windowing { window_ns: Some(1_000_000_000), late_ns: 1_000_000_000 };
+    let config = Arc::new(Config { windowing, ..Config::default() });
     let mut run = Run::new(Setup {
         selection: Selection { at_once: true, ..Selection::default() },
         measure: Some(Settings { config, ..Settings::default() }),

@@ -169,10 +169,10 @@ impl Default for CaptureRequest<'_> {
     }
 }
 
-/// What is told while a capture is opened.
+/// News about a capture that is being opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Told<'a> {
+pub enum Notice<'a> {
     /// The interface is not there, or not up, and is waited for.
     Waits {
         /// The interface.
@@ -257,7 +257,7 @@ pub enum CaptureError {
 }
 
 /// Hears what is told while captures are opened.
-pub type Hear<'a> = &'a mut dyn FnMut(Told<'_>);
+pub type Hear<'a> = &'a mut dyn FnMut(Notice<'_>);
 
 /// Begins to capture from what `source` names: as many inputs as shares are wanted, or as the interface has queues. That there is
 /// memory for all sources of a run is to be [checked](rings::check) before.
@@ -352,7 +352,7 @@ fn packet_settings(
         return Err(CaptureError::Ring { ring: settings.ring, block, largest, shares });
     }
     if settings.block.is_some() && block > asked {
-        hear(Told::BlockRaised { name, asked, block, largest });
+        hear(Notice::BlockRaised { name, asked, block, largest });
     }
     let filters = settings.kernel_filter && (request.replaces_filter || !request.expression.trim().is_empty());
     let filter = if filters {
@@ -428,7 +428,7 @@ fn wait_for(name: &str, stop: &AtomicBool, hear: Hear<'_>) -> bool {
             return false;
         }
         if !std::mem::replace(&mut told, true) {
-            hear(Told::Waits { name });
+            hear(Notice::Waits { name });
         }
         std::thread::sleep(TURN);
     }

@@ -567,9 +567,9 @@ impl Run {
     /// Notes what a source says of its capture, which holds for a copy of it too.
     fn note_statistics(&mut self, reader: &Reader<Stages>) {
         let Some(layout) = reader.layout() else { return };
-        let told = reader.report().told_by_interface().into_iter();
-        let told = told.map(|(i, counts)| (layout.interfaces[i as usize].clone(), counts));
-        self.outputs.statistics(&told.collect::<Vec<_>>());
+        let stats = reader.report().stats_by_interface().into_iter();
+        let stats = stats.map(|(i, counts)| (layout.interfaces[i as usize].clone(), counts));
+        self.outputs.statistics(&stats.collect::<Vec<_>>());
     }
 
     /// Books a source that was read to its end, or as far as was wanted: `received` packets of it.

@@ -80,7 +80,7 @@ pub fn captures(opened: Opened, busy: bool) -> Vec<Capture> {
         queues: queues.len(),
         taken: AtomicU64::new(0),
         over: AtomicUsize::new(0),
-        told: Mutex::new(Told::default()),
+        losses: Mutex::new(Losses::default()),
     };
     let whole = Arc::new(whole);
     let capture = |queue: Queue| Capture {
@@ -134,12 +134,12 @@ struct Whole {
     taken: AtomicU64,
     /// Queues that have ended.
     over: AtomicUsize,
-    told: Mutex<Told>,
+    losses: Mutex<Losses>,
 }
 
-/// What device and kernel have told so far.
+/// Losses that device and kernel have counted so far.
 #[derive(Debug, Default)]
-struct Told {
+struct Losses {
     /// Packets lost on the way to us, and how many of them some queue has counted.
     lost: u64,
     counted: u64,
@@ -160,48 +160,48 @@ struct Ending {
 }
 
 impl Whole {
-    /// Brings `told` up to date. A driver without counters has counted nothing.
-    fn ask(&self, told: &mut Told) -> weir_dpdk::Stats {
+    /// Brings `losses` up to date. A driver without counters has counted nothing.
+    fn ask(&self, losses: &mut Losses) -> weir_dpdk::Stats {
         let stats = self.port.stats().unwrap_or_default();
         if let Some(more) = self.port.kernel() {
-            let kernel = told.kernel.get_or_insert_default();
+            let kernel = losses.kernel.get_or_insert_default();
             kernel.packets += more.packets;
             kernel.dropped += more.dropped;
         }
-        let dropped = told.kernel.map_or(0, |kernel| kernel.dropped);
-        told.by_driver = stats.missed > 0;
-        told.lost = stats.missed + stats.errors + dropped;
+        let dropped = losses.kernel.map_or(0, |kernel| kernel.dropped);
+        losses.by_driver = stats.missed > 0;
+        losses.lost = stats.missed + stats.errors + dropped;
         stats
     }
 
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Losses> {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Losses that no queue has counted yet.
     fn losses(&self) -> u64 {
-        let mut told = self.told();
-        self.ask(&mut told);
-        let new = told.lost.saturating_sub(told.counted);
-        told.counted += new;
+        let mut losses = self.lock();
+        self.ask(&mut losses);
+        let new = losses.lost.saturating_sub(losses.counted);
+        losses.counted += new;
         new
     }
 
     /// The first queue that is stopped stops the port; says whether nothing more is let in.
     fn stop(&self) -> bool {
-        let mut told = self.told();
-        if told.end.is_none() {
+        let mut losses = self.lock();
+        if losses.end.is_none() {
             let rejecting = self.port.reject();
-            let received = self.ask(&mut told).received;
-            told.end = Some(Ending { since: Instant::now(), rejecting, received });
+            let received = self.ask(&mut losses).received;
+            losses.end = Some(Ending { since: Instant::now(), rejecting, received });
         }
-        told.end.is_some_and(|end| end.rejecting)
+        losses.end.is_some_and(|end| end.rejecting)
     }
 
     /// Packets that device or kernel counted for us, and whether there can be no others.
-    fn expected(&self, told: &Told) -> (u64, bool) {
-        match (told.end, told.kernel) {
-            (Some(end), Some(kernel)) if end.rejecting => (kernel.packets - kernel.dropped, !told.by_driver),
+    fn expected(&self, losses: &Losses) -> (u64, bool) {
+        match (losses.end, losses.kernel) {
+            (Some(end), Some(kernel)) if end.rejecting => (kernel.packets - kernel.dropped, !losses.by_driver),
             (Some(end), _) => (end.received, false),
             (None, _) => (0, false),
         }
@@ -211,11 +211,11 @@ impl Whole {
     fn is_drained(&self) -> bool {
         /// A packet may be on its way through the kernel when nothing more is let in.
         const UNDER_WAY: Duration = Duration::from_millis(5);
-        let mut told = self.told();
-        self.ask(&mut told);
-        let quiet = told.end.map_or(Duration::ZERO, |end| end.since.elapsed());
-        let (expected, _) = self.expected(&told);
-        let wait = if told.end.is_some_and(|end| end.rejecting) { UNDER_WAY } else { Duration::ZERO };
+        let mut losses = self.lock();
+        self.ask(&mut losses);
+        let quiet = losses.end.map_or(Duration::ZERO, |end| end.since.elapsed());
+        let (expected, _) = self.expected(&losses);
+        let wait = if losses.end.is_some_and(|end| end.rejecting) { UNDER_WAY } else { Duration::ZERO };
         quiet >= wait && (self.taken.load(Ordering::Relaxed) >= expected || quiet > PATIENCE)
     }
 
@@ -224,14 +224,14 @@ impl Whole {
         if self.over.fetch_add(1, Ordering::AcqRel) + 1 < self.queues {
             return Ok(());
         }
-        let told = self.told();
-        let (expected, exactly) = self.expected(&told);
+        let losses = self.lock();
+        let (expected, exactly) = self.expected(&losses);
         let taken = self.taken.load(Ordering::Relaxed);
         if taken >= expected && !(exactly && taken > expected) {
             return Ok(());
         }
         let device = self.port.name();
-        Err(io::Error::other(match told.kernel {
+        Err(io::Error::other(match losses.kernel {
             Some(kernel) => format!(
                 "the kernel counted {} packets for {device}, dropped {}, and {taken} came of it",
                 kernel.packets, kernel.dropped

@@ -201,7 +201,7 @@ impl Counter {
         }
     }
 
-    /// Counts packets, at most [`TOGETHER`], each under the key it names; `likely` is what [`Heavy::ask_on`] told, or nothing.
+    /// Counts packets, at most [`TOGETHER`], each under the key it names; `likely` is what [`Heavy::prefetch_counts`] told, or nothing.
     /// Bit i of what comes back is clear if the key of packet i was counted here before.
     #[inline]
     pub fn update<P: Packet<FlowKey>>(&mut self, items: &[P], likely: &[u8]) -> u64 {

@@ -1,11 +1,11 @@
 //! Packets become answers: counters per key, windows of time, totals, and the bound of every figure.
 //!
-//! A [`Back`] takes [`Observation`]s and keeps a [`State`] for each open window. States of several workers merge; the
+//! A [`Aggregate`] takes [`Observation`]s and keeps a [`State`] for each open window. States of several workers merge; the
 //! merged one answers. Where packets come from, and who runs whom, is not known here.
 #![forbid(unsafe_code)]
 
+mod aggregate;
 mod answer;
-mod back;
 mod counter;
 mod key;
 mod observation;
@@ -14,15 +14,15 @@ mod state;
 mod tally;
 mod windows;
 
+pub use aggregate::{Aggregate, Spares};
 pub use answer::{Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Table, Window};
-pub use back::{Back, Spares};
 pub use counter::{SharedTables, Sketch};
 pub use key::{KeyKind, NoSuchKey};
 pub use observation::{Kind, Observation};
 pub use state::State;
 pub use tally::{Arrivals, Keyless, SIZE_CLASSES, Sizes, Tally, size_class};
 pub use weir_sketch::Weigh;
-pub use windows::{Cut, Slot, Windows};
+pub use windows::{Slot, Windowing, Windows};
 
 use weir_memory::Request;
 use weir_packet::flow::Hasher;
@@ -40,8 +40,8 @@ pub struct Config {
     pub memory: usize,
     /// What kind of memory.
     pub request: Request,
-    /// How time is cut.
-    pub cut: Cut,
+    /// How packet time is divided into windows.
+    pub windowing: Windowing,
     /// Seed of the hash functions. The default is known to everybody: traffic that is made for it can bend the answers, so
     /// a caller that measures traffic of others draws a seed.
     pub seed: u64,
@@ -58,7 +58,7 @@ impl Default for Config {
             sketch: Sketch::default(),
             memory: 4 << 20,
             request: Request::default(),
-            cut: Cut::default(),
+            windowing: Windowing::default(),
             seed: 0,
             shared: None,
         }

@@ -52,16 +52,16 @@ impl State {
     }
 
     /// Has the memory fetched that counting these packets begins with.
-    pub(crate) fn ask(&self, packets: &[Observation]) {
+    pub(crate) fn prefetch_buckets(&self, packets: &[Observation]) {
         if let Some(names) = self.names() {
-            names.ask(packets);
+            names.prefetch_buckets(packets);
         }
     }
 
     /// Has the memory fetched that this led to, and notes in `likely` what it found out.
-    pub(crate) fn ask_on(&self, packets: &[Observation], likely: &mut [u8]) {
+    pub(crate) fn prefetch_counts(&self, packets: &[Observation], likely: &mut [u8]) {
         if let Some(names) = self.names() {
-            names.ask_on(packets, likely);
+            names.prefetch_counts(packets, likely);
         }
     }
 
@@ -121,7 +121,7 @@ impl State {
             // So many loads in a row wait for memory together without being asked for.
             new = flows.are_new(packets.iter().map(|packet| packet.hash));
         } else {
-            each(maybe, |i| flows.ask(packets[i].hash));
+            each(maybe, |i| flows.prefetch(packets[i].hash));
             each(maybe, |i| new |= u64::from(flows.is_new(packets[i].hash)) << i);
         }
         // Hosts of flows that are not new are not new either.
@@ -129,8 +129,8 @@ impl State {
         each(new, |i| {
             let flow = &packets[i].flow;
             hosts[i] = (hasher.address(flow.family, &flow.src), hasher.address(flow.family, &flow.dst));
-            sources.ask(hosts[i].0);
-            destinations.ask(hosts[i].1);
+            sources.prefetch(hosts[i].0);
+            destinations.prefetch(hosts[i].1);
         });
         let (mut new_sources, mut new_destinations) = (0, 0);
         each(new, |i| {

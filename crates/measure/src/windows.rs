@@ -3,16 +3,16 @@
 use crate::Observation;
 use core::ops::Range;
 
-/// How packet time is cut.
+/// How packet time is divided into windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cut {
+pub struct Windowing {
     /// Length of a window, ns; `None`: all of time is window 0.
     pub window_ns: Option<i64>,
     /// A window stays open until a packet arrives that is this much behind its end, ns.
     pub late_ns: i64,
 }
 
-impl Cut {
+impl Windowing {
     /// Number of the window that holds packets from before the first time stamp. Its packets belong to the first window
     /// that has a time.
     pub const UNTIMED: i64 = i64::MIN;
@@ -64,7 +64,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The slot of all packets where time is not cut.
+    /// The slot of all packets without windows.
     pub const WHOLE: Self = Self { number: 0, era: 0, late: 0 };
     /// A slot that no window has.
     pub const NONE: Self = Self { number: 0, era: u64::MAX, late: u64::MAX };
@@ -73,7 +73,7 @@ impl Slot {
 /// The open windows and what is known of each. There are few, and the newest is asked for most.
 #[derive(Debug)]
 pub struct Windows<T> {
-    cut: Cut,
+    windowing: Windowing,
     /// Windows before this number were closed since `era` began.
     closed: i64,
     /// Calls of [`Self::close`] so far, and those of them that closed all windows.
@@ -89,8 +89,8 @@ pub struct Windows<T> {
 
 impl<T> Windows<T> {
     /// No window is open.
-    pub fn new(cut: Cut) -> Self {
-        Self { cut, closed: i64::MIN, closes: 0, era: 0, open: Vec::new(), last: None, folds: false }
+    pub fn new(windowing: Windowing) -> Self {
+        Self { windowing, closed: i64::MIN, closes: 0, era: 0, open: Vec::new(), last: None, folds: false }
     }
 
     /// What is known of the window at `time_ns`, and the times of it; `make` begins it.
@@ -127,7 +127,7 @@ impl<T> Windows<T> {
             self.last = Some(newest);
             return Ok(newest);
         }
-        let number = self.cut.number(time_ns);
+        let number = self.windowing.number(time_ns);
         let place = match self.open.binary_search_by_key(&number, |(number, _)| *number) {
             Ok(place) => place,
             Err(place) => {
@@ -136,7 +136,7 @@ impl<T> Windows<T> {
                 place
             }
         };
-        let (from, to) = self.cut.span(number);
+        let (from, to) = self.windowing.span(number);
         self.last = Some((place, from, to));
         Ok((place, from, to))
     }
@@ -159,37 +159,37 @@ mod tests {
     use super::*;
 
     const SECOND: i64 = 1_000_000_000;
-    const CUT: Cut = Cut { window_ns: Some(SECOND), late_ns: SECOND / 2 };
+    const WINDOWING: Windowing = Windowing { window_ns: Some(SECOND), late_ns: SECOND / 2 };
 
     #[test]
     fn each_time_has_one_window() {
         for time in [i64::MIN, -SECOND, -1, 0, 1, SECOND - 1, SECOND, i64::MAX] {
-            let (from, to) = CUT.span(CUT.number(time));
+            let (from, to) = WINDOWING.span(WINDOWING.number(time));
             assert!(from <= time && (time < to || to == i64::MAX), "{time}: {from}..{to}");
         }
-        assert_eq!((CUT.number(-1), CUT.number(0), CUT.number(SECOND)), (-1, 0, 1));
+        assert_eq!((WINDOWING.number(-1), WINDOWING.number(0), WINDOWING.number(SECOND)), (-1, 0, 1));
     }
 
     #[test]
     fn a_window_closes_when_a_packet_is_late_by_more_than_allowed() {
-        assert_eq!(CUT.first_open(10 * SECOND), 9);
-        assert_eq!(CUT.first_open(10 * SECOND + SECOND / 2 - 1), 9);
-        assert_eq!(CUT.first_open(10 * SECOND + SECOND / 2), 10);
-        assert_eq!(Cut::default().first_open(i64::MAX), i64::MIN);
+        assert_eq!(WINDOWING.first_open(10 * SECOND), 9);
+        assert_eq!(WINDOWING.first_open(10 * SECOND + SECOND / 2 - 1), 9);
+        assert_eq!(WINDOWING.first_open(10 * SECOND + SECOND / 2), 10);
+        assert_eq!(Windowing::default().first_open(i64::MAX), i64::MIN);
     }
 
     #[test]
     fn packets_without_a_time_have_a_window_of_their_own() {
-        assert_eq!(CUT.number(Observation::NO_TIME), Cut::UNTIMED);
-        let (from, to) = CUT.span(Cut::UNTIMED);
+        assert_eq!(WINDOWING.number(Observation::NO_TIME), Windowing::UNTIMED);
+        let (from, to) = WINDOWING.span(Windowing::UNTIMED);
         assert!((from..to).contains(&Observation::NO_TIME) && !(from..to).contains(&(i64::MIN + 1)));
-        assert_eq!(Cut::default().number(Observation::NO_TIME), 0);
+        assert_eq!(Windowing::default().number(Observation::NO_TIME), 0);
     }
 
     #[test]
     fn each_result_of_a_window_has_a_slot_of_its_own() {
         let mut slots = Vec::new();
-        let mut windows = Windows::new(CUT);
+        let mut windows = Windows::new(WINDOWING);
         for close in [None, Some(5), Some(5), Some(i64::MAX), Some(3), Some(5), Some(6)] {
             close.map(|open| windows.close(open));
             let made = |slot| {
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn windows_fold_into_the_newest_one() {
-        let mut windows = Windows::new(CUT);
+        let mut windows = Windows::new(WINDOWING);
         let add = |windows: &mut Windows<i32>, time: i64| *windows.at(time, |_| Ok::<_, ()>(0)).expect("made").0 += 1;
         add(&mut windows, 0);
         add(&mut windows, SECOND);
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn windows_are_found_again_and_leave_in_order() {
-        let mut windows = Windows::new(CUT);
+        let mut windows = Windows::new(WINDOWING);
         let mut add = |time: i64| *windows.at(time, |_| Ok::<_, ()>(0)).expect("made").0 += 1;
         [5, 0, SECOND, 7, 3 * SECOND, -1, SECOND + 1].into_iter().for_each(&mut add);
         assert_eq!(windows.close(1), [(-1, 1), (0, 3)]);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use support::random;
 
 use weir_measure::{
-    Back, BoundKind, Config, KeyKind, Keys, Kind, Observation, SharedTables, Sketch, Spares, State, Table, Weigh,
+    Aggregate, BoundKind, Config, KeyKind, Keys, Kind, Observation, SharedTables, Sketch, Spares, State, Table, Weigh,
 };
 use weir_memory::{Policy, Request};
 use weir_packet::flow::FlowKey;
@@ -73,8 +73,8 @@ impl Case {
         let config = self.config();
         let hasher = config.hasher();
         let spares = Arc::new(Spares::default());
-        let mut backs: Vec<Back> = (0..self.workers)
-            .map(|_| Back::new(Arc::clone(&config), Arc::clone(&spares)).expect("enough memory"))
+        let mut aggregates: Vec<Aggregate> = (0..self.workers)
+            .map(|_| Aggregate::new(Arc::clone(&config), Arc::clone(&spares)).expect("enough memory"))
             .collect();
         let mut truths = vec![Truth::new(); KEYS.len()];
         let packets: Vec<Observation> = numbers(self.seed, 3000)
@@ -98,9 +98,9 @@ impl Case {
             .collect();
         for (at, run) in packets.chunks(37).enumerate() {
             let worker = random(self.seed ^ 0xdea1, at as u64) as usize % self.workers;
-            backs[worker].take(run, &[]).expect("enough memory");
+            aggregates[worker].take(run, &[]).expect("enough memory");
         }
-        let mut states = backs.iter_mut().flat_map(|back| back.close(i64::MAX)).map(|(_, state)| state);
+        let mut states = aggregates.iter_mut().flat_map(|aggregate| aggregate.close(i64::MAX)).map(|(_, state)| state);
         let mut all = states.next().expect("one worker had packets");
         states.for_each(|state| all.merge(&state).expect("states of one configuration"));
         all.settle(&config).expect("enough memory");

@@ -349,7 +349,7 @@ pub struct Record<'a> {
 /// What a capture file says of an interface of the capture it comes from. A later one for the same interface of the same
 /// section replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct InterfaceStats {
     /// Number of the section, from 1 on.
     pub section: u32,
     /// Number of the interface in its section, from 0 on.
@@ -423,8 +423,8 @@ impl Layout {
     }
 
     /// What the record at `pos`, of which a walk said that it holds statistics, tells; `None` if it tells nothing.
-    pub fn told(&self, buf: &[u8], pos: usize) -> Option<Told> {
-        if self.format == Format::Pcapng { pcapng::told(self, buf, pos) } else { None }
+    pub fn interface_stats(&self, buf: &[u8], pos: usize) -> Option<InterfaceStats> {
+        if self.format == Format::Pcapng { pcapng::interface_stats(self, buf, pos) } else { None }
     }
 
     /// The layout of the blocks of a packet socket's ring (TPACKET_V3), all of one interface, which stands in the table once for

@@ -2,7 +2,7 @@
 
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
 use weir_packet::savefile::write::{Encoder, WriteError};
-use weir_packet::savefile::{Fault, Format, Interface, Layout, Resolution, Statistics, Stop, Told};
+use weir_packet::savefile::{Fault, Format, Interface, InterfaceStats, Layout, Resolution, Statistics, Stop};
 use weir_packet::{Frame, LinkType};
 
 /// Words of a file in one byte order, with single bytes where a field is not a word.
@@ -356,16 +356,16 @@ fn what_a_file_says_of_its_capture_is_found() {
         while layout.is_layout_block(&file, pos) {
             pos = layout.apply(&file, pos, true).unwrap();
         }
-        let told = |counts| Some(Told { section: 1, id: 0, interface: 0, counts });
+        let told = |counts| Some(InterfaceStats { section: 1, id: 0, interface: 0, counts });
         // Both interfaces are described alike, and so are one.
-        let counts = layout.told(&file, first).expect("statistics").counts;
+        let counts = layout.interface_stats(&file, first).expect("statistics").counts;
         assert_eq!(
             (counts.time_ns, counts.received, counts.dropped()),
             (((7 << 32) + 9) * 1000, Some(5), (1 << 32) + 2)
         );
-        assert_eq!(layout.told(&file, second), told(Statistics::default()));
-        assert_eq!((layout.told(&file, third), layout.told(&file, third + 24)), (None, None));
-        assert_eq!((layout.told(&file, pos), layout.told(&file, file.len())), (None, None));
+        assert_eq!(layout.interface_stats(&file, second), told(Statistics::default()));
+        assert_eq!((layout.interface_stats(&file, third), layout.interface_stats(&file, third + 24)), (None, None));
+        assert_eq!((layout.interface_stats(&file, pos), layout.interface_stats(&file, file.len())), (None, None));
         for cuts in [vec![pos, file.len()], vec![pos, second, file.len()]] {
             let mut cursors: Vec<Cursor> = cuts.windows(2).map(|cut| Cursor::new(cut[0], cut[1])).collect();
             let mut offsets = Offsets::default();
@@ -660,7 +660,10 @@ fn statistics_are_a_block_of_their_own() {
     encoder.packet(&mut out, id, Some(5), &frame);
     let (seen, layout, fault) = read(&out);
     assert_eq!((seen.len(), fault), (1, None));
-    assert_eq!(layout.unwrap().told(&out, before), Some(Told { section: 1, id: 0, interface: 0, counts }));
+    assert_eq!(
+        layout.unwrap().interface_stats(&out, before),
+        Some(InterfaceStats { section: 1, id: 0, interface: 0, counts })
+    );
 
     let mut out = Vec::new();
     let mut encoder = Encoder::new(Format::Pcap, 0);

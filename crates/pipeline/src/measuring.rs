@@ -6,8 +6,8 @@
 
 mod capture;
 mod clock;
-mod fed;
-pub mod front;
+mod distributor;
+pub mod extract;
 mod idle;
 mod jumps;
 mod merger;
@@ -24,8 +24,8 @@ use crate::steps::{Moment, SystemClock};
 use crate::{Report, threads};
 pub use capture::{Capture, LiveCounters};
 use clock::{Act, Booked, Clock, MANY};
-use fed::Distributor;
-use front::Front;
+use distributor::Distributor;
+use extract::Extract;
 pub use merger::Further;
 use merger::Merger;
 use slices::Slices;
@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use timing::Timing;
 use weir_io::{Chunk, Input, Kind as InputKind};
-use weir_measure::{Arrivals, Back, Config, Spares, State, Window};
+use weir_measure::{Aggregate, Arrivals, Config, Spares, State, Window};
 use weir_packet::savefile::Layout;
 use worker::{Closed, Piece, Worker};
 
@@ -193,8 +193,8 @@ impl WorkerPool for Alone {
 
     fn events(&mut self, wait: bool, events: &mut Vec<Event>) -> Result<(), Failure> {
         if wait {
-            let Worker { back, timing, .. } = self.0.take().ok_or(Failure::Worker)?;
-            events.push(Event::Ended(Ended { processed: back.taken(), timing }));
+            let Worker { aggregate, timing, .. } = self.0.take().ok_or(Failure::Worker)?;
+            events.push(Event::Ended(Ended { processed: aggregate.taken(), timing }));
         }
         Ok(())
     }
@@ -310,7 +310,7 @@ impl Run {
 
     /// Prepares to measure what passes `select`, in one pass with other committed stages: these need its verdicts before, if `judge`.
     pub fn beside(settings: Settings, select: Arc<Select>, judge: bool) -> Self {
-        let timed = settings.config.cut.window_ns.is_some();
+        let timed = settings.config.windowing.window_ns.is_some();
         let locate = Some(Locate { inner: settings.inner, timed });
         let stages = Arc::new(Stages::new(select, judge, locate));
         let begun = Instant::now();
@@ -328,7 +328,7 @@ impl Run {
             ended: 0,
             timing: settings.timing.then(|| Timing::new(begun)),
         };
-        let clock = Clock::new(settings.config.cut);
+        let clock = Clock::new(settings.config.windowing);
         Self { stages, design: settings.design, team, spares, clock, begun, settings }
     }
 
@@ -356,7 +356,7 @@ impl Run {
             Design::Rss | Design::Auto if *workers == 1 => Box::new(Alone(pool.pop())),
             Design::Rss | Design::Auto => Box::new(Slices::start(pool, cpus)?),
             Design::Async | Design::Sync => {
-                let setting = fed::Setting {
+                let setting = distributor::Setting {
                     distribute: self.settings.distribute,
                     hasher: config.hasher(),
                     batch: *batch,
@@ -366,8 +366,8 @@ impl Run {
                     request: &config.request,
                 };
                 Box::new(Distributor::start(
-                    self.front(),
-                    pool.into_iter().map(|worker| worker.back).collect(),
+                    self.extract(),
+                    pool.into_iter().map(|worker| worker.aggregate).collect(),
                     setting,
                 )?)
             }
@@ -379,16 +379,16 @@ impl Run {
         Ok(())
     }
 
-    fn front(&self) -> Front {
+    fn extract(&self) -> Extract {
         let Settings { config, batch, .. } = &self.settings;
-        Front::new(config.hasher(), config.cut, *batch)
+        Extract::new(config.hasher(), config.windowing, *batch)
     }
 
     /// As many workers as are wanted, with tables of their own; `cold` if they will sleep between packets.
     fn workers(&self, cold: bool) -> Result<Vec<Worker>, Failure> {
         let one = |_| {
-            let back = Back::new(Arc::clone(&self.settings.config), Arc::clone(&self.spares))?;
-            Ok(Worker::new(self.front(), back, self.team.timing.clone(), self.settings.batch, cold))
+            let aggregate = Aggregate::new(Arc::clone(&self.settings.config), Arc::clone(&self.spares))?;
+            Ok(Worker::new(self.extract(), aggregate, self.team.timing.clone(), self.settings.batch, cold))
         };
         (0..self.settings.workers).map(one).collect()
     }
@@ -462,7 +462,7 @@ impl Run {
     /// have [started](Self::start).
     pub fn begin_source(&mut self, reader: &Reader<Stages>, now: Moment) -> Reading {
         if reader.way() == AccessMode::Live {
-            self.clock = Clock::live(self.settings.config.cut, Arc::default(), now);
+            self.clock = Clock::live(self.settings.config.windowing, Arc::default(), now);
             self.team.merger.covered.0 = self.clock.begun();
         }
         Reading { out: 0, booked: Booked::default() }
@@ -634,7 +634,7 @@ impl Team {
     /// Accounts for packets that never reached us.
     fn lose(&mut self, reader: &Reader<Stages>, booked: &mut Booked, clock: &Clock, settings: &Settings) {
         if let Some(before) = booked.book(reader.report().live) {
-            self.merger.lose(settings.config.cut.number(clock.time()), before);
+            self.merger.lose(settings.config.windowing.number(clock.time()), before);
         }
     }
 

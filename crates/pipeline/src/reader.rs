@@ -24,7 +24,7 @@ use weir_io::live::{Counts, Live, Marks, Piece, TURN};
 use weir_io::stream::Stream;
 use weir_io::{Chunk, Input, Kind};
 use weir_memory::changes::Steps;
-use weir_packet::savefile::{Fault, Layout, Statistics, Stop, Told};
+use weir_packet::savefile::{Fault, InterfaceStats, Layout, Statistics, Stop};
 
 /// Sources shorter than this are not worth settling in for, bytes.
 const LONG: u64 = 256 << 10;
@@ -187,7 +187,7 @@ pub struct Report {
     /// Packets found from wrong starts, thrown away and read again.
     pub reread: u64,
     /// What the source itself says of the capture it comes from: the last word for each section and interface.
-    pub told: BTreeMap<(u32, u32), Told>,
+    pub interface_stats: BTreeMap<(u32, u32), InterfaceStats>,
     /// Bytes of the source that are done.
     pub offset: u64,
     /// What ended the source early.
@@ -196,19 +196,19 @@ pub struct Report {
 
 impl Report {
     /// Takes up what the source says. A file of nothing but such words is not worth all memory: later ones are left out.
-    fn tell(&mut self, told: Told) {
+    fn note_stats(&mut self, stats: InterfaceStats) {
         const MOST: usize = 1 << 16;
-        let key = (told.section, told.id);
-        if self.told.len() < MOST || self.told.contains_key(&key) {
-            self.told.insert(key, told);
+        let key = (stats.section, stats.id);
+        if self.interface_stats.len() < MOST || self.interface_stats.contains_key(&key) {
+            self.interface_stats.insert(key, stats);
         }
     }
 
     /// What the source says of its interfaces, over all sections: the index of each, and its counts.
-    pub fn told_by_interface(&self) -> BTreeMap<u32, Statistics> {
+    pub fn stats_by_interface(&self) -> BTreeMap<u32, Statistics> {
         let mut sums = BTreeMap::new();
-        for told in self.told.values() {
-            sums.entry(told.interface).or_insert_with(Statistics::default).add(&told.counts);
+        for stats in self.interface_stats.values() {
+            sums.entry(stats.interface).or_insert_with(Statistics::default).add(&stats.counts);
         }
         sums
     }
@@ -220,7 +220,7 @@ impl Report {
 
     /// Packets that were lost before the source was written, as it says itself.
     pub fn lost_before(&self) -> u64 {
-        self.told.values().fold(0, |sum, told| sum.saturating_add(told.counts.dropped()))
+        self.interface_stats.values().fold(0, |sum, stats| sum.saturating_add(stats.counts.dropped()))
     }
 }
 
@@ -746,8 +746,8 @@ impl<C: Consumer> Reader<C> {
     /// Counts a proven window and moves on behind it.
     fn accept(&mut self, view: Chunk, current: Arc<Current<C::Plan>>, done: Window<C::Part>) -> Option<Delivery<C>> {
         self.report.received += done.received;
-        for told in done.statistics.iter().filter_map(|&at| current.layout.told(view.bytes(), at)) {
-            self.report.tell(told);
+        for stats in done.statistics.iter().filter_map(|&at| current.layout.interface_stats(view.bytes(), at)) {
+            self.report.note_stats(stats);
         }
         self.report.offset = view.offset + done.end as u64;
         self.need = 0;

@@ -143,22 +143,22 @@ impl Sorter {
             let packet = self.received.last().map_or(1, |received| received + 1);
             report.fault = Some(SourceFault { packet, offset: report.offset, what });
         }
-        let told = layout.as_ref().map_or_else(Vec::new, |layout| self.told(&mut ids, layout, &report));
-        self.parts.push(Part { name, report, layout, way, told });
+        let stats = layout.as_ref().map_or_else(Vec::new, |layout| self.stats(&mut ids, layout, &report));
+        self.parts.push(Part { name, report, layout, way, stats });
         Ok(())
     }
 
     /// What a source says of its interfaces, for those that its packets have here.
-    fn told(&mut self, ids: &mut Ids, layout: &Layout, report: &Report) -> Vec<(Interface, Statistics)> {
-        let mut told: BTreeMap<u32, Statistics> = BTreeMap::new();
-        for (interface, counts) in report.told_by_interface() {
+    fn stats(&mut self, ids: &mut Ids, layout: &Layout, report: &Report) -> Vec<(Interface, Statistics)> {
+        let mut stats: BTreeMap<u32, Statistics> = BTreeMap::new();
+        for (interface, counts) in report.stats_by_interface() {
             // An interface that there is no room for has no packets either, or the source ends with a fault.
             if let Ok(id) = self.interfaces.place(ids, layout, interface) {
-                told.entry(id).or_default().add(&counts);
+                stats.entry(id).or_default().add(&counts);
             }
         }
         let layout = self.interfaces.layout();
-        told.into_iter().map(|(id, counts)| (layout.interfaces[id as usize].clone(), counts)).collect()
+        stats.into_iter().map(|(id, counts)| (layout.interfaces[id as usize].clone(), counts)).collect()
     }
 
     /// The packets in order, for `consumer`, and why not all that was read could be sorted, if so. [`Reader::into_parts`] tells of

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_io::Input;
-use weir_measure::{Arrivals, BoundKind, Config, Cut, KeyKind, SharedTables, Sketch, State, Weigh, Window};
+use weir_measure::{Arrivals, BoundKind, Config, KeyKind, SharedTables, Sketch, State, Weigh, Window, Windowing};
 use weir_packet::flow::FlowKey;
 use weir_pipeline::AccessMode;
 use weir_pipeline::measuring::{Design, Distribute, Run, Settings};
@@ -105,8 +105,8 @@ impl Expected {
 }
 
 /// One packet after the other, and one source after the other. The results in the order they are given out in.
-fn serial(sources: &[&[Made]], cut: Cut, kind: KeyKind, keep: impl Fn(&Made) -> bool) -> Vec<Expected> {
-    let mut windows = times::Serial::new(cut);
+fn serial(sources: &[&[Made]], windowing: Windowing, kind: KeyKind, keep: impl Fn(&Made) -> bool) -> Vec<Expected> {
+    let mut windows = times::Serial::new(windowing);
     for packets in sources {
         for (packet, stamp) in packets.iter().zip(windows.stamps(packets)) {
             let at = windows.place(stamp);
@@ -141,13 +141,13 @@ struct Case {
     shared: bool,
     by: Weigh,
     kind: KeyKind,
-    cut: Cut,
+    windowing: Windowing,
     filtering: bool,
     /// Bytes of an exact table, and eight times those of a sketch.
     memory: usize,
 }
 
-const WHOLE: Cut = Cut { window_ns: None, late_ns: 0 };
+const WHOLE: Windowing = Windowing { window_ns: None, late_ns: 0 };
 
 const PLAIN: Case = Case {
     design: Design::Rss,
@@ -159,7 +159,7 @@ const PLAIN: Case = Case {
     shared: false,
     by: Weigh::Packets,
     kind: KeyKind::FiveTuple,
-    cut: WHOLE,
+    windowing: WHOLE,
     filtering: false,
     memory: 8 << 20,
 };
@@ -176,7 +176,7 @@ impl Case {
                 by: self.by,
                 sketch: self.sketch,
                 memory: if self.sketch == Sketch::Exact { self.memory } else { self.memory / 8 },
-                cut: self.cut,
+                windowing: self.windowing,
                 seed: 7,
                 shared: self.shared.then(SharedTables::default),
                 ..Config::default()
@@ -248,14 +248,18 @@ fn check(case: Case, packets: &[Made], inputs: impl IntoIterator<Item = Input>) 
 
 /// The same for several sources.
 fn check_all(case: Case, sources: &[&[Made]], inputs: impl IntoIterator<Item = Input>) {
-    let expected = serial(sources, case.cut, case.kind, case.keep());
+    let expected = serial(sources, case.windowing, case.kind, case.keep());
     let mut run = Run::new(case.settings());
     let stop = AtomicBool::new(false);
-    let timed: Vec<&Expected> = expected.iter().filter(|window| window.number != Cut::UNTIMED).collect();
+    let timed: Vec<&Expected> = expected.iter().filter(|window| window.number != Windowing::UNTIMED).collect();
     let mut rest = timed.into_iter();
     let mut each = |window: Window<'_>| {
         let right = rest.next().unwrap_or_else(|| panic!("{case:?}: a window too many: {window:?}"));
-        assert_eq!((window.span, window.revision), (Some(case.cut.span(right.number)), right.revision), "{case:?}");
+        assert_eq!(
+            (window.span, window.revision),
+            (Some(case.windowing.span(right.number)), right.revision),
+            "{case:?}"
+        );
         compare(&case, right, window.arrivals, window.state);
     };
     let mut received = 0;
@@ -265,7 +269,7 @@ fn check_all(case: Case, sources: &[&[Made]], inputs: impl IntoIterator<Item = I
         received += measured.report.received;
     }
     let finished = run.finish(&mut each).expect("workers live");
-    if case.cut.window_ns.is_some() {
+    if case.windowing.window_ns.is_some() {
         assert_eq!(rest.count(), 0, "{case:?}: windows are missing");
     }
     let mut whole = Expected::default();
@@ -346,11 +350,11 @@ fn windows_close_in_order_and_late_packets_are_a_further_result_of_theirs() {
         [(SECOND, SECOND), (SECOND, SECOND / 10), (SECOND / 10, 0), (SECOND / 10, SECOND / 4), (3600 * SECOND, 0)];
     let mut late = 0;
     for (window, allowed) in cuts {
-        let cut = Cut { window_ns: Some(window), late_ns: allowed };
-        let results = serial(&[&packets], cut, KeyKind::FiveTuple, |_| true);
+        let windowing = Windowing { window_ns: Some(window), late_ns: allowed };
+        let results = serial(&[&packets], windowing, KeyKind::FiveTuple, |_| true);
         late += results.iter().filter(|result| result.revision > 0).map(|result| result.arrivals.received).sum::<u64>();
         for (design, distribute, workers) in crews() {
-            let case = Case { design, distribute, workers, cut, ..PLAIN };
+            let case = Case { design, distribute, workers, windowing, ..PLAIN };
             check(case, &packets, [plain(&scratch)]);
             check(Case { sketch: Sketch::Heavy, filtering: true, ..case }, &packets, [plain(&scratch)]);
             if workers == 2 {
@@ -367,9 +371,9 @@ fn windows_close_in_order_and_late_packets_are_a_further_result_of_theirs() {
 fn a_run_that_is_stopped_leaves_the_packets_that_no_worker_has() {
     let packets = traffic(20_000, 0);
     let scratch = Scratch::new("stopped", &file(&packets));
-    let cut = Cut { window_ns: Some(SECOND / 1000), late_ns: 0 };
+    let windowing = Windowing { window_ns: Some(SECOND / 1000), late_ns: 0 };
     for (design, distribute, workers) in crews() {
-        let case = Case { design, distribute, workers, sketch: Sketch::Heavy, cut, ..PLAIN };
+        let case = Case { design, distribute, workers, sketch: Sketch::Heavy, windowing, ..PLAIN };
         let mut run = Run::new(case.settings());
         let (stop, mut results) = (AtomicBool::new(false), Vec::new());
         let mut each = |window: Window<'_>| {
@@ -381,8 +385,8 @@ fn a_run_that_is_stopped_leaves_the_packets_that_no_worker_has() {
         let received = measured.report.received as usize;
         assert!(received < packets.len() / 2, "{case:?}: {received}");
         assert_eq!((finished.arrivals.received, finished.processed), (received as u64, received as u64), "{case:?}");
-        let expected = serial(&[&packets[..received]], cut, case.kind, case.keep());
-        let expected: Vec<_> = expected.iter().map(|one| (Some(cut.span(one.number)), one.arrivals)).collect();
+        let expected = serial(&[&packets[..received]], windowing, case.kind, case.keep());
+        let expected: Vec<_> = expected.iter().map(|one| (Some(windowing.span(one.number)), one.arrivals)).collect();
         assert_eq!(results, expected, "{case:?}");
     }
 }
@@ -394,9 +398,9 @@ fn several_sources_are_one_stream() {
     let files = [first, second].map(file);
     let scratches = [Scratch::new("one.pcap", &files[0]), Scratch::new("two.pcap", &files[1])];
     let pipe = Arc::new(files[1].clone());
-    let cut = Cut { window_ns: Some(SECOND), late_ns: 0 };
+    let windowing = Windowing { window_ns: Some(SECOND), late_ns: 0 };
     for (design, distribute, workers) in crews() {
-        let case = Case { design, distribute, workers, cut, ..PLAIN };
+        let case = Case { design, distribute, workers, windowing, ..PLAIN };
         check_all(case, &[first, second], scratches.iter().map(plain));
         check_all(case, &[first, second], [plain(&scratches[0]), piecewise(&pipe, 10_000)]);
     }

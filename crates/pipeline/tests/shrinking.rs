@@ -8,7 +8,7 @@ use reading::{Random, Scratch, naive};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use weir_measure::{Config, Cut, Sketch};
+use weir_measure::{Config, Sketch, Windowing};
 use weir_pipeline::AccessMode;
 use weir_pipeline::measuring::{Design, Run, Settings};
 use weir_pipeline::reader::SourceError;
@@ -262,7 +262,7 @@ fn a_measurement_counts_what_was_still_there() {
                 config: Arc::new(Config {
                     sketch: Sketch::Exact,
                     memory: 1 << 20,
-                    cut: Cut { window_ns: Some(WINDOW_NS), ..Cut::default() },
+                    windowing: Windowing { window_ns: Some(WINDOW_NS), ..Windowing::default() },
                     ..Config::default()
                 }),
                 design,

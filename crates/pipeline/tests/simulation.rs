@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use weir_measure::{Arrivals, BoundKind, Config, Cut, KeyKind, Sketch, State};
+use weir_measure::{Arrivals, BoundKind, Config, KeyKind, Sketch, State, Windowing};
 use weir_packet::savefile::Record;
 use weir_pipeline::Delivery;
 use weir_pipeline::measuring::{Finished, Measured, Run, Settings};
@@ -40,7 +40,7 @@ struct Given {
 
 /// A run, before and after.
 struct Case {
-    cut: Cut,
+    windowing: Windowing,
     /// Only packets from even ports are to be counted.
     filters: bool,
     /// Bytes of each table.
@@ -93,12 +93,12 @@ fn standing(pump: &mut Pump<Stages>) -> Standing {
 
 impl Case {
     /// `stalls` of 1000 times, a worker or the merging side does not run for a while.
-    fn draw(seed: u64, weather: impl Fn(&mut Random, Cut) -> Weather, window_ns: &[i64], stalls: usize) -> Self {
+    fn draw(seed: u64, weather: impl Fn(&mut Random, Windowing) -> Weather, window_ns: &[i64], stalls: usize) -> Self {
         let mut random = Random(seed);
         let window_ns = window_ns[random.below(window_ns.len())];
         let late_ns = [0, 0, 50 * MS, 200 * MS, SECOND][random.below(5)];
-        let cut = Cut { window_ns: Some(window_ns), late_ns };
-        let weather = weather(&mut random, cut);
+        let windowing = Windowing { window_ns: Some(window_ns), late_ns };
+        let weather = weather(&mut random, windowing);
         let sources = 1 + random.below(4);
         let length = ms(100 + random.next() % 4000);
         let (scripts, steps) = scripts(&mut random, sources, length, weather);
@@ -109,7 +109,7 @@ impl Case {
         let stops = if random.below(4) == 0 { length / 2 } else { length + ms(random.next() % 1000) };
         let order = Random(random.next());
         let scheduler = Scheduler::new(order, interfaces, sources + 1, stalls, (stops, Arc::clone(&stop)), steps);
-        Self { cut, filters: random.below(6) == 0, memory: 16 << 10, scheduler, stop, passes_on: false }
+        Self { windowing, filters: random.below(6) == 0, memory: 16 << 10, scheduler, stop, passes_on: false }
     }
 
     fn settings(&self) -> Settings {
@@ -120,7 +120,7 @@ impl Case {
                 keys: vec![KeyKind::FiveTuple],
                 sketch: Sketch::Exact,
                 memory: self.memory,
-                cut: self.cut,
+                windowing: self.windowing,
                 seed: 7,
                 ..Config::default()
             }),
@@ -143,7 +143,7 @@ impl Case {
             let (begins, ends) = window.covered.expect("a live source knows when it began");
             assert!(from <= begins && begins <= ends && ends <= to, "{window:?}");
             windows.push(Given {
-                number: self.cut.number(from),
+                number: self.windowing.number(from),
                 revision: window.revision,
                 left_out: window.left_out,
                 arrivals: window.arrivals,
@@ -256,8 +256,8 @@ impl Case {
         /// What the steps themselves take.
         const BUSY_MS: i64 = 20;
         for window in outcome.windows.iter().filter(|window| !window.stopped) {
-            let (_, end) = self.cut.span(window.number);
-            let most = end - BEGUN_NS + self.cut.late_ns + disorder_ns + (300 + BUSY_MS) * MS;
+            let (_, end) = self.windowing.span(window.number);
+            let most = end - BEGUN_NS + self.windowing.late_ns + disorder_ns + (300 + BUSY_MS) * MS;
             assert!(window.at.as_nanos() as i64 <= most, "{window:?}");
         }
     }
@@ -267,7 +267,7 @@ impl Case {
         let mut expected = BTreeMap::<i64, Table>::new();
         for packet in outcome.truths.iter().flat_map(|truth| &truth.handed).filter(|packet| self.counts(packet)) {
             let stamp = packet.stamp.expect("all are stamped");
-            add(expected.entry(self.cut.number(stamp)).or_default(), packet);
+            add(expected.entry(self.windowing.number(stamp)).or_default(), packet);
         }
         let Outcome { windows, finished, .. } = outcome;
         assert_eq!((finished.arrivals.late, finished.arrivals.jumped), (0, 0));
@@ -282,12 +282,12 @@ impl Case {
 }
 
 /// Stamps are behind by no more than a window waits for.
-fn calm(random: &mut Random, cut: Cut) -> Weather {
-    let disorder_ns = if random.below(2) == 0 { cut.late_ns / 2 } else { 0 };
+fn calm(random: &mut Random, windowing: Windowing) -> Weather {
+    let disorder_ns = if random.below(2) == 0 { windowing.late_ns / 2 } else { 0 };
     Weather { disorder_ns, downs: random.below(3) == 0, rejects: random.below(3) == 0, ..Weather::default() }
 }
 
-fn wild(random: &mut Random, _: Cut) -> Weather {
+fn wild(random: &mut Random, _: Windowing) -> Weather {
     let mut one = |odds| random.below(odds) == 0;
     let (steps, offsets, damaged, downs, rejects) = (one(2), one(2), one(3), one(3), one(3));
     let disorder_ns = if one(2) { 2 * SECOND } else { 0 };
@@ -305,7 +305,7 @@ fn each_packet_of_live_sources_is_in_the_window_of_its_stamp_however_workers_are
         case.check_ledger(&outcome);
         case.check_windows(&outcome);
         if stalls == 0 {
-            case.check_times(&outcome, case.cut.late_ns / 2);
+            case.check_times(&outcome, case.windowing.late_ns / 2);
         }
     });
 }
@@ -321,7 +321,8 @@ fn the_account_of_live_sources_is_exact_whatever_clocks_stamps_and_interfaces_do
         let other =
             outcome.truths.iter().flat_map(|truth| &truth.handed).filter(|packet| packet.stamp.is_none()).count();
         for window in &outcome.windows {
-            let is_here = |packet: &&Packet| packet.stamp.is_some_and(|stamp| case.cut.number(stamp) == window.number);
+            let is_here =
+                |packet: &&Packet| packet.stamp.is_some_and(|stamp| case.windowing.number(stamp) == window.number);
             let here = outcome.truths.iter().flat_map(|truth| &truth.handed).filter(is_here).count();
             assert!(sum(&window.table) <= (here + other) as u64 + window.arrivals.jumped, "{window:?}");
         }
@@ -334,7 +335,7 @@ fn windows_that_nobody_takes_up_are_left_out_and_their_packets_are_in_the_sum() 
     each_seed(12, |seed| {
         let mut case = Case::draw(seed, |_, _| Weather::default(), &[MS / 4], 0);
         // Tables of which few have room at once.
-        (case.cut.late_ns, case.memory) = (0, 4 << 20);
+        (case.windowing.late_ns, case.memory) = (0, 4 << 20);
         // Until some of the sources have ended, or all.
         let merging = case.scheduler.interfaces.len();
         case.scheduler.stall(merging, ms(1000 + seed % 3 * 2000));

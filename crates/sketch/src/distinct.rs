@@ -55,7 +55,7 @@ impl Distinct {
 
     /// Has fetched what [`is_new`](Self::is_new) will look at.
     #[inline(always)]
-    pub fn ask(&self, hash: u64) {
+    pub fn prefetch(&self, hash: u64) {
         weir_memory::prefetch(&self.recent, hash as usize % RECENT);
     }
 

@@ -187,7 +187,8 @@ impl<K: Key> Heavy<K> {
     ) {
         for (i, items) in items.chunks(LANES).enumerate() {
             let heads = &self.heads[..];
-            let mut places = Places::of(items.iter().map(&part), heads.len(), |bucket| Head::ask_all(heads, bucket));
+            let mut places =
+                Places::of(items.iter().map(&part), heads.len(), |bucket| Head::prefetch_all(heads, bucket));
             let Places { buckets, tags, likely, .. } = &mut places;
             for ((bucket, tag), likely) in buckets[..items.len()].iter().zip(tags).zip(likely) {
                 let slot = heads[*bucket as usize].likely(*tag);
@@ -202,18 +203,18 @@ impl<K: Key> Heavy<K> {
     ///
     /// Who has other work to do between the steps does not wait for memory.
     #[inline]
-    pub fn ask<P: Packet<K>>(&self, items: &[P]) {
+    pub fn prefetch_buckets<P: Packet<K>>(&self, items: &[P]) {
         items.iter().for_each(|item| weir_memory::prefetch(&self.heads, self.bucket(item.hash())));
     }
 
     /// The second step: has the memory fetched that the third needs. `likely` gets a guess for each packet, where its key is.
     #[inline]
-    pub fn ask_on<P: Packet<K>>(&self, items: &[P], likely: &mut [u8]) {
+    pub fn prefetch_counts<P: Packet<K>>(&self, items: &[P], likely: &mut [u8]) {
         for (item, likely) in items.iter().zip(likely) {
             let (bucket, tag) = self.home(item.hash());
             let head = &self.heads[bucket];
             let slot = head.likely(tag);
-            head.ask_count(slot);
+            head.prefetch_count(slot);
             weir_memory::prefetch(&self.slots, bucket * WAYS + slot);
             *likely = slot as u8;
         }

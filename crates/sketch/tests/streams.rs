@@ -119,8 +119,8 @@ fn a_heavy_table_tells_which_keys_were_not_in() {
         assert_eq!(new, expected);
         // In steps of their own, and with guesses that are right, old, wrong and no slots at all.
         let mut guesses = vec![0; items.len()];
-        stepped.ask(items);
-        stepped.ask_on(items, &mut guesses);
+        stepped.prefetch_buckets(items);
+        stepped.prefetch_counts(items, &mut guesses);
         guesses.iter_mut().enumerate().for_each(|(i, guess)| *guess = [*guess, 255, 0, i as u8][i % 4]);
         let mut new = 0u64;
         stepped.add(items, &guesses, |i| new |= 1 << i);

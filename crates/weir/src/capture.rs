@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use weir_engine::capture::rings::{self, TooLarge};
 pub use weir_engine::capture::{AF_PACKET, CaptureRequest, is_interface};
 use weir_engine::capture::{
-    AF_XDP, CaptureError, DPDK, Direction, FanoutBy, Live, Mode, Settings, Stamps, Told, ZeroCopy,
+    AF_XDP, CaptureError, DPDK, Direction, FanoutBy, Live, Mode, Notice, Settings, Stamps, ZeroCopy,
 };
 use weir_engine::name::{Name, interface_of};
 use weir_io::Input;
@@ -100,9 +100,9 @@ pub fn open(
     stop: &Arc<AtomicBool>,
     about: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Input>> {
-    let opened = weir_engine::capture::open(source, request, stop, &mut |told| match told {
-        Told::Waits { name } => say_plain(&format!("{name}: waiting until it is there and up")),
-        Told::BlockRaised { name, asked, block, largest } => say(&format!(
+    let opened = weir_engine::capture::open(source, request, stop, &mut |notice| match notice {
+        Notice::Waits { name } => say_plain(&format!("{name}: waiting until it is there and up")),
+        Notice::BlockRaised { name, asked, block, largest } => say(&format!(
             "{name}: --block {}k is raised to {}k: a frame may have {largest} bytes",
             asked >> 10,
             block >> 10

@@ -76,7 +76,7 @@ struct Found {
     layout: Option<Layout>,
     whole: Surveyed,
     /// What the file says of its capture.
-    told: BTreeMap<u32, Statistics>,
+    stats: BTreeMap<u32, Statistics>,
     file_bytes: Option<u64>,
     /// Bytes that were read when a signal ended that; they are those of the decoded file, if it is compressed.
     interrupted: Option<u64>,
@@ -89,7 +89,7 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
         name: name.as_source(),
         layout: None,
         whole: Surveyed::default(),
-        told: BTreeMap::new(),
+        stats: BTreeMap::new(),
         file_bytes: None,
         interrupted: None,
         faults: Vec::new(),
@@ -127,7 +127,7 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
     let cut = !ended || stop.load(Ordering::Relaxed) && reader.way() == AccessMode::Stream;
     found.interrupted = cut.then_some(reader.report().offset);
     found.layout = reader.layout().cloned();
-    found.told = reader.report().told_by_interface();
+    found.stats = reader.report().stats_by_interface();
     found.faults.extend(reader.report().fault.as_ref().map(|fault| fault_line(&found.name, fault)));
     found
 }
@@ -135,7 +135,7 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
 impl Found {
     /// Packets that the capture dropped at interface `i`, if the file says.
     fn dropped(&self, i: usize) -> Option<u64> {
-        self.told.get(&u32::try_from(i).ok()?).map(Statistics::dropped)
+        self.stats.get(&u32::try_from(i).ok()?).map(Statistics::dropped)
     }
 
     /// Packets of interface `i`.

@@ -28,7 +28,7 @@ use weir_engine::outputs::Outputs;
 use weir_engine::run::{Ended, Error, Files, Run, Setup};
 use weir_engine::zone::Zone;
 use weir_io::sys;
-use weir_measure::{Config, Cut, SharedTables, Sketch, State, Weigh, Window};
+use weir_measure::{Config, SharedTables, Sketch, State, Weigh, Window, Windowing};
 use weir_memory::Request;
 use weir_pipeline::measuring::timing::percentiles;
 use weir_pipeline::measuring::{Design, Distribute, Failure, Finished, Settings};
@@ -228,7 +228,7 @@ fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
         memory: usize::try_from(arguments.memory).map_err(|_| anyhow!("--memory {} is too large", arguments.memory))?,
         // No packet waits for a page.
         request: Request { pages: arguments.pages, populate: is_live(arguments), ..Request::default() },
-        cut: cut(arguments)?,
+        windowing: windowing(arguments)?,
         seed,
     };
     Ok(Settings {
@@ -249,23 +249,23 @@ fn is_live(arguments: &MeasureArgs) -> bool {
     arguments.sources.iter().any(|source| capture::interface(source).is_some())
 }
 
-fn cut(arguments: &MeasureArgs) -> anyhow::Result<Cut> {
+fn windowing(arguments: &MeasureArgs) -> anyhow::Result<Windowing> {
     let ns = |time: Duration| i64::try_from(time.as_nanos()).map_err(|_| anyhow!("{} is too long", asked_time(time)));
-    let Some(window) = arguments.window else { return Ok(Cut::default()) };
+    let Some(window) = arguments.window else { return Ok(Windowing::default()) };
     if window.is_zero() {
         bail!("--window 0 would never hold a packet");
     }
     let late = arguments.late.unwrap_or_else(|| default_late(window, is_live(arguments)));
-    let cut = Cut { window_ns: Some(ns(window)?), late_ns: ns(late)? };
-    if cut.most_open() > MOST_OPEN {
+    let windowing = Windowing { window_ns: Some(ns(window)?), late_ns: ns(late)? };
+    if windowing.most_open() > MOST_OPEN {
         bail!(
             "--late {} would keep {} windows of {} open at once: more than {MOST_OPEN} are not allowed",
             asked_time(late),
-            grouped(cut.most_open() as u64),
+            grouped(windowing.most_open() as u64),
             asked_time(window),
         );
     }
-    Ok(cut)
+    Ok(windowing)
 }
 
 /// How long a window waits for late packets without `--late`.

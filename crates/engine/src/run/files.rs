@@ -150,8 +150,8 @@ impl Run {
         for mut part in parts {
             // A packet behind the damage may have been the earliest of all: it is told even if there were enough.
             let fault = part.report.fault.take();
-            let told = if sorted.is_some() { std::mem::take(&mut part.told) } else { told_of(&part) };
-            self.outputs.statistics(&told);
+            let stats = if sorted.is_some() { std::mem::take(&mut part.stats) } else { stats_of(&part) };
+            self.outputs.statistics(&stats);
             // An output without packets describes the interfaces of the last source.
             if let Some(layout) = &part.layout {
                 self.layout = Some(layout.clone());
@@ -316,8 +316,8 @@ impl Run {
 }
 
 /// What a source of a merge says of its capture, for each of its interfaces.
-fn told_of(part: &Part) -> Vec<(Interface, Statistics)> {
+fn stats_of(part: &Part) -> Vec<(Interface, Statistics)> {
     let Some(layout) = &part.layout else { return Vec::new() };
-    let told = part.report.told_by_interface().into_iter();
-    told.map(|(i, counts)| (layout.interfaces[i as usize].clone(), counts)).collect()
+    let stats = part.report.stats_by_interface().into_iter();
+    stats.map(|(i, counts)| (layout.interfaces[i as usize].clone(), counts)).collect()
 }

@@ -189,16 +189,16 @@ pub struct Ring {
     kernel_filter: KernelFilter,
     replaces_filter: bool,
     counters: Option<Arc<Counters>>,
-    told: Told,
+    kernel: KernelCounts,
     handed_over: u64,
     marks: Marks,
     is_down: bool,
     ending: Option<Ending>,
 }
 
-/// What the kernel told so far.
+/// Counts of the kernel so far.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct KernelCounts {
     /// Packets that passed the filter, lost ones among them.
     packets: u64,
     drops: u64,
@@ -288,7 +288,7 @@ impl Ring {
             replaces_filter: settings.replaces_filter,
             counters: filter.counters(),
             filter: RingFilter::new(&shared, filter),
-            told: Told::default(),
+            kernel: KernelCounts::default(),
             handed_over: 0,
             marks: Marks::default(),
             is_down: false,
@@ -334,7 +334,7 @@ impl Ring {
 
     /// Whether each packet is where it should be: the kernel's counters, the filter's and ours.
     fn agree(&self) -> bool {
-        let Told { packets, drops } = self.told;
+        let KernelCounts { packets, drops } = self.kernel;
         let passed = |(seen, rejected): (u64, u64)| seen.checked_sub(rejected) == Some(packets);
         packets.checked_sub(drops) == Some(self.handed_over) && self.filter_counts().is_none_or(passed)
     }
@@ -342,7 +342,7 @@ impl Ring {
     fn over(&self) -> io::Result<Next> {
         let why = self.ending.as_ref().and_then(|ending| ending.why);
         if !self.agree() {
-            let Told { packets, drops } = self.told;
+            let KernelCounts { packets, drops } = self.kernel;
             let why = why.map_or(String::new(), |why| format!("{why}; "));
             let counted = |(seen, rejected)| format!("the filter saw {seen} packets and rejected {rejected}, ");
             let filtered = self.filter_counts().map_or(String::new(), counted);
@@ -404,10 +404,11 @@ impl Ring {
 
     /// Adds what the kernel counted since the last call: it forgets what it has told.
     fn read_counts(&mut self) -> io::Result<()> {
-        let told: libc::tpacket_stats_v3 = get_option(self.shared.socket(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
+        let counted: libc::tpacket_stats_v3 =
+            get_option(self.shared.socket(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
         // `tp_packets` includes `tp_drops`.
-        self.told.packets += u64::from(told.tp_packets);
-        self.told.drops += u64::from(told.tp_drops);
+        self.kernel.packets += u64::from(counted.tp_packets);
+        self.kernel.drops += u64::from(counted.tp_drops);
         Ok(())
     }
 }
@@ -457,14 +458,14 @@ impl Backend for Ring {
     fn counts(&self) -> Counts {
         let filter = self.filter_counts();
         Counts {
-            received: filter.map_or(self.told.packets, |(seen, _)| seen),
+            received: filter.map_or(self.kernel.packets, |(seen, _)| seen),
             filtered: match self.kernel_filter() {
                 KernelFilter::Plain(_) => None,
                 KernelFilter::None | KernelFilter::Counting | KernelFilter::Refused(_) => {
                     Some(filter.map_or(0, |(_, rejected)| rejected))
                 }
             },
-            dropped: self.told.drops,
+            dropped: self.kernel.drops,
             handed_over: self.handed_over,
         }
     }

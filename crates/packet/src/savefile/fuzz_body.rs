@@ -46,8 +46,8 @@ fn serial(file: &[u8]) -> (Vec<Seen>, usize, Option<Stop>) {
         }
         described(&layout, file, &collect.records[0], &seen[before..]);
         for at in collect.statistics {
-            let told = layout.told(file, at);
-            assert!(told.is_none_or(|told| (told.interface as usize) < layout.interfaces.len()));
+            let stats = layout.interface_stats(file, at);
+            assert!(stats.is_none_or(|stats| (stats.interface as usize) < layout.interfaces.len()));
         }
         pos = cursors[0].pos;
         match cursors[0].stop {

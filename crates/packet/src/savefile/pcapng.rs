@@ -13,7 +13,7 @@
 
 use super::bytes::{u16_at, u32_at};
 use super::walk::{Step, Walker};
-use super::{Fault, Interface, Layout, MAX_INTERFACES, Record, Resolution, Statistics, Stop, Told, short};
+use super::{Fault, Interface, InterfaceStats, Layout, MAX_INTERFACES, Record, Resolution, Statistics, Stop, short};
 use crate::text::from_bytes;
 use crate::{Frame, LinkType};
 
@@ -263,11 +263,15 @@ fn interface<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: b
 ///
 /// **Source**: draft, section 4.6: isb_ifrecv is 4, isb_ifdrop 5, isb_osdrop 7, isb_usrdeliv 8; each is a count since the capture
 /// began.
-pub(super) fn told(layout: &Layout, buf: &[u8], pos: usize) -> Option<Told> {
-    if layout.big_endian { told_by::<true>(layout, buf, pos) } else { told_by::<false>(layout, buf, pos) }
+pub(super) fn interface_stats(layout: &Layout, buf: &[u8], pos: usize) -> Option<InterfaceStats> {
+    if layout.big_endian {
+        interface_stats_by::<true>(layout, buf, pos)
+    } else {
+        interface_stats_by::<false>(layout, buf, pos)
+    }
 }
 
-fn told_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -> Option<Told> {
+fn interface_stats_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -> Option<InterfaceStats> {
     let (STATISTICS, block) = block::<BE>(buf, pos, true).ok()? else { return None };
     let fields = block.get(20..block.len() - 4)?;
     let id = u32_at::<BE>(block, 8);
@@ -287,7 +291,7 @@ fn told_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -> Option<To
             _ => {}
         }
     }
-    Some(Told { section: layout.sections, id, interface, counts })
+    Some(InterfaceStats { section: layout.sections, id, interface, counts })
 }
 
 /// Option text; bytes that are not UTF-8 are escaped, as `\xff`.

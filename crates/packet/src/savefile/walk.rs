@@ -38,7 +38,7 @@ pub trait Visit {
     /// this cursor's walk with [`Stop::Enough`].
     fn frames(&mut self, cursor: usize, records: &[u32], frames: &[Frame<'_>]) -> bool;
 
-    /// A record behind the frames told so far that says what the capture lost: [`Layout::told`] takes it apart.
+    /// A record behind the frames told so far that says what the capture lost: [`Layout::interface_stats`] takes it apart.
     #[inline(always)]
     fn statistics(&mut self, cursor: usize, record: usize) {
         let _ = (cursor, record);

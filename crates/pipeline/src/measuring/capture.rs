@@ -128,11 +128,11 @@ impl LiveWorker {
         let Self { id, reader, mut worker, clock, gate, messages, .. } = self;
         let closed = Closed { ended: clock.ended(), ..gate.end(&mut worker) };
         tell(&messages, id, Message::Closed(closed));
-        let Worker { back, timing, .. } = worker;
+        let Worker { aggregate, timing, .. } = worker;
         let (way, layout) = (reader.way(), reader.layout().cloned());
         // The source is closed before its end is told.
         let measured = Measured { way, report: reader.into_report(), layout };
-        tell(&messages, id, Message::Ended(Box::new((measured, Ended { processed: back.taken(), timing }))));
+        tell(&messages, id, Message::Ended(Box::new((measured, Ended { processed: aggregate.taken(), timing }))));
     }
 
     /// Steps until the source ends, and waits for the source in between.
@@ -157,7 +157,7 @@ impl LiveWorker {
     fn book(&mut self) {
         self.counters.note(&self.reader);
         if let Some(before) = self.booked.book(self.reader.report().live) {
-            self.worker.front.lose(self.clock.time(), before);
+            self.worker.extract.lose(self.clock.time(), before);
         }
     }
 }
@@ -200,7 +200,7 @@ impl<'r> Capture<'r> {
                 id,
                 reader: Reader::new(input, Arc::clone(&run.stages), Options::default()),
                 worker,
-                clock: Clock::live(run.settings.config.cut, Arc::clone(&paces), now),
+                clock: Clock::live(run.settings.config.windowing, Arc::clone(&paces), now),
                 gate: Gate::new(id, Arc::clone(&room)),
                 booked: Booked::default(),
                 counters: Arc::clone(&counters[id]),

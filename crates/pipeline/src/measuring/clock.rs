@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use weir_io::Chunk;
 use weir_io::live::{Counts, TURN};
-use weir_measure::{Cut, Observation};
+use weir_measure::{Observation, Windowing};
 
 /// Nothing was delivered anywhere.
 const UNKNOWN: i64 = i64::MIN;
@@ -38,7 +38,7 @@ type Place = (Arc<Delivery<Stages>>, usize);
 /// The time that a source has come to.
 #[derive(Debug)]
 pub(super) struct Clock {
-    cut: Cut,
+    windowing: Windowing,
     /// The source is live: late packets are dropped, since their windows are not to wait.
     live: bool,
     /// Latest time so far, ns.
@@ -67,15 +67,15 @@ pub(super) struct Clock {
 
 impl Clock {
     /// A clock for files and pipes. A stamp that is an hour off, apart from `late_ns`, is one that jumps.
-    pub fn new(cut: Cut) -> Self {
+    pub fn new(windowing: Windowing) -> Self {
         const REACH_NS: i64 = 3600 * 1_000_000_000;
         Self {
-            cut,
+            windowing,
             live: false,
             latest: Observation::NO_TIME,
             open: i64::MIN,
             begun: None,
-            judge: Judge::new(cut.late_ns.saturating_add(REACH_NS), true),
+            judge: Judge::new(windowing.late_ns.saturating_add(REACH_NS), true),
             piece: None,
             reopened: Vec::new(),
             freed: Vec::new(),
@@ -90,15 +90,15 @@ impl Clock {
 
     /// A clock for a live source; `paces` is what it shares with the clocks of other sources. While nothing comes, time goes on
     /// all the same: so a stamp that is ten seconds off, apart from `late_ns`, is one that jumps.
-    pub fn live(cut: Cut, paces: Arc<Paces>, now: Moment) -> Self {
+    pub fn live(windowing: Windowing, paces: Arc<Paces>, now: Moment) -> Self {
         const REACH_NS: i64 = 10 * 1_000_000_000;
         Self {
             live: true,
-            judge: Judge::new(cut.late_ns.saturating_add(REACH_NS), false),
+            judge: Judge::new(windowing.late_ns.saturating_add(REACH_NS), false),
             begun: Some(now.wall_ns),
             now,
             pace: Pace::new(paces),
-            ..Self::new(cut)
+            ..Self::new(windowing)
         }
     }
 
@@ -187,7 +187,7 @@ impl Clock {
         /// busy. A window that waits for late packets has that time anyway.
         const ON_ITS_WAY: Duration = Duration::from_millis(150);
         const LEAST: Duration = Duration::from_millis(50);
-        let waits = Duration::from_nanos(self.cut.late_ns.unsigned_abs());
+        let waits = Duration::from_nanos(self.windowing.late_ns.unsigned_abs());
         let slack = ON_ITS_WAY.saturating_sub(waits).max(LEAST);
         let Some(now) = asked.checked_sub(slack).and_then(|asked| self.pace.time(asked)) else { return Ok(()) };
         if self.pace.stepped() && now < self.latest && !self.judge.is_near(now) {
@@ -205,16 +205,16 @@ impl Clock {
     /// Whether the packets of a delivery can go on as they are: no stamp jumps, no packet of a file is late, and only a few
     /// windows begin. Then time goes on.
     fn flows(&mut self, times: Option<Times>) -> bool {
-        if self.cut.window_ns.is_none() {
+        if self.windowing.window_ns.is_none() {
             return true;
         }
         let Some(Times { earliest, latest, behind, .. }) = times else { return self.judge.is_clear() };
         let known = self.latest != Observation::NO_TIME;
         let behind = if known { behind.max(self.latest.saturating_sub(earliest)) } else { behind };
         let end = self.latest.max(latest);
-        let first_open = if known { self.open } else { self.cut.first_open(earliest) };
-        let flows = (self.live || behind <= self.cut.late_ns)
-            && self.cut.first_open(end).saturating_sub(first_open) <= MANY
+        let first_open = if known { self.open } else { self.windowing.first_open(earliest) };
+        let flows = (self.live || behind <= self.windowing.late_ns)
+            && self.windowing.first_open(end).saturating_sub(first_open) <= MANY
             && self.judge.take_all(earliest, latest);
         if flows {
             self.latest = end;
@@ -269,7 +269,7 @@ impl Clock {
     ) -> Result<(), E> {
         let timed = stamp != Observation::NO_TIME && !jumped;
         if timed && !self.live {
-            self.reopen(self.cut.number(stamp), act)?;
+            self.reopen(self.windowing.number(stamp), act)?;
         }
         let grows = |piece: &Piece| Arc::ptr_eq(&piece.delivery, delivery) && piece.range.end == i;
         if !self.piece.as_ref().is_some_and(grows) {
@@ -318,7 +318,7 @@ impl Clock {
     fn begin<E>(&mut self, time: i64, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
         if time < self.latest {
             self.close(i64::MAX, act)?;
-            self.open = self.cut.first_open(time);
+            self.open = self.windowing.first_open(time);
         }
         self.flush(act)?;
         self.latest = time;
@@ -327,7 +327,7 @@ impl Clock {
 
     /// Time has gone on, and with it windows are complete.
     fn go_on<E>(&mut self, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
-        let open = self.cut.first_open(self.latest);
+        let open = self.windowing.first_open(self.latest);
         if self.latest == Observation::NO_TIME || open <= self.open {
             return Ok(());
         }

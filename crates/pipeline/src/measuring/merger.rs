@@ -5,7 +5,7 @@ use super::room::Room;
 use super::worker::Closed;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weir_measure::{Arrivals, Config, Cut, Error, Slot, Spares, State, Window};
+use weir_measure::{Arrivals, Config, Error, Slot, Spares, State, Window, Windowing};
 
 /// Windows of which is remembered how many results were given out.
 const REMEMBERED: usize = 1 << 16;
@@ -235,7 +235,7 @@ impl Merger {
         if let Some(state) = &mut state {
             state.settle(&self.config)?;
         }
-        if self.config.cut.window_ns.is_none() {
+        if self.config.windowing.window_ns.is_none() {
             self.total = (arrivals, state);
             return Ok(());
         }
@@ -245,12 +245,12 @@ impl Merger {
                 merge(&mut state, others, &self.spares)?;
             }
         }
-        if number == Cut::UNTIMED {
+        if number == Windowing::UNTIMED {
             self.untimed = Some((arrivals, state));
             return Ok(());
         }
         let revision = self.given.one_more(number);
-        let span = self.config.cut.span(number);
+        let span = self.config.windowing.span(number);
         // A window in which nothing arrived was not given out; it held no packet.
         let before = self.last.as_ref().filter(|(last, _)| *last < number && revision == 0);
         let before = before.map(|(last, state)| state.as_ref().filter(|_| *last + 1 == number));

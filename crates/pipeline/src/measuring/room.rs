@@ -23,7 +23,7 @@ impl Room {
         /// Memory of all parts, about.
         const MOST_BYTES: usize = 256 << 20;
         let bytes = config.memory.saturating_mul(config.keys.len()).max(512 << 10);
-        let open = usize::try_from(config.cut.most_open()).unwrap_or(usize::MAX);
+        let open = usize::try_from(config.windowing.most_open()).unwrap_or(usize::MAX);
         let least = open.saturating_mul(sources).saturating_mul(4);
         let unread = (0..sources).map(|_| AtomicBool::new(false)).collect();
         Self { most: (MOST_BYTES / bytes).max(least), parts: AtomicUsize::new(0), unread }
@@ -68,11 +68,11 @@ impl Gate {
 
     /// Closes the windows before this number; gives what there is to tell.
     pub fn close(&mut self, worker: &mut Worker, before: i64) -> Option<Closed> {
-        let last = before.saturating_sub(1).min(worker.front.number());
+        let last = before.saturating_sub(1).min(worker.extract.number());
         let Some(first) = self.folds else {
-            let first = worker.front.numbers().next().filter(|number| *number < before);
+            let first = worker.extract.numbers().next().filter(|number| *number < before);
             let Some(first) = first else { return self.tell(worker.close(before)) };
-            let closing = worker.front.numbers().take_while(|number| *number < before).count();
+            let closing = worker.extract.numbers().take_while(|number| *number < before).count();
             if self.room.take(closing, 1) {
                 return Some(worker.close(before));
             }
@@ -80,13 +80,13 @@ impl Gate {
             return self.leave_out(first, last, before);
         };
         let first = first.unwrap_or(last);
-        let parts = worker.front.numbers().len();
+        let parts = worker.extract.numbers().len();
         if before == i64::MAX || !self.room.take(parts, 2) {
             return self.leave_out(first, last, before);
         }
         self.folds = None;
         // The windows that are open now lack what was counted elsewhere.
-        let left_out = Some((first, last.max(worker.front.number())));
+        let left_out = Some((first, last.max(worker.extract.number())));
         Some(Closed { before, left_out, ..worker.fold(false) })
     }
 
@@ -101,9 +101,9 @@ impl Gate {
 
     /// Closes all windows: the source has ended.
     pub fn end(mut self, worker: &mut Worker) -> Closed {
-        let last = worker.front.number();
+        let last = worker.extract.number();
         let left_out = self.folds.take().map(|first| (first.unwrap_or(last), last));
-        self.room.parts.fetch_add(worker.front.numbers().len(), Ordering::Relaxed);
+        self.room.parts.fetch_add(worker.extract.numbers().len(), Ordering::Relaxed);
         Closed { before: i64::MAX, left_out, ..worker.fold(false) }
     }
 

@@ -114,6 +114,6 @@ fn serve(mut worker: Worker, tasks: &Receiver<Task>, id: usize, say: &Sender<(us
             return;
         }
     }
-    let Worker { back, timing, .. } = worker;
-    let _ = say.send((id, Message::Ended(Ended { processed: back.taken(), timing })));
+    let Worker { aggregate, timing, .. } = worker;
+    let _ = say.send((id, Message::Ended(Ended { processed: aggregate.taken(), timing })));
 }

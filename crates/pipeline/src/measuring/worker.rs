@@ -1,6 +1,6 @@
 //! One worker's whole way: from the places of packets to its counters.
 
-use super::front::{Batch, Front, Taker};
+use super::extract::{Batch, Extract, Taker};
 use super::timing::Timing;
 use crate::handed::Gone;
 use crate::reader::Delivery;
@@ -9,7 +9,7 @@ use core::mem::{replace, swap, take};
 use core::ops::Range;
 use std::sync::Arc;
 use weir_io::Chunk;
-use weir_measure::{Arrivals, Back, Observation, State};
+use weir_measure::{Aggregate, Arrivals, Observation, State};
 
 /// Packets that one worker is to measure.
 #[derive(Debug)]
@@ -38,15 +38,15 @@ impl Piece {
 /// Filters, reads, hashes and counts.
 #[derive(Debug)]
 pub(super) struct Worker {
-    pub front: Front,
-    pub back: Back,
+    pub extract: Extract,
+    pub aggregate: Aggregate,
     pub timing: Option<Timing>,
     /// It sleeps between packets, and finds its tables out of the caches when it wakes.
     cold: bool,
     under_way: UnderWay,
 }
 
-/// Batches whose memory is on its way: while the front reads packets, lines of the tables come for those before them.
+/// Batches whose memory is on its way: while packets are extracted, lines of the tables come for those before them.
 #[derive(Debug)]
 struct UnderWay {
     /// The first lines of its packets are asked for, and the second ones of as many as are `noted`.
@@ -56,7 +56,7 @@ struct UnderWay {
     old: Noted,
 }
 
-/// Packets, and what [`Back::ask_on`] noted of each.
+/// Packets, and what [`Aggregate::prefetch_counts`] noted of each.
 #[derive(Debug, Default)]
 struct Noted {
     batch: Batch,
@@ -70,18 +70,18 @@ impl UnderWay {
     }
 
     /// Asks for the second lines of up to `most` packets more.
-    fn ask_on(&mut self, back: &Back, most: usize) {
+    fn prefetch_counts(&mut self, aggregate: &Aggregate, most: usize) {
         let Self { young: Noted { batch, likely }, noted, .. } = self;
         let end = batch.packets().len().min(noted.saturating_add(most));
-        back.ask_on(&batch.packets()[*noted..end], &mut likely[*noted..end]);
+        aggregate.prefetch_counts(&batch.packets()[*noted..end], &mut likely[*noted..end]);
         *noted = end;
     }
 }
 
-/// Counts what the front reads.
+/// Counts the packets that are extracted.
 struct Counting<'a> {
     under_way: &'a mut UnderWay,
-    back: &'a mut Back,
+    aggregate: &'a mut Aggregate,
     timing: &'a mut Option<Timing>,
     handed_ns: u64,
     /// When the last batch was done.
@@ -92,7 +92,7 @@ impl Counting<'_> {
     /// Counts a batch.
     fn count(&mut self, batch: &Batch, likely: &[u8]) -> Result<(), weir_measure::Error> {
         let packets = batch.packets();
-        self.back.take(packets, likely)?;
+        self.aggregate.take(packets, likely)?;
         if let Some(timing) = self.timing
             && !packets.is_empty()
         {
@@ -109,7 +109,7 @@ impl Counting<'_> {
         let mut done = take(&mut self.under_way.old);
         self.count(&done.batch, &done.likely[..done.batch.packets().len()])?;
         done.batch.clear();
-        self.under_way.ask_on(self.back, usize::MAX);
+        self.under_way.prefetch_counts(self.aggregate, usize::MAX);
         self.under_way.old = replace(&mut self.under_way.young, done);
         self.under_way.noted = 0;
         Ok(())
@@ -128,8 +128,8 @@ impl Taker for Counting<'_> {
     }
 
     fn ahead(&mut self, packets: &[Observation]) {
-        self.under_way.ask_on(self.back, packets.len());
-        self.back.ask(packets);
+        self.under_way.prefetch_counts(self.aggregate, packets.len());
+        self.aggregate.prefetch_buckets(packets);
     }
 }
 
@@ -155,19 +155,19 @@ impl Closed {
 
 impl Worker {
     /// A worker for batches of up to `batch` packets; `cold` if it will sleep between packets.
-    pub fn new(front: Front, back: Back, timing: Option<Timing>, batch: usize, cold: bool) -> Self {
-        Self { front, back, timing, cold, under_way: UnderWay::new(batch) }
+    pub fn new(extract: Extract, aggregate: Aggregate, timing: Option<Timing>, batch: usize, cold: bool) -> Self {
+        Self { extract, aggregate, timing, cold, under_way: UnderWay::new(batch) }
     }
 
     /// Measures packets. Those that are not in the file any more are told of.
     pub fn slice(&mut self, piece: &Piece) -> Result<Option<Gone>, weir_measure::Error> {
-        let Self { front, back, timing, under_way, cold } = self;
+        let Self { extract, aggregate, timing, under_way, cold } = self;
         let last = timing.as_ref().map_or(0, Timing::now);
-        let mut counting = Counting { under_way, back, timing, handed_ns: piece.handed_ns, last };
+        let mut counting = Counting { under_way, aggregate, timing, handed_ns: piece.handed_ns, last };
         if !*cold {
-            return front.slice(piece, &mut |batch: &mut Batch| counting.count(batch, &[]));
+            return extract.slice(piece, &mut |batch: &mut Batch| counting.count(batch, &[]));
         }
-        let gone = front.slice(piece, &mut counting)?;
+        let gone = extract.slice(piece, &mut counting)?;
         // The two batches that are under way.
         counting.step()?;
         counting.step()?;
@@ -176,13 +176,18 @@ impl Worker {
 
     /// The newest open window stands for all times from now on, or no more: then what is known of all open windows comes out.
     pub fn fold(&mut self, folds: bool) -> Closed {
-        self.front.fold(folds);
-        self.back.fold(folds);
+        self.extract.fold(folds);
+        self.aggregate.fold(folds);
         if folds { Closed::default() } else { self.close(i64::MAX) }
     }
 
     /// Gives away what it knows of the windows before number `before`.
     pub fn close(&mut self, before: i64) -> Closed {
-        Closed { before, arrivals: self.front.close(before), states: self.back.close(before), ..Closed::default() }
+        Closed {
+            before,
+            arrivals: self.extract.close(before),
+            states: self.aggregate.close(before),
+            ..Closed::default()
+        }
     }
 }

@@ -30,7 +30,7 @@ pub struct Part {
     /// How its bytes got into memory.
     pub way: AccessMode,
     /// After a sort, what the source says of the capture it comes from, for the interfaces that its packets have now.
-    pub told: Vec<(Interface, Statistics)>,
+    pub stats: Vec<(Interface, Statistics)>,
 }
 
 /// Sources by time, as one.
@@ -143,7 +143,7 @@ fn part(source: merge::Source<Every>) -> Part {
     let (name, passed) = (source.name().to_owned(), source.passed());
     let (layout, way) = (source.reader().layout().cloned(), source.reader().way());
     let report = Report { received: passed, ..source.into_report() };
-    Part { name, report, layout, way, told: Vec::new() }
+    Part { name, report, layout, way, stats: Vec::new() }
 }
 
 impl<C: Consumer> Reader<C> {

@@ -27,7 +27,7 @@ pub enum Stamp {
 
 /// Windows of one packet after the other.
 pub struct Serial {
-    cut: Cut,
+    windowing: Windowing,
     /// The latest believed stamp, for stamps.
     base: Option<i64>,
     /// The same, for windows.
@@ -40,9 +40,9 @@ pub struct Serial {
 }
 
 impl Serial {
-    pub fn new(cut: Cut) -> Self {
+    pub fn new(windowing: Windowing) -> Self {
         Self {
-            cut,
+            windowing,
             base: None,
             latest: None,
             first_open: i64::MIN,
@@ -55,7 +55,7 @@ impl Serial {
 
     /// What becomes of the stamps of a source: each that jumps is compared with the 31 packets behind it.
     pub fn stamps(&mut self, packets: &[Made]) -> Vec<Stamp> {
-        let reach = HOUR + self.cut.late_ns;
+        let reach = HOUR + self.windowing.late_ns;
         let mut stamps = Vec::new();
         for (i, packet) in packets.iter().enumerate() {
             let time = packet.time_ns;
@@ -66,7 +66,7 @@ impl Serial {
             let agree = || next.iter().filter(|&&next| agrees(next)).count() * 2 >= next.len();
             stamps.push(match self.base {
                 _ if time == NO_TIME => Stamp::Missing,
-                _ if self.cut.window_ns.is_none() => Stamp::Believed(time),
+                _ if self.windowing.window_ns.is_none() => Stamp::Believed(time),
                 None if next.first().is_none_or(|&next| near(time, next)) => Stamp::Believed(time),
                 None if next.len() > 1 && near(next[0], next[1]) => Stamp::Jumped,
                 None if agree() => Stamp::Believed(time),
@@ -92,9 +92,9 @@ impl Serial {
     }
 
     fn number(&self, time: Option<i64>) -> i64 {
-        match (self.cut.window_ns, time) {
+        match (self.windowing.window_ns, time) {
             (Some(window), Some(time)) => time.div_euclid(window),
-            (Some(_), None) => Cut::UNTIMED,
+            (Some(_), None) => Windowing::UNTIMED,
             (None, _) => 0,
         }
     }
@@ -133,20 +133,20 @@ impl Serial {
     }
 
     fn first_open_at(&self, time: i64) -> i64 {
-        self.cut.window_ns.map_or(i64::MIN, |window| (time - self.cut.late_ns).div_euclid(window))
+        self.windowing.window_ns.map_or(i64::MIN, |window| (time - self.windowing.late_ns).div_euclid(window))
     }
 
     fn close(&mut self, before: i64) {
         self.reopened.clear();
         while let Some(entry) = self.open.first_entry().filter(|entry| *entry.key() < before) {
             let mut result = entry.remove();
-            if result.number == Cut::UNTIMED {
+            if result.number == Windowing::UNTIMED {
                 // It waits for the first window that is given out.
                 self.results.push(result);
                 continue;
             }
             if let [.., last] = &self.results[..]
-                && last.number == Cut::UNTIMED
+                && last.number == Windowing::UNTIMED
             {
                 result.add(&self.results.pop().expect("seen"));
             }
@@ -182,23 +182,23 @@ fn pcapng(packets: &[Made]) -> Vec<u8> {
     file.bytes
 }
 
-const CUT: Cut = Cut { window_ns: Some(SECOND), late_ns: SECOND / 10 };
+const WINDOWING: Windowing = Windowing { window_ns: Some(SECOND), late_ns: SECOND / 10 };
 
 /// Small tables, since every window has its own.
 const SMALL: Case = Case { memory: 512 << 10, ..PLAIN };
 
 /// Every design, and ways to read that cut the source in different places.
-fn every_way(packets: &[Made], cut: Cut) {
+fn every_way(packets: &[Made], windowing: Windowing) {
     let bytes = pcapng(packets);
     let scratch = Scratch::new("stamps.pcapng", &bytes);
     let bytes = Arc::new(bytes);
     for (design, workers) in [(Design::Rss, 1), (Design::Rss, 3), (Design::Async, 2), (Design::Sync, 2)] {
-        let case = Case { design, workers, cut, ..SMALL };
+        let case = Case { design, workers, windowing, ..SMALL };
         check(case, packets, [plain(&scratch)]);
         check(Case { way: AccessMode::Mapped, filtering: true, ..case }, packets, [plain(&scratch)]);
         check(case, packets, [piecewise(&bytes, 700)]);
     }
-    check(Case { design: Design::Async, shared: true, cut, ..SMALL }, packets, [plain(&scratch)]);
+    check(Case { design: Design::Async, shared: true, windowing, ..SMALL }, packets, [plain(&scratch)]);
 }
 
 /// Steady traffic, one packet a millisecond.
@@ -211,7 +211,7 @@ fn steady(packets: usize) -> Vec<Made> {
 }
 
 fn jumped(packets: &[Made]) -> u64 {
-    serial(&[packets], CUT, KeyKind::FiveTuple, |_| true).iter().map(|window| window.arrivals.jumped).sum()
+    serial(&[packets], WINDOWING, KeyKind::FiveTuple, |_| true).iter().map(|window| window.arrivals.jumped).sum()
 }
 
 #[test]
@@ -222,14 +222,14 @@ fn one_damaged_stamp_moves_no_other_packet() {
             let mut packets = whole.clone();
             packets[place].time_ns = stamp;
             assert_eq!(jumped(&packets), 1, "{stamp} at {place}");
-            every_way(&packets, CUT);
+            every_way(&packets, WINDOWING);
         }
     }
     // Behind the last packet there is none that contradicts; two hours after it one may well come.
     let last = |stamp: i64| {
         let mut packets = whole.clone();
         packets.last_mut().expect("there are packets").time_ns = stamp;
-        every_way(&packets, CUT);
+        every_way(&packets, WINDOWING);
         jumped(&packets)
     };
     assert_eq!((last(4_294_967_295 * SECOND), last(whole[0].time_ns + 2 * HOUR)), (1, 0));
@@ -241,7 +241,7 @@ fn a_damaged_first_stamp_and_others_like_it_do_not_make_the_good_ones_jump() {
         let mut packets = steady(2000);
         packets.iter_mut().step_by(20).for_each(|packet| packet.time_ns += offset);
         assert_eq!(jumped(&packets), 100, "{offset}");
-        every_way(&packets, CUT);
+        every_way(&packets, WINDOWING);
     }
 }
 
@@ -253,7 +253,7 @@ fn a_jump_that_many_packets_agree_on_is_believed_and_loses_none() {
             packets[1000..].iter_mut().for_each(|packet| packet.time_ns += step);
             let expected = u64::from(behind == 1 && step.abs() > 30 * DAY);
             assert_eq!(jumped(&packets), expected, "{behind} packets {step} ns off");
-            every_way(&packets, CUT);
+            every_way(&packets, WINDOWING);
         }
     }
 }
@@ -264,7 +264,7 @@ fn two_clocks_in_one_source_are_no_reason_to_lose_packets() {
     packets.iter_mut().step_by(2).for_each(|packet| packet.time_ns -= 3 * HOUR);
     // The last packet has none behind it, and three hours are no damage.
     assert_eq!(jumped(&packets), 999);
-    every_way(&packets, CUT);
+    every_way(&packets, WINDOWING);
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn a_thin_source_has_gaps_and_no_jumps() {
     let mut packets = steady(200);
     packets.iter_mut().enumerate().for_each(|(i, packet)| packet.time_ns += i as i64 * 5 * HOUR);
     assert_eq!(jumped(&packets), 0);
-    every_way(&packets, CUT);
+    every_way(&packets, WINDOWING);
 }
 
 #[test]
@@ -283,18 +283,22 @@ fn packets_without_a_stamp_belong_to_the_time_that_has_come() {
         gone.for_each(|(_, packet)| (packet.time_ns, packet.bytes) = (NO_TIME, 60));
         packets
     };
-    every_way(&some(|i| i < 100), CUT);
-    every_way(&some(|i| i % 3 == 0), CUT);
-    every_way(&some(|i| i >= 100), CUT);
+    every_way(&some(|i| i < 100), WINDOWING);
+    every_way(&some(|i| i % 3 == 0), WINDOWING);
+    every_way(&some(|i| i >= 100), WINDOWING);
     // Tables that were shared are not what a later window begins with.
     let first = some(|i| i == 0);
-    let cut = Cut { window_ns: Some(SECOND / 20), late_ns: 0 };
-    let case = Case { design: Design::Async, shared: true, cut, ..SMALL };
+    let windowing = Windowing { window_ns: Some(SECOND / 20), late_ns: 0 };
+    let case = Case { design: Design::Async, shared: true, windowing, ..SMALL };
     check(case, &first, [piecewise(&Arc::new(pcapng(&first)), 3000)]);
     // Without any stamp there is no window, and the sum all the same.
     let none = some(|_| true);
-    assert!(serial(&[&none], CUT, KeyKind::FiveTuple, |_| true).iter().all(|window| window.number == Cut::UNTIMED));
-    every_way(&none, CUT);
+    assert!(
+        serial(&[&none], WINDOWING, KeyKind::FiveTuple, |_| true)
+            .iter()
+            .all(|window| window.number == Windowing::UNTIMED)
+    );
+    every_way(&none, WINDOWING);
 }
 
 /// Stamps as hostile as a seed makes them: disorder, damage, steps, gaps, missing ones.
@@ -327,17 +331,17 @@ fn hostile_stamps_give_the_serial_answer_in_every_design() {
     let mut seen = Arrivals::default();
     for seed in 1..=12 {
         let packets = hostile(seed * 0x9e37_79b9);
-        for result in serial(&[&packets], CUT, KeyKind::FiveTuple, |_| true) {
+        for result in serial(&[&packets], WINDOWING, KeyKind::FiveTuple, |_| true) {
             seen += result.arrivals;
             seen.late += u64::from(result.revision > 0);
         }
-        let cut = if seed % 2 == 0 { CUT } else { Cut { window_ns: Some(20 * SECOND), late_ns: 0 } };
-        every_way(&packets, cut);
+        let windowing = if seed % 2 == 0 { WINDOWING } else { Windowing { window_ns: Some(20 * SECOND), late_ns: 0 } };
+        every_way(&packets, windowing);
         // Held packets do not outlive their source.
         let (first, second) = packets.split_at(700);
         let scratches = [first, second].map(|packets| Scratch::new("part.pcapng", &pcapng(packets)));
         for (design, workers) in [(Design::Rss, 3), (Design::Async, 2)] {
-            check_all(Case { design, workers, cut, ..SMALL }, &[first, second], scratches.iter().map(plain));
+            check_all(Case { design, workers, windowing, ..SMALL }, &[first, second], scratches.iter().map(plain));
         }
     }
     assert!(seen.jumped > 100 && seen.late > 20, "{seen:?}");
@@ -384,11 +388,11 @@ pub(crate) fn any_stamps(data: &[u8]) {
     let Some((&[how, lengths], rest)) = data.split_first_chunk() else { return };
     let window_ns = [SECOND / 10, SECOND, 60 * SECOND, HOUR][usize::from(lengths & 3)];
     let late_ns = [0, SECOND / 10, SECOND, 10 * SECOND, 700 * SECOND][usize::from(lengths >> 2) % 5];
-    let cut = Cut { window_ns: Some(window_ns), late_ns };
+    let windowing = Windowing { window_ns: Some(window_ns), late_ns };
     let packets = described(rest);
     let (design, workers) =
         [(Design::Rss, 1), (Design::Rss, 2), (Design::Async, 2), (Design::Sync, 2)][usize::from(how & 3)];
-    let case = Case { design, workers, cut, memory: 64 << 10, ..PLAIN };
+    let case = Case { design, workers, windowing, memory: 64 << 10, ..PLAIN };
     match how >> 2 & 3 {
         0 => {
             let packets: Vec<Made> = packets.into_iter().filter(|packet| packet.time_ns != NO_TIME).collect();
@@ -487,8 +491,8 @@ fn live_until(packets: &[Made], most: usize, ended: &Arc<AtomicBool>) -> Input {
 /// A live source, one packet after the other: number of the window, received, late and jumped of each result.
 ///
 /// Nothing is held: a stamp more than ten seconds off jumps, until 32 that jumped one after the other agree.
-fn serial_live(packets: &[Made], cut: Cut) -> Vec<(i64, Arrivals)> {
-    let (reach, window) = (10 * SECOND + cut.late_ns, cut.window_ns.expect("there are windows"));
+fn serial_live(packets: &[Made], windowing: Windowing) -> Vec<(i64, Arrivals)> {
+    let (reach, window) = (10 * SECOND + windowing.late_ns, windowing.window_ns.expect("there are windows"));
     let (mut latest, mut first_open, mut run) = (None, i64::MIN, Vec::new());
     let (mut open, mut results) = (BTreeMap::<i64, Arrivals>::new(), Vec::new());
     let mut close = |open: &mut BTreeMap<i64, Arrivals>, before: i64| {
@@ -528,13 +532,13 @@ fn serial_live(packets: &[Made], cut: Cut) -> Vec<(i64, Arrivals)> {
                     run = others;
                     if begins < base {
                         close(&mut open, i64::MAX);
-                        first_open = (begins - cut.late_ns).div_euclid(window);
+                        first_open = (begins - windowing.late_ns).div_euclid(window);
                     }
                     latest = Some(begins);
                 }
             }
         }
-        let now = (latest.expect("a packet has come") - cut.late_ns).div_euclid(window);
+        let now = (latest.expect("a packet has come") - windowing.late_ns).div_euclid(window);
         if now > first_open {
             first_open = now;
             close(&mut open, now);
@@ -548,13 +552,13 @@ fn serial_live(packets: &[Made], cut: Cut) -> Vec<(i64, Arrivals)> {
 ///
 /// Run-to-completion workers capture themselves; with the other designs a distributor feeds workers.
 fn compare_live(case: Case, packets: &[Made], most: usize) -> Arrivals {
-    let expected = serial_live(packets, case.cut);
+    let expected = serial_live(packets, case.windowing);
     let mut whole = Arrivals::default();
     expected.iter().for_each(|(_, arrivals)| whole += *arrivals);
     let mut given = Vec::new();
     let mut each = |window: Window<'_>| {
         let start = window.span.expect("a window has times").0;
-        given.push((start.div_euclid(case.cut.window_ns.expect("there are windows")), window.arrivals));
+        given.push((start.div_euclid(case.windowing.window_ns.expect("there are windows")), window.arrivals));
     };
     let mut run = Run::new(case.settings());
     if case.design == Design::Rss {
@@ -577,9 +581,9 @@ fn hostile_stamps_of_live_sources_give_the_serial_answer_and_late_packets_are_co
         packets.retain(|packet| packet.time_ns != NO_TIME);
         packets.iter_mut().for_each(|packet| packet.bytes = 60);
         for most in [1, 7, 500] {
-            compare_live(Case { cut: CUT, ..SMALL }, &packets, most);
+            compare_live(Case { windowing: WINDOWING, ..SMALL }, &packets, most);
         }
-        seen += compare_live(Case { cut: CUT, design: Design::Async, ..SMALL }, &packets, 100);
+        seen += compare_live(Case { windowing: WINDOWING, design: Design::Async, ..SMALL }, &packets, 100);
     }
     assert!(seen.jumped > 100 && seen.late > 5, "{seen:?}");
 }
@@ -590,8 +594,8 @@ fn windows_that_nobody_takes_in_time_are_left_out_and_their_packets_are_in_the_s
     const WINDOWS: usize = 3000;
     let packets = steady(WINDOWS);
     let packets: Vec<Made> = packets.into_iter().map(|packet| Made { bytes: 60, ..packet }).collect();
-    let cut = Cut { window_ns: Some(SECOND / 1000), late_ns: 0 };
-    let case = Case { cut, ..PLAIN };
+    let windowing = Windowing { window_ns: Some(SECOND / 1000), late_ns: 0 };
+    let case = Case { windowing, ..PLAIN };
     for (sources, waits) in [(1, true), (2, true), (1, false), (3, false)] {
         let ends: Vec<Arc<AtomicBool>> = (0..sources).map(|_| Arc::default()).collect();
         let inputs = ends.iter().map(|ended| live_until(&packets, 20, ended)).collect();
@@ -614,7 +618,7 @@ fn windows_that_nobody_takes_in_time_are_left_out_and_their_packets_are_in_the_s
         assert!(!waits || given < 50, "{given} of {sources} sources");
         let mut whole = Expected::default();
         for _ in 0..sources {
-            serial(&[&packets], cut, KeyKind::FiveTuple, |_| true).iter().for_each(|window| whole.add(window));
+            serial(&[&packets], windowing, KeyKind::FiveTuple, |_| true).iter().for_each(|window| whole.add(window));
         }
         compare(&case, &whole, finished.arrivals, finished.state.as_ref());
     }

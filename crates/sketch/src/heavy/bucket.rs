@@ -92,7 +92,7 @@ impl Head {
 
     /// Has both lines of a head fetched.
     #[inline(always)]
-    pub(super) fn ask_all(heads: &[Self], bucket: usize) {
+    pub(super) fn prefetch_all(heads: &[Self], bucket: usize) {
         let begin = bucket.wrapping_mul(size_of::<Self>());
         weir_memory::prefetch(heads.as_bytes(), begin);
         weir_memory::prefetch(heads.as_bytes(), begin.wrapping_add(size_of::<Self>() / 2));
@@ -100,7 +100,7 @@ impl Head {
 
     /// Has the count of a slot fetched.
     #[inline(always)]
-    pub(super) fn ask_count(&self, slot: usize) {
+    pub(super) fn prefetch_count(&self, slot: usize) {
         weir_memory::prefetch(&self.counts, slot);
     }
 

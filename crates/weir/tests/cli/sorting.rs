@@ -185,7 +185,7 @@ impl Blocks {
 
 /// What is in a little-endian pcapng file.
 #[derive(Default)]
-struct Told {
+struct Listing {
     /// Link type and length of each interface block.
     interfaces: Vec<(u16, usize)>,
     /// The interface of each packet.
@@ -194,20 +194,20 @@ struct Told {
     statistics: Vec<(u32, u64)>,
 }
 
-fn told(bytes: &[u8]) -> Told {
+fn listing(bytes: &[u8]) -> Listing {
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
-    let (mut told, mut at) = (Told::default(), 0);
+    let (mut listing, mut at) = (Listing::default(), 0);
     while at < bytes.len() {
         let len = word(at + 4) as usize;
         match word(at) {
-            1 => told.interfaces.push((word(at + 8) as u16, len)),
-            6 => told.packets.push(word(at + 8)),
-            5 => told.statistics.push((word(at + 8), u64::from(word(at + 24)))),
+            1 => listing.interfaces.push((word(at + 8) as u16, len)),
+            6 => listing.packets.push(word(at + 8)),
+            5 => listing.statistics.push((word(at + 8), u64::from(word(at + 24)))),
             _ => {}
         }
         at += len;
     }
-    told
+    listing
 }
 
 /// Interfaces that are not the same any more in a sorted copy: texts that are more than a copy keeps, and an address family in the
@@ -225,7 +225,7 @@ fn a_sorted_copy_has_the_interfaces_of_its_packets_and_what_they_counted() {
     let done = weir(["filter", "", &a, &b, &c, "--sort", "-w", &out]).ok();
     let line = "weir: the sorted sources: 11 names and comments of its interfaces and sections are left out: ";
     assert!(done.err.contains(line), "{}", done.err);
-    let Told { interfaces, packets, statistics } = told(&std::fs::read(&out).unwrap());
+    let Listing { interfaces, packets, statistics } = listing(&std::fs::read(&out).unwrap());
     // LOOP is NULL with the address family in network byte order.
     assert_eq!(interfaces.iter().map(|(link, _)| *link).collect::<Vec<_>>(), [1, 1, 108]);
     assert!(interfaces[0].1 > 700_000 && interfaces[1].1 < 100, "{interfaces:?}");
@@ -238,7 +238,7 @@ fn a_sorted_copy_has_the_interfaces_of_its_packets_and_what_they_counted() {
     // One source alone keeps its texts.
     let done = weir(["filter", "", &b, "--sort", "-w", &out]).ok();
     assert!(!done.err.contains("left out"), "{}", done.err);
-    let Told { interfaces, statistics, .. } = told(&std::fs::read(&out).unwrap());
+    let Listing { interfaces, statistics, .. } = listing(&std::fs::read(&out).unwrap());
     assert!(interfaces.len() == 1 && interfaces[0].1 > 700_000 && statistics == [(0, 5)], "{interfaces:?}");
 }
 

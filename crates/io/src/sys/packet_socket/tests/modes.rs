@@ -183,7 +183,7 @@ fn one_packet_that_is_missing_is_noticed() {
         (0..9).for_each(|number| far.send(&udp(number, [1, 53 + (number as u16) % 2], 100)));
         let [whole, lossy] = &mut rings;
         // One that the kernel counted and that never came; and one that both know of and the filter does not.
-        lossy.told.packets = astray[0];
+        lossy.kernel.packets = astray[0];
         lossy.handed_over = astray[1];
         let error = finish(lossy).unwrap_err().to_string();
         assert!(error.contains("handed over") && error.contains("the kernel counted"), "{error}");

@@ -5,7 +5,7 @@ use super::worker::Piece;
 use crate::handed::{Gone, end_of};
 use crate::stages::StagesPlan;
 use std::convert::Infallible;
-use weir_measure::{Arrivals, Cut, Kind, Observation, Windows};
+use weir_measure::{Arrivals, Kind, Observation, Windowing, Windows};
 use weir_packet::Frame;
 use weir_packet::flow::{FlowKey, Hasher, NoKey, Parser, Usual};
 
@@ -16,9 +16,9 @@ const EMPTY: Frame<'static> = Frame { data: &[], wire_len: 0, interface: 0 };
 
 /// Makes observations of packets, in the order of the source.
 #[derive(Debug)]
-pub struct Front {
+pub struct Extract {
     hasher: Hasher,
-    cut: Cut,
+    windowing: Windowing,
     batch: usize,
     /// Time of the latest packet so far, ns.
     latest: i64,
@@ -93,18 +93,18 @@ impl<E, F: FnMut(&mut Batch) -> Result<(), E>> Taker for F {
     }
 }
 
-impl Front {
+impl Extract {
     /// Hands on `batch` packets at once.
-    pub fn new(hasher: Hasher, cut: Cut, batch: usize) -> Self {
+    pub fn new(hasher: Hasher, windowing: Windowing, batch: usize) -> Self {
         Self {
             hasher,
-            cut,
+            windowing,
             batch,
             latest: i64::MIN,
             open_from: i64::MIN,
             closes_at: i64::MIN,
             drops_late: false,
-            arrivals: Windows::new(cut),
+            arrivals: Windows::new(windowing),
             ready: Batch::with_capacity(batch),
         }
     }
@@ -162,7 +162,7 @@ impl Front {
 
     /// The window that time has come to.
     pub(super) fn number(&self) -> i64 {
-        self.cut.number(self.latest)
+        self.windowing.number(self.latest)
     }
 
     /// Counts packets that never reached us, in the window of this time.
@@ -204,7 +204,7 @@ impl Front {
                     (EMPTY, self.latest)
                 }
             };
-            if self.cut.window_ns.is_none() {
+            if self.windowing.window_ns.is_none() {
                 return;
             }
             if jumps >> i & 1 == 1 {
@@ -260,18 +260,18 @@ impl Front {
 
     #[cold]
     fn note_latest(&mut self) {
-        if self.cut.window_ns.is_some() && self.latest > i64::MIN {
-            let open = self.cut.first_open(self.latest);
-            let (from, to) = self.cut.span(open);
+        if self.windowing.window_ns.is_some() && self.latest > i64::MIN {
+            let open = self.windowing.first_open(self.latest);
+            let (from, to) = self.windowing.span(open);
             self.open_from = from;
-            self.closes_at = to.saturating_add(self.cut.late_ns);
+            self.closes_at = to.saturating_add(self.windowing.late_ns);
         }
     }
 
     /// Counts what arrived.
     fn account(&mut self, times: &[i64], kept: u64, late: u64, jumped: u64) {
         // Nearly always all of them are of one window.
-        let (earliest, latest) = if self.cut.window_ns.is_some() { span(times) } else { (0, 0) };
+        let (earliest, latest) = if self.windowing.window_ns.is_some() { span(times) } else { (0, 0) };
         let mut first = 0;
         while let Some(&time) = times.get(first) {
             let Ok((at, window)) = self.arrivals.at(time, |_| Ok::<_, Infallible>(Arrivals::default()));

@@ -27,7 +27,7 @@ impl Spares {
 
 /// Takes packets and counts them, in the windows they belong to.
 #[derive(Debug)]
-pub struct Back {
+pub struct Aggregate {
     config: Arc<Config>,
     spares: Arc<Spares>,
     windows: Windows<State>,
@@ -36,34 +36,34 @@ pub struct Back {
     taken: u64,
 }
 
-impl Back {
+impl Aggregate {
     /// Counters for `config`, with the memory of a first window.
     pub fn new(config: Arc<Config>, spares: Arc<Spares>) -> Result<Self, Error> {
         // A shared table belongs to one window, and which comes first is not known yet.
-        let known = config.shared.is_none() || config.cut.window_ns.is_none();
+        let known = config.shared.is_none() || config.windowing.window_ns.is_none();
         let spare = known.then(|| State::new(&config, Slot::WHOLE)).transpose()?;
-        Ok(Self { windows: Windows::new(config.cut), config, spares, spare, taken: 0 })
+        Ok(Self { windows: Windows::new(config.windowing), config, spares, spare, taken: 0 })
     }
 
     /// Has the memory fetched that counting these packets begins with.
     ///
-    /// Before packets are counted they may be told of twice, here and in [`Self::ask_on`], each time with other work in between:
+    /// Before packets are counted they may be told of twice, here and in [`Self::prefetch_counts`], each time with other work in between:
     /// then counting does not wait for memory. Where the tables are not in the cache that is most of its time.
-    pub fn ask(&self, packets: &[Observation]) {
+    pub fn prefetch_buckets(&self, packets: &[Observation]) {
         if let Some(state) = self.windows.last() {
-            state.ask(packets);
+            state.prefetch_buckets(packets);
         }
     }
 
     /// Has the memory fetched that this led to, and notes in `likely` what it found out of each.
-    pub fn ask_on(&self, packets: &[Observation], likely: &mut [u8]) {
+    pub fn prefetch_counts(&self, packets: &[Observation], likely: &mut [u8]) {
         if let Some(state) = self.windows.last() {
-            state.ask_on(packets, likely);
+            state.prefetch_counts(packets, likely);
         }
     }
 
     /// Counts packets, in their order. An error is want of memory for the tables of a new window. `likely` is what
-    /// [`Self::ask_on`] noted, or empty.
+    /// [`Self::prefetch_counts`] noted, or empty.
     ///
     /// **Cost**: no allocation but for a new window.
     pub fn take(&mut self, packets: &[Observation], mut likely: &[u8]) -> Result<(), Error> {

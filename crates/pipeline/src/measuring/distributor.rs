@@ -3,7 +3,7 @@
 //! What must keep its place among the packets travels in the ring with them: the end of a window, the end of a batch. A
 //! full ring makes the distributor wait: a file loses nothing.
 
-use super::front::{Batch, Front};
+use super::extract::{Batch, Extract};
 use super::idle::Idle;
 use super::timing::Timing;
 use super::worker::{Closed, Piece};
@@ -11,7 +11,7 @@ use super::{Distribute, Ended, Event, Failure, Goodbye, WorkerPool};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use weir_measure::{Back, KeyKind, Kind, Observation};
+use weir_measure::{Aggregate, KeyKind, Kind, Observation};
 use weir_memory::ring::{self, Consumer, Producer};
 use weir_packet::flow::Hasher;
 
@@ -27,7 +27,7 @@ enum Message {
 }
 
 /// One worker, as the distributor sees it.
-struct Lane {
+struct Queue {
     ring: Option<Producer<Observation>>,
     /// Packets that wait to be pushed together.
     staged: Vec<Observation>,
@@ -39,10 +39,10 @@ struct Lane {
     handed: u64,
 }
 
-/// The distributor and its lanes.
+/// The distributor and its queues.
 pub(super) struct Distributor {
-    front: Front,
-    lanes: Vec<Lane>,
+    extract: Extract,
+    queues: Vec<Queue>,
     rule: Rule,
     batch: usize,
     /// Wait for all workers after each batch.
@@ -89,29 +89,29 @@ pub(super) struct Setting<'a> {
 }
 
 impl Distributor {
-    pub fn start(front: Front, backs: Vec<Back>, setting: Setting<'_>) -> Result<Self, Failure> {
+    pub fn start(extract: Extract, aggregates: Vec<Aggregate>, setting: Setting<'_>) -> Result<Self, Failure> {
         let Setting { distribute, hasher, batch, sync, timing, cpus, request } = setting;
         let (say, words) = channel();
-        let mut lanes = Vec::with_capacity(backs.len());
-        for (id, back) in backs.into_iter().enumerate() {
+        let mut queues = Vec::with_capacity(aggregates.len());
+        for (id, aggregate) in aggregates.into_iter().enumerate() {
             let (ring, packets) = ring::channel(RING, request).map_err(weir_measure::Error::from)?;
             let done = Arc::new(AtomicU64::new(0));
             let worker =
-                Worker { id, back, packets, done: Arc::clone(&done), timing: timing.clone(), say: say.clone() };
+                Worker { id, aggregate, packets, done: Arc::clone(&done), timing: timing.clone(), say: say.clone() };
             super::spawn(cpus, id, move || worker.serve(batch))?;
-            lanes.push(Lane { ring: Some(ring), staged: Vec::with_capacity(batch + 1), marks: 0, done, handed: 0 });
+            queues.push(Queue { ring: Some(ring), staged: Vec::with_capacity(batch + 1), marks: 0, done, handed: 0 });
         }
         let rule = Rule { distribute, hasher, random: 0 };
-        Ok(Self { front, lanes, rule, batch, sync, timing, words })
+        Ok(Self { extract, queues, rule, batch, sync, timing, words })
     }
 
     /// Turns a worker's message into an event; fails if the worker failed or lost packets.
     fn event(&mut self, (worker, word): (usize, Message)) -> Result<Event, Failure> {
         match word {
             Message::Closed(closed) => Ok(Event::Closed(worker, closed)),
-            Message::Ended(ended) if ended.processed == self.lanes[worker].handed => Ok(Event::Ended(ended)),
+            Message::Ended(ended) if ended.processed == self.queues[worker].handed => Ok(Event::Ended(ended)),
             Message::Ended(ended) => {
-                Err(Failure::Lost { worker, handed: self.lanes[worker].handed, processed: ended.processed })
+                Err(Failure::Lost { worker, handed: self.queues[worker].handed, processed: ended.processed })
             }
             Message::Failed(error) => Err(Failure::Later(error)),
             Message::Died => Err(Failure::Panic(worker)),
@@ -132,29 +132,29 @@ impl Distributor {
 
     /// Filters a piece and shares its packets out.
     fn hand_out(&mut self, piece: Piece, events: &mut Vec<Event>) -> Result<(), Failure> {
-        let Self { front, lanes, rule, batch: size, sync, timing, .. } = self;
+        let Self { extract, queues, rule, batch: size, sync, timing, .. } = self;
         let stamp = |timing: &Option<Timing>| match timing {
             Some(timing) => Some(timing.now()),
             None => sync.then_some(0),
         };
         let mut hand_out = |batch: &mut Batch| {
             let now = stamp(timing);
-            distribute(lanes, rule, batch, *size, now)?;
+            distribute(queues, rule, batch, *size, now)?;
             if *sync {
-                lanes.iter_mut().try_for_each(|lane| lane.flush(now))?;
-                lanes.iter().try_for_each(Lane::wait)?;
+                queues.iter_mut().try_for_each(|queue| queue.flush(now))?;
+                queues.iter().try_for_each(Queue::wait)?;
             }
             Ok::<_, Failure>(())
         };
-        let gone = front.slice(&piece, &mut hand_out)?;
+        let gone = extract.slice(&piece, &mut hand_out)?;
         let now = stamp(timing);
-        lanes.iter_mut().try_for_each(|lane| lane.flush(now))?;
+        queues.iter_mut().try_for_each(|queue| queue.flush(now))?;
         events.push(Event::Piece(piece.view(), gone));
         Ok(())
     }
 }
 
-impl Lane {
+impl Queue {
     /// Pushes what is staged, and a mark behind it if one is wanted; waits while the ring is full.
     fn flush(&mut self, mark: Option<u64>) -> Result<(), Failure> {
         if self.staged.is_empty() {
@@ -203,17 +203,17 @@ impl Lane {
 
 /// Shares a batch out.
 fn distribute(
-    lanes: &mut [Lane],
+    queues: &mut [Queue],
     rule: &mut Rule,
     batch: &Batch,
     size: usize,
     stamp: Option<u64>,
 ) -> Result<(), Failure> {
     for packet in batch.packets() {
-        let lane = &mut lanes[rule.worker(packet, lanes.len())];
-        lane.staged.push(*packet);
-        if lane.staged.len() >= size {
-            lane.flush(stamp)?;
+        let queue = &mut queues[rule.worker(packet, queues.len())];
+        queue.staged.push(*packet);
+        if queue.staged.len() >= size {
+            queue.flush(stamp)?;
         }
     }
     Ok(())
@@ -221,7 +221,7 @@ fn distribute(
 
 impl WorkerPool for Distributor {
     fn members(&self) -> usize {
-        self.lanes.len() + 1
+        self.queues.len() + 1
     }
 
     fn take(&mut self, piece: Piece, events: &mut Vec<Event>) -> Result<(), Failure> {
@@ -229,14 +229,14 @@ impl WorkerPool for Distributor {
     }
 
     fn close(&mut self, before: i64, events: &mut Vec<Event>) -> Result<(), Failure> {
-        for lane in &mut self.lanes {
-            lane.staged.push(Observation::close(before));
-            if let Err(failure) = lane.push() {
+        for queue in &mut self.queues {
+            queue.staged.push(Observation::close(before));
+            if let Err(failure) = queue.push() {
                 return Err(self.reason(failure));
             }
         }
-        let closed = Closed { before, arrivals: self.front.close(before), ..Closed::default() };
-        events.push(Event::Closed(self.lanes.len(), closed));
+        let closed = Closed { before, arrivals: self.extract.close(before), ..Closed::default() };
+        events.push(Event::Closed(self.queues.len(), closed));
         Ok(())
     }
 
@@ -252,13 +252,13 @@ impl WorkerPool for Distributor {
     }
 
     fn end(&mut self) {
-        self.lanes.iter_mut().for_each(|lane| lane.ring = None);
+        self.queues.iter_mut().for_each(|queue| queue.ring = None);
     }
 }
 
 struct Worker {
     id: usize,
-    back: Back,
+    aggregate: Aggregate,
     packets: Consumer<Observation>,
     done: Arc<AtomicU64>,
     timing: Option<Timing>,
@@ -288,7 +288,7 @@ impl Worker {
                 return;
             }
         }
-        let ended = Ended { processed: self.back.taken(), timing: self.timing };
+        let ended = Ended { processed: self.aggregate.taken(), timing: self.timing };
         let _ = say.send((id, Message::Ended(ended)));
     }
 
@@ -298,7 +298,7 @@ impl Worker {
         while !rest.is_empty() {
             let packets = rest.iter().position(|packet| !is_packet(packet)).unwrap_or(rest.len());
             let begun = self.timing.as_ref().map(Timing::now);
-            self.back.take(&rest[..packets], &[])?;
+            self.aggregate.take(&rest[..packets], &[])?;
             if let (Some(timing), Some(begun)) = (&mut self.timing, begun) {
                 timing.processed(begun, timing.now(), packets);
             }
@@ -318,7 +318,7 @@ impl Worker {
             self.done.fetch_add(1, Ordering::Release);
         } else {
             let before = control.time_ns;
-            let states = self.back.close(before);
+            let states = self.aggregate.close(before);
             let _ = self.say.send((self.id, Message::Closed(Closed { before, states, ..Closed::default() })));
         }
     }
