@@ -1,5 +1,5 @@
 //! A filter service: `service SOURCE FILE` keeps what matches the latest line of its standard input; the source is an interface as
-//! weir names it (eth0, af_xdp:eth0:1). A line `?` asks how it stands.
+//! weir names it (eth0, af_xdp:eth0:1). A line `> FILE` goes on with another file, and a line `?` asks how it stands.
 
 use std::io::{BufRead, stdin};
 use std::sync::Arc;
@@ -10,34 +10,42 @@ use weir_engine::event::Event;
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::handle::{Handle, Sources};
 use weir_engine::name::Name;
+use weir_engine::output_changes::OutputSlot;
 use weir_engine::run::{Run, Setup};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+fn in_place(change: u64) -> String {
+    format!("change {change} is in place")
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<Name> = std::env::args_os().skip(1).map(Name::from).collect();
     let [source, file] = &arguments[..] else { return Err("service SOURCE FILE".into()) };
-    let sink = FileSink::new(file, FileSettings::default(), &Arc::new(Claims::of(&[])));
-    let setup = Setup { main: (file.as_output(), Some(Box::new(sink))), ..Setup::default() };
+    let claims = Arc::new(Claims::of(&[]));
+    let sink = |file: &Name| Box::new(FileSink::new(file, FileSettings::default(), &claims));
+    let setup = Setup { main: (file.as_output(), Some(sink(file))), ..Setup::default() };
     let request = CaptureRequest { replaces_filter: true, ..CaptureRequest::default() };
     let opened = capture::open(source, &request, &setup.stop, &mut |_| {})?;
     let hear = |event: Event<'_>| match event {
         Event::FilterReplaced { change, expression } => Some(format!("change {change}: {expression}")),
+        Event::OutputReplaced { name, report, .. } => Some(format!("{name} is complete: {} packets", report.written)),
         Event::LiveFault { name, fault } => Some(format!("{name}: {}", fault.what)),
         Event::Sink(fault) => Some(fault.to_string()),
         _ => None,
     };
     let mut service = Handle::start(Run::new(setup), Sources::Captures(opened.inputs), 64, hear)?;
     for line in stdin().lock().lines() {
-        let answer = match line?.as_str() {
-            "?" => format!("{:?}", service.control().snapshot(PATIENCE)),
-            expression => match service.control().set_filter(expression, PATIENCE) {
-                Ok(change) => format!("change {change} is in place"),
-                Err(error) => error.to_string(),
-            },
+        let (line, control) = (line?, service.control());
+        let changed = match (line.as_str(), line.strip_prefix("> ").map(|file| Name::from(file.to_owned()))) {
+            ("?", _) => Ok(format!("{:?}", control.snapshot(PATIENCE))),
+            (_, Some(file)) => {
+                control.set_output(OutputSlot::Main, &file.as_output(), sink(&file), PATIENCE).map(in_place)
+            }
+            (expression, None) => control.set_filter(expression, PATIENCE).map(in_place),
         };
-        println!("{answer}"); // tidy: allow(print): an example is a program
+        println!("{}", changed.unwrap_or_else(|error| error.to_string())); // tidy: allow(print): an example is a program
         service.events().try_iter().for_each(|event| println!("{event}")); // tidy: allow(print): an example is a program
     }
     service.control().stop();

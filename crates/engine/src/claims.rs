@@ -6,13 +6,21 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Who reads or writes a file.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Owner {
     Source,
-    Output(Name),
+    Output(Claimant),
+}
+
+/// An output that writes files. One that takes the place of another is another one, whatever its name.
+#[derive(Clone, Debug)]
+pub struct Claimant {
+    name: Name,
+    number: u64,
 }
 
 /// Places that are remembered, about 10 MB: `-G 1` makes a file a second for as long as it runs.
@@ -26,6 +34,8 @@ pub struct Claims {
     /// Sources and outputs by their places, since an output's file may not be there yet. Further outputs are not noted once there are
     /// [`MOST_PLACES`].
     places: Mutex<HashMap<PathBuf, Owner>>,
+    /// Outputs so far.
+    outputs: AtomicU64,
 }
 
 impl Claims {
@@ -39,12 +49,18 @@ impl Claims {
         Self {
             sources: sources.iter().filter_map(|source| identity(&about(source).ok()?)).collect(),
             places: Mutex::new(places.map(|place| (place, Owner::Source)).collect()),
+            outputs: AtomicU64::new(0),
         }
     }
 
-    /// Output `name` is about to empty or make the file at `path`; fails if a source or another output has it. A file that
+    /// A further output, as the user calls it.
+    pub fn output(&self, name: &Name) -> Claimant {
+        Claimant { name: name.clone(), number: self.outputs.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// `output` is about to empty or make the file at `path`; fails if a source or another output has it, or had it. A file that
     /// an output made after the 65 536 first ones is not known as its own.
-    pub fn take(&self, path: &Path, name: &Name) -> io::Result<()> {
+    pub fn take(&self, path: &Path, output: &Claimant) -> io::Result<()> {
         let source = || io::Error::other("it is a source, and would be emptied before it is read");
         if std::fs::metadata(path).ok().as_ref().and_then(identity).is_some_and(|file| self.sources.contains(&file)) {
             return Err(source());
@@ -53,13 +69,13 @@ impl Claims {
         let mut claims = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         match claims.get(&place) {
             Some(Owner::Source) => Err(source()),
-            Some(Owner::Output(other)) if other != name => {
-                Err(io::Error::other(format!("another output of this run, {other}, writes it")))
+            Some(Owner::Output(other)) if other.number != output.number => {
+                Err(io::Error::other(format!("another output of this run, {}, writes it", other.name)))
             }
             Some(Owner::Output(_)) => Ok(()),
             None => {
                 if claims.len() < MOST_PLACES {
-                    claims.insert(place, Owner::Output(name.clone()));
+                    claims.insert(place, Owner::Output(output.clone()));
                 }
                 Ok(())
             }
@@ -93,7 +109,7 @@ mod tests {
         let folder = Scratch::new();
         let source = folder.path().join("source");
         let claims = Claims::of(&[Name::from(&source)]);
-        let (one, other) = (Name::from("one"), Name::from("other"));
+        let (one, other) = (claims.output(&Name::from("one")), claims.output(&Name::from("other")));
         let file = |number: usize| folder.path().join(number.to_string());
         for number in 0..MOST_PLACES + 100 {
             claims.take(&file(number), &one).expect("no other output has it");

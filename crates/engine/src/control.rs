@@ -1,9 +1,11 @@
 //! What other threads ask of a run while it goes on.
 
 use crate::ledger::Ledger;
+use crate::output_changes::{Closed, OutputChange, OutputChanges, OutputSlot, Refusal};
+use crate::sink::{End, Sink, Wanted};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use weir_filter::libpcap;
@@ -24,6 +26,7 @@ pub struct Control {
     /// One change at a time. Filters by which batches may be under way that were begun before the latest change.
     changing: Mutex<Vec<Arc<Select>>>,
     kernel_filters: Mutex<Vec<CaptureFilter>>,
+    outputs: OutputChanges,
     /// Somebody waits for a snapshot.
     asked: AtomicBool,
     askers: Mutex<Vec<Sender<Snapshot>>>,
@@ -33,7 +36,7 @@ pub struct Control {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// Number of the latest change of the filter.
+    /// Number of the latest change.
     pub change: u64,
     /// What the filter and the outputs have counted. `received` is what readers in the run's thread have delivered: a capture with a
     /// thread of its own tells at its end, and what a kernel filtered or dropped is taken up then. Where the workers of a measurement
@@ -41,7 +44,7 @@ pub struct Snapshot {
     pub ledger: Ledger,
     /// What each capture has counted, by its name; not of several that are merged.
     pub captures: Vec<(String, Counts)>,
-    /// Packets that each output has written, by its name.
+    /// Packets that each output has written, by its name; of those that were replaced none.
     pub written: Vec<(String, u64)>,
     /// Batches that workers hold, and those that were pulled or can be.
     pub in_flight: usize,
@@ -55,7 +58,7 @@ struct CaptureFilter {
     filter: Arc<dyn PreFilter>,
 }
 
-/// Why a filter was not replaced, or is not in place everywhere.
+/// Why a filter or an output was not replaced, or is not in place everywhere.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
@@ -65,22 +68,58 @@ pub enum ChangeError {
     /// The kernel's filter cannot be widened for packets that the new filter wants. The filter before stays.
     #[error("the kernel's filter: {0}")]
     Kernel(io::Error),
-    /// Batches that were begun before are under way still. What is begun now is judged by the new filter.
+    /// Batches that were begun before are under way still. What is begun now is judged by the new filter, or goes to the new output.
     #[error("change {change} is in place, and batches from before it are still under way")]
     UnderWay {
         /// Number of the change.
         change: u64,
     },
+    /// The new output cannot be made. The one before stays.
+    #[error("{}", end_words(.0))]
+    Output(End),
+    /// There is no such output, or its packets are only counted.
+    #[error("there is no such output")]
+    NoOutput,
+    /// The new output [wants](Sink::wants) other packets than the one before.
+    #[error("the new output wants other packets than the one before")]
+    Wants,
+    /// An earlier change of this output is under way still.
+    #[error("an earlier change of this output is still under way")]
+    Earlier,
+    /// The run is over.
+    #[error("the run is over")]
+    Over,
+}
+
+fn end_words(end: &End) -> String {
+    match end {
+        End::Failed(fault) => fault.to_string(),
+        End::ClosedPipe | End::Complete => "the output takes no packets".to_owned(),
+    }
+}
+
+impl From<Refusal> for ChangeError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Closed(Closed::Over) => Self::Over,
+            Refusal::Closed(Closed::Missing) => Self::NoOutput,
+            Refusal::Closed(Closed::Wants) => Self::Wants,
+            Refusal::Closed(Closed::Waiting) => Self::Earlier,
+            Refusal::Sink(end) => Self::Output(end),
+        }
+    }
 }
 
 impl Control {
-    pub(crate) fn new(stop: Arc<AtomicBool>, stages: Arc<Stages>, resolve: bool) -> Self {
+    /// For a run whose outputs want these packets; `None` if they are only counted.
+    pub(crate) fn new(stop: Arc<AtomicBool>, stages: Arc<Stages>, resolve: bool, wanted: Vec<Option<Wanted>>) -> Self {
         Self {
             stop,
             stages,
             resolve,
             changing: Mutex::default(),
             kernel_filters: Mutex::default(),
+            outputs: OutputChanges::new(wanted),
             asked: AtomicBool::new(false),
             askers: Mutex::default(),
         }
@@ -110,7 +149,7 @@ impl Control {
         }
     }
 
-    /// Number of the latest change of the filter, 0 before the first.
+    /// Number of the latest change, 0 before the first.
     pub fn change(&self) -> u64 {
         self.stages.changes().map_or(0, |changes| changes.number())
     }
@@ -145,6 +184,40 @@ impl Control {
         Ok(change)
     }
 
+    /// Replaces the sink of an output between two batches, without loss, and returns the number of the change. Batches of earlier
+    /// numbers go to the sink before, which is then completed: [`Event::OutputReplaced`](crate::event::Event::OutputReplaced) has its
+    /// report. Of several captures, packets go to the sink before until no capture has an earlier batch. A sink that ended early can be
+    /// replaced too, as long as the run goes on. The file of the sink before cannot be written again by the run.
+    ///
+    /// What is counted of a capture (pcapng's interface statistics) is in the last file alone.
+    ///
+    /// **Cost**: makes the file in this thread, and completes the one before in the run's. The run takes the change up with its next
+    /// batch, or, while it waits for a capture, within some [turns](weir_io::live::TURN); while it waits for a pipe, once bytes come.
+    /// **Errors**: but for [`ChangeError::UnderWay`] nothing has changed; an empty file may have been made.
+    pub fn set_output(
+        &self,
+        slot: OutputSlot,
+        name: &str,
+        sink: Box<dyn Sink>,
+        timeout: Duration,
+    ) -> Result<u64, ChangeError> {
+        let mut sink = sink;
+        self.outputs.prepare(slot, sink.as_mut())?;
+        let (taken, hears) = channel();
+        let change = OutputChange { change: 0, slot, name: name.to_owned(), sink, taken };
+        let change = self.outputs.push(change, || self.stages.mark()).map_err(Refusal::Closed)?;
+        match hears.recv_timeout(timeout) {
+            Ok(()) => Ok(change),
+            Err(RecvTimeoutError::Timeout) => Err(ChangeError::UnderWay { change }),
+            Err(RecvTimeoutError::Disconnected) => Err(ChangeError::Over),
+        }
+    }
+
+    /// The changes of outputs that the run has not taken up.
+    pub(crate) fn outputs(&self) -> &OutputChanges {
+        &self.outputs
+    }
+
     /// Notes the kernel's filters of captures that are about to begin. The filter may be another one since they were opened.
     pub(crate) fn begin(&self, inputs: &[Input]) {
         let mut all = self.changing.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -154,7 +227,7 @@ impl Control {
             Some(CaptureFilter { link, filter: live.backend().pre_filter()? })
         });
         self.kernel_filters.lock().unwrap_or_else(PoisonError::into_inner).extend(filters);
-        if self.change() > 0 {
+        if self.stages.current().0 > 0 {
             all.push(self.stages.select());
             let _ = self.set_kernel_filters(&all);
         }

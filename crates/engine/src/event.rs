@@ -1,7 +1,8 @@
 //! What happens in a run, for the front end that shows it.
 
 use crate::name::Name;
-use crate::sink::SinkFault;
+use crate::output_changes::OutputSlot;
+use crate::sink::{SinkFault, SinkReport};
 use std::io;
 use weir_io::live::Counts;
 use weir_measure::Window;
@@ -90,6 +91,17 @@ pub enum Event<'a> {
         change: u64,
         /// The expression that packets must match.
         expression: &'a str,
+    },
+    /// The sink of an output was replaced and completed: batches from this change on go to the new one.
+    OutputReplaced {
+        /// Number of the change, which counts them all.
+        change: u64,
+        /// The output.
+        output: OutputSlot,
+        /// What the sink before was called.
+        name: &'a str,
+        /// What that has done.
+        report: &'a SinkReport,
     },
     /// An output failed, and takes no more packets.
     Sink(&'a SinkFault),

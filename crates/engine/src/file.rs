@@ -250,8 +250,8 @@ pub fn is_closed_pipe(error: &OutputError) -> bool {
 ///
 /// A name that a source or another output of the run has is refused.
 fn naming(owner: &Name, rotation: Rotation, utc: bool, claims: &Arc<Claims>) -> Naming {
-    let (owner, claims) = (owner.clone(), Arc::clone(claims));
-    let name = OsStr::new(&owner).to_owned();
+    let (output, claims) = (claims.output(owner), Arc::clone(claims));
+    let name = OsStr::new(owner).to_owned();
     let zone = Zone::new(utc);
     let width = match (rotation.size, rotation.count) {
         (Some(_), Some(count)) => (count - 1).to_string().len(),
@@ -270,7 +270,7 @@ fn naming(owner: &Name, rotation: Rotation, utc: bool, claims: &Arc<Claims>) -> 
             path.push(format!("{number:0width$}"));
         }
         let path = PathBuf::from(path);
-        match claims.take(&path, &owner) {
+        match claims.take(&path, &output) {
             Ok(()) => Ok(path),
             Err(error) => Err(OutputError::Create { path, error }),
         }

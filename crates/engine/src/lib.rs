@@ -13,6 +13,7 @@ pub mod file;
 pub mod handle;
 pub mod ledger;
 pub mod name;
+pub mod output_changes;
 pub mod outputs;
 pub mod port;
 pub mod run;

@@ -3,6 +3,7 @@
 //! An output that ends (its reader closed the pipe, its disk is full) takes no more packets, and the others get all of theirs.
 //! Without a measurement beside them, the run is over once no output is left, or once the files of `-w` are complete (`-W`).
 
+use crate::output_changes::OutputSlot;
 use crate::sink::{End, Packets, Sink, SinkFault, SinkReport, Wanted};
 use weir_packet::Frame;
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
@@ -131,12 +132,58 @@ struct Outlet {
     fault: Option<SinkFault>,
     /// What it took of the last piece, if it was asked to take all of it.
     handed: Option<Handed>,
+    /// Packets that it wanted while this sink was in place.
+    matched: u64,
+    /// What became of the sinks that were replaced.
+    replaced: Replaced,
+}
+
+/// What the sinks of an output came to that were replaced.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Replaced {
+    /// Their number.
+    pub sinks: u64,
+    /// Packets that they wanted while they were in place.
+    pub matched: u64,
+    /// Packets that they wrote.
+    pub written: u64,
+    /// The first that did not end early and wrote another number of packets than it should have.
+    discrepancy: Option<Discrepancy>,
 }
 
 impl Outlet {
     fn new((name, sink): Target) -> Self {
         let wanted = sink.as_ref().map_or(Wanted::Passed, |sink| sink.wants());
-        Self { name, sink, wanted, ended: None, fault: None, handed: None }
+        let replaced = Replaced::default();
+        Self { name, sink, wanted, ended: None, fault: None, handed: None, matched: 0, replaced }
+    }
+
+    /// Completes the sink, and puts another in its place. Gives the name and the report of the one before.
+    fn replace(&mut self, (name, sink): Target, layout: Option<&Layout>) -> (String, SinkReport) {
+        self.finish(layout);
+        let report = self.report().unwrap_or_default();
+        let (name, matched) = (std::mem::replace(&mut self.name, name), std::mem::take(&mut self.matched));
+        self.sink = sink;
+        if self.ended.take().is_none() && report.written != matched && self.replaced.discrepancy.is_none() {
+            let (name, written) = (name.clone(), report.written);
+            self.replaced.discrepancy = Some(Discrepancy { name, expected: matched, written });
+        }
+        self.replaced.sinks += 1;
+        self.replaced.matched += matched;
+        self.replaced.written += report.written;
+        (name, report)
+    }
+
+    /// Completes the output.
+    fn finish(&mut self, layout: Option<&Layout>) {
+        // What an output took before a packet that did not fit is good, and still goes out.
+        let ended = self.ended.is_some();
+        let result = self.sink.as_mut().map_or(Ok(()), |sink| sink.finish(layout, ended));
+        if let Err(end) = result
+            && !ended
+        {
+            self.end(end);
+        }
     }
 
     /// Whether packets go anywhere from here.
@@ -179,6 +226,7 @@ impl Outlet {
     /// in `handed`, unless it went nowhere or did not ask for all.
     fn give(&mut self, delivery: &Delivery<Stages>, records: &[u32], behind: Option<u32>, scratch: &mut Vec<u8>) {
         self.handed = None;
+        self.matched += self.wanted_packets(delivery, records, behind);
         let Some(sink) = self.sink.as_mut().filter(|_| self.ended.is_none()) else { return };
         if self.wanted != Wanted::Passed {
             let result = give_others(sink.as_mut(), self.wanted, delivery, records, behind, scratch);
@@ -191,10 +239,26 @@ impl Outlet {
         self.handed = Some(handed).filter(|_| matches!(self.ended, None | Some(Ended::Complete)));
     }
 
+    /// Packets that it wants of those before the record at `behind`, of which those at `records` match.
+    fn wanted_packets(&self, delivery: &Delivery<Stages>, records: &[u32], behind: Option<u32>) -> u64 {
+        let matched = records.len() as u64;
+        match self.wanted {
+            Wanted::Passed => matched,
+            Wanted::Rejected => all_before(delivery, behind).len() as u64 - matched,
+            Wanted::All => all_before(delivery, behind).len() as u64,
+        }
+    }
+
     /// Packets and wire bytes that it took of the last piece, or, if it did not ask, that are still there to be taken.
     fn there(&self, delivery: &Delivery<Stages>, records: &[u32], scratch: &mut Vec<u8>) -> Handed {
         self.handed.unwrap_or_else(|| there(delivery, records, scratch))
     }
+}
+
+/// The records of a batch before the one at `behind`.
+fn all_before(delivery: &Delivery<Stages>, behind: Option<u32>) -> &[u32] {
+    let all = &delivery.part.records[..];
+    &all[..behind.and_then(|behind| all.iter().position(|&at| at == behind)).unwrap_or(all.len())]
 }
 
 /// Gives `sink` the packets that do not match, or all of them: see [`Outlet::give`].
@@ -207,8 +271,7 @@ fn give_others(
     behind: Option<u32>,
     scratch: &mut Vec<u8>,
 ) -> Result<(), End> {
-    let all = &delivery.part.records[..];
-    let all = &all[..behind.and_then(|behind| all.iter().position(|&at| at == behind)).unwrap_or(all.len())];
+    let all = all_before(delivery, behind);
     let (mut others, matched);
     let packets = if wanted == Wanted::All {
         matched = Bits::marking(all, records);
@@ -368,18 +431,21 @@ impl Outputs {
             }
             rest.passed = part.passed.saturating_sub(main.packets);
             rest.bytes = part.bytes.saturating_sub(main.bytes);
+            self.main.matched = self.main.matched.saturating_sub(rest.passed);
         }
-        for (i, (split, found)) in self.splits.iter().zip(&part.splits).enumerate() {
+        for (i, (split, found)) in self.splits.iter_mut().zip(&part.splits).enumerate() {
             let end = until.map_or(found.records.len(), |place| place.splits[i]);
             let there = split.there(delivery, &found.records[..end], scratch);
             let bytes = if until.is_none() { found.bytes.saturating_sub(there.bytes) } else { 0 };
             rest.splits[i] = ((end as u64).saturating_sub(there.packets), bytes);
+            split.matched = split.matched.saturating_sub(rest.splits[i].0);
         }
         (gone, rest)
     }
 
     /// Passes on the packet `record`, which is the one at `place`, and moves that behind it.
     pub(crate) fn packet(&mut self, layout: &Layout, record: &Record<'_>, part: &Selected, place: &mut Place) -> Given {
+        self.main.matched += 1;
         self.main.work(|sink| sink.packet(layout, record));
         if self.main.is_complete() && !self.alone {
             return Given::Until(place.clone());
@@ -388,6 +454,7 @@ impl Outputs {
         // With --count splits are counted, and have no outputs.
         place.pass(part, |i| {
             if let Some(split) = splits.get_mut(i) {
+                split.matched += 1;
                 split.work(|sink| sink.packet(layout, record));
             }
         });
@@ -413,16 +480,31 @@ impl Outputs {
 
     /// Completes all outputs. `layout` is that of the last source; without one there is nothing to write a file about.
     pub(crate) fn finish(&mut self, layout: Option<&Layout>) {
-        for outlet in self.all() {
-            // What an output took before a packet that did not fit is good, and still goes out.
-            let ended = outlet.ended.is_some();
-            let result = outlet.sink.as_mut().map_or(Ok(()), |sink| sink.finish(layout, ended));
-            if let Err(end) = result
-                && !ended
-            {
-                outlet.end(end);
-            }
-        }
+        self.all().for_each(|outlet| outlet.finish(layout));
+    }
+
+    /// Completes the sink of an output, and puts another in its place. `layout` is that of the source. Gives the name and the report of
+    /// the one before.
+    pub(crate) fn replace(
+        &mut self,
+        slot: OutputSlot,
+        target: Target,
+        layout: Option<&Layout>,
+    ) -> Option<(String, SinkReport)> {
+        self.all().nth(slot.index()).map(|outlet| outlet.replace(target, layout))
+    }
+
+    /// What became of the sinks of each output that were replaced, the main output first.
+    pub(crate) fn replaced(&self) -> impl Iterator<Item = &Replaced> {
+        std::iter::once(&self.main).chain(&self.splits).map(|outlet| &outlet.replaced)
+    }
+
+    /// Which packets each output wants, the main one first; `None` if they are only counted.
+    pub(crate) fn wanted(&self) -> Vec<Option<Wanted>> {
+        std::iter::once(&self.main)
+            .chain(&self.splits)
+            .map(|outlet| outlet.is_real().then_some(outlet.wanted))
+            .collect()
     }
 
     /// Packets that each output is to write, the main one first, if `matched` match for each, of `judged` that the filter judged.
@@ -440,13 +522,14 @@ impl Outputs {
         let outlets = std::iter::once(&self.main).chain(&self.splits);
         let wrong = outlets.zip(expected).filter_map(|(outlet, &expected)| {
             let written = outlet.report()?.written;
+            let expected = expected.saturating_sub(outlet.replaced.matched);
             let complete = std::ptr::eq(outlet, &self.main) && outlet.is_complete();
             // Where an output could not be made, packets were read and nobody got any.
             let unread = self.refused && outlet.wanted != Wanted::Passed;
             let whole = !unread && (outlet.ended.is_none() || complete && !self.alone);
             (whole && written != expected).then(|| Discrepancy { name: outlet.name.clone(), expected, written })
         });
-        wrong.collect()
+        self.replaced().filter_map(|replaced| replaced.discrepancy.clone()).chain(wrong).collect()
     }
 
     /// The outputs, the main one first: the name of each, and what its sink has done; `None` if it only counts.

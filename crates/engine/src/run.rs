@@ -13,8 +13,10 @@ use crate::control::{Control, Snapshot};
 use crate::event::{Closed, Event, On};
 use crate::ledger::{Counted, Imbalance, Ledger};
 use crate::name::Name;
-use crate::outputs::{Discrepancy, Given, Outputs, Place, Rest, Target};
+use crate::output_changes::OutputChange;
+use crate::outputs::{Discrepancy, Given, Outputs, Place, Replaced, Rest, Target};
 use crate::sink::SinkReport;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -148,6 +150,10 @@ pub struct Run {
     /// The latest change that was told of, and its filter.
     told: u64,
     select: Arc<Select>,
+    /// Changes of outputs up to this number are taken up.
+    output_change: u64,
+    /// Refuses changes of outputs once the run is gone.
+    _closing: Closing,
     pull: Option<usize>,
     batches: Option<BatchSender>,
     options: Options,
@@ -225,11 +231,22 @@ pub enum Stage {
         /// Packets that came too late to be counted.
         late: u64,
     },
+    /// Packets of outputs that were replaced, all of one place.
+    ReplacedOutputs {
+        /// The output that is there at the end.
+        by: String,
+        /// Number of those before it.
+        outputs: u64,
+        /// Packets that matched while they were there, or whatever packets they want.
+        matched: u64,
+        /// Packets that they wrote.
+        written: u64,
+    },
     /// Packets of an output.
     Output {
         /// As the user calls it.
         name: String,
-        /// Packets that match, or whatever packets it [wants](crate::sink::Sink::wants).
+        /// Packets that matched while it was in place, or whatever packets it [wants](crate::sink::Sink::wants).
         matched: u64,
         /// Packets that it wrote.
         written: u64,
@@ -273,8 +290,10 @@ impl Run {
                 Arc::new(Stages::new(Arc::clone(&first), true, locate))
             }
         };
-        let control = Arc::new(Control::new(Arc::clone(&stop), Arc::clone(&stages), resolve));
+        let control = Arc::new(Control::new(Arc::clone(&stop), Arc::clone(&stages), resolve, outputs.wanted()));
         Self {
+            _closing: Closing(Arc::clone(&control)),
+            output_change: 0,
             select: Arc::clone(&first),
             first,
             stages,
@@ -454,7 +473,12 @@ impl Run {
         on: On<'_>,
     ) -> Result<Option<Gone>, Failure> {
         self.fits |= delivery.current.plan.fits();
-        let gone = if self.stages.judge { self.give(&delivery) } else { None };
+        let gone = if self.stages.judge {
+            self.replace_outputs(delivery.current.plan.change(), Some(&delivery.current.layout), on);
+            self.give(&delivery)
+        } else {
+            None
+        };
         match (&mut self.measure, reading) {
             (Some(measure), Some(reading)) => {
                 measure.take(reading, delivery, now, stopped, &mut |window| on(Event::Window(window)))?;
@@ -559,6 +583,28 @@ impl Run {
         tell_changes(&self.stages, (&mut self.told, &mut self.select, &mut self.misfits), on);
     }
 
+    /// Puts sinks in place whose changes have numbers up to `reached`: no batch of an earlier change comes any more. **Cost**: a comparison
+    /// if there is no new change.
+    fn replace_outputs(&mut self, reached: u64, layout: Option<&Layout>, on: On<'_>) {
+        if reached > self.output_change {
+            self.output_change = reached;
+            let changes = self.control.outputs().take(reached);
+            self.take_up_outputs(changes, layout, on);
+        }
+    }
+
+    #[cold]
+    fn take_up_outputs(&mut self, changes: VecDeque<OutputChange>, layout: Option<&Layout>, on: On<'_>) {
+        for OutputChange { change, slot, name, sink, taken } in changes {
+            if let Some((name, report)) = self.outputs.replace(slot, (name, Some(sink)), layout) {
+                on(Event::OutputReplaced { change, output: slot, name: &name, report: &report });
+                // Who waits no longer has dropped its end.
+                let _ = taken.send(());
+            }
+        }
+        self.tell_sink_faults(on);
+    }
+
     /// Tells which outputs have failed.
     fn tell_sink_faults(&mut self, on: On<'_>) {
         self.outputs.take_faults().iter().for_each(|fault| on(Event::Sink(fault)));
@@ -620,6 +666,10 @@ impl Run {
             self.ledger.dropped.output += unread;
         }
         let layout = self.layout.take();
+        let changes = self.control.outputs().end();
+        if !self.outputs.are_over() {
+            self.take_up_outputs(changes, layout.as_ref(), on);
+        }
         self.outputs.finish(layout.as_ref());
         self.tell_sink_faults(on);
         let (judged, judged_filtered) = (self.ledger.passed, self.ledger.filtered);
@@ -657,10 +707,14 @@ impl Run {
                 imbalance = Some(Imbalance { ledger: Box::new(self.ledger.clone()), measured: Some(counted) });
             }
         }
-        for ((name, report), matched) in self.outputs.reports().zip(expected) {
-            if let Some(report) = report {
-                stages.push(Stage::Output { name: name.to_owned(), matched, written: report.written });
+        for (((name, report), replaced), matched) in self.outputs.reports().zip(self.outputs.replaced()).zip(expected) {
+            let Some(report) = report else { continue };
+            let &Replaced { sinks, matched: before, written, .. } = replaced;
+            let name = name.to_owned();
+            if sinks > 0 {
+                stages.push(Stage::ReplacedOutputs { by: name.clone(), outputs: sinks, matched: before, written });
             }
+            stages.push(Stage::Output { name, matched: matched.saturating_sub(before), written: report.written });
         }
         // A failure of the measurement leaves packets that were read and never counted.
         let imbalance = imbalance.or_else(|| self.ledger.check().err()).filter(|_| self.failure.is_none());
@@ -689,14 +743,17 @@ impl Run {
     }
 }
 
-/// Tells of a filter that was replaced since change `told`, whose filter was `select`. **Cost**: a load if none was.
+/// Tells of a filter that was replaced since change `told`, when the filter was `select`. **Cost**: a load if nothing changed.
 fn tell_changes(stages: &Stages, (told, select, misfits): (&mut u64, &mut Arc<Select>, &mut Vec<Misfit>), on: On<'_>) {
-    if stages.changes().is_none_or(|changes| changes.number() == *told) {
+    let number = stages.changes().map_or(0, |changes| changes.number());
+    if number == std::mem::replace(told, number) {
         return;
     }
     let (change, new) = stages.current();
+    if Arc::ptr_eq(&new, select) {
+        return;
+    }
     let old = std::mem::replace(select, new);
-    *told = change;
     // What the old one made no sense for is told now: the new one does not know why.
     let mut misfits = std::mem::take(misfits);
     old.take_misfits().into_iter().for_each(|misfit| Misfit::add(&mut misfits, misfit));
@@ -704,6 +761,15 @@ fn tell_changes(stages: &Stages, (told, select, misfits): (&mut u64, &mut Arc<Se
         on(Event::Misfits { name: "the sources", layout: None, misfits: &misfits, select: &old });
     }
     on(Event::FilterReplaced { change, expression: select.expression() });
+}
+
+/// Refuses changes of outputs once it is dropped, which is when the run is gone.
+struct Closing(Arc<Control>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        drop(self.0.outputs().end());
+    }
 }
 
 /// A source that was read, to be booked.

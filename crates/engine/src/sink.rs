@@ -126,7 +126,7 @@ impl<'a> Packets<'a> {
         self.matched
     }
 
-    /// Number of the change of the filter that judged them.
+    /// Number of the latest change that they were judged under.
     pub fn change(&self) -> u64 {
         self.batch.current.plan.change()
     }
@@ -153,7 +153,7 @@ pub trait Sink: Send {
         packets.hand_on(scratch, |record| self.packet(packets.layout(), record))
     }
 
-    /// Which packets it is handed; it is asked once, before the run. What it writes is held against the ledger: packets that passed, that
+    /// Which packets it is handed; the answer is always the same. What it writes is held against the ledger: packets that passed, that
     /// were filtered, or both.
     ///
     /// A sink that wants other packets than those that pass ends alone, and gets all packets in batches. Files are then read instead of

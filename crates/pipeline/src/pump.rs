@@ -24,8 +24,8 @@ const READER: &str = "reader";
 enum Message<C: Consumer> {
     /// Packets, and when they were read.
     Delivery(Arc<Delivery<C>>, Moment),
-    /// Nothing came for a turn, as of this time.
-    Quiet(Moment),
+    /// Nothing came for a turn, as of this time and under this change.
+    Quiet(Moment, u64),
     End(Box<Report>, Option<Layout>),
 }
 
@@ -46,14 +46,14 @@ impl<C: Consumer> MergeSender<C> {
         self.held = Some(Message::Delivery(delivery, now));
     }
 
-    /// Nothing came. Gives the steady time until which that need not be told.
-    pub(crate) fn quiet(&mut self, now: Moment) -> Option<Duration> {
+    /// Nothing came, under change `change`. Gives the steady time until which that need not be told.
+    pub(crate) fn quiet(&mut self, now: Moment, change: u64) -> Option<Duration> {
         let until = self.quiet_since.get_or_insert(now.steady).saturating_add(TURN);
         if now.steady < until {
             return Some(until);
         }
         self.quiet_since = Some(now.steady);
-        self.held = Some(Message::Quiet(now));
+        self.held = Some(Message::Quiet(now, change));
         None
     }
 
@@ -112,7 +112,7 @@ impl<C: Consumer> Reading<C> {
         match reader.look() {
             Step::Delivery(delivery) => self.sender.deliver(Arc::new(delivery), now),
             Step::Quiet => {
-                if let Some(until) = self.sender.quiet(now) {
+                if let Some(until) = self.sender.quiet(now, reader.change()) {
                     return Progress::Idle(until);
                 }
             }
@@ -172,6 +172,8 @@ pub struct Pump<C: Consumer> {
     ended: Option<(Report, Option<Layout>)>,
     /// Number of the source.
     number: usize,
+    /// What comes from now on is of this change or a later one.
+    change: u64,
 }
 
 impl<C: Consumer> core::fmt::Debug for Pump<C> {
@@ -198,7 +200,7 @@ impl<C: Consumer> Pump<C> {
     pub(crate) fn channel(number: usize) -> (MergeSender<C>, Self) {
         let (send, messages) = sync_channel(WAITING);
         let waiting = VecDeque::with_capacity(WAITING);
-        let pump = Self { messages, waiting, next: 0, until: i64::MIN, offset: None, ended: None, number };
+        let pump = Self { messages, waiting, next: 0, until: i64::MIN, offset: None, ended: None, number, change: 0 };
         (MergeSender { messages: send, held: None, quiet_since: None, ended: false }, pump)
     }
 
@@ -244,7 +246,8 @@ impl<C: Consumer> Pump<C> {
                 self.waiting.push_back(delivery);
             }
             // Packet time goes on as steady time does. Before the first packet it is taken for the time of day.
-            Message::Quiet(now) => {
+            Message::Quiet(now, change) => {
+                self.change = change;
                 let now = self.offset.map_or(now.wall_ns, |offset| offset.saturating_add(ns(now.steady)));
                 self.until = self.until.max(now.saturating_sub(SLACK_NS));
             }
@@ -261,12 +264,17 @@ impl<C: Consumer> Pump<C> {
 
     fn end(&mut self, report: Report, layout: Option<Layout>) {
         self.ended = Some((report, layout));
-        self.until = i64::MAX;
+        (self.until, self.change) = (i64::MAX, u64::MAX);
     }
 
     /// All packets of up to this time have come, ns.
     pub fn until(&self) -> i64 {
         self.until
+    }
+
+    /// While no delivery waits: what comes from now on is of this change or a later one.
+    pub fn change(&self) -> u64 {
+        self.change
     }
 
     /// What came of the source, once it has ended.

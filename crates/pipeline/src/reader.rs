@@ -364,6 +364,11 @@ impl<C: Consumer> Reader<C> {
         self.current.as_ref().map(|current| &current.layout)
     }
 
+    /// The latest change when the last step began: what comes next is of it or a later one.
+    pub fn change(&self) -> u64 {
+        self.steps.as_ref().map_or(0, |(_, change)| *change)
+    }
+
     /// Gives back the bytes of a delivery, whose memory is then used again.
     pub fn recycle(&mut self, view: Chunk) {
         let Some(buffer) = view.into_buffer() else { return };

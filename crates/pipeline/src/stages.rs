@@ -24,10 +24,13 @@ pub struct Stages {
     pub locate: Option<Locate>,
 }
 
-/// The filter and the splits, and the number of the change that brought them.
+/// The filter and the splits.
 #[derive(Clone, Debug)]
 struct Numbered {
+    /// Number of the latest change of any kind.
     change: u64,
+    /// Number of the change that brought the filter.
+    filter_change: u64,
     select: Arc<Select>,
 }
 
@@ -58,7 +61,7 @@ impl StagesPlan {
         self.filter.fits()
     }
 
-    /// Number of the change that brought the filter, 0 for the one at the start.
+    /// Number of the latest change that the packets are judged under, 0 before the first: of the filter, or of what comes behind it.
     pub fn change(&self) -> u64 {
         self.change
     }
@@ -188,7 +191,7 @@ impl Stages {
 
     /// The stages of a run.
     pub fn new(select: Arc<Select>, judge: bool, locate: Option<Locate>) -> Self {
-        let filter = Mutex::new(Numbered { change: 0, select });
+        let filter = Mutex::new(Numbered { change: 0, filter_change: 0, select });
         Self { filter, changes: Arc::default(), judge, locate }
     }
 
@@ -203,8 +206,8 @@ impl Stages {
 
     /// The same, and the number of the change that brought them.
     pub fn current(&self) -> (u64, Arc<Select>) {
-        let Numbered { change, select } = self.numbered();
-        (change, select)
+        let Numbered { filter_change, select, .. } = self.numbered();
+        (filter_change, select)
     }
 
     /// Puts another filter in place of the present one, and returns the number of that change. Batches that readers begin from
@@ -212,7 +215,15 @@ impl Stages {
     pub fn replace(&self, select: Arc<Select>) -> u64 {
         let mut filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
         filter.select = select;
-        // Nobody reads the number without the lock.
+        // Nobody reads the numbers without the lock.
+        filter.change = self.changes.publish();
+        filter.filter_change = filter.change;
+        filter.change
+    }
+
+    /// Numbers a change of what comes behind these stages: batches that readers begin from now on have this number or a later one.
+    pub fn mark(&self) -> u64 {
+        let mut filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
         filter.change = self.changes.publish();
         filter.change
     }
@@ -223,11 +234,11 @@ impl Consumer for Stages {
     type Part = Columns;
 
     fn plan(&self, layout: &Layout, before: Option<&StagesPlan>) -> Result<StagesPlan, PlanError> {
-        let Numbered { change, select } = self.numbered();
+        let Numbered { change, filter_change, select } = self.numbered();
         let filter = match before {
-            _ if change == 0 => select.plan(layout, before.map(|before| &before.filter))?,
+            _ if filter_change == 0 => select.plan(layout, before.map(|before| &before.filter))?,
             before => {
-                let grown = before.filter(|before| before.change == change);
+                let grown = before.filter(|before| Arc::ptr_eq(&before.select, &select));
                 select.plan_after_change(layout, grown.map(|before| &before.filter))?
             }
         };

@@ -238,6 +238,13 @@ pub fn stage_lines(stages: &[Stage]) -> String {
             grouped(*filtered),
             grouped(*late)
         ),
+        Stage::ReplacedOutputs { by, outputs, matched, written } => format!(
+            "  stage outputs before {}: {} of them, {} matched, {} written\n",
+            printable(by),
+            grouped(*outputs),
+            grouped(*matched),
+            grouped(*written)
+        ),
         Stage::Output { name, matched, written } => {
             format!(
                 "  stage output {}: {} matched, {} written\n",

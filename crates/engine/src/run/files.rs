@@ -233,6 +233,12 @@ impl Run {
         while !self.is_over() {
             if std::mem::take(&mut looks) {
                 self.tell_changes(on);
+                // What is read from now on is of the latest change.
+                let latest = self.control.change();
+                let unfinished = merge.sources().iter().filter_map(|source| source.unfinished());
+                let reached = unfinished.map(|(delivery, _)| delivery.current.plan.change()).min();
+                let layout = merge.sources().iter().find_map(|source| source.reader().layout());
+                self.replace_outputs(reached.unwrap_or(latest).min(latest), layout, on);
                 self.control.answer(|| {
                     let delivered = merge.sources().iter().map(|source| source.reader().report().received).sum();
                     self.snapshot(delivered, Vec::new(), 0)

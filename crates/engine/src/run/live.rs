@@ -57,7 +57,9 @@ impl Run {
             }
         }
         self.control.begin(inputs);
+        self.control.outputs().begin(&layouts);
         self.has_opened = true;
+        self.layout = layouts.first().cloned();
         on(Event::Begun { bytes: None });
         self.outputs.new_source();
         self.outputs.open();
@@ -194,6 +196,7 @@ impl Run {
                     standing().for_each(|(name, counts)| on(Event::Standing { name: &name, counts }));
                 }
                 self.tell_changes(on);
+                merge.replace_outputs(self, on);
                 self.control.answer(|| self.snapshot(0, standing().collect(), 0));
                 self.flush_files(&mut merge.flushed, FLUSHED, on);
             }
@@ -241,10 +244,13 @@ impl Run {
                     }
                     self.flush_for_readers(on);
                 }
-                Step::Quiet => match &mut self.measure {
-                    Some(measure) => idle = Some(measure.quiet(now, &mut |window| on(Event::Window(window)))?),
-                    None => self.flush_files(&mut flushed, Duration::ZERO, on),
-                },
+                Step::Quiet => {
+                    self.replace_outputs(reader.change(), reader.layout(), on);
+                    match &mut self.measure {
+                        Some(measure) => idle = Some(measure.quiet(now, &mut |window| on(Event::Window(window)))?),
+                        None => self.flush_files(&mut flushed, Duration::ZERO, on),
+                    }
+                }
                 Step::End => break,
             }
             self.settle(reader, reading.as_mut(), on)?;
@@ -284,6 +290,7 @@ impl Run {
                     tell_ends(&mut merge.sources, on);
                 }
                 self.tell_changes(on);
+                merge.replace_outputs(self, on);
                 self.control.answer(|| self.snapshot(0, Vec::new(), 0));
                 self.flush_files(&mut merge.flushed, FLUSHED, on);
             }
@@ -447,6 +454,17 @@ impl TimeMerge {
         looks
     }
 
+    /// Puts sinks in place once no source has an earlier batch.
+    fn replace_outputs(&mut self, run: &mut Run, on: On<'_>) {
+        let latest = run.control.change();
+        if latest > run.output_change {
+            let reached = self.sources.iter_mut().map(MergedSource::change).min();
+            let layout = self.sources.iter_mut().find_map(MergedSource::layout);
+            let (reached, layout) = (reached.unwrap_or(0).min(latest), layout.or_else(|| run.layout.clone()));
+            run.replace_outputs(reached, layout.as_ref(), on);
+        }
+    }
+
     /// Passes the next packet on, or waits for it, for `turn` at most.
     fn step(&mut self, run: &mut Run, turn: Duration, on: On<'_>) -> MergeStep {
         let next = match pick(self.sources.iter_mut().map(MergedSource::standing)) {
@@ -526,6 +544,19 @@ impl MergedSource {
         let at = delivery.part.selected.records[next] as usize;
         let record = delivery.current.layout.record(delivery.view.content(), at);
         Some(record.and_then(|record| record.time_ns).unwrap_or(i64::MIN))
+    }
+
+    /// The change that the next packet was judged under, or an earlier one.
+    fn change(&mut self) -> u64 {
+        match self.pump.next(kept) {
+            Some((delivery, _)) => delivery.current.plan.change(),
+            None => self.pump.change(),
+        }
+    }
+
+    /// How the source is laid out at the next packet, if one waits.
+    fn layout(&mut self) -> Option<Layout> {
+        self.pump.next(kept).map(|(delivery, _)| delivery.current.layout.clone())
     }
 
     /// Whether the next packet is the first of a batch, or none waits.

@@ -77,7 +77,7 @@ impl LiveWorker {
             Some(Progress::Ended) => self.sender = None,
             Some(progress) => return Ok(progress),
         }
-        let step = self.reader.look();
+        let (step, change) = (self.reader.look(), self.reader.change());
         let Self { id, worker, clock, gate, messages, sender, .. } = self;
         clock.tick(now);
         let handed_ns = worker.timing.as_ref().map_or(0, Timing::now);
@@ -105,7 +105,7 @@ impl LiveWorker {
                 clock.freed().for_each(drop);
                 Progress::Busy
             }
-            Step::Quiet => match (clock.quiet(&mut act)?, sender.as_mut().map(|sender| sender.quiet(now))) {
+            Step::Quiet => match (clock.quiet(&mut act)?, sender.as_mut().map(|sender| sender.quiet(now, change))) {
                 (until, None) => Progress::Idle(until),
                 (until, Some(Some(other))) => Progress::Idle(until.min(other)),
                 (_, Some(None)) => Progress::Busy,

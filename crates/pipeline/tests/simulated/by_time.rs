@@ -79,8 +79,14 @@ fn pass_on(mut scheduler: Scheduler, filters: bool, stop: &Arc<AtomicBool>) -> V
     };
     let mut all: Vec<Source> = scheduler.interfaces.iter().enumerate().map(start).collect();
     let (mut passed, mut kept, mut rejected, merging) = (Vec::new(), 0, 0, all.len());
+    // What the next batch of each source must be judged under at least.
+    let (mut steps, mut least) = (0u64, vec![0; all.len()]);
     loop {
         let (member, now) = scheduler.next();
+        steps += 1;
+        if steps.is_multiple_of(50) {
+            assert_eq!(select.mark(), steps / 50);
+        }
         if member < merging {
             match all[member].reading.step(now) {
                 Progress::Busy => {}
@@ -91,7 +97,12 @@ fn pass_on(mut scheduler: Scheduler, filters: bool, stop: &Arc<AtomicBool>) -> V
             continue;
         }
         for (i, source) in all.iter_mut().enumerate() {
+            if source.next().is_none() {
+                least[i] = source.pump.change();
+            }
             source.pump.take_up(&mut |delivery| {
+                let change = delivery.current.plan.change();
+                assert!(change >= least[i], "source {i}: change {change} comes behind change {}", least[i]);
                 kept += delivery.part.selected.passed;
                 rejected += delivery.part.selected.filtered;
             });
