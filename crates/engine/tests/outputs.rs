@@ -202,13 +202,18 @@ fn an_output_of_rejected_packets_is_replaced_by_another_such_output() {
 fn an_output_gets_no_batch_that_was_judged_before_its_change() {
     let scratch = Scratch::new();
     let source = scratch.file("a.pcap", &pcap(0..PACKETS));
+    // Its batches end elsewhere.
+    let mut other = Pcap::new(1, 65535);
+    other.packet(&[0; 60_000]);
+    (0..PACKETS).for_each(|number| other.packet(&frame(number)));
+    let other = scratch.file("b.pcap", &other.bytes);
     for (order, workers) in [(Order::Given, 1), (Order::Given, 3), (Order::Merged, 1), (Order::Sorted, 1)] {
         let taken = Taken::default();
         let (reached, goes_on) = (channel(), channel());
         let sink = Numbers { taken: Arc::clone(&taken), stops: Some((30, reached.0, goes_on.1)), ..Numbers::default() };
         let main = ("old".to_owned(), Some(Box::new(sink) as Box<dyn Sink>));
         let setup = Setup { workers, main, ..setup("udp port 53", None) };
-        let (mut handle, _) = start(setup, files(&[&source, &source], order));
+        let (mut handle, _) = start(setup, files(&[&source, &other], order));
         reached.1.recv_timeout(LONG).unwrap();
         let control = Arc::clone(handle.control());
         let (new, theirs) = (Taken::default(), Arc::clone(handle.control()));
