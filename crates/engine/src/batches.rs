@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use weir_packet::descriptor::{self, Descriptor};
 use weir_packet::savefile::{Layout, Record};
 use weir_pipeline::Delivery;
-use weir_pipeline::stages::{Bits, Stages};
+use weir_pipeline::select::Selected;
+use weir_pipeline::stages::{Bits, Columns, Stages};
 
 /// Most batches that may be out at once: a byte for each fits into a pipe.
 pub const MOST: usize = 4096;
@@ -82,13 +83,23 @@ pub struct Batches {
 
 /// A batch: packets of one source in its order, with the memory that they lie in. Packets are numbered from 0 on.
 ///
-/// It holds what the filter passed and what it rejected; masks tell them apart. Dropping it gives the memory back.
+/// One that is pulled holds what the filter passed and what it rejected, and one that a sink [keeps](crate::sink::Packets::keep) what
+/// the sink was handed; masks tell them apart. Dropping it gives the memory back, in any order and from any thread.
 #[derive(Debug)]
 pub struct Batch {
     delivery: Delivery<Stages>,
-    shared: Arc<Shared>,
+    _counted: Counted,
     descriptors: OnceLock<Vec<Descriptor>>,
     splits: OnceLock<Vec<Bits>>,
+}
+
+/// Where a batch is counted while it is out.
+#[derive(Debug)]
+enum Counted {
+    /// Among those that are pulled.
+    Pulled(Arc<Shared>),
+    /// By the number of shares of this.
+    Kept(#[expect(dead_code, reason = "a share that counts")] Arc<()>),
 }
 
 /// Both ends; at most `most` batches, up to [`MOST`], wait or are held at once.
@@ -167,7 +178,7 @@ impl Batches {
                 drop(state);
                 // Written by now, or soon.
                 let _ = self.ready.read_exact(&mut [0]);
-                return Next::Batch(Box::new(Batch::new(delivery, Arc::clone(&self.shared))));
+                return Next::Batch(Box::new(Batch::new(delivery, Counted::Pulled(Arc::clone(&self.shared)))));
             }
             let left = most.saturating_sub(begun.elapsed());
             match () {
@@ -213,8 +224,18 @@ impl Drop for Batches {
 }
 
 impl Batch {
-    fn new(delivery: Delivery<Stages>, shared: Arc<Shared>) -> Self {
-        Self { delivery, shared, descriptors: OnceLock::new(), splits: OnceLock::new() }
+    fn new(delivery: Delivery<Stages>, counted: Counted) -> Self {
+        Self { delivery, _counted: counted, descriptors: OnceLock::new(), splits: OnceLock::new() }
+    }
+
+    /// The packets at `records` of a piece, with the verdicts on them; it shares the memory of the piece. `count` is shared while it is out.
+    pub(crate) fn kept(piece: &Delivery<Stages>, records: &[u32], verdicts: Bits, count: &Arc<()>) -> Self {
+        let passed = verdicts.count_ones();
+        let selected = Selected { passed, filtered: records.len() as u64 - passed, ..Selected::default() };
+        let part = Columns { records: records.to_vec(), kept: verdicts, times: None, selected };
+        let current = Arc::clone(&piece.current);
+        let delivery = Delivery { current, view: piece.view.share(), last: piece.last, part };
+        Self::new(delivery, Counted::Kept(Arc::clone(count)))
     }
 
     /// Number of packets, whatever the verdicts on them.
@@ -244,7 +265,7 @@ impl Batch {
         &self.delivery.part.kept
     }
 
-    /// Verdicts of each split: bit i is 1 if packet i passed and matches the split. **Cost**: made at the first call, in the caller's
+    /// Verdicts of each split, in a batch that is pulled: bit i is 1 if packet i passed and matches the split. **Cost**: made at the first call, in the caller's
     /// thread.
     pub fn split_verdicts(&self) -> &[Bits] {
         let part = &self.delivery.part;
@@ -277,15 +298,17 @@ impl Batch {
 
     /// The packets that passed, in the order of the source, where they lie.
     pub fn packets(&self) -> impl Iterator<Item = Record<'_>> {
-        let Delivery { current, view, part, .. } = &self.delivery;
+        let passed = |&number: &usize| self.verdicts().get(number, 1) == 1;
         // Found before, in memory that nobody writes to.
-        part.selected.records.iter().filter_map(|&at| current.layout.record(view.content(), at as usize))
+        (0..self.len()).filter(passed).filter_map(|number| self.packet(number))
     }
 }
 
-impl Drop for Batch {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.shared.state().held -= 1;
-        self.shared.changed.notify_all();
+        if let Self::Pulled(shared) = self {
+            shared.state().held -= 1;
+            shared.changed.notify_all();
+        }
     }
 }

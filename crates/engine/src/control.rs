@@ -2,7 +2,7 @@
 
 use crate::ledger::Ledger;
 use crate::output_changes::{Closed, OutputChange, OutputChanges, OutputSlot, Refusal};
-use crate::sink::{End, Sink, Wanted};
+use crate::sink::{End, Needs, Sink};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -46,7 +46,7 @@ pub struct Snapshot {
     pub captures: Vec<(String, Counts)>,
     /// Packets that each output has written, by its name; of those that were replaced none.
     pub written: Vec<(String, u64)>,
-    /// Batches that workers hold, and those that were pulled or can be.
+    /// Batches that workers hold, those that were pulled or can be, and those that outputs keep.
     pub in_flight: usize,
 }
 
@@ -80,8 +80,8 @@ pub enum ChangeError {
     /// There is no such output, or its packets are only counted.
     #[error("there is no such output")]
     NoOutput,
-    /// The new output [wants](Sink::wants) other packets than the one before.
-    #[error("the new output wants other packets than the one before")]
+    /// The new output [wants](Sink::wants) other packets than the one before, or [keeps](Sink::keeps) batches where that does not.
+    #[error("the new output wants other packets than the one before, or keeps them")]
     Wants,
     /// An earlier change of this output is under way still.
     #[error("an earlier change of this output is still under way")]
@@ -111,15 +111,15 @@ impl From<Refusal> for ChangeError {
 }
 
 impl Control {
-    /// For a run whose outputs want these packets; `None` if they are only counted.
-    pub(crate) fn new(stop: Arc<AtomicBool>, stages: Arc<Stages>, resolve: bool, wanted: Vec<Option<Wanted>>) -> Self {
+    /// For a run whose outputs need this; `None` if packets are only counted.
+    pub(crate) fn new(stop: Arc<AtomicBool>, stages: Arc<Stages>, resolve: bool, needs: Vec<Option<Needs>>) -> Self {
         Self {
             stop,
             stages,
             resolve,
             changing: Mutex::default(),
             kernel_filters: Mutex::default(),
-            outputs: OutputChanges::new(wanted),
+            outputs: OutputChanges::new(needs),
             asked: AtomicBool::new(false),
             askers: Mutex::default(),
         }

@@ -3,7 +3,7 @@
 //! A thread that controls the run makes the new sink ready, gives the change a number of the sequence that changes of the filter have
 //! too, and queues it. The run's thread takes it up between two batches: a sink gets no batch of an earlier number than its own.
 
-use crate::sink::{End, Sink, Wanted};
+use crate::sink::{End, Needs, Sink};
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -46,7 +46,7 @@ pub(crate) enum Closed {
     Over,
     /// There is no such output, or its packets are only counted.
     Missing,
-    /// The new sink wants other packets than the one before.
+    /// The new sink wants other packets than the one before, or keeps batches where that does not.
     Wants,
     /// An earlier change of this output waits.
     Waiting,
@@ -59,8 +59,8 @@ pub(crate) struct OutputChanges(Mutex<Queue>);
 #[derive(Default)]
 struct Queue {
     over: bool,
-    /// Which packets each output wants, the main one first; `None` if they are only counted.
-    wanted: Vec<Option<Wanted>>,
+    /// What the sink of each output needs, the main one first; `None` if packets are only counted.
+    needs: Vec<Option<Needs>>,
     /// Layouts of the captures that the outputs were told of.
     layouts: Vec<Layout>,
     /// At most one for each output.
@@ -75,10 +75,11 @@ impl core::fmt::Debug for OutputChanges {
 
 impl Queue {
     fn check(&self, slot: OutputSlot, sink: &dyn Sink) -> Result<(), Closed> {
-        let Some(&Some(wanted)) = self.wanted.get(slot.index()) else { return Err(Closed::Missing) };
+        let Some(&Some(before)) = self.needs.get(slot.index()) else { return Err(Closed::Missing) };
+        let needs = Needs::of(sink);
         match () {
             () if self.over => Err(Closed::Over),
-            () if sink.wants() != wanted => Err(Closed::Wants),
+            () if needs.wanted != before.wanted || needs.keeps && !before.keeps => Err(Closed::Wants),
             () if self.waiting.iter().any(|waiting| waiting.slot == slot) => Err(Closed::Waiting),
             () => Ok(()),
         }
@@ -86,9 +87,9 @@ impl Queue {
 }
 
 impl OutputChanges {
-    /// For a run whose outputs want these packets; `None` if they are only counted.
-    pub fn new(wanted: Vec<Option<Wanted>>) -> Self {
-        Self(Mutex::new(Queue { wanted, ..Queue::default() }))
+    /// For a run whose outputs need this; `None` if packets are only counted.
+    pub fn new(needs: Vec<Option<Needs>>) -> Self {
+        Self(Mutex::new(Queue { needs, ..Queue::default() }))
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -4,7 +4,8 @@
 //! Without a measurement beside them, the run is over once no output is left, or once the files of `-w` are complete (`-W`).
 
 use crate::output_changes::OutputSlot;
-use crate::sink::{End, Packets, Sink, SinkFault, SinkReport, Wanted};
+use crate::sink::{End, Needs, Packets, Sink, SinkFault, SinkReport, Wanted};
+use std::sync::Arc;
 use weir_packet::Frame;
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
 use weir_packet::savefile::{Interface, Layout, Record, Statistics};
@@ -126,7 +127,9 @@ struct Outlet {
     name: String,
     /// `None`: packets are only counted.
     sink: Option<Box<dyn Sink>>,
-    wanted: Wanted,
+    needs: Needs,
+    /// Shared by the batches that are kept.
+    kept: Arc<()>,
     ended: Option<Ended>,
     /// Why it failed, until that is told.
     fault: Option<SinkFault>,
@@ -153,9 +156,9 @@ pub(crate) struct Replaced {
 
 impl Outlet {
     fn new((name, sink): Target) -> Self {
-        let wanted = sink.as_ref().map_or(Wanted::Passed, |sink| sink.wants());
-        let replaced = Replaced::default();
-        Self { name, sink, wanted, ended: None, fault: None, handed: None, matched: 0, replaced }
+        let needs = sink.as_ref().map_or_else(Needs::default, |sink| Needs::of(sink.as_ref()));
+        let (kept, replaced) = (Arc::default(), Replaced::default());
+        Self { name, sink, needs, kept, ended: None, fault: None, handed: None, matched: 0, replaced }
     }
 
     /// Completes the sink, and puts another in its place. Gives the name and the report of the one before.
@@ -219,7 +222,7 @@ impl Outlet {
 
     /// All its files are written, and packets behind those in them are not wanted.
     fn is_complete(&self) -> bool {
-        self.wanted == Wanted::Passed && self.ended == Some(Ended::Complete)
+        self.needs.wanted == Wanted::Passed && self.ended == Some(Ended::Complete)
     }
 
     /// Gives it what it wants of the packets before the record at `behind`, of which those at `records` match. What it took of these stays
@@ -228,11 +231,12 @@ impl Outlet {
         self.handed = None;
         self.matched += self.wanted_packets(delivery, records, behind);
         let Some(sink) = self.sink.as_mut().filter(|_| self.ended.is_none()) else { return };
-        if self.wanted != Wanted::Passed {
-            let result = give_others(sink.as_mut(), self.wanted, delivery, records, behind, scratch);
+        let packets = Packets { batch: delivery, records, wanted: self.needs.wanted, matched: None, kept: &self.kept };
+        if self.needs.wanted != Wanted::Passed {
+            let result = give_others(sink.as_mut(), packets, behind, scratch);
             return result.unwrap_or_else(|end| self.end(end));
         }
-        let (handed, result) = sink.batch(&Packets::new(delivery, records, None), scratch);
+        let (handed, result) = sink.batch(&packets, scratch);
         if let Err(end) = result {
             self.end(end);
         }
@@ -242,7 +246,7 @@ impl Outlet {
     /// Packets that it wants of those before the record at `behind`, of which those at `records` match.
     fn wanted_packets(&self, delivery: &Delivery<Stages>, records: &[u32], behind: Option<u32>) -> u64 {
         let matched = records.len() as u64;
-        match self.wanted {
+        match self.needs.wanted {
             Wanted::Passed => matched,
             Wanted::Rejected => all_before(delivery, behind).len() as u64 - matched,
             Wanted::All => all_before(delivery, behind).len() as u64,
@@ -261,26 +265,24 @@ fn all_before(delivery: &Delivery<Stages>, behind: Option<u32>) -> &[u32] {
     &all[..behind.and_then(|behind| all.iter().position(|&at| at == behind)).unwrap_or(all.len())]
 }
 
-/// Gives `sink` the packets that do not match, or all of them: see [`Outlet::give`].
+/// Gives `sink` those that do not match of the packets before the record at `behind`, or all of them; `matching` are those that do.
 #[cold]
 fn give_others(
     sink: &mut dyn Sink,
-    wanted: Wanted,
-    delivery: &Delivery<Stages>,
-    records: &[u32],
+    matching: Packets<'_>,
     behind: Option<u32>,
     scratch: &mut Vec<u8>,
 ) -> Result<(), End> {
-    let all = all_before(delivery, behind);
+    let all = all_before(matching.batch, behind);
     let (mut others, matched);
-    let packets = if wanted == Wanted::All {
-        matched = Bits::marking(all, records);
-        Packets::new(delivery, all, Some(&matched))
+    let packets = if matching.wanted == Wanted::All {
+        matched = Bits::marking(all, matching.records);
+        Packets { records: all, matched: Some(&matched), ..matching }
     } else {
-        let mut records = records.iter().peekable();
+        let mut records = matching.records.iter().peekable();
         others = all.to_vec();
         others.retain(|at| records.next_if_eq(&at).is_none());
-        Packets::new(delivery, &others, None)
+        Packets { records: &others, ..matching }
     };
     sink.batch(&packets, scratch).1
 }
@@ -346,7 +348,18 @@ impl Outputs {
 
     /// Whether one of them wants other packets than those that pass.
     pub(crate) fn want_others(&self) -> bool {
-        self.real().any(|outlet| outlet.wanted != Wanted::Passed)
+        self.real().any(|outlet| outlet.needs.wanted != Wanted::Passed)
+    }
+
+    /// Whether one of them must have its packets in batches, whose bytes do not change.
+    pub(crate) fn need_batches(&self) -> bool {
+        self.want_others() || self.real().any(|outlet| outlet.needs.keeps)
+    }
+
+    /// Batches that outputs keep.
+    pub(crate) fn kept(&self) -> usize {
+        // Each output has a share of its own.
+        self.real().map(|outlet| Arc::strong_count(&outlet.kept) - 1).sum()
     }
 
     /// Whether the main output ended before the packets did.
@@ -499,17 +512,15 @@ impl Outputs {
         std::iter::once(&self.main).chain(&self.splits).map(|outlet| &outlet.replaced)
     }
 
-    /// Which packets each output wants, the main one first; `None` if they are only counted.
-    pub(crate) fn wanted(&self) -> Vec<Option<Wanted>> {
-        std::iter::once(&self.main)
-            .chain(&self.splits)
-            .map(|outlet| outlet.is_real().then_some(outlet.wanted))
-            .collect()
+    /// What the sink of each output needs, the main one first; `None` if packets are only counted.
+    pub(crate) fn needs(&self) -> Vec<Option<Needs>> {
+        let outlets = std::iter::once(&self.main).chain(&self.splits);
+        outlets.map(|outlet| outlet.is_real().then_some(outlet.needs)).collect()
     }
 
     /// Packets that each output is to write, the main one first, if `matched` match for each, of `judged` that the filter judged.
     pub(crate) fn expected(&self, matched: impl Iterator<Item = u64>, judged: u64) -> Vec<u64> {
-        let expected = |(outlet, matched): (&Outlet, u64)| match outlet.wanted {
+        let expected = |(outlet, matched): (&Outlet, u64)| match outlet.needs.wanted {
             Wanted::Passed => matched,
             Wanted::Rejected => judged.saturating_sub(matched),
             Wanted::All => judged,
@@ -525,7 +536,7 @@ impl Outputs {
             let expected = expected.saturating_sub(outlet.replaced.matched);
             let complete = std::ptr::eq(outlet, &self.main) && outlet.is_complete();
             // Where an output could not be made, packets were read and nobody got any.
-            let unread = self.refused && outlet.wanted != Wanted::Passed;
+            let unread = self.refused && outlet.needs.wanted != Wanted::Passed;
             let whole = !unread && (outlet.ended.is_none() || complete && !self.alone);
             (whole && written != expected).then(|| Discrepancy { name: outlet.name.clone(), expected, written })
         });

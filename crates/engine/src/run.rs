@@ -130,9 +130,9 @@ pub enum Error {
         /// What the capture is called.
         name: String,
     },
-    /// An output wants packets that the filter rejects, of several captures.
-    #[error("packets that do not match are handed to outputs of files, or of one capture")]
-    RejectedOfSeveral,
+    /// An output keeps batches, or wants packets that the filter rejects, of several captures, whose packets are passed on one by one.
+    #[error("an output keeps batches, or wants packets that do not match, of files or of one capture")]
+    BatchesOfSeveral,
     /// A part of the run panicked.
     #[error("the run's thread ended with a panic: this is a mistake in weir")]
     Panic,
@@ -270,9 +270,9 @@ impl Run {
         let Setup { mut selection, measure, main, splits, limit, merges, workers, cpus, pull, stop, look } = setup;
         let ledger = Ledger::new(selection.splits.len());
         let outputs = Outputs::new(main, splits, measure.is_some());
-        let others = outputs.want_others();
-        // Batches of all packets come in one order, merged ones too.
-        let merges = merges && pull.is_none() && !others;
+        let (others, whole) = (outputs.want_others(), pull.is_some() || outputs.need_batches());
+        // Batches come in one order, merged ones too.
+        let merges = merges && !whole;
         // What an output was given cannot be refused later.
         selection.at_once |= others;
         selection.limit = limit.filter(|_| !merges);
@@ -290,7 +290,7 @@ impl Run {
                 Arc::new(Stages::new(Arc::clone(&first), true, locate))
             }
         };
-        let control = Arc::new(Control::new(Arc::clone(&stop), Arc::clone(&stages), resolve, outputs.wanted()));
+        let control = Arc::new(Control::new(Arc::clone(&stop), Arc::clone(&stages), resolve, outputs.needs()));
         Self {
             _closing: Closing(Arc::clone(&control)),
             output_change: 0,
@@ -301,14 +301,9 @@ impl Run {
             told: 0,
             pull,
             batches: None,
-            // Batches that are pulled may be kept: what is in them must not change with a file. Nor must packets that were counted as
-            // rejected, which an output gets.
-            options: Options {
-                workers,
-                cpus,
-                way: (pull.is_some() || others).then_some(AccessMode::Read),
-                ..Options::default()
-            },
+            // Batches may be kept: what is in them must not change with a file. Nor must packets that were counted as rejected, which an
+            // output gets.
+            options: Options { workers, cpus, way: whole.then_some(AccessMode::Read), ..Options::default() },
             measure,
             failure: None,
             outputs,
@@ -574,7 +569,7 @@ impl Run {
         ledger.received += delivered;
         let written = |(name, report): (&str, Option<SinkReport>)| Some((name.to_owned(), report?.written));
         let written = self.outputs.reports().filter_map(written).collect();
-        let in_flight = in_flight + self.batches.as_ref().map_or(0, BatchSender::outstanding);
+        let in_flight = in_flight + self.batches.as_ref().map_or(0, BatchSender::outstanding) + self.outputs.kept();
         Snapshot { change: self.control.change(), ledger, captures, written, in_flight }
     }
 

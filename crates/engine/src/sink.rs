@@ -1,7 +1,9 @@
 //! Sinks: where the packets of an output go.
 
+use crate::batches::Batch;
 use crate::name::Name;
 use crate::port::{PortFault, Refused};
+use std::sync::Arc;
 use weir_io::output::OutputError;
 use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
 use weir_pipeline::Delivery;
@@ -93,17 +95,44 @@ pub enum Wanted {
     All,
 }
 
+/// What a sink needs of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Needs {
+    pub wanted: Wanted,
+    /// It keeps batches.
+    pub keeps: bool,
+}
+
+impl Needs {
+    pub fn of(sink: &dyn Sink) -> Self {
+        Self { wanted: sink.wants(), keeps: sink.keeps() }
+    }
+}
+
 /// Packets of a batch that a sink is handed, in the order of their source.
 #[derive(Clone, Copy, Debug)]
 pub struct Packets<'a> {
-    batch: &'a Delivery<Stages>,
-    records: &'a [u32],
-    matched: Option<&'a Bits>,
+    pub(crate) batch: &'a Delivery<Stages>,
+    pub(crate) records: &'a [u32],
+    pub(crate) wanted: Wanted,
+    pub(crate) matched: Option<&'a Bits>,
+    /// Shared by all batches that the sink keeps.
+    pub(crate) kept: &'a Arc<()>,
 }
 
 impl<'a> Packets<'a> {
-    pub(crate) fn new(batch: &'a Delivery<Stages>, records: &'a [u32], matched: Option<&'a Bits>) -> Self {
-        Self { batch, records, matched }
+    /// The packets as a batch that the sink may keep, give to another thread, or forward, without a copy of their bytes. `None` for a
+    /// mapped file, which others may change: see [`Sink::keeps`].
+    ///
+    /// Dropping the batch gives its memory back. A capture whose memory is out drops packets, and counts them. **Cost**: four bytes and a
+    /// bit for each packet.
+    pub fn keep(&self) -> Option<Batch> {
+        let verdicts = || match (self.wanted, self.matched) {
+            (_, Some(matched)) => matched.clone(),
+            (Wanted::Rejected, None) => Bits::zeros(self.len()),
+            (_, None) => Bits::ones(self.len()),
+        };
+        (!self.batch.view.is_mapped()).then(|| Batch::kept(self.batch, self.records, verdicts(), self.kept))
     }
 
     /// How the source is laid out here.
@@ -157,10 +186,16 @@ pub trait Sink: Send {
     /// were filtered, or both.
     ///
     /// A sink that wants other packets than those that pass ends alone, and gets all packets in batches. Files are then read instead of
-    /// mapped. A run of several captures refuses it, and so does a run of a capture with a kernel's filter, which would reject packets
+    /// mapped. A run of several captures refuses it, and so does one of a capture with a kernel's filter, which would reject packets
     /// that the run never sees ([`Error::RejectedBefore`](crate::run::Error::RejectedBefore)).
     fn wants(&self) -> Wanted {
         Wanted::Passed
+    }
+
+    /// Whether it [keeps](Packets::keep) batches; the answer is always the same. All its packets then come in batches, and files are
+    /// read instead of mapped; a run of several captures refuses it.
+    fn keeps(&self) -> bool {
+        false
     }
 
     /// Makes the file, if it is one, before its first packet. A file that cannot be made ends a run that measures nothing.

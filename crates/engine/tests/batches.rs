@@ -2,7 +2,7 @@
 
 mod running;
 
-use running::{LONG, PACKETS, Packet, end, files, frame, pcap, pulled, setup, tcpdump};
+use running::{Found, LONG, PACKETS, Packet, checked, end, files, frame, pcap, pulled, setup, tcpdump};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,47 +12,8 @@ use weir_engine::handle::{Handle, Order, Sources};
 use weir_engine::name::Name;
 use weir_engine::port::Port;
 use weir_engine::run::{Run, Setup};
-use weir_packet::descriptor::Descriptor;
 use weir_testkit::savefile::{Pcap, Pcapng};
 use weir_testkit::{Random, Scratch, captures, have, net, skipped};
-
-/// A packet as its descriptor has it, and its verdict.
-struct Found {
-    packet: Packet,
-    interface: u32,
-    timed: bool,
-    passed: bool,
-}
-
-/// What a batch holds. Descriptors and masks agree with each other, and name no byte outside the region.
-fn checked(batch: &Batch) -> Vec<Found> {
-    let (region, verdicts) = (batch.region(), batch.verdicts());
-    let words = verdicts.words();
-    assert_eq!((verdicts.len(), words.len()), (batch.len(), batch.len().div_ceil(64)));
-    assert_eq!(words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>(), batch.judged().0);
-    assert_eq!(batch.len() as u64, batch.judged().0 + batch.judged().1);
-    assert!(batch.packet(batch.len()).is_none());
-    let descriptors = batch.descriptors();
-    assert_eq!(descriptors.len(), batch.len());
-    let mut found = Vec::new();
-    for (i, descriptor) in descriptors.iter().enumerate() {
-        let Descriptor { offset, time_ns, captured, wire_len, interface, flags } = *descriptor;
-        assert!(offset + u64::from(captured) <= region.len() as u64, "{descriptor:?}, {} bytes", region.len());
-        let record = batch.packet(i).expect("a packet that was found");
-        let data = record.frame.data;
-        assert_eq!(data.len(), captured as usize);
-        assert!(data.is_empty() || data.as_ptr() as usize == region.cast::<u8>() as usize + offset as usize);
-        assert_eq!((record.frame.wire_len, record.frame.interface), (wire_len, interface));
-        assert!((interface as usize) < batch.layout().interfaces.len());
-        let timed = flags & Descriptor::NO_TIME == 0;
-        assert_eq!(record.time_ns, timed.then_some(time_ns));
-        let passed = words[i / 64] >> (i % 64) & 1 == 1;
-        found.push(Found { packet: (time_ns, wire_len, data.to_vec()), interface, timed, passed });
-    }
-    let passed = found.iter().filter(|found| found.passed).map(|found| &found.packet.2[..]);
-    assert!(passed.eq(batch.packets().map(|record| record.frame.data)));
-    found
-}
 
 /// All that is left.
 fn all(batches: &mut Batches) -> Vec<Found> {

@@ -421,7 +421,7 @@ impl Backend for Fed {
                     spool::append(&mut bytes, 0, time_ns, &Record { time_ns: Some(time_ns), frame });
                 }
                 self.handed_over += packets.len() as u64;
-                Ok(Next::Records(Box::new(Held(bytes)), packets.len() as u64))
+                Ok(Next::Records(Arc::new(Held(bytes)), packets.len() as u64))
             }
             Err(TryRecvError::Empty) if !stopped => Ok(Next::Nothing),
             Err(_) => Ok(Next::End),

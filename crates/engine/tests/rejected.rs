@@ -240,7 +240,7 @@ fn captures_whose_rejected_packets_are_not_seen_are_refused() {
         let refused = handle.join(LONG).unwrap();
         match refused {
             Err(Error::RejectedBefore { name }) => assert!(kernel_filter && name == "near", "{name}"),
-            Err(Error::RejectedOfSeveral) => assert!(!kernel_filter),
+            Err(Error::BatchesOfSeveral) => assert!(!kernel_filter),
             other => panic!("{other:?}"),
         }
     }

@@ -333,7 +333,7 @@ impl Backend for Capture {
             let packets = std::mem::take(&mut self.waiting);
             if packets > 0 {
                 self.counts.handed_over += packets;
-                return Ok(Next::Records(Box::new(self.lease()), packets));
+                return Ok(Next::Records(Arc::new(self.lease()), packets));
             }
             let ending = matches!(self.state, State::Ending(_));
             if !came && ending && !self.queue.is_waiting() && self.whole.is_drained() {

@@ -81,7 +81,7 @@ pub trait PreFilter: Send + Sync + Debug {
     fn replace(&self, programs: &[Vec<Insn>]) -> io::Result<()>;
 }
 
-/// Memory of a backend with packets in it; dropping it gives it back.
+/// Memory of a backend with packets in it; dropping the last share of it gives it back, in any order and from any thread.
 pub trait Lease: Send + Sync + Debug {
     /// What the records lie in: nothing that others may write to meanwhile. The first record is at offset 0.
     fn bytes(&self) -> Bytes<'_>;
@@ -91,7 +91,7 @@ pub trait Lease: Send + Sync + Debug {
 #[derive(Debug)]
 pub enum Next {
     /// Records, and how many there are.
-    Records(Box<dyn Lease>, u64),
+    Records(Arc<dyn Lease>, u64),
     /// Nothing has come.
     Nothing,
     /// The capture was stopped, and all that it received is handed over.

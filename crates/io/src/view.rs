@@ -22,7 +22,7 @@ enum Bytes {
     Mapped(Arc<Mapping>, PlainFile),
     /// A buffer and the part of it that holds data.
     Owned(Arc<Vec<u8>>, std::ops::Range<usize>),
-    Lease(Box<dyn Lease>),
+    Lease(Arc<dyn Lease>),
 }
 
 impl Chunk {
@@ -36,19 +36,19 @@ impl Chunk {
         Self { offset, eof, bytes: Bytes::Owned(Arc::new(buffer), part) }
     }
 
-    /// Memory of a capture, which gets it back when the chunk is dropped or [released](Self::release).
-    pub fn leased(offset: u64, lease: Box<dyn Lease>) -> Self {
+    /// Memory of a capture, which gets it back when the last chunk that shares it is dropped or [released](Self::release).
+    pub fn leased(offset: u64, lease: Arc<dyn Lease>) -> Self {
         Self { offset, eof: false, bytes: Bytes::Lease(lease) }
     }
 
-    /// The same bytes once more, without a copy; `None` for memory of a capture, which is given back once.
-    pub fn share(&self) -> Option<Self> {
+    /// The same bytes once more, without a copy. **Cost**: an atomic update, two for a mapped file.
+    pub fn share(&self) -> Self {
         let bytes = match &self.bytes {
             Bytes::Mapped(mapping, file) => Bytes::Mapped(Arc::clone(mapping), file.clone()),
             Bytes::Owned(buffer, part) => Bytes::Owned(Arc::clone(buffer), part.clone()),
-            Bytes::Lease(_) => return None,
+            Bytes::Lease(lease) => Bytes::Lease(Arc::clone(lease)),
         };
-        Some(Self { bytes, ..*self })
+        Self { bytes, ..*self }
     }
 
     /// Nobody reads the bytes any more: what others wait for is given back now, and the chunk is empty if it held that.

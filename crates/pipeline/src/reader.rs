@@ -403,7 +403,7 @@ impl<C: Consumer> Reader<C> {
     fn hold_view(&mut self, view: &Chunk) {
         let rest = self.report.offset < view.offset + view.bytes().len() as u64;
         if self.need == 0 && rest && !self.finished {
-            self.held = view.share();
+            self.held = Some(view.share());
         }
     }
 
@@ -596,7 +596,7 @@ impl<C: Consumer> Reader<C> {
             return Ok(None);
         }
         self.report.reread += done.reread;
-        let share = if limit < end { view.share() } else { None };
+        let share = (limit < end).then(|| view.share());
         let delivery = self.accept(view, current, done);
         if let (Some(view), None) = (share, &self.held) {
             self.hold_view(&view);

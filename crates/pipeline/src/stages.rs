@@ -104,6 +104,23 @@ impl Bits {
         mask
     }
 
+    /// So many bits that are all 1.
+    pub fn ones(len: usize) -> Self {
+        let mut bits = Self::default();
+        (0..len).step_by(64).for_each(|at| bits.push(u64::MAX >> (64 - (len - at).min(64)), (len - at).min(64)));
+        bits
+    }
+
+    /// So many bits that are all 0.
+    pub fn zeros(len: usize) -> Self {
+        Self { words: vec![0; len.div_ceil(64)], len }
+    }
+
+    /// Number of bits that are 1.
+    pub fn count_ones(&self) -> u64 {
+        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
     /// Number of bits.
     pub fn len(&self) -> usize {
         self.len
@@ -332,6 +349,11 @@ mod tests {
             assert_eq!((mask.len(), mask.words().len()), (200, 4));
             let bit = |i: usize| mask.words()[i / 64] >> (i % 64) & 1 == 1;
             assert!((0..256).all(|i| bit(i) == (i < 200 && i % step == step - 1)), "{step}");
+        }
+        for len in [0, 1, 63, 64, 65, 128, 200] {
+            let all = &records[..len];
+            assert_eq!((Bits::ones(len), Bits::zeros(len)), (Bits::marking(all, all), Bits::marking(all, &[])));
+            assert_eq!((Bits::ones(len).count_ones(), Bits::zeros(len).count_ones()), (len as u64, 0));
         }
     }
 

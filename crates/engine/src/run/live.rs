@@ -37,10 +37,10 @@ impl Run {
         if inputs.len() > 1 && self.first.is_limited() {
             return Err(Error::LimitOfQueues);
         }
-        let others = self.outputs.want_others();
-        if inputs.len() > 1 && others {
-            return Err(Error::RejectedOfSeveral);
+        if inputs.len() > 1 && self.outputs.need_batches() {
+            return Err(Error::BatchesOfSeveral);
         }
+        let others = self.outputs.want_others();
         let mut layouts = Vec::new();
         for input in inputs {
             let Kind::Live(live) = &input.kind else { continue };

@@ -423,7 +423,7 @@ impl Backend for Ring {
                 let (portion, packets) = opened.portion(&self.finish, &mut self.marks);
                 self.opened = opened.more();
                 self.handed_over += u64::from(packets);
-                return Ok(Next::Records(Box::new(portion), packets.into()));
+                return Ok(Next::Records(Arc::new(portion), packets.into()));
             }
             if !self.shared.is_ready(self.next) {
                 break;

@@ -333,7 +333,7 @@ impl Backend for Reading {
             }
             let packets = rest.len() as u64;
             interface.truth.handed.extend(rest);
-            return Ok(Next::Records(Box::new(Held { bytes, _block: block }), packets));
+            return Ok(Next::Records(Arc::new(Held { bytes, _block: block }), packets));
         }
         if !interface.is_over() {
             return Ok(Next::Nothing);

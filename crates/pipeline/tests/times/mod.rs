@@ -451,7 +451,7 @@ impl Backend for Prepared {
         let packets = packets.len() as u64;
         self.counts.received += packets;
         self.counts.handed_over += packets;
-        Ok(Next::Records(Box::new(Burst(bytes)), packets))
+        Ok(Next::Records(Arc::new(Burst(bytes)), packets))
     }
 
     fn wait(&mut self, _: Duration) -> std::io::Result<()> {

@@ -36,7 +36,7 @@ fn small() -> Settings {
 }
 
 #[track_caller]
-fn block(ring: &mut Ring, stop: &AtomicBool) -> (Box<dyn Lease>, u64) {
+fn block(ring: &mut Ring, stop: &AtomicBool) -> (Arc<dyn Lease>, u64) {
     match ring.next_within(stop, TURN).unwrap() {
         Next::Records(block, packets) => (block, packets),
         other => panic!("{other:?}"),

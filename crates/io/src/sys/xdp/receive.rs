@@ -507,7 +507,7 @@ impl Backend for Socket {
                 if self.now_ns - self.counted_ns > COUNTS.as_nanos() as i64 {
                     self.read_counts()?;
                 }
-                return Ok(Next::Records(Box::new(burst), packets));
+                return Ok(Next::Records(Arc::new(burst), packets));
             }
             if self.receive.available() == 0 {
                 break;

@@ -316,10 +316,10 @@ fn bursts_may_come_back_in_any_order_from_elsewhere() {
     }
     let mut capture = open("near", 0, &Settings { memory: 256 << 10, ..small(Mode::Generic) }).unwrap();
     let stop = AtomicBool::new(false);
-    let (give, take) = mpsc::channel::<Box<dyn Lease>>();
+    let (give, take) = mpsc::channel::<Arc<dyn Lease>>();
     let (counted, sum) = std::thread::scope(|scope| {
         scope.spawn(move || {
-            let (mut held, mut random) = (Vec::<(Vec<u64>, Box<dyn Lease>)>::new(), 12345usize);
+            let (mut held, mut random) = (Vec::<(Vec<u64>, Arc<dyn Lease>)>::new(), 12345usize);
             let numbers = |burst: &dyn Lease| packets(burst).iter().map(|(_, bytes)| number(bytes)).collect::<Vec<_>>();
             for burst in take {
                 held.push((numbers(&*burst), burst));

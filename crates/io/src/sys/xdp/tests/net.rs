@@ -4,6 +4,7 @@ use crate::live::{Backend, Counts, Lease, Next, TURN};
 use crate::sys::{bpf, device, packet_socket};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_packet::savefile::Bytes;
 use weir_packet::savefile::slots::Slots;
@@ -83,7 +84,7 @@ pub fn packets(burst: &dyn Lease) -> Vec<(i64, &[u8])> {
 pub fn until_end(
     backend: &mut dyn Backend,
     stop: &AtomicBool,
-    mut each: impl FnMut(Box<dyn Lease>),
+    mut each: impl FnMut(Arc<dyn Lease>),
 ) -> io::Result<(Counts, u64)> {
     let mut sum = 0;
     loop {
