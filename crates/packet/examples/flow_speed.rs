@@ -1,7 +1,7 @@
-//! What flow keys and their hashes cost: nanoseconds per packet, from memory that lies in the cache.
+//! Cost of flow keys and their hashes: nanoseconds per packet, for packets in the cache.
 //!
-//! Prints the median and the least of seven rounds; each round runs every candidate once, so that a noisy neighbour meets
-//! them all. `cargo run --release -p weir-packet --example flow_speed [PACKETS]`
+//! Prints the median and the least of seven rounds. Each round runs every candidate once, so that a noisy neighbour affects all
+//! of them. `cargo run --release -p weir-packet --example flow_speed [PACKETS]`
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use weir_packet::flow::{FlowKey, Hasher, Parser};
 use weir_packet::{Frame, LinkType};
 use weir_testkit::Random;
 
-/// One frame of 64 to 80 bytes: `tagged` in a VLAN, `six` in IPv6, three of four TCP.
+/// A frame of 64 to 80 bytes: with a VLAN tag if `tagged`, of IPv6 if `six`; three of four are TCP.
 fn frame(random: &mut Random, tagged: bool, six: bool) -> Vec<u8> {
     let mut out = vec![2; 12];
     if tagged {
@@ -39,7 +39,7 @@ fn frame(random: &mut Random, tagged: bool, six: bool) -> Vec<u8> {
     out
 }
 
-/// The same key from etherparse, for what it costs there.
+/// The flow key as etherparse finds it, to compare the cost.
 fn by_etherparse(data: &[u8]) -> Option<FlowKey> {
     let packet = LaxSlicedPacket::from_ethernet(data).ok()?;
     let mut key = FlowKey::NONE;

@@ -1,4 +1,4 @@
-//! Descriptors of frames: where each frame of a batch lies, in a form that every language reads.
+//! Descriptors of frames: the place of each frame of a batch, in a form that every language reads.
 
 use crate::savefile::{Bytes, Layout};
 use core::ptr;
@@ -23,9 +23,9 @@ use core::ptr;
 pub struct Descriptor {
     /// Offset of the frame's first byte in the [region](region) of its batch, bytes. An empty frame may have the offset 0.
     pub offset: u64,
-    /// Time of capture, ns since 1970. Without a time stamp ([`Self::NO_TIME`]) it is `i64::MIN`.
+    /// Time of capture, ns since 1970; `i64::MIN` if the frame has no time stamp ([`Self::NO_TIME`]).
     pub time_ns: i64,
-    /// Captured length, bytes from `offset` on. They lie in the region.
+    /// Captured length, bytes from `offset` on. All of them lie in the region.
     pub captured: u32,
     /// Length on the wire without FCS and preamble, bytes. It may exceed `captured`, and in odd files be less.
     pub wire_len: u32,
@@ -39,16 +39,17 @@ impl Descriptor {
     /// Flag of a frame without a time stamp.
     pub const NO_TIME: u32 = 1;
 
-    /// Descriptor of an empty frame, for a place that holds no record.
+    /// Descriptor of an empty frame, for an offset at which no record lies.
     const EMPTY: Self =
         Self { offset: 0, time_ns: i64::MIN, captured: 0, wire_len: 0, interface: 0, flags: Self::NO_TIME };
 }
 
 /// Smallest region of memory that holds all frames in `bytes`: address and length.
 ///
-/// Records that lie back to back give the slice that they lie in. The frames of a burst lie apart, so its region begins with the frame
-/// of the lowest address and ends with the highest. **Safety** for readers: other threads, the kernel or a device may write to a burst's
-/// region between its frames. Only the bytes that a [`Descriptor`] names may be read, and only while the batch is held.
+/// If the records lie back to back, the region is the slice that holds them. The frames of a burst lie apart, so its region
+/// begins with the frame of the lowest address and ends with the frame of the highest. **Safety** for readers: other threads,
+/// the kernel or a device may write to a burst's region between its frames. Only the bytes that a [`Descriptor`] names may be
+/// read, and only while the batch is held.
 pub fn region(bytes: Bytes<'_>) -> *const [u8] {
     match bytes {
         Bytes::Slice(bytes) => bytes,
@@ -62,10 +63,10 @@ pub fn region(bytes: Bytes<'_>) -> *const [u8] {
 }
 
 impl Layout {
-    /// Descriptors of the frames of the records at `at`, offsets that a walk over `bytes` has passed. Their frames lie in the
+    /// Descriptors of the frames of the records at `at`: offsets that a walk over `bytes` has passed. Their frames lie in the
     /// [region](region) of `bytes`.
     ///
-    /// **Cost**: an allocation, and a second look at each record's header.
+    /// **Cost**: one allocation, and a second read of each record's header.
     pub fn descriptors<'a>(&self, bytes: impl Into<Bytes<'a>>, at: &[u32]) -> Vec<Descriptor> {
         let bytes = bytes.into();
         let base = region(bytes).addr();

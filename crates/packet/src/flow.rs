@@ -1,8 +1,8 @@
 //! The flow key of a frame, and its hash.
 //!
-//! [`Parser`] turns a frame into a [`FlowKey`]; [`Hasher`] turns the key into a [`FlowHash`], one value for both
-//! directions of a conversation and one for this direction. Both are on the path of every packet: no allocation, no error
-//! types, no text. How a frame is printed is another matter, see [`line`](crate::line).
+//! [`Parser`] turns a frame into a [`FlowKey`]. [`Hasher`] turns the key into a [`FlowHash`]: one value for both directions of
+//! a conversation and one for this direction. Both run for every packet: no allocation, no error types, no text. Frames are
+//! printed by [`line`](crate::line).
 
 mod hash;
 mod ip;
@@ -17,10 +17,11 @@ pub use parse::{Inside, Parser, Usual};
 use core::net::IpAddr;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Who talks to whom: addresses, ports, protocol, in the direction of the packet.
+/// Endpoints of a packet: addresses, ports and protocol, in the direction of the packet.
 ///
-/// **Layout**: 40 bytes without padding, so that its bytes are its identity. IPv4 addresses fill the first four bytes of
-/// `src` and `dst`, the others are zero. Ports are numbers in native byte order; `HAS_PORTS` says whether they are there.
+/// **Layout**: 40 bytes without padding, so that two keys are equal if their bytes are. An IPv4 address fills the first four
+/// bytes of `src` or `dst`; the other twelve are zero. Ports are numbers in native byte order. `HAS_PORTS` says whether they
+/// are present.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct FlowKey {
@@ -32,68 +33,68 @@ pub struct FlowKey {
     pub sport: u16,
     /// Destination port.
     pub dport: u16,
-    /// IP protocol number of the transport (behind authentication and IPv6 extension headers, as far as these are there).
+    /// IP protocol number of the transport, behind the authentication and IPv6 extension headers that were captured.
     pub proto: u8,
-    /// 4 or 6; 0 in keys that hold no address.
+    /// IP version, 4 or 6; 0 in keys that hold no address.
     pub family: u8,
-    /// `HAS_PORTS`, `LATER_FRAGMENT`.
+    /// Flag bits: `HAS_PORTS`, `LATER_FRAGMENT`.
     pub flags: u8,
-    /// Zero.
+    /// Always zero.
     pub reserved: u8,
 }
 
 impl FlowKey {
-    /// In `flags`: the packet had ports.
+    /// Bit of `flags`: the packet had ports.
     pub const HAS_PORTS: u8 = 1;
-    /// In `flags`: a fragment other than the first of its packet, so that the ports are in another frame.
+    /// Bit of `flags`: a fragment other than the first of its packet, so that the ports are in another frame.
     pub const LATER_FRAGMENT: u8 = 2;
 
-    /// The key that holds nothing.
+    /// The empty key: no address, no ports.
     pub const NONE: Self =
         Self { src: [0; 16], dst: [0; 16], sport: 0, dport: 0, proto: 0, family: 0, flags: 0, reserved: 0 };
 
-    /// The source address.
+    /// The source address; `None` if the key holds no address.
     pub fn source(&self) -> Option<IpAddr> {
         address(self.family, &self.src)
     }
 
-    /// The destination address.
+    /// The destination address; `None` if the key holds no address.
     pub fn destination(&self) -> Option<IpAddr> {
         address(self.family, &self.dst)
     }
 
-    /// The ports, source first.
+    /// The ports, source first; `None` if the packet had none.
     pub fn ports(&self) -> Option<(u16, u16)> {
         (self.flags & Self::HAS_PORTS != 0).then_some((self.sport, self.dport))
     }
 
-    /// Does the source stand behind the destination, by address and then by port, both as numbers?
+    /// Whether the source is greater than the destination, by address and then by port, both as numbers.
     ///
-    /// True of exactly one direction of a conversation, and of none if both ends are the same.
+    /// True for exactly one direction of a conversation, and for neither if both ends are the same.
     #[inline]
     pub fn is_reversed(&self) -> bool {
         let (src, dst) = (u128::from_be_bytes(self.src), u128::from_be_bytes(self.dst));
         (src > dst) | ((src == dst) & (self.sport > self.dport))
     }
 
-    /// The key of the packets that go the other way.
+    /// The key of the packets in the opposite direction.
     pub fn turned(&self) -> Self {
         Self { src: self.dst, dst: self.src, sport: self.dport, dport: self.sport, ..*self }
     }
 
-    /// One key for both directions: the one that is not [reversed](Self::is_reversed).
+    /// One key for both directions: the key that is not [reversed](Self::is_reversed).
     pub fn canonical(&self) -> Self {
         if self.is_reversed() { self.turned() } else { *self }
     }
 }
 
-/// The key as five wide words, in the machine's byte order.
+/// The key as five 64-bit words, in the machine's byte order.
 #[inline(always)]
 fn wide(key: &FlowKey) -> [u64; 5] {
     zerocopy::transmute!(*key)
 }
 
-// Tables compare keys for every packet: without a branch per field, and without a call.
+// Tables compare keys for every packet, so the comparison has no branch per field and no call.
 impl PartialEq for FlowKey {
     #[inline(always)]
     fn eq(&self, other: &Self) -> bool {
@@ -118,14 +119,14 @@ fn address(family: u8, bytes: &[u8; 16]) -> Option<IpAddr> {
     }
 }
 
-/// Why a frame has no flow key.
+/// Reason for a frame without a flow key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum NoKey {
-    /// What the frame carries is not IP: ARP, LLDP, spanning tree.
+    /// The frame does not carry IP, but for example ARP, LLDP or spanning tree.
     NotIp,
     /// The captured bytes end before the addresses do.
     Truncated,
-    /// A header contradicts itself: an IP version that is not the announced one, a header length below the least.
+    /// A header contradicts itself: an IP version other than the announced one, or a header length below the minimum.
     Malformed,
 }

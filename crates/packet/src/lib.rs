@@ -1,6 +1,6 @@
-//! Words that every room of weir shares: frames, link types, time, and the savefile codecs.
+//! Vocabulary that all weir crates share: frames, link types, time, and the savefile codecs.
 //!
-//! Bytes in, records out. Nothing here opens a file, reads a clock or allocates per packet.
+//! Input is bytes, output is records. Nothing here opens a file, reads a clock or allocates per packet.
 #![forbid(unsafe_code)]
 
 pub mod descriptor;
@@ -14,11 +14,11 @@ pub mod time;
 
 pub use link::LinkType;
 
-/// One captured frame, borrowed from the place where it lies.
+/// A captured frame, borrowed from the buffer that holds its bytes.
 ///
-/// `wire_len` is the length on the wire in bytes, without FCS and preamble; `data.len()` is what was captured of it and
-/// may be shorter (snap length) or, in odd files, longer. `interface` indexes the interface table of the source (always 0
-/// in a pcap file). The filter's native code reads this struct, hence `repr(C)`.
+/// `wire_len` is the length on the wire in bytes, without FCS and preamble. The captured length is `data.len()`: shorter if the
+/// snap length cut the frame, and in odd files longer. `interface` indexes the interface table of the source (always 0 in a
+/// pcap file). The filter's native code reads this struct, hence `repr(C)`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Frame<'a> {

@@ -1,9 +1,9 @@
 //! One line of text per packet, as `tcpdump -n` prints it but shorter, and hex dumps exactly as tcpdump's.
 //!
-//! What differs from tcpdump on purpose: no `IP `, `IP6 ` in front of the outermost addresses; TCP sequence numbers are
-//! absolute (`-S`) and TCP options are left out; VLAN tags are always shown; application protocols (DNS, HTTP, ...) are
-//! not decoded; fragments say where they belong; the line ends in `[96 of 1514 bytes captured]` when the capture cut the
-//! packet. A header that the captured bytes do not hold is marked `[|tcp]`.
+//! Intended differences from tcpdump: no `IP `, `IP6 ` in front of the outermost addresses; TCP sequence numbers are absolute
+//! (`-S`) and TCP options are left out; VLAN tags are always shown; application protocols (DNS, HTTP, ...) are not decoded;
+//! fragments show their place in the datagram. If the capture cut the packet, the line ends in
+//! `[96 of 1514 bytes captured]`. A header that the captured bytes do not hold is marked `[|tcp]`.
 //!
 //! Packets are hostile here: every read is checked, nesting is bounded, and text found in packets is not printed.
 
@@ -33,23 +33,23 @@ mod wlan;
 use crate::{Frame, LinkType};
 use text::{Line, put};
 
-/// Which bytes follow the line.
+/// Bytes printed after the line, in hex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Hex {
-    /// None.
+    /// No bytes.
     #[default]
     None,
     /// The packet without its link header, in hex (`-x`).
     Hex,
-    /// The same with characters beside it (`-X`).
+    /// The packet without its link header, in hex and as characters (`-X`).
     HexAscii,
     /// The whole frame in hex (`-xx`).
     FrameHex,
-    /// The whole frame with characters beside it (`-XX`).
+    /// The whole frame in hex and as characters (`-XX`).
     FrameHexAscii,
 }
 
-/// How packets are to be printed.
+/// Options of the printer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Style {
     /// Print the link header too (`-e`).
@@ -58,7 +58,7 @@ pub struct Style {
     pub hex: Hex,
 }
 
-/// Appends the text of one packet: what stands behind the time stamp, without a newline at its end.
+/// Appends the text of one packet: the part of a line behind the time stamp, without a final newline.
 ///
 /// A hex dump follows on lines of its own, each begun by a newline and a tab.
 ///
@@ -122,7 +122,7 @@ pub mod fuzz_body {
         frame(link, rest, extra, head[1]);
     }
 
-    /// The same with every choice made by the caller; `flags` chooses the style.
+    /// Prints a frame as `line` does, with every choice made by the caller; `flags` chooses the style.
     pub fn frame(link: LinkType, data: &[u8], missing: u32, flags: u8) {
         let hex = match flags >> 1 & 7 {
             0 | 5.. => Hex::None,

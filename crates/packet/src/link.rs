@@ -43,7 +43,7 @@ impl LinkType {
     pub const IEEE802_11_RADIO_AVS: Self = Self(163);
     /// PPP with a direction byte in place of the address byte.
     pub const PPP_PPPD: Self = Self(166);
-    /// Per-packet information, which names the link type of what follows it.
+    /// Per-packet information, whose header names the link type of the bytes behind it.
     pub const PPI: Self = Self(192);
     /// PPP behind a direction byte.
     pub const PPP_WITH_DIR: Self = Self(204);
@@ -62,7 +62,7 @@ impl LinkType {
     /// Linux "cooked" capture, version 2.
     pub const LINUX_SLL2: Self = Self(276);
 
-    /// libpcap's name without its prefix, as `tcpdump -L` and `-y` use it: `EN10MB`. `None` if libpcap has no name for it.
+    /// libpcap's name without its prefix, as `tcpdump -L` and `-y` use it: `EN10MB`. `None` if libpcap has no name for the type.
     pub fn name(self) -> Option<&'static str> {
         self.row().map(|row| row.1)
     }
@@ -72,19 +72,20 @@ impl LinkType {
         self.row().map(|row| row.2)
     }
 
-    /// The link type of a name, upper or lower case. Of two numbers with one name it is the higher, which is
-    /// the one that belongs in files: the lower is an operating system's own.
+    /// The link type of a name, upper or lower case. If two numbers share the name, the result is the higher number, which
+    /// belongs in files; the lower number is private to an operating system.
     pub fn from_name(name: &str) -> Option<Self> {
         NAMES.iter().rev().find(|row| row.1.eq_ignore_ascii_case(name)).map(|row| Self(row.0))
     }
 
-    /// **Cost**: a binary search.
+    /// The row of [`NAMES`] for this link type. **Cost**: a binary search.
     fn row(self) -> Option<&'static (u16, &'static str, &'static str)> {
         NAMES.binary_search_by_key(&self.0, |row| row.0).ok().map(|at| &NAMES[at])
     }
 }
 
-/// Number, name, description; ascending. What libpcap 1.10 says of a file with that number in its header.
+/// Number, name and description of each link type, ascending, as libpcap 1.10 names them for a file with that number in its
+/// header.
 #[rustfmt::skip]
 const NAMES: &[(u16, &str, &str)] = &[
     (0, "NULL", "BSD loopback"),

@@ -4,11 +4,11 @@ use core::fmt;
 use core::ops::Index;
 use std::sync::{Arc, OnceLock};
 
-/// A list that only grows. A clone costs one atomic update, and an element that is pushed onto a clone costs nothing for the
-/// elements before it: copies share one array, of which each sees its own first part.
+/// A list that only grows. Copies share one array, of which each copy sees its own first part. A clone therefore costs one
+/// atomic update, and a push onto a clone does not copy the elements before it.
 ///
-/// **Cost**: an index costs what an index into a slice does, and a load that says that the element is there. A push is amortised
-/// constant; the first push onto a copy whose place in the array is taken already copies the elements.
+/// **Cost**: an index costs an index into a slice, and a load that checks that the element is there. A push is amortised
+/// constant. If another copy has already filled the next place in the array, the first push copies the elements.
 #[derive(Clone)]
 pub struct List<T> {
     items: Arc<[OnceLock<T>]>,
@@ -16,17 +16,17 @@ pub struct List<T> {
 }
 
 impl<T> List<T> {
-    /// How many elements this copy sees.
+    /// Number of elements that this copy sees.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the list has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The element at `index`.
+    /// The element at `index`; `None` past the end.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
         if index < self.len { self.items[index].get() } else { None }
@@ -49,7 +49,7 @@ impl<T> List<T> {
 }
 
 impl<T: Clone> List<T> {
-    /// Appends an element, for this copy alone.
+    /// Appends an element to this copy alone.
     pub fn push(&mut self, item: T) {
         /// Places in the first array.
         const FIRST: usize = 4;
@@ -131,7 +131,7 @@ mod tests {
         assert!(other.iter().take(100).eq(before.iter()));
     }
 
-    /// A list of n elements that is copied before each push copies elements only as its array grows.
+    /// If a list of n elements is copied before each push, elements are copied only when its array grows.
     #[test]
     fn a_push_onto_a_copy_copies_few_elements() {
         #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Capture file formats: bytes in, records out; records in, bytes out.
 //!
-//! A [`Layout`] is everything that must be known to read a record: format, byte order, interfaces. [`walk`] steps from
+//! A [`Layout`] holds all that a reader must know to read a record: format, byte order, interfaces. [`walk`] steps from
 //! record to record over a byte slice with one or several cursors. Nothing here opens a file.
 //!
 //! Sources: pcap <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html>, pcapng
@@ -42,19 +42,19 @@ pub fn max_snaplen(link: LinkType) -> u32 {
     }
 }
 
-/// More interfaces than this in one file are a fault, so that a hostile file cannot make us allocate without bound.
+/// Largest number of interfaces in one file. More are a fault, so that a hostile file cannot cause unbounded allocation.
 pub const MAX_INTERFACES: usize = 8192;
 
-/// Bytes of text (names, descriptions, comments) that are kept of one file's interfaces and section headers. What comes after
-/// that is left out and counted, so that a small compressed file cannot fill the memory.
+/// Bytes of text (names, descriptions, comments) kept of one file's interfaces and section headers. Further texts are left out
+/// and counted, so that a small compressed file cannot fill the memory.
 pub const MAX_TEXT: usize = 1 << 20;
 
-/// The two families of capture files, and those that are never in a file.
+/// Formats of records: the two families of capture files, and formats that only exist in memory or in temporary files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// The classic format of libpcap.
     Pcap,
-    /// The block format.
+    /// The pcapng format, made of blocks.
     Pcapng,
     /// A block of a packet socket's ring in memory, as the kernel wrote it.
     Ring,
@@ -64,7 +64,7 @@ pub enum Format {
     Spool,
 }
 
-/// Which way a packet went.
+/// Direction of a packet at its interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The interface received it.
@@ -80,17 +80,17 @@ impl Direction {
     }
 }
 
-/// What the records of a piece of a source lie in.
+/// Bytes of the records of a piece of a source.
 #[derive(Clone, Copy, Debug)]
 pub enum Bytes<'a> {
     /// Records back to back; their offsets are into the slice.
     Slice(&'a [u8]),
-    /// Packets in places of their own, for [`Format::Slots`].
+    /// Packets that each lie in a slot of their own, for [`Format::Slots`].
     Slots(slots::Slots<'a>),
 }
 
 impl<'a> Bytes<'a> {
-    /// What record offsets are below: bytes of a slice, packets of a burst.
+    /// Upper limit of record offsets: the number of bytes of a slice, or of packets of a burst.
     pub fn len(self) -> usize {
         match self {
             Self::Slice(bytes) => bytes.len(),
@@ -98,12 +98,12 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// Whether there are no records in it.
+    /// Whether there are no records.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The slice that records lie in back to back; empty for slots.
+    /// The slice of back-to-back records; empty for slots.
     #[inline]
     pub fn slice(self) -> &'a [u8] {
         match self {
@@ -138,10 +138,10 @@ impl<'a> From<slots::Slots<'a>> for Bytes<'a> {
     }
 }
 
-/// Where a packet came from: the file header of a pcap, or an Interface Description Block.
+/// Description of the interface of a packet: the file header of a pcap, or an Interface Description Block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Interface {
-    /// What the first byte of a frame means.
+    /// Link type: the meaning of the first byte of a frame.
     pub link: LinkType,
     /// Snap length, bytes, as stored; 0 means no limit.
     pub snaplen: u32,
@@ -149,11 +149,11 @@ pub struct Interface {
     pub resolution: Resolution,
     /// Seconds to add to every time stamp (`if_tsoffset`).
     pub offset_s: i64,
-    /// `if_name`.
+    /// Name of the interface (`if_name`).
     pub name: Option<String>,
-    /// `if_description`.
+    /// Description of the interface (`if_description`).
     pub description: Option<String>,
-    /// `opt_comment`s of the block.
+    /// Comments of the block (`opt_comment`).
     pub comments: Vec<String>,
 }
 
@@ -163,67 +163,67 @@ impl Interface {
         Self { link, snaplen, resolution, offset_s: 0, name: None, description: None, comments: Vec::new() }
     }
 
-    /// Bytes of its texts.
+    /// Bytes of all texts of the interface.
     fn text_len(&self) -> usize {
         self.name.iter().chain(&self.description).chain(&self.comments).map(String::len).sum()
     }
 
-    /// Drops its texts, and says how many there were.
+    /// Drops the texts, and returns their number.
     fn drop_texts(&mut self) -> u64 {
         let texts = self.name.take().iter().len() + self.description.take().iter().len() + self.comments.len();
         self.comments = Vec::new();
         texts as u64
     }
 
-    /// The most bytes a record of this interface may hold: its snap length, but never less than libpcap's maximum, which
-    /// files with a wrong snap length need.
+    /// Largest captured length of a record of this interface, bytes. This is the snap length, but never less than libpcap's
+    /// maximum, because some files have a wrong snap length.
     pub fn max_captured(&self) -> u32 {
         max_snaplen(self.link).max(self.snaplen.min(128 << 20))
     }
 }
 
-/// Everything that must be known to read the next record.
+/// All that a reader must know to read the next record.
 ///
 /// A pcap file has one layout; in a pcapng file each Section Header and each Interface Description Block makes a new one.
 /// Equal interfaces of several sections share one place in [`Layout::interfaces`].
 ///
-/// **Cost** of a clone: a few atomic updates, and four bytes for each interface of the current section; texts and interfaces are
-/// shared. A layout holds at most [`MAX_INTERFACES`] interfaces and [`MAX_TEXT`] bytes of text.
+/// **Cost** of a clone: a few atomic updates, and four bytes for each interface of the current section. Texts and interfaces
+/// are shared. A layout holds at most [`MAX_INTERFACES`] interfaces and [`MAX_TEXT`] bytes of text.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// pcap, pcapng, or the kernel's ring.
+    /// Format of the records.
     pub format: Format,
     /// Byte order of the current section.
     pub big_endian: bool,
-    /// All distinct interfaces met so far; `Frame::interface` indexes this table.
+    /// All distinct interfaces read so far; `Frame::interface` indexes this table.
     pub interfaces: List<Interface>,
-    /// The current section's interface ids -> index into `interfaces`.
+    /// Index into `interfaces` of each interface id of the current section.
     section: Vec<u32>,
     /// Sections begun so far (1 for pcap).
     pub sections: u32,
-    /// What the section headers say of themselves: `(option name, text)`, the first 256.
+    /// Texts of the section headers: `(option name, text)`, the first 256.
     pub notes: List<(&'static str, String)>,
-    /// Texts of interfaces and sections that were left out, since [`MAX_TEXT`] bytes are kept.
+    /// Number of texts of interfaces and sections left out, because only [`MAX_TEXT`] bytes are kept.
     pub texts_left_out: u64,
-    /// Bytes of text that are kept.
+    /// Bytes of text kept.
     text: usize,
     places: Places,
-    /// pcap: how the two length fields are stored (old versions).
+    /// pcap: storage order of the two length fields (old versions).
     lengths: Lengths,
 }
 
-/// Where an interface stands among [`Layout::interfaces`], by its hash; shared by all copies of a layout.
+/// Index of each interface in [`Layout::interfaces`], by its hash; shared by all copies of a layout.
 #[derive(Clone, Debug, Default)]
 struct Places {
     hasher: RandomState,
     by_hash: Arc<Mutex<HashMap<u64, u32>>>,
 }
 
-/// Why a record, or a file header, cannot be read.
+/// Reason for a record, or a file header, that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// There are no bytes at all.
+    /// The input is empty.
     #[error("the file is empty")]
     Empty,
     /// The bytes end inside a header.
@@ -246,7 +246,7 @@ pub enum Fault {
         /// Bytes left.
         have: u64,
     },
-    /// A record claims more than any reader accepts.
+    /// A record claims more bytes than any reader accepts.
     #[error("record claims {claims} bytes, the file's snap length is {snaplen}")]
     AbsurdLength {
         /// Bytes claimed.
@@ -254,14 +254,14 @@ pub enum Fault {
         /// The file's snap length.
         snaplen: u32,
     },
-    /// A pcapng block's length cannot be right.
+    /// The length of a pcapng block is impossible.
     #[error("block of type {kind:#010x} claims a total length of {claims} bytes, {why}")]
     BlockLength {
         /// Block type.
         kind: u32,
         /// Total length claimed.
         claims: u32,
-        /// What is wrong with it.
+        /// Reason.
         why: &'static str,
     },
     /// The two lengths of a pcapng block differ.
@@ -311,10 +311,10 @@ pub enum Fault {
     /// A link type that does not fit 16 bits.
     #[error("link type {0}, which no capture file may have")]
     LinkType(u32),
-    /// Not a capture file at all.
+    /// The bytes are no capture file.
     #[error("not a capture file: it starts with {0:02x?}")]
     Magic([u8; 4]),
-    /// A block of the kernel's ring that cannot be right.
+    /// A block of the kernel's ring is impossible.
     #[error("the kernel's ring is damaged: {0}")]
     Ring(&'static str),
     /// A known format that is not read.
@@ -322,32 +322,32 @@ pub enum Fault {
     Known(&'static str),
 }
 
-/// Why a cursor stopped before its end.
+/// Reason for a cursor to stop before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It stands at or behind its end, on a record boundary.
+    /// The cursor stands at or behind its end, on a record boundary.
     End,
-    /// The visitor wanted no more.
+    /// The visitor wants no more frames.
     Enough,
-    /// The record at its position needs this many bytes from there, and the slice holds fewer.
+    /// The record at the cursor's position needs this many bytes from there, and the slice holds fewer.
     NeedMore(u64),
-    /// A block that changes the layout stands at its position: [`Layout::apply`] it.
+    /// A block that changes the layout stands at the cursor's position: [`Layout::apply`] it.
     Layout,
-    /// The record at its position cannot be read.
+    /// The record at the cursor's position cannot be read.
     Fault(Fault),
 }
 
-/// A record taken apart; for those who need more than the frame.
+/// A record taken apart: the frame and its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     /// Time of capture, ns since the Unix epoch; `None` for a Simple Packet Block.
     pub time_ns: Option<i64>,
-    /// The frame itself.
+    /// The frame.
     pub frame: crate::Frame<'a>,
 }
 
-/// What a capture file says of an interface of the capture it comes from. A later one for the same interface of the same
-/// section replaces it.
+/// Interface statistics of a capture file, about the capture that wrote the file. Later statistics for the same interface of
+/// the same section replace earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterfaceStats {
     /// Number of the section, from 1 on.
@@ -356,11 +356,11 @@ pub struct InterfaceStats {
     pub id: u32,
     /// Index among [`Layout::interfaces`], which equal interfaces of a section share.
     pub interface: u32,
-    /// What it counted.
+    /// Counts of the interface.
     pub counts: Statistics,
 }
 
-/// What a capture counted at an interface, as far as its file says.
+/// Counts of a capture at an interface; `None` for counts that its file does not hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Time at which the counts were taken, ns since the Unix epoch.
@@ -371,7 +371,7 @@ pub struct Statistics {
     pub dropped_by_interface: Option<u64>,
     /// Packets for which the system had no room.
     pub dropped_by_system: Option<u64>,
-    /// Packets that were delivered to the program that captured.
+    /// Packets that were delivered to the capturing program.
     pub delivered: Option<u64>,
 }
 
@@ -381,7 +381,7 @@ impl Statistics {
         self.dropped_by_interface.unwrap_or(0).saturating_add(self.dropped_by_system.unwrap_or(0))
     }
 
-    /// Adds what was counted elsewhere: in another section, or by another queue. The time is the later one; sums saturate.
+    /// Adds the counts of another section or another queue. The later time is kept; sums saturate.
     pub fn add(&mut self, other: &Self) {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
@@ -414,7 +414,7 @@ impl Layout {
                 Ok((layout, next))
             }
             magic::Magic::Known(name) => Err(Stop::Fault(Fault::Known(name))),
-            // A pipe may give a few bytes first, and some formats have longer names.
+            // A pipe may deliver only a few bytes first, and some formats have longer magic numbers.
             magic::Magic::Unknown if buf.len() < magic::MAX_MAGIC && !eof => {
                 Err(Stop::NeedMore(magic::MAX_MAGIC as u64))
             }
@@ -422,22 +422,22 @@ impl Layout {
         }
     }
 
-    /// What the record at `pos`, of which a walk said that it holds statistics, tells; `None` if it tells nothing.
+    /// The statistics in the record at `pos`, which a walk has reported as statistics. `None` if the record holds none.
     pub fn interface_stats(&self, buf: &[u8], pos: usize) -> Option<InterfaceStats> {
         if self.format == Format::Pcapng { pcapng::interface_stats(self, buf, pos) } else { None }
     }
 
-    /// The layout of the blocks of a packet socket's ring (TPACKET_V3), all of one interface, which stands in the table once for
-    /// what it receives and once for what it sends. There is no header to read.
+    /// The layout of the blocks of a packet socket's ring (TPACKET_V3), all of one interface. The interface is in the table
+    /// twice: once for received and once for sent packets. There is no header to read.
     pub fn ring(interface: Interface) -> Self {
         Self::in_memory(Format::Ring, vec![interface.clone(), interface])
     }
 
-    /// Which way packets of the interface at this place of the table went, if all went one way.
+    /// Direction of the packets of the interface at this index of the table, if all packets of it have one direction.
     pub fn direction(&self, interface: usize) -> Option<Direction> {
         let link = self.interfaces.get(interface)?.link;
         match (self.format, interface) {
-            // In packets of all interfaces it stands in the link header.
+            // In a capture of all interfaces, the direction is in the link header.
             (Format::Ring, _) if link == LinkType::LINUX_SLL2 => None,
             (Format::Ring, ring::OUT) => Some(Direction::Out),
             (Format::Ring | Format::Slots, _) => Some(Direction::In),
@@ -466,7 +466,7 @@ impl Layout {
         Self { big_endian, interfaces, section, sections: 1, lengths, ..Self::empty(format) }
     }
 
-    /// The layout before anything is known.
+    /// The layout before a header has been read.
     fn empty(format: Format) -> Self {
         Self {
             format,
@@ -482,15 +482,15 @@ impl Layout {
         }
     }
 
-    /// The place of an interface, if an equal one is known.
+    /// The index of an equal interface, if there is one.
     fn place(&self, interface: &Interface) -> Option<u32> {
         let hash = self.places.hasher.hash_one(interface);
         let known = self.places.by_hash.lock().unwrap_or_else(PoisonError::into_inner).get(&hash).copied()?;
-        // Another copy may have put another interface there.
+        // Another copy of the layout may have another interface at this index.
         (self.interfaces.get(known as usize) == Some(interface)).then_some(known)
     }
 
-    /// Adds an interface to the table, unless an equal one is there, and gives its place.
+    /// Adds an interface to the table, unless an equal one is there, and returns its index.
     pub fn describe(&mut self, mut interface: Interface) -> Result<u32, Fault> {
         let mut place = self.place(&interface);
         if place.is_none() && self.text + interface.text_len() > MAX_TEXT {
@@ -511,9 +511,9 @@ impl Layout {
         Ok(place)
     }
 
-    /// Keeps what a section header says of itself.
+    /// Keeps a text of a section header.
     fn note(&mut self, name: &'static str, text: String) {
-        /// Notes that are kept.
+        /// Largest number of notes kept.
         const MOST: usize = 256;
         if self.notes.iter().any(|known| known.0 == name && known.1 == text) {
             return;
@@ -526,7 +526,7 @@ impl Layout {
         self.notes.push((name, text));
     }
 
-    /// Takes up the layout block at `pos` (where a cursor stopped with [`Stop::Layout`]) and returns the offset behind it.
+    /// Applies the layout block at `pos` (where a cursor stopped with [`Stop::Layout`]) and returns the offset behind the block.
     pub fn apply(&mut self, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
         pcapng::apply(self, buf, pos, eof)
     }
@@ -543,7 +543,7 @@ impl Layout {
         found
     }
 
-    /// The same for many: `each` gets the number of each place in `at`, and its record.
+    /// Takes apart many records: calls `each` with the index of each offset in `at`, and its record.
     #[inline]
     pub fn records<'a>(
         &self,
@@ -571,7 +571,7 @@ impl Layout {
     }
 }
 
-/// The verdict over bytes that end too early: more are needed, or the file is cut.
+/// The stop for bytes that end too early: either more bytes are needed, or the file is cut.
 #[inline(never)]
 #[cold]
 fn short(what: &'static str, buf: &[u8], pos: usize, need: u64, eof: bool) -> Stop {

@@ -1,9 +1,9 @@
-//! Text of others that need not be text.
+//! Text from outside the program: bytes that may not be UTF-8, and characters that could steer a terminal.
 
 use core::fmt::Write as _;
 use std::borrow::Cow;
 
-/// `bytes` as text: those that are not UTF-8 are escaped, as `\xff`. All else stays as it is, control characters too.
+/// `bytes` as text: bytes that are not UTF-8 are escaped, as `\xff`. All other bytes stay as they are, control characters too.
 pub fn from_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -20,8 +20,8 @@ pub fn is_control(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// `text` in one line that shows what it is and does nothing: control characters are escaped (`\n`, `\x1b`, `\u0085`).
-/// Backslashes stay, so that escaping twice changes nothing.
+/// `text` in one harmless line: control characters are escaped (`\n`, `\x1b`, `\u0085`). Backslashes stay, so that escaping
+/// twice changes nothing.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_control) {
         return Cow::Borrowed(text);

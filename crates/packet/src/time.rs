@@ -1,7 +1,7 @@
 //! Time stamps: nanoseconds since the Unix epoch, and the ways to write them.
 //!
-//! The caller says how many seconds east of Greenwich the reader lives; this crate has no time zone database and reads no
-//! clock. Civil dates are computed with integer arithmetic only, so every `i64` has a text.
+//! The caller gives the reader's distance from UTC, because this crate has no time zone database and reads no clock. Civil dates
+//! are computed with integer arithmetic only, so every `i64` has a text.
 
 use core::fmt::{self, Write};
 
@@ -9,23 +9,23 @@ use core::fmt::{self, Write};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Stamp(pub i64);
 
-/// How many digits of a second to write.
+/// Number of digits written of a fraction of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Digits {
-    /// Six: the rest is cut off, not rounded, as tcpdump does.
+    /// Six digits. Finer digits are cut off, not rounded, as tcpdump does.
     #[default]
     Micro,
-    /// Nine: for sources whose resolution is finer than a microsecond.
+    /// Nine digits: for sources whose resolution is finer than a microsecond.
     Nano,
 }
 
-/// The shape of a written stamp, named by tcpdump's flag.
+/// Format of a written stamp, named by tcpdump's flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Shape {
     /// `22:13:20.000001`, tcpdump's default.
     #[default]
     Clock,
-    /// Nothing at all (`-t`).
+    /// No text at all (`-t`).
     None,
     /// `1700000000.000001` (`-tt`).
     Epoch,
@@ -43,17 +43,17 @@ const S_PER_DAY: i64 = 86_400;
 pub struct Date {
     /// Astronomical year: 0 is 1 BC.
     pub year: i64,
-    /// 1 to 12.
+    /// Month, 1 to 12.
     pub month: u8,
-    /// 1 to 31.
+    /// Day of the month, 1 to 31.
     pub day: u8,
 }
 
 impl Date {
     /// The date `days` days after 1970-01-01.
     ///
-    /// Years are counted from 1 March, so that the leap day is the last of its year and months need no table:
-    /// the 400-year cycle has 146 097 days, and month `m` after March starts at day `(153 m + 2) / 5`.
+    /// Years are counted from 1 March, so that the leap day is the last day of its year and months need no table. The 400-year
+    /// cycle has 146 097 days, and month `m` after March starts at day `(153 m + 2) / 5`.
     /// **Source**: the method of Howard Hinnant, "chrono-compatible low-level date algorithms".
     pub const fn from_days(days: i64) -> Self {
         let z = days + 719_468; // 0000-03-01
@@ -90,7 +90,7 @@ impl Stamp {
         Self(seconds.saturating_mul(NANOS_PER_S).saturating_add(nanos as i64))
     }
 
-    /// Whether it is one of the ends of the range: what lies outside 1677 to 2262 is read as these.
+    /// Whether the time is one of the ends of the range. Times outside 1677 to 2262 are read as one of these.
     #[inline]
     pub const fn is_clamped(self) -> bool {
         matches!(self.0, i64::MIN | i64::MAX)
@@ -98,7 +98,7 @@ impl Stamp {
 
     /// Appends the stamp, without a space behind it.
     ///
-    /// `east_s` is the reader's distance from UTC in seconds, east positive; it does not matter to `Epoch` and `None`.
+    /// `east_s` is the reader's distance from UTC in seconds, east positive. `Epoch` and `None` ignore it.
     /// **Cost**: no allocation beyond the growth of `out`.
     pub fn write(self, out: &mut String, shape: Shape, digits: Digits, east_s: i32) {
         let (seconds, nanos) = self.split();
@@ -115,7 +115,7 @@ impl Stamp {
         debug_assert!(done.is_ok(), "writing to a String cannot fail");
     }
 
-    /// Seconds since the epoch as a decimal number: half a second before it is `-0.500000`.
+    /// Appends seconds since the epoch as a decimal number: half a second before the epoch is `-0.500000`.
     fn write_epoch(self, out: &mut String, digits: Digits) -> fmt::Result {
         let all = self.0.unsigned_abs();
         if self.0 < 0 {
@@ -155,7 +155,7 @@ fn write_fraction(out: &mut String, nanos: u32, digits: Digits) -> fmt::Result {
     }
 }
 
-/// Two digits of a number below 100.
+/// Appends a number below 100 as two digits.
 fn two(out: &mut String, value: u32) {
     out.push(char::from(b'0' + (value / 10 % 10) as u8));
     out.push(char::from(b'0' + (value % 10) as u8));
@@ -166,7 +166,7 @@ fn write_date(out: &mut String, local: i64, then: char) -> fmt::Result {
     write!(out, "{year:04}-{month:02}-{day:02}{then}")
 }
 
-/// `Z` or `+hh:mm`. RFC 3339 has no seconds in an offset; a stray half minute is cut off.
+/// Appends the distance from UTC, `Z` or `+hh:mm`. RFC 3339 has no seconds in an offset, so a stray half minute is cut off.
 fn write_offset(out: &mut String, east_s: i32) -> fmt::Result {
     if east_s == 0 {
         out.push('Z');
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// The twin: walk the calendar a day at a time by the rule everybody knows.
+    /// The naive twin: walks the calendar a day at a time by the plain leap year rule.
     #[test]
     fn four_centuries_day_by_day() {
         let leap = |y: i64| (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;

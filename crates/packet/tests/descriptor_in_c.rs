@@ -1,11 +1,11 @@
-//! The layout of descriptors, as a C compiler sees it.
+//! The layout of descriptors, as a C compiler computes it.
 
 use std::mem::{align_of, offset_of, size_of};
 use std::process::Command;
 use weir_packet::descriptor::Descriptor;
 use weir_testkit::{Scratch, have};
 
-/// Prints the layout of the struct of the documentation, and the fields of one that is read from standard input.
+/// Prints the layout of the documented struct, and the fields of a struct read from standard input.
 const PROGRAM: &str = r#"
 #include <inttypes.h>
 #include <stdalign.h>
@@ -40,7 +40,7 @@ fn c_reads_a_descriptor_by_the_struct_of_the_documentation() {
     let (source, program) = (scratch.file("descriptor.c", PROGRAM.as_bytes()), scratch.at("descriptor"));
     let made = Command::new("cc").args(["-std=c11", "-Wall", "-Werror", "-o", &program, &source]).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    // Each byte by hand: a field read at another place or width would be another number.
+    // Each byte is made by hand: a field read at another offset or width would give another number.
     let offset = 0x0102_0304_0506_0708u64;
     let words = [offset.to_ne_bytes(), (-5i64).to_ne_bytes()].concat();
     let halves = [60u32, 1500, 7, Descriptor::NO_TIME].map(u32::to_ne_bytes).concat();

@@ -1,4 +1,4 @@
-//! Flow keys of frames made by hand, whole and cut anywhere.
+//! Flow keys of frames made by hand, complete and cut at any length.
 
 mod flow_support;
 mod line_support;
@@ -14,7 +14,7 @@ fn every_header_and_tunnel_has_its_key() {
             let parser = Parser::new(case.link, inner).expect("the case's link type has keys");
             assert_eq!(parser.key(&case.data), expected, "{}, inner {inner}", case.name);
         }
-        // The comparing body checks its own part, on the same frames.
+        // The comparison with etherparse checks its own part, on the same frames.
         oracle::compare(case.link, &case.data);
     }
 }
@@ -32,14 +32,14 @@ fn frames_cut_anywhere_have_the_key_so_far_or_none() {
             oracle::fewer_bytes(case.outer, outer.key(data));
             keys_inside.push(inner.key(data).ok());
         }
-        // With more bytes the key moves inwards and never back: the last key of all is the whole frame's.
+        // With more captured bytes, the key only moves inwards. The last key of all is that of the whole frame.
         assert_eq!(keys_inside.last(), Some(&case.inner.ok()));
         let steps = keys_inside.windows(2).filter(|pair| pair[0].is_some() && pair[1].is_none()).count();
         assert_eq!(steps, 0, "{}", case.name);
     }
 }
 
-/// What is inside a tunnel is a frame of its own, with the same key.
+/// The bytes inside a tunnel make a frame with the same key.
 #[test]
 fn the_innermost_packet_is_the_one_that_has_the_key() {
     let mut entered = 0;
@@ -83,7 +83,7 @@ fn steps_are_bounded() {
     assert_eq!(parser.key(&tags), Err(NoKey::NotIp));
     let labels = line_support::build::ether(0x8847, &[0; 40_000]);
     assert_eq!(parser.key(&labels), Err(NoKey::NotIp));
-    // Sixteen extension headers are walked, the number of the seventeenth is the protocol.
+    // Sixteen extension headers are walked; the number of the seventeenth is the protocol.
     let chain = |headers: usize| {
         let mut payload = [60u8, 0, 0, 0, 0, 0, 0, 0].repeat(headers - 1);
         payload.extend([17, 0, 0, 0, 0, 0, 0, 0]);

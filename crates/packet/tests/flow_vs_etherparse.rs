@@ -17,7 +17,7 @@ fn seed() -> u64 {
     seed
 }
 
-/// All frames there are: of the captures, and by hand.
+/// All frames: of the captures, and made by hand.
 fn corpus(test: &str) -> Vec<(LinkType, Vec<u8>)> {
     let captured = packets(test).into_iter();
     let captured = captured.flat_map(|(link, packets)| packets.into_iter().map(move |packet| (link, packet)));
@@ -49,7 +49,7 @@ fn keys_of_damaged_frames() {
     let mut random = Random(seed());
     let mut tally = BTreeMap::new();
     for case in 0..150_000 {
-        // Half of them from the frames made by hand, which have all headers.
+        // Half of the cases use the frames made by hand, which have all headers.
         let from = if case % 2 == 0 { made } else { 0 };
         let (link, data) = &corpus[from + random.below(corpus.len() - from)];
         check(*link, &damage(data, &mut random), &mut tally);
@@ -58,7 +58,7 @@ fn keys_of_damaged_frames() {
     assert!(tally[&Verdict::Same] > 70_000, "too little was compared");
 }
 
-/// IP headers of every kind in front of random bytes: where few captures go.
+/// IP headers of every kind in front of random bytes: headers that few captures hold.
 #[test]
 fn keys_of_random_headers() {
     let mut random = Random(seed());
@@ -75,7 +75,7 @@ fn keys_of_random_headers() {
             data[0] = 0x60;
             (data[4], data[5]) = (0, random.next() as u8);
             data[6] = NEXT[random.below(12)];
-            // Extension headers of eight bytes, each with the next one's number.
+            // Extension headers of eight bytes, each naming the next one.
             for at in (40..data.len() - 4).step_by(8) {
                 data[at] = NEXT[random.below(12)];
                 data[at + 1] = random.below(5) as u8 / 4;
@@ -88,7 +88,7 @@ fn keys_of_random_headers() {
     assert!(tally[&Verdict::Same] > 60_000, "too little was compared");
 }
 
-/// The fuzz target's own bytes, of which the first two choose.
+/// Inputs of the fuzz target: the first two bytes choose, the others are the frame.
 #[test]
 fn the_fuzz_body_holds_for_any_bytes() {
     let corpus = corpus("the_fuzz_body_holds_for_any_bytes");

@@ -14,13 +14,13 @@ use weir_packet::savefile::write::Encoder;
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
 
-/// An IP header as tshark saw it, outermost first.
+/// An IP header as tshark read it, outermost first.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     src: IpAddr,
     dst: IpAddr,
     ports: Option<(u16, u16)>,
-    /// What tshark calls the protocol behind it.
+    /// tshark's name of the protocol behind the header.
     next: String,
 }
 
@@ -40,7 +40,7 @@ const FIELDS: [&str; 13] = [
     "dccp.dstport",
 ];
 
-/// The headers of all frames, from one run: starting tshark takes longer than the frames.
+/// The headers of all frames, from one run, because starting tshark takes longer than reading the frames.
 fn tshark(frames: &[(LinkType, Vec<u8>)]) -> Vec<Vec<Seen>> {
     let mut encoder = Encoder::new(Format::Pcapng, 0);
     let mut input = Vec::new();
@@ -51,7 +51,7 @@ fn tshark(frames: &[(LinkType, Vec<u8>)]) -> Vec<Vec<Seen>> {
     }
     let mut command = Command::new("tshark");
     command.args(["-n", "-r", "-", "-T", "fields", "-E", "occurrence=a", "-E", "aggregator=,"]);
-    // Each frame by itself: nothing is put together from several.
+    // Each frame is read alone: nothing is reassembled from several frames.
     for preference in ["ip.defragment:FALSE", "ipv6.defragment:FALSE", "tcp.desegment_tcp_streams:FALSE"] {
         command.args(["-o", preference]);
     }
@@ -72,7 +72,7 @@ fn tshark(frames: &[(LinkType, Vec<u8>)]) -> Vec<Vec<Seen>> {
     seen
 }
 
-/// Reads a line of fields: the protocols in order say which header the next address belongs to.
+/// Reads a line of fields. The list of protocols tells to which header the next address belongs.
 fn headers(line: &str) -> Vec<Seen> {
     let mut columns: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (field, text) in FIELDS.iter().zip(line.split('\t')) {
@@ -98,7 +98,7 @@ fn headers(line: &str) -> Vec<Seen> {
                     last.ports = last.ports.or(ports);
                 }
             }
-            // What these quote is no tunnel.
+            // The packet that ICMP quotes is no tunnel.
             "icmp" | "icmpv6" => break,
             _ => {}
         }
@@ -131,7 +131,7 @@ fn compare(tally: &mut Tally, frames: &[(LinkType, Vec<u8>)]) {
         } else {
             tally.differences.push(format!("link type {}: {key:?}, tshark {seen:?}, {data:02x?}", link.0));
         }
-        // Where we went in, tshark did so too, and to the same place.
+        // If the parser entered a tunnel, tshark did so too, and found the same packet.
         if let Some(inside) = inside.filter(|inside| Some(*inside) != key) {
             let at = seen.iter().rposition(|seen| (Some(seen.src), Some(seen.dst), seen.ports) == ours(&inside));
             match at {
@@ -142,7 +142,7 @@ fn compare(tally: &mut Tally, frames: &[(LinkType, Vec<u8>)]) {
     }
 }
 
-/// Why tshark's answer is another one, where it is meant to be.
+/// The reason for an intended difference from tshark's answer.
 fn intended(link: LinkType, data: &[u8], key: Option<FlowKey>, theirs: Option<&Seen>) -> Option<&'static str> {
     let ether = |kind: [u8; 2]| data.get(12..14) == Some(&kind);
     let at = |at: usize| data.get(at).copied().unwrap_or(0);
@@ -175,7 +175,7 @@ fn keys_of_the_captures_and_of_frames_by_hand() {
     let mut all: Vec<_> = captured.collect();
     let captured = all.len();
     all.extend(cases::all().into_iter().map(|case| (case.link, case.data)));
-    // tshark 4.0 reads no files of these.
+    // tshark 4.0 cannot read files of these link types.
     let unread = [LinkType::PPP_PPPD, LinkType::MPLS];
     all.retain(|(link, _)| Parser::new(*link, false).is_some() && !unread.contains(link));
     let mut tally = Tally::default();

@@ -1,4 +1,4 @@
-//! Lines that are known beforehand, one packet by hand for each protocol, and tcpdump's opinion of the same packets.
+//! Expected lines: one packet made by hand for each protocol, also compared with tcpdump's lines for the same packets.
 
 mod line_support;
 

@@ -1,4 +1,4 @@
-//! Bytes that nobody meant well: the printer must give one line for any of them.
+//! Hostile bytes: the printer must give one line for any bytes.
 
 mod line_support;
 
@@ -18,7 +18,7 @@ fn random_bytes() {
     }
 }
 
-/// Small numbers and the numbers of known protocols reach deeper than uniform bytes do.
+/// Small numbers and the numbers of known protocols lead deeper into the printers than uniform bytes do.
 #[test]
 fn likely_bytes() {
     const LIKELY: [u8; 24] =
@@ -31,7 +31,7 @@ fn likely_bytes() {
     }
 }
 
-/// Every prefix of packets of every capture, as its own link type and as every other.
+/// Every prefix of packets of every capture, printed with its own link type and with every other.
 #[test]
 fn prefixes_of_captured_packets() {
     let test = "prefixes_of_captured_packets";

@@ -9,7 +9,7 @@ use weir_packet::LinkType;
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_testkit::ScratchFile;
 
-/// A pcap file of empty-looking packets at these moments (seconds, nanoseconds); `magic` says how fine they are.
+/// A pcap file of short packets at these moments (seconds, nanoseconds); `magic` chooses the resolution.
 fn file(magic: u32, per_unit: u32, moments: &[(u32, u32)]) -> Vec<u8> {
     let mut out = pcap(LinkType::RAW, &[]);
     out[..4].copy_from_slice(&magic.to_ne_bytes());
@@ -66,7 +66,7 @@ fn link_type_names_are_libpcaps() {
         let said = String::from_utf8_lossy(&output.stderr);
         if let (Some(name), Some(description)) = (link.name(), link.description()) {
             named += 1;
-            // A newer or older libpcap may not know the number; where it does, the words must be the same.
+            // A newer or older libpcap may not know the number. If it does, name and description must be the same.
             let known = said.contains(&format!("link-type {name} ({description}), "));
             assert!(known || said.contains(&format!("link-type {}, ", link.0)), "{link:?}: {said}");
         }

@@ -1,4 +1,4 @@
-//! The line printer against tcpdump, on captures that others made.
+//! The line printer against tcpdump, on captures from other sources.
 
 mod line_support;
 
@@ -33,7 +33,7 @@ fn fields_of_every_capture() {
     assert!(tally.packets >= 1000 && tally.total() >= 10_000, "too little was compared");
 }
 
-/// Packets of the captures with a few bytes changed, and cut off anywhere: where printers of headers go wrong.
+/// Packets of the captures with a few changed bytes, and cut at any length: frequent causes of faults in printers of headers.
 #[test]
 fn fields_of_damaged_packets() {
     let test = "fields_of_damaged_packets";

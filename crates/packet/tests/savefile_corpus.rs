@@ -9,7 +9,7 @@ use weir_packet::savefile::write::Encoder;
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
 
-/// Larger captures are left out: each case is read many times.
+/// Size of the largest capture that is read, bytes: each case is read many times.
 const MOST: u64 = 100_000;
 
 fn captures() -> Vec<(String, Vec<u8>)> {
@@ -19,7 +19,7 @@ fn captures() -> Vec<(String, Vec<u8>)> {
     paths.iter().map(|path| (name(path), std::fs::read(path).expect("a listed capture can be read"))).collect()
 }
 
-/// Files of our own, so that there is a corpus without any captures.
+/// Generated files, so that there is a corpus even without captures.
 fn made() -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for format in [Format::Pcap, Format::Pcapng] {
@@ -67,7 +67,7 @@ fn damaged(corpus: &[(String, Vec<u8>)], random: &mut Random) -> Vec<u8> {
             _ if file.is_empty() => {}
             0 | 1 => file[at] ^= 1 << random.below(8),
             2 => file[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
-            // A word that lengths and types are made of.
+            // A value that is usual in lengths and types.
             3 => {
                 let word = [0, 4, 6, 12, 28, 32, 0xffff, 0x0004_0000, 0x7fff_ffff, u32::MAX][random.below(10)];
                 let word = if random.below(2) == 0 { word.to_le_bytes() } else { word.to_be_bytes() };
@@ -77,7 +77,7 @@ fn damaged(corpus: &[(String, Vec<u8>)], random: &mut Random) -> Vec<u8> {
             }
             4 => file.truncate(at),
             5 => drop(file.drain(at..(at + random.below(64)).min(file.len()))),
-            // A piece of another file, or of this one.
+            // A piece of another file, or of this file.
             6 => {
                 let other = &corpus[random.below(corpus.len())].1;
                 let from = random.below(other.len());
@@ -108,7 +108,7 @@ fn the_fuzz_body_holds_for_damaged_files() {
     let corpus = [captures(), made()].concat();
     for case in 0..20_000 {
         let file = damaged(&corpus, &mut Random(seed + case));
-        // Shown if the case fails: the seed of this very file.
+        // Shown if the case fails: the seed of this case.
         println!("WEIR_SEED={}, {} bytes", seed + case, file.len());
         savefile(&file);
     }

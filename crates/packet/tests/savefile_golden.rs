@@ -1,11 +1,11 @@
-//! Savefile bytes made by hand, field by field: what they mean, and what we write for it.
+//! Savefile bytes made by hand, field by field: the meaning that is read, and the bytes that are written for it.
 
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
 use weir_packet::savefile::write::{Encoder, WriteError};
 use weir_packet::savefile::{Fault, Format, Interface, InterfaceStats, Layout, Resolution, Statistics, Stop};
 use weir_packet::{Frame, LinkType};
 
-/// Words of a file in one byte order, with single bytes where a field is not a word.
+/// Part of a file: words in one byte order, and single bytes for fields that are no words.
 #[derive(Clone, Copy)]
 enum Part<'a> {
     W(u32),
@@ -48,7 +48,7 @@ impl Visit for Offsets {
     }
 }
 
-/// All packets of a file, its last layout, and why it ended early.
+/// All packets of a file, its last layout, and the fault that ended reading.
 fn read(file: &[u8]) -> (Vec<Seen>, Option<Layout>, Option<Fault>) {
     let fault = |stop| match stop {
         Stop::Fault(fault) => fault,
@@ -167,7 +167,7 @@ fn pcap_lengths_and_snap_lengths() {
         file.resize(file.len() + captured, 7);
         read(&file)
     };
-    // A record longer than the snap length is cut, one longer than any reader takes is a fault.
+    // A record longer than the snap length is cut. If it is longer than any reader accepts, it is a fault.
     for (snaplen, link, captured, kept) in [
         (96, 1, 96, Some(96)),
         (96, 1, 97, Some(96)),
@@ -222,7 +222,7 @@ fn every_pcapng_block_in_both_orders() {
         let mut file = bytes(
             big,
             &[
-                // The header, of a length that is given, with a comment, a hardware, an OS and an application.
+                // A section header with a given length, a comment, a hardware, an OS and an application.
                 W(0x0a0d_0d0a),
                 W(68),
                 W(0x1a2b_3c4d),
@@ -293,7 +293,7 @@ fn every_pcapng_block_in_both_orders() {
         file.extend(bytes(big, &[W(2), W(36), H(1), H(7), high, low, W(3), W(3), B(ABC), B(&[0]), W(36)]));
         // A simple packet of the first interface.
         file.extend(bytes(big, &[W(3), W(20), W(3), B(ABC), B(&[0]), W(20)]));
-        // Name resolution, damaged statistics, custom, unknown: stepped over.
+        // Name resolution, damaged statistics, custom, unknown: all skipped.
         for kind in [4, 5, 0x0bad, 0x4000_0bad, 0x8000_0000, 10] {
             file.extend(bytes(big, &[W(kind), W(16), W(6), W(16)]));
         }
@@ -328,7 +328,7 @@ fn every_pcapng_block_in_both_orders() {
     }
 }
 
-/// Blocks as the draft's section 4.6 draws them, between packets, for one cursor and for two.
+/// Blocks in the layout of the draft's section 4.6, between packets, for one cursor and for two.
 #[test]
 fn what_a_file_says_of_its_capture_is_found() {
     for big in [false, true] {
@@ -339,7 +339,8 @@ fn what_a_file_says_of_its_capture_is_found() {
         let packet = bytes(big, &[W(6), W(32), W(0), W(0), W(1), W(0), W(0), W(32)]);
         file.extend(&packet);
         let first = file.len();
-        // Interface 1: a comment, 5 received, 2 and 1 << 32 dropped, an option of a wrong length, the end, one behind it.
+        // Interface 1: a comment, 5 received, 2 and 1 << 32 dropped, an option of a wrong length, the end mark, an option
+        // behind it.
         let options = [H(1), H(2), B(b"hi\0\0"), H(4), H(8), D(5), H(5), H(8), D(2), H(7), H(8), D(1 << 32)];
         let rest = [H(7), H(4), W(9), W(0), H(7), H(8), D(9)];
         let fields = [W(5), W(92), W(1), W(7), W(9)];
@@ -348,7 +349,7 @@ fn what_a_file_says_of_its_capture_is_found() {
         let second = file.len();
         file.extend(bytes(big, &[W(5), W(24), W(0), W(0), W(0), W(24)]));
         let third = file.len();
-        // One of an interface that nobody described, and one without room for its time.
+        // Statistics of an undescribed interface, and statistics without room for the time.
         file.extend(bytes(big, &[W(5), W(24), W(2), W(0), W(0), W(24), W(5), W(16), W(0), W(16)]));
         file.extend(&packet);
 
@@ -357,7 +358,7 @@ fn what_a_file_says_of_its_capture_is_found() {
             pos = layout.apply(&file, pos, true).unwrap();
         }
         let told = |counts| Some(InterfaceStats { section: 1, id: 0, interface: 0, counts });
-        // Both interfaces are described alike, and so are one.
+        // Both interfaces have equal descriptions, so they share one place in the table.
         let counts = layout.interface_stats(&file, first).expect("statistics").counts;
         assert_eq!(
             (counts.time_ns, counts.received, counts.dropped()),
@@ -394,7 +395,7 @@ fn a_section_has_its_own_order_and_interfaces() {
     file.extend(bytes(false, &[W(1), W(20), H(1), H(0), W(0), W(20)]));
     file.extend(bytes(false, &[W(6), W(32), W(0), W(0), W(1), W(0), W(60), W(32)]));
     file.extend(section(true));
-    // A raw interface first, then one equal to the first of the section before.
+    // A raw interface first, then an interface equal to the first of the previous section.
     file.extend(bytes(true, &[W(1), W(20), H(101), H(0), W(0), W(20)]));
     file.extend(bytes(true, &[W(1), W(20), H(1), H(0), W(0), W(20)]));
     file.extend(bytes(true, &[W(6), W(32), W(0), W(0), W(2), W(0), W(61), W(32)]));
@@ -404,7 +405,7 @@ fn a_section_has_its_own_order_and_interfaces() {
     assert_eq!((lengths, fault), (vec![(1000, 0, 60), (2000, 1, 61), (3000, 0, 62)], None));
     assert_eq!(layout.unwrap().sections, 2);
 
-    // The new section has no interface 2, and the old one's are gone.
+    // The new section has no interface 2, and the interfaces of the old section are gone.
     file.extend(bytes(true, &[W(6), W(32), W(2), W(0), W(3), W(0), W(62), W(32)]));
     assert_eq!(read(&file).2, Some(Fault::UnknownInterface { id: 2, count: 2 }));
 }
@@ -495,7 +496,7 @@ fn pcap_bytes_we_write() {
                 W(0),
                 W(0),
                 W(0),
-                // Times that a pcap cannot hold: the nearest second.
+                // Times that a pcap cannot hold become the nearest second.
                 W(0),
                 W(before),
                 W(1),
@@ -526,7 +527,8 @@ fn pcapng_bytes_we_write() {
     let mut out = Vec::new();
     let time = 1_700_000_000_123_456_789;
     encoder.packet(&mut out, first, Some(time), &Frame { data: ABC, wire_len: 60, interface: 0 });
-    // Announced midway: its block comes before its first packet. Finer than 1 ns is written in ns.
+    // Announced after the first packets: the block comes before the interface's first packet. Times finer than 1 ns are
+    // written in ns.
     let second = encoder.interface(&Interface::plain(LinkType(101), 0, Resolution(12))).unwrap();
     assert_eq!((first, second, encoder.interface(&named).unwrap()), (0, 1, 0));
     encoder.packet(&mut out, second, Some(time), &Frame { data: b"abcd", wire_len: 4, interface: 0 });
@@ -613,10 +615,10 @@ fn a_snap_length_cuts_packets_and_is_written() {
             let (seen, layout, fault) = read(&out);
             assert_eq!(fault, None);
             let lengths: Vec<_> = seen.iter().map(|(_, _, wire, data)| (*wire, data.len())).collect();
-            // A pcap reader cuts at the snap length of the source, too; in a pcapng the block says what there is.
+            // A pcap reader cuts at the snap length of the source, too; in pcapng the block holds the captured length.
             let kept = if asked == 2 || (source == 2 && at == 16) { 2 } else { 3 };
             assert_eq!(lengths, [(60, 2), (60, kept)], "{format:?}, {source}, {asked}");
-            // A pcap has no word for "none": libpcap's maximum stands for it.
+            // A pcap has no value for "no limit", so libpcap's maximum is written.
             let none = if format == Format::Pcap && written == 0 { 262_144 } else { written };
             assert_eq!(layout.unwrap().interfaces[0].snaplen, none, "{format:?}, {source}, {asked}");
         }

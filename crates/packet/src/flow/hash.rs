@@ -6,30 +6,30 @@
 //! hash(x) =  mix( half with a, b  <<  32  |  half with a', b' )
 //! ```
 //!
-//! This is pair-multiply-shift (Thorup, *High Speed Hashing for Integers and Strings*, arXiv 1504.06804, section 3.5), in
-//! which one multiplication takes two words.
+//! This is pair-multiply-shift (Thorup, *High Speed Hashing for Integers and Strings*, arXiv 1504.06804, section 3.5). One
+//! multiplication takes two words.
 //!
-//! **Theorem.** If `a`, `b`, `a'`, `b'` are independent and uniform over 64 bits, then for any two different keys `x`, `y` that
-//! were chosen without knowledge of them, the pair (hash(x), hash(y)) is uniform over all 2^128 pairs. So each value is
-//! uniform, and any `k` bits of the two are equal with probability 2^-k exactly.
+//! **Theorem.** Let `a`, `b`, `a'`, `b'` be independent and uniform over 64 bits, and let `x`, `y` be two different keys, chosen
+//! without knowledge of them. Then the pair (hash(x), hash(y)) is uniform over all 2^128 pairs. So each value is uniform, and
+//! any `k` bits of the two are equal with probability 2^-k exactly.
 //!
-//! **Why.** Multiply out: half's sum is `B + c(x) + sum of a[j] * x[j]` (with indices in pairs exchanged), where
-//! `c(x)` depends on the key alone and `B`, which is `b` plus the products of the `a`, is uniform and independent of the `a`.
-//! Let word `j` differ, and let 2^t be the highest power of two in `x[j] - y[j]`: `t <= 31`, as words have 32 bits. Given
-//! all else, the sum of `y` is uniform through `B`, and the difference of the sums is, through `a[j]`, uniform over a residue
-//! class modulo 2^t, independently of the sum of `y`. `t <= 32` suffices for the upper 32 bits of the sum of `x` to be
-//! uniform then. (In the paper's terms: words of w = 32 bits and values of l = 32 need w + l - 1 = 63 bits of arithmetic.)
-//! The two halves are independent of each other, and `mix`, a fixed permutation of the 64-bit numbers, keeps a uniform pair
-//! uniform.
+//! **Why.** Multiply out: half's sum is `B + c(x) + sum of a[j] * x[j]` (with indices in pairs exchanged). Here `c(x)` depends on
+//! the key alone. `B`, which is `b` plus the products of the `a`, is uniform and independent of the `a`. Let word `j` differ, and
+//! let 2^t be the highest power of two that divides `x[j] - y[j]`: `t <= 31`, as words have 32 bits. Given all else, the sum of
+//! `y` is uniform through `B`. Through `a[j]`, the difference of the sums is uniform over a residue class modulo 2^t,
+//! independently of the sum of `y`. Since `t <= 32`, the upper 32 bits of the sum of `x` are then uniform. (In the paper's
+//! terms: words of w = 32 bits and values of l = 32 need w + l - 1 = 63 bits of arithmetic.) The two halves are independent of
+//! each other. `mix`, a fixed permutation of the 64-bit numbers, keeps a uniform pair uniform.
 //!
 //! **Why mix.** Keys in arithmetic progression (a scan, a flood from counted addresses) have sums in arithmetic progression.
-//! Without `mix`, 2^20 such keys filled 2^16 buckets with a chi-square thirty times the expected one for one seed in ten:
-//! pairwise independence promises the mean over the seeds and allows that. With it, no seed tried showed such a pattern.
+//! Without `mix`, 2^20 such keys filled 2^16 buckets with a chi-square thirty times the expected value, for one seed in ten.
+//! Pairwise independence promises only the mean over the seeds, so it allows such seeds. With `mix`, no tested seed showed
+//! such a pattern.
 //!
-//! **Limits.** Pairwise is not more: three keys together may do what they like. The keys must not depend on the seed; who
-//! can watch what the hash does (by timing, or by what is counted and shown) and sends accordingly is outside the theorem.
-//! [`Hasher::new`] draws its 23 words from a 64-bit seed with a generator that is good but no cipher: to that extent the
-//! theorem is an approximation there.
+//! **Limits.** Independence is pairwise only: the theorem says nothing about three keys together. The keys must not depend on
+//! the seed. A sender that observes the hash (by timing, or by counters that are shown) and chooses its keys accordingly is
+//! outside the theorem. [`Hasher::new`] draws its 23 words from a 64-bit seed with a generator that is good but no cipher: to
+//! that extent the theorem is an approximation there.
 
 use super::FlowKey;
 use core::hint::select_unpredictable;
@@ -40,10 +40,10 @@ const WORDS: usize = 10;
 /// Random words of a half: one per word of the key, and one to add.
 const HALF: usize = WORDS + 1;
 
-/// A hash function of flow keys, one of many: the random words choose which.
+/// One function of a family of hash functions of flow keys, chosen by random words.
 ///
-/// Values do not depend on the machine, so that sketches can be stored and merged elsewhere, given the same seed.
-/// **Cost**: six multiplications for a key of IPv4, twelve for one of IPv6.
+/// Hash values do not depend on the machine, so sketches can be stored and merged on another machine with the same seed.
+/// **Cost**: six multiplications for a key of IPv4, twelve for a key of IPv6.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hasher {
     high: Half,
@@ -51,8 +51,8 @@ pub struct Hasher {
     turn: u64,
 }
 
-/// [`Hasher::plain`] of keys of which only the first words are not zero. A small value of its own: where it is a local one, what
-/// follows from the words that are always the same is worked out once for all keys.
+/// [`Hasher::plain`] for keys of which only the first words are not zero. The value is small: in a local variable, the compiler
+/// computes what follows from the constant words once for all keys.
 #[derive(Clone, Copy, Debug)]
 pub struct ShortHasher {
     high: ([u64; 4], u64),
@@ -60,8 +60,9 @@ pub struct ShortHasher {
 }
 
 impl ShortHasher {
-    /// The hash of the key that holds no more than these words: what IPv4 fills of the addresses, as little-endian numbers; source
-    /// port, and above it the destination port; protocol, family and flags from the lowest byte on.
+    /// Returns the hash of a key in which all other words are zero. `src` and `dst` are the four bytes of IPv4 addresses as
+    /// little-endian numbers. `ports` has the source port in the lower half and the destination port in the upper half.
+    /// `meta` has protocol, family and flags from the lowest byte on.
     #[inline(always)]
     pub fn hash(&self, src: u32, dst: u32, ports: u32, meta: u32) -> u64 {
         let half = |([a, b, c, d], sum): ([u64; 4], u64)| {
@@ -80,7 +81,7 @@ impl ShortHasher {
     }
 }
 
-/// One half of the result.
+/// Random words of one half of the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Half {
     a: [u64; WORDS],
@@ -94,14 +95,14 @@ struct Half {
 /// Two hashes of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowHash {
-    /// The same for both directions of a conversation.
+    /// Hash of the conversation: the same for both directions.
     pub symmetric: u64,
-    /// Another for each direction.
+    /// Hash of the key: different for each direction.
     pub directed: u64,
 }
 
 impl FlowHash {
-    /// Is the key the [reversed](FlowKey::is_reversed) one of its conversation?
+    /// Whether the key is the [reversed](FlowKey::is_reversed) key of its conversation.
     #[inline]
     pub fn is_reversed(&self) -> bool {
         self.symmetric != self.directed
@@ -109,7 +110,7 @@ impl FlowHash {
 }
 
 impl Hasher {
-    /// Random words of a hash function.
+    /// Number of random words of a hash function.
     pub const KEYS: usize = 2 * HALF + 1;
 
     /// The hash function of a seed, expanded with SplitMix64 (Steele, Lea, Flood, *Fast Splittable Pseudorandom Number
@@ -122,13 +123,13 @@ impl Hasher {
         }))
     }
 
-    /// The hash function of these random words, in the order `a`, `b`, `a'`, `b'`, and the one that tells directions apart.
+    /// The hash function of these random words, in the order `a`, `b`, `a'`, `b'`; the last word distinguishes the directions.
     pub fn from_keys(keys: [u64; Self::KEYS]) -> Self {
         let half = |from: usize| Half::new(core::array::from_fn(|i| keys[from + i]), keys[from + WORDS]);
         Self { high: half(0), low: half(HALF), turn: keys[2 * HALF] }
     }
 
-    /// The hash of a key as it is. Strongly universal over all keys, of both families and of none.
+    /// The hash of a key as it is. Strongly universal over all keys: IPv4, IPv6 and keys without an address.
     #[inline(always)]
     pub fn plain(&self, key: &FlowKey) -> u64 {
         let words = Words::of(key);
@@ -137,12 +138,12 @@ impl Hasher {
 
     /// The hashes of a key and of its conversation. Both are strongly universal, over conversations and over keys.
     ///
-    /// The directed hash is the symmetric one, xored with a random word if the key is the reversed one: two keys of
-    /// different conversations have independent hashes already, and two of one conversation differ by that word.
+    /// If the key is the reversed one, the directed hash is the symmetric hash xored with a random word; if not, both are equal.
+    /// Two keys of different conversations have independent hashes already, and two keys of one conversation differ by that word.
     #[inline]
     pub fn flow(&self, key: &FlowKey) -> FlowHash {
         let words = Words::of(key);
-        // One decision for all that follows from the family.
+        // One branch on the family decides all that depends on it.
         let (reversed, symmetric) = if key.family == 4 {
             let reversed = is_reversed_v4(key);
             (reversed, words.ordered(reversed).short(self))
@@ -163,8 +164,8 @@ impl Hasher {
         ShortHasher { high: half(&self.high), low: half(&self.low) }
     }
 
-    /// The hash of an address alone, strongly universal over the addresses of both families. Other than [`Self::plain`] of a key
-    /// that holds nothing else, and cheaper. Of an address of IPv4, bytes past the fourth are not looked at.
+    /// The hash of an address alone, strongly universal over the addresses of both families. It differs from [`Self::plain`] of a
+    /// key with only this address, and is cheaper. If the family is IPv4, bytes past the fourth are ignored.
     #[inline(always)]
     pub fn address(&self, family: u8, address: &[u8; 16]) -> u64 {
         let all = u128::from_le_bytes(*address);
@@ -186,7 +187,7 @@ impl Hasher {
     }
 }
 
-/// [`FlowKey::is_reversed`] in one comparison.
+/// [`FlowKey::is_reversed`] of a key of IPv4, in one comparison.
 #[inline(always)]
 fn is_reversed_v4(key: &FlowKey) -> bool {
     let end = |address: &[u8; 16], port: u16| {
@@ -204,11 +205,11 @@ fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A key as words that do not change with the machine's byte order, in pairs.
+/// A key as words that do not depend on the machine's byte order, in pairs.
 struct Words {
     src: [u64; 2],
     dst: [u64; 2],
-    /// Source port, and above it the destination port.
+    /// Source port in the lower half, destination port in the upper half.
     ports: u32,
     meta: u32,
 }
@@ -234,7 +235,7 @@ impl Words {
         hasher.short().hash(self.src[0] as u32, self.dst[0] as u32, self.ports, self.meta)
     }
 
-    /// The two ends exchanged if `reversed`, which of the packets of a line nobody can predict.
+    /// Exchanges the two ends if `reversed`, without a branch, because a branch predictor cannot predict it for real traffic.
     #[inline(always)]
     fn ordered(self, reversed: bool) -> Self {
         let pick = |a, b| select_unpredictable(reversed, b, a);
@@ -282,7 +283,7 @@ mod tests {
     use super::*;
     use weir_testkit::Random;
 
-    /// The formula of the module's text in 128 bits, over the key's bytes, with `hash` for both families alike.
+    /// The formula of the module's text in 128 bits, over the key's bytes; the same code for both families.
     fn naive(keys: &[u64; Hasher::KEYS], key: &FlowKey) -> u64 {
         let at = |bytes: &[u8], i: usize| (0..4).map(|j| u128::from(bytes[4 * i + j]) << (8 * j)).sum::<u128>();
         let ports = u128::from(key.sport) + u128::from(key.dport) * 65_536;
@@ -314,7 +315,7 @@ mod tests {
         let mut key = FlowKey { family: [4, 6, 0][random.next() as usize % 3], ..FlowKey::NONE };
         let len = if key.family == 4 { 4 } else { 16 };
         for i in 0..len {
-            // Few values, so that addresses are often the same or differ late.
+            // Few values, so that addresses are often equal or differ only in late bytes.
             key.src[i] = [0, 1, 255, random.next() as u8][random.next() as usize % 4];
             key.dst[i] = if random.next() & 3 > 0 { key.src[i] } else { random.next() as u8 };
         }
@@ -375,7 +376,7 @@ mod tests {
         let mut alike = 0;
         for _ in 0..cases {
             let key = any_key(&mut random);
-            // What a direction is, said without the code: tuples of bytes and ports in order.
+            // The direction, computed without the code under test: tuples of bytes and ports in order.
             let ends = [(key.src, key.sport), (key.dst, key.dport)];
             assert_eq!(key.is_reversed(), ends[0] > ends[1], "{key:?}");
             let (there, back) = (hasher.flow(&key), hasher.flow(&key.turned()));
@@ -417,7 +418,7 @@ mod tests {
         assert_eq!(found, GOLDEN, "{found:#x?}");
     }
 
-    /// From a second program, in a language with numbers of any size.
+    /// Computed by a second program, in a language with numbers of any size.
     const GOLDEN: [u64; 7] = [
         0xa960_9042_e165_680a,
         0xf891_de91_8aab_3570,
@@ -440,7 +441,7 @@ mod tests {
         counts.iter().map(|&count| (f64::from(count) - expected).powi(2) / expected).sum()
     }
 
-    /// The theorem says what holds over all seeds; this looks at a few, and at the permutation.
+    /// The theorem holds over all seeds together; this test looks at a few seeds, and at the permutation.
     #[test]
     #[cfg_attr(miri, ignore = "a million keys")]
     fn sequential_keys_fill_all_buckets() {
@@ -462,7 +463,7 @@ mod tests {
         }
     }
 
-    /// Each bit of the key, turned over, turns over each bit of the hash for half of the seeds.
+    /// Each bit of the key, if flipped, flips each bit of the hash for half of the seeds.
     #[test]
     #[cfg_attr(miri, ignore = "a million hashes")]
     fn every_bit_of_the_key_reaches_every_bit_of_the_hash() {

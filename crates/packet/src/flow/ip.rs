@@ -1,9 +1,9 @@
 //! From the IP header to the key.
 //!
-//! **Lengths are claims.** The captured bytes are the limit. Inside it, a total length (IPv4) or payload length (IPv6) that
-//! says less is believed, so that the padding of a short Ethernet frame holds no ports. A length of zero says nothing: it is
-//! what a host writes that leaves the segmentation to its network card, and what a jumbogram has. A total length below the
-//! header's own leaves no room for ports; the addresses are there and make a key.
+//! **Lengths are claims.** The captured bytes are the limit. Within it, a shorter total length (IPv4) or payload length (IPv6)
+//! is believed, so that the padding of a short Ethernet frame is not read as ports. A length of zero is ignored: hosts that
+//! leave the segmentation to the network card write it, and jumbograms have it. If a total length is below the header's own
+//! length, there is no room for ports, but the addresses are there and make a key.
 
 use super::link::{Packet, be16, byte, head};
 use super::{FlowKey, NoKey};
@@ -15,10 +15,10 @@ const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 const DESTINATION: u8 = 60;
 
-/// Extension headers that are walked. RFC 8200 knows at most seven in a packet.
+/// Largest number of extension headers that are walked. RFC 8200 knows at most seven in a packet.
 const MOST_EXTENSIONS: usize = 16;
 
-/// Does this protocol begin with a source and a destination port? TCP, UDP, DCCP, SCTP, UDP-Lite.
+/// Whether this protocol begins with a source and a destination port: TCP, UDP, DCCP, SCTP, UDP-Lite.
 #[inline(always)]
 pub(super) fn has_ports(proto: u8) -> bool {
     const SET: [u64; 4] = {
@@ -34,7 +34,7 @@ pub(super) fn has_ports(proto: u8) -> bool {
     SET[usize::from(proto >> 6)] >> (proto & 63) & 1 == 1
 }
 
-/// The key of an IP packet, and what its transport header begins with: empty in a later fragment.
+/// The key of an IP packet, and the bytes from its transport header on: empty in a later fragment.
 pub(super) fn key(packet: Packet<'_>) -> Result<(FlowKey, &[u8]), NoKey> {
     let (mut key, payload) = match packet {
         Packet::V4(data) => v4(data)?,
@@ -75,8 +75,8 @@ fn v4(data: &[u8]) -> Result<(FlowKey, &[u8]), NoKey> {
     Ok((key, payload))
 }
 
-/// RFC 8200. Mobility headers (RFC 6275), HIP and SHIM6 are messages of their own and nothing follows them, so they are the
-/// transport here.
+/// Reads the key of an IPv6 packet, and its transport payload (RFC 8200). Mobility headers (RFC 6275), HIP and SHIM6 are messages
+/// of their own with nothing behind them, so they are the transport here.
 fn v6(data: &[u8]) -> Result<(FlowKey, &[u8]), NoKey> {
     if byte(data, 0)? >> 4 != 6 {
         return Err(NoKey::Malformed);
@@ -114,8 +114,8 @@ fn v6(data: &[u8]) -> Result<(FlowKey, &[u8]), NoKey> {
     Ok((key, payload))
 }
 
-/// Goes behind an extension header of `(length + more) * unit` bytes. Stays where it is if the header is not all there:
-/// then the protocol is that of the header.
+/// Skips an extension header of `(length + more) * unit` bytes. If the header is not captured in full, nothing moves and the
+/// protocol is that of the header.
 fn skip(proto: &mut u8, payload: &mut &[u8], unit: usize, more: usize) -> bool {
     let &[next, length, ..] = *payload else { return false };
     match payload.get((usize::from(length) + more) * unit..) {

@@ -3,10 +3,10 @@
 use super::{NoKey, wlan};
 use crate::LinkType;
 
-/// Tags, labels and shims in front of one IP header. More are somebody's joke, and would make a frame expensive.
+/// Largest number of tags, labels and shims in front of one IP header. More are not legitimate, and would make a frame expensive.
 const MOST_STEPS: usize = 32;
 
-/// What the next byte belongs to.
+/// Protocol layer to which the next byte belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layer {
     /// IEEE 802.3: addresses, type or length.
@@ -15,19 +15,19 @@ pub(super) enum Layer {
     Type(u16),
     /// IEEE 802.2.
     Llc,
-    /// An MPLS label.
+    /// MPLS: a label.
     Mpls,
     /// The PPPoE header of a session packet.
     PppoeSession,
-    /// PPP from the address field on, which may be left out.
+    /// PPP, from the address field on, which may be left out.
     Ppp,
-    /// PPP behind a byte that tells the direction.
+    /// PPP behind a direction byte.
     PppDirected,
-    /// Address, control and EtherType.
+    /// Cisco HDLC: address, control and EtherType.
     CiscoHdlc,
-    /// Four bytes of address family, in the order of some host.
+    /// BSD loopback: four bytes of address family, in the byte order of the capturing host.
     BsdNull,
-    /// Four bytes of address family, big-endian.
+    /// OpenBSD loopback: four bytes of address family, big-endian.
     BsdLoop,
     /// Linux cooked capture, version 1.
     Cooked,
@@ -45,7 +45,7 @@ pub(super) enum Layer {
     Ipnet,
     /// A MAC header of IEEE 802.11.
     Wlan {
-        /// The header ends at a multiple of four bytes.
+        /// Whether the header is padded to a multiple of four bytes.
         padded: bool,
     },
     /// A radiotap header in front of 802.11.
@@ -54,9 +54,9 @@ pub(super) enum Layer {
     Prism,
     /// An AVS header in front of 802.11.
     Avs,
-    /// Per-packet information, which names the link type of what follows.
+    /// Per-packet information, whose header names the link type of the bytes behind it.
     Ppi,
-    /// IP, of the version that its first nibble tells.
+    /// IP, of the version in its first nibble.
     Ip,
     /// IPv4.
     V4,
@@ -65,7 +65,7 @@ pub(super) enum Layer {
 }
 
 impl Layer {
-    /// What the first byte of a frame of this link type belongs to.
+    /// The layer to which the first byte of a frame of this link type belongs.
     pub(super) fn of(link: LinkType) -> Option<Self> {
         Some(match link {
             LinkType::ETHERNET => Self::Ethernet,
@@ -96,7 +96,7 @@ impl Layer {
     }
 }
 
-/// An IP header and all behind it.
+/// An IP header and all bytes behind it.
 pub(super) enum Packet<'a> {
     V4(&'a [u8]),
     V6(&'a [u8]),
@@ -116,13 +116,14 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
             Layer::Ethernet => (type_or_length(be16(data, 12)?)?, 14),
             Layer::Type(0x0800) => (Layer::V4, 0),
             Layer::Type(0x86dd) => (Layer::V6, 0),
-            // IEEE 802.1Q, 802.1ad, and the latter's number before it had one.
+            // IEEE 802.1Q, 802.1ad, and the number in use before 802.1ad had one.
             Layer::Type(0x8100 | 0x88a8 | 0x9100) => (type_or_length(be16(data, 2)?)?, 4),
             Layer::Type(0x8847 | 0x8848) => (Layer::Mpls, 0),
             Layer::Type(0x8864) => (Layer::PppoeSession, 0),
             Layer::Type(_) => return Err(NoKey::NotIp),
             Layer::Llc => {
-                // SNAP with the OUI that says: an EtherType follows. Where the first bytes say otherwise nothing is missing.
+                // SNAP with the OUI that announces an EtherType. If the first bytes differ, the frame is no IP, and not
+                // truncated.
                 let snap = [0xaa, 0xaa, 3, 0, 0, 0];
                 if data.iter().zip(snap).any(|(found, wanted)| *found != wanted) {
                     return Err(NoKey::NotIp);
@@ -137,7 +138,7 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
             },
             Layer::Ppp => behind_ppp(data)?,
             Layer::PppDirected => match data {
-                // pppd's device puts the direction in the place of the address and keeps the control byte.
+                // pppd's device writes the direction in place of the address and keeps the control byte.
                 [_, 3, ..] => (Layer::Ppp, 2),
                 [_, ..] => (Layer::Ppp, 1),
                 [] => return Err(NoKey::Truncated),
@@ -154,7 +155,7 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
             },
             Layer::FrameRelay => behind_q922(data)?,
             Layer::Nflog => nflog(data)?,
-            // A header of RFC 4391 behind 40 bytes.
+            // The header of RFC 4391 begins behind 40 bytes.
             Layer::IpoIb => (Layer::Type(be16(data, 40)?), 44),
             Layer::Ipnet => match byte(data, 1)? {
                 2 => (Layer::V4, 24),
@@ -172,7 +173,8 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
 /// Bytes of LLC and SNAP in front of a packet.
 const LEAST_SNAP: usize = 8;
 
-/// IEEE 802.3, clause 3.2.6: from 1536 on it is a type. A frame that is too short for SNAP carries no IP.
+/// The layer that an Ethernet type or length field announces. From 1536 on the value is a type (IEEE 802.3, clause 3.2.6). A
+/// frame that is too short for SNAP carries no IP.
 fn type_or_length(value: u16) -> Result<Layer, NoKey> {
     match value {
         0x0600.. => Ok(Layer::Type(value)),
@@ -181,8 +183,8 @@ fn type_or_length(value: u16) -> Result<Layer, NoKey> {
     }
 }
 
-/// RFC 2427 (its section 4: control and protocol), behind an address of Q.922, of which the last byte has its lowest bit set;
-/// or an EtherType in the place of the control byte, as Cisco has it.
+/// Reads a frame relay header (RFC 2427; its section 4: control and protocol). In front is an address of Q.922, whose last
+/// byte has its lowest bit set. Cisco's variant has an EtherType in place of the control byte.
 fn behind_q922(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     const UNNUMBERED: u8 = 3;
     let mut address = 1;
@@ -198,7 +200,7 @@ fn behind_q922(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     if byte(data, address)? != UNNUMBERED {
         return Ok((Layer::Type(be16(data, address)?), address + 2));
     }
-    // A byte of padding may come first.
+    // One byte of padding may come first.
     let protocol = address + 1 + usize::from(byte(data, address + 1)? == 0);
     match byte(data, protocol)? {
         0xcc => Ok((Layer::V4, protocol + 1)),
@@ -211,9 +213,9 @@ fn behind_q922(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     }
 }
 
-/// linux/netfilter/nfnetlink_log.h: a family and a version, then attributes of length and type, each padded to four bytes.
-/// Length and type are in the order of the host that captured; no type passes 63, so the type tells the order. Its two upper
-/// bits are flags (`NLA_F_NESTED` and `NLA_F_NET_BYTEORDER` of linux/netlink.h).
+/// Reads a netfilter log message (linux/netfilter/nfnetlink_log.h): a family and a version, then attributes of length and
+/// type, each padded to four bytes. Length and type are in the byte order of the capturing host; no type exceeds 63, so the
+/// type reveals the order. Its two upper bits are flags (`NLA_F_NESTED` and `NLA_F_NET_BYTEORDER` of linux/netlink.h).
 fn nflog(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     const PAYLOAD: u8 = 9;
     const FLAGS: u8 = 0xc0;
@@ -241,7 +243,8 @@ fn nflog(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     Err(NoKey::NotIp)
 }
 
-/// RFC 3032: nothing says what is under the last label, so its first nibble is looked at, as routers do (RFC 4928).
+/// Reads an MPLS label (RFC 3032). No field names the payload of the last label, so its first nibble decides, as in routers
+/// (RFC 4928).
 fn behind_label(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     let [_, _, last, _] = head(data)?;
     if last & 1 == 0 {
@@ -250,17 +253,18 @@ fn behind_label(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     match byte(data, 4)? >> 4 {
         4 => Ok((Layer::V4, 4)),
         6 => Ok((Layer::V6, 4)),
-        // RFC 4385: the control word of a pseudo-wire, which then holds Ethernet as a rule.
+        // RFC 4385: the control word of a pseudo-wire, which usually holds Ethernet.
         0 => Ok((Layer::Ethernet, 8)),
         _ => Err(NoKey::NotIp),
     }
 }
 
-/// RFC 1661 and 1662: address and control may be left out, and the high byte of a protocol that is zero.
+/// Reads a PPP header (RFC 1661 and 1662). Address and control may be left out, and so may the high byte of a protocol if it
+/// is zero.
 fn behind_ppp(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     let control = match data {
         [0xff, 3, ..] => 2,
-        // No protocol has this number (RFC 1661, section 2).
+        // No protocol has the number 0xff (RFC 1661, section 2).
         [0xff] => return Err(NoKey::Truncated),
         _ => 0,
     };
@@ -275,7 +279,8 @@ fn behind_ppp(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     }
 }
 
-/// AF_INET is 2 everywhere; AF_INET6 is 24 on NetBSD and OpenBSD, 28 on FreeBSD, 30 on macOS, 23 on Windows, 10 on Linux.
+/// The layer of a BSD address family. AF_INET is 2 everywhere. AF_INET6 is 24 on NetBSD and OpenBSD, 28 on FreeBSD, 30 on
+/// macOS, 23 on Windows, 10 on Linux.
 fn family(value: u32, either_order: bool) -> Result<Layer, NoKey> {
     match if either_order && value > 0xffff { value.swap_bytes() } else { value } {
         2 => Ok(Layer::V4),
@@ -284,7 +289,7 @@ fn family(value: u32, either_order: bool) -> Result<Layer, NoKey> {
     }
 }
 
-/// What a cooked header's protocol means, given its ARPHRD_ value (linux/if_arp.h).
+/// The layer that a cooked header's protocol announces, given its ARPHRD_ value (linux/if_arp.h).
 fn cooked(hardware: u16, protocol: u16) -> Result<Layer, NoKey> {
     // ARPHRD_NETLINK: the protocol is a netlink family.
     const NETLINK: u16 = 824;
@@ -297,7 +302,7 @@ fn cooked(hardware: u16, protocol: u16) -> Result<Layer, NoKey> {
     }
 }
 
-/// The first bytes.
+/// The first `N` bytes.
 pub(super) fn head<const N: usize>(data: &[u8]) -> Result<[u8; N], NoKey> {
     data.first_chunk().copied().ok_or(NoKey::Truncated)
 }

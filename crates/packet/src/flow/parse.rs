@@ -1,10 +1,10 @@
-//! From a frame to its key: the straight way for what most frames are, and the walk for all others.
+//! From a frame to its key: a fast path for most frames, and a walk over the headers for all others.
 
 use super::link::{self, Layer, Packet};
 use super::{FlowKey, Hasher, NoKey, ip, tunnel};
 use crate::LinkType;
 
-/// Tunnels in tunnels that are entered.
+/// Largest number of nested tunnels that are entered.
 const MOST_NESTINGS: usize = 8;
 
 /// A packet inside a tunnel: its link type and its bytes.
@@ -15,10 +15,10 @@ pub type Inside<'a> = (LinkType, &'a [u8]);
 /// Walks Ethernet (802.3 and 802.2 SNAP too), 802.1Q and 802.1ad tags, MPLS labels, PPPoE and PPP, Cisco HDLC, BSD
 /// loopback, Linux cooked captures, raw IP, FDDI, frame relay, netfilter logs, IP over InfiniBand, ipnet, and data frames of
 /// 802.11 with or without a radio header; IPv4 with options and fragments; IPv6 with extension headers. TCP, UDP,
-/// SCTP, DCCP and UDP-Lite have ports; all other protocols have keys without. Checksums are not looked at.
+/// SCTP, DCCP and UDP-Lite have ports; keys of all other protocols have none. Checksums are ignored.
 ///
-/// **Cost**: an Ethernet frame with at most one tag, IPv4 without options or IPv6 without extension headers, and one of the
-/// protocols with ports takes a straight way of few branches; all others are walked header by header. No allocation.
+/// **Cost**: most frames take a fast path of few branches: Ethernet with at most one tag, IPv4 without options or IPv6 without
+/// extension headers, and a protocol with ports. All others are walked header by header. No allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Parser {
     start: Layer,
@@ -26,10 +26,10 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// A parser for this link type, `None` if no key can be had from it.
+    /// A parser for this link type; `None` if frames of this type have no keys.
     ///
     /// With `inner`, the key is that of the innermost packet: inside IP in IP, GRE, VXLAN, GENEVE, GTP-U and MPLS over IP,
-    /// at most eight deep. Where the packet inside has no key, the key of the packet around it stands.
+    /// at most eight deep. If the packet inside has no key, the key of the packet around it is returned.
     pub fn new(link: LinkType, inner: bool) -> Option<Self> {
         Some(Self { start: Layer::of(link)?, inner })
     }
@@ -41,9 +41,9 @@ impl Parser {
         self.key_into(data, &mut key).map(|()| key)
     }
 
-    /// The same, put where it is wanted; without a key, what is there means nothing.
+    /// Writes the key of one frame to `key`. If there is no key, the contents of `key` mean nothing.
     ///
-    /// A key is written in wide words, and whoever copies it at once waits until they have arrived.
+    /// The key is written in wide words. A copy of the key made right after the call waits until these writes have arrived.
     #[inline]
     pub fn key_into(&self, data: &[u8], key: &mut FlowKey) -> Result<(), NoKey> {
         if self.start == Layer::Ethernet
@@ -56,12 +56,13 @@ impl Parser {
         Ok(())
     }
 
-    /// The key, put where it is wanted, and its [plain](Hasher::plain) hash; without a key, what is there means nothing.
+    /// Writes the key to `key` and returns its [plain](Hasher::plain) hash. If there is no key, the contents of `key` mean
+    /// nothing.
     pub fn key_and_hash(&self, data: &[u8], hasher: &Hasher, key: &mut FlowKey) -> Result<u64, NoKey> {
         self.key_into(data, key).map(|()| hasher.plain(key))
     }
 
-    /// The part of this parser that finds the keys of most frames, if its link type has one.
+    /// The part of this parser that finds the keys of most frames; `None` if its link type has no such part.
     #[inline]
     pub fn usual(&self) -> Option<Usual> {
         (self.start == Layer::Ethernet).then_some(Usual { inner: self.inner })
@@ -70,7 +71,7 @@ impl Parser {
     /// Link type and bytes of the packet inside the innermost tunnel of a frame; [`Self::key`] gives the key of the same packet.
     /// `None` if the frame is no tunnel, or if the parser does not look into tunnels. The bytes are a part of `data`.
     ///
-    /// Where a tunnel carries Ethernet, what is inside is an Ethernet frame; everywhere else it is raw IP.
+    /// If a tunnel carries Ethernet, the packet inside is an Ethernet frame; in all other tunnels it is raw IP.
     #[inline]
     pub fn innermost<'a>(&self, data: &'a [u8]) -> Option<Inside<'a>> {
         let mut key = FlowKey::NONE;
@@ -81,7 +82,7 @@ impl Parser {
         self.walk(data).ok()?.1
     }
 
-    /// Header by header: the key, and the packet inside the innermost tunnel, if there is one.
+    /// Walks the headers one by one. Returns the key, and the packet inside the innermost tunnel, if there is one.
     #[inline(never)]
     #[cold]
     fn walk<'a>(&self, data: &'a [u8]) -> Result<(FlowKey, Option<Inside<'a>>), NoKey> {
@@ -104,16 +105,16 @@ impl Parser {
     }
 }
 
-/// Finds the keys of most Ethernet frames: those that hold IPv4 with ports and nothing rare before it.
+/// Finds the keys of most Ethernet frames: frames of IPv4 with ports, without rare headers before the ports.
 #[derive(Clone, Copy, Debug)]
 pub struct Usual {
     inner: bool,
 }
 
 impl Usual {
-    /// What [`Parser::key_and_hash`] gives, or `None` for a frame that the parser itself must be asked for.
+    /// The result of [`Parser::key_and_hash`], or `None` for a frame that needs the parser itself.
     ///
-    /// **Cost**: less than the key and then its hash, as the words of the key are hashed on their way. No call.
+    /// **Cost**: less than the key and then its hash, because the words of the key are hashed before they are stored. No call.
     #[inline(always)]
     pub fn key_and_hash(self, data: &[u8], hasher: &Hasher, key: &mut FlowKey) -> Option<u64> {
         let short = short(data)?;
@@ -125,11 +126,11 @@ impl Usual {
     }
 }
 
-/// The straight way: what it finds, the walk would find. Says whether it found a key.
+/// The fast path, with the same result as the walk. Returns whether it found a key.
 #[inline(always)]
 fn plain(data: &[u8], key: &mut FlowKey) -> bool {
     let tag = if data.get(12..14) == Some(&[0x81, 0]) { 4 } else { 0 };
-    // From here on, offsets are those of an untagged frame.
+    // From here on, offsets count as in an untagged frame.
     let Some(data) = data.get(tag..) else { return false };
     if let Some(short) = short(data) {
         *key = short.key();
@@ -147,7 +148,7 @@ fn plain(data: &[u8], key: &mut FlowKey) -> bool {
     true
 }
 
-/// What the key of an IPv4 packet with ports holds, as the words that are hashed.
+/// Contents of the key of an IPv4 packet with ports, as the words that are hashed.
 struct Short {
     src: u32,
     dst: u32,
@@ -185,7 +186,7 @@ impl Short {
     }
 }
 
-/// Source port, and above it the destination port, of the first bytes of a transport header.
+/// Ports in the first bytes of a transport header: source port in the lower half, destination port in the upper half.
 #[inline(always)]
 fn ports(first: [u8; 4]) -> u32 {
     u32::from_be_bytes(first).rotate_left(16)
@@ -197,7 +198,7 @@ fn meta(family: u8, proto: u8) -> u32 {
     u32::from(proto) | u32::from(family) << 8 | u32::from(FlowKey::HAS_PORTS) << 16
 }
 
-/// The key in five wide words: who reads it a moment later reads wide words, and would wait for narrow ones to be written.
+/// Builds the key from five wide words: later reads are wide too, and would wait if the key were written in narrow words.
 #[inline(always)]
 fn wide([src, dst]: [[u64; 2]; 2], ports: u32, meta: u32) -> FlowKey {
     let rest = if cfg!(target_endian = "big") {

@@ -16,15 +16,15 @@ const GTP_U: u16 = 2152;
 /// Bytes of a UDP header.
 const UDP_HEADER: usize = 8;
 
-/// May a UDP packet to this port be a tunnel?
+/// Whether a UDP packet to this port may be a tunnel.
 #[inline(always)]
 pub(super) fn is_tunnel_port(dport: u16) -> bool {
     matches!(dport, VXLAN | GENEVE | GTP_U)
 }
 
-/// What is inside, if `payload`, the packet of `key` behind its IP header, is a tunnel we know.
+/// Layer and bytes inside the tunnel, if `payload`, the bytes of the packet of `key` behind its IP header, is a known tunnel.
 ///
-/// The destination port tells the tunnels over UDP: their source ports are hashes of what is inside.
+/// A tunnel over UDP is recognised by the destination port, because the source port is a hash of the packet inside.
 pub(super) fn enter<'a>(key: &FlowKey, payload: &'a [u8]) -> Option<(Layer, &'a [u8])> {
     if payload.is_empty() {
         return None;
@@ -46,7 +46,7 @@ pub(super) fn enter<'a>(key: &FlowKey, payload: &'a [u8]) -> Option<(Layer, &'a 
     }
 }
 
-/// The payload of an EtherType, of which one means a whole Ethernet frame and one PPP.
+/// Layer and bytes behind an EtherType. Two special types mean a whole Ethernet frame and PPP.
 fn typed(kind: u16, rest: &[u8]) -> Option<(Layer, &[u8])> {
     let layer = match kind {
         0x6558 => Layer::Ethernet,
@@ -56,7 +56,7 @@ fn typed(kind: u16, rest: &[u8]) -> Option<(Layer, &[u8])> {
     Some((layer, rest))
 }
 
-/// RFC 2784 with the key and sequence number of RFC 2890; version 1 is PPTP's (RFC 2637).
+/// Reads a GRE header: RFC 2784 with the key and sequence number of RFC 2890; version 1 belongs to PPTP (RFC 2637).
 fn gre(data: &[u8]) -> Option<(Layer, &[u8])> {
     const CHECKSUM: u16 = 0x8000;
     const ROUTING: u16 = 0x4000;
@@ -65,7 +65,7 @@ fn gre(data: &[u8]) -> Option<(Layer, &[u8])> {
     const ACKNOWLEDGMENT: u16 = 0x0080;
     let flags = be16(data, 0).ok()?;
     let counted = match flags & 7 {
-        // RFC 1701's source routes are not walked: no length tells where they end but their own.
+        // RFC 1701's source routes are not walked: only their own contents tell where they end.
         0 if flags & ROUTING == 0 => CHECKSUM | KEY | SEQUENCE,
         1 => KEY | SEQUENCE | ACKNOWLEDGMENT,
         _ => return None,
@@ -74,13 +74,13 @@ fn gre(data: &[u8]) -> Option<(Layer, &[u8])> {
     typed(be16(data, 2).ok()?, data.get(header..)?)
 }
 
-/// RFC 7348, section 5: the I flag must be set.
+/// Reads a VXLAN header (RFC 7348, section 5): the I flag must be set.
 fn vxlan(data: &[u8]) -> Option<(Layer, &[u8])> {
     let rest = data.get(8..)?;
     (data[0] & 8 != 0).then_some((Layer::Ethernet, rest))
 }
 
-/// RFC 8926, section 3.4: version 0, options counted in words.
+/// Reads a GENEVE header (RFC 8926, section 3.4): version 0, options counted in words.
 fn geneve(data: &[u8]) -> Option<(Layer, &[u8])> {
     let first = byte(data, 0).ok()?;
     if first >> 6 != 0 {
@@ -89,7 +89,7 @@ fn geneve(data: &[u8]) -> Option<(Layer, &[u8])> {
     typed(be16(data, 2).ok()?, data.get(8 + 4 * usize::from(first)..)?)
 }
 
-/// 3GPP TS 29.281, sections 5.1 and 5.2: a G-PDU, behind its extension headers.
+/// Reads a GTP-U header (3GPP TS 29.281, sections 5.1 and 5.2): a G-PDU, behind its extension headers.
 fn gtp(data: &[u8]) -> Option<(Layer, &[u8])> {
     const G_PDU: u8 = 255;
     let &[flags, kind, ..] = data else { return None };
@@ -100,11 +100,11 @@ fn gtp(data: &[u8]) -> Option<(Layer, &[u8])> {
     if flags & 7 == 0 {
         return Some((Layer::Ip, data.get(8..)?));
     }
-    // One of E, S and PN makes room for all three fields; the last is the type of the first extension header.
+    // If any of the flags E, S and PN is set, all three fields are present; the last is the type of the first extension header.
     let mut next = if flags & 4 != 0 { byte(data, 11).ok()? } else { 0 };
     let mut rest = data.get(12..)?;
     while next != 0 {
-        // Ends, since each turn takes four bytes at least.
+        // The loop ends because each turn takes at least four bytes.
         let words = usize::from(byte(rest, 0).ok()?);
         if words == 0 {
             return None;

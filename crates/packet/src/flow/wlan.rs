@@ -4,13 +4,13 @@ use super::NoKey;
 use super::link::{Layer, byte, head};
 use crate::LinkType;
 
-/// What is behind the header of `layer`, one of 802.11 and its radio headers, and the length of the header.
+/// Returns the layer behind the header of `layer` (802.11 or one of its radio headers), and the length of that header.
 pub(super) fn behind(layer: Layer, data: &[u8]) -> Result<(Layer, usize), NoKey> {
     match layer {
         Layer::Wlan { padded } => mac(data, padded),
         Layer::Radiotap => radiotap(data),
         Layer::Prism => match head(data)? {
-            // 144 bytes, unless the first four are those of an AVS header.
+            // A Prism header has 144 bytes. If the first four are those of an AVS header, an AVS header is in its place.
             [0x80, 0x21, 0x10..=0x1f, _] => avs(data),
             _ => Ok((Layer::Wlan { padded: false }, 144)),
         },
@@ -19,8 +19,8 @@ pub(super) fn behind(layer: Layer, data: &[u8]) -> Result<(Layer, usize), NoKey>
     }
 }
 
-/// IEEE 802.11-2020, sections 9.2 and 9.3.2: a data frame that is neither empty, encrypted nor a later fragment holds LLC. Of
-/// an aggregate of frames the first is looked at.
+/// Reads an 802.11 MAC header (IEEE 802.11-2020, sections 9.2 and 9.3.2). LLC follows in a data frame that is neither empty,
+/// encrypted nor a later fragment. Of an aggregate, only the first frame is read.
 fn mac(data: &[u8], padded: bool) -> Result<(Layer, usize), NoKey> {
     const DATA: u8 = 0x08;
     const NO_DATA: u8 = 0x40;
@@ -36,11 +36,11 @@ fn mac(data: &[u8], padded: bool) -> Result<(Layer, usize), NoKey> {
     if byte(data, 22)? & 0x0f != 0 {
         return Err(NoKey::NotIp);
     }
-    // A fourth address.
+    // With both directions set, the header has a fourth address.
     let mut header = if flags & BOTH_WAYS == BOTH_WAYS { 30 } else { 24 };
     let mut inside = 0;
     if kind & QOS != 0 {
-        // Two addresses and a length.
+        // The header of a frame in an aggregate: two addresses and a length.
         inside = if byte(data, header)? & AGGREGATE == 0 { 0 } else { 14 };
         header += if flags & ORDER == 0 { 2 } else { 6 };
     }
@@ -50,8 +50,8 @@ fn mac(data: &[u8], padded: bool) -> Result<(Layer, usize), NoKey> {
     Ok((Layer::Llc, header + inside))
 }
 
-/// <https://www.radiotap.org>: all of it is little-endian. Of its fields only the flags are of interest, of which one says that
-/// the header of 802.11 is padded.
+/// Reads a radiotap header (<https://www.radiotap.org>), all little-endian. Of its fields only the flags matter: one flag
+/// says that the header of 802.11 is padded.
 fn radiotap(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     const TIMER: u32 = 1;
     const FLAGS: u32 = 2;
@@ -64,7 +64,7 @@ fn radiotap(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     }
     let header = data.get(..length).ok_or(NoKey::Truncated)?;
     let present = u32::from_le_bytes([a, b, c, d]);
-    // Fields begin behind the words that tell which there are.
+    // The fields begin behind the presence words.
     let mut at = 4;
     while header.get(at..at + 4).is_some_and(|word| u32::from(word[3]) << 24 & MORE != 0) {
         at += 4;
@@ -77,7 +77,7 @@ fn radiotap(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     Ok((Layer::Wlan { padded }, length))
 }
 
-/// The header of the linux-wlan project: a magic number and its length.
+/// Reads the AVS header of the linux-wlan project: a magic number and its length.
 fn avs(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     let [_, _, _, _, a, b, c, d] = head(data)?;
     match usize::try_from(u32::from_be_bytes([a, b, c, d])) {
@@ -86,7 +86,7 @@ fn avs(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     }
 }
 
-/// The PPI header specification of CACE, version 0: flags, length, link type, all little-endian.
+/// Reads a PPI header (specification of CACE, version 0): flags, length, link type, all little-endian.
 fn ppi(data: &[u8]) -> Result<(Layer, usize), NoKey> {
     let [version, _, lo, hi, a, b, c, d] = head(data)?;
     let length = usize::from(u16::from_le_bytes([lo, hi]));

@@ -5,7 +5,7 @@ use super::{ether, names};
 
 /// Prints `Request who-has 10.0.0.1 tell 10.0.0.2, length 28`.
 pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
-    // `-e` has named the EtherType before.
+    // With `-e`, the link header has already named the EtherType.
     if !line.link_header {
         line.text("ARP, ");
     }
@@ -13,7 +13,7 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
         return line.cut("arp");
     };
     let (hard_len, proto_len) = (usize::from(data[4]), usize::from(data[5]));
-    // Trailer encapsulation (RFC 893) asks for IPv4 addresses under a number of its own.
+    // Trailer encapsulation (RFC 893) asks for IPv4 addresses under another EtherType.
     if !matches!(proto, 0x0800 | 0x1000) || proto_len != 4 || hard_len == 0 {
         return foreign(line, (hard, hard_len), (proto, proto_len), wire);
     }

@@ -1,8 +1,9 @@
-//! Linux "cooked" captures: what `any` delivers.
+//! Linux "cooked" captures: the link header of captures on the interface `any`.
 
 use super::text::{Line, after, array, be16, be32, put};
 use super::{ether, llc};
 
+/// Prints a header of version 1:
 /// ```text
 /// 0 direction   2 ARPHRD   4 address length   6 address (8)   14 protocol
 /// ```
@@ -23,6 +24,7 @@ pub(super) fn v1(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     HEADER
 }
 
+/// Prints a header of version 2:
 /// ```text
 /// 0 protocol   4 interface index   8 ARPHRD   10 direction   11 address length   12 address (8)
 /// ```
@@ -70,7 +72,8 @@ fn announced(line: &mut Line<'_>, protocol: u16, wire: usize) {
     }
 }
 
-/// Numbers up to 1500 are the kernel's own (`linux/if_ether.h`): 4 is 802.2, 1 is Novell's raw 802.3.
+/// Prints the payload of a cooked header. Protocol numbers up to 1500 are the kernel's own (`linux/if_ether.h`): 4 is 802.2, 1 is
+/// Novell's raw 802.3.
 fn payload(line: &mut Line<'_>, protocol: u16, data: &[u8], wire: usize, header: usize) {
     let (rest, rest_wire) = after(data, wire, header);
     match protocol {

@@ -1,12 +1,12 @@
-//! Ethernet II, 802.3 and VLAN tags; what an EtherType holds.
+//! Ethernet II, 802.3 and VLAN tags, and the payload of an EtherType.
 
 use super::text::{Line, after, array, be16, put, within};
 use super::{arp, ip, ip6, llc, mpls, ppp};
 
-/// Lengths of 802.3 end and EtherTypes begin above this.
+/// Largest length of 802.3; EtherTypes are greater.
 const LENGTH_MAX: u16 = 1500;
 
-/// Prints a frame, returns the length of its header with all VLAN tags.
+/// Prints a frame. Returns the length of its header with all VLAN tags.
 pub(super) fn frame(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     let (Some(dst), Some(src), Some(kind)) = (array::<6>(data, 0), array::<6>(data, 6), be16(data, 12)) else {
         line.cut("ether");
@@ -30,12 +30,12 @@ pub(super) fn frame(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     header
 }
 
-/// 802.1Q, 802.1ad and the numbers that were used before it.
+/// Whether the type is a VLAN tag: 802.1Q, 802.1ad or a number in use before 802.1ad.
 fn is_tag(kind: u16) -> bool {
     matches!(kind, 0x8100 | 0x88a8 | 0x9100 | 0x9200)
 }
 
-/// Prints the tags that begin at `at`, returns the type behind them and where it ends; no type when a tag is cut off.
+/// Prints the tags that begin at `at`. Returns the type behind them and the offset behind that type; no type if a tag is cut off.
 fn tags(line: &mut Line<'_>, mut kind: u16, data: &[u8], mut at: usize) -> (Option<u16>, usize) {
     while is_tag(kind) {
         let (Some(tag), Some(next)) = (be16(data, at), be16(data, at + 2)) else {
@@ -57,14 +57,14 @@ fn tags(line: &mut Line<'_>, mut kind: u16, data: &[u8], mut at: usize) -> (Opti
     (Some(kind), at)
 }
 
-/// Prints what an EtherType, or an 802.3 length, announces.
+/// Prints the payload that an EtherType, or an 802.3 length, announces.
 pub(super) fn payload(line: &mut Line<'_>, kind: u16, data: &[u8], wire: usize) {
     match kind {
         0x0800 => ip::packet(line, data, wire),
         0x86dd => ip6::packet(line, data, wire),
         0x0806 | 0x8035 => arp::packet(line, data, wire),
         0x8847 | 0x8848 => mpls::labels(line, data, wire),
-        // Code 0 is a session's, whatever the EtherType says.
+        // Code 0 belongs to a session, whatever the EtherType says.
         0x8863 if data.get(1) != Some(&0) => ppp::discovery(line, data, wire),
         0x8863 | 0x8864 => {
             ppp::session(line, data, wire);

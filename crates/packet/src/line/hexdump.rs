@@ -17,7 +17,7 @@ pub(super) fn hex(out: &mut String, data: &[u8]) {
     }
 }
 
-/// `-X`: characters that are neither letters, digits nor signs are dots; so are spaces.
+/// `-X`: characters other than letters, digits and signs are printed as dots; so are spaces.
 pub(super) fn hex_ascii(out: &mut String, data: &[u8]) {
     for (i, row) in data.chunks(PER_LINE).enumerate() {
         begin(out, i * PER_LINE);

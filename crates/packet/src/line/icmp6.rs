@@ -2,7 +2,7 @@
 
 use super::text::{Line, array, be16, be32, put};
 
-/// Type, code, checksum and four bytes that every kind uses in its own way.
+/// Bytes of the header: type, code, checksum and four bytes whose meaning depends on the type.
 const HEADER: usize = 8;
 
 /// Prints `ICMP6, echo request, id 1, seq 2, length 64`.
@@ -20,7 +20,7 @@ pub(super) fn message(line: &mut Line<'_>, data: &[u8], wire: usize) {
     }
 }
 
-/// The message without its length; `None` where the captured bytes end.
+/// Prints the message without its length; `None` if the captured bytes end.
 fn kind(line: &mut Line<'_>, data: &[u8]) -> Option<()> {
     let [kind, code] = array::<2>(data, 0)?;
     match kind {
@@ -85,7 +85,7 @@ fn parameter_problem(line: &mut Line<'_>, code: u8, octet: u32) {
     }
 }
 
-/// Who was not reached stands in the packet quoted behind the first eight bytes.
+/// Prints the destination that was not reached, from the packet quoted behind the first eight bytes.
 fn unreachable(line: &mut Line<'_>, code: u8, data: &[u8]) -> Option<()> {
     let target = array(data, 8 + 24)?;
     line.text("destination unreachable, ");

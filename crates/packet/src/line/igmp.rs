@@ -31,7 +31,7 @@ fn about(line: &mut Line<'_>, words: &str, group: [u8; 4]) {
     line.ipv4(group);
 }
 
-/// The length and the response time tell the version of a query (RFC 3376, 7.1).
+/// Prints a query. Its version follows from the length and the response time (RFC 3376, 7.1).
 fn query(line: &mut Line<'_>, response: u8, data: &[u8], wire: usize) -> Option<()> {
     let group: [u8; 4] = array(data, 4)?;
     let version = match (wire, response) {

@@ -22,7 +22,7 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
         return line.cut("ip");
     };
     let (Some(src), Some(dst)) = (array(data, 12), array(data, 16)) else { return line.cut("ip") };
-    // A total length of 0 is what a capture sees before the card cuts a large segment to size (TSO).
+    // If the card cuts large segments to size (TSO), a capture on the sending host sees a total length of 0.
     let total = if total == 0 { wire } else { usize::from(total) };
     if total > wire {
         put!(line, "truncated-ip - {} bytes missing! ", total - wire);
@@ -30,7 +30,8 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
     if total < header {
         return put!(line, "bad-len {total}");
     }
-    // Lengths above are counted from what the header claims, as tcpdump does; the mark in front says that it is wrong.
+    // The lengths that follow are counted from the header's claim, as tcpdump does; the mark in front says that the claim is
+    // wrong.
     let length = total - header;
     let offset_bytes = u32::from(offset & 0x1fff) * 8;
     let more = offset & 0x2000 != 0;

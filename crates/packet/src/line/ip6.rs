@@ -20,7 +20,7 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
     };
     let next = data[6];
     let rest = wire - HEADER;
-    // A payload length of 0 before hop-by-hop options is a jumbogram (RFC 2675) or a large segment before it is cut.
+    // A payload length of 0 before hop-by-hop options is a jumbogram (RFC 2675), or a large segment that the card has yet to cut.
     let payload = if payload == 0 && next == HOP_BY_HOP { rest } else { usize::from(payload) };
     if payload > rest {
         put!(line, "truncated-ip6 - {} bytes missing! ", payload - rest);
@@ -30,7 +30,7 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
     extensions(line, ends, next, body, payload);
 }
 
-/// Walks the extension headers, each at least eight bytes long, up to the first that is none.
+/// Walks the extension headers, each at least eight bytes long, up to the first header of another kind.
 fn extensions<'a>(line: &mut Line<'_>, mut ends: Ends, mut next: u8, mut data: &'a [u8], mut wire: usize) {
     loop {
         let name = match next {
@@ -68,7 +68,7 @@ fn extensions<'a>(line: &mut Line<'_>, mut ends: Ends, mut next: u8, mut data: &
     }
 }
 
-/// Notes a fragment header; false if it was cut off.
+/// Notes a fragment header; `false` if it was cut off.
 fn fragment(ends: &mut Ends, data: &[u8], wire: usize) -> bool {
     let (Some(field), Some(id)) = (be16(data, 2), be32(data, 4)) else { return false };
     let fragment =
@@ -77,7 +77,7 @@ fn fragment(ends: &mut Ends, data: &[u8], wire: usize) -> bool {
     true
 }
 
-/// The headers that nothing follows: no next header, and mobility (RFC 6275).
+/// Prints the headers that nothing follows: no next header, and mobility (RFC 6275).
 fn last(line: &mut Line<'_>, next: u8, data: &[u8], wire: usize) {
     if next == 59 {
         return put!(line, "no next header, length {wire}");

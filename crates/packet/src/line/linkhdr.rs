@@ -1,15 +1,15 @@
-//! Link headers: which printer a link type has.
+//! Link headers: the printer of each link type.
 //!
-//! Every printer returns how many bytes its header has, so that a hex dump can leave it out.
+//! Every printer returns the length of its header, so that a hex dump can leave it out.
 
 use super::text::{Line, after, array, be16, put};
 use super::{cooked, ether, ip, ip6, mpls, ppp, wlan};
 use crate::LinkType;
 
-/// How many bytes of a frame nobody can print are shown.
+/// Number of bytes shown of a frame that has no printer.
 const SHOWN: usize = 16;
 
-/// Prints a frame, returns the length of its link header.
+/// Prints a frame. Returns the length of its link header.
 pub(super) fn frame(line: &mut Line<'_>, link: LinkType, data: &[u8], wire: usize) -> usize {
     match link {
         LinkType::ETHERNET => ether::frame(line, data, wire),
@@ -37,7 +37,7 @@ pub(super) fn frame(line: &mut Line<'_>, link: LinkType, data: &[u8], wire: usiz
     }
 }
 
-/// An IP packet of which only its first nibble tells the version.
+/// Prints an IP packet whose version is known only from its first nibble.
 pub(super) fn by_version(line: &mut Line<'_>, data: &[u8], wire: usize) {
     match data.first().map(|byte| byte >> 4) {
         None => line.cut("ip"),
@@ -63,8 +63,8 @@ fn unknown(line: &mut Line<'_>, link: LinkType, data: &[u8], wire: usize) -> usi
     0
 }
 
-/// BSD loopback. `LOOP` is big-endian; `NULL` is in the byte order of a host that is not known here, but families are
-/// small numbers, so the order shows itself.
+/// Prints a BSD loopback frame. `LOOP` is big-endian. `NULL` is in the byte order of the capturing host, which is not known here;
+/// families are small numbers, so the value reveals the order.
 fn null(line: &mut Line<'_>, data: &[u8], wire: usize, big_endian: bool) -> usize {
     let Some(bytes) = array::<4>(data, 0) else {
         line.cut("null");
@@ -95,7 +95,7 @@ fn null(line: &mut Line<'_>, data: &[u8], wire: usize, big_endian: bool) -> usiz
     4
 }
 
-/// Cisco HDLC: address, control, then an EtherType or one of Cisco's own.
+/// Cisco HDLC: address, control, then an EtherType or a protocol number of Cisco.
 fn chdlc(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     let Some([address, _, hi, lo]) = array::<4>(data, 0) else {
         line.cut("chdlc");
@@ -165,7 +165,7 @@ fn cisco_relay(line: &mut Line<'_>, protocol: u16, data: &[u8], wire: usize, hea
     ether::payload(line, protocol, rest, rest_wire);
 }
 
-/// libpcap's SLIP header: a direction byte and fifteen bytes of what Van Jacobson compression did.
+/// libpcap's SLIP header: a direction byte and fifteen bytes about Van Jacobson compression.
 fn slip(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     const HEADER: usize = 16;
     let Some(direction) = data.first().filter(|_| data.len() >= HEADER) else {

@@ -1,11 +1,11 @@
-//! 802.2 LLC and SNAP, and the protocols that live there, by name.
+//! 802.2 LLC and SNAP, and the protocols above them, by name.
 
 use super::ether;
 use super::text::{Line, after, array, be16, put};
 
 const UI: u8 = 3;
 
-/// Prints what follows an 802.3 length or an 802.11 data header.
+/// Prints the LLC frame behind an 802.3 length or an 802.11 data header.
 pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
     let Some([dsap, ssap, control]) = array::<3>(data, 0) else { return line.cut("llc") };
     let (rest, rest_wire) = after(data, wire, 3);
@@ -20,7 +20,7 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
     }
 }
 
-/// An organisation and a protocol of its own; organisation 0 numbers EtherTypes.
+/// Prints a SNAP header: an organisation, and a protocol number that it assigns; organisation 0 uses EtherTypes.
 fn snap(line: &mut Line<'_>, data: &[u8], wire: usize) {
     let (Some(oui), Some(protocol)) = (array::<3>(data, 0), be16(data, 3)) else { return line.cut("snap") };
     let (rest, rest_wire) = after(data, wire, 5);

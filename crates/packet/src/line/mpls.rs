@@ -3,10 +3,10 @@
 use super::linkhdr;
 use super::text::{Line, after, be32, put};
 
-/// Labels printed before the stack is called too deep.
+/// Largest number of labels printed; a deeper stack is called too deep.
 const LABELS_MAX: usize = 16;
 
-/// Prints the stack and, where its first nibble tells, the IP packet below it.
+/// Prints the stack and, if its first nibble reveals one, the IP packet below it.
 pub(super) fn labels(line: &mut Line<'_>, data: &[u8], wire: usize) {
     line.text("MPLS");
     let mut at = 0;
@@ -23,7 +23,8 @@ pub(super) fn labels(line: &mut Line<'_>, data: &[u8], wire: usize) {
     line.text(" ...");
 }
 
-/// No label says what it carries; an IP version nibble does, and a pseudowire control word has neither 4 nor 6 there.
+/// Prints the payload below the labels. No label names it, but an IP version nibble does; a pseudowire control word has
+/// neither 4 nor 6 there.
 fn below(line: &mut Line<'_>, data: &[u8], wire: usize, at: usize) {
     let (rest, rest_wire) = after(data, wire, at);
     match rest.first().map(|byte| byte >> 4) {

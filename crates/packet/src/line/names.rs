@@ -1,4 +1,4 @@
-//! Tables of names that belong to no single printer.
+//! Tables of names that several printers share.
 
 /// ARP operations.
 pub(super) fn arp(op: u16) -> Option<&'static str> {

@@ -10,7 +10,7 @@ pub(super) fn frame(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     skipped + protocol(line, rest, rest_wire, wire)
 }
 
-/// A PPP frame behind a byte that says who sent it: 0 the other end, 1 this one.
+/// A PPP frame behind a direction byte: 0 if the other end sent the frame, 1 if this end did.
 pub(super) fn directed(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     let Some(&direction) = data.first() else {
         line.cut("ppp");
@@ -29,7 +29,7 @@ pub(super) fn directed(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     skipped + protocol(line, rest, rest_wire, wire)
 }
 
-/// The protocol field (one byte if odd, else two) and what follows; returns its length.
+/// Prints the protocol field (one byte if odd, else two) and its payload; returns the length of the field.
 fn protocol(line: &mut Line<'_>, data: &[u8], wire: usize, frame_wire: usize) -> usize {
     let (kind, header) = match data {
         [first, ..] if first & 1 == 1 => (u16::from(*first), 1),

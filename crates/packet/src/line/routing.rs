@@ -58,7 +58,7 @@ pub(super) fn vrrp(line: &mut Line<'_>, data: &[u8], wire: usize) {
     line.length(wire);
 }
 
-/// `, NAME`, or the number when the table does not reach it; the table starts at `first`.
+/// Prints `, NAME`, or the number if the table does not hold it; the table starts at `first`.
 fn named(line: &mut Line<'_>, kind: u8, names: &[&str], first: u8) {
     match kind.checked_sub(first).and_then(|at| names.get(usize::from(at))) {
         Some(name) => put!(line, ", {name}"),

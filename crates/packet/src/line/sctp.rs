@@ -4,7 +4,7 @@ use super::text::{Line, array, put};
 use super::upper::{Ends, ports};
 
 const HEADER: usize = 12;
-/// Chunks named before the rest is left out.
+/// Largest number of chunks that are named; the rest is left out.
 const CHUNKS_MAX: usize = 8;
 const KINDS: [&str; 16] = [
     "DATA",
@@ -40,7 +40,7 @@ pub(super) fn packet(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize)
             Some(name) => put!(line, " [{name}]"),
             None => put!(line, " [type {kind}]"),
         }
-        // Chunks are padded to four bytes; a length below four cannot be walked past.
+        // Chunks are padded to four bytes. A length below four gives no next chunk.
         let length = usize::from(u16::from_be_bytes([hi, lo]));
         if length < 4 {
             break;

@@ -8,11 +8,11 @@ const ACK: u8 = 0x10;
 const URG: u8 = 0x20;
 const SYN_FIN_RST: u8 = 0x07;
 
-/// In the order in which tcpdump prints them.
+/// Flag bits and their letters, in the order in which tcpdump prints them.
 const FLAGS: [(u8, &str); 8] =
     [(0x01, "F"), (0x02, "S"), (0x04, "R"), (0x08, "P"), (ACK, "."), (URG, "U"), (0x40, "E"), (0x80, "W")];
 
-/// Prints `Flags [P.], seq 1:101, ack 7, win 512, length 100`; the sequence numbers are those of the packet.
+/// Prints `Flags [P.], seq 1:101, ack 7, win 512, length 100`. Sequence numbers are absolute, as in the packet.
 pub(super) fn segment(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize) {
     let Some((src, dst)) = ports(data) else {
         ends.write(line);
@@ -61,7 +61,7 @@ pub(super) fn segment(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize
     mark(line, data, header);
 }
 
-/// Marks a header that was not captured whole, though what is printed of it was.
+/// Marks a header that was not captured in full, although all printed fields of it were.
 fn mark(line: &mut Line<'_>, data: &[u8], header: usize) {
     if data.len() < header {
         line.cut("tcp");

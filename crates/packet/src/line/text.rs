@@ -1,11 +1,11 @@
-//! The line being written, and checked reads of the bytes it tells about.
+//! The line being written, and bounds-checked reads of packet bytes.
 
 use core::fmt::Write;
 
-/// How many packets may lie inside one another (tunnels, VLANs excluded) before the printer stops looking.
+/// Largest number of nested packets (tunnels; VLANs excluded) that the printer follows.
 const DEPTH_MAX: u8 = 8;
 
-/// The caller's string with the few ways in which printers append to it.
+/// The caller's string, with the operations by which printers append to it.
 pub(super) struct Line<'o> {
     out: &'o mut String,
     start: usize,
@@ -35,7 +35,8 @@ impl<'o> Line<'o> {
         self.out.push_str(text);
     }
 
-    /// A decimal number. By hand: addresses and ports are most of what is printed, and `write!` costs several times more.
+    /// Appends a decimal number. Written by hand because addresses and ports are most of the output, and `write!` costs
+    /// several times more.
     pub fn dec(&mut self, value: u32) {
         let mut digits = [0u8; 10];
         let (mut rest, mut at) = (value, digits.len());
@@ -61,7 +62,8 @@ impl<'o> Line<'o> {
         }
     }
 
-    /// As RFC 5952 wants it, and as tcpdump: `::1.2.3.4` also for addresses that embed an IPv4 address without `ffff`.
+    /// Appends an address as RFC 5952 and tcpdump write it: `::1.2.3.4` also for addresses that embed an IPv4 address
+    /// without `ffff`.
     pub fn ipv6(&mut self, address: [u8; 16]) {
         let [head @ .., a, b, c, d] = address;
         if head == [0; 12] && (a, b) != (0, 0) {
@@ -71,7 +73,7 @@ impl<'o> Line<'o> {
         put!(self, "{}", core::net::Ipv6Addr::from(address));
     }
 
-    /// Bytes in hex with colons between them: a hardware address.
+    /// Appends bytes in hex with colons between them: a hardware address.
     pub fn mac(&mut self, address: &[u8]) {
         for (i, byte) in address.iter().enumerate() {
             if i > 0 {
@@ -87,12 +89,12 @@ impl<'o> Line<'o> {
         }
     }
 
-    /// `, length N`
+    /// Appends `, length N`.
     pub fn length(&mut self, length: usize) {
         put!(self, ", length {length}");
     }
 
-    /// The mark of a header that was not captured whole: `[|tcp]`.
+    /// Appends the mark of a header that was not captured in full: `[|tcp]`.
     pub fn cut(&mut self, protocol: &str) {
         if self.out.len() > self.start && !self.out.ends_with(' ') {
             self.out.push(' ');
@@ -100,14 +102,14 @@ impl<'o> Line<'o> {
         put!(self, "[|{protocol}]");
     }
 
-    /// Removes the separator that a printer left for a successor that had nothing to say.
+    /// Removes a trailing separator, which a printer left for a successor that printed nothing.
     pub fn trim(&mut self) {
         while self.out.len() > self.start && self.out.ends_with([' ', ',', ':']) {
             self.out.pop();
         }
     }
 
-    /// Runs `inner` one level deeper, or says that the nesting is too deep to follow.
+    /// Runs `inner` one level deeper, or prints that the nesting is too deep to follow.
     pub fn nested(&mut self, inner: impl FnOnce(&mut Self)) {
         if self.depth >= DEPTH_MAX {
             return self.text("...");
@@ -131,12 +133,12 @@ pub(super) fn be32(data: &[u8], at: usize) -> Option<u32> {
     array(data, at).map(u32::from_be_bytes)
 }
 
-/// What lies behind the first `header` bytes: the captured rest and the length of the rest on the wire.
+/// The bytes behind the first `header` bytes: the captured rest, and the length of the rest on the wire.
 pub(super) fn after(data: &[u8], wire: usize, header: usize) -> (&[u8], usize) {
     (data.get(header..).unwrap_or(&[]), wire.saturating_sub(header))
 }
 
-/// `data` without what lies beyond `len`: link-layer padding is not the packet's.
+/// `data` without the bytes beyond `len`, because link-layer padding is no part of the packet.
 pub(super) fn within(data: &[u8], len: usize) -> &[u8] {
     data.get(..len).unwrap_or(data)
 }

@@ -1,4 +1,4 @@
-//! Packets in packets and encrypted ones: GRE, EtherIP, ESP, IPComp.
+//! Encapsulated and encrypted packets: GRE, EtherIP, ESP, IPComp.
 
 use super::text::{Line, after, be16, be32, put};
 use super::{ether, ppp};
@@ -20,7 +20,7 @@ pub(super) fn gre(line: &mut Line<'_>, data: &[u8], wire: usize) {
     }
 }
 
-/// The optional fields stand in this order: checksum with offset, key, sequence number.
+/// Prints GRE version 0. Its optional fields have this order: checksum with offset, key, sequence number.
 fn version0(line: &mut Line<'_>, flags: u16, data: &[u8], wire: usize) -> Option<()> {
     let protocol = be16(data, 2)?;
     let mut at = 4;
@@ -68,7 +68,7 @@ fn version1(line: &mut Line<'_>, flags: u16, data: &[u8], wire: usize) -> Option
     Some(())
 }
 
-/// What an EtherType in GRE announces.
+/// Prints the payload that an EtherType in GRE announces.
 fn inside(line: &mut Line<'_>, protocol: u16, data: &[u8], wire: usize) {
     line.text(": ");
     line.nested(|line| match protocol {

@@ -5,7 +5,7 @@ use super::upper::{Ends, ports};
 
 const HEADER: usize = 8;
 
-/// Prints `UDP, length 118`: the length of the payload, as the header gives it.
+/// Prints `UDP, length 118`: the length of the payload, according to the header.
 pub(super) fn datagram(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize) {
     let Some((src, dst)) = ports(data) else {
         ends.write(line);
@@ -17,7 +17,7 @@ pub(super) fn datagram(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usiz
     }
     let Some(length) = be16(data, 4) else { return line.cut("udp") };
     let length = usize::from(length);
-    // RFC 2675: zero is a length beyond sixteen bits, which only IPv6 has.
+    // RFC 2675: zero stands for a length beyond sixteen bits, which only IPv6 has.
     let length = if length == 0 && ends.is_v6() { wire } else { length };
     if length < HEADER {
         return put!(line, "truncated-udplength {length}");
@@ -32,7 +32,7 @@ pub(super) fn datagram(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usiz
     }
 }
 
-/// Prints `UDP-Lite, length 118`; the field that is UDP's length covers the checksum there.
+/// Prints `UDP-Lite, length 118`. The length field of UDP holds the checksum coverage in UDP-Lite.
 pub(super) fn lite(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize) {
     let Some((src, dst)) = ports(data) else {
         ends.write(line);

@@ -1,19 +1,19 @@
-//! What IPv4 and IPv6 have in common: the two ends of a packet, fragments, and the protocols above.
+//! Common parts of IPv4 and IPv6: the two ends of a packet, fragments, and the protocols above.
 
 use super::text::{Line, after, array, be16, be32, put};
 use super::{ether, icmp, icmp6, igmp, ip, ip6, routing, sctp, tcp, tunnel, udp};
 
-/// Notes kept of the extension headers on the way; more are counted with the last.
+/// Notes kept of the extension headers on the way; if there are more, they are counted with the last.
 const NOTES_MAX: usize = 6;
 
-/// An address of either family.
+/// An IPv4 or IPv6 address.
 #[derive(Clone, Copy)]
 pub(super) enum Address {
     V4([u8; 4]),
     V6([u8; 16]),
 }
 
-/// Where a fragment belongs in its datagram, bytes.
+/// Place of a fragment in its datagram, bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Fragment {
     pub id: u32,
@@ -40,7 +40,7 @@ impl Notes {
     }
 }
 
-/// Source and destination of a packet, with what the network layer has to say about it.
+/// Source and destination of a packet, and the notes of the network layer.
 #[derive(Clone, Copy)]
 pub(super) struct Ends {
     pub src: Address,
@@ -50,12 +50,12 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// `10.0.0.1 > 10.0.0.2: `
+    /// Appends `10.0.0.1 > 10.0.0.2: `.
     pub fn write(&self, line: &mut Line<'_>) {
         self.write_ports(line, None);
     }
 
-    /// `10.0.0.1.53 > 10.0.0.2.40000: `
+    /// Appends `10.0.0.1.53 > 10.0.0.2.40000: `.
     pub fn write_with_ports(&self, line: &mut Line<'_>, src: u16, dst: u16) {
         self.write_ports(line, Some((src, dst)));
     }
@@ -77,13 +77,13 @@ impl Ends {
         matches!(self.dst, Address::V6(_))
     }
 
-    /// A fragment that does not begin with the upper protocol's header.
+    /// Whether the packet is a fragment that does not begin with the upper protocol's header.
     pub fn is_later_fragment(&self) -> bool {
         self.fragment.is_some_and(|fragment| fragment.offset > 0)
     }
 }
 
-/// An address, with a port behind a dot.
+/// Appends an address, with a port behind a dot.
 fn address(line: &mut Line<'_>, address: Address, port: Option<u16>) {
     match address {
         Address::V4(bytes) => line.ipv4(bytes),
@@ -106,7 +106,7 @@ pub(super) fn packet(line: &mut Line<'_>, ends: Ends, protocol: u8, data: &[u8],
     fragment(line, &ends);
 }
 
-/// Says where a fragment belongs: ` fragment (id 7, offset 1480, length 520, more)`; nothing about a whole packet.
+/// Appends the place of a fragment: ` fragment (id 7, offset 1480, length 520, more)`. Appends nothing for a whole packet.
 pub(super) fn fragment(line: &mut Line<'_>, ends: &Ends) {
     let Some(fragment) = ends.fragment else { return };
     line.text(if fragment.offset > 0 { " fragment (id " } else { ", fragment (id " });
@@ -185,7 +185,7 @@ fn dccp(line: &mut Line<'_>, ends: &Ends, data: &[u8], wire: usize) {
     line.length(wire);
 }
 
-/// Authentication header (RFC 4302): its numbers are noted, and the packet goes on behind it.
+/// Authentication header (RFC 4302): notes its numbers, and prints the packet behind it.
 fn authentication(line: &mut Line<'_>, mut ends: Ends, data: &[u8], wire: usize) {
     let (Some([next, units]), Some(spi), Some(seq)) = (array::<2>(data, 0), be32(data, 4), be32(data, 8)) else {
         ends.write(line);
@@ -201,7 +201,7 @@ fn authentication(line: &mut Line<'_>, mut ends: Ends, data: &[u8], wire: usize)
     dispatch(line, ends, next, rest, rest_wire);
 }
 
-/// The first four bytes of TCP, UDP, SCTP and DCCP.
+/// The ports in the first four bytes of TCP, UDP, SCTP and DCCP.
 pub(super) fn ports(data: &[u8]) -> Option<(u16, u16)> {
     Some((be16(data, 0)?, be16(data, 2)?))
 }

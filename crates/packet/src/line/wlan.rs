@@ -47,7 +47,7 @@ pub(super) fn radiotap(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     len + mac(line, rest, rest_wire.saturating_sub(trailer), flags & PADDED != 0)
 }
 
-/// The flags byte, looked for only where it stands at a known place: behind a single word of presence bits.
+/// The flags byte. Only read at a known place: behind a single word of presence bits.
 fn flags(header: &[u8], present: u32) -> u8 {
     if present & RADIOTAP_EXTENDED != 0 || present & RADIOTAP_FLAGS == 0 {
         return 0;
@@ -61,7 +61,7 @@ pub(super) fn frame(line: &mut Line<'_>, data: &[u8], wire: usize) -> usize {
     mac(line, data, wire, false)
 }
 
-/// Prints one MAC frame, returns the length of its header.
+/// Prints one MAC frame. Returns the length of its header.
 fn mac(line: &mut Line<'_>, data: &[u8], wire: usize, padded: bool) -> usize {
     let Some([control, flags]) = array::<2>(data, 0) else {
         line.cut("802.11");
@@ -118,7 +118,7 @@ fn control(line: &mut Line<'_>, subtype: u8, data: &[u8], wire: usize) -> usize 
     10
 }
 
-/// Which of the addresses is the source depends on the directions (802.11, table 9-30).
+/// Prints a data frame. The directions decide which address is the source (802.11, table 9-30).
 fn data_frame(line: &mut Line<'_>, subtype: u8, flags: u8, data: &[u8], wire: usize, padded: bool) -> usize {
     line.text(if subtype & 8 == 0 { "Data, " } else { "QoS Data, " });
     let (to_ds, from_ds) = (flags & 1 != 0, flags & 2 != 0);

@@ -1,4 +1,4 @@
-//! What the fuzz targets and the tests over their corpus share: each body holds its own oracle.
+//! Bodies shared by the fuzz targets and the tests over their corpus; each body holds its own oracle.
 
 use super::walk::{Cursor, MAX_CURSORS, Visit, guess, walk};
 use super::write::Encoder;
@@ -6,7 +6,7 @@ use super::{Format, Interface, Layout, Resolution, Stop};
 use crate::descriptor::{Descriptor, region};
 use crate::{Frame, LinkType};
 
-/// A packet as the tests compare it: time, interface, wire length, data.
+/// The compared parts of a packet: time, interface, wire length, data.
 type Seen = (Option<i64>, u32, u32, Vec<u8>);
 
 #[derive(Default)]
@@ -27,7 +27,7 @@ impl Visit for Collect {
     }
 }
 
-/// Reads all of `file` with one cursor, record by record; returns the packets and where and why reading ended.
+/// Reads all of `file` with one cursor, record by record. Returns the packets, and the offset and reason of the end of reading.
 fn serial(file: &[u8]) -> (Vec<Seen>, usize, Option<Stop>) {
     let (mut layout, mut pos) = match Layout::read(file, true) {
         Ok(found) => found,
@@ -61,7 +61,7 @@ fn serial(file: &[u8]) -> (Vec<Seen>, usize, Option<Stop>) {
     }
 }
 
-/// The descriptors of walked records name the same packets, and no byte outside their region.
+/// Checks that the descriptors of walked records name the same packets, and no byte outside their region.
 fn described(layout: &Layout, bytes: &[u8], records: &[usize], seen: &[Seen]) {
     let at: Vec<u32> = records.iter().map(|&at| at as u32).collect();
     let region = region(bytes.into());
@@ -76,7 +76,8 @@ fn described(layout: &Layout, bytes: &[u8], records: &[usize], seen: &[Seen]) {
     assert_eq!(found.collect::<Vec<_>>(), seen);
 }
 
-/// Any bytes as a file: reading ends, says why, and several cursors whose starts are proven find what one finds.
+/// Checks any bytes as a file: reading ends and gives a reason, and several cursors whose starts are proven find the packets that
+/// one cursor finds.
 pub fn savefile(file: &[u8]) {
     let (seen, end, stop) = serial(file);
     assert!(end <= file.len());
@@ -88,7 +89,7 @@ pub fn savefile(file: &[u8]) {
     ring(file);
 }
 
-/// A walk with many provisional cursors: those whose start is proven hold exactly the serial records of their part.
+/// Checks a walk with many provisional cursors: cursors whose start is proven hold exactly the serial records of their part.
 fn several(file: &[u8]) {
     let Ok((layout, first)) = Layout::read(file, true) else { return };
     let mut one = [Cursor::new(first, file.len())];
@@ -117,7 +118,7 @@ fn several(file: &[u8]) {
     assert_eq!(joined, serial.records[0][..joined.len()], "proven cursors equal the serial walk");
 }
 
-/// Any bytes as a block of a packet socket's ring: the walk finds what a plain reading of linux/if_packet.h finds.
+/// Checks any bytes as a block of a packet socket's ring: the walk finds the packets of a plain reading of linux/if_packet.h.
 fn ring(block: &[u8]) {
     let word = |at: usize| u32::from_ne_bytes(block[at..at + 4].try_into().expect("four bytes")) as usize;
     let mut expected = Vec::new();
@@ -147,14 +148,14 @@ fn ring(block: &[u8]) {
     assert_eq!((cursors[0].pos, cursors[0].stop == Some(Stop::End)), (at, at == block.len()));
 }
 
-/// A file cut anywhere yields a prefix of its packets.
+/// Checks that a file cut anywhere yields a prefix of its packets.
 fn prefix(file: &[u8], seen: &[Seen]) {
     let cut = &file[..file.len() * 2 / 3];
     let (fewer, _, _) = serial(cut);
     assert_eq!(fewer[..], seen[..fewer.len()], "what was good before the cut is kept");
 }
 
-/// What we write, we read back the same, as far as the format can hold it.
+/// Checks that written packets are read back the same, as far as the format can hold them.
 fn rewrite(file: &[u8], seen: &[Seen]) {
     let Ok((mut layout, mut pos)) = Layout::read(file, true) else { return };
     while layout.format == Format::Pcapng {
@@ -222,7 +223,7 @@ mod tests {
         (0..block.len()).for_each(|len| super::ring(&block[..len]));
     }
 
-    /// Runs in a moment natively and in minutes under miri, which then sees the codecs, the walk and the writer.
+    /// Runs in a moment natively and in minutes under miri, which checks the codecs, the walk and the writer here.
     #[test]
     fn damaged_captures_are_read_alike_by_one_cursor_and_by_many() {
         let cases = if cfg!(miri) { 24 } else { 4000 };

@@ -1,11 +1,11 @@
-//! What a file is, by its first bytes.
+//! The format of a file, by its first bytes.
 
 use super::Resolution;
 
-/// Bytes that [`recognise`] wants to see at most.
+/// Largest number of bytes that [`recognise`] needs.
 pub const MAX_MAGIC: usize = 16;
 
-/// What the first bytes say.
+/// Format announced by the first bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Magic {
     /// Classic pcap.
@@ -17,18 +17,18 @@ pub enum Magic {
     },
     /// pcapng: the type of a Section Header Block reads the same in both byte orders.
     Pcapng,
-    /// A format we know by name and do not read.
+    /// A format that is known by name but not read.
     Known(&'static str),
-    /// Anything else.
+    /// Any other bytes.
     Unknown,
 }
 
 /// Compressed containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// RFC 1952.
+    /// gzip (RFC 1952).
     Gzip,
-    /// RFC 8878.
+    /// zstd (RFC 8878).
     Zstd,
     /// LZ4 frame format.
     Lz4,
@@ -46,7 +46,7 @@ pub fn compression(head: &[u8]) -> Option<Compression> {
     }
 }
 
-/// Recognises a capture format by its first four bytes (`head`) and what follows them.
+/// Recognises a capture format by its first four bytes (`head`) and the first bytes of the file (`start`).
 pub fn recognise(head: &[u8; 4], start: &[u8]) -> Magic {
     let pcap = |big_endian, resolution| Magic::Pcap { big_endian, resolution };
     match *head {
@@ -59,7 +59,7 @@ pub fn recognise(head: &[u8; 4], start: &[u8]) -> Magic {
     }
 }
 
-/// Formats that are refused by name, each with the way out.
+/// Recognises formats that are refused by name. Each name comes with a remedy for the user.
 fn known(head: &[u8; 4], start: &[u8]) -> Magic {
     let be = u32::from_be_bytes(*head);
     let name = match (be, be.swap_bytes()) {

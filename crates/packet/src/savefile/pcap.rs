@@ -13,7 +13,7 @@ use crate::{Frame, LinkType};
 pub(super) const FILE_HEADER: usize = 24;
 pub(super) const RECORD_HEADER: usize = 16;
 
-/// How old versions stored the two lengths of a record (libpcap `sf-pcap.c`, `lengths_swapped`).
+/// Order in which old versions stored the two lengths of a record (libpcap `sf-pcap.c`, `lengths_swapped`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lengths {
     /// Captured, then wire: version 2.4.
@@ -55,11 +55,11 @@ fn fields<const BE: bool>(buf: &[u8]) -> (u16, u16, u32, u32) {
 /// Steps over pcap records.
 pub(super) struct Codec<const BE: bool> {
     max_captured: u32,
-    /// Frames are cut here, as libpcap cuts them.
+    /// Frames are cut to this length, bytes, as libpcap cuts them.
     cut: u32,
     snaplen: u32,
     resolution: Resolution,
-    /// Nanoseconds of a tick, where it has whole ones.
+    /// Nanoseconds of a tick, if that is a whole number.
     unit: Option<u32>,
     lengths: Lengths,
     eof: bool,
@@ -68,7 +68,7 @@ pub(super) struct Codec<const BE: bool> {
 impl<const BE: bool> Codec<BE> {
     pub(super) fn new(layout: &Layout, eof: bool) -> Self {
         let interface = &layout.interfaces[0];
-        // A snap length of 0, or one that does not fit an int, means none (libpcap `pcap_adjust_snapshot`).
+        // A snap length of 0, or one that does not fit a C int, means no limit (libpcap `pcap_adjust_snapshot`).
         let unlimited = interface.snaplen == 0 || interface.snaplen > i32::MAX as u32;
         let cut = if unlimited { max_snaplen(interface.link) } else { interface.snaplen };
         Self {
@@ -93,7 +93,7 @@ impl<const BE: bool> Codec<BE> {
         }
     }
 
-    /// Whether a record header may stand at `pos`; returns the time in seconds and the offset behind the record.
+    /// If a record header may stand at `pos`, returns its time in seconds and the offset behind the record.
     #[inline(always)]
     fn plausible(&self, buf: &[u8], pos: usize) -> Option<(u32, usize)> {
         let header = buf[pos..].first_chunk()?;
@@ -113,7 +113,7 @@ impl<const BE: bool> Codec<BE> {
         let Step::Packet(frame, _) = self.step(buf, pos) else { return None };
         let (seconds, ticks) = (u32_at::<BE>(header, 0), u32_at::<BE>(header, 4));
         let time_ns = match self.unit {
-            // Two products of 32 bits: the sum of both fits.
+            // Both products are of 32-bit numbers, so the sum fits 64 bits.
             Some(unit) => (u64::from(seconds) * 1_000_000_000 + u64::from(ticks) * u64::from(unit)) as i64,
             None => self.resolution.to_ns(ticks.into(), seconds.into()),
         };
@@ -142,9 +142,9 @@ impl<'a, const BE: bool> Walker<'a> for Codec<BE> {
     }
 
     fn guess(&self, buf: &[u8], from: usize, to: usize) -> Option<usize> {
-        /// Records in a row that must look right.
+        /// Number of plausible records in a row that make a start.
         const CHAIN: usize = 6;
-        /// Neighbouring records further apart in time than this do not look right, s.
+        /// Largest plausible distance in time of neighbouring records, s.
         const NEAR_S: u32 = 86_400;
         let last = buf.len().saturating_sub(RECORD_HEADER);
         'candidate: for start in from..to.min(last) {
@@ -154,7 +154,8 @@ impl<'a, const BE: bool> Walker<'a> for Codec<BE> {
                     break;
                 }
                 if next > last {
-                    // The bytes end before the chain is long enough: only a chain that ends with them is trusted.
+                    // The bytes end before the chain is long enough. Such a chain is trusted only if it ends exactly with
+                    // the bytes.
                     continue 'candidate;
                 }
                 match self.plausible(buf, next) {

@@ -9,7 +9,7 @@
 //! packet           0 2  4 length  8 interface (u16)  10 drops (u16)  12 high  16 low  20 captured  24 wire  28 data ...
 //! ```
 //!
-//! Every other block is stepped over.
+//! All other blocks are skipped.
 
 use super::bytes::{u16_at, u32_at};
 use super::walk::{Step, Walker};
@@ -25,8 +25,8 @@ pub(super) const STATISTICS: u32 = 5;
 pub(super) const ENHANCED_PACKET: u32 = 6;
 pub(super) const BYTE_ORDER_MARK: u32 = 0x1a2b_3c4d;
 
-/// A block larger than this is absurd, whatever its type: the largest link types of libpcap hold 128 MiB, and a block must
-/// be in memory as a whole, also one that is stepped over, so that both its lengths are seen to agree.
+/// Largest block of any type, bytes. The largest link types of libpcap hold 128 MiB. A block must be in memory as a whole, even
+/// if it is skipped, so that its two lengths can be compared.
 const MAX_BLOCK: u32 = (128 << 20) + (1 << 20);
 
 /// Steps over pcapng blocks of one section.
@@ -40,7 +40,7 @@ impl<'a, const BE: bool> Codec<'a, BE> {
         Self { layout, eof }
     }
 
-    /// The packet of a whole packet block.
+    /// The packet in a complete packet block.
     #[inline(always)]
     fn packet<'b>(&self, block: &'b [u8], kind: u32) -> Result<Frame<'b>, Fault> {
         let fixed = if kind == SIMPLE_PACKET { 12 } else { 28 };
@@ -66,7 +66,7 @@ impl<'a, const BE: bool> Codec<'a, BE> {
         Ok(Frame { data, wire_len, interface })
     }
 
-    /// A Simple Packet Block stores no captured length: it is the wire length, cut by the first interface's snap length.
+    /// Captured length of a Simple Packet Block, which stores none: the wire length, cut by the first interface's snap length.
     fn simple_captured(&self, wire_len: u32) -> u32 {
         let first = self.layout.section.first().map(|&i| self.layout.interfaces[i as usize].snaplen);
         match first {
@@ -77,7 +77,8 @@ impl<'a, const BE: bool> Codec<'a, BE> {
 
     #[inline(always)]
     pub(super) fn record<'b>(&self, buf: &'b [u8], pos: usize) -> Option<Record<'b>> {
-        // The kind is read once: in a mapped file it may change, and a simple packet has no room for what others have.
+        // The type is read only once, because it may change in a mapped file, and a simple packet is too short for the
+        // fields of the others.
         let (kind, block) = block::<BE>(buf.get(pos..)?, 0, self.eof).ok()?;
         if !matches!(kind, ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET) {
             return None;
@@ -91,7 +92,7 @@ impl<'a, const BE: bool> Codec<'a, BE> {
         Some(Record { time_ns, frame })
     }
 
-    /// Whether a whole packet block stands at `pos`; returns the offset behind it.
+    /// If a complete packet block stands at `pos`, returns the offset behind it.
     fn plausible(&self, buf: &[u8], pos: usize) -> Option<usize> {
         if u32_at::<BE>(buf, pos) != ENHANCED_PACKET {
             return None;
@@ -140,7 +141,7 @@ fn short_block(kind: u32, buf: &[u8], pos: usize, claims: u32, eof: bool) -> Sto
 impl<'b, const BE: bool> Walker<'b> for Codec<'_, BE> {
     #[inline(always)]
     fn step(&self, buf: &'b [u8], pos: usize) -> Step<'b> {
-        // A new section may have the other byte order: only its type is read before its byte order mark.
+        // A new section may have the other byte order, so nothing but its type is read before its byte order mark.
         if buf.len() - pos >= 4 && u32_at::<BE>(buf, pos) == SECTION {
             return Step::Stop(Stop::Layout);
         }
@@ -161,7 +162,7 @@ impl<'b, const BE: bool> Walker<'b> for Codec<'_, BE> {
     }
 
     fn guess(&self, buf: &[u8], from: usize, to: usize) -> Option<usize> {
-        /// Blocks in a row that must look right; each has its length at both ends, so few are enough.
+        /// Number of plausible blocks in a row that make a start; each has its length at both ends, so few are enough.
         const CHAIN: usize = 3;
         let last = buf.len().saturating_sub(12);
         'candidate: for start in from..to.min(last) {
@@ -188,7 +189,7 @@ pub(super) fn is_layout_block(big_endian: bool, buf: &[u8], pos: usize) -> bool 
     kind == interface || kind == SECTION.to_le_bytes()
 }
 
-/// Takes up a section header or an interface block.
+/// Applies a section header or an interface block to the layout.
 pub(super) fn apply(layout: &mut Layout, buf: &[u8], pos: usize, eof: bool) -> Result<usize, Stop> {
     if buf.len() - pos < 12 {
         return Err(short("a block header", buf, pos, 12, eof));
@@ -213,7 +214,7 @@ fn section<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: boo
         return Err(Stop::Fault(Fault::BlockLength { kind, claims: total as u32, why }));
     }
     let (major, minor) = (u16_at::<BE>(block, 12), u16_at::<BE>(block, 14));
-    // 1.2 was written by some tools for the same format (draft, section 4.1).
+    // Some tools wrote version 1.2 for the same format (draft, section 4.1).
     if major != 1 || !matches!(minor, 0 | 2) {
         return Err(Stop::Fault(Fault::Version { format: "pcapng", major, minor, known: "1.0 and 1.2" }));
     }
@@ -259,10 +260,10 @@ fn interface<const BE: bool>(layout: &mut Layout, buf: &[u8], pos: usize, eof: b
     Ok(pos + total)
 }
 
-/// What the statistics block at `pos` says, if there is one.
+/// The interface statistics in the block at `pos`, if it is a statistics block.
 ///
-/// **Source**: draft, section 4.6: isb_ifrecv is 4, isb_ifdrop 5, isb_osdrop 7, isb_usrdeliv 8; each is a count since the capture
-/// began.
+/// **Source**: draft, section 4.6: isb_ifrecv is 4, isb_ifdrop 5, isb_osdrop 7, isb_usrdeliv 8; each is a count since the
+/// start of the capture.
 pub(super) fn interface_stats(layout: &Layout, buf: &[u8], pos: usize) -> Option<InterfaceStats> {
     if layout.big_endian {
         interface_stats_by::<true>(layout, buf, pos)
@@ -296,14 +297,14 @@ fn interface_stats_by<const BE: bool>(layout: &Layout, buf: &[u8], pos: usize) -
 
 /// Option text; bytes that are not UTF-8 are escaped, as `\xff`.
 ///
-/// The bytes are copied before they are judged: those of a mapped file may change at any time.
+/// The bytes are copied before they are checked, because the bytes of a mapped file may change at any time.
 fn text(value: &[u8]) -> String {
     let copy = value.to_vec();
     let text = String::from_utf8(copy).unwrap_or_else(|error| from_bytes(error.as_bytes()));
     text.trim_end_matches('\0').to_owned()
 }
 
-/// The options in `bytes` as `(code, value)`, up to the end mark or the first that does not fit.
+/// The options in `bytes` as `(code, value)`, up to the end mark or the first option that does not fit.
 fn options<const BE: bool>(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     core::iter::from_fn(move || {

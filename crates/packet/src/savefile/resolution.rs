@@ -9,12 +9,12 @@ pub struct Resolution(pub u8);
 const UNITS: [u64; 10] = [1_000_000_000, 100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1000, 100, 10, 1];
 
 impl Resolution {
-    /// 10^-6 s, the default.
+    /// 10^-6 s, the default of pcapng.
     pub const MICROSECOND: Self = Self(6);
     /// 10^-9 s.
     pub const NANOSECOND: Self = Self(9);
 
-    /// Ticks per second; saturates where that does not fit.
+    /// Ticks per second; saturates if the number does not fit.
     pub fn per_second(self) -> u64 {
         let exponent = u32::from(self.0 & 0x7f);
         if self.0 & 0x80 == 0 {
@@ -24,16 +24,16 @@ impl Resolution {
         }
     }
 
-    /// Nanoseconds of a tick, if it has whole ones: at most a second's.
+    /// Nanoseconds of a tick, at most a second's; `None` if that is no whole number.
     pub(super) fn unit_ns(self) -> Option<u32> {
         u32::try_from(*UNITS.get(usize::from(self.0))?).ok()
     }
 
-    /// `ticks` after the Unix epoch plus `offset_s`, in ns since the epoch. Finer units are cut off, values outside an
-    /// `i64` saturate.
+    /// `ticks` after the Unix epoch plus `offset_s` seconds, in ns since the epoch. Fractions of a nanosecond are cut off; values
+    /// outside an `i64` saturate.
     #[inline]
     pub fn to_ns(self, ticks: u64, offset_s: i64) -> i64 {
-        // What files hold as a rule fits in 64 bits.
+        // The values of ordinary files fit in 64 bits.
         let usual = || {
             let ns = i64::try_from(ticks.checked_mul(*UNITS.get(usize::from(self.0))?)?).ok()?;
             offset_s.checked_mul(1_000_000_000)?.checked_add(ns)
@@ -61,7 +61,7 @@ impl Resolution {
     pub fn from_ns(self, ns: i64) -> u64 {
         let ns = ns.max(0) as u64;
         match self.0 {
-            // The two that nearly all have, without a division.
+            // The two resolutions of nearly all files, without a division.
             9 => ns,
             6 => ns / 1000,
             exponent @ 0..=9 => ns / 10u64.pow(9 - u32::from(exponent)),
@@ -69,7 +69,7 @@ impl Resolution {
         }
     }
 
-    /// Finer than a microsecond: such times are printed with nine digits.
+    /// Whether the unit is finer than a microsecond: such times are printed with nine digits.
     pub fn is_fine(self) -> bool {
         self.per_second() > 1_000_000
     }

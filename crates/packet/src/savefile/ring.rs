@@ -1,13 +1,12 @@
-//! The records of a block of a packet socket's ring (TPACKET_V3), or of a run of them, as the kernel writes them: native byte
-//! order.
+//! Records in one or more blocks of a packet socket's ring (TPACKET_V3), as the kernel writes them: native byte order.
 //!
 //! ```text
 //! tpacket3_hdr of linux/if_packet.h, 48 bytes; offsets are from its first byte
 //!  0 next record, 0 in a block's last  4 seconds  8 nanoseconds  12 captured length  16 wire length  20 status
 //! 24 frame (u16)  26 network header (u16)  28 hash  32 VLAN tag  36 VLAN protocol (u16)  38 padding ...
 //! ```
-//! A `sockaddr_ll` follows the header, then the frame; at 58 it says which way the packet went. Nobody but the kernel writes these records; their lengths are checked
-//! all the same.
+//! A `sockaddr_ll` follows the header, then the frame. Offset 58, in the `sockaddr_ll`, holds the direction of the packet. Only
+//! the kernel writes these records; their lengths are checked all the same.
 
 use super::bytes::{u16_at, u32_at};
 use super::walk::{Step, Walker};
@@ -17,17 +16,17 @@ use crate::Frame;
 /// Bytes of a record's header, `sizeof(struct tpacket3_hdr)`.
 const HEADER: usize = 48;
 
-/// Where a record says which way its packet went, and what stands there if the interface sent it (`PACKET_OUTGOING`).
+/// Offset of a packet's direction in its record, and the value there if the interface sent the packet (`PACKET_OUTGOING`).
 const DIRECTION: usize = HEADER + 10;
 const OUTGOING: u8 = 4;
 
-/// Place in the table of interfaces for what was sent; that for what was received is 0.
+/// Index of sent packets in the table of interfaces; the index of received packets is 0.
 pub(super) const OUT: usize = 1;
 
-/// The byte order that the kernel writes in.
+/// Whether the kernel writes big-endian: records are in native byte order.
 const NATIVE_BE: bool = cfg!(target_endian = "big");
 
-/// Steps over the records of a block, which lie in one slice with nothing behind the last.
+/// Steps over the records of a block, which lie in one slice that ends with the last record.
 pub(super) struct Codec;
 
 impl Codec {
@@ -97,7 +96,7 @@ mod tests {
         Layout::ring(Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND))
     }
 
-    /// A record as linux/if_packet.h draws it: the frame at `mac`, the next record at `next`.
+    /// A record in the layout of linux/if_packet.h: the frame at `mac`, the next record at `next`.
     fn record(next: u32, mac: u16, time: (u32, u32), data: &[u8], wire: u32) -> Vec<u8> {
         let mut bytes = Vec::new();
         for word in [next, time.0, time.1, data.len() as u32, wire, 1] {
@@ -139,7 +138,7 @@ mod tests {
     fn what_was_sent_is_of_another_place_in_the_table() {
         use crate::savefile::Direction::{In, Out};
         let layout = eth();
-        // PACKET_HOST, BROADCAST, MULTICAST, OTHERHOST, OUTGOING, and what is not defined.
+        // PACKET_HOST, BROADCAST, MULTICAST, OTHERHOST, OUTGOING, and an undefined value.
         for (kind, direction) in [(0, In), (1, In), (2, In), (3, In), (4, Out), (9, In)] {
             let mut bytes = record(0, 82, (1, 2), b"frame", 5);
             bytes[58] = kind;
@@ -173,7 +172,8 @@ mod tests {
         assert_eq!(with(24, &128u16.to_ne_bytes()), (0, 0));
         for cut in 1..whole.len() {
             let (seen, cursor) = walked(&whole[..cut]);
-            // Where a record leads a run may end; who counted the packets misses one.
+            // A run may end where a record's successor would begin. Only the expected number of packets shows that one is
+            // missing.
             assert_eq!((seen.len() < 2, cursor.stop == Some(Stop::End)), (true, cut == 128), "{cut}");
         }
     }

@@ -1,7 +1,7 @@
-//! Packets of a burst, each in a slot of its own somewhere in memory and all of one time.
+//! Packets of a burst, each in a slot of its own somewhere in memory, and all with one time.
 //!
-//! The memory around the slots belongs to a device, the kernel or other bursts, which write to it at any time: so there is no
-//! slice of all of it, but one for each packet. The offset of a record is the number of its packet in the burst.
+//! The memory around the slots belongs to a device, the kernel or other bursts, which may write to it at any time. So there is
+//! no slice over all of it, but one slice for each packet. The offset of a record is the index of its packet in the burst.
 
 use super::walk::{Step, Walker};
 use super::{Bytes, Fault, Record, Stop};
@@ -12,7 +12,7 @@ use crate::Frame;
 pub struct Slots<'a> {
     /// The bytes of each packet.
     pub frames: &'a [&'a [u8]],
-    /// When they were received, ns since 1970.
+    /// Time at which the packets were received, ns since 1970.
     pub time_ns: i64,
 }
 

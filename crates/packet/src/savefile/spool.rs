@@ -3,11 +3,11 @@
 //! ```text
 //! header, 24 bytes, native byte order
 //!  0 captured length (u32)    4 wire length (u32)    8 interface (u32)    12 1 if the packet has a time, else 0 (u32)
-//! 16 place in the order (i64): the time, ns since 1970; of a packet without a time that of the packet before it in its source in
-//!    a sort, `i64::MIN` in a merge
+//! 16 place in the order (i64): the time, ns since 1970; if a packet has no time: in a sort the time of the packet before it in
+//!    its source, in a merge `i64::MIN`
 //! 24 the frame; the next header follows at once
 //! ```
-//! Nothing is lost that a [`Record`] holds: times before 1970, absent times, interfaces of any resolution.
+//! All contents of a [`Record`] are kept: times before 1970, absent times, interfaces of any resolution.
 
 use super::walk::{Step, Walker};
 use super::{Fault, Layout, Record, Stop, short};
@@ -36,7 +36,7 @@ pub fn key(buf: &[u8], pos: usize) -> Option<i64> {
     Some(i64::from_ne_bytes(*buf.get(pos..pos + HEADER)?.last_chunk()?))
 }
 
-/// Header and frame of the packet that `buf` begins with; `None` if it is not all there.
+/// Header and frame of the packet at the start of `buf`; `None` if it is incomplete.
 #[inline]
 pub fn first(buf: &[u8]) -> Option<&[u8]> {
     buf.get(..HEADER + u32::from_ne_bytes(*buf.first_chunk()?) as usize)
@@ -61,7 +61,7 @@ impl Codec {
     }
 }
 
-/// The word at `at`, which is there.
+/// The 32-bit word at `at`; the caller has checked that it is there.
 #[inline]
 fn word(buf: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(*buf[at..].first_chunk().expect("the caller has seen the whole header"))

@@ -1,27 +1,27 @@
 //! Stepping from record to record, with one cursor or several.
 //!
-//! Back-to-back records are a chain: where the next one begins is known only after this one's header is in a register.
-//! Several cursors in one slice make these loads independent of each other. A cursor that does not start where another
-//! one ended is *provisional*: see [`guess`]. What it finds counts only once the cursor before it has landed exactly on
-//! its start.
+//! Back-to-back records are a chain: the start of the next record is known only after this record's header has been loaded.
+//! Several cursors in one slice make these loads independent of each other. A cursor that does not start at the end of
+//! another cursor is *provisional*: see [`guess`]. Its records count only once the cursor before it has ended exactly at its
+//! start.
 
 use super::{Bytes, Format, Layout, Stop, pcap, pcapng, ring, slots, spool};
 use crate::Frame;
 
-/// Frames that are handed on at once.
+/// Largest number of frames that are passed to the visitor at once.
 pub const BATCH: usize = 32;
 
-/// Cursors that one call can interleave.
+/// Largest number of cursors that one call can interleave.
 pub const MAX_CURSORS: usize = 16;
 
-/// One place in a chain of records. All positions are offsets into the slice that is walked.
+/// Place in a chain of records. All positions are offsets into the slice that is walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// The next record's start; after the walk, where the cursor landed.
+    /// Start of the next record; after the walk, the position at which the cursor stopped.
     pub pos: usize,
     /// Records that begin at or behind this offset belong to the next cursor.
     pub end: usize,
-    /// Why the cursor stopped; `None` while it runs.
+    /// Reason for the stop; `None` while the cursor runs.
     pub stop: Option<Stop>,
 }
 
@@ -34,37 +34,37 @@ impl Cursor {
 
 /// Receives the frames of a walk.
 pub trait Visit {
-    /// The next frames of cursor `cursor`, at most [`BATCH`], and the offset of each one's record. Returning `false` ends
-    /// this cursor's walk with [`Stop::Enough`].
+    /// Takes the next frames of cursor `cursor`, at most [`BATCH`], and the offset of each frame's record. If the result is
+    /// `false`, this cursor's walk ends with [`Stop::Enough`].
     fn frames(&mut self, cursor: usize, records: &[u32], frames: &[Frame<'_>]) -> bool;
 
-    /// A record behind the frames told so far that says what the capture lost: [`Layout::interface_stats`] takes it apart.
+    /// Takes the offset of a statistics record, behind the frames passed so far; [`Layout::interface_stats`] reads it.
     #[inline(always)]
     fn statistics(&mut self, cursor: usize, record: usize) {
         let _ = (cursor, record);
     }
 
-    /// With several cursors: the record at `next` (it may lie behind the end of `buf`) is looked at in the next turn of its
-    /// cursor. This is the place to have the processor fetch it, for which this crate, without unsafe code, has no means.
+    /// Announces, if there are several cursors, that the cursor reads the record at `next` in its next turn. `next` may lie
+    /// behind the end of `buf`. An implementation can prefetch the record; this crate cannot, because it has no unsafe code.
     #[inline(always)]
     fn ahead(&mut self, buf: &[u8], next: usize) {
         let _ = (buf, next);
     }
 }
 
-/// One step of a codec.
+/// Step of a codec.
 pub(super) enum Step<'a> {
     /// A packet record, and the offset of the next record.
     Packet(Frame<'a>, usize),
-    /// A record that holds no packet.
+    /// A record that holds no packet, and the offset of the next record.
     Skip(usize),
-    /// The same, and it says what the capture lost.
+    /// A record that holds no packet but interface statistics, and the offset of the next record.
     Statistics(usize),
-    /// No step: why.
+    /// No step, and the reason.
     Stop(Stop),
 }
 
-/// What a format must tell the walk.
+/// Operations that a format implements for the walk.
 pub(super) trait Walker<'a> {
     /// Takes the step at `pos <= buf.len()`.
     fn step(&self, buf: &'a [u8], pos: usize) -> Step<'a>;
@@ -110,20 +110,20 @@ macro_rules! with_codec {
 
 /// The first offset in `from..to` where a record seems to begin, judged by several records in a row.
 ///
-/// It may be wrong: a pcap has no sync mark and a payload may hold a capture itself. **Cost**: about 1 ns per byte looked
-/// at.
+/// The guess may be wrong, because a pcap has no sync mark and a payload may itself hold a capture. **Cost**: about 1 ns per
+/// byte read.
 pub fn guess<'a>(layout: &Layout, bytes: impl Into<Bytes<'a>>, eof: bool, from: usize, to: usize) -> Option<usize> {
     let bytes = bytes.into();
     with_codec!(layout, bytes, eof, codec => codec.guess(bytes.slice(), from, to))
 }
 
-/// Walks all cursors to their ends, interleaved, and hands their frames to `visit`.
+/// Walks all cursors to their ends, interleaved, and passes their frames to `visit`.
 ///
-/// `bytes` are a piece of the source, `eof` says that the source ends with it. Every cursor has its `stop` set on return.
-/// **Cost**: no allocation; one cursor reads about one cache line per record, in a chain.
+/// `bytes` are a piece of the source; `eof` says that the source ends with this piece. Every cursor has its `stop` set on
+/// return. **Cost**: no allocation; one cursor reads about one cache line per record, in a chain.
 ///
 /// # Panics
-/// With more than [`MAX_CURSORS`] cursors, or with a slice of 4 GiB or more: record offsets are `u32`.
+/// If there are more than [`MAX_CURSORS`] cursors, or the slice has 4 GiB or more, because record offsets are `u32`.
 pub fn walk<'a>(
     layout: &Layout,
     bytes: impl Into<Bytes<'a>>,
@@ -155,9 +155,10 @@ fn walk_one<'a, W: Walker<'a>>(codec: &W, buf: &'a [u8], cursor: &mut Cursor, vi
     }
 }
 
-/// Takes a cursor on by up to a batch; returns how many frames that gave, and the statistics that ended it, if any did.
+/// Moves a cursor on by at most a batch. Returns the number of frames, and the offset of the statistics record that ended the
+/// batch, if there was one.
 ///
-/// A function of its own, so that its few variables stay in registers.
+/// A separate function, so that its few variables stay in registers.
 #[inline(never)]
 fn fill<'a, W: Walker<'a>>(
     codec: &W,

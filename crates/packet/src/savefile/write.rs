@@ -5,32 +5,32 @@ use crate::time::Stamp;
 use crate::{Frame, LinkType};
 use std::collections::HashMap;
 
-/// Why a packet cannot go into the file.
+/// Reason why a packet cannot be written to the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// A pcap file has one link type.
+    /// A pcap file has one link type, and the packet has another.
     #[error(
         "a pcap file holds one link type, this one has {}, and a packet of {} came: write pcapng instead",
         have.name().unwrap_or("another"), came.name().unwrap_or("another")
     )]
     LinkType {
-        /// Of the file.
+        /// Link type of the file.
         have: LinkType,
-        /// Of the packet.
+        /// Link type of the packet.
         came: LinkType,
     },
 }
 
-/// Interfaces that are searched one after another, which is faster than a table for as few.
+/// Number of interfaces that are compared one by one, which is faster than a table for so few.
 const FEW: usize = 8;
 
 /// Encodes one output, file after file if it is rotated.
 ///
-/// pcap: nanosecond magic if the first interface is finer than a microsecond. pcapng: one section, an interface block for
-/// each distinct interface just before its first packet, with name, description, resolution; times finer than 1 ns are
-/// cut to ns. **Not kept** from a pcapng source: options of packets, name resolution and custom blocks; statistics are kept if the
-/// caller hands them on. A time that the file cannot hold becomes the nearest that it can, and is counted.
+/// pcap: nanosecond magic if the first interface is finer than a microsecond. pcapng: one section, with an interface block for
+/// each distinct interface just before its first packet, which holds name, description and resolution; times finer than 1 ns are
+/// cut to ns. **Not kept** from a pcapng source: options of packets, name resolution and custom blocks. Statistics are kept if
+/// the caller passes them on. If the file cannot hold a time, the nearest possible time is written, and counted.
 #[derive(Debug)]
 pub struct Encoder {
     format: Format,
@@ -39,17 +39,17 @@ pub struct Encoder {
     interfaces: Vec<Interface>,
     /// Ids of the interfaces behind the first [`FEW`].
     ids: HashMap<Interface, u32>,
-    /// Interface blocks (or, for pcap, file headers) the current file holds already.
+    /// Number of interface blocks (or, for pcap, file headers) that the current file already holds.
     described: usize,
     begun: bool,
     clamped: u64,
-    /// Packets without a time.
+    /// Number of packets without a time.
     unstamped: u64,
 }
 
 impl Encoder {
-    /// An encoder that cuts packets to `snaplen` bytes (0: not at all). All formats of memory are
-    /// written as pcapng.
+    /// An encoder that cuts packets to `snaplen` bytes (0: no limit). All formats that exist in memory only are written as
+    /// pcapng.
     pub fn new(format: Format, snaplen: u32) -> Self {
         Self {
             format,
@@ -63,7 +63,7 @@ impl Encoder {
         }
     }
 
-    /// Announces an interface; equal ones share an id. Costs a search: once per source interface, not per packet.
+    /// Announces an interface; equal interfaces share an id. **Cost**: a search, once per source interface, not per packet.
     pub fn interface(&mut self, interface: &Interface) -> Result<u32, WriteError> {
         let few = &self.interfaces[..self.interfaces.len().min(FEW)];
         if let Some(id) = few.iter().position(|known| known == interface) {
@@ -86,7 +86,7 @@ impl Encoder {
         Ok(id)
     }
 
-    /// Forgets what the current file holds: what follows goes into a new one.
+    /// Forgets the contents of the current file: the packets that follow go into a new file.
     pub fn restart(&mut self) {
         self.described = 0;
         self.begun = false;
@@ -112,7 +112,7 @@ impl Encoder {
         }
     }
 
-    /// Writes the interface blocks that the file lacks of the first `count`.
+    /// Writes the interface blocks of the first `count` interfaces that the file does not hold yet.
     #[cold]
     fn describe(&mut self, out: &mut Vec<u8>, count: usize) {
         for interface in self.interfaces.iter().take(count).skip(self.described) {
@@ -157,17 +157,17 @@ impl Encoder {
         }
     }
 
-    /// Packets whose times the files could not hold: before 1970, after 2106 (pcap), or clamped when they were read.
+    /// Number of packets whose times the files could not hold: before 1970, after 2106 (pcap), or clamped when they were read.
     pub fn clamped(&self) -> u64 {
         self.clamped
     }
 
-    /// Packets without a time, for which 0 was written.
+    /// Number of packets without a time, for which 0 was written.
     pub fn unstamped(&self) -> u64 {
         self.unstamped
     }
 
-    /// Appends what was counted at interface `id`; a pcap file has no place for it.
+    /// Appends the counts of interface `id`; a pcap file has no place for them, so nothing is written there.
     ///
     /// **Source**: Interface Statistics Block of the pcapng draft, section 4.6.
     pub fn statistics(&mut self, out: &mut Vec<u8>, id: u32, counts: &Statistics) {
@@ -192,7 +192,7 @@ impl Encoder {
         });
     }
 
-    /// Bytes that [`Self::packet`] appends at most for a packet with `captured` bytes, headers of the file apart.
+    /// Largest number of bytes that [`Self::packet`] appends for a packet with `captured` bytes, apart from file headers.
     pub fn record_len(&self, captured: usize) -> usize {
         let captured = if self.snaplen == 0 { captured } else { captured.min(self.snaplen as usize) };
         match self.format {
@@ -210,7 +210,7 @@ impl Encoder {
         let magic = if self.pcap_resolution().is_fine() { 0xa1b2_3c4du32 } else { 0xa1b2_c3d4 };
         let first = self.interfaces.first();
         let link = first.map_or(LinkType::ETHERNET, |first| first.link);
-        // A reader cuts what is longer than this, so it is the longest of all; 0 means none.
+        // A reader cuts packets to this length, so the header holds the largest snap length of all; 0 means no limit.
         let unlimited = |snaplen| if snaplen == 0 { MAX_SNAPLEN } else { snaplen };
         let longest = self.interfaces.iter().map(|interface| unlimited(interface.snaplen)).max();
         let snaplen = cut(longest.unwrap_or(MAX_SNAPLEN), self.snaplen);
@@ -220,12 +220,12 @@ impl Encoder {
     }
 }
 
-/// The smaller of two snap lengths, where 0 means none.
+/// The smaller of two snap lengths, where 0 means no limit.
 fn cut(a: u32, b: u32) -> u32 {
     if a == 0 || b == 0 { a.max(b) } else { a.min(b) }
 }
 
-/// The unit we write times of `resolution` in: its own if it is decimal and not finer than 1 ns.
+/// The unit in which times of `resolution` are written: its own if it is decimal and not finer than 1 ns.
 #[inline]
 fn writable(resolution: Resolution) -> Resolution {
     if resolution.0 <= 9 { resolution } else { Resolution::NANOSECOND }
@@ -283,7 +283,7 @@ fn interface_block(out: &mut Vec<u8>, interface: &Interface, snaplen: u32) {
     });
 }
 
-/// The hot one: no body closure, no second buffer.
+/// Writes an enhanced packet block. Runs for every packet, so there is no body closure and no second buffer.
 #[inline]
 fn enhanced_packet(out: &mut Vec<u8>, id: u32, ticks: u64, wire_len: u32, data: &[u8]) {
     let padded = data.len().next_multiple_of(4);

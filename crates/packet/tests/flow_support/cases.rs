@@ -1,10 +1,10 @@
-//! Frames by hand and the keys they have: one for each link layer, header and tunnel.
+//! Frames made by hand and their keys: a case for each link layer, header and tunnel.
 
 use super::super::line_support::build::{cat, ether, hex, ip4, ip4_fragment, ip6, udp};
 use weir_packet::LinkType;
 use weir_packet::flow::{FlowKey, NoKey};
 
-/// A frame and what is expected of it.
+/// A frame and its expected keys.
 pub struct Case {
     pub name: &'static str,
     pub link: LinkType,
@@ -13,7 +13,7 @@ pub struct Case {
     pub inner: Result<FlowKey, NoKey>,
 }
 
-/// 10.0.0.1 to 10.0.0.2, as `ip4` makes it.
+/// The key of a packet from 10.0.0.1 to 10.0.0.2, as `ip4` makes it.
 pub fn four(proto: u8) -> FlowKey {
     let mut key = FlowKey { proto, family: 4, ..FlowKey::NONE };
     key.src[..4].copy_from_slice(&[10, 0, 0, 1]);
@@ -21,7 +21,7 @@ pub fn four(proto: u8) -> FlowKey {
     key
 }
 
-/// 2001:db8::1 to 2001:db8::2, as `ip6` makes it.
+/// The key of a packet from 2001:db8::1 to 2001:db8::2, as `ip6` makes it.
 pub fn six(proto: u8) -> FlowKey {
     let src = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     let dst = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
@@ -42,7 +42,7 @@ fn udp_to(dport: u16, payload: &[u8]) -> Vec<u8> {
     cat(&[&[0x30, 0x39], &dport.to_be_bytes(), &length, &[0, 0], payload])
 }
 
-/// UDP from port 5300 to 40000 with four bytes, over another pair of addresses: what tunnels carry.
+/// Payload of tunnels: UDP from port 5300 to 40000 with four bytes, over another pair of addresses.
 fn inside() -> (Vec<u8>, FlowKey) {
     let mut packet = ip4(17, &udp(4));
     packet[12..20].copy_from_slice(&[192, 0, 2, 1, 192, 0, 2, 2]);
@@ -340,7 +340,7 @@ fn tunnels() -> Vec<Case> {
             key6,
         ),
     ];
-    // A tunnel behind a link layer without a straight way.
+    // A tunnel behind a link layer that has no fast path.
     let mut cooked = hex("0000 0001 0006 00005e005301 0000 0800");
     cooked.extend(ip4(4, &packet));
     cases.push(Case {

@@ -1,4 +1,4 @@
-//! What the tests of the flow key share: frames made by hand with their keys, the packets of the captures, damage.
+//! Shared parts of the tests of the flow key: frames made by hand with their keys, the packets of the captures, damage.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod cases;
@@ -53,7 +53,7 @@ fn of_file(file: &[u8]) -> Vec<(LinkType, Vec<u8>)> {
     }
 }
 
-/// Up to four bytes of the headers are changed, often to values that mean something there, and one in three is cut.
+/// Changes up to four bytes of the headers, often to values with a meaning there, and cuts one packet in three.
 pub fn damage(packet: &[u8], random: &mut Random) -> Vec<u8> {
     const TELLING: [u8; 24] =
         [0, 1, 4, 5, 6, 8, 17, 41, 43, 44, 45, 47, 51, 58, 60, 0x45, 0x46, 0x60, 0x81, 0x86, 0x88, 135, 132, 255];

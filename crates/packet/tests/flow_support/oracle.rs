@@ -1,6 +1,6 @@
-//! What must hold of the flow key of any bytes: the body of the fuzz target, which the tests run too.
+//! Properties of the flow key of any bytes: the body of the fuzz target, which the tests run too.
 //!
-//! It lives here and not in the crate because its oracle, etherparse, is no dependency of what is shipped.
+//! The body lives here and not in the crate, because its oracle, etherparse, is no dependency of the shipped crates.
 
 use core::net::IpAddr;
 
@@ -15,18 +15,18 @@ pub const LINKS: [u16; 26] = [
     1, 1, 1, 101, 228, 229, 113, 276, 0, 108, 9, 50, 51, 166, 104, 219, 10, 107, 239, 242, 226, 105, 127, 119, 163, 192,
 ];
 
-/// How a packet's key stood to etherparse's.
+/// Result of the comparison of a packet's key with etherparse's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// The whole key is the same, or neither has one.
+    /// The whole key is the same, or neither library finds a key.
     Same,
-    /// What is meant to differ, and why.
+    /// An intended difference, and its reason.
     Intended(&'static str),
     /// etherparse does not know the link type.
     NotCompared,
 }
 
-/// Any bytes: the first chooses the link type, the second the size of a cut, the others are the frame.
+/// Checks any bytes: the first chooses the link type, the second the size of a cut, the others are the frame.
 pub fn flow(bytes: &[u8]) {
     let [link, cut, data @ ..] = bytes else { return };
     let link = LinkType(LINKS[usize::from(*link) % LINKS.len()]);
@@ -34,7 +34,7 @@ pub fn flow(bytes: &[u8]) {
     properties(link, data, usize::from(*cut));
 }
 
-/// The key of a frame and etherparse's.
+/// Compares the key of a frame with etherparse's.
 pub fn compare(link: LinkType, data: &[u8]) -> Verdict {
     let found = Parser::new(link, false).expect("a link type with keys").key(data);
     let theirs = match link {
@@ -108,7 +108,7 @@ fn judge(link: LinkType, data: &[u8], found: Result<FlowKey, NoKey>, theirs: &La
             assert_eq!(found.proto, first_proto, "{}", show());
             return Verdict::Same;
         }
-        // etherparse walks on as if what follows were headers.
+        // etherparse walks on as if the following bytes were headers.
         if [0, 43, 44, 51, 60].contains(&found.proto) {
             return Verdict::Intended("the rest of a later fragment is no header");
         }
@@ -143,7 +143,7 @@ fn judge(link: LinkType, data: &[u8], found: Result<FlowKey, NoKey>, theirs: &La
     Verdict::Same
 }
 
-/// etherparse found no IP: then neither do we, unless it is behind a header that etherparse does not know.
+/// etherparse found no IP. Then the parser finds none either, unless IP is behind a header that etherparse does not know.
 fn without_ip(data: &[u8], found: Result<FlowKey, NoKey>, theirs: &LaxSlicedPacket<'_>) -> Verdict {
     if found.is_err() {
         return Verdict::Same;
@@ -163,13 +163,13 @@ fn without_ip(data: &[u8], found: Result<FlowKey, NoKey>, theirs: &LaxSlicedPack
     }
 }
 
-/// Do the captured bytes end in the options of an IPv4 header? Its addresses make a key.
+/// Whether the captured bytes end in the options of an IPv4 header, so that only its addresses make a key.
 fn options_cut(ip: &[u8], found: Result<FlowKey, NoKey>) -> bool {
     let cut = ip.len() >= 20 && ip[0] >> 4 == 4 && usize::from(ip[0] & 15) * 4 > ip.len();
     cut && found.is_ok_and(|key| key.ports().is_none() && key.proto == ip[9])
 }
 
-/// What holds of every key, whatever the link type.
+/// Checks the properties of every key, whatever the link type.
 pub fn properties(link: LinkType, data: &[u8], cut: usize) {
     let [outer, inner] = [false, true].map(|inner| Parser::new(link, inner).expect("a link type with keys"));
     let (key, inside) = (outer.key(data), inner.key(data));
@@ -218,7 +218,7 @@ fn hashes(key: &FlowKey) {
     assert_eq!(there.directed != back.directed, *key != key.turned());
 }
 
-/// The same key, the key as far as it was to be seen, or none for want of bytes.
+/// Checks the key of a cut frame: the same key, the key as far as it was captured, or none because bytes are missing.
 pub fn fewer_bytes(whole: Result<FlowKey, NoKey>, cut: Result<FlowKey, NoKey>) {
     match (whole, cut) {
         (_, Err(NoKey::Truncated)) => {}
@@ -226,7 +226,7 @@ pub fn fewer_bytes(whole: Result<FlowKey, NoKey>, cut: Result<FlowKey, NoKey>) {
         (Ok(whole), Ok(cut)) if cut.ports().is_some() => assert_eq!(whole, cut),
         (Ok(whole), Ok(cut)) => {
             assert_eq!((whole.src, whole.dst, whole.family), (cut.src, cut.dst, cut.family));
-            // Where the chain of extension headers is cut, the last one seen is the protocol.
+            // If the chain of extension headers is cut, the protocol is that of the last header read.
             let chain = [0, 43, 44, 51, 60];
             assert!(whole.proto == cut.proto || chain.contains(&cut.proto), "{whole:?} {cut:?}");
         }
@@ -234,7 +234,7 @@ pub fn fewer_bytes(whole: Result<FlowKey, NoKey>, cut: Result<FlowKey, NoKey>) {
     }
 }
 
-/// The straight way against the walk: the same packet in a cooked capture, which has no straight way.
+/// Compares the fast path with the walk: the same packet in a cooked capture, which has no fast path.
 fn same_behind_cooked(link: LinkType, data: &[u8], key: Result<FlowKey, NoKey>) {
     if link != LinkType::ETHERNET || data.len() < 14 || data[12] < 6 {
         return;

@@ -1,13 +1,13 @@
-//! Packets by hand, layer on layer, for lines whose text is known beforehand.
+//! Packets made by hand, layer by layer, for lines with a known text.
 
-/// Bytes from hex digits; spaces are for the reader.
+/// Bytes from hex digits; spaces are ignored.
 pub fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let pairs = digits.chunks(2).map(|pair| std::str::from_utf8(pair).expect("hex is ASCII"));
     pairs.map(|pair| u8::from_str_radix(pair, 16).expect("two hex digits")).collect()
 }
 
-/// One layer in front of the next.
+/// Concatenates layers, outermost first.
 pub fn cat(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
@@ -22,7 +22,7 @@ pub fn ip4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     ip4_fragment(protocol, 0x4000, payload)
 }
 
-/// The same with flags and fragment offset, and identification 7.
+/// An IPv4 packet as [`ip4`] makes it, with these flags and fragment offset, and identification 7.
 pub fn ip4_fragment(protocol: u8, offset: u16, payload: &[u8]) -> Vec<u8> {
     let total = (20 + payload.len()) as u16;
     let [hi, lo] = offset.to_be_bytes();

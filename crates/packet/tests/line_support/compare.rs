@@ -7,7 +7,7 @@ use super::{Packet, texts};
 use weir_packet::LinkType;
 use weir_packet::line::{Hex, Style};
 
-/// What was compared and what differed.
+/// Counts of compared packets, and the differences found.
 #[derive(Default)]
 pub struct Tally {
     pub packets: usize,
@@ -26,7 +26,7 @@ impl Tally {
     }
 }
 
-/// Differences that are meant: why, and whether a field of a pair of lines (ours, tcpdump's) shows it.
+/// Intended differences: the reason, and a test of whether a field of a pair of lines (ours, tcpdump's) shows it.
 type Intended = (&'static str, fn(&str, &str, &str) -> bool);
 
 const INTENDED: &[Intended] = &[
@@ -96,7 +96,7 @@ const INTENDED: &[Intended] = &[
     }),
 ];
 
-/// Compares every packet of one link type in every way there is.
+/// Compares every packet of one link type in every style of the printer.
 pub fn all(tally: &mut Tally, name: &str, link: LinkType, packets: &[Packet]) {
     let plain = texts(&[], link, packets);
     let headers = texts(&["-e"], link, packets);
@@ -113,7 +113,7 @@ pub fn all(tally: &mut Tally, name: &str, link: LinkType, packets: &[Packet]) {
     }
 }
 
-/// Without the note about captured bytes, which tcpdump does not have.
+/// The line without the note about captured bytes, which tcpdump does not have.
 fn strip(ours: &str) -> String {
     match ours.rfind(" [") {
         Some(at) if ours.ends_with(" bytes captured]") => ours[..at].trim_end_matches([':', ',', ' ']).to_owned(),
@@ -121,7 +121,7 @@ fn strip(ours: &str) -> String {
     }
 }
 
-/// Every field that tcpdump's line shows must be in ours, and the same.
+/// Compares one pair of lines: every field of tcpdump's line must be in ours, with the same value.
 fn one(tally: &mut Tally, what: &str, ours: &str, theirs: &str) {
     let (our_fields, their_fields) = (fields::read(ours), fields::read(theirs));
     for (field, value) in &their_fields {
@@ -158,10 +158,10 @@ fn check(
         .push(format!("{what}, {field}: {our_value:?}, not {value:?}\n  ours   {ours}\n  theirs {theirs}"));
 }
 
-/// What tells a link header of `-e` from a line that has none.
+/// Texts that mark a line of `-e` as one with a link header.
 const LINK_HEADERS: [&str; 4] = ["ethertype ", "802.3, ", "AF ", "IP6 (0x"];
 
-/// Addresses, types and lengths of the link header, and VLAN tags.
+/// Compares addresses, types and lengths of the link header, and VLAN tags.
 fn link_headers(tally: &mut Tally, what: &str, ours: &str, theirs: &str) {
     let (our_tags, their_tags) = (fields::vlans(ours), fields::vlans(theirs));
     if !their_tags.is_empty() {
@@ -175,11 +175,11 @@ fn link_headers(tally: &mut Tally, what: &str, ours: &str, theirs: &str) {
     }
 }
 
-/// Protocol number, and identity, offset and flags of IPv4 fragments, from the header that `-v` prints.
+/// Compares protocol number, and identity, offset and flags of IPv4 fragments, with the header that `-v` prints.
 fn fragments(tally: &mut Tally, what: &str, ours: &str, theirs: &str) {
     let Some(at) = theirs.find("IP (tos ") else { return fragments6(tally, what, ours, theirs) };
     if ours.contains("IP ") || ours.contains("GREv") || theirs[..at].contains(" > ") {
-        return; // a tunnel: whose header is printed first is not certain
+        return; // a tunnel: either header may be printed first
     }
     let head = &theirs[at..];
     let (Some(id), Some(offset), Some(flags)) =
@@ -200,7 +200,7 @@ fn fragments(tally: &mut Tally, what: &str, ours: &str, theirs: &str) {
     check(tally, what, "fragment", Some(our_text.as_deref().unwrap_or("none")), &their_text, ours, theirs);
 }
 
-/// Identity, offset and length of IPv6 fragments: `frag (0x00000001:0|456)`.
+/// Compares identity, offset and length of IPv6 fragments: `frag (0x00000001:0|456)`.
 fn fragments6(tally: &mut Tally, what: &str, ours: &str, theirs: &str) {
     let Some(text) = between(theirs, "frag (", &[')']) else { return };
     let our_text = our_fragment(ours).map(|(id, offset, length, _)| format!("{id}:{offset}|{length}"));
@@ -214,16 +214,17 @@ fn our_fragment(ours: &str) -> Option<(&str, &str, &str, &str)> {
     Some((between(text, "id ", &[','])?, between(text, "offset ", &[','])?, between(text, "length ", &[','])?, more))
 }
 
-/// tcpdump 4.99 counts five bytes of PPP header where four lie, and begins its dump inside the IP header.
+/// tcpdump 4.99 counts five bytes of PPP header although there are four, so its dump begins inside the IP header.
 const PPP_DUMP: &str = "tcpdump's dump of a PPP packet begins too late";
 
-/// The hex dumps of all packets, in all four forms.
+/// Compares the hex dumps of all packets, in all four forms.
 pub fn dumps(tally: &mut Tally, name: &str, link: LinkType, packets: &[Packet]) {
     for (flag, hex) in [("-x", Hex::Hex), ("-X", Hex::HexAscii), ("-xx", Hex::FrameHex), ("-XX", Hex::FrameHexAscii)] {
         let theirs = texts(&[flag], link, packets);
         for (i, packet) in packets.iter().enumerate() {
-            // Where tcpdump cannot print a packet it dumps it unasked, and one whose headers were cut it dumps from the
-            // first byte of the frame; only what it calls IP is compared, on captures that are whole.
+            // If tcpdump cannot print a packet, it dumps the packet unasked; if the headers were cut, it dumps from the
+            // first byte of the frame. So only packets that tcpdump calls IP are compared, on captures with complete
+            // packets.
             if !theirs[i].starts_with("IP") {
                 continue;
             }

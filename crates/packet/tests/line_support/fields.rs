@@ -1,11 +1,11 @@
-//! A tolerant reader of tcpdump's lines, which are near enough to the printer's to be read by the same code.
+//! A tolerant reader of tcpdump's lines, which resemble the printer's lines enough to be read by the same code.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What was found in a line: name of the field and its text.
+/// Fields found in a line: name of the field and its text.
 pub type Fields = Vec<(&'static str, String)>;
 
-/// The outermost addresses of a line, each with its port if it has one, and where the text behind them begins.
+/// The outermost addresses of a line, each with its port if it has one, and the offset of the text behind them.
 pub fn addresses(line: &str) -> Option<(String, String, usize)> {
     for (at, _) in line.match_indices(" > ") {
         let before = line[..at].rsplit(' ').next().unwrap_or("");
@@ -24,13 +24,13 @@ fn is_address(text: &str) -> bool {
     bare(text) || with_port
 }
 
-/// The text between two marks; up to the end if the second does not come.
+/// The text between two marks; up to the end if the second mark is absent.
 pub fn between<'a>(text: &'a str, start: &str, end: &[char]) -> Option<&'a str> {
     let rest = &text[text.find(start)? + start.len()..];
     Some(rest.split(end).next().unwrap_or(rest))
 }
 
-/// Every field that a line shows. `-e` and plain lines are both understood.
+/// Every field of a line. `-e` and plain lines are both understood.
 pub fn read(line: &str) -> Fields {
     let mut found = Fields::new();
     let first = line.lines().next().unwrap_or("");
@@ -54,7 +54,7 @@ fn transport(rest: &str, domain: bool, found: &mut Fields) {
     if let Some(flags) = between(rest, "Flags [", &[']']) {
         found.push(("tcp flags", flags.to_owned()));
         let behind = &rest[rest.find("Flags [").unwrap_or(0)..];
-        // Options stand between the window and the length and may contain anything.
+        // Options are printed between the window and the length and may contain any text.
         let head = behind.split(", options [").next().unwrap_or(behind);
         for (name, mark) in [("tcp seq", ", seq "), ("tcp ack", ", ack "), ("tcp win", ", win "), ("tcp urg", ", urg ")]
         {
@@ -80,7 +80,7 @@ fn transport(rest: &str, domain: bool, found: &mut Fields) {
     for (name, mark) in [("icmp", "ICMP "), ("icmp6", "ICMP6, ")] {
         if let Some(at) = rest.find(mark) {
             let text = rest[at + mark.len()..].split(", fragment (").next().unwrap_or("").trim_end();
-            // How much is printed before the captured bytes end differs; the mark is compared below.
+            // If the captured bytes end, the printers stop at different points; the mark of that is compared below.
             if !text.contains("[|") {
                 found.push((name, text.replace("  ", " ")));
             }
@@ -115,12 +115,12 @@ pub fn link_header(line: &str) -> Option<String> {
     Some(first[..at + 9 + end].to_owned())
 }
 
-/// One field of a line, empty if the line does not show it.
+/// One field of a line; empty if the line does not hold the field.
 pub fn get(line: &str, name: &str) -> String {
     read(line).into_iter().find(|field| field.0 == name).map(|field| field.1).unwrap_or_default()
 }
 
-/// The number of the protocol whose words stand behind the outermost addresses.
+/// The number of the protocol whose name is printed behind the outermost addresses.
 pub fn protocol(ours: &str) -> Option<String> {
     const WORDS: &[(&str, u8)] = &[
         ("Flags [", 6),

@@ -1,4 +1,4 @@
-//! What the tests of the line printer share: tcpdump as the oracle, the captures, and a seeded generator.
+//! Shared parts of the tests of the line printer: tcpdump as the oracle, the captures, and a seeded generator.
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub mod build;
@@ -34,7 +34,7 @@ impl Packet {
     }
 }
 
-/// Is tcpdump there? Says so if not.
+/// Whether tcpdump is installed; if not, prints that the test is skipped.
 pub fn have_tcpdump(test: &str) -> bool {
     have(test, &["tcpdump"])
 }
@@ -53,7 +53,7 @@ pub fn tcpdump(args: &[&str], input: &[u8]) -> Vec<u8> {
     let mut stdout = child.stdout.take().expect("stdout is piped");
     let mut output = Vec::new();
     std::thread::scope(|scope| {
-        // A file that tcpdump refuses closes the pipe early; its output then tells.
+        // If tcpdump refuses a file, it closes the pipe early; its output then gives the reason.
         scope.spawn(move || drop(stdin.write_all(input)));
         stdout.read_to_end(&mut output).expect("reading tcpdump's output");
     });
@@ -61,7 +61,7 @@ pub fn tcpdump(args: &[&str], input: &[u8]) -> Vec<u8> {
     output
 }
 
-/// The packets of any file that tcpdump can read, by way of its own conversion to pcap in this machine's byte order.
+/// The packets of any file that tcpdump can read, through its own conversion to pcap in this machine's byte order.
 pub fn load(path: &std::path::Path) -> Option<(LinkType, Vec<Packet>)> {
     let bytes = std::fs::read(path).expect("a capture that is listed can be read");
     parse_pcap(&tcpdump(&["-r", "-", "-w", "-"], &bytes))
