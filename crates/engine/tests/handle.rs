@@ -279,3 +279,24 @@ fn what_cannot_be_pulled_is_refused() {
     setup.measure = Some(Settings { config: Arc::new(Config::default()), workers: 1, ..Settings::default() });
     assert!(matches!(Run::new(setup).batches(), Err(Error::CannotBePulled)));
 }
+
+#[test]
+fn a_run_that_waits_for_the_writer_of_a_fifo_can_be_stopped() {
+    if !have("a_run_that_waits_for_the_writer_of_a_fifo_can_be_stopped", &["mkfifo"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let fifo = scratch.at("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let (mut handle, mut batches) = pulled(&[&fifo], Order::Given, "", 2);
+    assert!(matches!(batches.next(Duration::from_millis(200)), Next::Nothing));
+    handle.control().stop();
+    assert!(matches!(batches.next(LONG), Next::End));
+    assert_eq!(end(&mut handle).ledger.received, 0);
+    // A writer that comes late is waited for.
+    let (mut handle, mut batches) = pulled(&[&fifo], Order::Given, "", 2);
+    assert!(matches!(batches.next(Duration::from_millis(200)), Next::Nothing));
+    std::fs::write(&fifo, pcap(0..10)).unwrap();
+    assert!(all(&mut batches).into_iter().eq(0..10));
+    assert_eq!(end(&mut handle).ledger.received, 10);
+}

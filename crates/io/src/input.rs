@@ -61,7 +61,7 @@ impl Input {
         let file = if name == "-" {
             File::from(io::stdin().as_fd().try_clone_to_owned()?)
         } else {
-            sys::open(Path::new(name), stop)?
+            sys::open(Path::new(name))?
         };
         let kind = classify(file, opening, Arc::clone(stop))?;
         let name = if name == "-" { "standard input".into() } else { name.to_string_lossy() };

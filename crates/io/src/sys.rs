@@ -411,23 +411,14 @@ pub fn wait_for_bytes(file: &File, most: Duration) -> io::Result<bool> {
     }
 }
 
-/// Opens `path` for reading. Unlike the standard library's, the wait for a pipe's writer ends when `stop` is set by a
-/// signal: see [`stop_on_signals`].
-pub fn open(path: &std::path::Path, stop: &AtomicBool) -> io::Result<File> {
-    use std::os::fd::{FromRawFd, OwnedFd};
-    use std::os::unix::ffi::OsStrExt;
-    let name = std::ffi::CString::new(path.as_os_str().as_bytes())?;
-    loop {
-        // SAFETY: the name ends with NUL and outlives the call.
-        let fd = unsafe { libc::open(name.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        if fd >= 0 {
-            // SAFETY: the descriptor was made by the call above and is nobody else's.
-            return Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted || stop.load(Ordering::Relaxed) {
-            return Err(error);
-        }
+/// Opens `path` for reading without waiting for the writer of a FIFO: reads wait for it, see [`wait_for_bytes`].
+pub fn open(path: &std::path::Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    // SAFETY: the descriptor is open, and the call takes numbers only. The open file is this process's own.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, libc::O_RDONLY) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(file),
     }
 }
 
