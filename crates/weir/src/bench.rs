@@ -1,4 +1,5 @@
-//! `weir bench`: hands over to `weir-bench`, a binary of its own, so that weir carries none of its rivals.
+//! `weir bench`: runs `weir-bench`, a separate binary, so that `weir` itself does not depend on the rivals of its
+//! benchmarks.
 
 use crate::cli::BenchArgs;
 use crate::outcome::Outcome;
@@ -8,7 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Runs `weir-bench` in the place of this process, so that its exit code and its signals are its own. Returns only if that fails.
+/// Replaces this process with `weir-bench`, whose exit code and signals are then those of the command. Returns only if that
+/// fails.
 pub fn run(arguments: &BenchArgs) -> anyhow::Result<Outcome> {
     let program = beside_us().unwrap_or_else(|| PathBuf::from("weir-bench"));
     let error = Command::new(&program).args(&arguments.arguments).exec();
@@ -21,7 +23,7 @@ pub fn run(arguments: &BenchArgs) -> anyhow::Result<Outcome> {
     bail!("{}: {error}", program.display());
 }
 
-/// The one that was built with this program.
+/// Path of the `weir-bench` built with this program, in the same directory.
 fn beside_us() -> Option<PathBuf> {
     let path = std::env::current_exe().ok()?.with_file_name("weir-bench");
     path.is_file().then_some(path)

@@ -1,4 +1,4 @@
-//! Interfaces as sources: what the flags ask of the engine, and what is said of a capture.
+//! Interfaces as sources: settings from the command line, and messages about captures.
 
 use crate::cli::{DirectionArg, FanoutArg, LiveArgs, StampsArg, XdpModeArg, ZeroCopyArg};
 use crate::outcome::{io_words, own_path, say, say_plain};
@@ -19,7 +19,7 @@ use weir_io::sys::packet_socket;
 use weir_io::sys::privilege::{self, Capability};
 use weir_io::sys::xdp;
 
-/// What the flags ask for.
+/// Capture settings from the command line.
 pub fn settings(live: &LiveArgs) -> Settings {
     Settings {
         promiscuous: !live.no_promiscuous,
@@ -57,22 +57,22 @@ pub fn settings(live: &LiveArgs) -> Settings {
     }
 }
 
-/// Whether a source is a file by the rule that files come first, and could be meant for an interface.
+/// Whether a source names both an existing file and an interface. The file is read then.
 pub fn is_file_and_interface(name: &Name) -> bool {
     is_interface(name.utf8()) && Path::new(name).exists()
 }
 
-/// With `--wait` a name that is nothing yet is an interface that will be.
+/// With `--wait`, adds the prefix `af_packet:` to names that no file has, because their interface may still come.
 pub fn name_awaited(sources: &mut [Name], live: &LiveArgs) {
     for source in sources.iter_mut().filter(|source| live.wait && !source.is_dash()) {
-        // No interface has a colon in its name: what stands before one is no way to capture, and is refused.
+        // No interface has a colon in its name. A text before a colon that is no known prefix is refused later.
         if interface(source).is_none() && !source.utf8().contains(':') && !Path::new(source).exists() {
             *source = Name::from(format!("{AF_PACKET}{}", source.text()));
         }
     }
 }
 
-/// The interface or device that a source names, if it is no file.
+/// Interface or device that a source names; `None` for a file.
 pub fn interface(name: &Name) -> Option<&str> {
     Live::of(name).map(Live::interface)
 }
@@ -92,8 +92,8 @@ pub fn check_memory(sources: &[Name], live: &LiveArgs) -> anyhow::Result<()> {
     rings::check(sources, &settings(live)).map_err(|error| anyhow!(too_large(&error)))
 }
 
-/// Begins to capture from what `source` names, and adds a line on how to `about`; none if `stop` was set meanwhile. That there is memory
-/// for all sources is [checked](check_memory) before.
+/// Begins to capture from `source`, and adds lines that describe the capture to `about`. Returns no inputs if `stop` was
+/// set meanwhile. The caller has [checked](check_memory) that memory suffices for all sources.
 pub fn open(
     source: &Name,
     request: &CaptureRequest<'_>,
@@ -116,7 +116,7 @@ pub fn open(
     Ok(opened.inputs)
 }
 
-/// How a source is captured from; an interface without a word about the way is `bare`.
+/// Lines that describe the capture from a source. A source is `bare` if it is an interface name without prefix.
 fn lines_on(live: Live<'_>, descriptions: &[String], bare: bool) -> Vec<String> {
     let (name, first) = (live.interface(), descriptions.first().map_or("", String::as_str));
     let more = |words: &dyn Fn(usize) -> String| {
@@ -136,7 +136,7 @@ fn lines_on(live: Live<'_>, descriptions: &[String], bare: bool) -> Vec<String> 
     }
 }
 
-/// Why a capture cannot begin, and what to do.
+/// Message on why a capture cannot begin, with the remedy.
 fn refusal(source: &Name, error: CaptureError) -> anyhow::Error {
     let name = interface(source).unwrap_or_default();
     match error {
@@ -197,7 +197,7 @@ fn refused_by_xdp(name: &str, error: xdp::Error) -> anyhow::Error {
     }
 }
 
-/// Rings that take too much, and what would do.
+/// Message on rings that take too much memory, with a size that would fit.
 fn too_large(error: &TooLarge) -> String {
     let TooLarge { ring, several, wanted, free, grouped, most } = *error;
     let rings = if several { "the rings together take" } else { "a ring takes" };
@@ -212,7 +212,7 @@ fn too_large(error: &TooLarge) -> String {
     )
 }
 
-/// A size as an option takes it, rounded down.
+/// Size in the notation of command-line options, rounded down.
 fn size(bytes: u64) -> String {
     match bytes {
         _ if bytes >= 1 << 30 && bytes.is_multiple_of(1 << 30) => format!("{}G", bytes >> 30),
@@ -229,14 +229,14 @@ fn is_down(name: &str, error: &impl Display) -> anyhow::Error {
     anyhow!("{name}: {error}: sudo ip link set {name} up; --wait waits for it")
 }
 
-/// Once all interfaces are open: gives up all rights but those `kept`.
+/// Gives up all capabilities but those `kept`. Called once all interfaces are open.
 pub fn give_up_privileges(kept: &[Capability]) {
     if let Err(error) = privilege::give_up(kept) {
         say(&format!("capabilities cannot be given up: {}", io_words(&error)));
     }
 }
 
-/// What is worth knowing of a capture beside its packets, a line each.
+/// Observations about a capture beside its packets (link down, merged or cut packets, checksums), a line each.
 pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
     let Marks { downs, unfinished_checksums, large, cut } = *marks;
     let mut lines = Vec::new();
@@ -266,7 +266,7 @@ pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
     lines
 }
 
-/// The line that SIGUSR1 asks for.
+/// Line of counters that SIGUSR1 requests.
 pub fn standing_line(name: &str, counts: &Counts) -> String {
     let Counts { received, filtered, dropped, handed_over } = *counts;
     let filtered = filtered.map_or("an uncounted number".to_owned(), |filtered| filtered.to_string());

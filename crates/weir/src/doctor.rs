@@ -1,7 +1,7 @@
-//! `weir doctor`: what this machine offers, what that means for weir, and the command that changes it.
+//! `weir doctor`: abilities of this machine, their meaning for weir, and the command that changes each.
 //!
-//! It asks and changes nothing but its own rights, needs no privilege and never fails: what cannot be found out is said to be unknown, and
-//! why.
+//! The command changes nothing but its own rights, needs no privilege and never fails. A fact that cannot be found out is
+//! reported as unknown, with the reason.
 
 mod capture;
 mod interfaces;
@@ -16,10 +16,10 @@ use crate::terminal::{self, columns, output_width, printable, wrapped};
 use serde_json::{Map, Value, json};
 use system::System;
 
-/// Columns of the text at most.
+/// Largest width of the text, in columns.
 const WIDTH: usize = 100;
 
-/// Column at which what is known begins.
+/// Column at which the text of a finding begins.
 const INDENT: usize = 26;
 
 /// Runs the command.
@@ -32,7 +32,7 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<Outcome> {
         capture::group(&system),
         capture::privileges(&system),
         interfaces::group(&system),
-        // The last: it takes rights away.
+        // Last, because this check takes rights away.
         walls::group(),
     ];
     let text = if arguments.json {
@@ -47,12 +47,12 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<Outcome> {
 struct Group {
     key: &'static str,
     title: &'static str,
-    /// What holds for all of them.
+    /// Sentence that holds for all findings of the group; may be empty.
     about: &'static str,
     findings: Vec<Finding>,
 }
 
-/// How a finding stands.
+/// State of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ok,
@@ -73,7 +73,7 @@ impl State {
         }
     }
 
-    /// For people.
+    /// Text for people.
     fn words(self) -> &'static str {
         match self {
             State::Ok => "ok",
@@ -83,7 +83,7 @@ impl State {
         }
     }
 
-    /// For programs.
+    /// Key for programs.
     fn key(self) -> &'static str {
         match self {
             State::Better => "better",
@@ -92,7 +92,7 @@ impl State {
     }
 }
 
-/// One fact: what is, what it means, what changes it.
+/// One fact about the machine, with its meaning for weir and the command that changes it.
 #[derive(Clone, Debug)]
 struct Finding {
     key: String,
@@ -105,7 +105,7 @@ struct Finding {
 }
 
 impl Finding {
-    /// A fact that is well as it is.
+    /// A fact that needs no change.
     fn ok(key: &str, label: &str, text: impl Into<String>, value: Value) -> Self {
         Self {
             key: key.to_owned(),
@@ -118,12 +118,12 @@ impl Finding {
         }
     }
 
-    /// What could not be found out, and why.
+    /// A fact that could not be found out, and why.
     fn unknown(key: &str, label: &str, why: impl std::fmt::Display) -> Self {
         Self { state: State::Unknown, ..Self::ok(key, label, format!("unknown: {why}"), Value::Null) }
     }
 
-    /// A fact or the reason why it is not known.
+    /// A known fact, made by `ok`, or an unknown one with its reason.
     fn of<T>(key: &str, label: &str, fact: Result<T, String>, ok: impl FnOnce(T) -> Self) -> Self {
         fact.map_or_else(|why| Self::unknown(key, label, why), ok)
     }
@@ -174,7 +174,7 @@ fn as_text(groups: &[Group], terminal: Option<usize>) -> String {
         }
         for Finding { state, label, text, means, command, .. } in &group.findings {
             let head = format!("  {} {:<width$}", state.mark(), printable(label), width = INDENT - 5);
-            // A long label has its line for itself.
+            // A long label stands in a line of its own.
             if columns(&head) >= INDENT {
                 out += &line(&head, 2);
                 out += &line(&format!("{:INDENT$}{}", "", printable(text)), 0);
@@ -194,8 +194,8 @@ fn as_text(groups: &[Group], terminal: Option<usize>) -> String {
     out + &line(&format!("{}     $ the command that changes it", marks.join("   ")), 2)
 }
 
-/// A command to copy: in one line, or on a narrow terminal in several that a shell takes as one. Quoted text and comments
-/// cannot be folded: such a command stays in one line.
+/// Lines of a command to copy. On a narrow terminal the command takes several lines, joined by backslashes as a shell
+/// expects. A command with quotes or a comment cannot be folded, and stays in one line.
 fn command_lines(command: &str, terminal: Option<usize>) -> String {
     let terminal = terminal.filter(|_| !command.contains(['\'', '"', '#']));
     let folded = |indent: usize| {
@@ -242,7 +242,7 @@ mod tests {
             let (command, _) = command.split_once("\n\n").unwrap();
             assert_eq!(words_of(&format!("word{command}")), vec!["word"; 60], "{width}: {text}");
         }
-        // What is quoted stays whole.
+        // Quoted text stays in one piece.
         for width in 20..60 {
             let lines = command_lines("run '/a long name/with blanks' and -f", Some(width));
             let command = lines.trim_start().trim_start_matches("$ ");
@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// The words that a shell reads in a command.
+    /// Words that a shell reads in a command.
     fn words_of(command: &str) -> Vec<String> {
         let shell = std::process::Command::new("sh").arg("-c").arg(format!("printf '%s\\n' {command}")).output();
         let out = String::from_utf8(shell.expect("there is a shell").stdout).expect("text");

@@ -1,4 +1,4 @@
-//! Sinks of the command: lines or JSON objects on standard output, and ports that send.
+//! Output of packets as lines or JSON objects on standard output, and rules for output files.
 
 use crate::numbers::packets;
 use crate::outcome::io_words;
@@ -20,25 +20,25 @@ use weir_packet::savefile::{Direction, Format, Interface, Layout, Record};
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_packet::{Frame, LinkType};
 
-/// Of times that cannot be told.
+/// Note on times outside the printable range.
 pub const BEYOND: &str = "before 1677 or after 2262: the nearest of these is shown";
 
-/// How packets become text.
+/// Settings for packets as text.
 #[derive(Debug)]
 pub struct Text {
-    /// What to print of a packet.
+    /// Parts of a packet to print.
     pub style: Style,
-    /// How to print its time.
+    /// Format of the time.
     pub shape: Shape,
-    /// Where the reader lives.
+    /// Time zone of printed times.
     pub zone: Zone,
-    /// Packets are cut to this many bytes first; 0 cuts nothing.
+    /// Bytes of a packet to keep before it is printed; 0 keeps all.
     pub snaplen: u32,
-    /// One JSON object per packet instead of a line.
+    /// Whether a packet becomes a JSON object instead of a line.
     pub json: bool,
 }
 
-/// Standard output for lines.
+/// Sink that prints packets to standard output, as lines or JSON objects.
 #[derive(Debug)]
 pub struct Lines {
     text: Text,
@@ -46,19 +46,19 @@ pub struct Lines {
     buffer: String,
     flush_each: bool,
     names: Names,
-    /// Ends of the packets in `buffer`, so that a write that stops midway can be cut at a packet.
+    /// End of each packet's text in `buffer`. If a write stops midway, the output is cut at one of them.
     ends: Vec<u32>,
-    /// Packets that are whole in the output.
+    /// Packets written completely.
     written: u64,
-    /// Packets whose time is not the one shown.
+    /// Packets whose printed time was clamped.
     clamped: u64,
 }
 
 impl Lines {
-    /// Lines gathered before they are written.
+    /// Bytes gathered before a write.
     const BUFFER: usize = 64 << 10;
 
-    /// Prints with `text` to standard output.
+    /// Makes a sink that prints with the settings `text`, and after each packet if `flush_each`.
     pub fn new(text: Text, flush_each: bool) -> Self {
         let (out, buffer) = (Writer::new(io::stdout()), String::with_capacity(2 * Self::BUFFER));
         Self { text, out, buffer, flush_each, names: Names::default(), ends: Vec::new(), written: 0, clamped: 0 }
@@ -69,14 +69,14 @@ impl Sink for Lines {
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
         let place = record.frame.interface as usize;
         let interface = &layout.interfaces[place];
-        // Of all interfaces at once, live: the number is one of this machine's.
+        // In a capture from all interfaces, the header holds an interface number of this machine.
         let any = if layout.format == Format::Ring { Cooked::of(interface.link, record.frame.data) } else { None };
         let Text { style, shape, zone, snaplen, json } = &mut self.text;
         let mut frame = record.frame;
         if *snaplen != 0 {
             frame.data = &frame.data[..frame.data.len().min(*snaplen as usize)];
         }
-        // A line is short, whatever the packet is; a dump is not: 16 bytes take up to 75 columns.
+        // A line is short for any packet. A dump needs up to 75 columns for 16 bytes.
         let room = if style.hex == Hex::None { 4096 } else { 4096 + 5 * frame.data.len() };
         let had = self.buffer.try_reserve(room).and_then(|()| self.ends.try_reserve(1));
         had.map_err(|_| said("standard output: out of memory".to_owned()))?;
@@ -96,7 +96,7 @@ impl Sink for Lines {
                 Some(any) => {
                     let start = self.buffer.len();
                     write_line(&mut self.buffer, interface.link, &frame, style);
-                    // With its header a line begins with the way it went, which is said in another place here.
+                    // A line with link header begins with the direction, which the words inserted here already tell.
                     let said = if style.link_header { start + Cooked::WAY } else { start };
                     let words = any.words(&printable(self.names.of(any.interface)));
                     self.buffer.replace_range(start..said.min(self.buffer.len()), &words);
@@ -125,7 +125,7 @@ impl Sink for Lines {
         self.written += whole as u64;
         let end = if whole == 0 { 0 } else { self.ends[whole - 1] as usize };
         if done > end {
-            // Best effort: what is no file keeps the part of a line that it took.
+            // Best effort: a pipe or a terminal keeps the part of a line that it has taken.
             let _ = self.out.take_back((done - end) as u64);
         }
         self.buffer.clear();
@@ -150,20 +150,20 @@ impl Sink for Lines {
     }
 }
 
-/// What a sink says of its end.
+/// Failure of the sink with this message.
 fn said(line: String) -> End {
     End::Failed(SinkFault::Said(line))
 }
 
-/// Names of this machine's interfaces by their numbers, each looked up once.
+/// Names of this machine's interfaces by number. Each name is looked up once.
 #[derive(Debug, Default)]
 struct Names(BTreeMap<u32, String>);
 
 impl Names {
-    /// Interfaces come and go: more names than this are not kept.
+    /// Most names kept. All are forgotten beyond this number, because interfaces come and go.
     const MOST: usize = 1024;
 
-    /// The name, or as tcpdump has it a question mark where there is none any more.
+    /// Name of an interface; `?`, as in tcpdump, if the interface no longer exists.
     fn of(&mut self, number: u32) -> &str {
         if self.0.len() >= Self::MOST && !self.0.contains_key(&number) {
             self.0.clear();
@@ -172,7 +172,7 @@ impl Names {
     }
 }
 
-/// What the LINUX_SLL2 header of a packet says of the interface that it was seen at.
+/// Fields of the LINUX_SLL2 header: the interface that saw a packet, and the packet type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cooked {
     interface: u32,
@@ -181,7 +181,7 @@ struct Cooked {
 }
 
 impl Cooked {
-    /// Bytes of what a line of such a packet begins with where its header is printed.
+    /// Length of the direction at the start of a line, when the link header is printed; in bytes.
     const WAY: usize = 4;
 
     fn of(link: LinkType, data: &[u8]) -> Option<Self> {
@@ -194,7 +194,7 @@ impl Cooked {
         if self.kind == 4 { Direction::Out } else { Direction::In }
     }
 
-    /// As `tcpdump -i any` begins its lines.
+    /// Start of a line as in `tcpdump -i any`: interface and packet type.
     fn words(self, name: &str) -> String {
         let way = match self.kind {
             0 => "In",
@@ -238,7 +238,7 @@ fn packet_json(
     out.push_str(&terminal::json(&object));
 }
 
-/// Why the file at `path` cannot be made, in few words.
+/// Short reason why the file at `path` cannot be created.
 pub fn create_words(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "cannot be created: its directory does not exist".to_owned(),
@@ -250,7 +250,7 @@ pub fn create_words(path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// The format that a file name asks for.
+/// File format for the extension of a name. **Errors**: extensions of compressed files.
 pub fn format_for(name: &Name) -> anyhow::Result<Format> {
     let extension = Path::new(name).extension().and_then(|extension| extension.to_str()).unwrap_or("");
     match extension.to_ascii_lowercase().as_str() {
@@ -264,7 +264,8 @@ pub fn format_for(name: &Name) -> anyhow::Result<Format> {
     }
 }
 
-/// A capture file on a terminal is of use to nobody, and may change how the terminal behaves.
+/// Refuses a terminal as standard output for a capture file. Binary data is unreadable, and may change the terminal's
+/// behaviour.
 pub fn refuse_terminal() -> anyhow::Result<()> {
     if io::stdout().is_terminal() {
         bail!("a capture file is no text for a terminal: pipe standard output to a program or a file");

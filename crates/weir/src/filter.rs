@@ -1,4 +1,4 @@
-//! `weir filter`: show, keep, count or convert what matches.
+//! `weir filter`: prints, writes, counts or converts packets that match an expression.
 
 mod account;
 mod live;
@@ -36,7 +36,7 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
     arguments.sources.extend(named);
     capture::name_awaited(&mut arguments.sources, &arguments.live);
     if let Some(file) = &arguments.filter_file {
-        // The first word is a source then.
+        // The source, since the expression comes from the file.
         let first = arguments.expression.replace(filter_file::read(file)?);
         arguments.sources.splice(0..0, first.map(Name::from));
         if arguments.sources.is_empty() {
@@ -91,7 +91,7 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
     Ok(command.finish(run))
 }
 
-/// Why a run cannot begin, in the words of the command.
+/// Message on why a run cannot begin, in terms of the command line.
 fn refused(error: Error) -> anyhow::Error {
     match error {
         Error::TooManySources { .. } | Error::TooManyStreams { .. } => {
@@ -103,7 +103,7 @@ fn refused(error: Error) -> anyhow::Error {
     }
 }
 
-/// Refuses what makes no sense before anything is opened.
+/// Refuses contradictory arguments before anything is opened.
 fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
     let output = &arguments.output;
     if arguments.count && output.rotates() {
@@ -133,22 +133,22 @@ struct Command<'a> {
     arguments: &'a FilterArgs,
     show: Show,
     begun: Instant,
-    /// The sources are interfaces.
+    /// Whether the sources are interfaces.
     live: bool,
-    /// Who drops what there is no room for.
+    /// Place that drops packets for want of room: the kernel, or a device of DPDK.
     place: &'static str,
     walls: &'a Walls,
-    /// What asks for the filter's file to be read again.
+    /// SIGHUP, by which the user requests to read the filter's file again.
     hangups: Option<Hangups>,
 }
 
 impl Command<'_> {
-    /// From now on SIGHUP has the filter's file read again, if there is one.
+    /// Reads the filter's file again at each SIGHUP from now on, if there is one.
     fn reload_on_hangup(&mut self, run: &Run) -> anyhow::Result<()> {
         filter_file::reload_on_hangup(self.hangups.take(), self.arguments.filter_file.as_ref(), run.control())
     }
 
-    /// Completes the outputs, prints the summary, and says how it went.
+    /// Completes the outputs, prints the summary, and returns the outcome of the command.
     fn finish(mut self, run: Run) -> Outcome {
         self.show.progress.clear();
         let (has_opened, stopped) = (run.has_opened(), run.is_stopped());
@@ -156,7 +156,7 @@ impl Command<'_> {
         self.show.outputs(&outputs, &ended);
         let account = Account { command: &self, ended: &ended, outputs: &outputs, has_opened, stopped };
         let mut closed = outputs.are_closed();
-        // Behind a line that was cut an object would not be read as one.
+        // An object behind a line that was cut could not be parsed.
         let cut = prints_lines(self.arguments) && outputs.has_main_ended();
         let answered = if cut { Ok(()) } else { account.answer() };
         let failed = answered.err().filter(|error| {
@@ -173,7 +173,7 @@ impl Command<'_> {
     }
 }
 
-/// What the arguments ask of the engine. Ports are opened here: one that cannot be had is told of before anything is read.
+/// Setup of the run for the engine. Ports are opened here, so that a failure is reported before anything is read.
 fn setup(
     arguments: &FilterArgs,
     workers: usize,
@@ -215,7 +215,7 @@ fn prints_lines(arguments: &FilterArgs) -> bool {
     !arguments.count && arguments.output.write.is_none() && arguments.output.split.is_empty()
 }
 
-/// The lines of the packets, if they are to be printed.
+/// Sink that prints the packets as lines; none if packets are counted or written to files.
 fn lines(arguments: &FilterArgs) -> anyhow::Result<Option<Box<dyn Sink>>> {
     if !prints_lines(arguments) {
         return Ok(None);

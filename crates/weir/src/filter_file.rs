@@ -1,4 +1,4 @@
-//! `--filter-file`: the expression stands in a file, which SIGHUP has read again.
+//! `--filter-file`: the expression is read from a file, and read again at SIGHUP.
 
 use crate::outcome::{io_words, say};
 use crate::walls;
@@ -17,22 +17,23 @@ use weir_io::sys::privilege::Capability;
 use weir_io::sys::{self, Access};
 use weir_pipeline::select::shortened;
 
-/// Rights that putting another program into the kernel takes.
+/// Capability to load a changed filter into the kernel.
 pub const KEEPS: [Capability; 1] = [Capability::Bpf];
 
-/// How long to wait for batches that were begun under the filter before.
+/// Longest wait for batches that were begun under the previous filter.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes of the file at most, comments among them: an expression of more than 32 KiB is refused.
+/// Largest size of the file with its comments, in bytes. An expression of more than 32 KiB is refused.
 const MOST: u64 = 256 << 10;
 
-/// The expression in `file`: all of it but for comments, from # to the end of the line, as tcpdump -F reads it.
+/// Expression in `file`: its text without comments, which go from # to the end of the line, as in tcpdump -F.
 pub fn read(file: &Name) -> anyhow::Result<String> {
     let open = if file.is_dash() { File::open("/dev/stdin") } else { File::open(file) };
     expression(file, open)
 }
 
-/// The expression in the file that has the name now. A pipe has given what it had, and another one may never have a writer.
+/// Expression in the file that has the name now. Only a regular file is read again: a pipe is used up, and a new one may
+/// never get a writer.
 fn read_again(file: &Name) -> anyhow::Result<String> {
     let is_dash = file.is_dash().then(|| io::Error::other("standard input is read once"));
     let open = is_dash.map_or_else(|| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(file), Err);
@@ -61,7 +62,7 @@ fn expression(file: &Name, open: io::Result<File>) -> anyhow::Result<String> {
     Ok(lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" "))
 }
 
-/// SIGHUP does not end the process from now on, if there is a file to be read again.
+/// Makes SIGHUP request a new reading of `file` instead of ending the process. Does nothing without a file.
 pub fn hangups(file: Option<&Name>) -> anyhow::Result<Option<Hangups>> {
     file.map(|_| sys::hangups()).transpose().context("SIGHUP")
 }
@@ -78,7 +79,7 @@ pub fn reload_on_hangup(hangups: Option<Hangups>, file: Option<&Name>, control: 
     thread.map(drop).context("a thread that waits for SIGHUP")
 }
 
-/// Reads the file again. What is wrong with it is said, and the filter stays as it is.
+/// Reads the file again. If that fails, prints why and keeps the filter.
 fn reload(file: &Name, control: &Control) {
     let expression = match read_again(file) {
         Ok(expression) => expression,

@@ -1,4 +1,4 @@
-//! `weir generate`: packets whose answers are known, in a capture file or out of a port.
+//! `weir generate`: packets with known answers, in a capture file or sent by a port.
 
 mod inject;
 mod pace;
@@ -27,7 +27,7 @@ use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_pipeline::unless_stopped;
 
-/// Packets per second where nobody says.
+/// Rate without `--rate`, in packets per second.
 const RATE: u64 = 1_000_000;
 
 /// Runs the command.
@@ -67,7 +67,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     if !to_port {
         walls.raise(&[])?;
     }
-    // Millions of flows take seconds.
+    // Preparing millions of flows takes seconds.
     let mut generator = unless_stopped(&stop, move || Generator::new(&profile)).transpose().context("the profile")?;
     if to_port {
         let Some(generator) = &mut generator else {
@@ -105,7 +105,8 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     }
 }
 
-/// Sends the packets, each at its time or as fast as possible, and says how it went, and whether all that were made went out.
+/// Sends the packets, each at its time or as fast as possible, and prints a summary. The `bool` is whether all generated
+/// packets were sent.
 fn send(
     arguments: &GenerateArgs,
     generator: &mut Generator,
@@ -143,10 +144,10 @@ fn send_all(port: &mut Port, generator: &mut Generator, rate: Rate, pace: &mut P
         if rate != Rate::Max {
             let due = made.time_ns - *first.get_or_insert(made.time_ns);
             let due = Duration::from_nanos(due.unsigned_abs());
-            // What waits to be sent is due before.
+            // Frames in the port's buffer are due earlier.
             if !pace.is_due(due) {
                 port.flush()?;
-                // Told to end, it is sent all the same: it was made, and is counted among those whose answers are known.
+                // Even if stopped meanwhile, the frame is sent, because the known answers count it already.
                 pace.wait(due);
             }
         }
@@ -158,9 +159,9 @@ fn send_all(port: &mut Port, generator: &mut Generator, rate: Rate, pace: &mut P
     Ok(())
 }
 
-/// Prints what is known of the packets: a table on a terminal, else rows with tabs.
+/// Prints the known answers about the packets: a table on a terminal, else rows with tabs.
 fn tell(arguments: &GenerateArgs, generator: &Generator) -> Outcome {
-    // With the packets on standard output, the truth goes where a summary goes.
+    // If packets go to standard output, the answers go to standard error.
     let to_error = arguments.sink.is_dash();
     let width = if to_error { terminal::width(io::stderr()) } else { terminal::width(io::stdout()) };
     let text = match (arguments.talkers, width) {
@@ -190,13 +191,13 @@ fn tell(arguments: &GenerateArgs, generator: &Generator) -> Outcome {
     Outcome::Done
 }
 
-/// One of the largest flows in a line.
+/// A row for one of the largest flows.
 fn talker(flow: &FlowCount) -> String {
     let FlowCount { source, destination, protocol, source_port, destination_port, packets, bytes, .. } = flow;
     format!("{packets}\t{bytes}\t{protocol}\t{source}\t{source_port}\t{destination}\t{destination_port}\n")
 }
 
-/// The largest flows in a table.
+/// A table of the largest flows.
 fn talkers(flows: &[FlowCount]) -> [Column; 5] {
     [
         Column::right("packets", flows.iter().map(|flow| flow.packets.to_string())),
@@ -213,7 +214,7 @@ fn talkers(flows: &[FlowCount]) -> [Column; 5] {
     ]
 }
 
-/// Writes the packets, until `stop` is set; returns how many. Without a generator the file has none.
+/// Writes the packets until `stop` is set, and returns their number. Without a generator the file has no packets.
 fn write(
     mut generator: Option<&mut Generator>,
     sink: &Name,

@@ -1,4 +1,4 @@
-//! `weir info`: what capture files hold.
+//! `weir info`: contents of capture files.
 
 use crate::cli::InfoArgs;
 use crate::emit::BEYOND;
@@ -69,21 +69,21 @@ pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// All that is known of one file.
+/// Facts about one capture file.
 struct Found {
-    /// What the file is called, not escaped.
+    /// Name of the file, not escaped.
     name: String,
     layout: Option<Layout>,
     whole: Surveyed,
-    /// What the file says of its capture.
+    /// Statistics of the capture by interface, as the file has them.
     stats: BTreeMap<u32, Statistics>,
     file_bytes: Option<u64>,
-    /// Bytes that were read when a signal ended that; they are those of the decoded file, if it is compressed.
+    /// Bytes read before a signal ended the reading. If the file is compressed, they are bytes of the decoded file.
     interrupted: Option<u64>,
     faults: Vec<String>,
 }
 
-/// What the file holds, as far as it was read when `stop` was set.
+/// Reads the file until its end, or until `stop` is set.
 fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>) -> Found {
     let mut found = Found {
         name: name.as_source(),
@@ -96,7 +96,7 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
     };
     let input = match Input::open(name, &Opening { zstd_window, ..Opening::default() }, stop) {
         Ok(input) => input,
-        // Told to end while a pipe had no writer.
+        // Stopped while waiting for a pipe's writer.
         Err(_) if stop.load(Ordering::Relaxed) => {
             found.interrupted = Some(0);
             return found;
@@ -123,7 +123,7 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
         }
     }
     progress.clear();
-    // A stream ends by itself once it is told to.
+    // A stream ends without an error once `stop` is set.
     let cut = !ended || stop.load(Ordering::Relaxed) && reader.way() == AccessMode::Stream;
     found.interrupted = cut.then_some(reader.report().offset);
     found.layout = reader.layout().cloned();
@@ -133,7 +133,7 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
 }
 
 impl Found {
-    /// Packets that the capture dropped at interface `i`, if the file says.
+    /// Packets dropped by the capture at interface `i`, if the file has that number.
     fn dropped(&self, i: usize) -> Option<u64> {
         self.stats.get(&u32::try_from(i).ok()?).map(Statistics::dropped)
     }
@@ -148,20 +148,20 @@ fn link_name(link: LinkType) -> String {
     link.name().map_or_else(|| format!("LINKTYPE {}", link.0), str::to_owned)
 }
 
-/// Link types in the order they were met, each once.
+/// Link types in the order of their first appearance, each once.
 fn links(layout: &Layout) -> Vec<LinkType> {
     once_each(layout.interfaces.iter().map(|interface| interface.link))
 }
 
-/// The items in the order they came, each once.
+/// Distinct items, in the order of their first appearance.
 fn once_each<T: Copy + Eq + Hash>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut met = HashSet::new();
     items.filter(|item| met.insert(*item)).collect()
 }
 
-/// A list for people: the first of many.
+/// The first items of a list, and the number of the others.
 fn listed(items: Vec<String>) -> String {
-    /// Items that are shown.
+    /// Most items shown.
     const SHOWN: usize = 16;
     let more = items.len().saturating_sub(SHOWN);
     let shown = items.into_iter().take(SHOWN).collect::<Vec<_>>().join(", ");
@@ -357,7 +357,7 @@ fn packet_rows(whole: &Surveyed, zone: &mut Zone, width: Option<usize>) -> Vec<(
 
 /// `  65 - 127    1 234 567  ######   41.2 %`
 fn size_class(class: usize, count: u64, packets: u64, width: Option<usize>) -> String {
-    /// Columns of the longest bar, and of all that stands beside it.
+    /// Columns of the longest bar, and of the text beside the bar.
     const BAR: usize = 24;
     const BESIDE: usize = 52;
     let longest = width.map_or(BAR, |width| width.saturating_sub(BESIDE).clamp(1, BAR));

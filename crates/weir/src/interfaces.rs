@@ -1,4 +1,4 @@
-//! The network interfaces of this machine, as `-D` lists them.
+//! Network interfaces of this machine, as `-D` lists them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use weir_engine::name::Name;
 use weir_io::sys::packet_socket;
 
-/// One line per interface: number, name, state; and the name that stands for all of them.
+/// One line per interface: number, name and state; then the name that means all interfaces.
 pub fn list() -> io::Result<String> {
     let mut out = String::new();
     let mut names: Vec<(u32, OsString)> = fs::read_dir("/sys/class/net")?
@@ -24,7 +24,7 @@ pub fn list() -> io::Result<String> {
         let state = if loopback { "loopback".to_owned() } else { state };
         out.push_str(&format!("{index}.{} [{state}]\n", Name::from(name)));
     }
-    // Its number is the one that a packet socket of all interfaces is bound to.
+    // Number 0 is the one to which a packet socket of all interfaces is bound.
     out.push_str(&format!("0.{} [all interfaces]\n", packet_socket::ANY));
     Ok(out)
 }

@@ -60,14 +60,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints help, or why the command cannot be understood.
+/// Prints help, or the reason why the arguments are refused.
 fn refused(error: &clap::Error) -> ExitCode {
     let wrong = error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !wrong {
         let printed = standard::check_output().and_then(|()| error.print()).and_then(|()| io::stdout().flush());
         let usual = ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         return match printed {
-            // Help that nobody reads is no failure.
+            // A reader that closes the pipe early is no failure.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 outcome::say(&format!("standard output: {}", outcome::io_words(&error)));
                 ExitCode::FAILURE
@@ -75,7 +75,8 @@ fn refused(error: &clap::Error) -> ExitCode {
             _ => usual,
         };
     }
-    // Arguments stand in it as they were typed: those that are harmless to print are refused for the same reason.
+    // The message quotes the arguments as typed. Parsing them again in printable form gives the same refusal, safe to
+    // print.
     let shown = Cli::try_parse_from(std::env::args_os().map(|argument| Name::from(argument).to_string()));
     let text = shown.err().map_or_else(|| error.to_string(), |shown| shown.to_string());
     let mut lines = text.trim_end().lines();

@@ -1,4 +1,4 @@
-//! `weir measure`: who uses the traffic.
+//! `weir measure`: the largest flows, addresses or ports of the traffic.
 
 mod live;
 mod printer;
@@ -34,7 +34,7 @@ use weir_pipeline::measuring::timing::percentiles;
 use weir_pipeline::measuring::{Design, Distribute, Failure, Finished, Settings};
 use weir_pipeline::select::Selection;
 
-/// Windows that may be open at once: each has tables of its own.
+/// Most windows open at once. Each has tables of its own.
 const MOST_OPEN: i64 = 64;
 
 /// Runs the command.
@@ -91,7 +91,7 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
         selection: Selection {
             expression: arguments.filter.clone(),
             resolve: arguments.resolve,
-            // Windows are given out as they are complete.
+            // Windows are given out as soon as they are complete.
             at_once: arguments.window.is_some(),
             splits: output.expressions(),
             ..Selection::default()
@@ -130,7 +130,7 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
     Ok(command.finish(run, &stop))
 }
 
-/// Why a run cannot begin, in the words of the command.
+/// Message on why a run cannot begin, in terms of the command line.
 fn refused(arguments: &MeasureArgs, error: Error) -> anyhow::Error {
     let memory = arguments.memory;
     match error {
@@ -150,7 +150,7 @@ fn refused(arguments: &MeasureArgs, error: Error) -> anyhow::Error {
     }
 }
 
-/// Whether all files are read as one, by packet time: if that was asked for, or if there are windows of time.
+/// Whether all files are merged by packet time: with `--merge`, or by default with windows of time.
 fn merges(arguments: &MeasureArgs) -> bool {
     // One program may fill several named pipes one after another, and would wait for ever if all had to be open at once.
     let named_pipe = |source: &Name| {
@@ -168,7 +168,7 @@ fn by(arguments: &MeasureArgs) -> Weigh {
     }
 }
 
-/// What the arguments mean; refuses by name what makes no sense.
+/// Settings of the engine for the arguments. **Errors**: contradictory arguments, by name.
 fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
     sources::check_schemes(&arguments.sources)?;
     sources::check(&arguments.sources, arguments.follow)?;
@@ -226,7 +226,7 @@ fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
         sketch,
         shared: shared.then(SharedTables::default),
         memory: usize::try_from(arguments.memory).map_err(|_| anyhow!("--memory {} is too large", arguments.memory))?,
-        // No packet waits for a page.
+        // With memory populated at the start, no packet waits for a page.
         request: Request { pages: arguments.pages, populate: is_live(arguments), ..Request::default() },
         windowing: windowing(arguments)?,
         seed,
@@ -268,25 +268,25 @@ fn windowing(arguments: &MeasureArgs) -> anyhow::Result<Windowing> {
     Ok(windowing)
 }
 
-/// How long a window waits for late packets without `--late`.
+/// Time that a window waits for late packets without `--late`.
 fn default_late(window: Duration, live: bool) -> Duration {
-    /// Windows that may be open at once because of it.
+    /// Windows that a default wait may keep open at once.
     const OPEN: u32 = 8;
     if live { window.saturating_mul(OPEN).min(Duration::from_millis(200)) } else { window.min(Duration::from_secs(1)) }
 }
 
-/// A seed that nobody knows.
+/// Draws a random seed that no sender of packets can guess.
 fn draw_seed() -> anyhow::Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|error| anyhow!("no random numbers from the system: {error}"))?;
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// Windows that found too many waiting to be printed, and were left out.
+/// Windows left out because too many others waited to be printed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Unprinted {
     all: u64,
-    /// Those since the last that was printed, and those that the workers left out before them.
+    /// Windows left out since the last printed one, those that the workers left out included.
     since: u64,
 }
 
@@ -295,25 +295,25 @@ struct Command<'a> {
     begun: Instant,
     report: Report,
     show: Show,
-    /// How writing to standard output went.
+    /// Result of writing to standard output.
     output: io::Result<()>,
-    /// A capture goes on, which must not wait for standard output.
+    /// Whether a capture goes on, which must not wait for standard output.
     capturing: bool,
-    /// Prints the windows of a capture.
+    /// Thread that prints the windows of a capture.
     printer: Option<Printer>,
     unprinted: Unprinted,
     walls: &'a Walls,
-    /// What asks for the filter's file to be read again.
+    /// SIGHUP, by which the user requests to read the filter's file again.
     hangups: Option<Hangups>,
 }
 
 impl Command<'_> {
-    /// From now on SIGHUP has the filter's file read again, if there is one.
+    /// Reads the filter's file again at each SIGHUP from now on, if there is one.
     fn reload_on_hangup(&mut self, run: &Run) -> anyhow::Result<()> {
         filter_file::reload_on_hangup(self.hangups.take(), self.arguments.filter_file.as_ref(), run.control())
     }
 
-    /// Prints a window, and shows all other events. When nobody reads any more, the run is told to stop.
+    /// Prints a window, and shows all other events. If standard output fails, the run is stopped.
     fn event(&mut self, event: Event<'_>, stop: &Arc<AtomicBool>) {
         match event {
             Event::Window(window) if self.output.is_ok() => {
@@ -326,7 +326,7 @@ impl Command<'_> {
         }
     }
 
-    /// Prints a window. Files wait for it; while a capture goes on, windows are left out if too many wait to be printed.
+    /// Prints a window. Files wait for the print. During a capture, windows are left out if too many wait to be printed.
     fn window(&mut self, window: Window<'_>, stop: &Arc<AtomicBool>) -> io::Result<()> {
         if !self.capturing {
             return print(&self.report.window(&window));
@@ -342,14 +342,14 @@ impl Command<'_> {
         }
         let window = match std::mem::take(&mut self.unprinted.since) {
             0 => window,
-            // The window before was not printed: it is none to compare with.
+            // The previous window was not printed, and is no basis for comparison.
             since => Window { left_out: window.left_out + since, before: None, ..window },
         };
         printer.add(self.report.window(&window));
         Ok(())
     }
 
-    /// Waits until the windows of a capture are printed. Windows that come later are printed at once.
+    /// Waits until the windows of a capture are printed. Later windows are printed at once.
     fn end_of_capture(&mut self) {
         self.capturing = false;
         if let Some(printer) = self.printer.take() {
@@ -357,7 +357,7 @@ impl Command<'_> {
         }
     }
 
-    /// Prints the summary, and says how it went.
+    /// Prints the summary, and returns the outcome of the command.
     fn finish(mut self, run: Run, stop: &Arc<AtomicBool>) -> Outcome {
         self.end_of_capture();
         let (ended, outputs) = run.finish(&mut |event| self.event(event, stop));
@@ -402,7 +402,7 @@ impl Command<'_> {
         if failed { Outcome::Failed } else { Outcome::Done }
     }
 
-    /// Lines about packets whose time stamps do not fit.
+    /// Prints lines about packets whose time stamps do not fit.
     fn say_of_time(&self, total: &Window<'_>, finished: &Finished) {
         let (arrivals, further) = (total.arrivals, &finished.further);
         if arrivals.late > 0 {
@@ -439,7 +439,7 @@ impl Command<'_> {
         }
     }
 
-    /// On standard error: how it went.
+    /// Prints the summary of the run on standard error.
     fn summary(&self, ended: &Ended, outputs: &Outputs, finished: &Finished, total: &Window<'_>, stop: &AtomicBool) {
         let time = self.begun.elapsed();
         let (arrivals, passed) = (total.arrivals, total.state.map_or(0, |state| state.tally().passed));
@@ -453,7 +453,7 @@ impl Command<'_> {
             duration(time),
             arrivals.received as f64 / time.as_secs_f64().max(1e-9) / 1e6,
         );
-        // An output that failed told the run to stop, which nobody did from outside.
+        // A failed output stops the run too, without an interruption by the user.
         if stop.load(Ordering::Relaxed) && !(self.arguments.follow || is_live(self.arguments)) && self.output.is_ok() {
             line.push_str(if self.arguments.duration.is_some_and(|limit| time >= limit) {
                 ", ended by --duration"

@@ -1,4 +1,4 @@
-//! Numbers as people read and write them.
+//! Numbers in text for people: how they are printed, and how options give them.
 
 use std::time::Duration;
 use weir_io::compressed::ZSTD_WINDOWS;
@@ -21,7 +21,7 @@ pub fn packets(n: u64) -> String {
     if n == 1 { "1 packet".to_owned() } else { format!("{} packets", grouped(n)) }
 }
 
-/// `12.5`, `1 234`: a rate with as many digits as it is worth.
+/// `12.5`, `1 234`: a rate, with one decimal if it is below 1000.
 pub fn rate(per_s: f64) -> String {
     if per_s < 999.95 { format!("{per_s:.1}") } else { grouped(per_s.round() as u64) }
 }
@@ -62,7 +62,7 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// `63 ms`, `10 s`, `90 s`, `5 min`: a time as it was asked for, to the last digit.
+/// `63 ms`, `10 s`, `90 s`, `5 min`: a time from an option, exact to the last digit.
 pub fn asked_time(time: Duration) -> String {
     const UNITS: [(u128, &str); 5] =
         [(3_600_000_000_000, "h"), (60_000_000_000, "min"), (1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
@@ -84,7 +84,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     n.checked_mul(factor).ok_or_else(|| format!("'{text}' is too large"))
 }
 
-/// Parses the argument of `-C`: a plain number counts million bytes, as tcpdump's does.
+/// Parses the argument of `-C`. A plain number counts million bytes, as in tcpdump.
 pub fn parse_rotation_size(text: &str) -> Result<u64, String> {
     let size = match text.parse::<u64>() {
         Ok(millions) => millions.checked_mul(1_000_000).ok_or_else(|| format!("'{text}' is too large"))?,
@@ -93,7 +93,7 @@ pub fn parse_rotation_size(text: &str) -> Result<u64, String> {
     if size == 0 { Err("a size of 0 would never hold a packet".to_owned()) } else { Ok(size) }
 }
 
-/// Parses the largest window of zstd data.
+/// Parses the largest accepted window of zstd data, in bytes.
 pub fn parse_zstd_window(text: &str) -> Result<u64, String> {
     let size = parse_size(text)?;
     let (least, most) = ZSTD_WINDOWS;
@@ -104,7 +104,7 @@ pub fn parse_zstd_window(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a time: `500ms`, `10s`, `5m`, `2h`; a plain number counts seconds.
+/// Parses a time: `500ms`, `10s`, `5m`, `2h`. A plain number counts seconds.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     let at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let factor = match &text[at..] {

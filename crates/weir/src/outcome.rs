@@ -1,4 +1,4 @@
-//! How a command ended, as the contract's exit codes tell it.
+//! Outcome of a command with its exit code, and messages on standard error.
 
 use crate::numbers::{grouped, packets};
 use crate::terminal::{printable, width, wrapped};
@@ -14,16 +14,16 @@ use weir_pipeline::SourceFault;
 use weir_pipeline::reader::{Report, SourceError};
 use weir_pipeline::select::{Misfit, Select};
 
-/// A command that ran. One that could not begin is an error instead (exit code 2).
+/// Outcome of a command that ran. A command that could not begin returns an error instead (exit code 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Exit code 0.
     Done,
-    /// The input or the output failed, and was reported; exit code 1.
+    /// The input or the output failed, which was reported; exit code 1.
     Failed,
 }
 
-/// Prints a line on standard error.
+/// Prints a message on standard error, after `weir: `.
 pub fn say(line: &str) {
     say_plain(&format!("weir: {line}"));
 }
@@ -33,24 +33,25 @@ pub fn say_plain(line: &str) {
     tell(&format!("{}\n", printable(line)));
 }
 
-/// Prints lines on standard error, none wider than its terminal. One that is closed or full is no reason to fail: nothing is
-/// left to tell it to.
+/// Prints lines on standard error, wrapped to its terminal. A standard error that is closed or full is ignored, because no
+/// place is left to report that.
 pub fn tell(lines: &str) {
     show(&wrapped(lines, width(io::stderr()), 2));
 }
 
-/// Prints text on standard error as it is.
+/// Prints text on standard error unchanged.
 pub fn show(text: &str) {
     let _ = Writer::new(io::stderr()).write_all(text.as_bytes());
 }
 
-/// Prints an answer on standard output, whole. **Errors**: also, it was closed when the process began.
+/// Prints an answer on standard output, completely. **Errors**: those of the write; or standard output was closed when the
+/// process began.
 pub fn print(text: &str) -> io::Result<()> {
     standard::check_output()?;
     Writer::new(io::stdout()).write_all(text.as_bytes())
 }
 
-/// Writes an answer to standard output; says so if that fails.
+/// Prints an answer on standard output, and reports a failure. A closed pipe is no failure.
 pub fn answer(text: &str) -> Outcome {
     match print(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -61,13 +62,13 @@ pub fn answer(text: &str) -> Outcome {
     }
 }
 
-/// One line about a source that failed: where, what, and what is kept.
+/// Line about a source that failed: its place, the cause, and the packets delivered before.
 pub fn fault_line(name: &str, fault: &SourceFault) -> String {
     let SourceFault { packet, offset, what } = fault;
     format!("{name}: packet {packet}, offset {offset}: {}; {}", trouble_words(what), kept_words(packet - 1))
 }
 
-/// What happened to a source, in few words.
+/// Short description of a source's error.
 pub fn trouble_words(what: &SourceError) -> String {
     match what {
         SourceError::Io(error) => io_words(error),
@@ -83,20 +84,20 @@ fn kept_words(delivered: u64) -> String {
     }
 }
 
-/// Faults of captures. Workers and queues share an interface, and what befalls it befalls all of them: that is one line.
+/// Faults of captures. Workers and queues of an interface share its faults, so that equal faults are one line.
 #[derive(Debug, Default)]
 pub struct LiveFaults(Vec<LiveFault>);
 
 #[derive(Debug)]
 struct LiveFault {
-    /// The source, or the interface once more than one of its sources have this fault.
+    /// Name of the source, or of the interface if several of its sources have this fault.
     name: String,
     what: String,
     delivered: u64,
 }
 
 impl LiveFaults {
-    /// Takes the fault of a source.
+    /// Adds the fault of a source.
     pub fn add(&mut self, name: &str, fault: &SourceFault) {
         let (what, delivered) = (trouble_words(&fault.what), fault.packet - 1);
         let same = |known: &&mut LiveFault| interface_of(&known.name) == interface_of(name) && known.what == what;
@@ -109,21 +110,21 @@ impl LiveFaults {
         }
     }
 
-    /// A line about each. A capture has no offsets, and no file whose packets could be counted.
+    /// A line about each fault, without offset or packet number, which a capture does not have.
     pub fn lines(&self) -> Vec<String> {
         let line = |fault: &LiveFault| format!("{}: {}; {}", fault.name, fault.what, kept_words(fault.delivered));
         self.0.iter().map(line).collect()
     }
 
-    /// The same while other captures go on.
+    /// A line about each fault, while other captures go on.
     pub fn passing_lines(&self) -> Vec<String> {
         self.0.iter().map(|fault| format!("{}: {}; the others go on", fault.name, fault.what)).collect()
     }
 }
 
-/// Lines about packets of a source that expressions make no sense for; without a layout they name no interfaces.
+/// Lines about packets whose link type an expression does not support. Without a layout they name no interfaces.
 pub fn misfit_lines(name: &str, layout: Option<&Layout>, select: &Select, misfits: &[Misfit]) -> Vec<String> {
-    /// Interfaces that are named.
+    /// Most interfaces named in a line.
     const NAMED: usize = 4;
     let line = |misfit: &Misfit| {
         let Misfit { link, split, packets: count } = *misfit;
@@ -144,7 +145,7 @@ pub fn misfit_lines(name: &str, layout: Option<&Layout>, select: &Select, misfit
     misfits.iter().filter_map(line).collect()
 }
 
-/// Says what a source tells of losses before it was written: they are not ours, and no fault.
+/// Reports packets that the source itself counts as lost when it was captured. They are no fault of this run.
 pub fn say_lost_before(name: &str, report: &Report) {
     match report.lost_before() {
         0 => {}
@@ -156,7 +157,7 @@ pub fn say_lost_before(name: &str, report: &Report) {
     }
 }
 
-/// Says how many texts of a source's interfaces and sections a copy of it lacks.
+/// Reports the number of names and comments that a copy of the source lacks.
 pub fn say_left_out(name: &str, layout: &Layout) {
     if layout.texts_left_out > 0 {
         say(&format!(
@@ -167,7 +168,7 @@ pub fn say_left_out(name: &str, layout: &Layout) {
     }
 }
 
-/// A system error in few words, with what to do where that is known.
+/// Short description of a system error, with a remedy if one is known.
 pub fn io_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file".to_owned(),
@@ -188,7 +189,7 @@ pub fn io_words(error: &io::Error) -> String {
     }
 }
 
-/// The path of this program, as a shell takes it.
+/// Path of this program, quoted for a shell.
 pub fn own_path() -> String {
     std::env::current_exe().map_or("weir".to_owned(), |path| quoted(&path.to_string_lossy()))
 }
@@ -198,8 +199,8 @@ fn quoted(path: &str) -> String {
     if plain { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
-/// Packets that each output wrote where that is another figure than what matched it, or may be because the first is `rotated`:
-/// `, 45 written`. Of several outputs, one that ended early is named.
+/// Packets that each output wrote, if their number differs from that of the matching packets: `, 45 written`. The first
+/// output is always listed if it is `rotated`. Of several outputs, those that ended early are named.
 pub fn written_words(outputs: &Outputs, matched: impl Iterator<Item = u64>, rotated: bool) -> String {
     let mut words = String::new();
     for (i, ((name, report), matched)) in outputs.reports().zip(matched).enumerate() {
@@ -222,7 +223,7 @@ pub fn written_words(outputs: &Outputs, matched: impl Iterator<Item = u64>, rota
     words
 }
 
-/// The stages of a run and what was counted at each, a line for each.
+/// A line of counters for each stage of a run.
 pub fn stage_lines(stages: &[Stage]) -> String {
     let line = |stage: &Stage| match stage {
         Stage::Read { delivered } => format!("  stage read: {} delivered\n", packets(*delivered)),

@@ -1,4 +1,4 @@
-//! Where the packets of a run are written: checks before anything is opened, and the sinks.
+//! Outputs of a run: checks of their names before anything is opened, and their sinks.
 
 use crate::capture;
 use crate::cli::{DirectionArg, OutputArgs};
@@ -22,22 +22,22 @@ use weir_io::output::Rotation;
 use weir_io::sys::packet_socket;
 
 impl OutputArgs {
-    /// Whether files are made one after another.
+    /// Whether an output is a series of files.
     pub fn rotates(&self) -> bool {
         self.rotate_size.or(self.rotate_seconds).is_some()
     }
 
-    /// Whether packets are written anywhere.
+    /// Whether packets are written to any file or port.
     pub fn writes(&self) -> bool {
         self.write.is_some() || !self.split.is_empty()
     }
 
-    /// The expressions of the splits.
+    /// Expressions of the splits.
     pub fn expressions(&self) -> Vec<String> {
         self.split.iter().map(|(_, expression)| expression.clone()).collect()
     }
 
-    /// Refuses `-W` alone.
+    /// Refuses `-W` without `-C` or `-G`.
     pub fn check_rotation(&self) -> anyhow::Result<()> {
         if self.rotate_count.is_some() && !self.rotates() {
             bail!("-W counts the files of -C or -G: give one of them");
@@ -45,14 +45,14 @@ impl OutputArgs {
         Ok(())
     }
 
-    /// Says what is ignored.
+    /// Reports options that are ignored.
     pub fn say_ignored(&self) {
         if let (Some(_), Some(_), Some(_)) = (self.rotate_size, self.rotate_seconds, self.rotate_count) {
             say("-W is ignored beside both -C and -G: it limits no files, and only widens the numbers in their names");
         }
     }
 
-    /// Refuses outputs that make no sense, or would destroy a source; splits are `written`, or only counted.
+    /// Refuses contradictory outputs, and those that would overwrite a source. Splits are `written`, or only counted.
     pub fn check(&self, sources: &[Name], direction: DirectionArg, written: bool) -> anyhow::Result<()> {
         let outputs: Vec<Name> = self.write.iter().cloned().chain(self.split_files(written)).collect();
         for output in outputs.iter().filter(|output| port::is_port(output)) {
@@ -100,12 +100,12 @@ impl OutputArgs {
         Ok(())
     }
 
-    /// Refuses what cannot be done with a port.
+    /// Refuses rotation to a port, and a port whose packets would be captured again.
     fn check_port(&self, sources: &[Name], direction: DirectionArg, port: &Name) -> anyhow::Result<()> {
         if self.rotates() && self.write.as_ref() == Some(port) {
             bail!("-C and -G make files, and {port} is none: give -w the name of a file");
         }
-        // A packet socket sees what its interface sends, and on the loopback receives it too.
+        // A packet socket sees what its interface sends. On the loopback interface it receives that too.
         let Some(interface) = port::interface(port) else { return Ok(()) };
         let harmless = direction == DirectionArg::In && interface != "lo";
         let sees = |source: &&Name| {
@@ -119,7 +119,7 @@ impl OutputArgs {
         Ok(())
     }
 
-    /// The files and ports of the splits.
+    /// Files and ports of the splits; none if they are not `written`.
     pub fn split_files(&self, written: bool) -> impl Iterator<Item = Name> {
         let names = if written { &self.split[..] } else { &[][..] };
         names.iter().map(|(name, _)| {
@@ -128,8 +128,8 @@ impl OutputArgs {
         })
     }
 
-    /// The main output, if it is named, and those of the splits, if they are `written`. A port is opened at once: one that cannot be had
-    /// is told of before anything is read. Times in names are in UTC if `utc`.
+    /// The main output, if it is named, and the outputs of the splits, if they are `written`. Ports are opened at once, so
+    /// that a failure is reported before anything is read. Times in file names are in UTC if `utc`.
     pub fn targets(&self, sources: &[Name], utc: bool, written: bool) -> anyhow::Result<(Option<Target>, Vec<Target>)> {
         let claims = Arc::new(Claims::of(sources));
         let target = |name: &Name| Ok((name.as_output(), Some(self.sink(name, utc, &claims)?)));
@@ -138,7 +138,7 @@ impl OutputArgs {
         Ok((main, splits))
     }
 
-    /// The port or file of this name.
+    /// Sink for the port or file of this name.
     fn sink(&self, name: &Name, utc: bool, claims: &Arc<Claims>) -> anyhow::Result<Box<dyn Sink>> {
         let Self { snaplen, unbuffered: flush_each, .. } = *self;
         if port::is_port(name) {
@@ -151,7 +151,7 @@ impl OutputArgs {
     }
 }
 
-/// Whether `other` is named as rotation names the files after `output`.
+/// Whether rotation of `output` could produce the name `other`.
 fn is_numbered(other: &Name, output: &Name) -> bool {
     let bytes = |name: &Name| place(Path::new(name)).map(|place| place.into_os_string().into_vec());
     let (Some(other), Some(output)) = (bytes(other), bytes(output)) else { return false };
@@ -163,13 +163,13 @@ fn same_file(a: &Name, b: &Name) -> bool {
     of(a).is_some() && of(a) == of(b)
 }
 
-/// Whether two names lead to one file, which need not be there yet.
+/// Whether two names lead to the same file, which need not exist yet.
 fn same_place(a: &Name, b: &Name) -> bool {
     let place = |name: &Name| place(Path::new(name));
     same_file(a, b) || place(a).is_some_and(|a| Some(a) == place(b)) && !a.utf8().starts_with("/dev/")
 }
 
-/// Whether the regular file behind an open descriptor is the one that `output` names (or standard output is).
+/// Whether an open descriptor is on the regular file that `output` names, or on that behind standard output.
 fn is_open_on(open: &impl AsFd, output: &Name) -> bool {
     let of = |fd: std::os::fd::BorrowedFd<'_>| {
         let file = std::fs::File::from(fd.try_clone_to_owned().ok()?);

@@ -1,4 +1,4 @@
-//! Ports as sinks, in words: names that are none, and what befell one.
+//! Ports as sinks: checks of their names, and messages on their failures.
 
 use crate::capture::check_queue;
 use crate::numbers::packets;
@@ -12,8 +12,8 @@ pub use weir_engine::port::{Port, PortFault, PortSink, injected, interface, is_d
 use weir_io::sys::{packet_socket, xdp};
 use weir_packet::LinkType;
 
-/// Refuses sinks like `af_paket:eth0`, which would become files, and those like `af_packet:` without an interface, and
-/// `af_packet:eth0:1`.
+/// Refuses misspelt schemes like `af_paket:eth0`, which would become files; schemes without an interface, like
+/// `af_packet:`; and `af_packet:eth0:1`.
 pub fn check_scheme(name: &Name) -> anyhow::Result<()> {
     if interface(name).or(injected(name)) == Some("") {
         bail!("{name} names no interface: weir filter -D lists those there are");
@@ -24,17 +24,17 @@ pub fn check_scheme(name: &Name) -> anyhow::Result<()> {
     check_queue(name)
 }
 
-/// Opens the port that `name` names. **Errors**: a line that says what to do.
+/// Opens the port `name`. **Errors**: a message with the remedy.
 pub fn open(name: &Name) -> anyhow::Result<Port> {
     Port::open(name).map_err(|error| refusal(name, error))
 }
 
-/// Refuses an interface that is not there, or down.
+/// Refuses an interface that does not exist or is down.
 pub fn check_interface(name: &Name, interface: &str) -> anyhow::Result<()> {
     port::check_interface(interface).map_err(|error| refusal(name, error))
 }
 
-/// Why a port cannot be had, and what to do.
+/// Message on why a port cannot be opened, with the remedy.
 fn refusal(name: &Name, error: PortError) -> anyhow::Error {
     let interface = interface(name).or(injected(name)).unwrap_or_default();
     match error {
@@ -59,18 +59,18 @@ fn refusal(name: &Name, error: PortError) -> anyhow::Error {
     }
 }
 
-/// The error of who may not send.
+/// Message on missing capabilities to send or inject, with the command that grants them.
 pub fn not_permitted(name: &Name, what: &str, capabilities: &str) -> anyhow::Error {
     anyhow!("{name}: {what}: sudo setcap {capabilities}=ep {}, or run it as root", own_path())
 }
 
-/// The line about a port that takes nothing more.
+/// Message on a port that failed.
 pub fn fault_line(fault: &PortFault) -> String {
     let PortFault { name, cause, sent } = fault;
     format!("{}: {}; {} before that", name.text(), cause_words(cause), sent_words(*sent))
 }
 
-/// Why an interface does not work any more, if that is known.
+/// Why an interface no longer works, if that can be found out.
 pub fn gone_words(interface: &str) -> Option<String> {
     port::what_befell(interface).map(|cause| cause_words(&cause))
 }
@@ -89,7 +89,7 @@ fn cause_words(cause: &Cause) -> String {
     }
 }
 
-/// The line about packets that the port `name` did not send.
+/// Message on packets that the port `name` did not send.
 pub fn refused_line(name: &str, refused: &Refused) -> String {
     let why = match refused.why {
         Refusal::TooLong(mtu) => {
@@ -102,7 +102,7 @@ pub fn refused_line(name: &str, refused: &Refused) -> String {
     format!("{name}: {} not sent: {why}", packets(refused.packets))
 }
 
-/// The line about packets that the port `name` sent shorter than they were.
+/// Message on packets that the port `name` sent shorter than they were.
 pub fn cut_line(name: &str, cut: u64) -> String {
     let were = match cut {
         1 => "was cut and was sent shorter than it was",

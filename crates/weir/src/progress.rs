@@ -1,11 +1,11 @@
-//! How far long work is.
+//! Progress of long work.
 
 use crate::numbers::{bytes, percent};
 use crate::outcome::show;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-/// How far the work is, on a terminal that shows nothing else.
+/// A progress line on standard error, if that is a terminal.
 #[derive(Debug)]
 pub struct Progress {
     enabled: bool,
@@ -18,17 +18,17 @@ impl Progress {
     const FIRST: Duration = Duration::from_millis(700);
     const EVERY: Duration = Duration::from_millis(150);
 
-    /// Shows nothing if `busy`: the terminal shows the work itself.
+    /// Shows nothing if `busy`, because the terminal shows the results of the work.
     pub fn new(busy: bool) -> Self {
         Self { enabled: io::stderr().is_terminal() && !busy, begun: Instant::now(), shown: None, whole: None }
     }
 
-    /// A source begins; it has `whole` bytes, where that is known.
+    /// Begins a source of `whole` bytes, if that size is known.
     pub fn begin(&mut self, whole: Option<u64>) {
         self.whole = whole;
     }
 
-    /// `offset` bytes of the source are done.
+    /// Shows that `offset` bytes of the source are done, at most once in 150 ms.
     pub fn show(&mut self, offset: u64) {
         let now = Instant::now();
         let due = match self.shown {
@@ -43,7 +43,7 @@ impl Progress {
         show(&format!("\r{} read{share}\x1b[K", bytes(offset)));
     }
 
-    /// Leaves the line to others.
+    /// Clears the progress line.
     pub fn clear(&mut self) {
         if self.shown.take().is_some() {
             show("\r\x1b[K");

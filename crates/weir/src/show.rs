@@ -1,4 +1,4 @@
-//! What a run says on standard error while it goes on, in words for people.
+//! Events of a run as messages on standard error.
 
 use crate::capture;
 use crate::numbers::{grouped, packets};
@@ -18,29 +18,29 @@ use weir_io::output::OutputError;
 use weir_packet::savefile::Format;
 use weir_pipeline::sort::SortFault;
 
-/// Shows the events of a run, and remembers what its end asks for.
+/// Prints the events of a run, and gathers faults and notes for its end.
 #[derive(Debug)]
 pub struct Show {
-    /// How far the work is.
+    /// The progress line.
     pub progress: Progress,
-    /// Lines about what failed, in order; printed at once, and repeated in JSON.
+    /// Messages on failures, in order. Each is printed at once, and repeated in JSON.
     pub faults: Vec<String>,
-    /// How each source was read, for `--stats`.
+    /// Lines on how each source was read, for `--stats`.
     pub notes: Vec<String>,
-    /// The notes are asked for.
+    /// Whether notes are gathered.
     stats: bool,
-    /// Threads that measure.
+    /// Worker threads that measure.
     workers: usize,
-    /// Outputs are files: a copy may lack something.
+    /// Whether outputs are files, which may lack texts of their sources.
     has_files: bool,
-    /// Faults of captures that were not said yet.
+    /// Faults of captures not printed yet.
     live_faults: LiveFaults,
-    /// What was noticed beside the packets, by interface: workers and queues share one.
+    /// Observations beside the packets, by interface, because workers and queues share one.
     marks: BTreeMap<String, Marks>,
 }
 
 impl Show {
-    /// Shows nothing of the progress if `busy`: standard output shows the work itself.
+    /// Shows no progress if `busy`, because standard output shows the results of the work.
     pub fn new(busy: bool, stats: bool, workers: usize, has_files: bool) -> Self {
         Self {
             progress: Progress::new(busy),
@@ -54,14 +54,14 @@ impl Show {
         }
     }
 
-    /// Says what failed.
+    /// Prints a failure, and remembers it.
     pub fn fault(&mut self, line: String) {
         self.progress.clear();
         say(&line);
         self.faults.push(line);
     }
 
-    /// Shows an event. Windows are answers, and are shown by who asked for them.
+    /// Prints an event. Windows are answers, which the command itself prints.
     pub fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Begun { bytes } => self.progress.begin(bytes),
@@ -123,7 +123,7 @@ impl Show {
         misfit_lines(name, layout, select, misfits).iter().for_each(|line| say(line));
     }
 
-    /// Says what befell interfaces, once their capture has ended.
+    /// Prints faults and observations of interfaces, once their capture has ended.
     pub fn end_of_capture(&mut self) {
         let faults = std::mem::take(&mut self.live_faults);
         faults.lines().into_iter().for_each(|line| self.fault(line));
@@ -132,7 +132,7 @@ impl Show {
         }
     }
 
-    /// Says what the outputs did not write as it was, and whether the account adds up.
+    /// Reports packets that outputs changed or refused, and numbers of packets that do not add up.
     pub fn outputs(&mut self, outputs: &Outputs, ended: &Ended) {
         for (name, report) in outputs.reports() {
             let Some(SinkReport { notes, refused, .. }) = report else { continue };
@@ -150,7 +150,7 @@ impl Show {
         }
     }
 
-    /// Says what an output of this name did not write as it was.
+    /// Reports packets that an output changed.
     fn notes_of_output(&self, name: &str, notes: &[Note]) {
         for note in notes {
             match note {
@@ -173,7 +173,7 @@ impl Show {
     }
 }
 
-/// The line about an output that failed.
+/// Message on an output that failed.
 fn sink_fault_line(fault: &SinkFault) -> String {
     let (name, error) = match fault {
         SinkFault::File { name, error } => (name, error),
@@ -198,7 +198,7 @@ fn sink_fault_line(fault: &SinkFault) -> String {
     }
 }
 
-/// The line about packets that could not be sorted; `sorted` are in the answer.
+/// Message on packets that could not be sorted; `sorted` packets are in the answer.
 fn unsorted_line(fault: &SortFault, sorted: u64) -> String {
     let SortFault { directory, error } = fault;
     let words = io_words(error);

@@ -1,4 +1,4 @@
-//! What a user names as a source.
+//! Names of sources: their checks, and messages about them.
 
 use crate::capture::{AF_PACKET, check_queue, interface, is_file_and_interface, is_interface};
 use crate::numbers::grouped;
@@ -16,7 +16,7 @@ use weir_io::sys::Access;
 use weir_io::sys::packet_socket::ANY;
 use weir_pipeline::AccessMode;
 
-/// Follows the files of a name, and says on standard error what becomes of them.
+/// Follows the files of a name, and reports on standard error when the file is truncated, replaced or removed.
 pub fn followed(name: &Name, stop: &Arc<AtomicBool>) -> Followed {
     let called = name.as_source();
     let tell = move |change| {
@@ -33,7 +33,7 @@ pub fn followed(name: &Name, stop: &Arc<AtomicBool>) -> Followed {
     Followed::new(name, Arc::new(tell), stop)
 }
 
-/// Why so many sources cannot be merged; `instead` names the flags for so many.
+/// Message on too many sources to merge; `instead` names the flags that take so many.
 pub fn too_many(error: &Error, instead: &str) -> anyhow::Error {
     match error {
         Error::TooManySources { sources, limit, needed } => anyhow!(
@@ -49,7 +49,7 @@ pub fn too_many(error: &Error, instead: &str) -> anyhow::Error {
     }
 }
 
-/// The line about a file that cannot be opened.
+/// Message on a file that cannot be opened.
 pub fn failed_line(name: &Name, error: &io::Error) -> String {
     let text = name.text();
     let bare = !text.is_empty() && !text.contains('/');
@@ -63,7 +63,7 @@ pub fn failed_line(name: &Name, error: &io::Error) -> String {
     format!("{}: {words}", name.as_source())
 }
 
-/// Why there is no file of a name that is one word, if it was not meant for a file.
+/// Message on a missing file with a name of one word, which may be meant for an interface or an expression.
 fn missing_words(name: &Name) -> String {
     const IN_EXPRESSIONS: [&str; 16] = [
         "and", "or", "not", "host", "net", "port", "src", "dst", "proto", "ip", "ip6", "tcp", "udp", "icmp", "arp",
@@ -80,7 +80,7 @@ fn missing_words(name: &Name) -> String {
     }
 }
 
-/// How the bytes of a source got into memory, for `--stats`.
+/// Way in which the bytes of a source got into memory, for `--stats`.
 pub fn way_words(way: AccessMode) -> &'static str {
     match way {
         AccessMode::Mapped => "mapped",
@@ -90,12 +90,12 @@ pub fn way_words(way: AccessMode) -> &'static str {
     }
 }
 
-/// The line about a source whose bytes changed under the reader.
+/// Message on a source whose bytes changed while it was read.
 pub fn changed_line(name: &str) -> String {
     format!("{name}: it was changed while it was read; what was said of it last may be wrong")
 }
 
-/// Refuses sources without a name, those like `af_packet:` without that of an interface, and `af_packet:eth0:1`.
+/// Refuses sources without a name; schemes without an interface, like `af_packet:`; and `af_packet:eth0:1`.
 pub fn check_names(sources: &[Name]) -> anyhow::Result<()> {
     if sources.iter().any(|source| source.text().is_empty()) {
         bail!("the name of a source is empty: name a capture file, or - for standard input");
@@ -106,7 +106,7 @@ pub fn check_names(sources: &[Name]) -> anyhow::Result<()> {
     }
 }
 
-/// Says which source is read where a name is both that of a file and of an interface.
+/// Reports that the file is read, if a name is that of a file and of an interface.
 pub fn say_namesakes(sources: &[Name]) {
     for (i, name) in sources.iter().enumerate() {
         if is_file_and_interface(name) && !sources[..i].contains(name) {
@@ -116,7 +116,7 @@ pub fn say_namesakes(sources: &[Name]) {
     }
 }
 
-/// Refuses sources like `af_paket:eth0`, unless there is a file of that name.
+/// Refuses sources with an unknown scheme, like `af_paket:eth0`, unless there is a file of that name.
 pub fn check_schemes(sources: &[Name]) -> anyhow::Result<()> {
     let unknown = |source: &&Name| scheme(source).is_some() && interface(source).is_none();
     match sources.iter().find(|source| unknown(source) && !Path::new(source).exists()) {
@@ -125,7 +125,7 @@ pub fn check_schemes(sources: &[Name]) -> anyhow::Result<()> {
     }
 }
 
-/// What stands before the first colon, if it looks like a way to capture or to send and not like a part of a file name.
+/// Text before the first colon, if it looks like a scheme rather than a part of a file name.
 pub fn scheme(name: &Name) -> Option<&str> {
     let (scheme, _) = name.utf8().split_once(':')?;
     let looks = scheme.len() > 1
@@ -134,7 +134,7 @@ pub fn scheme(name: &Name) -> Option<&str> {
     looks.then_some(scheme)
 }
 
-/// Refuses lists of sources that cannot be read as they stand.
+/// Refuses contradictory lists of sources.
 pub fn check(sources: &[Name], follow: bool) -> anyhow::Result<()> {
     check_names(sources)?;
     if follow && sources.len() > 1 {
@@ -166,7 +166,7 @@ pub fn check(sources: &[Name], follow: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses to sort what has no end.
+/// Refuses to sort an interface, whose capture has no end.
 pub fn check_sort(sources: &[Name], sort: bool) -> anyhow::Result<()> {
     match sources.iter().find(|source| interface(source).is_some()) {
         Some(name) if sort => {
@@ -176,7 +176,8 @@ pub fn check_sort(sources: &[Name], sort: bool) -> anyhow::Result<()> {
     }
 }
 
-/// Binds this thread, and tells which processor of the list cannot be had.
+/// Binds this thread to each processor of the list, in the end to the first. **Errors**: a processor of the list that
+/// cannot be had.
 pub fn check_cpus(cpus: &[usize]) -> anyhow::Result<()> {
     let pin = |cpu: usize| {
         weir_io::sys::pin(cpu).map_err(|error| anyhow::anyhow!("--cpus: processor {cpu}: {}", io_words(&error)))

@@ -1,18 +1,17 @@
 //! Tables of text that fit the terminal.
 //!
-//! Where a table is wider than the terminal, these steps are taken until it fits, in this order:
+//! If a table is wider than the terminal, these steps are taken in order until it fits:
 //!
-//! 1. Long texts go on in the next line: IPv6 addresses behind a colon, other cells where they have a line feed, which is a blank
-//!    otherwise.
-//! 2. Columns that may stand below the one before do so ([`Narrow::Below`]), then those that may stand behind it
-//!    ([`Narrow::Behind`]).
-//! 3. Columns are left out in their order ([`Narrow::Leaves`]).
-//! 4. Texts are cut into shorter pieces.
+//! 1. Long texts are broken into lines: IPv6 addresses after a colon, other cells at a line feed, which is otherwise
+//!    printed as a blank.
+//! 2. Columns marked [`Narrow::Below`] are moved below the column before, then those marked [`Narrow::Behind`] behind it.
+//! 3. Columns marked [`Narrow::Leaves`] are left out in the order of their numbers.
+//! 4. Texts are broken into shorter pieces.
 
 use crate::terminal::columns as width_of;
 use std::fmt::Write as _;
 
-/// A column: its title, its cells, whether they stand to the right, and what becomes of it where there is no room.
+/// A column: its title, its cells, their alignment (`right` for figures), and its place in a narrow table.
 #[derive(Clone, Debug)]
 pub struct Column {
     pub title: &'static str,
@@ -33,29 +32,29 @@ impl Column {
     }
 }
 
-/// What becomes of a column where the table is wider than the terminal.
+/// Treatment of a column in a table wider than the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Narrow {
-    /// It stays.
+    /// The column stays.
     Stays,
-    /// Its cells stand below those of the column before.
+    /// Cells are moved below those of the column before.
     Below,
-    /// Its cells stand behind those of the column before, in the same line where there is room.
+    /// Cells are moved behind those of the column before, into the same line if there is room.
     Behind,
-    /// It is left out; the one with the lowest number first.
+    /// The column is left out; the lowest number goes first.
     Leaves(u8),
 }
 
-/// Columns of text are not made narrower than this before others are left out: an IPv4 address and a port.
+/// Smallest width of a text column before other columns are left out: an IPv4 address and a port.
 const LEAST: usize = 22;
 
-/// Columns of text are not made narrower than this at all: three groups of an IPv6 address.
+/// Smallest width of a text column at all: three groups of an IPv6 address.
 const TIGHT: usize = 16;
 
 /// Blanks before the first column, and between columns.
 const GAP: usize = 2;
 
-/// Rows of cells, each column as wide as its widest cell, within `width` columns of a terminal if there is a limit.
+/// Rows of cells, each column as wide as its widest cell. If there is a `width`, the table is made to fit it.
 pub fn grid(columns: &[Column], width: Option<usize>) -> String {
     let laid = lay_out(columns, width);
     let rows = laid.first().map_or(0, |column| column.rows.len());
@@ -77,14 +76,14 @@ pub fn grid(columns: &[Column], width: Option<usize>) -> String {
     out
 }
 
-/// A column as it is printed: the lines of its title, then of each cell.
+/// A column ready to print: the lines of its title, then those of each cell.
 struct Laid {
     rows: Vec<Vec<String>>,
     right: bool,
     width: usize,
 }
 
-/// Columns that stand in the place of one: each cell has parts, and each part begins a line.
+/// Columns merged into one: each cell has parts, and each part begins a line.
 #[derive(Clone)]
 struct Stack {
     rows: Vec<Vec<String>>,
@@ -110,7 +109,7 @@ impl Stack {
         }
     }
 
-    /// The cells in lines of at most `room` columns, as far as their pieces allow.
+    /// The cells in lines of at most `room` columns. Pieces that cannot be broken may be wider.
     fn folded(&self, room: usize) -> Laid {
         let lines = |parts: &Vec<String>| parts.iter().flat_map(|part| fold(part, room, !self.right)).collect();
         let rows: Vec<Vec<String>> = self.rows.iter().map(lines).collect();
@@ -147,7 +146,8 @@ fn lay_out(columns: &[Column], width: Option<usize>) -> Vec<Laid> {
     fit(&stacks, width, TIGHT).unwrap_or_else(|| stacks.iter().map(|stack| stack.folded(TIGHT)).collect())
 }
 
-/// The columns within `width`, the widest made narrower first, but none of text below `least`.
+/// The columns within `width`, the widest made narrower first. Text columns never get narrower than `least`; `None` if that
+/// does not suffice.
 fn fit(stacks: &[Stack], width: usize, least: usize) -> Option<Vec<Laid>> {
     let mut laid: Vec<Laid> = stacks.iter().map(|stack| stack.folded(usize::MAX)).collect();
     let mut fixed = vec![false; laid.len()];
@@ -167,7 +167,7 @@ fn fit(stacks: &[Stack], width: usize, least: usize) -> Option<Vec<Laid>> {
     Some(laid)
 }
 
-/// `cell` in lines of at most `room` columns. A piece that is wider stays whole.
+/// The lines of `cell`, at most `room` columns wide. A wider piece stays whole.
 fn fold(cell: &str, room: usize, text: bool) -> Vec<String> {
     let mut lines = vec![String::new()];
     for piece in pieces(cell, text) {
@@ -182,8 +182,8 @@ fn fold(cell: &str, room: usize, text: bool) -> Vec<String> {
     lines
 }
 
-/// `cell` cut at line feeds, and if it is text at blanks and behind the colons of an IPv6 address; its port stays with the
-/// last group.
+/// Pieces of `cell`, broken at line feeds. Text is also broken at blanks and after the colons of an IPv6 address, whose
+/// port stays with the last group.
 fn pieces(cell: &str, text: bool) -> Vec<&str> {
     let groups = text && !cell.contains('.');
     let mut pieces = Vec::new();

@@ -1,4 +1,4 @@
-//! Text for people: harmless on a terminal, and no wider than it.
+//! Text for terminals: escaped, and wrapped to their width.
 
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -7,17 +7,17 @@ use std::os::fd::AsFd;
 use weir_packet::text::is_control;
 pub use weir_packet::text::printable;
 
-/// Columns of the terminal behind `stream`; `None` if there is none, or if it does not tell.
+/// Columns of the terminal behind `stream`; `None` if there is no terminal or its width is unknown.
 pub fn width(stream: impl AsFd) -> Option<usize> {
     terminal_size::terminal_size_of(stream).map(|(width, _)| width.0.into())
 }
 
-/// Columns for text on standard output: those of its terminal, or where it is none those that COLUMNS asks for.
+/// Columns for text on standard output: those of its terminal, or without one the variable COLUMNS.
 pub fn output_width() -> Option<usize> {
     width(io::stdout()).or_else(asked_width)
 }
 
-/// Columns for help, as the parser takes them: those of any terminal this process has, or those that COLUMNS asks for.
+/// Columns for help, as the parser needs them: those of any terminal of this process, or without one the variable COLUMNS.
 pub fn help_width() -> Option<usize> {
     terminal_size::terminal_size().map(|(width, _)| width.0.into()).or_else(asked_width)
 }
@@ -26,13 +26,13 @@ fn asked_width() -> Option<usize> {
     std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0)
 }
 
-/// JSON in one line. Beyond what JSON asks for, whatever could steer a terminal is escaped, as `\u0085`.
+/// JSON in one line. Characters that could control a terminal are escaped too, as in `\u0085`.
 pub fn json(value: &Value) -> String {
     let text = value.to_string();
     if !text.contains(is_control) {
         return text;
     }
-    // Such characters stand in strings only, where an escape means the same.
+    // Such characters occur in strings only, where the escape has the same meaning.
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         let _ = if is_control(c) { write!(out, "\\u{:04x}", u32::from(c)) } else { out.write_char(c) };
@@ -40,7 +40,7 @@ pub fn json(value: &Value) -> String {
     out
 }
 
-/// Columns that `text` takes: two for the wide characters of East Asia and for pictures.
+/// Columns that `text` takes. Wide characters of East Asia and pictographs take two.
 pub fn columns(text: &str) -> usize {
     let wide = |c: char| {
         matches!(c, '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}'
@@ -50,8 +50,8 @@ pub fn columns(text: &str) -> usize {
     text.chars().map(|c| 1 + usize::from(wide(c))).sum()
 }
 
-/// The lines of `text`, those wider than `width` cut at blanks; what follows a cut is indented by `hang` more than its line.
-/// A number stays with the next word, and a word with the parenthesis behind it. A word wider than a line is left whole.
+/// Text with the lines wider than `width` broken at blanks. Continuation lines are indented by `hang` more than their line.
+/// A number stays with the next word, and a word with a parenthesis after it. A word wider than a line stays whole.
 pub fn wrapped(text: &str, width: Option<usize>, hang: usize) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -83,7 +83,7 @@ fn wrap_line(out: &mut String, line: &str, width: usize, hang: usize) {
     out.push_str(end);
 }
 
-/// Bytes of the first word of `text`, and of those that belong to it as far as `room` columns hold them.
+/// Length in bytes of the first word of `text` and of the words that stay with it, if they fit into `room` columns.
 fn unit_len(text: &str, room: usize) -> usize {
     let word = |from: usize| text[from..].find(' ').map_or(text.len(), |at| from + at);
     let mut end = word(0);

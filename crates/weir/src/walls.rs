@@ -1,4 +1,4 @@
-//! Walls: what confines the process before it parses packets of strangers.
+//! Walls: confinement of the process before it parses packets from strangers.
 //!
 //! The command raises them between assembling a run and starting it, when the process has one thread; see docs/adr/0004-walls.md.
 
@@ -21,31 +21,31 @@ use weir_io::sys::privilege::{self, Capability, User};
 use weir_io::sys::{self, Access};
 use weir_memory::Policy;
 
-/// What a run needs of the system once its walls stand.
+/// Needs of a run from the system once its walls stand.
 #[derive(Debug)]
 pub struct Walls {
-    /// Whom root becomes.
+    /// User that root becomes.
     user: Option<User>,
-    /// The user was named, and must be had.
+    /// User from the command line. If this process cannot become that user, the run is refused.
     named: Option<String>,
-    /// Capabilities that files need, whatever the user: sources are opened one after another.
+    /// Capabilities kept for files, also by another user, because sources are opened one after another.
     kept: Vec<Capability>,
-    /// What is opened later.
+    /// Files opened later.
     paths: Paths,
-    /// System calls that are made later.
+    /// System calls made later.
     needs: Needs,
-    /// Files are made, which may be in directories of other users.
+    /// Whether files are made, perhaps in directories of other users.
     makes_files: bool,
-    /// Outputs are pipes or devices, which another user may not be allowed to open.
+    /// Whether an output is a pipe or a device, which another user may not be allowed to open.
     opens_others: bool,
-    /// Files are made while packets come.
+    /// Whether files are made while packets come.
     rotates: bool,
-    /// Ports or interfaces of DPDK, whose threads and devices no wall knows.
+    /// Whether there are ports or interfaces of DPDK, whose threads and devices the walls cannot confine.
     dpdk: bool,
 }
 
 impl Walls {
-    /// For `weir filter`.
+    /// Walls of `weir filter`.
     pub fn of_filter(arguments: &FilterArgs) -> anyhow::Result<Self> {
         let mut walls = Self::of(&arguments.walls)?;
         walls.sources(&arguments.sources, arguments.follow);
@@ -56,7 +56,7 @@ impl Walls {
         walls.checked()
     }
 
-    /// For `weir measure`.
+    /// Walls of `weir measure`.
     pub fn of_measure(arguments: &MeasureArgs) -> anyhow::Result<Self> {
         let mut walls = Self::of(&arguments.walls)?;
         walls.sources(&arguments.sources, arguments.follow);
@@ -64,26 +64,26 @@ impl Walls {
         walls.sorts(arguments.sort);
         walls.filter_file(arguments.filter_file.as_ref());
         walls.compiles(arguments.resolve);
-        // Only who has it sees where pages lie.
+        // Without this capability the kernel hides where pages lie.
         walls.kept.extend((arguments.pages == Policy::Contiguous).then_some(Capability::SysAdmin));
         walls.checked()
     }
 
-    /// For `weir info`.
+    /// Walls of `weir info`.
     pub fn of_info(arguments: &InfoArgs) -> anyhow::Result<Self> {
         let mut walls = Self::of(&arguments.walls)?;
         walls.sources(&arguments.files, false);
         Ok(walls)
     }
 
-    /// For `weir generate`.
+    /// Walls of `weir generate`.
     pub fn of_generate(arguments: &GenerateArgs) -> anyhow::Result<Self> {
         let mut walls = Self::of(&arguments.walls)?;
         walls.output(&arguments.sink, false);
         walls.checked()
     }
 
-    /// Whom to become. **Errors**: no such user, or one that cannot be had.
+    /// Walls that change the user only. **Errors**: there is no such user, or this process cannot become that user.
     fn of(arguments: &WallArgs) -> anyhow::Result<Self> {
         let own = privilege::user_id();
         let user = match &arguments.user {
@@ -113,7 +113,7 @@ impl Walls {
         })
     }
 
-    /// What is read; a `followed` name may come to be that of another file.
+    /// Allows to read the sources. A `followed` name may later be that of another file.
     fn sources(&mut self, sources: &[Name], followed: bool) {
         for source in sources {
             self.dpdk |= port::is_dpdk(source);
@@ -153,7 +153,7 @@ impl Walls {
         }
     }
 
-    /// A file that is read again, which may be another one of its name by then, for another program in the kernel.
+    /// Allows to read the filter's file again, also another file of its name, and to load another program into the kernel.
     fn filter_file(&mut self, file: Option<&Name>) {
         if let Some(file) = file {
             self.kept.push(Capability::DacReadSearch);
@@ -162,7 +162,7 @@ impl Walls {
         }
     }
 
-    /// Expressions are compiled, by libpcap and to native code; host names in them may be looked up.
+    /// Allows to compile expressions, by libpcap and to native code, and to look up host names in them if `resolves`.
     fn compiles(&mut self, resolves: bool) {
         self.needs.native = true;
         if let Some(map) = weir_filter::native::perf_map() {
@@ -171,7 +171,7 @@ impl Walls {
         (self.needs.resolves, self.paths.resolves) = (resolves, resolves);
     }
 
-    /// Packets that have no room in memory go into temporary files.
+    /// Allows temporary files, for packets that have no room in memory.
     fn sorts(&mut self, sorts: bool) {
         if sorts {
             self.makes_files = true;
@@ -179,7 +179,7 @@ impl Walls {
         }
     }
 
-    /// Refuses what cannot be had.
+    /// Refuses another user with DPDK.
     fn checked(self) -> anyhow::Result<Self> {
         match &self.named {
             Some(name) if self.dpdk && self.user.is_some() => {
@@ -190,13 +190,14 @@ impl Walls {
         }
     }
 
-    /// Raises them, once interfaces and ports are open. Of the capabilities stay those that backends say are `kept`, and what files
-    /// need that are opened later.
+    /// Raises the walls, once interfaces and ports are open. Backends name the capabilities that are `kept`; those for
+    /// files opened later are kept too.
     ///
-    /// **Errors**: a user that was named and cannot be had. All else is best effort, and `weir doctor` says what holds.
+    /// **Errors**: a user from the command line that this process cannot become. All other walls are best effort;
+    /// `weir doctor` reports which of them hold.
     pub fn raise(&self, kept: &[Capability]) -> anyhow::Result<()> {
         debug_assert!(self.dpdk || is_one_thread(), "a thread that runs already keeps its rights");
-        // With the rights to open them that there are now.
+        // The rules open their directories while this process still has its rights.
         let rules = if self.dpdk { None } else { self.paths.rules().ok() };
         self.drop_rights(kept)?;
         let _ = rules.map(paths::restrict);
@@ -207,7 +208,8 @@ impl Walls {
         Ok(())
     }
 
-    /// Once a capture has opened its outputs, gives up what only that took. Files of a rotation are made as packets come.
+    /// Gives up capabilities that only opening the outputs took, once a capture has opened them. Rotated files are still
+    /// made as packets come.
     pub fn opened(&self, kept: &[Capability]) {
         let rotation = self.rotates.then_some(Capability::DacOverride);
         let kept: Vec<Capability> = kept.iter().chain(&self.kept).copied().chain(rotation).collect();
@@ -217,7 +219,7 @@ impl Walls {
     fn drop_rights(&self, kept: &[Capability]) -> anyhow::Result<()> {
         let mut kept: Vec<Capability> = kept.iter().chain(&self.kept).copied().collect();
         if let Some(user) = &self.user {
-            // A shell of root has made them for root alone, as its `>(...)` are.
+            // A shell of root makes pipes like those of `>(...)` for root alone.
             kept.extend(self.opens_others.then_some(Capability::DacOverride));
             match (privilege::become_user(user, &kept), &self.named) {
                 (Ok(()), _) => return Ok(()),
@@ -225,7 +227,7 @@ impl Walls {
                     bail!("-Z {name}: this process may not become another user (CAP_SETUID and CAP_SETGID)")
                 }
                 (Err(error), Some(name)) => bail!("-Z {name}: {}", io_words(&error)),
-                // Nobody asked for it: root goes on as root.
+                // The user was not named: root goes on as root.
                 (Err(_), None) => {}
             }
         }
@@ -237,7 +239,7 @@ impl Walls {
     }
 }
 
-/// Whether the process has no thread but this one. One that was joined may be listed for a moment.
+/// Whether the process has no other thread. A thread that was joined may be listed for a moment longer.
 fn is_one_thread() -> bool {
     let count = || std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
     (0..100).any(|_| {
@@ -249,13 +251,13 @@ fn is_one_thread() -> bool {
     })
 }
 
-/// The user who called sudo.
+/// User that called sudo.
 pub fn invoking() -> Option<User> {
     let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
     Some(User::numbered(number("SUDO_UID")?, number("SUDO_GID")?))
 }
 
-/// How raising each wall went.
+/// Result of raising each wall.
 #[derive(Debug)]
 pub struct Tried {
     pub rights: Result<(), String>,
@@ -273,9 +275,9 @@ impl Tried {
     }
 }
 
-/// What helps if the file or directory at `path` is denied to this process; empty if walls have no part in that.
+/// Advice if this process may not access the file or directory at `path`; empty if walls are not the cause.
 pub fn advice(path: &Path, access: Access) -> &'static str {
-    // The kernel asks Landlock when a file is opened, and not when it is asked for rights.
+    // Landlock checks the opening of a file, but not faccessat(2), by which this function asks.
     if sys::may(path, access) {
         return "; weir's walls open only directories that existed when it began: start it again";
     }

@@ -1,4 +1,4 @@
-//! What capturing from an interface would find: libraries, sockets, capabilities.
+//! Requirements of capturing from an interface: libraries, sockets, capabilities.
 
 use super::system::System;
 use super::{Finding, Group, State, size};
@@ -113,10 +113,10 @@ fn dpdk(system: &System) -> Finding {
     }
 }
 
-/// The bit of one of them, which answers another question as well.
+/// Bit of CAP_IPC_LOCK, which lifts the limit on locked memory.
 const CAP_IPC_LOCK: u32 = 14;
 
-/// Capabilities of linux/capability.h: bit, name, what it is for.
+/// Capabilities of linux/capability.h: bit, name, purpose.
 const CAPABILITIES: [(u32, &str, &str); 5] = [
     (13, "CAP_NET_RAW", "to capture from interfaces, promiscuously too"),
     (12, "CAP_NET_ADMIN", "to attach XDP, set queues and offloads"),
@@ -125,7 +125,7 @@ const CAPABILITIES: [(u32, &str, &str); 5] = [
     (21, "CAP_SYS_ADMIN", "only to verify that memory is contiguous (--pages contiguous)"),
 ];
 
-/// The capabilities in force, a bit each.
+/// Capabilities in force, one bit each.
 fn effective(system: &System) -> Result<u64, String> {
     let hex = system.field("/proc/self/status", "CapEff")?;
     u64::from_str_radix(&hex, 16).map_err(|_| format!("/proc/self/status: CapEff is '{hex}'"))
@@ -136,7 +136,7 @@ pub fn may_lock(system: &System) -> bool {
     effective(system).is_ok_and(|effective| effective >> CAP_IPC_LOCK & 1 == 1)
 }
 
-/// What this process may do.
+/// Capabilities of this process.
 pub fn privileges(system: &System) -> Group {
     let effective = effective(system);
     let mut findings = Vec::new();
@@ -146,7 +146,7 @@ pub fn privileges(system: &System) -> Group {
         findings.push(Finding::of(&key, name, effective.clone(), |effective| {
             let have = effective >> bit & 1 == 1;
             let found = Finding::ok(&key, name, format!("{}: {what}", if have { "yes" } else { "no" }), json!(have));
-            // More than anybody should give away for a report on memory.
+            // CAP_SYS_ADMIN is too powerful to recommend for a report on memory.
             if !have && name != "CAP_SYS_ADMIN" {
                 lacking.push(key.clone());
                 return found.state(State::Missing);

@@ -1,4 +1,4 @@
-//! The network interfaces: what they are, and what they do to packets before a capture sees them.
+//! Network interfaces: their state, and what their offloads do to packets before a capture sees them.
 
 use super::system::System;
 use super::{Finding, Group, State};
@@ -10,12 +10,12 @@ use weir_io::sys::device::{self, Offloads, XdpFeatures};
 const UP: u64 = 1;
 const LOOPBACK: u64 = 8;
 
-/// All interfaces, by their numbers.
+/// All interfaces, in the order of their numbers.
 pub fn group(system: &System) -> Group {
     let mut names: Vec<(u64, String)> = system
         .names("/sys/class/net")
         .into_iter()
-        // Some entries are no interfaces (bonding_masters).
+        // Some entries are no interfaces, for instance bonding_masters.
         .filter_map(|name| Some((system.number(&format!("/sys/class/net/{name}/ifindex")).ok()?, name)))
         .collect();
     names.sort();
@@ -29,7 +29,7 @@ pub fn group(system: &System) -> Group {
     }
 }
 
-/// What is known of an interface; `Err` says why not.
+/// Facts about one interface; an `Err` says why a fact is unknown.
 struct Facts {
     name: String,
     up: bool,
@@ -62,7 +62,7 @@ impl Facts {
             rx_queues: count("rx-"),
             tx_queues: count("tx-"),
             max_rx_queues: device::max_rx_queues(&name).ok().filter(|&most| most > 0),
-            // The driver says -1 or nothing where there is no such thing.
+            // The driver reports -1 or nothing if the interface has no speed.
             speed_mbit: file("speed").ok().and_then(|text| text.parse().ok()),
             xdp: device::xdp_features(index),
             offloads: device::offloads(&name),
@@ -126,7 +126,7 @@ fn describe(facts: &Facts) -> Finding {
     advise(facts, Finding::ok(&facts.name, &facts.name, parts.join(", "), value))
 }
 
-/// Advice for an interface that somebody may capture from: up, and no loopback.
+/// Adds advice for an interface that is up and no loopback, and could thus be captured from.
 fn advise(facts: &Facts, found: Finding) -> Finding {
     match &facts.offloads {
         Ok(offloads) if facts.up && !facts.loopback && (offloads.gro || offloads.lro) => {

@@ -1,4 +1,4 @@
-//! Kernel, processors, NUMA nodes, clock.
+//! Kernel, processors, NUMA nodes and clock.
 
 use super::system::System;
 use super::{Finding, Group, State, size};
@@ -8,7 +8,7 @@ use serde_json::json;
 const CPUS: &str = "/sys/devices/system/cpu";
 const NODES: &str = "/sys/devices/system/node";
 
-/// What the machine is.
+/// Findings about kernel, processors and NUMA nodes.
 pub fn group(system: &System) -> Group {
     let findings = vec![kernel(system), cores(system), threads(system), governor(system), nodes(system)];
     Group { key: "machine", title: "Machine", about: "", findings }
@@ -25,7 +25,7 @@ fn kernel(system: &System) -> Finding {
 fn cores(system: &System) -> Finding {
     let allowed = system.field("/proc/self/status", "Cpus_allowed_list").and_then(|list| {
         let usable = parse_cpus(&list)?.len();
-        // A machine without this file has the processors that we may use, for all we know.
+        // Without this file, only the usable processors are known.
         let online =
             system.read(&format!("{CPUS}/online")).and_then(|list| parse_cpus(&list)).map_or(usable, |all| all.len());
         Ok((list, usable.min(online), online))
@@ -50,7 +50,7 @@ fn cores(system: &System) -> Finding {
     })
 }
 
-/// Processors' worth of time that a control group grants.
+/// Processor time that a control group grants, in processors.
 fn quota(system: &System, group: &str) -> Option<f64> {
     let (quota, period) = match system.read(&format!("{group}/cpu.max")) {
         Ok(text) => {

@@ -1,16 +1,16 @@
-//! Memory, its limits, and its pages.
+//! Memory, its limits and its page sizes.
 
 use super::system::System;
 use super::{Finding, Group, State, size};
 use serde_json::{Value, json};
 use weir_memory::{HUGE, Pool, Region, Request};
 
-/// Memory that weir asks for to see what it gets: a small table.
+/// Size of the region allocated to see which pages a table gets, in bytes.
 const PROBE: usize = 4 << 20;
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
-/// How much there is.
+/// Findings about memory and its limits.
 pub fn group(system: &System) -> Group {
     let findings = vec![total(system), group_limit(system), locked(system)];
     Group { key: "memory", title: "Memory", about: "", findings }
@@ -33,7 +33,7 @@ fn total(system: &System) -> Finding {
 fn group_limit(system: &System) -> Finding {
     let limit = system.group_limit("memory", |system, group| {
         let text = ["memory.max", "memory.limit_in_bytes"].map(|file| system.read(&format!("{group}/{file}")).ok());
-        // "max", and in the older groups a number near 2^63, mean none.
+        // No limit: "max", or in version 1 of the control groups a number near 2^63.
         text.into_iter().flatten().find_map(|text| text.parse::<f64>().ok()).filter(|&bytes| bytes < 1e18)
     });
     let text = limit.map_or("none".to_owned(), |bytes| size(bytes as u64));
@@ -66,7 +66,7 @@ fn locked(system: &System) -> Finding {
     })
 }
 
-/// What pages there are.
+/// Findings about page sizes.
 pub fn pages(system: &System) -> Group {
     let thp = system.choice(&format!("{THP}/enabled"));
     let findings = vec![
@@ -79,7 +79,7 @@ pub fn pages(system: &System) -> Group {
     Group { key: "pages", title: "Memory pages", about: "", findings }
 }
 
-/// A pool of huge pages; `needed` where nothing else gives such pages.
+/// Pool of huge pages of `bytes` each. A pool is `needed` if no other mechanism gives such pages.
 fn pool(system: &System, key: &str, label: &str, bytes: usize, needed: bool) -> Finding {
     let directory = format!("/sys/kernel/mm/hugepages/hugepages-{}kB", bytes >> 10);
     if !system.exists(&directory) {
@@ -145,7 +145,7 @@ fn defrag(system: &System) -> Finding {
     })
 }
 
-/// What weir really gets.
+/// Pages that a region of weir's tables gets in fact.
 fn obtained() -> Finding {
     let (key, label) = ("table", "a table of weir gets");
     let region = Region::zeroed(PROBE, &Request { populate: true, ..Request::default() });

@@ -1,9 +1,9 @@
-//! Reading what the kernel publishes in files.
+//! Access to the files in which the kernel publishes facts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files of a machine: this one's, or in tests a copy of another's.
+/// Files of a machine: this machine's, or in tests those of a made directory.
 #[derive(Debug)]
 pub struct System {
     root: PathBuf,
@@ -16,7 +16,7 @@ impl Default for System {
 }
 
 impl System {
-    /// A file's text without the blanks around it, or why there is none.
+    /// Text of a file without surrounding blanks. **Errors**: the reason why it cannot be read.
     pub fn read(&self, path: &str) -> Result<String, String> {
         match fs::read_to_string(self.at(path)) {
             Ok(text) => Ok(text.trim().to_owned()),
@@ -24,25 +24,25 @@ impl System {
         }
     }
 
-    /// A file that holds one number.
+    /// Number in a file that holds nothing else.
     pub fn number(&self, path: &str) -> Result<u64, String> {
         let text = self.read(path)?;
         text.parse().map_err(|_| format!("{path}: '{text}' is no number"))
     }
 
-    /// The field `name:` of a file of lines, without its name.
+    /// Value of the field `name:` in a file with one field per line.
     pub fn field(&self, path: &str, name: &str) -> Result<String, String> {
         let text = self.read(path)?;
         let found = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
         found.map(|value| value.trim().to_owned()).ok_or_else(|| format!("{path}: no {name}"))
     }
 
-    /// Whether there is such a file.
+    /// Whether the path exists.
     pub fn exists(&self, path: &str) -> bool {
         self.at(path).exists()
     }
 
-    /// The names in a directory, sorted; none if there is no directory.
+    /// Names in a directory, sorted. A missing directory gives none.
     pub fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.at(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -50,14 +50,14 @@ impl System {
         names
     }
 
-    /// The word in brackets of a file that lists its choices: `always [madvise] never`.
+    /// Word in brackets in a file that lists its choices: `always [madvise] never`.
     pub fn choice(&self, path: &str) -> Result<String, String> {
         let text = self.read(path)?;
         let chosen = text.split(' ').find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
         chosen.map(str::to_owned).ok_or_else(|| format!("{path}: '{text}' marks none"))
     }
 
-    /// A limit of this process's control groups, v1 or v2: the smallest along the way up. `None` is no limit.
+    /// Smallest limit among this process's control group (v1 or v2) and its ancestors. `None` means no limit.
     pub fn group_limit(&self, controller: &str, of: impl Fn(&Self, &str) -> Option<f64>) -> Option<f64> {
         let groups = self.read("/proc/self/cgroup").ok()?;
         let mut smallest: Option<f64> = None;
@@ -79,7 +79,7 @@ impl System {
         smallest
     }
 
-    /// The directory that holds its files.
+    /// Root directory of the files.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -94,7 +94,7 @@ pub mod tests {
     use super::*;
     use weir_testkit::Scratch;
 
-    /// A machine of these files, which vanishes.
+    /// A system made of given files, removed when dropped.
     pub struct Made {
         pub system: System,
         _files: Scratch,

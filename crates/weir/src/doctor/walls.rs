@@ -1,4 +1,4 @@
-//! What confines weir once it runs: tried on this process, which has nothing else to do.
+//! Confinement of a run: the walls are tried on this process, which has nothing else to do.
 
 use super::{Finding, Group, State};
 use crate::walls::{Tried, invoking};
@@ -6,7 +6,7 @@ use landlock::{LandlockStatus, RulesetStatus};
 use serde_json::json;
 use weir_io::sys::privilege;
 
-/// Raises the walls of a run, and says which stand. Nothing that needs rights comes after it.
+/// Raises the walls of a run, and reports which of them hold. Later checks must not need any rights.
 pub fn group() -> Group {
     let user = (privilege::user_id(), invoking().map(|user| user.id()));
     let tried = Tried::now();
@@ -18,7 +18,7 @@ pub fn group() -> Group {
     }
 }
 
-/// Number of the user, and of the one who called sudo.
+/// Finding about the user of this process, and the user who called sudo; both as user IDs.
 fn user((own, invoking): (u32, Option<u32>)) -> Finding {
     let (key, label) = ("user", "user");
     let found =

@@ -1,4 +1,4 @@
-//! What a run counted, and how it is told: the summary, `--stats`, `--count` and `--json`.
+//! Counters of a finished run: the summary, `--stats`, `--count` and `--json`.
 
 use super::Command;
 use crate::numbers::{bit_rate, duration, grouped, percent};
@@ -11,27 +11,27 @@ use weir_engine::run::Ended;
 use weir_engine::sink::SinkReport;
 use weir_io::sys;
 
-/// Cause of drops: no output takes packets any more.
+/// Cause of a drop: no output takes packets any more.
 const OUTPUT: &str = "output";
 
-/// What is told of a run that has ended.
+/// A finished run, as the summary needs it.
 pub(super) struct Account<'a> {
     pub(super) command: &'a Command<'a>,
     pub(super) ended: &'a Ended,
     pub(super) outputs: &'a Outputs,
-    /// A source could be opened.
+    /// Whether at least one source could be opened.
     pub(super) has_opened: bool,
-    /// The run was told to stop.
+    /// Whether the run was stopped before the end of its sources.
     pub(super) stopped: bool,
 }
 
 impl Account<'_> {
-    /// What `--count` and `--json` print on standard output.
+    /// Prints the answer of `--count` and `--json` on standard output.
     pub(super) fn answer(&self) -> io::Result<()> {
         let mut out;
         let Self { command: Command { arguments, show, live, place, .. }, ended, has_opened, .. } = *self;
         let ledger = &ended.ledger;
-        // Sources that cannot be opened have no count: 0 would be an answer.
+        // If no source could be opened there is no count: 0 would look like an answer.
         let counts = arguments.count && (show.faults.is_empty() || has_opened);
         if !arguments.json && !counts {
             return Ok(());
@@ -87,7 +87,7 @@ impl Account<'_> {
                 .concat(),
             duration(time),
         );
-        // To end so is what --follow and --duration are for, and the way to end a capture.
+        // Such a run has no other end, and its interruption needs no mention.
         let endless = *live || arguments.follow || arguments.duration.is_some();
         if stopped && !endless {
             line.push_str(", interrupted");
@@ -105,8 +105,8 @@ impl Account<'_> {
         tell(&line);
     }
 
-    /// Packets that each output wrote where that is another figure than what matched, or may be: `, 45 written`. Of several outputs,
-    /// one that ended early is named.
+    /// Packets that each output wrote, if their number differs from that of the matching packets, or may differ:
+    /// `, 45 written`. Of several outputs, those that ended early are named.
     fn written_words(&self) -> String {
         written_words(self.outputs, self.ended.matched(), self.command.arguments.output.rotates())
     }
@@ -145,7 +145,7 @@ impl Account<'_> {
     }
 }
 
-/// The sum of a figure over the outputs that have it.
+/// Sum of a counter over the outputs that have it.
 fn sum(outputs: &Outputs, figure: impl Fn(&SinkReport) -> Option<u64>) -> Option<u64> {
     outputs.reports().filter_map(|(_, report)| figure(&report?)).reduce(|a, b| a + b)
 }

@@ -1,4 +1,4 @@
-//! Filtering what interfaces receive and send.
+//! Filtering of packets captured from interfaces.
 
 use super::{Command, refused};
 use crate::capture::{self, CaptureRequest};
@@ -12,7 +12,7 @@ use weir_io::{Kind, sys};
 use weir_packet::savefile::MAX_SNAPLEN;
 
 impl Command<'_> {
-    /// Captures until stopped, or until there are enough packets.
+    /// Captures until stopped, or until enough packets have matched.
     pub(super) fn captured(
         &mut self,
         run: &mut Run,
@@ -26,7 +26,7 @@ impl Command<'_> {
         for name in &arguments.sources {
             let opened = capture::open(name, &wish(arguments), stop, &mut about)?;
             if opened.is_empty() {
-                // Told to end while it waited.
+                // Stopped while waiting for the interface.
                 return Ok(());
             }
             for input in opened {
@@ -49,7 +49,7 @@ impl Command<'_> {
         if run.outputs().are_over() {
             return Ok(());
         }
-        // Now that it captures, and files have their headers.
+        // The capture runs, and the output files have their headers.
         about.iter().for_each(|line| say_plain(line));
         self.reload_on_hangup(run)?;
         let show = &mut self.show;
@@ -61,10 +61,10 @@ impl Command<'_> {
 
 fn wish(arguments: &FilterArgs) -> CaptureRequest<'_> {
     let replaces = arguments.filter_file.is_some();
-    // The kernel's filter sees what is around a tunnel, and knows no inversion.
+    // The kernel's filter sees the outer packet of a tunnel, and cannot be inverted.
     let here = arguments.invert || arguments.inner;
     let expression = if here { "" } else { arguments.expression.as_deref().unwrap_or("") };
-    // What filters sees whole packets; without one, nobody needs more than is written.
+    // Expressions are applied to whole packets. Without one, the bytes to be written suffice.
     let filters = replaces
         || !arguments.expression.as_deref().unwrap_or("").trim().is_empty()
         || !arguments.output.split.is_empty();

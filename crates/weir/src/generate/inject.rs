@@ -1,4 +1,4 @@
-//! Packets as if an interface had received them, for load tests.
+//! Injection: an interface receives the packets, for load tests.
 
 use super::pace::{Pace, Tally};
 use crate::cli::{GenerateArgs, Rate};
@@ -14,10 +14,10 @@ use weir_io::sys::bpf;
 use weir_io::sys::inject::{Error, Fields, HEADERS, Injector, Mode};
 use weir_io::sys::privilege::Capability;
 
-/// Bytes of a frame where nobody says.
+/// Default length of a frame in bytes.
 const LEN: u16 = 60;
 
-/// Copies between two looks at clock and signals where nothing else limits them.
+/// Most copies per call of the kernel; clock and signals are looked at in between.
 const AT_ONCE: u64 = 1 << 14;
 
 /// Port of the discard protocol (RFC 863).
@@ -54,7 +54,7 @@ pub fn run(
         }
         error => anyhow!("{name}: {error}"),
     })?;
-    // Frames are injected by a program in the kernel, which is called for each batch.
+    // A program in the kernel injects the frames, and is called for each batch.
     walls.raise(&[Capability::Bpf, Capability::NetAdmin])?;
     let mut pace = Pace::begin(stop);
     let failed = inject(&mut injector, arguments, &mut pace).err();
@@ -79,7 +79,7 @@ fn inject(injector: &mut Injector, arguments: &GenerateArgs, pace: &mut Pace) ->
         let now = match arguments.rate {
             None | Some(Rate::Max) => left.min(AT_ONCE),
             Some(Rate::Of(pps)) => {
-                // Number n is due at n / pps.
+                // Packet number n is due at n / pps.
                 let due = (pace.now().as_nanos() * u128::from(pps) / 1_000_000_000) as u64 + 1;
                 let now = due.saturating_sub(done).min(left).min(AT_ONCE);
                 if now == 0 {
@@ -95,11 +95,11 @@ fn inject(injector: &mut Injector, arguments: &GenerateArgs, pace: &mut Pace) ->
     Ok(())
 }
 
-/// Ethernet, IPv4 and UDP; the program fills in flow, number and time.
+/// An Ethernet frame with IPv4 and UDP. The program in the kernel fills in flow, number and time.
 fn template(len: u16) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
     frame.extend((len - 14).to_be_bytes());
-    // Identification, don't fragment, 64 hops, UDP, a checksum that is filled in, addresses.
+    // Identification, don't fragment, 64 hops, UDP, a checksum to be filled in, addresses.
     frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 1, 0, 0, 198, 18, 0, 1]);
     for field in [0, DISCARD, len - 34, 0] {
         frame.extend(field.to_be_bytes());

@@ -1,4 +1,4 @@
-//! When packets leave, and how it is told.
+//! Departure times of packets, and the progress line and summary of a sending run.
 
 use crate::numbers::{bit_rate, duration, grouped, rate};
 use crate::outcome::show;
@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A clock that runs from the first packet on, so that waiting too long once delays nothing that follows; and an end by
-/// signal.
+/// A clock that starts once for all packets, so that one late packet does not delay the following ones. A stop flag ends
+/// the run.
 pub struct Pace {
     begun: Instant,
-    /// Time since then, as it was last read.
+    /// Time since `begun` when the clock was last read.
     now: Duration,
     stop: Arc<AtomicBool>,
     on_terminal: bool,
     shown: Option<Duration>,
 }
 
-/// What came of it.
+/// Counters of a sending run.
 #[derive(Clone, Copy, Debug)]
 pub struct Tally {
     pub packets: u64,
@@ -27,19 +27,19 @@ pub struct Tally {
 }
 
 impl Pace {
-    /// The longest sleep: signals are looked for in between.
+    /// Longest sleep. The stop flag is checked after each.
     const LOOK: Duration = Duration::from_millis(50);
 
     const SHOW: Duration = Duration::from_millis(250);
 
-    /// The clock starts; once `stop` is set, it is over.
+    /// Starts the clock. The run is over once `stop` is set.
     pub fn begin(stop: &Arc<AtomicBool>) -> Self {
         let stop = Arc::clone(stop);
         let on_terminal = io::stderr().is_terminal();
         Self { begun: Instant::now(), now: Duration::ZERO, stop, on_terminal, shown: None }
     }
 
-    /// Whether somebody asked for an end.
+    /// Whether the stop flag is set.
     pub fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -50,19 +50,20 @@ impl Pace {
         self.now
     }
 
-    /// Whether `due` has come. **Cost**: nothing if it had when the clock was last read.
+    /// Whether `due` has come. **Cost**: no clock reading if `due` had come at the last one.
     pub fn is_due(&mut self, due: Duration) -> bool {
         due <= self.now || due <= self.now()
     }
 
-    /// Sleeps until `due`, or until told to end. The kernel wakes us some 50 us late; what became due meanwhile goes at once.
+    /// Sleeps until `due`, or until stopped. The kernel wakes us some 50 us late; packets that became due meanwhile are
+    /// sent at once.
     pub fn wait(&mut self, due: Duration) {
         while !self.is_over() && !self.is_due(due) {
             std::thread::sleep((due - self.now).min(Self::LOOK));
         }
     }
 
-    /// Shows on a terminal how far it is. Uses the clock as it was last read where that is enough.
+    /// Shows the progress on a terminal. Reads the clock there.
     pub fn show(&mut self, packets: u64) {
         if !self.on_terminal {
             return;
@@ -75,7 +76,7 @@ impl Pace {
         }
     }
 
-    /// Leaves the line to others.
+    /// Clears the progress line.
     pub fn clear(&mut self) {
         if self.shown.take().is_some() {
             show("\r\x1b[K");
@@ -115,8 +116,8 @@ mod tests {
             assert!(now >= due);
             latest = now - due;
         }
-        // Forty sleeps, each some 50 us late, would add up to 2 ms if each began where the last ended; a busy machine may
-        // take longer for one, so that only much more than that shows a fault.
+        // Forty sleeps, each some 50 us late, would add up to 2 ms if each began where the last ended. A busy machine may
+        // take longer for a single sleep, so that only a much larger delay shows a fault.
         assert!(latest < Duration::from_millis(300), "{latest:?}");
     }
 }

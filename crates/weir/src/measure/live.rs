@@ -1,4 +1,4 @@
-//! Measuring what interfaces receive and send.
+//! Measuring of packets captured from interfaces.
 
 use super::{Command, refused};
 use crate::capture::{self, CaptureRequest};
@@ -11,7 +11,7 @@ use weir_engine::run::Run;
 use weir_io::{Kind, sys};
 use weir_packet::savefile::MAX_SNAPLEN;
 
-/// Bytes of a packet that hold all headers a flow key is read from, but for those of tunnels in tunnels.
+/// Bytes of a packet that hold all headers from which a flow key is read, except those of tunnels in tunnels.
 const HEADERS: u32 = 512;
 
 impl Command<'_> {
@@ -30,7 +30,7 @@ impl Command<'_> {
         if one && sources.len() > 1 {
             bail!("--design async and sync have one distributor, for one interface: name one, or use rss");
         }
-        // Each interface has one worker at least.
+        // Each interface has at least one worker.
         let shares = if run.shares_out() { (workers / sources.len()).max(1) } else { 1 };
         let mut inputs = Vec::new();
         capture::check_memory(sources, &arguments.live)?;
@@ -39,7 +39,7 @@ impl Command<'_> {
             let opened = capture::open(name, &self.wish(shares), stop, &mut about)?;
             about.iter().for_each(|line| say_plain(line));
             if opened.is_empty() {
-                // Told to end while it waited.
+                // Stopped while waiting for the interface.
                 return Ok(());
             }
             inputs.extend(opened);
@@ -73,7 +73,7 @@ impl Command<'_> {
 
     fn wish(&self, shares: usize) -> CaptureRequest<'_> {
         let arguments = self.arguments;
-        // An expression may ask for any byte, and tunnels have headers in headers.
+        // An expression may test any byte, and tunnels nest headers.
         let output = &arguments.output;
         let replaces = arguments.filter_file.is_some();
         let filters = replaces || !arguments.filter.trim().is_empty() || !output.split.is_empty();

@@ -1,4 +1,4 @@
-//! Prints the windows of a capture in a thread of its own: a standard output that nobody reads must not hold up the capture.
+//! A thread that prints the windows of a capture, so that a blocked standard output does not hold up the capture.
 
 use crate::outcome::print;
 use std::io;
@@ -7,20 +7,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
-/// Windows that wait to be printed, at most. So many may be open at once, and all of them may end at once.
+/// Most windows that wait to be printed. So many may be open at once, and all of them may end at once.
 const MOST: usize = super::MOST_OPEN as usize;
 
 /// A thread that prints texts in their order.
 #[derive(Debug)]
 pub struct Printer {
     texts: Sender<String>,
-    /// Texts that are not printed yet.
+    /// Texts not printed yet.
     waiting: Arc<AtomicUsize>,
     thread: JoinHandle<io::Result<()>>,
 }
 
 impl Printer {
-    /// Starts the thread. If standard output fails, the thread sets `stop` and ends. **Errors**: no thread can be had.
+    /// Starts the thread. If standard output fails, the thread sets `stop` and ends. **Errors**: the thread cannot be
+    /// started.
     pub fn start(stop: &Arc<AtomicBool>) -> io::Result<Self> {
         let (texts, receiver) = channel::<String>();
         let waiting = Arc::<AtomicUsize>::default();
@@ -35,18 +36,19 @@ impl Printer {
         Ok(Self { texts, waiting, thread })
     }
 
-    /// Whether no more texts may wait.
+    /// Whether the queue of texts is full.
     pub fn is_full(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) >= MOST
     }
 
-    /// Adds a text to those that wait. After a failed print it goes nowhere, and [`finish`](Self::finish) has the error.
+    /// Adds a text to the queue. After a failed print the text is lost, and [`finish`](Self::finish) returns the error.
     pub fn add(&self, text: String) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         drop(self.texts.send(text));
     }
 
-    /// Waits until all texts are printed. **Errors**: that of the first print that failed; of a stop signal, if nobody reads.
+    /// Waits until all texts are printed. **Errors**: that of the first failed print, also if a stop signal ended a blocked
+    /// print.
     pub fn finish(self) -> io::Result<()> {
         drop(self.texts);
         self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that prints ended with a panic")))

@@ -1,4 +1,4 @@
-//! What `weir measure` prints: tables for people, objects for programs.
+//! Output of `weir measure`: tables for people, JSON objects for programs.
 
 use crate::numbers::{bit_rate, bytes, duration, grouped, packets, percent, rate};
 use crate::table::{Column, Narrow, grid};
@@ -15,42 +15,42 @@ use weir_measure::{
 use weir_packet::flow::FlowKey;
 use weir_packet::time::{Digits, Shape as TimeShape, Stamp};
 
-/// Where all packets that were there were delivered and measured.
+/// Note in place of a number of dropped packets, if all packets of the sources were delivered and measured.
 const NO_LOSS: &str = "no loss";
 
-/// What is printed.
+/// Settings of the report.
 pub struct Shape {
     pub sources: Vec<Name>,
     pub keys: Vec<KeyKind>,
     pub by: Weigh,
-    /// Rows of a table.
+    /// Most rows of a table.
     pub rows: usize,
-    /// Rows of a table of what changed.
+    /// Most rows of a table of changes.
     pub changers: usize,
     pub json: bool,
 }
 
-/// What the summary tells beside what was measured.
+/// Facts of the summary beside the measured state.
 pub struct Beside<'a> {
-    /// The first fault.
+    /// Message on the first fault.
     pub fault: Option<&'a str>,
-    /// Packets that are not in the sources, as these say themselves.
+    /// Packets that the sources themselves count as lost before they were written.
     pub lost_before: u64,
-    /// A signal ended the run.
+    /// Whether a signal ended the run.
     pub interrupted: bool,
-    /// The splits, and how many packets matched each.
+    /// Splits, and the number of packets that matched each.
     pub splits: Vec<(&'a Name, u64)>,
 }
 
-/// Puts answers into words.
+/// Writer of windows and of the summary.
 pub struct Report {
     shape: Shape,
     zone: Zone,
-    /// Of interfaces: what drops packets for want of room.
+    /// Place that drops packets for want of room, if the sources are interfaces.
     place: Option<&'static str>,
-    /// What the kernel rejects is not counted.
+    /// Whether packets rejected in the kernel are not counted.
     uncounted: bool,
-    /// Windows given out so far, and whether any result was.
+    /// Number of windows given out so far; `begun` tells whether any result was.
     windows: u64,
     begun: bool,
 }
@@ -60,13 +60,14 @@ impl Report {
         Self { shape, zone, place: None, uncounted: false, windows: 0, begun: false }
     }
 
-    /// The sources are interfaces: what drops packets for want of room, and whether the kernel counts those it rejects.
+    /// Declares the sources to be interfaces. `place` drops packets for want of room; `counted` is whether the kernel
+    /// counts the packets it rejects.
     pub fn captures(&mut self, place: &'static str, counted: bool) {
         self.place = Some(place);
         self.uncounted |= !counted;
     }
 
-    /// The text of a window that is complete.
+    /// Text of a complete window.
     pub fn window(&mut self, window: &Window<'_>) -> String {
         let apart = self.begun;
         self.begun = true;
@@ -81,14 +82,14 @@ impl Report {
             };
             let (from, to) = (self.clock(from, TimeShape::DateClock), self.clock(to, TimeShape::Clock));
             let title = format!("{from} - {to}{again}");
-            // An empty line sets it apart from the window before.
+            // An empty line separates the window from the one before.
             let apart = if apart { "\n" } else { "" };
             format!("{apart}{}", self.text(&title, window, NO_LOSS))
         };
         self.fitted(&text)
     }
 
-    /// The text of the summary.
+    /// Text of the summary.
     pub fn summary(&mut self, total: &Window<'_>, beside: &Beside<'_>) -> String {
         let &Beside { fault, lost_before, interrupted, ref splits } = beside;
         let text = if self.shape.json {
@@ -110,7 +111,7 @@ impl Report {
                 [one] => printable(&one.as_source()).into_owned(),
                 many => format!("{} sources", many.len()),
             };
-            // Nothing that was delivered is missing, but not all was delivered.
+            // All delivered packets were measured, but not all packets were delivered.
             let loss = match (fault, lost_before) {
                 (Some(_), _) => "incomplete".to_owned(),
                 (None, 0) => NO_LOSS.to_owned(),
@@ -125,7 +126,7 @@ impl Report {
         self.fitted(&text)
     }
 
-    /// An object in a line of its own, or text with no line wider than the terminal, as far as words allow.
+    /// A JSON object in one line, or text wrapped to the width of the terminal.
     fn fitted(&self, text: &str) -> String {
         if self.shape.json { format!("{text}\n") } else { wrapped(text, output_width(), 2) }
     }
@@ -137,7 +138,7 @@ impl Report {
         text.trim_end().trim_end_matches('0').trim_end_matches('.').to_owned()
     }
 
-    /// Heading and tables; the heading has `otherwise` where nothing was dropped.
+    /// Heading and tables. If nothing was dropped, the heading has `otherwise` in place of the loss.
     fn text(&self, title: &str, window: &Window<'_>, otherwise: &str) -> String {
         let tally = window.state.map_or(Tally::default(), |state| *state.tally());
         let mut out = String::new();
@@ -183,7 +184,7 @@ impl Report {
         out
     }
 
-    /// The keys and the traffic outside the rows of a table, in a line; empty if there are none.
+    /// A line on the keys and the traffic outside the rows of a table; empty if there are none.
     fn outside(&self, table: &Table) -> String {
         let Missing { at_most, kind, keys, counts } = table.missing;
         if at_most == 0 && kind != BoundKind::None {
@@ -218,7 +219,7 @@ impl Report {
         out
     }
 
-    /// What changed most since the window before, if that is wanted and there was one.
+    /// Table of the largest changes since the window before, if it was requested and there was such a window.
     fn changes(&self, window: &Window<'_>, i: usize) -> String {
         let changes = (self.shape.changers > 0).then(|| window.changers(i, self.shape.changers)).flatten();
         changes.map_or(String::new(), |changes| {
@@ -248,7 +249,7 @@ impl Report {
             true => text(row.counts.by(of)),
             false => companion_text(row.counts.by(of), &row.companion, text),
         };
-        // Without room for all, the figure that does not rank is left out first, then the share.
+        // If there is too little room, the column that does not rank is left out first, then the share.
         let narrow = |of| if of == by { Narrow::Stays } else { Narrow::Leaves(1) };
         columns.push(column("packets", narrow(Weigh::Packets), &|row| figure(row, Weigh::Packets, grouped)));
         columns.push(column("share", Narrow::Leaves(2), &|row| percent(of(row), whole)));
@@ -372,7 +373,7 @@ fn aside(window: &Window<'_>) -> String {
     lines
 }
 
-/// The keys and the traffic outside the rows of a table.
+/// The keys and the traffic outside the rows of a table, as JSON.
 fn missing_json(table: &Table) -> Value {
     let Missing { at_most, kind, keys, counts } = table.missing;
     let keys = match keys {
@@ -389,13 +390,14 @@ fn missing_json(table: &Table) -> Value {
     object
 }
 
-/// Length of the part of the window that the sources cover, or from the first packet to the last.
+/// Length of the part of the window that the sources cover, or if that is not known, the time from the first packet to the
+/// last.
 fn time_of(window: &Window<'_>, tally: &Tally) -> Option<Duration> {
     let (from, to) = window.covered.or(tally.times())?;
     Some(Duration::from_nanos(to.saturating_sub(from).unsigned_abs()))
 }
 
-/// What was dropped and where; `otherwise` if nothing was.
+/// Number and cause of dropped packets; `otherwise` if none was dropped.
 fn loss(arrivals: &Arrivals, place: Option<&str>, otherwise: &str) -> String {
     let place = place.unwrap_or("source");
     match (arrivals.late, arrivals.dropped) {
@@ -478,11 +480,11 @@ fn signed(n: i64) -> String {
     format!("{sign}{}", grouped(n.unsigned_abs()))
 }
 
-/// `exact`, or how far below and above the figure the truth may lie; in lines of their own where there is no room.
+/// `exact`, or the distance from the figure to the lower and upper bound of the truth. Line feeds mark the places to break.
 fn bound_text(figure: u64, bound: &Bound) -> String {
     let [below, above] = [figure.saturating_sub(bound.lower), bound.upper.saturating_sub(figure)].map(grouped);
     match bound.kind {
-        // Certain on both sides. What is only probable is never called so.
+        // Both bounds are certain. A probable bound is never called exact.
         BoundKind::Deterministic if bound.lower == bound.upper => "exact".to_owned(),
         BoundKind::Exact => "exact".to_owned(),
         BoundKind::Deterministic => format!("-{below}\n+{above}"),
@@ -491,7 +493,7 @@ fn bound_text(figure: u64, bound: &Bound) -> String {
     }
 }
 
-/// A figure that does not rank, and how far above it the truth may lie; in lines of their own where there is no room.
+/// A figure that does not rank, and the distance to the upper bound of the truth. A line feed marks the place to break.
 fn companion_text(figure: u64, bound: &Bound, text: fn(u64) -> String) -> String {
     match bound.upper.saturating_sub(figure) {
         0 => text(figure),
@@ -526,7 +528,7 @@ fn change_json(kind: KeyKind, change: &Change) -> Value {
     Value::Object(object)
 }
 
-/// The name of an IP protocol, or its number.
+/// Name of an IP protocol, or its number.
 fn proto_name(proto: u8) -> String {
     let name = match proto {
         1 => "icmp",
@@ -559,17 +561,17 @@ fn address(kind: KeyKind, key: &FlowKey, source: bool) -> String {
     }
 }
 
-/// The port of an end, if the flow has ports.
+/// Port of one end of a flow, if the flow has ports.
 fn port_of(key: &FlowKey, source: bool) -> Option<u16> {
     key.ports().map(|(sport, dport)| if source { sport } else { dport })
 }
 
-/// The same as text; `-` if there is none.
+/// Port of one end as text; `-` if there is none.
 fn port(key: &FlowKey, source: bool) -> String {
     port_of(key, source).map_or("-".to_owned(), |port| port.to_string())
 }
 
-/// The same in JSON: a number, or `"-"`.
+/// Port of one end in JSON: a number, or `"-"`.
 fn port_json(key: &FlowKey, source: bool) -> Value {
     port_of(key, source).map_or("-".into(), Value::from)
 }
@@ -581,7 +583,7 @@ fn endpoint(key: &FlowKey, source: bool) -> String {
     if key.family == 6 { format!("[{text}]:{port}") } else { format!("{text}:{port}") }
 }
 
-/// What the protocol column says of a whole flow.
+/// Text of the protocol column for a flow; later fragments are marked.
 fn flow_proto(key: &FlowKey) -> String {
     let fragment = if key.flags & FlowKey::LATER_FRAGMENT != 0 { " frag" } else { "" };
     format!("{}{fragment}", proto_name(key.proto))

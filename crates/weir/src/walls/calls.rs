@@ -1,7 +1,7 @@
-//! seccomp: which system calls a run may still make.
+//! seccomp: the system calls that a run may still make.
 //!
-//! A call that is not on the list fails with EPERM, so that a library which makes an unexpected one gives an error and not a dead process.
-//! Calls that only somebody makes who has taken the process over end it. Calls that are newer than this list fail as on an older kernel.
+//! A call that is not on the list fails with EPERM, so that an unexpected call of a library gives an error and not a dead
+//! process. Calls that only an attacker would make end the process. Calls newer than this list fail as on an older kernel.
 //! **Platform**: Linux 4.14, x86-64 and aarch64.
 
 mod program;
@@ -9,24 +9,24 @@ mod program;
 use program::{Judged, Rule, Test, Verdict, Verdicts};
 use seccompiler::apply_filter_all_threads;
 
-/// What a run needs beside reading files.
+/// Needs of a run beside reading files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Needs {
-    /// Native code is made.
+    /// Whether native code is made.
     pub native: bool,
-    /// Sockets that are open already receive packets, and interfaces are asked for.
+    /// Whether open sockets receive packets, and interfaces are queried.
     pub packets: bool,
-    /// Packets are sent.
+    /// Whether packets are sent.
     pub sends: bool,
-    /// Maps of programs in the kernel are changed, and programs run.
+    /// Whether maps of programs in the kernel are changed, and programs run.
     pub bpf: bool,
-    /// With `bpf`: programs are loaded.
+    /// Whether programs are loaded into the kernel; only with `bpf`.
     pub loads: bool,
-    /// Host names are looked up.
+    /// Whether host names are looked up.
     pub resolves: bool,
 }
 
-/// Calls of any run: memory, threads, time, files by name, what is open already.
+/// Calls of any run: memory, threads, time, files by name, open files.
 const COMMON: &[i64] = &[
     libc::SYS_brk,
     libc::SYS_capget,
@@ -130,7 +130,7 @@ const COMMON: &[i64] = &[
     libc::SYS_writev,
 ];
 
-/// The same by older numbers, and what crate `libc` knows of this processor alone.
+/// Older calls for the same purposes, and calls that crate `libc` knows for this processor only.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[i64] = &[
     libc::SYS_access,
@@ -160,7 +160,7 @@ const OLDER: &[i64] = &[];
 /// Calls on open sockets.
 const PACKETS: &[i64] = &[libc::SYS_getsockopt, libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_setsockopt];
 
-/// What a resolver does with the network.
+/// Calls by which a resolver uses the network.
 const RESOLVER: &[i64] = &[
     libc::SYS_bind,
     libc::SYS_connect,
@@ -222,10 +222,10 @@ const HOSTILE: &[i64] = &[
     libc::SYS_userfaultfd,
 ];
 
-/// Numbers behind those that this list was made with, up to one that no kernel has come to yet.
+/// Numbers newer than those that this list was made with, up to one that no kernel has reached yet.
 const NEWER: std::ops::Range<i64> = 452..512;
 
-/// Commands of bpf(2): a map is looked up, changed and cleared, a program is run.
+/// Commands of bpf(2): look up, change and delete an element of a map; run a program.
 const BPF_COMMANDS: [u32; 4] = [1, 2, 3, 10];
 
 /// `BPF_PROG_LOAD` of linux/bpf.h.
@@ -237,7 +237,7 @@ const TIOCLINUX: u32 = 0x541c;
 /// `SOCK_TYPE_MASK` of linux/net.h.
 const SOCKET_KIND: u32 = 0xf;
 
-/// What the kernel calls the calls of this processor: `AUDIT_ARCH_X86_64` and `AUDIT_ARCH_AARCH64` of linux/audit.h.
+/// Name of this processor's system calls in the kernel: `AUDIT_ARCH_X86_64` and `AUDIT_ARCH_AARCH64` of linux/audit.h.
 const KIND: Option<u32> = if cfg!(target_arch = "x86_64") {
     Some(0xc000_003e)
 } else if cfg!(target_arch = "aarch64") {
@@ -246,22 +246,22 @@ const KIND: Option<u32> = if cfg!(target_arch = "x86_64") {
     None
 };
 
-/// The verdicts for a run.
+/// Verdicts for a run.
 fn verdicts(needs: Needs) -> Verdicts {
     let mut verdicts = Verdicts::new(Verdict::Fail(libc::EPERM));
     let wanted = |wanted, calls: &'static [i64]| if wanted { calls } else { &[] };
     let allowed = [COMMON, OLDER, wanted(needs.packets, PACKETS), wanted(needs.resolves, RESOLVER)];
     allowed.into_iter().flatten().for_each(|&call| verdicts.set(call, Verdict::Allow));
     HOSTILE.iter().for_each(|&call| verdicts.set(call, Verdict::Kill));
-    // glibc starts a thread by clone, whose flags can be judged, if there is no clone3, whose flags lie in memory.
+    // Flags of clone can be judged, those of clone3 lie in memory. If clone3 is missing, glibc starts threads by clone.
     NEWER.chain([libc::SYS_clone3]).for_each(|call| verdicts.set(call, Verdict::Fail(libc::ENOSYS)));
-    // Threads of this process, and no process.
+    // Only threads of this process are started.
     verdicts.set(libc::SYS_clone, only([[Test::has(0, libc::CLONE_THREAD as u32, libc::CLONE_THREAD as u32)]]));
     verdicts.set(libc::SYS_tgkill, only([[Test::is(0, std::process::id())]]));
     verdicts.set(libc::SYS_prlimit64, only([[Test::is(0, 0)]]));
     let options = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_NO_NEW_PRIVS, libc::PR_SET_VMA];
     verdicts.set(libc::SYS_prctl, only(options.map(|option| [Test::is(0, option as u32)])));
-    // What is typed on a terminal after the run is a command of its user.
+    // Characters typed into a terminal would run as commands of its user after the run.
     let typing = [libc::TIOCSTI as u32, TIOCLINUX].map(|command| rule(&[Test::is(1, command)], Verdict::Kill));
     verdicts.set(libc::SYS_ioctl, Judged { rules: typing.into(), otherwise: Verdict::Allow });
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
@@ -277,12 +277,12 @@ fn verdicts(needs: Needs) -> Verdicts {
         verdicts.set(libc::SYS_bpf, Verdict::Kill);
     }
     if !needs.resolves {
-        // For questions about interfaces: they cannot be connected.
+        // Sockets to query interfaces; they cannot be connected.
         let datagrams = |family: i32| [Test::is(0, family as u32), Test::has(1, SOCKET_KIND, libc::SOCK_DGRAM as u32)];
         let families = if needs.packets { &[libc::AF_UNIX, libc::AF_INET][..] } else { &[libc::AF_UNIX] };
         verdicts.set(libc::SYS_socket, only(families.iter().map(|family| datagrams(*family))));
         if needs.packets {
-            // To no address but that which the socket is bound to.
+            // No address but that to which the socket is bound.
             verdicts.set(libc::SYS_sendto, only([Test::is_null(4)]));
         }
     }
@@ -299,7 +299,7 @@ fn rule(tests: &[Test], verdict: Verdict) -> Rule {
     Rule { tests: tests.into(), verdict }
 }
 
-/// Memory may be code if native code is made, but never while it can be written.
+/// Allows executable memory if native code is made, but never memory that is writable too.
 fn mapping(native: bool) -> Judged {
     let (code, writable_code) = (libc::PROT_EXEC as u32, (libc::PROT_WRITE | libc::PROT_EXEC) as u32);
     let mut rules = vec![rule(&[Test::has(2, writable_code, writable_code)], Verdict::Kill)];
@@ -309,7 +309,8 @@ fn mapping(native: bool) -> Judged {
     Judged { rules, otherwise: Verdict::Allow }
 }
 
-/// Has the verdicts bind all threads of the process. **Errors**: words about a processor whose calls are not known, or those of the system.
+/// Applies the verdicts to all threads of the process. **Errors**: a message on a processor whose calls are not known, or
+/// that of the system.
 pub fn restrict(needs: Needs) -> Result<(), String> {
     let kind = KIND.ok_or("the calls of this processor are not known")?;
     apply_filter_all_threads(&verdicts(needs).program(kind)).map_err(|error| error.to_string())

@@ -1,7 +1,8 @@
-//! Landlock: which files a run may still open, and that it connects to nothing.
+//! Landlock: the files that a run may still open, and no network connections.
 //!
-//! A rule names a file, or a directory and all beneath it. What is open already is not concerned, nor are pipes. **Platform**: Linux 5.13;
-//! networks 6.7, signals and abstract sockets 6.12. Where the kernel has a part of it only, that part holds.
+//! A rule names a file, or a directory and everything beneath it. Files that are open already are not affected, nor are
+//! pipes. **Platform**: Linux 5.13; networks 6.7, signals and abstract sockets 6.12. If the kernel supports only a part,
+//! that part holds.
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreated,
@@ -13,8 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use weir_engine::claims::place;
 
-/// What is read besides sources: by libpcap for names of ports and protocols, by the C library, for time zones, for memory, for lines about
-/// interfaces, for backtraces.
+/// Files read besides the sources: by libpcap for names of ports and protocols, by the C library, for time zones, for
+/// memory, for lines about interfaces, and for backtraces.
 const SYSTEM: [&str; 22] = [
     "/dev/null",
     "/dev/random",
@@ -40,7 +41,7 @@ const SYSTEM: [&str; 22] = [
     "/usr",
 ];
 
-/// What a resolver of host names reads too.
+/// Files that a resolver of host names reads too.
 const RESOLVER: [&str; 8] = [
     "/etc/gai.conf",
     "/etc/host.conf",
@@ -52,25 +53,25 @@ const RESOLVER: [&str; 8] = [
     "/var/lib/sss",
 ];
 
-/// What a run opens once its walls stand.
+/// Files that a run opens once its walls stand.
 #[derive(Debug, Default)]
 pub struct Paths {
     reads: Vec<PathBuf>,
     writes: Vec<PathBuf>,
-    /// Where temporary files are made.
+    /// Directory of temporary files.
     temporary: Option<PathBuf>,
-    /// Host names are looked up.
+    /// Whether host names are looked up.
     pub resolves: bool,
 }
 
 impl Paths {
-    /// A file, or all files of a directory, may be read.
+    /// Allows to read a file, or all files of a directory.
     pub fn reads(&mut self, path: &Path) {
         self.reads.push(path.to_owned());
     }
 
-    /// The same for files that come to have the name of `path` later. Links may lead to them, and their directory may be a new one:
-    /// readable is all beneath the directory above, unless that is the root.
+    /// Allows to read files that later get the name of `path`. Links may lead to them, and their directory may be replaced.
+    /// Everything beneath the directory above is therefore readable, unless that is the root.
     pub fn reads_beside(&mut self, path: &Path) {
         let named = fs::canonicalize(Path::new(".").join(path.parent().unwrap_or(Path::new("")))).ok();
         let meant = place(path).and_then(|place| Some(place.parent()?.to_owned()));
@@ -80,8 +81,9 @@ impl Paths {
         }
     }
 
-    /// A file may be written. If it exists, which may be as a device, no other may; else all of its directory may. If that is
-    /// missing too, all beneath the nearest directory above it may, unless that is the root.
+    /// Allows to write a file. If it exists, perhaps as a device, no other file may be written; else all files of its
+    /// directory. If the directory is missing too, everything beneath the nearest directory above is writable, unless that
+    /// is the root.
     pub fn writes(&mut self, path: &Path) {
         let folder = || place(path).and_then(|place| Some(place.parent()?.to_owned()));
         let above = || {
@@ -92,12 +94,13 @@ impl Paths {
         self.writes.extend(if path.exists() { Some(path.to_owned()) } else { folder().or_else(above) });
     }
 
-    /// Files may be written whose names are made of `path` by rotation: all of its directory, or of the last that has no field of time.
+    /// Allows to write files with names made of `path` by rotation: the whole directory, or the last one above without a
+    /// field of time in its name.
     pub fn writes_rotated(&mut self, path: &Path) {
         let is_fixed = |part: &Component<'_>| !part.as_os_str().as_bytes().contains(&b'%');
         let folder = path.parent().unwrap_or(Path::new(""));
         let fixed = Path::new(".").join(folder.components().take_while(is_fixed).collect::<PathBuf>());
-        // Names that are links lead to other places.
+        // Existing names may be links to other places.
         let stem = path.file_name().and_then(|name| name.as_bytes().split(|&byte| byte == b'%').next()).unwrap_or(b"");
         for entry in fs::read_dir(&fixed).into_iter().flatten().flatten() {
             if entry.file_name().as_bytes().starts_with(stem) && entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
@@ -107,12 +110,12 @@ impl Paths {
         self.writes.push(fixed);
     }
 
-    /// Temporary files are made in TMPDIR.
+    /// Allows to make temporary files in TMPDIR.
     pub fn makes_temporary_files(&mut self) {
         self.temporary = Some(std::env::temp_dir());
     }
 
-    /// The rules, of which the directories are opened now. **Errors**: those of the kernel; where it has no Landlock there are none.
+    /// The rules, whose directories are opened now. **Errors**: those of the kernel. A kernel without Landlock gives none.
     pub fn rules(&self) -> Result<RulesetCreated, RulesetError> {
         let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
         let write = make_bitflags!(AccessFs::{WriteFile | MakeReg | Truncate});
@@ -133,20 +136,20 @@ impl Paths {
     }
 }
 
-/// Adds a rule for each path that is there. A pipe needs none, and can have none.
+/// Adds a rule for each path that exists. A pipe needs no rule, and can have none.
 fn allow<'a>(rules: &mut RulesetCreated, paths: impl Iterator<Item = &'a Path>, access: BitFlags<AccessFs>) {
     for rule in path_beneath_rules(paths, access).flatten() {
         let _ = rules.add_rule(rule);
     }
 }
 
-/// The file that TZ names, if it names one.
+/// File that TZ names, if it names one.
 fn zone_file(zone: OsString) -> PathBuf {
     let path = PathBuf::from(zone);
     path.to_str().and_then(|text| text.strip_prefix(':')).map(PathBuf::from).unwrap_or(path)
 }
 
-/// Has the rules bind this thread and those it starts.
+/// Applies the rules to this thread and to those it starts.
 pub fn restrict(rules: RulesetCreated) -> Result<RestrictionStatus, RulesetError> {
     rules.restrict_self()
 }

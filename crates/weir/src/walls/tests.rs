@@ -1,4 +1,5 @@
-//! Attempts to break out: a test raises a wall in a process of its own, tries what the wall forbids, and what it must allow.
+//! Attempts to break out. A test raises a wall in a separate process, and tries both what the wall forbids and what it must
+//! allow.
 
 use super::calls::{self, Needs};
 use super::paths::{self, Paths};
@@ -14,7 +15,7 @@ use std::process::Command;
 use weir_packet::LinkType;
 use weir_testkit::{Attempt, Scratch, skipped};
 
-/// Runs an ignored test of this file in a process of its own.
+/// Runs an ignored test of this file in a separate process.
 #[track_caller]
 fn alone(name: &str) {
     let mut command = Command::new(std::env::current_exe().expect("it runs"));
@@ -25,7 +26,7 @@ fn alone(name: &str) {
     assert!(done.status.success() && out.contains("1 passed"), "{out}{err}");
 }
 
-/// Runs an ignored test of this file in a process of its own; says how that ended, and what it printed.
+/// Runs an ignored test of this file in a separate process. Returns its exit status and output.
 fn alone_with(name: &str, attempt: usize) -> (std::process::ExitStatus, String) {
     let mut command = Command::new(std::env::current_exe().expect("it runs"));
     command.args([&format!("walls::tests::{name}"), "--exact", "--ignored", "--nocapture"]);
@@ -34,10 +35,10 @@ fn alone_with(name: &str, attempt: usize) -> (std::process::ExitStatus, String) 
     (done.status, String::from_utf8_lossy(&said).into_owned())
 }
 
-/// The number of the attempt that a process makes.
+/// Environment variable with the number of the attempt that a process makes.
 const ATTEMPT: &str = "WEIR_TEST_ATTEMPT";
 
-/// What a call was refused with.
+/// Asserts that a call was refused with EACCES or EPERM.
 #[track_caller]
 fn denied<T>(result: std::io::Result<T>) {
     assert_eq!(result.err().map(|error| error.kind()), Some(ErrorKind::PermissionDenied));
@@ -73,7 +74,7 @@ fn behind_landlock() {
     allowed.writes(&at("fixed.pcap"));
     allowed.writes(&at("out/new.pcap"));
     allowed.writes(&at("out/later/1/new.pcap"));
-    // Walls confine the thread that raises them, and those that it starts.
+    // Walls confine the thread that raises them, and the threads that this one starts later.
     let (go, gone) = (std::sync::mpsc::channel::<()>(), at(""));
     let outside = std::thread::spawn(move || {
         go.1.recv().unwrap();
@@ -86,7 +87,7 @@ fn behind_landlock() {
         skipped("only_what_a_run_names_can_be_opened", format_args!("Landlock is {ruleset:?} here"));
         return;
     }
-    // What the run needs.
+    // Access that the run needs.
     assert_eq!(fs::read(at("in/a.pcap")).unwrap(), b"a\n");
     assert_eq!(before.metadata().unwrap().len(), 2);
     File::create(at("fixed.pcap")).unwrap().write_all(b"new").unwrap();
@@ -99,7 +100,7 @@ fn behind_landlock() {
     for file in ["/etc/services", "/proc/self/smaps", "/proc/meminfo", "/dev/null"] {
         assert!(!Path::new(file).exists() || File::open(file).is_ok(), "{file}");
     }
-    // What it does not.
+    // Access that the run does not need.
     for file in ["in/b.pcap", "beside.pcap", "fixed.pcap"] {
         denied(File::open(at(file)));
     }
@@ -145,14 +146,14 @@ fn behind_landlock_with_rotation() {
     }
     let mut file = weir_io::temporary::unnamed(&std::env::temp_dir()).unwrap();
     file.write_all(b"kept").unwrap();
-    // The directory of this test lies in that for temporary files, beside which nothing may be made.
+    // The directory of this test lies in TMPDIR; nothing may be made outside of that.
     for folder in ["/etc", "/usr", "/var", "/"] {
         denied(File::create(Path::new(folder).join("weir-test")));
     }
     denied(File::open("/etc/passwd"));
 }
 
-/// Each attempt is made in a process of its own, since most of them end it.
+/// Each attempt is made in a separate process, because most of them end it.
 #[test]
 fn calls_of_who_has_taken_over_end_the_process_or_fail() {
     const SIGSYS: i32 = 31;
@@ -185,14 +186,14 @@ fn behind_seccomp() {
         skipped("calls_of_who_has_taken_over_end_the_process_or_fail", format_args!("no seccomp: {error}"));
         return;
     }
-    // What a run needs.
+    // Access that a run needs.
     let sum = std::thread::spawn(|| (0..100).sum::<u32>()).join().unwrap();
     assert_eq!((sum, fs::read("/proc/self/comm").is_ok(), UnixDatagram::unbound().is_ok()), (4950, true, true));
     println!("attempting");
     println!("{:?}", Attempt::ALL[number].make());
 }
 
-/// A run without expressions makes no code, and one without interfaces opens no socket of theirs.
+/// A run without expressions makes no native code, and a run without interfaces opens no sockets for them.
 #[test]
 fn calls_that_a_run_does_not_need_fail() {
     let (status, said) = alone_with("behind_seccomp_for_files", 0);

@@ -1,46 +1,47 @@
 //! Verdicts on system calls, as a program for the kernel.
 //!
-//! The kernel runs it for calls whose arguments matter. Of all others it works the verdict out when it takes the program, by running it for
-//! each number that there is: a program that compared the number with one call after another would take a millisecond then, which is a third
-//! of a short run. So the number is searched by halves, and neighbours with one verdict are one range.
+//! The kernel runs the program for calls whose arguments matter. For all other calls it computes the verdict when it
+//! accepts the program, by running it once for each number. Comparing the number with one call after another would then
+//! take a millisecond, a third of a short run. The program therefore searches the number by halves, and merges neighbours
+//! with the same verdict into one range.
 //!
 //! **Source**: linux/seccomp.h, linux/filter.h, linux/audit.h.
 
 use seccompiler::{BpfProgram, sock_filter};
 use std::collections::BTreeMap;
 
-/// What becomes of a call.
+/// Verdict on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is made.
+    /// The call is made.
     Allow,
-    /// It fails with this error.
+    /// The call fails with this error.
     Fail(i32),
-    /// It ends the process.
+    /// The call ends the process.
     Kill,
 }
 
-/// Bits of an argument's lower or upper half that have this value.
+/// Test of some bits in the lower or upper half of an argument for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// Half of the argument: `2 * argument`, and one more for the upper.
+    /// Half of the argument: `2 * argument`, and one more for the upper half.
     half: u8,
     mask: u32,
     value: u32,
 }
 
 impl Test {
-    /// The lower half of an argument is `value`, which is all that the kernel looks at where it takes 32 bits.
+    /// Tests whether the lower half of an argument is `value`. The kernel looks at no more where it takes 32 bits.
     pub fn is(argument: u8, value: u32) -> Self {
         Self::has(argument, u32::MAX, value)
     }
 
-    /// The bits `mask` of an argument's lower half are `value`.
+    /// Tests whether the bits `mask` of an argument's lower half are `value`.
     pub fn has(argument: u8, mask: u32, value: u32) -> Self {
         Self { half: 2 * argument, mask, value }
     }
 
-    /// An argument is a null pointer.
+    /// Tests whether an argument is a null pointer.
     pub fn is_null(argument: u8) -> [Self; 2] {
         [0, 1].map(|half| Self { half: 2 * argument + half, mask: u32::MAX, value: 0 })
     }
@@ -49,13 +50,13 @@ impl Test {
 /// A verdict on calls whose arguments pass all tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What must hold.
+    /// Tests that must all hold.
     pub tests: Vec<Test>,
-    /// What becomes of it then.
+    /// Verdict if they hold.
     pub verdict: Verdict,
 }
 
-/// What becomes of a call: the first rule that holds decides, and `otherwise` if none does.
+/// Verdict on a call by its arguments: that of the first rule that holds, or `otherwise`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
     pub rules: Vec<Rule>,
@@ -72,7 +73,7 @@ impl From<Verdict> for Judged {
 #[derive(Clone, Debug)]
 pub struct Verdicts {
     calls: BTreeMap<u32, Judged>,
-    /// On all others.
+    /// Verdict on all other calls.
     others: Verdict,
 }
 
@@ -83,12 +84,12 @@ const JUMP_EQUAL: u16 = 0x15;
 const JUMP_NOT_BELOW: u16 = 0x35;
 const RETURN: u16 = 0x06;
 
-/// Places in `struct seccomp_data`: the number, the processor's kind of calls, and the first argument.
+/// Offsets in `struct seccomp_data`: the number, the architecture, and the first argument.
 const NUMBER: u32 = 0;
 const KIND: u32 = 4;
 const ARGUMENTS: u32 = 16;
 
-/// Longest program that the kernel takes, `BPF_MAXINSNS` of linux/bpf_common.h.
+/// Longest program that the kernel accepts, `BPF_MAXINSNS` of linux/bpf_common.h.
 #[cfg(test)]
 const LONGEST: usize = 4096;
 
@@ -97,16 +98,16 @@ impl Verdicts {
         Self { calls: BTreeMap::new(), others }
     }
 
-    /// Sets what becomes of a call.
+    /// Sets the verdict on a call.
     pub fn set(&mut self, call: i64, judged: impl Into<Judged>) {
         self.calls.insert(u32::try_from(call).expect("calls have small numbers"), judged.into());
     }
 
-    /// The program for a processor whose calls are of this `kind`; calls of another kind end the process.
+    /// The program for calls of the architecture `kind`. Calls of another architecture end the process.
     pub fn program(&self, kind: u32) -> BpfProgram {
         let mut ranges = vec![(0, Judged::from(self.others))];
         for (&call, judged) in &self.calls {
-            // Behind the call before the others go on, unless this is its neighbour.
+            // If the call before is the direct neighbour, the range of the others that began here is empty, and is removed.
             ranges.retain(|(start, _)| *start != call);
             if ranges.last().is_none_or(|(_, last)| last != judged) {
                 ranges.push((call, judged.clone()));
@@ -126,13 +127,13 @@ impl Verdicts {
     }
 }
 
-/// Appends the program for ranges of numbers, each from its start to the next one's.
+/// Appends the program for ranges of numbers. Each range goes from its start to that of the next.
 fn search(ranges: &[(u32, Judged)], program: &mut BpfProgram) {
     if let [(_, judged)] = ranges {
         return judge(judged, program);
     }
     let (low, high) = ranges.split_at(ranges.len() / 2);
-    // The offsets of conditional jumps have 8 bits.
+    // Conditional jumps have offsets of 8 bits only, the plain jump has 32.
     program.push(branch(JUMP_NOT_BELOW, high[0].0, 0, 1));
     program.push(instruction(JUMP, 0));
     let below = program.len();
@@ -141,11 +142,11 @@ fn search(ranges: &[(u32, Judged)], program: &mut BpfProgram) {
     search(high, program);
 }
 
-/// Appends the program for one call.
+/// Appends the program that judges one call.
 fn judge(judged: &Judged, program: &mut BpfProgram) {
     for Rule { tests, verdict } in &judged.rules {
         for (i, test) in tests.iter().enumerate() {
-            // Over the tests that follow, of three instructions each, and the verdict.
+            // Skips the following tests, of three instructions each, and the verdict.
             let to_next = 3 * (tests.len() - 1 - i) + 1;
             program.push(instruction(LOAD, ARGUMENTS + 4 * u32::from(test.half)));
             program.push(instruction(AND, test.mask));
@@ -182,7 +183,7 @@ mod tests {
     use weir_testkit::Random;
 
     impl Verdicts {
-        /// The verdict, without a program.
+        /// The verdict computed without a program.
         fn naive(&self, number: u32, halves: &[u32; 12]) -> Verdict {
             let Some(judged) = self.calls.get(&number) else { return self.others };
             let holds =
@@ -191,7 +192,7 @@ mod tests {
         }
     }
 
-    /// libpcap's interpreter reads packets in network byte order, and the kernel a call in that of the machine.
+    /// libpcap's interpreter reads big-endian packets; the kernel reads a call in the machine's byte order.
     fn run(program: &Program, number: u32, kind: u32, halves: &[u32; 12]) -> u32 {
         let words = [number, kind, 0, 0].into_iter().chain(*halves);
         let call: Vec<u8> = words.flat_map(u32::to_be_bytes).collect();
