@@ -1,10 +1,10 @@
-//! What an update costs, and how good the answers are.
+//! Cost of an update, and quality of the answers.
 //!
 //! `cargo run --release -p weir-sketch --example sketch_speed [PACKETS] [ROUNDS]`
 //!
 //! The stream is Zipf(1.1) over a million 13-byte keys, pre-parsed in memory. Every line contains the same floor, which
-//! is printed first: reading keys, hashing them, and writing them as items. Sketches take turns, so that what else the
-//! machine does meets all of them; of their rounds the median and the least are printed.
+//! is printed first: reading keys, hashing them, and writing them as items. Sketches take turns, so that other load on the
+//! machine affects all of them. Of their rounds, the median and the least are printed.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -19,7 +19,7 @@ const SEED: u64 = 0x1234_5678_9abc_def0;
 const BATCH: usize = 256;
 const MIB: usize = 1 << 20;
 
-/// Two multiplications of 64 to 128 bits, their halves folded.
+/// Hashes a key: two multiplications of 64 to 128 bits, with the halves of the products folded.
 #[inline(always)]
 fn hash(key: &Key) -> u64 {
     fn fold(a: u64, b: u64) -> u64 {
@@ -31,7 +31,7 @@ fn hash(key: &Key) -> u64 {
     fold(fold(low ^ SEED, high ^ 0xa076_1d64_78bd_642f) ^ 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3)
 }
 
-/// The numbers of a generator (splitmix64), by their place.
+/// The number at an index of the generator's sequence (splitmix64).
 fn random(at: u64) -> u64 {
     weir_testkit::Random::behind(at.wrapping_sub(1)).next()
 }
@@ -43,7 +43,7 @@ fn key(rank: u64) -> Key {
     key
 }
 
-/// Keys in the order of their packets.
+/// Keys of a Zipf distribution, in the order of their packets.
 fn zipf(packets: usize, keys: usize, skew: f64) -> Vec<Key> {
     let mut sums: Vec<f64> = (1..=keys).map(|rank| (rank as f64).powf(-skew)).collect();
     for at in 1..keys {
@@ -57,7 +57,7 @@ fn zipf(packets: usize, keys: usize, skew: f64) -> Vec<Key> {
     (0..packets).map(|packet| key(rank(packet) as u64)).collect()
 }
 
-/// Hands the stream to `update` in batches; ns for each packet.
+/// Passes the stream to `update` in batches. Returns ns per packet.
 #[inline(always)]
 fn drive(stream: &[Key], mut update: impl FnMut(&[Item<Key>])) -> f64 {
     let start = Instant::now();
@@ -81,7 +81,7 @@ fn drive_hashes(stream: &[Key], mut update: impl FnMut(&[u64])) -> f64 {
     })
 }
 
-/// A line of the table: makes a sketch, drives the stream through it, gives the ns.
+/// A line of the table: makes a sketch, counts the stream in it, returns ns per packet.
 type Run<'a> = (&'static str, Box<dyn Fn() -> f64 + 'a>);
 
 fn cms_run<'a>(name: &'static str, stream: &'a [Key], rule: Rule, width: usize, batch: usize) -> Run<'a> {
@@ -182,7 +182,7 @@ fn exact(stream: &[Key]) -> HashMap<Key, u64> {
     counts
 }
 
-/// How well the heavy hitters are found when they are told by `estimate`: F1, and the mean relative error.
+/// Quality of heavy hitters found by `estimate`: F1, and the mean relative error.
 fn score(truth: &HashMap<Key, u64>, threshold: u64, estimate: impl Fn(&Key) -> u64) -> (f64, f64) {
     let (mut right, mut wrong, mut heavy, mut error) = (0, 0, 0, 0.0);
     for (key, count) in truth {

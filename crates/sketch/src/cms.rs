@@ -1,16 +1,16 @@
-//! Count-Min: how often a key was seen, never too low.
+//! Count-Min: estimates of a key's weight that are never too low.
 //!
-//! Each of d rows of w cells has one cell for a key; a packet adds to one cell of each row, and the least of a key's d
-//! cells is its estimate. It is too high by what else fell into the same cells.
+//! The sketch has d rows of w cells. A key has one cell in each row; a packet is added to all of them. The estimate of a key is
+//! the least of its d cells. Other keys in the same cells make the estimate too high.
 //!
 //! **Rows from one hash**: row i takes the upper bits of `a + i b`, where `a` is the hash times an odd constant and `b`
 //! is `a` with its halves exchanged, made odd. Such rows are not pairwise independent in the sense that the textbook's
-//! proof needs; that the bound holds all the same is *empirically verified* by the tests of this crate, over many seeds
+//! proof needs. The bound holds all the same: this is *empirically verified* by the tests of this crate, over many seeds
 //! and skews.
 //!
 //! **Conservative update** (Estan and Varghese): only cells below the key's new estimate are raised, and only to it.
-//! Never below the truth, never above the plain sketch; but nothing can be taken away, and a merge is not the sketch of
-//! the concatenated stream: it keeps the bound, no more.
+//! Estimates are never below the truth and never above those of the plain sketch. But nothing can be subtracted, and a merge
+//! is not the sketch of the concatenated stream: only the bound is kept.
 //!
 //! **Source**: Cormode and Muthukrishnan, "An improved data stream summary: the count-min sketch and its applications"
 //! (2005); Estan and Varghese, "New directions in traffic measurement and accounting" (2002); Kirsch and Mitzenmacher,
@@ -30,22 +30,22 @@ use crate::error::alike;
 use crate::{Error, LIMIT};
 use shape::Columns;
 
-/// What an update does to the cells of a key.
+/// Effect of an update on the cells of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rule {
-    /// Adds to each.
+    /// Adds the weight to each cell.
     #[default]
     Plain,
-    /// Raises those that are below the new estimate.
+    /// Raises the cells that are below the new estimate.
     Conservative,
 }
 
 /// A counter: `u32`, which saturates, or `u64`.
 pub trait Cell: Copy + Ord + FromZeros + Into<u64> + Send + Sync + sealed::Sealed + 'static {
-    /// The largest value. A cell that has it has that much or more.
+    /// The largest value. A cell of this value stands for that much or more.
     const MAX: Self;
 
-    /// One more, where it is known to fit.
+    /// The value plus one; the caller knows that it fits.
     #[doc(hidden)]
     fn next(self) -> Self;
 
@@ -111,10 +111,10 @@ impl Cell for u64 {
 
 /// Count-Min over hashed keys.
 ///
-/// **Cost**: an update touches a line of each row. **Error bound**: an estimate is never below the truth, and above it
-/// by more than [`Bound::excess`] with probability [`Bound::delta`] at most, for each key asked about. Cells of `u32`
+/// **Cost**: an update touches one cache line of each row. **Error bound**: an estimate is never below the truth. For each key
+/// asked about, it exceeds the truth by more than [`Bound::excess`] with probability [`Bound::delta`] at most. Cells of `u32`
 /// saturate at 4 294 967 295: an estimate of that value means as much or more, see
-/// [`is_saturated`](Self::is_saturated); for bytes take `u64`.
+/// [`is_saturated`](Self::is_saturated). To count bytes, use `u64`.
 ///
 /// ```
 /// use weir_sketch::{Cms, Rule, Shape};
@@ -135,7 +135,7 @@ pub struct Cms<C> {
 }
 
 impl<C: Cell> Cms<C> {
-    /// A sketch of this shape; `seed` names the hash that its keys will come with.
+    /// A sketch of this shape; `seed` names the seed of its keys' hashes.
     ///
     /// **Errors**: the memory cannot be had.
     pub fn new(shape: Shape, rule: Rule, seed: u64, request: &Request) -> Result<Self, Error> {
@@ -153,7 +153,7 @@ impl<C: Cell> Cms<C> {
         }
     }
 
-    /// The common case: no cell is larger than the total, so that none can pass its largest value.
+    /// The common case: no cell is larger than the total, so no cell can overflow.
     #[inline(always)]
     fn count_in_four_rows(&mut self, hashes: &[u64]) {
         let width = self.shape.width();
@@ -168,11 +168,11 @@ impl<C: Cell> Cms<C> {
         }
     }
 
-    /// Adds to each hash its weight.
+    /// Adds its weight to each hash.
     #[inline]
     pub fn update_weighted(&mut self, weighted: impl IntoIterator<Item = (u64, u32)>) {
         let weighted = weighted.into_iter();
-        // Four rows are the common case, and its loop is worth being unrolled.
+        // Four rows are the common case, so its loop is unrolled.
         match (self.rule, self.shape.rows()) {
             (Rule::Plain, 4) => self.each(weighted, |cells, columns, weight| add(cells, columns, weight, 4)),
             (Rule::Plain, rows) => self.each(weighted, |cells, columns, weight| add(cells, columns, weight, rows)),
@@ -194,52 +194,52 @@ impl<C: Cell> Cms<C> {
         self.total = self.total.saturating_add(sum);
     }
 
-    /// What a key weighs at most, and probably little less than that.
+    /// Upper bound of a key's weight, probably only a little above it.
     pub fn estimate(&self, hash: u64) -> u64 {
         let mut columns = Columns::new(self.shape, hash);
         (0..self.shape.rows()).map(|_| self.cells[columns.step()].into()).min().unwrap_or(0)
     }
 
-    /// How far estimates may be above the truth, at the present total.
+    /// Largest error of estimates, at the present total.
     pub fn bound(&self) -> Bound {
         self.shape.bound(self.total)
     }
 
-    /// Has a cell reached its largest value? Then estimates of that value are lower bounds, no upper ones.
+    /// Whether a cell has reached its largest value. Then estimates of that value are lower bounds, not upper bounds.
     ///
-    /// **Cost**: reads all cells if the total allows it at all.
+    /// **Cost**: reads all cells, but only if the total is large enough for saturation.
     pub fn is_saturated(&self) -> bool {
         self.total >= C::MAX.into() && self.cells.contains(&C::MAX)
     }
 
-    /// The weight of all that was counted.
+    /// Sum of all counted weights.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Rows and width.
+    /// Number of rows and their width.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// What an update does.
+    /// Effect of an update.
     pub fn rule(&self) -> Rule {
         self.rule
     }
 
-    /// Bytes of its cells.
+    /// Memory of the cells, bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.cells)
     }
 
-    /// What the memory of its table really is, read back now.
+    /// The memory that the table really has, read back now.
     ///
     /// **Cost**: reads /proc/self/smaps.
     pub fn obtained(&self) -> weir_memory::Obtained {
         self.cells.obtained()
     }
 
-    /// What the hash was seeded with, as told at the start.
+    /// Seed of the keys' hashes, as given at construction.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -250,10 +250,10 @@ impl<C: Cell> Cms<C> {
         self.total = 0;
     }
 
-    /// Adds all that `other` has counted, cell by cell. Plain: equal to one sketch of both streams. Conservative: the
+    /// Adds all counts of `other`, cell by cell. Plain: equal to one sketch of both streams. Conservative: the
     /// bound is that of the summed total.
     ///
-    /// **Errors**: the sketches differ in shape, rule or seed, or the totals of both pass 2^63; then nothing has
+    /// **Errors**: the sketches differ in shape, rule or seed, or the sum of the totals exceeds 2^63; then nothing has
     /// changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
         alike("rows", self.shape.rows() as u64, other.shape.rows() as u64)?;
@@ -268,7 +268,7 @@ impl<C: Cell> Cms<C> {
     }
 }
 
-/// The plain rule.
+/// Adds a weight by the plain rule.
 #[inline(always)]
 fn add<C: Cell>(cells: &mut [C], mut columns: Columns, weight: u32, rows: usize) {
     for _ in 0..rows {
@@ -277,7 +277,7 @@ fn add<C: Cell>(cells: &mut [C], mut columns: Columns, weight: u32, rows: usize)
     }
 }
 
-/// The conservative rule.
+/// Adds a weight by the conservative rule.
 #[inline(always)]
 fn raise<C: Cell>(cells: &mut [C], columns: Columns, weight: u32, rows: usize) {
     let mut least = C::MAX;

@@ -1,8 +1,8 @@
-//! How many keys there are: two estimators that have nothing to do with each other.
+//! Number of distinct keys: two independent estimators.
 //!
-//! [`Distinct`] counts hashes that the caller seeded, so that nobody without the seed can choose keys that bend its estimate.
-//! [`Mergeable`] is the HyperLogLog of the Apache DataSketches library, whose images other engines read and merge. Its hash
-//! has a public seed: whoever chooses the keys can make its estimate as small or as large as they like.
+//! [`Distinct`] counts hashes that the caller has seeded, so that without the seed nobody can choose keys that bend its estimate.
+//! [`Mergeable`] is the HyperLogLog of the Apache DataSketches library, whose images other engines read and merge. The seed of
+//! its hash is public, so a sender who chooses the keys can make its estimate as small or as large as desired.
 
 mod mergeable;
 mod seeded;
@@ -15,27 +15,27 @@ use weir_memory::{Request, Table};
 use crate::Error;
 use crate::error::alike;
 
-/// Recently seen keys that are kept off the estimator. Of a million flows by Zipf's law (exponent 1.1), 22 % of the
-/// packets get past them; 30 % past 8192.
+/// Number of slots for recently seen keys, which are kept off the estimator. Of a million flows by Zipf's law (exponent 1.1),
+/// 22 % of the packets get past this many slots; 30 % get past 8192.
 const RECENT: usize = 32_768;
 
 /// A count of distinct keys that hostile traffic cannot bend.
 ///
-/// The estimate is that of a HyperLogLog over the hashes that the caller brings; up to 1024 keys it is the count of the hashes
-/// themselves. A small table of hashes seen lately is asked first; and a caller who knows a key's first packet from the others
-/// need only come with that.
+/// The estimate is that of a HyperLogLog over hashes from the caller. Up to 1024 keys it is the exact number of different hashes.
+/// A small table of recently seen hashes is checked first. If a caller can distinguish the first packet of a key from later
+/// packets, only the first packet need be counted.
 ///
 /// **Cost**: 128 KiB for the table and 32 KiB for the estimator; no update allocates. **Error bound**: probabilistic,
 /// [`range`](Self::range).
 pub struct Distinct {
     seeded: Seeded,
-    /// Where a hash belongs by its low bits, the upper half of the last that was seen, with a one as its last bit.
+    /// Slots, chosen by the low bits of a hash; each holds the upper half of its last hash, with the last bit set to one.
     recent: Table<u32>,
     seed: u64,
 }
 
 impl Distinct {
-    /// An empty count; `seed` names the hash that its keys will come with.
+    /// An empty count; `seed` names the seed of its keys' hashes.
     ///
     /// **Errors**: the memory cannot be had.
     pub fn new(seed: u64, request: &Request) -> Result<Self, Error> {
@@ -43,9 +43,9 @@ impl Distinct {
         Ok(Self { seeded, recent, seed })
     }
 
-    /// Counts the key with this hash, if it was not counted before.
+    /// Counts the key with this hash, unless it was counted before.
     ///
-    /// Keys whose hashes agree in 46 bits may be taken for one: a share of less than n / 2^46 of n keys.
+    /// Keys whose hashes agree in 46 bits may be taken for the same key: a share of less than n / 2^46 of n keys.
     #[inline]
     pub fn see(&mut self, hash: u64) {
         if self.is_new(hash) {
@@ -53,22 +53,23 @@ impl Distinct {
         }
     }
 
-    /// Has fetched what [`is_new`](Self::is_new) will look at.
+    /// Prefetches the memory that [`is_new`](Self::is_new) will read.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         weir_memory::prefetch(&self.recent, hash as usize % RECENT);
     }
 
-    /// Whether the key with this hash was not seen lately; from now on it was. A key that is new is to be
+    /// Whether the key with this hash was not seen recently; marks it as seen. A new key is to be
     /// [added](Self::add).
     ///
-    /// **Cost**: a load and a store, no branch: asked for a batch of packets first, the answers do not wait for each other.
+    /// **Cost**: a load and a store, no branch. For a batch, call this for all packets first: the answers do not wait for
+    /// each other.
     #[inline(always)]
     pub fn is_new(&mut self, hash: u64) -> bool {
         is_new(&mut self.recent[hash as usize % RECENT], hash)
     }
 
-    /// [`is_new`](Self::is_new) for up to 64 hashes: bit i is that of hash i.
+    /// [`is_new`](Self::is_new) for up to 64 hashes: bit i is the answer for hash i.
     #[inline]
     pub fn are_new(&mut self, hashes: impl Iterator<Item = u64>) -> u64 {
         let Some(recent) = self.recent.first_chunk_mut::<RECENT>() else { return u64::MAX };
@@ -77,24 +78,24 @@ impl Distinct {
         })
     }
 
-    /// Counts the key with this hash, if it was not counted before, without a look at those seen lately.
+    /// Counts the key with this hash, unless it was counted before, without checking the recently seen keys.
     #[inline]
     pub fn add(&mut self, hash: u64) {
         self.seeded.add(hash);
     }
 
-    /// How many distinct keys were seen, about.
+    /// Estimated number of distinct keys.
     pub fn estimate(&self) -> f64 {
         self.seeded.estimate()
     }
 
-    /// A range in which the truth lies with a probability of 95 % (two standard errors), whoever chose the keys, if they did
-    /// not know the seed.
+    /// A range that holds the true number with a probability of 95 % (two standard errors), whoever chose the keys, as long as
+    /// the seed was unknown to them.
     pub fn range(&self) -> (f64, f64) {
         self.seeded.range()
     }
 
-    /// Bytes of its tables.
+    /// Memory of the tables, bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.recent) + self.seeded.memory_bytes()
     }
@@ -105,9 +106,9 @@ impl Distinct {
         self.recent.fill(0);
     }
 
-    /// Makes this the count of the keys that either has seen: its estimate is that of one count of both streams.
+    /// Adds all keys of `other`: the estimate is then that of one count of both streams.
     ///
-    /// **Errors**: the hashes were seeded differently; then nothing has changed.
+    /// **Errors**: the hash seeds differ; then nothing has changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
         alike("hash seed", self.seed, other.seed)?;
         self.seeded.merge(&other.seeded);
@@ -115,10 +116,10 @@ impl Distinct {
     }
 }
 
-/// Is this hash another than the last that was seen where it belongs? From now on it is the last.
+/// Whether this hash differs from the last hash of its slot. Stores the hash as the last one.
 #[inline(always)]
 fn is_new(recent: &mut u32, hash: u64) -> bool {
-    // Where nothing was seen there is a zero.
+    // An unused slot holds zero.
     let upper = (hash >> 32) as u32 | 1;
     let new = *recent != upper;
     *recent = upper;

@@ -1,47 +1,47 @@
-/// Why a sketch could not be made, merged or read.
+/// Error of making, merging or reading a sketch.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The memory could not be had.
+    /// The memory could not be obtained.
     #[error(transparent)]
     Memory(#[from] weir_memory::Error),
-    /// The budget does not hold one key or cell.
+    /// The memory budget is too small for one key or cell.
     #[error("{given} bytes are too little memory, {least} are the least")]
     TooLittleMemory {
         /// The budget, in bytes.
         given: usize,
-        /// What would do, in bytes.
+        /// The least sufficient memory, in bytes.
         least: usize,
     },
-    /// A parameter has a value that makes no sense.
+    /// A parameter has an invalid value.
     #[error("{name} is {given}, it must be {must}")]
     Parameter {
         /// Name of the parameter.
         name: &'static str,
-        /// Its value.
+        /// Value of the parameter.
         given: f64,
-        /// What it must be.
+        /// Condition that the value must meet.
         must: &'static str,
     },
-    /// Sketches that differ in this cannot be merged.
+    /// The sketches differ in this property, so they cannot be merged.
     #[error("sketches of different {what} cannot be merged: {mine} here, {theirs} there")]
     Differs {
-        /// What is different.
+        /// Name of the property.
         what: &'static str,
-        /// Its value in the sketch that was to grow.
+        /// Value in the sketch that was to be changed.
         mine: u64,
-        /// Its value in the other.
+        /// Value in the other sketch.
         theirs: u64,
     },
-    /// The totals of both together pass 2^63.
+    /// The sum of the totals exceeds 2^63.
     #[error("the totals of both sketches together pass 2^63")]
     TooMuch,
     /// The bytes are no image of such a sketch.
     #[error("offset {offset}: {why}")]
     Image {
-        /// Where in the image, in bytes.
+        /// Offset in the image, in bytes.
         offset: usize,
-        /// What is wrong there.
+        /// Fault found at that offset.
         why: &'static str,
     },
     /// The bytes are no image of an Apache DataSketches HyperLogLog sketch.

@@ -1,8 +1,8 @@
 //! Exact counts of every key, until the memory is full.
 //!
-//! Open addressing with linear probing. A slot is 32 bytes for keys of up to 16 bytes and one cache line for keys of up
-//! to 48, so that a key costs one line of memory wherever it is. A batch touches the slots of all its keys before it
-//! counts the first, so that their cache misses overlap.
+//! Open addressing with linear probing. A slot has 32 bytes for keys of up to 16 bytes, and 64 bytes, one cache line, for keys of
+//! up to 48. So the lookup of a key costs one line of memory. A batch touches the slots of all its keys before it counts the
+//! first packet, so that the cache misses overlap.
 
 mod image;
 mod shared;
@@ -17,7 +17,7 @@ use zerocopy::FromZeros;
 use crate::error::alike;
 use crate::{Counts, Error, Key, LANES, Packet, Weigh, place, same, split_largest, spread};
 
-/// A key and its counts; no packets means no key.
+/// A key and its counts; a slot without packets is free.
 #[derive(Clone, Copy, FromZeros)]
 #[repr(C, align(32))]
 struct Slot<K> {
@@ -26,13 +26,12 @@ struct Slot<K> {
     key: K,
 }
 
-/// Exact packets and bytes of every key, until its memory is full.
+/// Exact packets and bytes of every key, until the memory is full.
 ///
-/// When 7/8 of the slots are taken, packets of further keys are counted in [`untracked`](Self::untracked) and nowhere
-/// else; the counts of keys that are in stay exact.
+/// If 7/8 of the slots are taken, packets of further keys are only counted in [`untracked`](Self::untracked). The counts of
+/// keys in the table stay exact.
 ///
-/// **Cost**: an update touches one or two cache lines; near the limit a new key looks at some 30 slots that lie in a
-/// row.
+/// **Cost**: an update touches one or two cache lines; near the limit, a new key reads some 30 slots in a row.
 /// **Error bound**: none as long as `untracked` is zero. After merges with a table that had untracked packets, counts
 /// may be below the truth by up to [`doubt`](Self::doubt).
 pub struct Exact<K> {
@@ -46,9 +45,9 @@ pub struct Exact<K> {
 }
 
 impl<K: Key> Exact<K> {
-    /// A table of at most `memory_bytes`; `seed` names the hash that its keys will come with.
+    /// A table of at most `memory_bytes`; `seed` names the seed of its keys' hashes.
     ///
-    /// **Errors**: the memory cannot be had, or does not hold a key.
+    /// **Errors**: the memory cannot be obtained, or is too small for one key.
     pub fn new(memory_bytes: usize, seed: u64, request: &Request) -> Result<Self, Error> {
         let slots = memory_bytes / size_of::<Slot<K>>();
         if slots < 2 {
@@ -57,7 +56,7 @@ impl<K: Key> Exact<K> {
         Ok(Self {
             slots: Table::zeroed(slots, request)?,
             len: 0,
-            // Of two slots one, so that there is always a free one to end a search.
+            // At least one slot stays free, also of two slots, so that every search ends.
             capacity: slots - slots.div_ceil(8),
             seed,
             total: Counts::default(),
@@ -91,7 +90,7 @@ impl<K: Key> Exact<K> {
         }
     }
 
-    /// Adds to the counts of a key, or to those of no key. `counts.packets` is not zero.
+    /// Adds to the counts of a key, or to `untracked` if the key finds no room. `counts.packets` is not zero.
     #[inline(always)]
     fn add(&mut self, home: usize, key: &K, counts: Counts) {
         let mut at = home;
@@ -124,7 +123,7 @@ impl<K: Key> Exact<K> {
         place(spread(hash), self.slots.len())
     }
 
-    /// The counts of a key, if it is in.
+    /// The counts of a key, if it is in the table.
     pub fn get(&self, key: &K, hash: u64) -> Option<Counts> {
         let home = self.home(hash);
         let probes = self.slots[home..].iter().chain(&self.slots[..home]);
@@ -132,78 +131,78 @@ impl<K: Key> Exact<K> {
         taken.find(|slot| same(&slot.key, key)).map(Slot::counts)
     }
 
-    /// Keys and their counts, in no order that means anything.
+    /// Keys and their counts, in an arbitrary order.
     pub fn iter(&self) -> impl Iterator<Item = (K, Counts)> {
         self.slots.iter().filter(|slot| slot.packets != 0).map(|slot| (slot.key, slot.counts()))
     }
 
-    /// The `k` keys that weigh most, heaviest first; equal weights in the order of their key's bytes.
+    /// The `k` heaviest keys, heaviest first; keys of equal weight in the order of their bytes.
     ///
-    /// **Cost**: allocates and looks at all keys.
+    /// **Cost**: allocates, and reads all keys.
     pub fn top(&self, k: usize, weigh: Weigh) -> Vec<(K, Counts)> {
         self.ranking(k, weigh).0
     }
 
-    /// The keys of [`top`](Self::top), and what any key that is not among them may weigh at most.
+    /// The keys of [`top`](Self::top), and the largest possible weight of any other key.
     ///
-    /// **Cost**: allocates and looks at all keys.
+    /// **Cost**: allocates, and reads all keys.
     pub fn ranking(&self, k: usize, weigh: Weigh) -> (Vec<(K, Counts)>, u64) {
         let (listed, others) = split_largest(self.iter().collect(), k, |(key, counts)| (counts.by(weigh), *key));
         let most = others.iter().map(|(_, counts)| counts.by(weigh).saturating_add(self.doubt.by(weigh))).max();
         (listed, most.unwrap_or(0).max(self.untracked.by(weigh)))
     }
 
-    /// Keys that are in.
+    /// Number of keys in the table.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Is no key in?
+    /// Whether the table has no keys.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Keys that find room.
+    /// Number of keys that the table can hold.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Will the next new key be turned away? Whether one has been, [`untracked`](Self::untracked) says.
+    /// Whether the next new key will find no room. [`untracked`](Self::untracked) says whether a key already found none.
     pub fn is_full(&self) -> bool {
         self.len == self.capacity
     }
 
-    /// What was counted for keys that found no room.
+    /// Counts of packets whose keys found no room.
     ///
-    /// A key that is not in has had no more than this.
+    /// No key outside the table weighs more than this.
     pub fn untracked(&self) -> Counts {
         self.untracked
     }
 
-    /// How much more than its counts here a key that is in may have had: nothing, unless a merge brought untracked packets
-    /// together with keys that might have been theirs. Never more than [`untracked`](Self::untracked).
+    /// Largest weight that the counts of a key in the table may lack. Zero unless a merge combined untracked packets with keys to
+    /// which they may belong. Never more than [`untracked`](Self::untracked).
     pub fn doubt(&self) -> Counts {
         self.doubt
     }
 
-    /// All that was counted, untracked or not.
+    /// Counts of all packets, untracked or not.
     pub fn total(&self) -> Counts {
         self.total
     }
 
-    /// Bytes of its table.
+    /// Memory of the table, bytes.
     pub fn memory_bytes(&self) -> usize {
         self.slots.len() * size_of::<Slot<K>>()
     }
 
-    /// What the memory of its table really is, read back now.
+    /// The memory that the table really has, read back now.
     ///
     /// **Cost**: reads /proc/self/smaps.
     pub fn obtained(&self) -> weir_memory::Obtained {
         self.slots.obtained()
     }
 
-    /// What the hash was seeded with, as told at the start.
+    /// Seed of the keys' hashes, as given at construction.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -215,13 +214,14 @@ impl<K: Key> Exact<K> {
         (self.total, self.untracked, self.doubt) = Default::default();
     }
 
-    /// Adds all that `other` has counted; `hash` is the hash that both were fed with.
+    /// Adds all counts of `other`; `hash` is the hash function of the keys of both tables.
     ///
-    /// If both together find room, this equals one table of both streams. Keys of `other` that find none go to
-    /// [`untracked`](Self::untracked), as do its own untracked counts. What was untracked on one side may belong to a
-    /// key that is in on the other alone: [`doubt`](Self::doubt) grows by that, and is never more than what is untracked.
+    /// If the keys of both tables fit, the result equals one table of both streams. Keys of `other` that find no room are
+    /// added to [`untracked`](Self::untracked), as are the untracked counts of `other`. Untracked packets of one table may
+    /// belong to a key that is in the other alone: [`doubt`](Self::doubt) grows by them, but never exceeds the untracked
+    /// counts.
     ///
-    /// **Errors**: the totals of both pass 2^63; then nothing has changed.
+    /// **Errors**: the sum of the totals exceeds 2^63; then nothing has changed.
     pub fn merge(&mut self, other: &Self, hash: impl FnMut(&K) -> u64) -> Result<(), Error> {
         let doubt = self.doubt_with(other.total, other.untracked, other.doubt);
         self.take(other, hash)?;
@@ -229,10 +229,10 @@ impl<K: Key> Exact<K> {
         Ok(())
     }
 
-    /// The doubt once a table with these counts is merged into this one.
+    /// The doubt after a table with these counts is merged into this one.
     ///
-    /// A key that is in here alone misses at most the doubt here and what was untracked there, and the other way round; a
-    /// key that is in on both sides misses at most both doubts, which is less.
+    /// The counts of a key that is in one table alone lack at most the doubt of that table and the untracked counts of the
+    /// other. The counts of a key in both tables lack at most both doubts, which is less.
     fn doubt_with(&self, total: Counts, untracked: Counts, doubt: Counts) -> Counts {
         let both = self.total.packets > 0 && total.packets > 0;
         let grown = |of: fn(Counts) -> u64| {
@@ -245,7 +245,7 @@ impl<K: Key> Exact<K> {
         Counts { packets: grown(|counts| counts.packets), bytes: grown(|counts| counts.bytes) }
     }
 
-    /// Adds all that `other` has counted, but for the doubt.
+    /// Adds all counts of `other`, except for the doubt.
     fn take(&mut self, other: &Self, mut hash: impl FnMut(&K) -> u64) -> Result<(), Error> {
         alike("hash seed", self.seed, other.seed)?;
         self.total = self.total.plus(other.total).ok_or(Error::TooMuch)?;

@@ -1,4 +1,4 @@
-//! The properties that tests and fuzzers share: what every sketch promises, held against a hash map.
+//! Properties shared by tests and fuzzers: the promises of every sketch, compared with a hash map.
 
 mod images;
 mod side;
@@ -10,34 +10,34 @@ use crate::Key;
 
 /// Two streams in their sketches, and both as one stream.
 ///
-/// The first side takes the second in at every [`merge`](Self::merge); what it then says is held against sketches that
-/// saw all packets in a row.
+/// Every [`merge`](Self::merge) merges the second side into the first. The answers are then compared with those of sketches that
+/// counted all packets in a row.
 #[derive(Debug)]
 pub struct World<K> {
     /// The side that grows by merges.
     pub left: Side<K>,
     /// The side that is merged.
     pub right: Side<K>,
-    /// What `left` stands for, without a merge.
+    /// Sketches of all packets that `left` stands for, without a merge.
     whole: Side<K>,
-    /// What `right` has seen since it was last cleared.
+    /// Packets that `right` has counted since it was last cleared.
     seen: Vec<(u32, u32)>,
 }
 
 impl<K: Key> World<K> {
-    /// Empty sketches of about so many bytes each. Keys are numbers, which `key` turns into keys.
+    /// Empty sketches of about `memory_bytes` each. Keys are numbers, which `key` turns into keys.
     pub fn new(memory_bytes: usize, seed: u64, key: fn(u32) -> K) -> Self {
         let side = || Side::new(memory_bytes, seed, key);
         Self { left: side(), right: side(), whole: side(), seen: Vec::new() }
     }
 
-    /// Packets (key, bytes) for the left side.
+    /// Counts packets (key, bytes) on the left side.
     pub fn see_left(&mut self, packets: &[(u32, u32)]) {
         self.left.see(packets);
         self.whole.see(packets);
     }
 
-    /// Packets (key, bytes) for the right side.
+    /// Counts packets (key, bytes) on the right side.
     pub fn see_right(&mut self, packets: &[(u32, u32)]) {
         self.right.see(packets);
         self.seen.extend(packets);
@@ -56,12 +56,12 @@ impl<K: Key> World<K> {
         self.seen.clear();
     }
 
-    /// Writes the left side and reads it again.
+    /// Serialises the left side and reads it back.
     pub fn store(&mut self) {
         self.left.store();
     }
 
-    /// **Panics**: if a sketch breaks a promise; that is the purpose.
+    /// Checks all sketches. **Panics**: if a sketch breaks a promise; that is the purpose.
     pub fn check(&self) {
         for side in [&self.left, &self.right, &self.whole] {
             side.check();
@@ -72,13 +72,13 @@ impl<K: Key> World<K> {
 
 /// Reads keys, sizes and merges out of `data` and checks all sketches on the way.
 ///
-/// **Layout**: memory (one byte), seed (one), hash quality (one), then operations of one byte and what they need.
+/// **Layout**: memory (one byte), seed (one), hash quality (one), then operations of one byte and their arguments.
 /// **Panics**: if a sketch breaks a promise.
 pub fn operations(data: &[u8]) {
     let mut bytes = data.iter().copied();
     let mut next = || bytes.next();
     let (Some(memory), Some(seed), Some(hashes)) = (next(), next(), next()) else { return };
-    // Few hashes: different keys that no hash tells apart.
+    // With few hashes, different keys have equal hashes.
     let hashes = if hashes.is_multiple_of(4) { 5 } else { u64::MAX };
     let seed = u64::from(seed) << 32 | hashes & 0xffff_ffff;
     let mut world = World::new(600 + usize::from(memory) * 16, seed, |number| number);
@@ -91,7 +91,7 @@ pub fn operations(data: &[u8]) {
             small => u32::from(small) * 40,
         };
         let mut packet = |index: usize| match operation % 4 {
-            // One key; keys in a row; or keys out of the data.
+            // A single key; consecutive keys; or keys out of the data.
             0 => (first, size),
             1 => (first.wrapping_add(index as u32), size),
             _ => (u32::from(next().unwrap_or(0)) % 64, size ^ index as u32),

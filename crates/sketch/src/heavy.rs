@@ -20,30 +20,30 @@
 //!
 //! Let f be the true weight of a key. Two things hold after every packet, for every key of the bucket:
 //!
-//! 1. *A key that is in has count - error <= f <= count.* What it weighed since it came in is counted exactly and is
-//!    count - error. What it weighed before was at most error, by 2.
-//! 2. *A key that is not in has f <= floor.* At the start both are 0. If it is forgotten, f and floor grow by the same
-//!    w. If it was thrown out, f <= count by 1, and the floor is at least that count.
+//! 1. *A key in the table has count - error <= f <= count.* Its weight since it was put into its slot is counted exactly and is
+//!    count - error. Its weight before was at most error, by 2.
+//! 2. *A key outside the table has f <= floor.* At the start both are 0. If its packet is forgotten, f and floor grow by the same
+//!    w. If the key was replaced, f <= count by 1, and the floor is at least that count.
 //!
-//! How wide they can be: let R be the sum of max(count - floor, 0) over the slots, and P = R + 14 floor. A hit adds w
-//! to P at most. A miss that raises the floor takes 13 w from R, for no count falls under the floor, and adds 14 w. A
+//! The width of the bounds: let R be the sum of max(count - floor, 0) over the slots, and P = R + 14 floor. A hit adds w
+//! to P at most. A miss that raises the floor takes 13 w from R, because no count falls under the floor, and adds 14 w. A
 //! miss that replaces takes 13 d from R, where d = max(m - floor, 0) <= w, adds 14 d, and the new slot adds w - d. So P
 //! never exceeds the weight N_b of the bucket's packets, and **floor <= N_b / 14**; error is the floor of an earlier
-//! moment. With B buckets N_b is about N / B but for a bucket's heavy keys, which the floor does not suffer from: it
-//! only rises with what misses.
+//! moment. With B buckets, N_b is about N / B, apart from the heavy keys of a bucket. These do not raise the floor, because it
+//! only rises with misses.
 //!
 //! # Merge
 //!
-//! Bucket by bucket. A key that is in both gets the sums; one that is in one gets the other's floor added to its count
-//! and its error, for that is what it may have weighed there. The 13 largest counts stay; the floor is the sum of both,
-//! or the largest count that had to go. Both properties hold for it as above, and so does P, by the argument of Agarwal
-//! et al.
+//! Bucket by bucket. If a key is in both buckets, its counts and errors are added up. If it is in only one bucket, the floor of
+//! the other bucket is added to its count and its error, because the key may have weighed that much there. The 13 largest counts
+//! stay. The floor is the sum of both floors, or the largest dropped count if that is larger. Both properties hold for the
+//! result as above, and so does P, by the argument of Agarwal et al.
 //!
-//! # What it was chosen from
+//! # Measured alternatives
 //!
-//! Space-Saving in the same buckets (a miss replaces the least slot, whose count becomes the error) is the rival that
-//! can give both bounds. 10 M packets, Zipf(1.1) over a million 13-byte keys, a key is heavy above 1e-4 of the packets;
-//! F1 by the lower bound, and what a key that is not in may weigh:
+//! The rival that can give both bounds is Space-Saving in the same buckets: a miss replaces the least slot, whose count becomes
+//! the error. 10 M packets, Zipf(1.1) over a million 13-byte keys, a key is heavy above 1e-4 of the packets.
+//! Each cell gives F1 by the lower bound, and the largest possible weight of a key outside the table:
 //!
 //! | | 256 KiB, as it comes | 1 MiB, as it comes | 1 MiB, heavy keys last |
 //! |---|---|---|---|
@@ -57,8 +57,8 @@
 //! .9992 and .9434 and no bounds; Apache frequent items (2^15) 2.3 times, with F1 .9562 and 1.0000 by its lower bound.
 //! The upper bound classifies no better, and worse when heavy keys come late: .969 at 1 MiB.
 //!
-//! The slot that will probably be hit is asked for ahead, which pays in tables beyond the second-level cache. All tags
-//! of a bucket are looked at in one word, since no branch can foresee which of two has the key's.
+//! The probable slot of a key is prefetched, which pays in tables larger than the second-level cache. All tags of a bucket
+//! are compared in one word, because no branch predictor can foresee which of two slots holds the key.
 //!
 //! **Source**: Misra and Gries, "Finding repeated elements" (1982); Metwally et al., "Efficient computation of frequent
 //! and top-k elements in data streams" (2005); Agarwal et al., "Mergeable summaries" (2012).
@@ -72,32 +72,31 @@ use weir_memory::{Request, Table};
 use crate::{Counts, Error, Key, LANES, Packet, Weigh, place, same, split_largest, spread};
 use bucket::{Head, Slot, WAYS};
 
-/// A table of the heaviest keys by packets or by bytes, with a lower and an upper bound for every key there is.
+/// A table of the heaviest keys by packets or by bytes, with a lower and an upper bound for every possible key.
 ///
-/// Any key whose weight passes its bucket's floor, at most a fourteenth of the weight that fell into the bucket, is in.
-/// The other quantity (bytes if packets rank) is carried along with bounds of its own.
+/// Every key whose weight exceeds its bucket's floor is in the table; the floor is at most a fourteenth of the weight that fell
+/// into the bucket. The other quantity (bytes if packets rank) is counted too, with bounds of its own.
 ///
-/// **Cost**: an update reads two or three cache lines, next to each other but one. **Layout**: 128 bytes for a bucket
+/// **Cost**: an update reads two or three cache lines, of which two are adjacent. **Layout**: 128 bytes for a bucket
 /// of 13, and a slot for each key: 32 bytes for keys of up to 16 bytes, 64 for up to 48. **Error bound**:
-/// deterministic, see [`bounds`](Self::bounds). Sums end at the largest u64: an upper bound of that value means as much or
-/// more, and lower bounds hold still. The algorithm, the argument and the rivals are in the text of its
-/// module.
+/// deterministic, see [`bounds`](Self::bounds). Sums saturate at the largest u64: an upper bound of that value means as much or
+/// more, and lower bounds still hold. The module's text has the algorithm, the argument and the rivals.
 pub struct Heavy<K> {
     heads: Table<Head>,
-    /// Those of bucket b from `b * WAYS` on.
+    /// Slots of all buckets; the slots of bucket b begin at `b * WAYS`.
     slots: Table<Slot<K>>,
     weigh: Weigh,
     seed: u64,
     total: Counts,
-    /// Bytes of the smallest and the largest packet; the smallest is the largest u32 before the first packet.
+    /// Bytes of the smallest and the largest packet. Before the first packet, the smallest is the largest u32.
     sizes: (u32, u32),
 }
 
-/// Where packets are counted, and what they weigh together.
+/// Buckets and tags of up to [`LANES`] packets, and sums over these packets.
 struct Places {
     buckets: [u32; LANES],
     tags: [u8; LANES],
-    /// Guesses at the slots.
+    /// Guesses of the slots.
     likely: [u8; LANES],
     bytes: u64,
     /// Bytes of the smallest and the largest packet.
@@ -105,7 +104,7 @@ struct Places {
 }
 
 impl Places {
-    /// Those of packets in a table of so many buckets; the guesses are to come.
+    /// The places of packets in a table of `buckets` buckets; the guesses are filled in later.
     #[inline(always)]
     fn of<K, P: Packet<K>>(packets: impl Iterator<Item = P>, buckets: usize, ask: impl Fn(usize)) -> Self {
         let mut places = Self { buckets: [0; LANES], tags: [0; LANES], likely: [0; LANES], bytes: 0, sizes: NO_SIZES };
@@ -123,33 +122,32 @@ impl Places {
     }
 }
 
-/// Bytes of the smallest and the largest of no packets.
+/// Smallest and largest size, if there are no packets.
 const NO_SIZES: (u32, u32) = (u32::MAX, 0);
 
-/// A key of [`Heavy`], with what is known of it.
+/// A key of [`Heavy`], with bounds of its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<K> {
     /// The key.
     pub key: K,
-    /// It weighs no less: what was counted since the key came in.
+    /// Lower bound of the weight: the weight counted since the key was put into the table.
     pub lower: u64,
-    /// It weighs no more; the largest u64 stands for as much or more.
+    /// Upper bound of the weight; the largest u64 stands for as much or more.
     pub upper: u64,
-    /// Of the quantity that does not rank, it has no less.
+    /// Lower bound of the quantity that does not rank.
     pub companion_lower: u64,
-    /// Of the quantity that does not rank, it has no more. This bound is wide where `lower` and `upper` are apart: it
-    /// takes each packet that may have been missed for the largest (or each byte for one of the smallest packets) of
-    /// the stream.
+    /// Upper bound of the quantity that does not rank. If `lower` and `upper` are far apart, this bound is wide: each packet that
+    /// may have been missed is taken for the largest of the stream (or each byte for one of the smallest packets).
     pub companion_upper: u64,
 }
 
 impl<K: Key> Heavy<K> {
-    /// A table of at most `memory_bytes` that ranks by `weigh`; `seed` names the hash that its keys will come with.
+    /// A table of at most `memory_bytes` that ranks by `weigh`; `seed` names the seed of its keys' hashes.
     ///
-    /// **Errors**: the memory cannot be had, or does not hold a bucket.
+    /// **Errors**: the memory cannot be obtained, or is too small for one bucket.
     pub fn new(memory_bytes: usize, weigh: Weigh, seed: u64, request: &Request) -> Result<Self, Error> {
         let bucket = size_of::<Head>() + WAYS * size_of::<Slot<K>>();
-        // Their numbers have 32 bits.
+        // Bucket numbers have 32 bits.
         match (memory_bytes / bucket).min(u32::MAX as usize) {
             0 => Err(Error::TooLittleMemory { given: memory_bytes, least: bucket }),
             buckets => Self::of_buckets(buckets, weigh, seed, request),
@@ -172,13 +170,14 @@ impl<K: Key> Heavy<K> {
         self.update_and_tell(items, |_| {});
     }
 
-    /// Counts a batch of packets. `new` is told the number of each packet whose key was not in before it, and may never have
-    /// been.
+    /// Counts a batch of packets. Calls `new` with the index of each packet whose key was not in the table before. It may
+    /// have been in the table earlier, and replaced since.
     pub fn update_and_tell<P: Packet<K>>(&mut self, items: &[P], new: impl FnMut(usize)) {
         self.update_as(items, |item| item, new);
     }
 
-    /// Counts a batch of packets under what `part` makes of each. `new` as in [`update_and_tell`](Self::update_and_tell).
+    /// Counts a batch of packets under the parts that `part` makes of them. `new` as in
+    /// [`update_and_tell`](Self::update_and_tell).
     pub fn update_as<'a, T, P: Packet<K>>(
         &mut self,
         items: &'a [T],
@@ -199,15 +198,15 @@ impl<K: Key> Heavy<K> {
         }
     }
 
-    /// The first of three steps of an update: has the memory fetched that the second reads.
+    /// The first of three steps of an update: prefetches the memory that the second step reads.
     ///
-    /// Who has other work to do between the steps does not wait for memory.
+    /// A caller with other work to do between the steps does not wait for memory.
     #[inline]
     pub fn prefetch_buckets<P: Packet<K>>(&self, items: &[P]) {
         items.iter().for_each(|item| weir_memory::prefetch(&self.heads, self.bucket(item.hash())));
     }
 
-    /// The second step: has the memory fetched that the third needs. `likely` gets a guess for each packet, where its key is.
+    /// The second step: prefetches the memory that the third step needs. Writes a guess of each packet's slot to `likely`.
     #[inline]
     pub fn prefetch_counts<P: Packet<K>>(&self, items: &[P], likely: &mut [u8]) {
         for (item, likely) in items.iter().zip(likely) {
@@ -220,7 +219,7 @@ impl<K: Key> Heavy<K> {
         }
     }
 
-    /// The third step: counts packets, with as many guesses. A wrong guess costs time and nothing else. `new` as in
+    /// The third step: counts packets, with as many guesses. A wrong guess only costs time. `new` as in
     /// [`update_and_tell`](Self::update_and_tell).
     #[inline]
     pub fn add<P: Packet<K>>(&mut self, items: &[P], likely: &[u8], mut new: impl FnMut(usize)) {
@@ -238,7 +237,8 @@ impl<K: Key> Heavy<K> {
         places: &Places,
         new: impl FnMut(usize),
     ) {
-        // No sum in the table passes the totals: while these have room for a batch of the largest packets, none overflows.
+        // No sum in the table exceeds the totals. While the totals have room for a batch of the largest packets, no sum
+        // overflows.
         const ROOM: u64 = u64::MAX - LANES as u64 * u32::MAX as u64;
         match self.weigh {
             _ if self.total.packets.max(self.total.bytes) > ROOM => self.add_far(packets, places, new),
@@ -247,7 +247,7 @@ impl<K: Key> Heavy<K> {
         }
     }
 
-    /// Counts packets where sums may pass 64 bits: they end at the largest u64.
+    /// Counts packets if sums may exceed 64 bits: such sums saturate at the largest u64.
     #[cold]
     #[inline(never)]
     fn add_far<P: Packet<K>>(
@@ -286,9 +286,9 @@ impl<K: Key> Heavy<K> {
         }
     }
 
-    /// Bounds of a key's weight, whether it is in or not: it weighs at least the first and at most the second.
+    /// Lower and upper bound of a key's weight, whether the key is in the table or not.
     ///
-    /// The second less the first never passes a fourteenth of the weight that fell into the key's bucket.
+    /// Their difference never exceeds a fourteenth of the weight that fell into the key's bucket.
     pub fn bounds(&self, key: &K, hash: u64) -> (u64, u64) {
         match self.get(key, hash) {
             Some(entry) => (entry.lower, entry.upper),
@@ -296,7 +296,7 @@ impl<K: Key> Heavy<K> {
         }
     }
 
-    /// What is known of a key, if it is in.
+    /// The bounds of a key, if it is in the table.
     pub fn get(&self, key: &K, hash: u64) -> Option<Entry<K>> {
         let (bucket, tag) = self.home(hash);
         let slot = self.heads[bucket].find(self.slots_of(bucket), tag, |in_it| same(in_it, key))?;
@@ -324,7 +324,7 @@ impl<K: Key> Heavy<K> {
         let Slot { companion, error, key } = self.slots_of(bucket)[slot];
         let (other, missed) = match self.weigh {
             Weigh::Packets => (self.total.bytes, error.saturating_mul(u64::from(self.sizes.1))),
-            // With packets of no bytes, there is no saying how many were missed.
+            // If packets may have no bytes, the number of missed packets is unbounded.
             Weigh::Bytes => (self.total.packets, error.checked_div(u64::from(self.sizes.0)).unwrap_or(u64::MAX)),
         };
         Entry {
@@ -336,7 +336,7 @@ impl<K: Key> Heavy<K> {
         }
     }
 
-    /// All keys that are in, in no order that means anything.
+    /// All keys in the table, in an arbitrary order.
     pub fn iter(&self) -> impl Iterator<Item = Entry<K>> {
         let slots =
             self.heads.iter().enumerate().flat_map(|(bucket, head)| (0..head.len()).map(move |slot| (bucket, slot)));
@@ -345,18 +345,18 @@ impl<K: Key> Heavy<K> {
 
     /// The `k` keys with the largest lower bounds, largest first; equal ones in the order of their key's bytes.
     ///
-    /// **Cost**: allocates and looks at all keys.
+    /// **Cost**: allocates, and reads all keys.
     pub fn top(&self, k: usize) -> Vec<Entry<K>> {
         self.ranking(k).0
     }
 
-    /// The keys of [`top`](Self::top), and what any key that is not among them may weigh at most: the larger of the largest
-    /// upper bound of the other keys that are in, and of [`absent_upper`](Self::absent_upper).
+    /// The keys of [`top`](Self::top), and the largest possible weight of any other key. That is the larger of two values: the
+    /// largest upper bound of the other keys in the table, and [`absent_upper`](Self::absent_upper).
     ///
-    /// **Cost**: looks at all keys; allocates room for some more than `k`.
+    /// **Cost**: reads all keys; allocates room for a little more than `2 * k` of them.
     pub fn ranking(&self, k: usize) -> (Vec<Entry<K>>, u64) {
         let room = k.saturating_mul(2).saturating_add(LANES);
-        // No key that is listed has less, as `k` have more or as much.
+        // No key of the final list has less than `least`, because at least `k` keys have that much.
         let (mut listed, mut least, mut most) = (Vec::new(), 0, self.absent_upper());
         let split = |all, most: &mut u64| {
             let (listed, others) = split_largest(all, k, |entry: &Entry<K>| (entry.lower, entry.key));
@@ -377,47 +377,47 @@ impl<K: Key> Heavy<K> {
         (split(listed, &mut most), most)
     }
 
-    /// No key that is not in weighs more than this.
+    /// Largest possible weight of a key outside the table.
     pub fn absent_upper(&self) -> u64 {
         self.heads.iter().map(Head::floor).max().unwrap_or(0)
     }
 
-    /// How many keys were counted, if all of them are in.
+    /// The exact number of keys, if all keys are in the table.
     ///
-    /// A key that was turned away or thrown out leaves a floor above zero, unless it weighed nothing.
+    /// A key that was refused or replaced leaves a floor above zero, unless it weighed nothing.
     pub fn count_of_keys(&self) -> Option<usize> {
         let weighty = self.weigh == Weigh::Packets || self.sizes.0 > 0;
         (weighty && self.absent_upper() == 0).then(|| self.heads.iter().map(Head::len).sum())
     }
 
-    /// All that was counted.
+    /// Counts of all packets.
     pub fn total(&self) -> Counts {
         self.total
     }
 
-    /// What ranks.
+    /// The quantity that ranks.
     pub fn weigh(&self) -> Weigh {
         self.weigh
     }
 
-    /// Keys that find room, if they fall evenly.
+    /// Number of keys that the table can hold, if they fall evenly into the buckets.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    /// Bytes of its tables.
+    /// Memory of the tables, bytes.
     pub fn memory_bytes(&self) -> usize {
         self.heads.len() * size_of::<Head>() + self.slots.len() * size_of::<Slot<K>>()
     }
 
-    /// What the memory of its table really is, read back now.
+    /// The memory that the table really has, read back now.
     ///
     /// **Cost**: reads /proc/self/smaps.
     pub fn obtained(&self) -> weir_memory::Obtained {
         self.slots.obtained()
     }
 
-    /// What the hash was seeded with, as told at the start.
+    /// Seed of the keys' hashes, as given at construction.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -430,8 +430,8 @@ impl<K: Key> Heavy<K> {
     }
 }
 
-/// Where a hash belongs among `len` buckets, and its tag: eight bits below those that pick the bucket, which tell most keys of
-/// a bucket apart; 0 is no key.
+/// Bucket of a hash among `len` buckets, and its tag. The tag is the eight bits below the bits that choose the bucket, so
+/// most keys of a bucket have different tags; 0 means no key.
 #[inline(always)]
 fn home(hash: u64, len: usize) -> (usize, u8) {
     let spread = spread(hash);
@@ -451,7 +451,7 @@ mod tests {
     use crate::Item;
     use weir_memory::Policy;
 
-    /// No stream of a test is long enough, so the totals begin near the end: as if one key had had all of them.
+    /// No test stream is long enough to overflow, so the totals begin near the end, as if one key had all of them.
     #[test]
     fn sums_end_at_the_largest_u64_and_lower_bounds_hold() {
         let request = Request { pages: Policy::Virtual, ..Request::default() };

@@ -1,4 +1,4 @@
-//! The serialised form that all sketches share: little-endian, versioned, checked.
+//! The serialised form that all sketches share: little-endian, versioned, with a checksum.
 //!
 //! ```text
 //!  0  8  magic "weirskch"
@@ -6,13 +6,13 @@
 //! 10  1  kind: 1 exact, 2 heavy, 3 count-min
 //! 11  1  byte order of numbers inside keys: 1 little-endian, 2 big-endian, 0 no keys
 //! 12  4  bytes of a key
-//! 16  8  what the hash was seeded with
+//! 16  8  seed of the keys' hashes
 //! 24     body, see the kinds
 //! -8  8  FNV-1a (64 bit) of all bytes before it
 //! ```
 //!
-//! Keys are written as they lie in memory, since their bytes are their identity; an image whose keys have the other
-//! byte order is refused rather than misread.
+//! Keys are written as they lie in memory, because keys are compared by their bytes. If the keys of an image have the other byte
+//! order, the image is refused.
 
 use crate::{Counts, Error, Key, LIMIT};
 
@@ -20,7 +20,7 @@ const MAGIC: [u8; 8] = *b"weirskch";
 const VERSION: u16 = 1;
 const CHECKSUM: usize = 8;
 
-/// What an image is of.
+/// Kind of the sketch in an image.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -34,11 +34,11 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// An image in the making.
+/// An image being written.
 pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
-    /// An image of a sketch of keys of `key` bytes; 0 if it has none.
+    /// An image of a sketch with keys of `key` bytes; 0 if it has no keys.
     pub(crate) fn new(kind: Kind, key: usize, seed: u64) -> Self {
         let mut writer = Self(MAGIC.to_vec());
         writer.0.extend(VERSION.to_le_bytes());
@@ -78,7 +78,7 @@ impl Writer {
 
 /// An image being read.
 pub(crate) struct Reader<'a> {
-    /// All but the checksum.
+    /// All bytes but the checksum.
     bytes: &'a [u8],
     at: usize,
     seed: u64,
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Two totals, neither above [`LIMIT`].
+    /// Reads two totals, neither above [`LIMIT`].
     pub(crate) fn counts(&mut self) -> Result<Counts, Error> {
         let at = self.at;
         let counts = Counts { packets: self.u64()?, bytes: self.u64()? };
@@ -151,12 +151,12 @@ impl<'a> Reader<'a> {
         K::try_read_from_bytes(self.take(size_of::<K>())?).map_err(|_| fault(at, "bytes that are no key"))
     }
 
-    /// Bytes that are still to be read.
+    /// Number of bytes still to be read.
     pub(crate) fn left(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// That this is wrong where the next value would be read.
+    /// The error for a fault at the next value.
     pub(crate) fn fault(&self, why: &'static str) -> Error {
         fault(self.at, why)
     }
@@ -170,7 +170,7 @@ fn fault(offset: usize, why: &'static str) -> Error {
     Error::Image { offset, why }
 }
 
-/// How this machine writes numbers inside keys.
+/// Byte order of numbers inside keys on this machine.
 fn order(key: usize) -> u8 {
     match (key, cfg!(target_endian = "little")) {
         (0, _) => 0,

@@ -1,4 +1,4 @@
-//! Summaries of streams over hashed keys, each with its error bound. Knows no packets.
+//! Summaries of streams over hashed keys, each with its error bound. This crate knows nothing about packet formats.
 //!
 //! | sketch | names its heavy keys | answer for a key | merge of two against one stream |
 //! |---|---|---|---|
@@ -6,14 +6,14 @@
 //! | [`Heavy`] | yes | lower and upper bound, always true | bounds kept |
 //! | [`Cms`], plain | no | never below the truth, rarely more than epsilon N above | equal |
 //! | [`Cms`], conservative | no | the same, closer to the truth | bound kept |
-//! | [`Distinct`] | no | how many keys there are, and a 95 % range, whoever chose the keys | equal |
+//! | [`Distinct`] | no | number of distinct keys, and a 95 % range, whoever chose the keys | equal |
 //! | [`Mergeable`] | no | the same, in images that engines of Apache DataSketches merge; hostile traffic can bend it | equal |
 //!
 //! [`SharedExact`] and [`SharedCms`] are the forms that several threads update at once, without losing an update.
 //!
-//! Each is made with a budget in bytes, takes all its memory at the start and none on an update ([`Mergeable`] is the
-//! exception, and hashes its keys itself). A key comes with its hash; the sketches never hash, but name the seed of the hash they were fed with, so
-//! that two that cannot be merged are not.
+//! Each sketch is made with a budget in bytes, takes all its memory at the start and none on an update. ([`Mergeable`] is the
+//! exception, and hashes its keys itself.) A key comes with its hash; the sketches never hash, but name the seed of their keys'
+//! hashes, so that sketches of different seeds are not merged.
 #![forbid(unsafe_code)]
 
 mod cms;
@@ -34,31 +34,32 @@ use core::borrow::Borrow;
 
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-/// What is counted: a plain value whose bytes are its identity.
+/// Key of a count: a plain value that equals another if all bytes are equal.
 pub trait Key: Copy + Eq + FromZeros + IntoBytes + Immutable + Send + Sync + core::fmt::Debug + 'static {}
 
 impl<K: Copy + Eq + FromZeros + IntoBytes + Immutable + Send + Sync + core::fmt::Debug + 'static> Key for K {}
 
-/// One packet, as a sketch sees it.
+/// One packet, in the form that a sketch counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<K> {
     /// Hash of the key, uniform over all 64 bits, seeded by the caller; equal keys have equal hashes.
     pub hash: u64,
     /// Bytes of the packet.
     pub bytes: u32,
-    /// Whose packet it is.
+    /// Key of the packet.
     pub key: K,
 }
 
-/// A packet, in whatever form it is at hand.
+/// A packet in any form that a sketch can count.
 pub trait Packet<K> {
     /// Hash of the key: see [`Item::hash`].
     fn hash(&self) -> u64;
     /// Bytes of the packet.
     fn bytes(&self) -> u32;
-    /// Whose packet it is.
+    /// Key of the packet.
     fn key(&self) -> impl Borrow<K>;
-    /// Is it a packet of this key? Asked for nearly every packet, where [`key`](Self::key) is asked for new keys.
+    /// Whether this is the key of the packet. Called for nearly every packet, while [`key`](Self::key) is called for new
+    /// keys only.
     fn is_of(&self, key: &K) -> bool;
 }
 
@@ -106,17 +107,17 @@ impl<K, P: Packet<K>> Packet<K> for &P {
     }
 }
 
-/// What is counted of a key.
+/// Counts of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
 impl Counts {
-    /// The one of the two that ranks.
+    /// The count that ranks.
     pub fn by(&self, weigh: Weigh) -> u64 {
         match weigh {
             Weigh::Packets => self.packets,
@@ -124,7 +125,7 @@ impl Counts {
         }
     }
 
-    /// Both sums, or none if one of them passes [`LIMIT`].
+    /// The sum of both counts; `None` if packets or bytes exceed [`LIMIT`].
     fn plus(self, other: Self) -> Option<Self> {
         let packets = self.packets.checked_add(other.packets).filter(|sum| *sum <= LIMIT)?;
         let bytes = self.bytes.checked_add(other.bytes).filter(|sum| *sum <= LIMIT)?;
@@ -132,46 +133,46 @@ impl Counts {
     }
 }
 
-/// What makes a key heavy.
+/// Quantity by which keys are ranked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weigh {
-    /// Its packets.
+    /// Packets of the key.
     #[default]
     Packets,
-    /// Its bytes.
+    /// Bytes of the key.
     Bytes,
 }
 
-/// The largest total that a merge or an image may bring in. Sums that updates make go on to the largest u64 and end there.
+/// The largest total that a merge or an image may bring in. Updates may go on to the largest u64, and saturate there.
 const LIMIT: u64 = 1 << 63;
 
-/// Items that are worked on together: the memory of all of them is asked for before the first is counted.
+/// Number of items processed together: the memory of all of them is prefetched before the first is counted.
 const LANES: usize = 32;
 
-/// Makes every bit of the hash count in the upper bits.
+/// Spreads the entropy of every bit of the hash into the upper bits.
 ///
-/// Packets are often dealt out to workers by bits of the same hash. Then these bits are the same for all that a sketch
-/// sees, and must not be the only ones that decide where a key goes.
+/// Packets are often distributed to workers by bits of the same hash. Then these bits are equal for all packets of a sketch, and
+/// must not be the only bits that choose the place of a key.
 #[inline(always)]
 fn spread(hash: u64) -> u64 {
     hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Where a spread hash falls among `len` places, by its upper bits.
+/// Place of a spread hash among `len` places, by its upper bits.
 #[inline(always)]
 fn place(spread: u64, len: usize) -> usize {
     ((u128::from(spread) * len as u128) >> 64) as usize
 }
 
-/// Are these the same key? The key's own comparison, which knows its length: comparing slices of bytes is a call to
+/// Whether two keys are equal. Uses the key's own comparison, which knows the length; comparing slices of bytes is a call to
 /// memcmp.
 #[inline(always)]
 fn same<K: Key>(a: &K, b: &K) -> bool {
     a == b
 }
 
-/// The `k` largest by rank, largest first, and all others in no order; of equal ranks the smaller key bytes first, so
-/// that the order is no accident.
+/// The `k` largest by rank, largest first, and all others in no order. Of equal ranks, smaller key bytes come first, so
+/// that the order is deterministic.
 fn split_largest<T, K: Key>(mut all: Vec<T>, k: usize, of: impl Fn(&T) -> (u64, K)) -> (Vec<T>, Vec<T>) {
     let order = |a: &T, b: &T| {
         let ((a, a_key), (b, b_key)) = (of(a), of(b));

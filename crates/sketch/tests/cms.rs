@@ -1,4 +1,4 @@
-//! Count-Min against a naive twin, its promise over many seeds, and what it refuses.
+//! Count-Min against a naive twin, its error bound over many seeds, and refused input.
 
 mod support;
 
@@ -12,7 +12,7 @@ fn sketch<C: Cell>(rows: usize, width: usize, rule: Rule) -> Cms<C> {
     Cms::new(Shape::new(rows, width).unwrap(), rule, 1, &Request::default()).unwrap()
 }
 
-/// The documented form: row by row a map of columns, computed with wide numbers.
+/// The documented form, computed with wide numbers: for each row, a map from columns to counts.
 fn naive(rows: u128, width: u128, hashes: &[u64]) -> Vec<HashMap<u128, u64>> {
     let mut cells = vec![HashMap::new(); rows as usize];
     for hash in hashes {
@@ -43,7 +43,7 @@ fn estimates_are_those_of_the_naive_twin() {
     }
 }
 
-/// The promise is per key and over the choice of hashes: of all (seed, key) the share above the bound is at most delta.
+/// The bound is per key and over the choice of hashes: of all pairs (seed, key), the share above the bound is at most delta.
 #[test]
 fn the_bound_holds_over_many_seeds_and_skews() {
     for (rows, width) in [(1, 64), (2, 64), (3, 128), (4, 256)] {
@@ -74,7 +74,7 @@ fn the_bound_holds_over_many_seeds_and_skews() {
 }
 
 /// Rows derived from one hash must not fail together: with the mean load of the bound's own derivation, the share above
-/// it falls with each row.
+/// the bound falls with each row.
 #[test]
 fn rows_are_as_good_as_independent() {
     let width = 64;
@@ -84,7 +84,7 @@ fn rows_are_as_good_as_independent() {
             let mut one = sketch::<u32>(rows, width, Rule::Plain);
             let keys: Vec<_> = (0..400).map(|key| random(seed, key)).collect();
             one.update(&keys);
-            // A cell holds 6.25 keys in the mean; more than 9 in every row is rare only if rows differ.
+            // A cell holds 6.25 keys on average; more than 9 in every row is rare only if rows differ.
             above += keys.iter().filter(|hash| one.estimate(**hash) > 9).count() as u32;
             asked += 400;
         }
@@ -101,7 +101,7 @@ fn rows_are_as_good_as_independent() {
 #[test]
 fn bits_that_all_keys_share_do_no_harm() {
     for shared in [0, 8, 32, 56] {
-        // Eight bits of all hashes are the same, as if a distributor had dealt by them.
+        // Eight bits of all hashes are equal, as if a distributor had chosen workers by them.
         let hashes: Vec<_> = (0..2000).map(|key| random(3, key) & !(0xff << shared) | 0x5a << shared).collect();
         let mut one = sketch::<u32>(4, 1024, Rule::Plain);
         one.update(&hashes);

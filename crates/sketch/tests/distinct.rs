@@ -35,7 +35,7 @@ fn the_range_holds_in_nineteen_of_twenty() {
             let (lower, upper) = count(*seed, 0..keys).range();
             lower <= keys as f64 && keys as f64 <= upper
         });
-        // 95 of 100 in the mean; 88 is three standard deviations below.
+        // 95 of 100 are expected; 88 is three standard deviations below.
         assert!(inside.count() >= 88, "{keys}");
         let (lower, upper) = count(1, 0..keys).range();
         assert!(upper - lower <= 2.0 * 0.02 * keys as f64, "{lower}..{upper} is wider than promised");
@@ -45,7 +45,7 @@ fn the_range_holds_in_nineteen_of_twenty() {
     }
 }
 
-/// Over seeds, estimates lie around the truth, as far from it as the standard error says.
+/// Over seeds, estimates scatter around the truth with the stated standard error.
 #[test]
 fn the_estimate_has_no_bias_and_the_stated_error() {
     const KEYS: [u64; 9] = [1100, 2000, 5000, 12_000, 30_000, 45_000, 80_000, 250_000, 1_000_000];
@@ -93,7 +93,7 @@ fn a_merge_is_the_count_of_both_streams() {
         let mut merged = count(1, left.clone());
         merged.merge(&count(1, right.clone())).unwrap();
         assert_eq!((merged.estimate(), merged.range()), (one.estimate(), one.range()), "{left:?} and {right:?}");
-        // Once more, over an empty one, and what comes afterwards.
+        // A second merge, into an empty count, and further keys after it.
         let mut again = empty(1);
         again.merge(&merged).unwrap();
         again.merge(&merged).unwrap();
@@ -126,8 +126,8 @@ fn a_union_of_images_is_the_union() {
     }
 }
 
-/// Keys that were chosen for the public seed of the mergeable count: all fall into a sixteenth of its registers, with the
-/// smallest value. What is shown does not care.
+/// Keys chosen for the public seed of the mergeable count: all fall into a sixteenth of its registers, with the smallest value.
+/// The estimate that weir shows is not affected.
 #[test]
 fn keys_chosen_for_the_public_seed_do_not_bend_what_is_shown() {
     const KEYS: usize = 20_000;
@@ -158,8 +158,7 @@ fn clear_forgets() {
     }
 }
 
-/// MurmurHash3, x64, 128 bits, of at most 15 bytes: what the library's forms in all languages hash with, under the seed
-/// 9001.
+/// MurmurHash3, x64, 128 bits, of at most 15 bytes: the hash of the library's forms in all languages, under the seed 9001.
 fn murmur(bytes: &[u8]) -> (u64, u64) {
     let mut tail = [0; 16];
     tail[..bytes.len()].copy_from_slice(bytes);
@@ -192,7 +191,7 @@ fn images_are_those_of_the_library_in_other_languages() {
     let mut image = vec![2, 1, 7, 14, 3, 8, 3, 8];
     for key in keys {
         let (h1, h2) = murmur(key);
-        // The lower 26 bits say where, the upper 6 how many leading zeros, and one.
+        // The lower 26 bits are the index, the upper 6 the number of leading zeros plus one.
         let coupon = h1 as u32 & 0x03ff_ffff | (h2.leading_zeros().min(62) + 1) << 26;
         image.extend(coupon.to_le_bytes());
     }
@@ -206,7 +205,7 @@ fn images_come_back() {
     for keys in [0, 5, 500, 20_000] {
         let written = mergeable(0..keys);
         let read = Mergeable::from_bytes(&written.to_bytes()).unwrap();
-        // A small sketch is a set, whose order in the image means nothing.
+        // A small sketch is a set, whose order in the image has no meaning.
         let parts = |image: Vec<u8>| image.chunks(4).map(<[u8]>::to_vec).collect::<std::collections::BTreeSet<_>>();
         assert!(parts(read.to_bytes()) == parts(written.to_bytes()));
         assert_eq!((read.estimate(), read.range()), (written.estimate(), written.range()));
@@ -218,6 +217,6 @@ fn other_bytes_are_refused() {
     let refused = |bytes: &[u8]| Mergeable::from_bytes(bytes).unwrap_err();
     assert!(matches!(refused(&[]), Error::Apache(_)));
     assert!(matches!(refused(b"weirskch"), Error::Apache(_)));
-    // An empty one of another precision.
+    // An empty image of another precision.
     assert!(matches!(refused(&[2, 1, 7, 12, 3, 12, 0, 8]), Error::Parameter { name: "lg_k", .. }));
 }

@@ -1,4 +1,4 @@
-//! What the exact table says when its memory ends.
+//! Answers of the exact table after its memory is full.
 
 mod support;
 
@@ -60,21 +60,21 @@ fn slots_are_half_a_line_or_a_line() {
 
 #[test]
 fn what_was_untracked_there_is_doubt_here() {
-    // 20 of 28 keys find room on neither side.
+    // On each side, 20 of 28 keys find no room.
     let mut left = table(10 * 32, 0..28);
     let right = table(10 * 32, (0..28).rev());
     assert_eq!((left.len(), left.untracked()), (8, counts(20)));
     left.merge(&right, hash).unwrap();
     assert_eq!(left.total(), counts(56));
     assert_eq!(left.doubt(), counts(20));
-    // Its own 20, those 20, and the 8 keys for which there was no room.
+    // The 20 untracked packets of each side, and those of the 8 keys for which there was no room.
     assert_eq!(left.untracked(), counts(48));
     for key in 0..8 {
         assert_eq!(left.get(&key, hash(&key)), Some(counts(1)), "the second packet is among the untracked");
     }
 }
 
-/// Eight tables list the same eight keys, and each turned away one packet of ten others.
+/// Eight tables list the same eight keys, and each has one untracked packet of each of ten other keys.
 #[test]
 fn doubt_is_never_more_than_what_is_untracked() {
     let worker = |number: u32| table(10 * 32, (0..8).chain(100 * number..100 * number + 10));
@@ -84,7 +84,7 @@ fn doubt_is_never_more_than_what_is_untracked() {
         let merged = merged as u64 + 1;
         assert_eq!((all.doubt(), all.untracked()), (counts(10 * merged), counts(10 * merged + 10)));
     }
-    // The same in pairs, and an empty table beside them.
+    // The same tables merged in pairs, with an empty table beside them.
     let pair = |number| {
         let mut pair = worker(number);
         pair.merge(&table(10 * 32, []), hash).unwrap();
@@ -97,7 +97,7 @@ fn doubt_is_never_more_than_what_is_untracked() {
     assert_eq!((empty.doubt(), empty.untracked()), (counts(10), counts(20)));
     empty.merge(&pair(3), hash).unwrap();
     assert_eq!((empty.doubt(), empty.untracked()), (counts(30), counts(40)));
-    // Tables of one key, one after the other.
+    // Tables of one key, merged one after the other.
     let mut left = table(64, 0..3);
     for _ in 0..40 {
         left.merge(&table(64, 3..6), hash).unwrap();

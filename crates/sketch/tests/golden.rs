@@ -1,9 +1,9 @@
-//! The serialised forms, byte by byte, in both directions; and what is refused, for the stated reason.
+//! The serialised forms, byte by byte, in both directions; and refused images, each for the stated reason.
 
 use weir_memory::Request;
 use weir_sketch::{Cms, Counts, Error, Exact, Heavy, Item, Rule, Shape, Weigh};
 
-/// The bytes of `parts`, each number little-endian in so many bytes, and FNV-1a behind them.
+/// The bytes of `parts`: each number little-endian with its size in bytes, and FNV-1a behind them.
 fn image(parts: &[(u64, usize)]) -> Vec<u8> {
     let bytes = parts.iter().flat_map(|(value, len)| value.to_le_bytes()[..*len].to_vec()).collect();
     sealed(bytes)
@@ -21,12 +21,12 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 const MAGIC: (u64, usize) = (u64::from_le_bytes(*b"weirskch"), 8);
 const VERSION: (u64, usize) = (1, 2);
 
-/// Of two bytes, so that its numbers have an order.
+/// A key of two bytes, so that byte order matters.
 fn key(number: u8) -> [u8; 2] {
     [number, 0xee]
 }
 
-/// All in one place but for what the tags see.
+/// A hash that is equal for all keys but for the bits that make the tag.
 fn hash(key: &[u8; 2]) -> u64 {
     u64::from(key[0]) << 20
 }
@@ -76,7 +76,7 @@ fn exact() {
     assert_eq!((read.seed(), read.capacity(), read.is_full()), (0xfeed, 2, true));
 }
 
-/// A bucket of 13 keys that a fourteenth has missed once.
+/// A bucket of 13 keys, and one missed packet of a fourteenth key.
 fn heavy_image() -> Vec<u8> {
     let tag = |number: u64| ((number << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24 & 0xff, 1);
     let mut parts = vec![
@@ -115,7 +115,7 @@ fn heavy() {
     assert_eq!(read.bounds(&key(14), hash(&key(14))), (0, 1));
     assert_eq!(read.get(&key(3), hash(&key(3))).unwrap().companion_lower, 120);
     assert_eq!(read.total(), table.total());
-    // Now it pushes the first of the least out, with its missed packet as its error.
+    // Another packet of the key replaces the first of the least keys; its missed packet becomes its error.
     read.update(&[item(14, 100)]);
     let entry = read.get(&key(14), hash(&key(14))).unwrap();
     assert_eq!((entry.lower, entry.upper), (1, 2));
@@ -123,7 +123,7 @@ fn heavy() {
     assert_eq!(read.bounds(&key(1), hash(&key(1))), (0, 2));
 }
 
-/// Two rows of four; the hash 0x40...0 times the odd constant is 0x40...0, whose other half is zero.
+/// A sketch with two rows of four cells. The hash 0x40...0 times the odd constant is 0x40...0, whose other half is zero.
 fn cms_image(cell: usize, rule: u64) -> Vec<u8> {
     let mut parts = vec![
         MAGIC,
@@ -160,7 +160,7 @@ fn count_min() {
     assert_eq!((read.rule(), read.shape()), (Rule::Conservative, shape));
 }
 
-/// What is said of the image when the bytes from `at` on are changed to `bytes`, and the checksum with them.
+/// Offset and reason of the refusal, if the bytes from `at` on are changed to `bytes`, and the checksum with them.
 fn why(image: &[u8], at: usize, bytes: &[u8], read: impl Fn(&[u8]) -> Result<(), Error>) -> (usize, &'static str) {
     let mut changed = image[..image.len() - 8].to_vec();
     changed[at..at + bytes.len()].copy_from_slice(bytes);
@@ -264,7 +264,7 @@ fn rows_are_refused_for_what_is_wrong_in_them() {
     assert_eq!(why(47, &[0x81]), (40, "a total above 2^63"));
     assert_eq!(why(40, &[0]), (64, "a row that does not add up to the total"));
     assert_eq!(why(48, &[1]), (64, "a row that does not add up to the total"));
-    // Conservative rows may have lost some, and have gained none.
+    // Rows of a conservative sketch may sum up to less than the total, but not to more.
     let conservative = cms_image(4, 1);
     let mut fewer = conservative[..conservative.len() - 8].to_vec();
     fewer[52] -= 1;

@@ -1,4 +1,4 @@
-//! Heavy tables whose weights come near the ends of their counters, held against a table of u128.
+//! Heavy tables whose weights come near the ends of their counters, compared with a table of u128.
 
 mod support;
 
@@ -14,7 +14,7 @@ fn request() -> Request {
     Request { pages: Policy::Virtual, ..Request::default() }
 }
 
-/// A table by bytes with room for 26 keys, and the bytes of every key.
+/// A table by bytes with room for 26 keys, and the exact bytes of every key.
 struct Pair {
     table: Heavy<u32>,
     truth: BTreeMap<u32, u128>,
@@ -39,7 +39,7 @@ impl Pair {
         self.table.update(&items);
     }
 
-    /// The same stream once more, as another worker would have seen it.
+    /// Merges the same stream again, as if another worker had counted it.
     fn double(&mut self) {
         let other = Heavy::from_bytes(&self.table.to_bytes(), &request()).unwrap();
         self.table.merge(&other).unwrap();
@@ -55,7 +55,7 @@ impl Pair {
             let (lower, upper) = self.table.bounds(key, self.hash(*key));
             let (lower, upper) = (u128::from(lower), u128::from(upper));
             assert!(lower <= *bytes && *bytes <= upper, "key {key} has {bytes}, told {lower}..={upper}");
-            // The floor of a bucket is at most a fourteenth of what fell into it.
+            // The floor of a bucket is at most a fourteenth of the weight that fell into it.
             assert!(upper - lower <= self.total() / 14, "key {key}: {lower}..={upper} is too wide");
         }
         let (largest, bytes) = self.truth.iter().max_by_key(|(_, bytes)| **bytes).expect("a key");
@@ -74,7 +74,7 @@ fn bounds_hold_for_totals_up_to_two_to_the_63() {
             at += 1;
             random(seed ^ 0x5eed, at) % many
         };
-        // One large key, some of middle size, and a flood of small ones between all doublings.
+        // One large key, some of medium size, and a flood of small ones between all doublings.
         pair.see((0..400).map(|_| (if draw(2) == 0 { 7 } else { draw(40) as u32 }, u32::MAX - draw(9) as u32)));
         while 2 * pair.total() <= LIMIT {
             pair.double();
@@ -86,7 +86,7 @@ fn bounds_hold_for_totals_up_to_two_to_the_63() {
     }
 }
 
-/// What a merge refuses an update reaches: from 2^63 on, packet by packet.
+/// An update may reach totals that a merge refuses: from 2^63 on, packet by packet.
 #[test]
 fn a_merge_beyond_two_to_the_63_is_refused_and_changes_nothing() {
     let mut pair = Pair::new(1);
@@ -101,7 +101,7 @@ fn a_merge_beyond_two_to_the_63_is_refused_and_changes_nothing() {
     pair.check();
 }
 
-/// What is listed and what is outside of it, held against a sort of all entries.
+/// The listed keys and the bound for all others, compared with a sort of all entries.
 #[test]
 fn the_largest_keys_are_those_that_a_sort_puts_first() {
     for (seed, keys) in [(1, 20), (2, 300), (3, 5000)] {

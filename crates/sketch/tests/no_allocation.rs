@@ -1,4 +1,4 @@
-//! Updates allocate nothing: the allocator counts.
+//! Updates do not allocate: the allocator counts its calls.
 
 mod support;
 
@@ -12,7 +12,7 @@ struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call is handed on to the system's allocator unchanged; counting touches no memory but the counter.
+// SAFETY: every call is passed on to the system's allocator unchanged; counting touches no memory but the counter.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -21,7 +21,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller promises memory that `alloc` above gave out for this layout, and that came from `System`.
+        // SAFETY: the caller promises memory that `alloc` above returned for this layout, and that came from `System`.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -29,7 +29,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// One test alone: others would allocate beside it.
+// The only test of this file: others would allocate at the same time.
 #[test]
 fn updates_allocate_nothing() {
     let request = &Request::default();

@@ -1,4 +1,4 @@
-//! Every sketch on streams of many shapes, held against exact counts: bounds, merges, images, shared forms.
+//! Sketches of every kind on streams of many shapes, compared with exact counts: bounds, merges, images, shared forms.
 
 mod support;
 
@@ -7,12 +7,12 @@ use weir_memory::Request;
 use weir_sketch::fuzz_body::World;
 use weir_sketch::{Exact, Heavy, Item, Key, Weigh};
 
-/// Many hashes.
+/// A seed that does not limit the number of hashes.
 fn seed_of(seed: u64) -> u64 {
     seed << 32 | 0xffff_ffff
 }
 
-/// Half of the stream on each side, interleaved in runs, merged in the middle and at the end.
+/// Runs a stream through a world: half of it on each side, interleaved in runs, merged in the middle and at the end.
 fn through<K: Key>(memory: usize, seed: u64, key: fn(u32) -> K, packets: &[(u32, u32)]) {
     let mut world = World::new(memory, seed_of(seed), key);
     for (index, run) in packets.chunks(packets.len() / 6 + 1).enumerate() {
@@ -53,7 +53,7 @@ fn shapes_of_streams_in_enough_memory() {
 #[test]
 fn keys_of_every_width() {
     fn wide<const N: usize>(number: u32) -> [u8; N] {
-        // In the middle of zeros: neither end tells keys apart.
+        // The number is in the middle of zeros, so that neither end of a key distinguishes it.
         let mut key = [0; N];
         let middle = N / 2 - 1;
         key[middle..middle + 4].copy_from_slice(&number.to_le_bytes());
@@ -80,7 +80,7 @@ fn hashes_that_do_not_tell_keys_apart() {
     }
 }
 
-/// Free slots hold zeros too.
+/// Free slots hold zeros too, so the key of zeros needs care.
 #[test]
 fn the_key_of_zeros_is_a_key() {
     for hash in (0..1 << 20).step_by(97) {
@@ -107,7 +107,7 @@ fn a_heavy_table_tells_which_keys_were_not_in() {
         .map(|&key| Item { hash: u64::from(key).wrapping_mul(seed_of(3) | 1), bytes: 60, key })
         .collect();
     for items in items.chunks(49) {
-        // One after the other, each asked for before it comes.
+        // Packets counted one by one; each key is looked up before its packet is counted.
         let one = |(i, item): (usize, &Item<u32>)| {
             let new = asked.get(&item.key, item.hash).is_none();
             asked.update(core::slice::from_ref(item));
@@ -117,7 +117,7 @@ fn a_heavy_table_tells_which_keys_were_not_in() {
         let mut new = 0u64;
         told.update_and_tell(items, |i| new |= 1 << i);
         assert_eq!(new, expected);
-        // In steps of their own, and with guesses that are right, old, wrong and no slots at all.
+        // Counted in three steps, with guesses that are right, old, wrong or beyond the slots.
         let mut guesses = vec![0; items.len()];
         stepped.prefetch_buckets(items);
         stepped.prefetch_counts(items, &mut guesses);

@@ -1,4 +1,4 @@
-//! The shared forms under several threads: nothing is lost, and nothing is added.
+//! The shared forms under several threads: no update is lost or counted twice.
 
 mod support;
 
@@ -16,7 +16,7 @@ fn hash(key: u32) -> u64 {
     random(11, u64::from(key))
 }
 
-/// What one thread sees: few keys, so that threads meet in cells and locks all the time.
+/// The packets of one thread: few keys, so that threads often meet in cells and locks.
 fn stream(thread: u64) -> Vec<(u32, u32)> {
     sized_plain(thread, &zipf(thread, 40_000, 300, 1.2))
 }

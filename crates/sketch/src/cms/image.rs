@@ -36,9 +36,9 @@ impl<C: Cell> Cms<C> {
         image.finish()
     }
 
-    /// The sketch that these bytes are of.
+    /// Reads the sketch from its serialised bytes.
     ///
-    /// **Errors**: the bytes are not what [`to_bytes`](Self::to_bytes) gives for a sketch with such cells.
+    /// **Errors**: the bytes are no result of [`to_bytes`](Self::to_bytes) for a sketch with such cells.
     pub fn from_bytes(bytes: &[u8], request: &Request) -> Result<Self, Error> {
         let mut image = Reader::new(bytes, Kind::Cms, 0)?;
         let fault = image.fault("no such shape, or not as many cells as it has");
@@ -62,7 +62,7 @@ impl<C: Cell> Cms<C> {
                 *cell = C::of(value);
                 sum += u128::from(value);
             }
-            // Nothing is lost in a plain row, unless a cell is at its end.
+            // A row of a plain sketch sums up to the total, unless a cell is saturated.
             let lost = rule == Rule::Conservative || row.contains(&C::MAX);
             if sum > u128::from(total) || sum < u128::from(total) && !lost {
                 return Err(image.fault("a row that does not add up to the total"));
@@ -73,7 +73,7 @@ impl<C: Cell> Cms<C> {
     }
 }
 
-/// Cell size and rule, as the image has them.
+/// Cell size and rule, as encoded in the image.
 fn form<C>(rule: Rule) -> u32 {
     size_of::<C>() as u32 | (rule as u32) << 8
 }

@@ -1,8 +1,8 @@
-//! Rows and columns, and what they promise.
+//! Rows and columns of a sketch, and the error bound that follows from them.
 
 use crate::{Error, spread};
 
-/// Rows and width of a sketch.
+/// Number of rows of a sketch, and their width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     rows: usize,
@@ -10,14 +10,14 @@ pub struct Shape {
     width_log2: u32,
 }
 
-/// How far an estimate may be off.
+/// Error bound of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     /// Share of the total by which an estimate may be too high.
     pub epsilon: f64,
-    /// Probability that it is still higher, for each key asked about. For n keys at once, n times as much.
+    /// Probability that the error is larger, for each key asked about. For n keys at once, n times as much.
     pub delta: f64,
-    /// `epsilon` times the total, rounded up: the same in packets or bytes.
+    /// `epsilon` times the total, rounded up: the error in packets or bytes.
     pub excess: u64,
 }
 
@@ -25,10 +25,10 @@ const MOST_ROWS: usize = 32;
 const MOST_WIDTH_LOG2: u32 = 40;
 
 impl Shape {
-    /// The smallest that overestimates by more than `epsilon` of the total with probability `delta` at most: a width of
+    /// The smallest shape that overestimates by more than `epsilon` of the total with probability `delta` at most: a width of
     /// e / epsilon, rounded up to a power of two, and ln(1 / delta) rows.
     ///
-    /// **Errors**: one of them is not between 0 and 1, or asks for more than 2^40 cells a row or 32 rows.
+    /// **Errors**: `epsilon` or `delta` is not between 0 and 1, or needs more than 2^40 cells a row or 32 rows.
     pub fn for_error(epsilon: f64, delta: f64) -> Result<Self, Error> {
         let most = core::f64::consts::E / (1u64 << MOST_WIDTH_LOG2) as f64;
         if !(most..1.0).contains(&epsilon) {
@@ -41,9 +41,9 @@ impl Shape {
         Self::new((1.0 / delta).ln().ceil() as usize, width.next_power_of_two())
     }
 
-    /// The widest of so many rows whose cells, of `cell_bytes` each, take at most `memory_bytes`.
+    /// The widest shape of `rows` rows whose cells, of `cell_bytes` each, take at most `memory_bytes`.
     ///
-    /// **Errors**: the memory does not hold a cell for each row, or there are no rows or more than 32.
+    /// **Errors**: the memory is too small for one cell in each row, or there are no rows or more than 32.
     pub fn for_memory(memory_bytes: usize, rows: usize, cell_bytes: usize) -> Result<Self, Error> {
         let least = rows.saturating_mul(cell_bytes);
         match memory_bytes.checked_div(least) {
@@ -65,23 +65,23 @@ impl Shape {
         Ok(Self { rows, width_log2: width.ilog2() })
     }
 
-    /// Rows.
+    /// Number of rows.
     #[inline(always)]
     pub fn rows(self) -> usize {
         self.rows
     }
 
-    /// Cells of a row, a power of two.
+    /// Number of cells in a row, a power of two.
     pub fn width(self) -> usize {
         1 << self.width_log2
     }
 
-    /// Cells of all rows.
+    /// Number of cells in all rows.
     pub(super) fn cells(self) -> usize {
         self.rows << self.width_log2
     }
 
-    /// What it promises when this much was counted.
+    /// The error bound at this total.
     pub fn bound(self, total: u64) -> Bound {
         let epsilon = core::f64::consts::E / self.width() as f64;
         let delta = (-(self.rows as f64)).exp();
@@ -89,7 +89,7 @@ impl Shape {
     }
 }
 
-/// The cells of one key, one of each row after the other.
+/// The cells of one key, one in each row.
 #[derive(Clone)]
 pub(super) struct Columns {
     hash: u64,
@@ -116,7 +116,7 @@ impl Columns {
     /// Index of the next row's cell in its row.
     #[inline(always)]
     pub(super) fn column(&mut self) -> usize {
-        // In two steps, for a row of one cell would shift by all 64 bits.
+        // Two shifts, because a row of one cell would need a shift by all 64 bits.
         let column = (self.hash >> 1 >> (63 - self.width_log2)) as usize;
         self.hash = self.hash.wrapping_add(self.step);
         column

@@ -1,4 +1,4 @@
-//! The Count-Min sketch that several threads update at once.
+//! A Count-Min sketch that several threads update at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,14 +11,14 @@ use crate::{Error, spread};
 
 /// A [`Cms`] of 64-bit cells that several threads update at once, without losing an update.
 ///
-/// Plain cells are added to atomically, so that the result is that of one thread, whatever the order. Conservative
-/// cells are raised to the new estimate unless they are above it already. Two updates of *one key* that read the same
-/// estimate would raise it once instead of twice, so a conservative update takes a lock that belongs to the key;
-/// different keys may meet in a cell without harm, since each needs the cell no lower than its own estimate.
+/// Plain cells are added to atomically, so that the result is that of one thread, whatever the order. Conservative cells are
+/// raised to the new estimate unless they are above it already. Two updates of *one key* that read the same estimate would
+/// raise it once instead of twice, so a conservative update takes a lock that belongs to the key. Different keys may share a
+/// cell without harm, because each key only needs the cell to be at least its own estimate.
 ///
 /// Cells are 64 bits wide, because atomic additions wrap instead of saturating.
 ///
-/// **Cost**: an atomic addition for each row; conservative, a lock and a compare-and-swap for each cell that is raised.
+/// **Cost**: an atomic addition for each row. Conservative: a lock, and a compare-and-swap for each raised cell.
 /// **Threads**: any. An estimate read during updates contains every update that was finished before.
 #[derive(Debug)]
 pub struct SharedCms {
@@ -27,14 +27,14 @@ pub struct SharedCms {
     rule: Rule,
     seed: u64,
     total: AtomicU64,
-    /// A key's is picked by bits of its hash.
+    /// Locks of the keys; bits of its hash choose the lock of a key.
     locks: Vec<Mutex<()>>,
 }
 
 const LOCKS: usize = 1024;
 
 impl SharedCms {
-    /// A sketch of this shape; `seed` names the hash that its keys will come with.
+    /// A sketch of this shape; `seed` names the seed of its keys' hashes.
     ///
     /// **Errors**: the memory cannot be had.
     pub fn new(shape: Shape, rule: Rule, seed: u64, request: &Request) -> Result<Self, Error> {
@@ -49,7 +49,7 @@ impl SharedCms {
         self.update_weighted(hashes.iter().map(|hash| (*hash, 1)));
     }
 
-    /// Adds to each hash its weight.
+    /// Adds its weight to each hash.
     pub fn update_weighted(&self, weighted: impl IntoIterator<Item = (u64, u32)>) {
         let mut sum = 0;
         for (hash, weight) in weighted {
@@ -72,7 +72,7 @@ impl SharedCms {
 
     fn raise(&self, hash: u64, weight: u64) {
         let lock = &self.locks[(spread(hash) >> 16) as usize % LOCKS];
-        // It guards no data that a panic could leave half done.
+        // The lock guards no data that a panic could leave inconsistent.
         let _mine = lock.lock().unwrap_or_else(PoisonError::into_inner);
         let raised = self.estimate(hash) + weight;
         let mut columns = Columns::new(self.shape, hash);
@@ -84,46 +84,46 @@ impl SharedCms {
         }
     }
 
-    /// What a key weighs at most, and probably little less than that.
+    /// Upper bound of a key's weight, probably only a little above it.
     pub fn estimate(&self, hash: u64) -> u64 {
         let mut columns = Columns::new(self.shape, hash);
         let cells = (0..self.shape.rows()).map(|_| self.cells[columns.step()].load(Ordering::Relaxed));
         cells.min().unwrap_or(0)
     }
 
-    /// How far estimates may be above the truth, at the present total.
+    /// Largest error of estimates, at the present total.
     pub fn bound(&self) -> Bound {
         self.shape.bound(self.total())
     }
 
-    /// The weight of all batches that are finished.
+    /// Sum of the weights of all finished batches.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Rows and width.
+    /// Number of rows and their width.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// What an update does.
+    /// Effect of an update.
     pub fn rule(&self) -> Rule {
         self.rule
     }
 
-    /// Bytes of its cells.
+    /// Memory of the cells, bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.cells)
     }
 
-    /// What the memory of its table really is, read back now.
+    /// The memory that the table really has, read back now.
     ///
     /// **Cost**: reads /proc/self/smaps.
     pub fn obtained(&self) -> weir_memory::Obtained {
         self.cells.obtained()
     }
 
-    /// What the hash was seeded with, as told at the start.
+    /// Seed of the keys' hashes, as given at construction.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -134,7 +134,7 @@ impl SharedCms {
         *self.total.get_mut() = 0;
     }
 
-    /// A sketch that is no longer shared, to be merged or written. Exact if nobody updates meanwhile.
+    /// A copy that is no longer shared, to be merged or written. Exact if no thread updates the sketch meanwhile.
     ///
     /// **Errors**: the memory cannot be had.
     pub fn snapshot(&self, request: &Request) -> Result<Cms<u64>, Error> {

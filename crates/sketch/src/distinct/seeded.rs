@@ -1,4 +1,4 @@
-//! The estimator that is shown: HyperLogLog over seeded hashes, and the hashes themselves while they are few.
+//! The estimator whose results are shown: HyperLogLog over seeded hashes, and the set of hashes itself while it is small.
 //!
 //! ```text
 //! x = mix(hash)            i = upper 14 bits of x             r = 1 + leading zeros of the other 50, 51 if all are zero
@@ -6,8 +6,8 @@
 //! while at most 1024 are known: the set of all x
 //! ```
 //!
-//! **The estimate** is the size of the set while there is one. Beyond, it is the improved raw estimator of Ertl, which has no
-//! ranges to switch between and no tables of bias: with c[r] registers of value r, m registers and q = 50,
+//! **The estimate** is the size of the set while there is one. Beyond, the improved raw estimator of Ertl is used, which has no
+//! ranges to switch between and no tables of bias. With c[r] registers of value r, m registers and q = 50:
 //!
 //! ```text
 //! z = m tau(1 - c[q + 1] / m);  for r = q ... 1: z = (z + c[r]) / 2;  z = z + m sigma(c[0] / m)
@@ -16,15 +16,14 @@
 //! tau(x) = (1 - x - sum over k >= 1 of (1 - x^(2^-k))^2 2^-k) / 3
 //! ```
 //!
-//! **The error** is 1.04 / sqrt(m) = 0.81 % of the truth in the standard deviation, less below m keys. 1024 hashes of 64 bits
-//! are all different but with a probability of 2^-45.
+//! **The error** has a standard deviation of 1.04 / sqrt(m) = 0.81 % of the truth, less below m keys. The probability that two
+//! of 1024 hashes of 64 bits are equal is 2^-45.
 //!
-//! **Merge**: the union of the sets and the maxima of the registers, which is what one estimator of both streams would hold:
-//! a union has more than 1024 hashes if a part has.
+//! **Merge**: the union of the sets and the maxima of the registers, which equals one estimator of both streams, because a union
+//! has more than 1024 hashes if a part has.
 //!
-//! **Why mix.** Hashes of the two directions of one conversation differ by a number that is the same for all
-//! conversations. Both are uniform, but an estimator wants more than pairs; a permutation that has no such structure parts
-//! them.
+//! **Why mix.** Hashes of the two directions of one conversation differ by the same number in all conversations. Both hashes are
+//! uniform, but an estimator needs more than pairwise independence. `mix`, a permutation without such structure, separates them.
 //!
 //! **Source**: Flajolet et al., "HyperLogLog" (2007); Ertl, "New cardinality estimation algorithms for HyperLogLog sketches"
 //! (2017), section 2.4, algorithm 6.
@@ -33,12 +32,12 @@ use weir_memory::{Request, Table};
 
 use crate::Error;
 
-/// Base-2 logarithm of the registers.
+/// Base-2 logarithm of the number of registers.
 const LG_M: u32 = 14;
 const M: usize = 1 << LG_M;
-/// Bits of a hash that a register sees the leading zeros of.
+/// Bits of a hash whose leading zeros are counted for a register.
 const Q: u32 = u64::BITS - LG_M;
-/// Hashes that are known one by one at most, and slots for them.
+/// Largest size of the set of hashes, and the number of its slots.
 const FEW: usize = 1024;
 const SLOTS: usize = 2 * FEW;
 /// Two standard errors.
@@ -48,7 +47,7 @@ pub(super) struct Seeded {
     registers: Table<u8>,
     /// Open addressing by the low bits; zero is a free slot.
     few: Table<u64>,
-    /// Hashes in `few`; more than [`FEW`]: there were others.
+    /// Number of hashes in `few`; more than [`FEW`] if the set is full and others came.
     known: usize,
 }
 
@@ -57,7 +56,7 @@ impl Seeded {
         Ok(Self { registers: Table::zeroed(M, request)?, few: Table::zeroed(SLOTS, request)?, known: 0 })
     }
 
-    /// Counts a hash, if it was not counted before.
+    /// Counts a hash, unless it was counted before.
     #[inline]
     pub(super) fn add(&mut self, hash: u64) {
         let mixed = mix(hash);
@@ -71,7 +70,7 @@ impl Seeded {
 
     /// Puts a mixed hash into the set, if there is room.
     fn know(&mut self, mixed: u64) {
-        // Zero is a free slot; that 0 and 1 are one is as likely as any other collision.
+        // Zero is a free slot. The mixed hashes 0 and 1 are taken for one, which is as likely as any other collision.
         let mixed = mixed.max(1);
         let mut at = mixed as usize % SLOTS;
         while self.few[at] != 0 {
@@ -90,7 +89,7 @@ impl Seeded {
         if self.known <= FEW { self.known as f64 } else { estimate(&self.registers) }
     }
 
-    /// Two standard errors below and above.
+    /// The estimate minus and plus two standard errors.
     pub(super) fn range(&self) -> (f64, f64) {
         let value = self.estimate();
         if self.known <= FEW {
@@ -131,7 +130,7 @@ fn mix(mut x: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// How many hashes filled these registers.
+/// Estimates the number of different hashes that filled these registers.
 fn estimate(registers: &[u8]) -> f64 {
     let mut counts = [0u32; Q as usize + 2];
     for register in registers {
@@ -186,7 +185,7 @@ mod tests {
     #[test]
     fn a_register_holds_the_longest_run_of_zeros() {
         let mut seeded = Seeded::new(&Request::default()).expect("memory");
-        // Undoes `mix`, so that what a register sees can be chosen.
+        // Inverts `mix`, so that a test can choose the value that a register receives.
         let unmix = |x: u64| {
             let x = (x ^ x >> 31 ^ x >> 62).wrapping_mul(0x3196_42b2_d24d_8ec3);
             let x = (x ^ x >> 27 ^ x >> 54).wrapping_mul(0x96de_1b17_3f11_9089);
@@ -207,7 +206,7 @@ mod tests {
         }
     }
 
-    /// The estimator of full registers is not infinite, and that of empty ones is nothing.
+    /// The estimate of full registers is finite, and that of empty registers is zero.
     #[test]
     fn the_ends_of_the_estimator() {
         assert_eq!(estimate(&[0; M]), 0.0);

@@ -4,12 +4,12 @@
 //! 24  8  slots
 //! 32 16  total: packets, bytes
 //! 48 16  untracked: packets, bytes
-//! 64 16  doubt: packets, bytes, neither above what is untracked
+//! 64 16  doubt: packets, bytes, neither above the untracked ones
 //! 80  8  keys
 //! 88     for each key, in the order of their bytes: the key, packets, bytes
 //! ```
 //!
-//! The order of keys makes the image of equal tables equal, whatever the order of their packets was.
+//! Because keys are ordered, equal tables have equal images, whatever the order of their packets was.
 
 use weir_memory::Request;
 
@@ -37,10 +37,10 @@ impl<K: Key> Exact<K> {
         image.finish()
     }
 
-    /// The table that these bytes are of. `hash` makes the hash of a key from the seed that the image names, and the
+    /// Reads the table from its serialised bytes. `hash` makes the hash of a key from the seed named in the image, and the
     /// key.
     ///
-    /// **Errors**: the bytes are not what [`to_bytes`](Self::to_bytes) gives, or the table takes more than
+    /// **Errors**: the bytes are no result of [`to_bytes`](Self::to_bytes), or the table takes more than
     /// `memory_bytes`.
     pub fn from_bytes(
         bytes: &[u8],

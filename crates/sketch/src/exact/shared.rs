@@ -1,4 +1,4 @@
-//! The exact table that several threads update at once.
+//! An exact table that several threads update at once.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,39 +7,39 @@ use weir_memory::Request;
 use super::Exact;
 use crate::{Counts, Error, Key, LANES, Packet, Weigh, split_largest, spread};
 
-/// An [`Exact`] in parts by hash, each behind a lock, with the same answers.
+/// An [`Exact`] split by hash into parts, each behind a lock, with the same answers.
 ///
-/// A part is full when its own slots are, so the whole begins to turn keys away a little earlier than one table would.
+/// A part is full when its own slots are full, so keys begin to find no room a little earlier than in one large table.
 ///
-/// **Cost**: as `Exact`, and a lock for each part that a batch touches. **Threads**: any may do anything; what
-/// one of them reads across parts is of no single instant while others update.
+/// **Cost**: that of `Exact`, and a lock for each part that a batch touches. **Threads**: any thread may call any method. During
+/// updates by others, an answer that combines several parts belongs to no single instant.
 #[derive(Debug)]
 pub struct SharedExact<K> {
     parts: Vec<Part<K>>,
 }
 
-/// Neighbours do not share a line.
+/// A part, aligned so that neighbours do not share a cache line.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Part<K>(Mutex<Exact<K>>);
 
-/// Enough that threads seldom meet; few enough that the parts of a table of some size lie in huge pages.
+/// Number of parts: enough that threads seldom meet, and few enough that the parts of a large table lie in huge pages.
 const PARTS: usize = 16;
 
-/// Items that are sorted by part together; their indices fit in bytes.
+/// Number of items that are sorted by part together; their indices fit in bytes.
 const GROUP: usize = 256;
 
 impl<K: Key> SharedExact<K> {
-    /// A table of at most `memory_bytes`; `seed` names the hash that its keys will come with.
+    /// A table of at most `memory_bytes`; `seed` names the seed of its keys' hashes.
     ///
-    /// **Errors**: as [`Exact::new`].
+    /// **Errors**: those of [`Exact::new`].
     pub fn new(memory_bytes: usize, seed: u64, request: &Request) -> Result<Self, Error> {
         let part = |_| Exact::new(memory_bytes / PARTS, seed, request).map(|table| Part(Mutex::new(table)));
         Ok(Self { parts: (0..PARTS).map(part).collect::<Result<_, _>>()? })
     }
 
-    /// Counts a batch of packets. A batch of hundreds locks each part once and has the cache misses within a part
-    /// overlap.
+    /// Counts a batch of packets. A batch of hundreds locks each part only once, and overlaps the cache misses within a
+    /// part.
     pub fn update<P: Packet<K>>(&self, items: &[P]) {
         for items in items.chunks(GROUP) {
             // A counting sort: the items of part p are those of `order[ends[p - 1]..ends[p]]`.
@@ -70,13 +70,13 @@ impl<K: Key> SharedExact<K> {
         }
     }
 
-    /// The part of a key. Not by the upper bits: within a part, these place the key.
+    /// The part of a key. Not chosen by the upper bits of the hash, because these choose the slot within a part.
     fn part(hash: u64) -> usize {
         (spread(hash) >> 16) as usize % PARTS
     }
 
     fn lock(&self, part: usize) -> MutexGuard<'_, Exact<K>> {
-        // Whoever panicked in there did so between two packets, or after an overflow that ended the run.
+        // A thread that panicked here did so between two packets, or after an overflow that ended the run.
         self.parts[part].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,58 +91,58 @@ impl<K: Key> SharedExact<K> {
         })
     }
 
-    /// The counts of a key, if it is in.
+    /// The counts of a key, if it is in the table.
     pub fn get(&self, key: &K, hash: u64) -> Option<Counts> {
         self.lock(Self::part(hash)).get(key, hash)
     }
 
-    /// Keys and their counts, in no order that means anything.
+    /// Keys and their counts, in an arbitrary order.
     pub fn entries(&self) -> Vec<(K, Counts)> {
         self.each().flat_map(|part| part.iter().collect::<Vec<_>>()).collect()
     }
 
-    /// The `k` keys that weigh most, as [`Exact::top`].
+    /// The `k` heaviest keys, as [`Exact::top`].
     pub fn top(&self, k: usize, weigh: Weigh) -> Vec<(K, Counts)> {
         let best = self.each().flat_map(|part| part.top(k, weigh)).collect();
         split_largest(best, k, |(key, counts)| (counts.by(weigh), *key)).0
     }
 
-    /// Keys that are in.
+    /// Number of keys in the table.
     pub fn len(&self) -> usize {
         self.each().map(|part| part.len()).sum()
     }
 
-    /// Is no key in?
+    /// Whether the table has no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Keys that find room, if they fall evenly.
+    /// Number of keys that the table can hold, if they fall evenly into the parts.
     pub fn capacity(&self) -> usize {
         self.each().map(|part| part.capacity()).sum()
     }
 
-    /// Will some next new key be turned away?
+    /// Whether a new key may find no room.
     pub fn is_full(&self) -> bool {
         self.each().any(|part| part.is_full())
     }
 
-    /// What was counted for keys that found no room.
+    /// Counts of packets whose keys found no room.
     pub fn untracked(&self) -> Counts {
         self.sum(Exact::untracked)
     }
 
-    /// All that was counted, untracked or not.
+    /// Counts of all packets, untracked or not.
     pub fn total(&self) -> Counts {
         self.sum(Exact::total)
     }
 
-    /// Bytes of its tables.
+    /// Memory of the tables, bytes.
     pub fn memory_bytes(&self) -> usize {
         self.each().map(|part| part.memory_bytes()).sum()
     }
 
-    /// What the hash was seeded with, as told at the start.
+    /// Seed of the keys' hashes, as given at construction.
     pub fn seed(&self) -> u64 {
         self.lock(0).seed()
     }
@@ -155,11 +155,11 @@ impl<K: Key> SharedExact<K> {
         }
     }
 
-    /// Adds all that it has counted to one table, as [`Exact::merge`] does.
+    /// Adds all counts of the parts to one table, as [`Exact::merge`] does.
     ///
-    /// No two parts hold packets of one key, so that what a part turned away leaves no doubt about keys of the others.
+    /// No two parts hold packets of one key, so untracked packets of one part cast no doubt on keys of the others.
     ///
-    /// **Errors**: those of [`Exact::merge`]; then some parts have been added.
+    /// **Errors**: those of [`Exact::merge`]; then some parts have already been added.
     pub fn merge_into(&self, table: &mut Exact<K>, mut hash: impl FnMut(&K) -> u64) -> Result<(), Error> {
         let doubt = table.doubt_with(self.total(), self.untracked(), Counts::default());
         for part in self.each() {

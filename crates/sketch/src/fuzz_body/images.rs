@@ -6,14 +6,13 @@ use super::hash;
 use crate::image::{Kind, Writer};
 use crate::{Cell, Cms, Error, Exact, Heavy, Item, Mergeable};
 
-/// Images may ask for no more than this.
+/// Largest memory that an image may ask for, bytes.
 const MEMORY: usize = 1 << 16;
 
-/// Reads `data` as an image of each kind, as it is, and as what follows a right header and goes before a right
-/// checksum.
+/// Reads `data` as an image of each kind: as it is, and between a valid header and a valid checksum.
 ///
-/// **Panics**: if reading panics, if an accepted image is not what the sketch writes again, or if the sketch does not
-/// bear an update, a query and a merge with itself.
+/// **Panics**: if reading panics, if an accepted image differs from the image that the sketch writes, or if an update, a query or
+/// a merge of the sketch with itself fails.
 pub fn images(data: &[u8]) {
     let framed = |kind, key| {
         let mut image = Writer::new(kind, key, 1 << 32 | 0xffff);
@@ -88,7 +87,7 @@ fn cms<C: Cell>(image: &[u8]) {
     assert!(sketch.bound().epsilon > 0.0);
 }
 
-/// A merge may find the totals too large, and nothing else.
+/// Checks that a merge succeeds or finds the totals too large.
 fn bearable(merged: Result<(), Error>) {
     assert!(matches!(merged, Ok(()) | Err(Error::TooMuch)), "{merged:?}");
 }

@@ -1,4 +1,4 @@
-//! One stream in every sketch there is, and what the sketches must say of it.
+//! One stream in sketches of every kind, and the checks of their answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,18 +15,18 @@ pub struct Side<K> {
     exact: Exact<K>,
     shared_exact: SharedExact<K>,
     heavy: [Heavy<K>; 2],
-    /// By bytes.
+    /// Weighed by bytes.
     plain: Cms<u32>,
     plain_wide: Cms<u64>,
     conservative: Cms<u64>,
-    /// By packets.
+    /// Weighed by packets.
     conservative_narrow: Cms<u32>,
     shared: [SharedCms; 2],
     distinct: Distinct,
     merged: bool,
 }
 
-/// The hash of a number under a seed. Its upper half counts; the lower half limits how many hashes there are.
+/// The hash of a number under a seed. The seed's upper half is the seed proper; its lower half limits the number of hashes.
 pub fn hash(seed: u64, number: u32) -> u64 {
     let hashes = (seed & 0xffff_ffff).max(1);
     let mut x = ((seed >> 32 << 32) ^ (u64::from(number) % hashes)).wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -188,7 +188,7 @@ impl<K: Key> Side<K> {
             return;
         }
         assert_eq!(doubt, Counts::default());
-        // As one table, while it has room.
+        // The answers are those of one table, while the shared table has room.
         let shared = &self.shared_exact;
         assert_eq!(shared.total(), self.total());
         if untracked.packets == 0 && shared.untracked().packets == 0 {
@@ -239,7 +239,7 @@ impl<K: Key> Side<K> {
         assert!(entries.iter().filter(|entry| entry.lower > least).count() < 5);
     }
 
-    /// No key but those that are listed weighs more than `most`.
+    /// Checks that no key but the listed ones weighs more than `most`.
     fn check_others(&self, weigh: Weigh, most: u64, listed: &BTreeSet<Vec<u8>>) {
         for (number, truth) in &self.truth {
             let is_listed = || listed.contains(&bytes(&(self.key)(*number)));
@@ -250,7 +250,7 @@ impl<K: Key> Side<K> {
     fn check_cms(&self) {
         let total = self.total();
         assert_eq!([&self.plain_wide, &self.conservative].map(Cms::total), [total.bytes; 2]);
-        // A sketch that knows hashes alone cannot tell keys of equal hashes apart.
+        // A sketch that only knows hashes cannot distinguish keys of equal hashes.
         let mut by_hash = BTreeMap::<u64, Counts>::new();
         for (number, truth) in &self.truth {
             let counts = by_hash.entry(hash(self.seed, *number)).or_default();
@@ -272,7 +272,7 @@ impl<K: Key> Side<K> {
     }
 
     fn check_distinct(&self) {
-        // Keys of equal hashes are one.
+        // Keys of equal hashes count as one key.
         let hashes: BTreeSet<_> = self.truth.keys().map(|number| hash(self.seed, *number)).collect();
         let (keys, estimate) = (hashes.len() as f64, self.distinct.estimate());
         if hashes.len() <= 1024 {
@@ -282,7 +282,7 @@ impl<K: Key> Side<K> {
         assert!((estimate - keys).abs() <= 0.049 * keys, "{estimate} of {keys}");
     }
 
-    /// What a side that took others in must have in common with one that saw everything itself.
+    /// Checks that a side made by merges agrees with a side that counted all packets itself.
     pub(super) fn check_merged(&self, whole: &Self) {
         assert_eq!(self.truth, whole.truth);
         if self.exact.untracked().packets + whole.exact.untracked().packets == 0 {

@@ -1,4 +1,4 @@
-//! One bucket: what is known of 13 keys, and of all others that fall into it.
+//! One bucket: the counts of 13 keys, and a bound for all other keys of the bucket.
 
 use core::hint::select_unpredictable;
 
@@ -8,35 +8,35 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::{Key, Packet};
 
-/// Slots of a bucket: with them its head fills two cache lines.
+/// Slots of a bucket; with this number its head fills two cache lines.
 pub(super) const WAYS: usize = 13;
 
-/// What is read and written for every packet of a bucket.
+/// The part of a bucket that is read and written for every packet.
 #[derive(Clone, Copy, FromZeros, Immutable, IntoBytes)]
 #[repr(C, align(64))]
 pub(super) struct Head {
-    /// No key that is not in weighs more.
+    /// Upper bound of the weight of any key outside the bucket's slots.
     floor: u64,
-    /// A byte for each slot; 0 is a free slot, and all free ones come after all others. The last three are never used.
+    /// Tag of each slot. 0 is a free slot; free slots come after all others. The last three bytes are never used.
     tags: [u8; 16],
-    /// No key that is in weighs more than its count.
+    /// Count of each slot: an upper bound of its key's weight.
     counts: [u64; WAYS],
 }
 
 const _: () = assert!(size_of::<Head>() == 128);
 
-/// The rest of what is known of a key.
+/// The rest of the data about a key.
 #[derive(Clone, Copy, FromZeros)]
 #[repr(C, align(32))]
 pub(super) struct Slot<K> {
-    /// What it has, since it came in, of the quantity that does not rank.
+    /// Sum of the quantity that does not rank, since the key was put into the slot.
     pub(super) companion: u64,
-    /// What it may have weighed before it came in.
+    /// Largest possible weight of the key before it was put into the slot.
     pub(super) error: u64,
     pub(super) key: K,
 }
 
-/// The sum. With `FAR` it ends at the largest u64; without, the caller knows that it fits.
+/// The sum. With `FAR` it saturates at the largest u64; without, the caller knows that it fits.
 #[inline(always)]
 fn sum<const FAR: bool>(a: u64, b: u64) -> u64 {
     if FAR { a.saturating_add(b) } else { a + b }
@@ -45,8 +45,8 @@ fn sum<const FAR: bool>(a: u64, b: u64) -> u64 {
 impl Head {
     pub(super) const EMPTY: Self = Self { floor: 0, tags: [0; 16], counts: [0; WAYS] };
 
-    /// Adds a packet, and says whether its key was in; `likely` is what [`Self::likely`] said a moment ago. Without `FAR`,
-    /// the totals have room for the packet, and so has every sum here.
+    /// Adds a packet, and returns whether its key was in the bucket. `likely` is a recent result of [`Self::likely`].
+    /// Without `FAR`, the totals have room for the packet, and so has every sum here.
     #[inline(always)]
     pub(super) fn add<K: Key, const FAR: bool>(
         &mut self,
@@ -64,8 +64,8 @@ impl Head {
         }
     }
 
-    /// Adds a packet whose key is not where it likely was, and says whether it was in. A call, so that its many variables take no
-    /// registers from other packets.
+    /// Adds a packet whose key is not in the likely slot, and returns whether it was in another one. A separate function, so
+    /// that its many variables take no registers from the common path.
     #[inline(never)]
     fn add_elsewhere<K: Key, const FAR: bool>(
         &mut self,
@@ -83,14 +83,14 @@ impl Head {
         found.is_some()
     }
 
-    /// Adds a packet of the key in a slot.
+    /// Adds a packet to the key in a slot.
     #[inline(always)]
     fn hit<K, const FAR: bool>(&mut self, slots: &mut [Slot<K>; WAYS], slot: usize, weight: u64, companion: u64) {
         self.counts[slot] = sum::<FAR>(self.counts[slot], weight);
         slots[slot].companion = sum::<FAR>(slots[slot].companion, companion);
     }
 
-    /// Has both lines of a head fetched.
+    /// Prefetches both cache lines of a head.
     #[inline(always)]
     pub(super) fn prefetch_all(heads: &[Self], bucket: usize) {
         let begin = bucket.wrapping_mul(size_of::<Self>());
@@ -98,19 +98,19 @@ impl Head {
         weir_memory::prefetch(heads.as_bytes(), begin.wrapping_add(size_of::<Self>() / 2));
     }
 
-    /// Has the count of a slot fetched.
+    /// Prefetches the count of a slot.
     #[inline(always)]
     pub(super) fn prefetch_count(&self, slot: usize) {
         weir_memory::prefetch(&self.counts, slot);
     }
 
-    /// Where a key of this tag is, if it is in: almost always the first slot that has the tag.
+    /// The likely slot of a key with this tag: almost always the first slot with the tag.
     #[inline(always)]
     pub(super) fn likely(&self, tag: u8) -> usize {
         (weir_memory::equal(&self.tags, tag) | 1 << (WAYS - 1)).trailing_zeros() as usize
     }
 
-    /// The slot of a key that is in.
+    /// The slot of a key, if the key is in the bucket.
     #[inline(always)]
     pub(super) fn find<K>(&self, slots: &[Slot<K>; WAYS], tag: u8, is: impl Fn(&K) -> bool) -> Option<usize> {
         let mut found = weir_memory::equal(&self.tags, tag) & ((1 << WAYS) - 1);
@@ -124,7 +124,7 @@ impl Head {
         None
     }
 
-    /// Adds a packet of a key that is not in.
+    /// Adds a packet whose key is not in the bucket.
     #[inline(always)]
     fn miss<K: Key, const FAR: bool>(
         &mut self,
@@ -145,10 +145,10 @@ impl Head {
         self.put(slots, slot, tag, count, Slot { companion, error, key: *key });
     }
 
-    /// The least count, and the first slot that has it.
+    /// The least count, and its first slot.
     ///
-    /// A tree of selections, each of which carries its slot along: no branch, and four steps that wait for each other where a
-    /// loop has thirteen. Counts use all 64 bits, so that the slot has no room beside them in one word.
+    /// A tree of selections, each of which carries its slot along: no branch, and a chain of four steps instead of the
+    /// thirteen of a loop. Counts use all 64 bits, so slot and count do not fit in one word.
     #[inline(always)]
     fn least(&self) -> (u64, usize) {
         let at = |slot: usize| (self.counts[slot], slot);
@@ -191,7 +191,7 @@ impl Head {
         self.tags[slot]
     }
 
-    /// Keys that are in: they fill the first slots.
+    /// Number of keys in the bucket; they fill the first slots.
     pub(super) fn len(&self) -> usize {
         (0..WAYS).take_while(|slot| self.tag(*slot) != 0).count()
     }

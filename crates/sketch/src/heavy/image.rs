@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 24  8  buckets
-//! 32  4  what ranks: 0 packets, 1 bytes
+//! 32  4  quantity that ranks: 0 packets, 1 bytes
 //! 36  4  slots of a bucket: 13
 //! 40 16  total: packets, bytes
 //! 56  8  bytes of the smallest and of the largest packet, four each
@@ -16,7 +16,7 @@ use super::bucket::{Head, Slot, WAYS};
 use crate::image::{Kind, Reader, Writer};
 use crate::{Counts, Error, Key, Weigh, same};
 
-/// What a bucket without keys takes.
+/// Bytes of a bucket without keys in the image.
 const LEAST_BUCKET: usize = 9;
 
 impl<K: Key> Heavy<K> {
@@ -43,11 +43,11 @@ impl<K: Key> Heavy<K> {
         image.finish()
     }
 
-    /// The table that these bytes are of. It takes as much memory as the one that was written: at most some hundred
-    /// times the length of its image.
+    /// Reads the table from its serialised bytes. It takes as much memory as the written table: at most some hundred
+    /// times the length of the image.
     ///
-    /// **Errors**: the bytes are not what [`to_bytes`](Self::to_bytes) gives. Whether a key is in its own bucket is not
-    /// asked.
+    /// **Errors**: the bytes are no result of [`to_bytes`](Self::to_bytes). Whether each key is in its own bucket is not
+    /// checked.
     pub fn from_bytes(bytes: &[u8], request: &Request) -> Result<Self, Error> {
         let mut image = Reader::new(bytes, Kind::Heavy, size_of::<K>())?;
         let fault = image.fault("more buckets than bytes for them, or none");
@@ -88,10 +88,10 @@ impl<K: Key> Heavy<K> {
     }
 }
 
-/// What the buckets come to, to be held against the totals.
+/// Sums over the buckets, to be compared with the totals.
 #[derive(Default)]
 struct Sums {
-    /// P of the module's text, of all buckets.
+    /// Sum of P of the module's text, over all buckets.
     potential: u128,
     companion: u128,
 }
@@ -125,7 +125,7 @@ fn bucket<K: Key>(
     if keys < WAYS && floor > 0 { Err(fault) } else { Ok(()) }
 }
 
-/// Can so many packets of sizes in this range have so many bytes?
+/// Whether this many packets with sizes in this range can have this many bytes.
 fn sizes_fit((smallest, largest): (u32, u32), total: Counts) -> bool {
     let packets = u128::from(total.packets);
     let range = packets * u128::from(smallest)..=packets * u128::from(largest);

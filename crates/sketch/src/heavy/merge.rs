@@ -1,18 +1,18 @@
-//! Two tables into one, bucket by bucket.
+//! Merge of two tables, bucket by bucket.
 
 use super::Heavy;
 use super::bucket::{Head, Slot, WAYS};
 use crate::error::alike;
 use crate::{Error, Key, same};
 
-/// A key that wants a slot: its count, its tag and the rest.
+/// A key that competes for a slot: its count, its tag and the rest.
 type Candidate<K> = (u64, u8, Slot<K>);
 
 impl<K: Key> Heavy<K> {
-    /// Adds all that `other` has counted. The bounds are those of both streams together, and so is their width.
+    /// Adds all counts of `other`. The bounds are those of both streams together, and so is their width.
     ///
-    /// **Cost**: all buckets of both; allocates room for the keys of two buckets. **Errors**: the tables differ in
-    /// size, weight or seed, or the totals of both pass 2^63; then nothing has changed.
+    /// **Cost**: reads all buckets of both tables; allocates room for the keys of two buckets. **Errors**: the tables differ in
+    /// size, weight or seed, or the sum of the totals exceeds 2^63; then nothing has changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
         alike("buckets", self.heads.len() as u64, other.heads.len() as u64)?;
         alike("weight", self.weigh as u64, other.weigh as u64)?;
@@ -29,7 +29,7 @@ impl<K: Key> Heavy<K> {
     }
 }
 
-/// Makes the first bucket the one of both streams.
+/// Merges the second bucket into the first.
 fn join<K: Key>(
     (head, slots): (&mut Head, &mut [Slot<K>; WAYS]),
     (other, other_slots): (&Head, &[Slot<K>; WAYS]),
@@ -42,8 +42,8 @@ fn join<K: Key>(
         let key = &other_slots[slot].key;
         match candidates[..known].iter_mut().find(|(_, _, mine)| same(&mine.key, key)) {
             Some((count, _, mine)) => {
-                // Known on both sides: the other's floor, which was taken for what it may have weighed there, goes
-                // again.
+                // The key is in both buckets. The other bucket's floor had been added as its largest possible weight there,
+                // so it is subtracted again.
                 *count = *count - other.floor() + other.count(slot);
                 mine.error = mine.error - other.floor() + other_slots[slot].error;
                 mine.companion += other_slots[slot].companion;
@@ -61,7 +61,7 @@ fn join<K: Key>(
     }
 }
 
-/// A key of one bucket that may have weighed `floor` in the other.
+/// A candidate of a key that is in one bucket only, and may have weighed `floor` in the other.
 fn missed<K: Key>(head: &Head, slots: &[Slot<K>; WAYS], slot: usize, floor: u64) -> Candidate<K> {
     let Slot { companion, error, key } = slots[slot];
     (head.count(slot) + floor, head.tag(slot), Slot { companion, error: error + floor, key })

@@ -19,7 +19,7 @@ pub fn zipf(seed: u64, packets: usize, keys: usize, skew: f64) -> Vec<u32> {
     (0..packets).map(|at| sums.partition_point(|sum| *sum <= point(at)) as u32).collect()
 }
 
-/// Orders and shapes that are hard on some sketch or other, each with its name.
+/// Streams whose order and shape are hard for some sketch, each with its name.
 pub fn shapes(seed: u64, packets: usize) -> Vec<(&'static str, Vec<u32>)> {
     let skewed = zipf(seed, packets, packets / 2, 1.1);
     let mut counts = vec![0u32; packets];
@@ -40,7 +40,7 @@ pub fn shapes(seed: u64, packets: usize) -> Vec<(&'static str, Vec<u32>)> {
         ("sorted", sorted),
         ("heavy last", heavy_last),
         ("heavy first", heavy_first),
-        // One more than a bucket has slots, and one more than many buckets have.
+        // One key more than a bucket has slots, and one more than many buckets have.
         ("round robin of 14", (0..packets).map(|at| at % 14).collect()),
         ("round robin of 211", (0..packets).map(|at| at % 211).collect()),
         ("all distinct", (0..packets).collect()),
@@ -50,7 +50,7 @@ pub fn shapes(seed: u64, packets: usize) -> Vec<(&'static str, Vec<u32>)> {
     ]
 }
 
-/// Sizes of packets: ordinary ones, one in some hundred as large as it can be, some of nothing.
+/// Sizes of packets: ordinary ones, one in some hundred of the largest size, some of zero bytes.
 pub fn sized(seed: u64, keys: &[u32]) -> Vec<(u32, u32)> {
     let size = |at: usize| match random(seed ^ 0x517e, at as u64) {
         draw if draw.is_multiple_of(211) => u32::MAX,
@@ -60,7 +60,7 @@ pub fn sized(seed: u64, keys: &[u32]) -> Vec<(u32, u32)> {
     keys.iter().enumerate().map(|(at, key)| (*key, size(at))).collect()
 }
 
-/// Sizes as on a wire.
+/// Adds sizes that are usual on a wire.
 pub fn sized_plain(seed: u64, keys: &[u32]) -> Vec<(u32, u32)> {
     let size = |at: usize| 60 + (random(seed ^ 0x517e, at as u64) % 1441) as u32;
     keys.iter().enumerate().map(|(at, key)| (*key, size(at))).collect()
