@@ -1,9 +1,9 @@
-//! Flow keys by another parser: the rival of ours, and the oracle of measurements.
+//! Flow keys read by etherparse: a rival of weir's parser, and the oracle of measurements.
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket, NetSlice, SlicedPacket, TransportSlice};
 use weir_packet::flow::FlowKey;
 
-/// The key of an Ethernet frame that is whole.
+/// The key of an Ethernet frame that was captured completely.
 pub fn strict(data: &[u8]) -> Option<FlowKey> {
     let packet = SlicedPacket::from_ethernet(data).ok()?;
     let mut key = FlowKey::NONE;
@@ -21,7 +21,7 @@ pub fn strict(data: &[u8]) -> Option<FlowKey> {
     Some(with_ports(key, packet.transport.as_ref()))
 }
 
-/// The key of an Ethernet frame, however much of it was captured.
+/// The key of an Ethernet frame, which may be cut.
 pub fn lax(data: &[u8]) -> Option<FlowKey> {
     let packet = LaxSlicedPacket::from_ethernet(data).ok()?;
     let mut key = FlowKey::NONE;
@@ -51,7 +51,8 @@ fn six(key: &mut FlowKey, src: [u8; 16], dst: [u8; 16], proto: u8) {
     (key.family, key.proto, key.src, key.dst) = (6, proto, src, dst);
 }
 
-/// etherparse looks into no fragment; the first one has its ports all the same.
+/// Sets the flags of a fragment, and the ports of the first one. etherparse parses no fragments, but the first one has
+/// ports.
 #[inline(always)]
 fn fragment(key: &mut FlowKey, fragmented: bool, offset: u16, payload: &[u8]) {
     if !fragmented {

@@ -1,8 +1,9 @@
-//! Capturing from an interface, against tcpdump: the highest rate without loss on a share of a core, processor time a packet,
-//! writing to disk, and AF_XDP against AF_PACKET.
+//! Capturing from an interface, compared with tcpdump: the highest rate without loss on a share of a core, processor time
+//! per packet, writing to disk, and AF_XDP against AF_PACKET.
 //!
-//! Frames arrive at one end of a cable between two network namespaces, injected by the kernel on the sender's core; what is
-//! copied into rings is copied there too. So the receiver's core does the receiver's own work, and that is what is compared.
+//! Frames arrive at one end of a cable between two network namespaces. The kernel injects them on the sender's core, and
+//! copies them into rings there too. The receiver's core therefore does only the receiver's own work, which is what the
+//! comparison measures.
 
 mod net;
 pub mod receive;
@@ -26,46 +27,48 @@ use std::time::Duration;
 /// Columns of the raw data.
 pub const RAW: &str = "section,what,frames,round,asked_pps,sent,seconds,captured,dropped,cpu_s";
 
-/// What a receiver is given of a core: percent, of each so many us.
+/// Share of a core that a receiver gets: percent of each period, and the length of the period in us.
 type Share = (u32, u64);
 const SHARE: Share = (30, 10_000);
-/// So little that the sender can do more than receivers of small frames; the kernel's least is 1 ms of a period.
+/// A share so small that the sender is faster than receivers of small frames. The kernel's least quota is 1 ms of a period.
 const SMALL_SHARE: Share = (5, 20_000);
 
-/// The section of the raw data where processor time is measured.
+/// Section of the raw data with processor times.
 const TIME: &str = "time";
 
-/// The cores of sender and receiver.
+/// Cores of the sender and the receiver.
 const SENDER: usize = 0;
 const RECEIVER: usize = 1;
 
-/// Frames that are sent as fast as it goes.
+/// Number of frames sent without pacing.
 const UNPACED: u64 = 2_000_000;
 
-/// What rates are compared with: higher is what they must, this what they should be.
+/// Desired ratio of rates. The required ratio is more than 1.
 const GOAL: f64 = 2.0;
-/// What `weir measure` must not pass as a multiple of the processor time of `weir filter '' -w /dev/null`, and what it should not.
+/// Required limit on the processor time of `weir measure`, as a multiple of that of `weir filter '' -w /dev/null`; and the
+/// desired limit.
 const MUST_FILTER: f64 = 1.5;
 const GOAL_FILTER: f64 = 1.25;
-/// What AF_XDP must have of AF_PACKET's rate.
+/// Required ratio of AF_XDP's rate to AF_PACKET's.
 const MUST_XDP: f64 = 1.3;
 
-/// How much is done.
+/// Extent of the comparison.
 #[derive(Debug)]
 struct Plan {
     sizes: &'static [&'static str],
-    /// On which shares of a core frames of which length are received.
+    /// Frame lengths, and the share of a core on which the receiver gets them.
     shares: &'static [(&'static str, Share)],
-    /// How long a trial sends, s.
+    /// Duration of a trial, s.
     seconds: f64,
-    /// How long it does where processor time is measured, s: what is spent once is spread over more packets.
+    /// Duration of a trial that measures processor time, s. A longer trial spreads fixed costs over more packets.
     time_s: f64,
-    /// Trials of a search, at most; it ends when a rate with loss is so much higher than one without.
+    /// Most trials of a search. The search ends early if the ratio of the lowest rate with loss to the highest without is
+    /// below `close`.
     trials: usize,
     close: f64,
-    /// Fixed rates, 1/s.
+    /// Fixed rates for processor times, 1/s.
     rates: &'static [f64],
-    /// Where a search begins at first, 1/s; 0 for as fast as it goes.
+    /// First rate of a search, 1/s; 0 means unpaced.
     first: f64,
 }
 
@@ -114,7 +117,7 @@ pub fn run(binary: &Path, size: Size, rounds: usize, data: &Path, report: &mut R
     Ok(())
 }
 
-/// Whether everything is here. **Errors**: what is not.
+/// Tries each part once. **Errors**: the tool or the right that is missing.
 fn can() -> anyhow::Result<()> {
     for tool in ["ip", "taskset", "chrt", "tcpdump"] {
         Command::new(tool).arg("--version").output().with_context(|| format!("no {tool}"))?;
@@ -126,7 +129,7 @@ fn can() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What all parts share.
+/// Settings and network of all parts.
 #[derive(Debug)]
 struct Bench {
     net: Net,
@@ -135,7 +138,7 @@ struct Bench {
     rounds: usize,
 }
 
-/// Who sends what to whom.
+/// One receiver with its frames and its share of a core, in one round.
 struct Trial<'a> {
     section: &'a str,
     receiver: &'a Receiver,
@@ -144,13 +147,13 @@ struct Trial<'a> {
     round: usize,
 }
 
-/// The highest rate without loss of a round, 1/s.
+/// Highest rate without loss in a round, 1/s.
 #[derive(Clone, Copy, Debug)]
 struct Highest {
     rate: f64,
-    /// Mean length of the frames.
+    /// Mean length of the frames, bytes.
     bytes: f64,
-    /// The sender could do no more.
+    /// Whether the sender was the limit.
     at_least: bool,
 }
 
@@ -163,7 +166,7 @@ impl Bench {
         Sender::start(self.net.command("far", SENDER, None, &Sender::words("far", frames, true)?))
     }
 
-    /// Sends so many frames a second to a receiver, 0 for as many as it can.
+    /// Sends `rate` frames a second to a receiver, or as many as possible if `rate` is 0.
     fn once(
         &self,
         trial: &Trial<'_>,
@@ -178,7 +181,7 @@ impl Bench {
         running.work_off()?;
         let got = running.done()?;
         let name = &trial.receiver.name;
-        // tcpdump leaves what waits where it is.
+        // tcpdump does not read the packets that wait when it is interrupted.
         if !name.starts_with("tcpdump") && got.packets + got.dropped != sent.frames {
             report.wrong(&format!("{name} has {} and lost {} of {}", got.packets, got.dropped, sent.frames));
         }
@@ -187,7 +190,7 @@ impl Bench {
         }
         if let Some(file) = trial.receiver.file.as_deref().filter(|&file| file != Path::new("/dev/null")) {
             let bytes = fs::metadata(file)?.len();
-            // No format has less than 16 bytes around a packet.
+            // Each format has at least 16 bytes of header for a packet.
             if is_whole(&sent, &got) && bytes < sent.bytes + 16 * sent.frames {
                 report.wrong(&format!("{name}: a file of {bytes} bytes for {} bytes of packets", sent.bytes));
             }
@@ -208,7 +211,7 @@ impl Bench {
         Ok((sent, got))
     }
 
-    /// Searches the highest rate without loss, from `guess` on.
+    /// Searches the highest rate without loss, starting at `guess`.
     fn highest(
         &self,
         trial: &Trial<'_>,
@@ -236,14 +239,14 @@ impl Bench {
             rate = match (good > 0.0, bad.is_finite()) {
                 (true, true) => (good * bad).sqrt(),
                 (true, false) => good * 1.25,
-                // What it has is about what it can.
+                // The rate at which packets were received is close to the highest.
                 _ => (got.packets as f64 / sent.seconds).min(0.8 * done).max(1000.0),
             };
         }
         Ok(Highest { rate: good, bytes, at_least: false })
     }
 
-    /// Searches each rival's highest rate, in turn within each round, and compares the first two.
+    /// Searches the highest rate of each rival, in turn within each round, and compares the first two.
     fn compare(&self, to: &Compared<'_>, rivals: &mut [Rival], report: &mut Report) -> anyhow::Result<Found> {
         let mut found: Vec<Vec<Highest>> = rivals.iter().map(|_| Vec::new()).collect();
         for round in 1..=self.rounds {
@@ -288,7 +291,7 @@ impl Bench {
         Ok(Found { bars, ratio, words: format!("{words}{bound}"), undecided })
     }
 
-    /// Highest rates on a share of a core, to nowhere.
+    /// Highest rates on a share of a core, without output to disk.
     fn rates(&self, report: &mut Report) -> anyhow::Result<()> {
         let null = Path::new("/dev/null");
         let mut bars = Vec::new();
@@ -299,7 +302,7 @@ impl Bench {
             report.line(&format!("cgroup: {percent} % of each {} ms\n", period / 1000));
             let mut receivers = vec![Receiver::measure(&self.binary), Receiver::tcpdump(null, None)];
             if frames == "1500" {
-                // As many bytes of a packet as weir measure takes unasked.
+                // The bytes of a packet that weir measure takes by default.
                 receivers.push(Receiver::tcpdump(null, Some(512)));
             }
             let mut rivals = self.fed(receivers, frames)?;
@@ -329,12 +332,12 @@ impl Bench {
         Ok(())
     }
 
-    /// All receivers, each with a sender of its own.
+    /// A rival for each receiver, with a sender of its own.
     fn fed(&self, receivers: Vec<Receiver>, frames: &str) -> anyhow::Result<Vec<Rival>> {
         receivers.into_iter().map(|receiver| Ok(Rival { receiver, sender: self.sender(frames)? })).collect()
     }
 
-    /// Processor time a packet, at fixed rates.
+    /// Processor time per packet, at fixed rates.
     fn time(&self, report: &mut Report) -> anyhow::Result<()> {
         let null = Path::new("/dev/null");
         let mut bars = Vec::new();
@@ -349,7 +352,7 @@ impl Bench {
                     senders.push(sender);
                     continue;
                 }
-                // Finds out how fast it is with this receiver.
+                // Finds the sender's highest rate with this receiver.
                 let trial = Trial { section: "time, before", receiver, frames, group: None, round: 0 };
                 self.once(&trial, &mut sender, 0.0, report)?;
                 senders.push(sender);
@@ -409,7 +412,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Processor time of a receiver to which nothing comes, s.
+    /// Processor time of a receiver without traffic, s.
     fn nothing(&self, trial: &Trial<'_>, report: &mut Report) -> anyhow::Result<f64> {
         let running = trial.receiver.start(&self.net, RECEIVER, None)?;
         std::thread::sleep(Duration::from_secs_f64(self.plan.time_s));
@@ -431,7 +434,7 @@ impl Bench {
         Ok(got.cpu)
     }
 
-    /// Highest rates on a share of a core, to a file.
+    /// Highest rates on a share of a core, with output to a file.
     fn disk(&self, data: &Path, report: &mut Report) -> anyhow::Result<()> {
         report.heading(&format!("Without loss on {} % of a core, to a file: {}", SHARE.0, frames_of("mwn")));
         fs::create_dir_all(data).with_context(|| data.display().to_string())?;
@@ -452,7 +455,7 @@ impl Bench {
         Ok(())
     }
 
-    /// AF_XDP against AF_PACKET, each with the feed that suits it, on a whole core.
+    /// AF_XDP against AF_PACKET on a whole core, each with the path of injection that suits it.
     fn feeds(&self, report: &mut Report) -> anyhow::Result<()> {
         for frames in self.plan.sizes {
             report.heading(&format!("AF_XDP and AF_PACKET, a whole core, heavy behind them: {}", frames_of(frames)));
@@ -506,34 +509,34 @@ impl Bench {
     }
 }
 
-/// A receiver and who sends to it.
+/// A receiver and its sender.
 struct Rival {
     receiver: Receiver,
     sender: Sender,
 }
 
-/// On what rivals are compared.
+/// Section, frames and share of a core of a comparison.
 struct Compared<'a> {
     section: &'a str,
     frames: &'a str,
     group: Option<&'a Group>,
 }
 
-/// What came of a comparison: the first against the second.
+/// Result of a comparison of the first rival with the second.
 struct Found {
     bars: Vec<plot::Bar>,
     ratio: f64,
     words: String,
-    /// The sender was the limit of both in all rounds.
+    /// Whether the sender was the limit of both in all rounds.
     undecided: bool,
 }
 
-/// Whether everything that was sent arrived.
+/// Whether all sent frames were received.
 fn is_whole(sent: &Sent, got: &Got) -> bool {
     got.packets == sent.frames && got.dropped == 0
 }
 
-/// Of frames of one length each flow has its share: the largest that `heavy` names, too.
+/// Checks the largest flow that `heavy` reports. With frames of one length, all flows have the same share of the packets.
 fn judge(trial: &Trial<'_>, sent: &Sent, got: &Got, report: &mut Report) -> anyhow::Result<()> {
     if got.out.trim().is_empty() || trial.frames == "mwn" {
         return Ok(());
@@ -546,8 +549,8 @@ fn judge(trial: &Trial<'_>, sent: &Sent, got: &Got, report: &mut Report) -> anyh
     Ok(())
 }
 
-/// The first's of the second's, round by round, so that a slow minute of the machine counts for both: median, and that with
-/// its spread in words.
+/// Median ratio of the first to the second, and the median with its range as text. Values of the same round are divided, so
+/// that a slow minute of the machine affects both.
 fn ratio(first: &[f64], second: &[f64]) -> (f64, String) {
     let ratios: Vec<f64> = first.iter().zip(second).map(|(first, second)| first / second).collect();
     let (middle, (low, high)) = (median(ratios.iter().copied()), range(&ratios));

@@ -1,6 +1,6 @@
-//! What a second thread can gain on this machine at best: the yardstick for two workers.
+//! Highest gain of a second thread on this machine: the yardstick for two workers.
 //!
-//! Cores of a virtual machine share memory, caches and power with neighbours that nobody sees.
+//! Cores of a virtual machine share memory, caches and power with neighbours that a measurement cannot see.
 
 use crate::rivals::median;
 use std::hint::black_box;
@@ -9,13 +9,13 @@ use std::time::Instant;
 /// Gains of two threads over one, as medians over the rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Ceiling {
-    /// Computing in registers.
+    /// Gain when computing in registers.
     pub computing: f64,
-    /// Adding up memory.
+    /// Gain when adding up memory.
     pub reading: f64,
 }
 
-/// Measures both over `words` words of memory and as many steps, one thread and two in turn.
+/// Measures both over `words` words of memory and as many steps, with one thread and with two in turn.
 pub fn measure(rounds: usize, words: usize) -> Ceiling {
     let memory: Vec<u64> = (0..words as u64).collect();
     let halves = memory.split_at(memory.len() / 2);

@@ -1,19 +1,19 @@
-//! Time as it passes, and as this thread was given the processor.
+//! Wall time and processor time of this thread.
 
 use crate::rivals::median;
 use nix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
-/// What a piece of work cost this thread, s.
+/// Cost of a piece of work, s.
 #[derive(Clone, Copy, Debug)]
 pub struct Elapsed {
-    /// On the clock at the wall.
+    /// Wall time.
     pub wall: f64,
-    /// On the processor: what other programs took away is not in it, what they spoilt in caches is.
+    /// Processor time of this thread. Time taken by other programs is not included, but the cost of their cache use is.
     pub cpu: f64,
 }
 
-/// Does the work and says what it cost.
+/// Does the work, and measures its cost.
 pub fn time<T>(work: impl FnOnce() -> T) -> (T, Elapsed) {
     let (begun, cpu) = (Instant::now(), thread_cpu());
     let done = work();
@@ -24,17 +24,17 @@ fn thread_cpu() -> Duration {
     Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every kernel has this clock"))
 }
 
-/// The same work in several rounds, as ns for each of its steps.
+/// Times of the same work in several rounds, ns per step.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
-    /// Wall time, ns a step, in the order of the rounds.
+    /// Wall time, ns per step, in the order of the rounds.
     pub wall: Vec<f64>,
-    /// Processor time, ns a step.
+    /// Processor time, ns per step.
     pub cpu: Vec<f64>,
 }
 
 impl Samples {
-    /// Adds a round of so many steps.
+    /// Adds a round of `steps` steps.
     pub fn add(&mut self, elapsed: Elapsed, steps: usize) {
         self.wall.push(elapsed.wall * 1e9 / steps as f64);
         self.cpu.push(elapsed.cpu * 1e9 / steps as f64);
@@ -50,7 +50,7 @@ impl Samples {
         range(&self.cpu)
     }
 
-    /// Cells of a table: median, shortest to longest, and the median at the wall.
+    /// Cells of a table: median, shortest to longest, and median wall time.
     pub fn cells(&self) -> [String; 3] {
         let (low, high) = self.range();
         let wall = median(self.wall.iter().copied());
@@ -58,7 +58,7 @@ impl Samples {
     }
 }
 
-/// Smallest and largest.
+/// Smallest and largest value; the largest is at least 0.
 pub fn range(values: &[f64]) -> (f64, f64) {
     values.iter().fold((f64::INFINITY, 0.0), |(low, high), &value| (low.min(value), high.max(value)))
 }

@@ -1,7 +1,7 @@
-//! Ports of DPDK: what our way of receiving costs beside the loop that one writes in C, and the whole pipeline on one core.
+//! Ports of DPDK: the cost of weir's receiving compared with the usual loop in C, and the whole pipeline on one core.
 //!
-//! The device is `net_null`, which brings empty packets as fast as it is asked. For the pipeline a callback of DPDK's fills them
-//! with frames from a table, so the packets are known and nothing is lost on the way to the device.
+//! The device is `net_null`, which returns empty packets as fast as they are polled. For the pipeline, a callback of DPDK
+//! fills them with frames from a table. The packets are therefore known, and none is lost before the device.
 
 use crate::Size;
 use crate::by_etherparse::lax;
@@ -30,13 +30,13 @@ pub const RAW: &str = "section,what,round,wall_ns,cpu_ns,packets";
 
 const EXPRESSION: &str = "udp or tcp port 443";
 
-/// Share of the C loop's rate that ours must have; the goal is 0.95.
+/// Required share of the C loop's rate; the desired share is 0.95.
 const MUST_SHARE: f64 = 0.85;
 
-/// Rate with filter and sketch that one core must reach, Mpps; the goal is 20.
+/// Required rate with filter and sketch on one core, Mpps; the desired rate is 20.
 const MUST_RATE: f64 = 12.0;
 
-/// Rows of the answer that are looked at.
+/// Rows of the answer that are checked.
 const ROWS: usize = 100;
 
 /// Runs both parts.
@@ -66,7 +66,7 @@ fn row(what: &str, samples: &Samples, base: f64) -> Vec<String> {
 
 const HEAD: [&str; 6] = ["what", "Mpps", "a packet", "min - max", "at the wall", "rate of the first"];
 
-/// Receiving and giving back, and nothing else.
+/// Compares receiving and freeing alone.
 fn empty(packets: u64, rounds: usize, report: &mut Report) -> anyhow::Result<()> {
     report.heading("Receiving alone");
     let ways =
@@ -76,7 +76,7 @@ fn empty(packets: u64, rounds: usize, report: &mut Report) -> anyhow::Result<()>
     report.line(&format!("- {}\n- {packets} packets of net_null a round and way\n", opened.port.describe()));
     let queue = opened.queues.first_mut().context("a receive queue")?;
     let mut burst = queue.burst();
-    // From here on this thread is one of DPDK's, for the C loop too.
+    // From here on this thread is registered with DPDK, also for the C loop.
     queue.receive(&mut burst);
     burst.clear();
     let mut backend = captures(null(1)?, true).remove(0);
@@ -114,7 +114,7 @@ fn empty(packets: u64, rounds: usize, report: &mut Report) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Takes and gives back at least so many packets.
+/// Receives and frees at least `packets` packets.
 fn receive(backend: &mut dyn Backend, stop: &AtomicBool, packets: u64) -> io::Result<u64> {
     let mut received = 0;
     while received < packets {
@@ -126,14 +126,14 @@ fn receive(backend: &mut dyn Backend, stop: &AtomicBool, packets: u64) -> io::Re
     Ok(received)
 }
 
-/// What was put in, and what must come out by another way: a predicate by hand, another parser, a hash map.
+/// Packets put in, and the answers found another way: a predicate written by hand, another parser, a hash map.
 #[derive(Default)]
 struct Traffic {
     table: Table,
     passed: u64,
-    /// Flows of all packets.
+    /// Number of flows among all packets.
     different: usize,
-    /// Packets of each flow, of those that pass.
+    /// Packets of each flow, among packets that pass.
     flows: HashMap<FlowKey, u64>,
 }
 
@@ -159,7 +159,8 @@ fn traffic(packets: u64, flows: u64) -> anyhow::Result<Traffic> {
     Ok(traffic)
 }
 
-/// [`EXPRESSION`] by hand, for the frames of the generator: IPv4 without options, IPv6 without extensions, tags not looked behind.
+/// [`EXPRESSION`] written by hand for frames of the generator: IPv4 without options, IPv6 without extensions, no look
+/// behind tags.
 fn matches(frame: &[u8]) -> bool {
     let (proto, at) = match frame[12..14] {
         [0x08, 0x00] if frame[20] & 0x1f != 0 || frame[21] != 0 => return frame[23] == 17,
@@ -171,7 +172,7 @@ fn matches(frame: &[u8]) -> bool {
     proto == 17 || proto == 6 && (port(at) == 443 || port(at + 2) == 443)
 }
 
-/// A capture that is stopped after so many packets.
+/// A capture that stops after a number of packets.
 #[derive(Debug)]
 struct Until {
     capture: Capture,
@@ -205,20 +206,20 @@ impl Backend for Until {
     }
 }
 
-/// A capture of the table's frames.
+/// A capture of the frames of the table.
 fn fed(number: usize, table: &'static Table) -> anyhow::Result<Until> {
     let mut opened = null(number)?;
     let feed = table.feed(opened.queues.first_mut().context("a receive queue")?);
     Ok(Until { capture: captures(opened, true).remove(0), packets: table.len(), _feed: feed })
 }
 
-/// Filter, flow key and sketch, by one thread.
+/// Measures filter, flow key and sketch in one thread.
 fn pipeline(full: bool, rounds: usize, report: &mut Report) -> anyhow::Result<()> {
-    // Whole bursts, so that the device counts no packet that the callback did not fill.
+    // The number is a multiple of the burst size, so that the callback fills every packet that the device counts.
     let (packets, flows) = if full { (8_000_000, 4_000_000) } else { (40_000, 10_000) };
     let packets = u64::next_multiple_of(packets, MOST as u64);
     report.heading("The pipeline on one core");
-    // For the rest of the process, as DPDK keeps the address.
+    // Leaked, because DPDK keeps the address until the process ends.
     let traffic: &'static Traffic = Box::leak(Box::new(traffic(packets, flows)?));
     report.line(&format!(
         "- {packets} frames of 60 bytes of {} different flows, filled in by a callback; {} pass `{EXPRESSION}`\n\
@@ -268,7 +269,7 @@ fn pipeline(full: bool, rounds: usize, report: &mut Report) -> anyhow::Result<()
     Ok(())
 }
 
-/// What a reader says of a source when it is done.
+/// Counts of a reader at the end of its source.
 struct Losses {
     received: u64,
     dropped: u64,
@@ -293,7 +294,7 @@ fn measure(backend: Until) -> anyhow::Result<(Finished, Losses, Elapsed)> {
     ))
 }
 
-/// Whether the answer is what was put in.
+/// Checks the answer against the packets that were put in.
 fn judge(traffic: &Traffic, finished: &Finished, losses: &Losses, report: &mut Report) {
     if let Some(fault) = &losses.fault {
         report.wrong(fault);
@@ -314,7 +315,7 @@ fn judge(traffic: &Traffic, finished: &Finished, losses: &Losses, report: &mut R
         if !(row.bound.lower..=row.bound.upper).contains(&real) {
             report.wrong(&format!("row {}: {real} packets are not within its bound {:?}", place + 1, row.bound));
         }
-        // The first ten are far apart from what the sketch may confuse.
+        // The first ten are far larger than the errors of the sketch.
         if place < 10 && Some(&real) != largest.get(place) {
             report.wrong(&format!(
                 "row {}: a flow of {real} packets, the {}. largest has {:?}",

@@ -1,4 +1,4 @@
-//! Reading and filtering capture files, against tcpdump and libpcap.
+//! Reading and filtering of capture files, compared with tcpdump and libpcap.
 
 use crate::inputs::{self, Input, Pieces};
 use crate::report::Report;
@@ -18,7 +18,7 @@ use weir_io::{Input as Source, Kind};
 /// Columns of the raw data.
 pub const RAW: &str = "section,input,expression,rival,round,wall_s,cpu_s,answer";
 
-/// From one comparison to many.
+/// Expressions from one comparison to many.
 const EXPRESSIONS: [&str; 5] = [
     "ip",
     "tcp port 443",
@@ -28,7 +28,7 @@ const EXPRESSIONS: [&str; 5] = [
      and not host 10.1.2.3 and ip[6:2] & 0x1fff = 0 and greater 60",
 ];
 
-/// What must be reached, as multiples of the fastest tcpdump.
+/// Required speed on an input, as a multiple of the fastest tcpdump.
 struct Bar {
     name: &'static str,
     sizes: Sizes,
@@ -50,7 +50,7 @@ const BARS: [Bar; 4] = [
     Bar { name: "MWN sizes, small folios", sizes: Sizes::Mwn, pieces: Pieces::Small, bytes: 1_100_000_000, must: 2.0 },
 ];
 
-/// Two workers must be this much faster than one.
+/// Required gain of two workers over one.
 const TWO_WORKERS: f64 = 1.7;
 
 /// Runs all parts.
@@ -102,7 +102,7 @@ fn against_tcpdump(binary: &Path, bar: &Bar, input: &Input, rounds: usize, repor
         keep_raw(bar.name, input, expression, &rivals, &runs, report);
         let [one, count, write, two] = &runs[..] else { unreachable!("four rivals ran") };
         let fastest = count.wall_s().min(write.wall_s());
-        // Runs of one round stand beside each other, so that a slow minute of the machine counts for both.
+        // Runs of the same round are divided, so that a slow minute of the machine affects both.
         let pairs = one.costs.iter().zip(&two.costs);
         let gain = median(pairs.map(|(one, two)| one.wall.as_secs_f64() / two.wall.as_secs_f64()));
         let ratio = fastest / one.wall_s();
@@ -188,9 +188,9 @@ fn keep_raw(section: &str, input: &Input, expression: &str, rivals: &[Rival], ru
     }
 }
 
-/// Compressed files: the whole program against its decoder alone.
+/// Compares the whole program on compressed files with its decoder alone.
 fn compressed(binary: &Path, input: &Input, rounds: usize, report: &mut Report) -> anyhow::Result<()> {
-    /// Share of the decoder's speed that must be left.
+    /// Required share of the decoder's speed.
     const MUST: f64 = 0.9;
     report.heading("Compressed files: weir against its decoder alone");
     let mut rows = Vec::new();
@@ -234,7 +234,7 @@ fn compressed(binary: &Path, input: &Input, rounds: usize, report: &mut Report) 
     Ok(())
 }
 
-/// Decodes a file with the decoder weir uses, in this thread; returns the bytes that came out.
+/// Decodes a file with weir's decoder in this thread; returns the number of decoded bytes.
 fn decode(path: &Path) -> anyhow::Result<u64> {
     let mut head = [0u8; 16];
     let mut file = File::open(path)?;
@@ -251,7 +251,7 @@ fn decode(path: &Path) -> anyhow::Result<u64> {
     }
 }
 
-/// A file of a few packets: how long until the first line.
+/// Compares the time until the first line, on a file of a few packets.
 fn start_up(binary: &Path, input: &Input, rounds: usize, report: &mut Report) -> anyhow::Result<()> {
     const MUST_MS: f64 = 20.0;
     report.heading("Start-up: time to the first printed line, 20 packets");
@@ -278,7 +278,7 @@ fn start_up(binary: &Path, input: &Input, rounds: usize, report: &mut Report) ->
     Ok(())
 }
 
-/// Own memory on a small file and on a large one.
+/// Compares the memory used on a small file and on a large one.
 fn memory(binary: &Path, input: &Input, data: &Path, size: Size, report: &mut Report) -> anyhow::Result<()> {
     report.heading("Peak memory beyond the page cache (anonymous pages and page tables)");
     let (small_bytes, large_bytes) =
@@ -298,7 +298,8 @@ fn memory(binary: &Path, input: &Input, data: &Path, size: Size, report: &mut Re
         }
     }
     report.table(&["workers", "file", "peak"], &rows);
-    // What may differ between runs: how far an allocator's heap was touched, not what grows with the file.
+    // Allowed difference between runs: an allocator may touch more or less of its heap. Growth with the file is not
+    // allowed.
     const SLACK: u64 = 2 << 20;
     let holds = peaks.chunks(2).all(|pair| pair[1] <= pair[0] + SLACK);
     let found = format!("1 worker {} and {} kB", peaks[0] / 1024, peaks[1] / 1024);

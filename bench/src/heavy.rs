@@ -1,4 +1,4 @@
-//! The measurement that comparisons of backends put behind them: flow keys and `heavy`, by one thread.
+//! The measurement behind compared backends: flow keys and `heavy` in one thread.
 
 use std::sync::Arc;
 use weir_measure::Config;
@@ -8,7 +8,7 @@ use weir_pipeline::select::Selection;
 /// Memory of the sketch, bytes.
 pub const MEMORY: usize = 4 << 20;
 
-/// How to measure what passes the expression.
+/// Settings to measure the packets that match the expression.
 pub fn settings(expression: &str) -> Settings {
     Settings {
         selection: Selection { expression: expression.to_owned(), ..Selection::default() },

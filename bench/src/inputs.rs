@@ -1,4 +1,5 @@
-//! Capture files to measure on: made afresh, so that they lie in the page cache the way the measurement says.
+//! Capture files to measure on. They are newly written, so that the page cache holds them in the folios that the comparison
+//! needs.
 
 use anyhow::Context;
 use nix::unistd::sync;
@@ -10,12 +11,12 @@ use weir_packet::savefile::write::Encoder;
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
 
-/// How a file is written, which decides how the page cache holds it.
+/// Size of the writes that make a file, which decides on the folios of the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pieces {
-    /// In pieces of 4 MiB: large folios.
+    /// Pieces of 4 MiB: large folios.
     Large,
-    /// In pieces of 4 KiB, as a program that writes through stdio does: small folios.
+    /// Pieces of 4 KiB, as in a program that writes through stdio: small folios.
     Small,
 }
 
@@ -28,16 +29,16 @@ impl Pieces {
     }
 }
 
-/// A capture file whose answers are known.
+/// A capture file with known answers.
 #[derive(Debug)]
 pub struct Input {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it is, for a heading.
+    /// Description for a heading.
     pub title: String,
-    /// Its size.
+    /// Size of the file, bytes.
     pub bytes: u64,
-    /// Packets in it.
+    /// Packets in the file.
     pub packets: u64,
 }
 
@@ -45,7 +46,7 @@ pub struct Input {
 pub fn make(folder: &Path, name: &str, sizes: Sizes, bytes: u64, pieces: Pieces) -> anyhow::Result<Input> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let path = folder.join(name);
-    // A new file, not the old one's pages.
+    // A new file does not reuse pages of the old one.
     let _ = fs::remove_file(&path);
     let mut file = File::create(&path).with_context(|| path.display().to_string())?;
     let profile = Profile { sizes, packets: u64::MAX, flows: 1_000_000, ..Profile::default() };
@@ -95,7 +96,7 @@ pub fn repeat(input: &Input, folder: &Path, name: &str, bytes: u64) -> anyhow::R
     Ok(Input { path, title, bytes: written, packets })
 }
 
-/// Waits until what was written is on disk, so that writing it does not disturb the measurement.
+/// Waits until all files are on disk, so that writing them does not disturb the measurement.
 pub fn settle() {
     sync();
 }

@@ -1,4 +1,4 @@
-//! What machine this is, for the reader of a result.
+//! Description of this machine for readers of a result.
 
 use std::fs;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn cpu_model() -> String {
     }
 }
 
-/// `DATE-CPU`, for a folder.
+/// Name of a result folder: `DATE-CPU`.
 pub fn result_name() -> String {
     let date = output("date", &["+%Y-%m-%d"]).unwrap_or_else(|| "undated".to_owned());
     let cpu: String = cpu_model().to_lowercase().chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
@@ -34,7 +34,7 @@ pub fn result_name() -> String {
     format!("{date}-{}", words.join("-"))
 }
 
-/// What a reader must know of the machine, a line each.
+/// Facts about the machine, a line each.
 pub fn description() -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let memory = first_line("/proc/meminfo").unwrap_or_default();
@@ -52,7 +52,7 @@ pub fn description() -> Vec<String> {
     ]
 }
 
-/// Versions of libraries that this program was built with, for a line of the head.
+/// Versions of libraries built into this program, for a line of the head.
 pub fn versions(names: &[&str]) -> String {
     const LOCK: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.lock"));
     let version = |name: &&str| {

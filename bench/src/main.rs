@@ -1,7 +1,7 @@
 //! `weir-bench NAME`: repeats a comparison and writes its results.
 //!
-//! Every rival runs in every round, in turn; what counts is the median over the rounds. The answers are compared with each
-//! other and printed beside the times: a rival that finds something else is a failure, not a winner.
+//! Every rival runs in every round, in turn, and the median over the rounds counts. The answers are compared with each
+//! other and printed beside the times. A rival with a different answer is a failure, not a winner.
 #![forbid(unsafe_code)]
 
 mod by_etherparse;
@@ -69,7 +69,7 @@ enum Scenario {
     Dpdk,
 }
 
-/// How large the inputs are.
+/// Size of the inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Size {
     /// The sizes whose figures may be quoted.
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What `capture` runs as processes of their own; none if this is not one of them.
+/// Runs a sender or receiver process of `capture`; `None` if the arguments name neither.
 fn helper() -> Option<anyhow::Result<()>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (word, rest) = arguments.split_first()?;
@@ -159,7 +159,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     Ok(report.is_sound())
 }
 
-/// Names the scenarios, in lines that fit the terminal.
+/// Prints the scenarios, in lines that fit the terminal.
 fn list() {
     let page = Arguments::command().help_template("{positionals}").max_term_width(100).render_long_help();
     println!("Scenarios (weir bench NAME; --help for options):");
@@ -167,13 +167,13 @@ fn list() {
 }
 
 impl Scenario {
-    /// As it is typed.
+    /// Name on the command line.
     fn name(self) -> String {
         self.to_possible_value().expect("no scenario is hidden").get_name().to_owned()
     }
 }
 
-/// The weir binary that was built with this program.
+/// Path of the weir binary built with this program.
 fn beside_us() -> anyhow::Result<PathBuf> {
     let us = std::env::current_exe().context("the path of this program")?;
     let weir = us.with_file_name("weir");

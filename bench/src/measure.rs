@@ -1,4 +1,4 @@
-//! `weir measure` from end to end, as whole processes on capture files, and the designs of the 100 Gbit/s study.
+//! `weir measure` as whole processes on capture files, and the designs of the 100 Gbit/s study.
 
 mod floor;
 mod study;
@@ -22,18 +22,18 @@ use weir_generator::Sizes;
 /// Columns of the raw data.
 pub const RAW: &str = "section,input,what,round,quantity,value,unit";
 
-/// Memory of the exact table: all flows fit.
+/// Memory of the exact table, in which all flows fit.
 fn exact_memory(size: Size) -> &'static str {
     if size == Size::Full { "256M" } else { "8M" }
 }
 
-/// Names asked for where answers are compared: more than any table here can give but the exact one.
+/// Most rows requested when answers are compared. Only an exact table may have more.
 const ALL_ROWS: &str = "100000";
 
-/// What one worker must reach with `heavy` on 60-byte frames, and what it should, ns a packet.
+/// Required cost of one worker with `heavy` on 60-byte frames, and the desired cost, ns per packet.
 const MUST_NS: f64 = 60.0;
 const GOAL_NS: f64 = 35.0;
-/// What two workers must gain over one, and what they should.
+/// Required gain of two workers over one, and the desired gain.
 const MUST_GAIN: f64 = 1.7;
 const GOAL_GAIN: f64 = 1.9;
 
@@ -75,10 +75,10 @@ pub fn run(binary: &Path, size: Size, rounds: usize, data: &Path, report: &mut R
     Ok(())
 }
 
-/// Makes a command: file, sketch, workers, and what else is asked.
+/// Makes a command from the file, the sketch, the number of workers, and further arguments.
 type Weir<'a> = &'a dyn Fn(&Path, &str, usize, &[&str]) -> Rival;
 
-/// `weir measure FILE --sketch S --workers N --memory M --json`, and what else is asked.
+/// `weir measure FILE --sketch S --workers N --memory M --json`, and further arguments.
 fn weir(binary: &Path, file: &Path, sketch: &str, workers: usize, memory: &str, more: &[&str]) -> Rival {
     let number = workers.to_string();
     let words = ["measure", path(file), "--sketch", sketch, "--workers", &number, "--memory", memory, "--json"];
@@ -87,7 +87,7 @@ fn weir(binary: &Path, file: &Path, sketch: &str, workers: usize, memory: &str, 
     Rival { name: format!("weir measure, {sketch}, {workers} worker{plural}"), command, answer: Some(passed) }
 }
 
-/// The packets that were measured.
+/// Number of measured packets in an answer.
 fn passed(output: &str) -> Option<u64> {
     serde_json::from_str::<Value>(output).ok()?["passed"].as_u64()
 }
@@ -165,14 +165,15 @@ fn whole_runs(weir: Weir<'_>, name: &str, input: &Input, rounds: usize, report: 
     Ok(())
 }
 
-/// Gain of the second over the first, round by round, so that a slow minute of the machine counts for both.
+/// Median gain of the second over the first, and its range. Runs of the same round are divided, so that a slow minute of
+/// the machine affects both.
 fn gain(pair: &[Runs]) -> (f64, (f64, f64)) {
     let both = pair[0].costs.iter().zip(&pair[1].costs);
     let gains: Vec<f64> = both.map(|(one, two)| one.wall.as_secs_f64() / two.wall.as_secs_f64()).collect();
     (median(gains.iter().copied()), range(&gains))
 }
 
-/// Runs a command of ours and reads its answer.
+/// Runs a command of weir, and parses its answer.
 fn ask(rival: &Rival) -> anyhow::Result<Value> {
     let output = Command::new(&rival.command[0]).args(&rival.command[1..]).stdin(Stdio::null()).output()?;
     let told = String::from_utf8_lossy(&output.stderr);
@@ -220,7 +221,7 @@ fn compare_answers(
     Ok(())
 }
 
-/// Own memory on a small file and on a large one of the same flows.
+/// Compares the memory used on a small file and on a large one of the same flows.
 fn peak(weir: Weir<'_>, data: &Path, size: Size, report: &mut Report) -> anyhow::Result<()> {
     report.heading("Peak memory beyond the page cache (anonymous pages and page tables)");
     let (small_bytes, large_bytes) =
@@ -238,7 +239,7 @@ fn peak(weir: Weir<'_>, data: &Path, size: Size, report: &mut Report) -> anyhow:
             rows.push(vec![format!("heavy, {workers}"), file.title.clone(), format!("{} kB", peak / 1024)]);
             peaks.push(peak);
         }
-        // What may differ: on a small file a worker may find no work, and never touch its tables of some 6 MiB.
+        // Allowed difference: on a small file a worker may find no work, and never touch its tables of some 6 MiB.
         let slack = workers as u64 * (6 << 20);
         holds &= size == Size::Smoke || peaks[1] <= peaks[0] + slack;
     }
@@ -250,7 +251,7 @@ fn peak(weir: Weir<'_>, data: &Path, size: Size, report: &mut Report) -> anyhow:
     Ok(())
 }
 
-/// tshark's table of conversations, which is exact, beside weir's on a small file.
+/// Compares tshark's exact table of conversations with weir's on a small file.
 fn conversations(weir: Weir<'_>, data: &Path, size: Size, report: &mut Report) -> anyhow::Result<()> {
     report.heading("A peer: tshark's conversations");
     if !is_here("tshark") {
@@ -269,7 +270,7 @@ fn conversations(weir: Weir<'_>, data: &Path, size: Size, report: &mut Report) -
     let rival = weir(&input.path, "exact", 1, &["--key", "pair", "--top", ALL_ROWS]);
     let answer = ask(&rival)?;
     let ours = begun.elapsed().as_secs_f64();
-    // Conversations count both directions, which these flows do not have; IPv6 has a table of its own.
+    // Conversations count both directions, but these flows have only one. IPv6 has a separate table.
     let table = String::from_utf8_lossy(&output.stdout);
     let packets = |line: &str| line.split_once("<->")?.1.split_whitespace().nth(column(line)?)?.parse::<u64>().ok();
     let (mut conversations, mut sum) = (0, 0);
@@ -295,7 +296,8 @@ fn conversations(weir: Weir<'_>, data: &Path, size: Size, report: &mut Report) -
     Ok(())
 }
 
-/// Behind the second address: packets and bytes of one direction, of the other, of both; bytes with a unit in a word of its own.
+/// Index of the packets of both directions among the words after the second address. Packets and bytes come for one
+/// direction, for the other, and for both; the unit of bytes is a separate word.
 fn column(line: &str) -> Option<usize> {
     let words = line.split_once("<->")?.1.split_whitespace();
     let numbers: Vec<usize> =

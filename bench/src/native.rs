@@ -1,9 +1,9 @@
-//! How long a packet takes: libpcap's interpreter, ours, native code a packet at a time and in batches, and the same
-//! predicate written by hand.
+//! Time to filter a packet: libpcap's interpreter, weir's interpreter, native code packet by packet and in batches, and the
+//! same predicate written by hand.
 //!
-//! The packets are distinct and random, and few enough to stay in the second-level cache. Predictors of today learn even
-//! thousands of packets by heart when they come in the same order again, which no network does, so the packets are shuffled
-//! before every pass; the second table shows the learnt order for comparison.
+//! The packets are distinct and random, and few enough to stay in the second-level cache. Branch predictors learn even
+//! thousands of packets that come again in the same order, which no network does. The packets are therefore shuffled before
+//! every pass; the second table shows the learnt order for comparison.
 
 use crate::report::Report;
 use crate::rivals::median;
@@ -14,10 +14,10 @@ use weir_packet::{Frame, LinkType};
 
 const PACKETS: usize = 4096;
 
-/// One way to judge up to 64 frames: bit i for frame i.
+/// Function that judges up to 64 frames: bit i of the result is the verdict on frame i.
 type Judge<'a> = &'a dyn Fn(&[Frame<'_>]) -> u64;
 
-/// A verdict by hand.
+/// A predicate written by hand.
 type ByHand = fn(&[u8]) -> bool;
 
 const CASES: [(&str, ByHand); 3] = [("ip", hand::ip), ("tcp port 80", hand::tcp_port_80), (hand::LONG, hand::long)];
@@ -65,7 +65,8 @@ pub fn compare(rounds: usize, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Median ns per packet of bpf_filter, the interpreter, native code one by one, in batches, and the predicate by hand.
+/// Median time per packet, ns: bpf_filter, the interpreter, native code packet by packet, native code in batches, and the
+/// predicate by hand.
 fn measure(
     expression: &str,
     by_hand: ByHand,
@@ -105,7 +106,7 @@ fn measure(
     Ok(times.map(|times| median(times.into_iter())))
 }
 
-/// Judges all frames; the result depends on each verdict and costs next to nothing.
+/// Judges all frames. The result depends on each verdict, and its cost is negligible.
 fn checksum(frames: &[Frame<'_>], judge: impl Fn(&[Frame<'_>]) -> u64) -> u64 {
     frames.chunks(MAX_BATCH).fold(0, |sum: u64, batch| sum.rotate_left(7) ^ judge(batch))
 }
@@ -134,7 +135,7 @@ impl Random {
     }
 }
 
-/// The predicates as one would write them, with the checks that safe code needs.
+/// Predicates in plain code, with the checks that safe code needs.
 mod hand {
     pub const LONG: &str = "(tcp port 80 or tcp port 443 or udp port 53) and (src net 10.0.0.0/8 or dst net 192.168.0.0/16) and not host 10.1.2.3";
 
@@ -205,7 +206,7 @@ mod hand {
     }
 }
 
-/// Ethernet frames of every kind that the expressions tell apart, in random order, 54 to 110 bytes.
+/// Ethernet frames of every kind that the expressions distinguish, in random order, 54 to 110 bytes.
 fn packets() -> Vec<Vec<u8>> {
     let mut state = Random(0x9e37_79b9_7f4a_7c15);
     let mut random = move |limit| state.below(limit);

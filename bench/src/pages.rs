@@ -1,7 +1,7 @@
-//! Random look-ups in tables of several sizes, made of the pages of each policy.
+//! Random look-ups in tables of several sizes, with the pages of each policy.
 //!
-//! A look-up in a large table pays for the cache line and for the page table's entries on the way to it. Larger pages have fewer
-//! entries, which stay in the caches.
+//! A look-up in a large table reads a cache line, and before that the page table's entries for its address. Larger pages
+//! have fewer entries, which stay in the caches.
 
 use crate::Size;
 use crate::clock::{Samples, time};
@@ -15,12 +15,12 @@ pub const RAW: &str = "bytes,policy,look-ups,round,wall_ns,cpu_ns,checksum";
 
 const POLICIES: [Policy; 5] = [Policy::Virtual, Policy::Thp, Policy::Hugetlb2M, Policy::Hugetlb1G, Policy::Contiguous];
 
-/// How look-ups follow each other.
+/// Dependence between look-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AccessMode {
-    /// Each place is found in the one before: the processor waits for each.
+    /// Each index depends on the value before, so that the processor waits for each look-up.
     Dependent,
-    /// The places are known beforehand: the processor works on many at once.
+    /// All indices are known beforehand, so that the processor works on many look-ups at once.
     Independent,
 }
 
@@ -35,7 +35,7 @@ impl AccessMode {
     }
 }
 
-/// A table of one policy and what came of it.
+/// A table of one policy with its times.
 struct Tried {
     policy: Policy,
     table: Table<u64>,
@@ -83,7 +83,7 @@ fn name(bytes: usize) -> String {
     if bytes >= 1 << 30 { format!("{} GiB", bytes >> 30) } else { format!("{} MiB", bytes >> 20) }
 }
 
-/// A table that is all there, each value a number that follows from its place.
+/// A table whose memory is populated; each value is computed from its index.
 fn make(bytes: usize, pages: Policy) -> Result<Table<u64>, weir_memory::Error> {
     let request = Request { pages, populate: true, ..Request::default() };
     let mut table = Table::zeroed(bytes / size_of::<u64>(), &request)?;
@@ -97,7 +97,7 @@ fn compare(tried: &mut [Tried], bytes: usize, steps: usize, rounds: usize, repor
     for round in 0..rounds {
         for one in &mut *tried {
             for (at, way) in AccessMode::ALL.into_iter().enumerate() {
-                // What fits in a cache is to be there.
+                // Warms up the caches.
                 look_up(way, black_box(&one.table), steps);
                 let (sum, elapsed) = time(|| look_up(way, black_box(&one.table), steps));
                 one.samples[at].add(elapsed, steps);
@@ -135,17 +135,17 @@ fn look_up(way: AccessMode, table: &[u64], steps: usize) -> u64 {
     walk(way, table.len(), steps, |place| table[place])
 }
 
-/// The same look-ups by computing each value instead of reading it.
+/// The same look-ups, with each value computed instead of read.
 fn without_table(way: AccessMode, len: usize, steps: usize) -> u64 {
     walk(way, len, steps, |place| mix(place as u64))
 }
 
 #[inline(always)]
 fn walk(way: AccessMode, len: usize, steps: usize, value: impl Fn(usize) -> u64) -> u64 {
-    // A power of two.
+    // The length is a power of two.
     let mask = len - 1;
     match way {
-        // With the number of the step in it, so that the walk runs into no circle.
+        // The step number is mixed in, so that the walk does not enter a cycle.
         AccessMode::Dependent => (0..steps as u64).fold(1, |x, step| value((x ^ step) as usize & mask)),
         AccessMode::Independent => {
             (0..steps as u64).fold(0, |sum: u64, step| sum.wrapping_add(value(mix(!step) as usize & mask)))

@@ -1,39 +1,39 @@
-//! Pictures of results, as SVG written by hand: bars with their spread, and lines.
+//! Plots of results as SVG: bars with their spread, and lines.
 
 use std::fmt::Write as _;
 
-/// Colours of groups and series, told apart by colour-blind readers too (Okabe and Ito).
+/// Colours of groups and series that colour-blind readers can tell apart too (Okabe and Ito).
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"];
 const WIDTH: f64 = 860.0;
 
-/// How values become places.
+/// Mapping of values to positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// From zero.
+    /// Linear, from zero.
     Linear,
-    /// By powers of ten.
+    /// Logarithmic, with a tick for each power of ten.
     Log,
 }
 
 /// A bar with its spread.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// What it is.
+    /// Name of the bar.
     pub label: String,
-    /// Its length.
+    /// Value shown by the length.
     pub value: f64,
-    /// Smallest and largest of the rounds, drawn as a whisker.
+    /// Smallest and largest value of the rounds, drawn as a whisker.
     pub range: (f64, f64),
-    /// Which of the groups it belongs to.
+    /// Index of the group.
     pub group: usize,
 }
 
 /// A named line through points.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// What it is.
+    /// Name of the line.
     pub label: String,
-    /// Value of each category, where there is one.
+    /// Value of each category, if there is one.
     pub values: Vec<Option<f64>>,
 }
 
@@ -66,7 +66,7 @@ impl Axis {
         }
     }
 
-    /// Share of the axis, 0 to 1.
+    /// Position on the axis, 0 to 1.
     fn at(&self, value: f64) -> f64 {
         let value = match self.scale {
             Scale::Linear => value,
@@ -115,7 +115,7 @@ pub fn bars(title: &str, axis: &str, scale: Scale, groups: &[&str], bars: &[Bar]
     svg + "</svg>\n"
 }
 
-/// Lines over categories that stand at equal distances.
+/// Lines over categories at equal distances.
 pub fn lines(title: &str, axes: (&str, &str), scale: Scale, categories: &[String], lines: &[Line]) -> String {
     let (left, right, top, height) = (70.0, 30.0, 60.0 + 18.0 * lines.len().div_ceil(3) as f64, 460.0);
     let (plot, bottom) = (WIDTH - left - right, height - 50.0);
@@ -161,7 +161,7 @@ fn begin(title: &str, height: f64) -> String {
     svg
 }
 
-/// Three names a row, under the title.
+/// Legend under the title, three names a row.
 fn legend<'a>(svg: &mut String, names: impl Iterator<Item = &'a str>, left: f64) {
     let step = (WIDTH - left) / 3.0;
     for (i, name) in names.enumerate() {

@@ -1,22 +1,22 @@
-//! A result as a table on the terminal, a README, a CSV and pictures.
+//! A result as tables on the terminal, a README, a CSV and plots.
 
 use crate::machine;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// Everything a run found.
+/// Text, raw data, plots and verdicts of a run.
 #[derive(Debug)]
 pub struct Report {
     text: String,
     csv: String,
-    /// Names and SVG.
+    /// Names and SVG texts of plots.
     pictures: Vec<(String, String)>,
     bars: Vec<Bar>,
     sound: bool,
 }
 
-/// A claim and what was found.
+/// A requirement and the result.
 #[derive(Debug)]
 struct Bar {
     what: String,
@@ -26,7 +26,8 @@ struct Bar {
 }
 
 impl Report {
-    /// An empty report, whose head names the machine. `raw` are the columns of the raw data, `how` says how times are taken.
+    /// An empty report, whose head names the machine. `raw` has the columns of the raw data, `how` describes the way of
+    /// timing.
     pub fn new(raw: &str, how: &str) -> Self {
         let mut report =
             Self { text: String::new(), csv: format!("{raw}\n"), pictures: Vec::new(), bars: Vec::new(), sound: true };
@@ -91,18 +92,18 @@ impl Report {
         self.csv.push('\n');
     }
 
-    /// Keeps a picture and shows it at this place of the text.
+    /// Keeps a plot, and refers to it at this place of the text.
     pub fn picture(&mut self, name: &str, svg: &str) {
         self.text.push_str(&format!("\n![{name}]({name}.svg)\n"));
         self.pictures.push((name.to_owned(), svg.to_owned()));
     }
 
-    /// Keeps a claim and what was found.
+    /// Keeps a requirement and its result.
     pub fn bar(&mut self, what: &str, must: &str, found: &str, holds: bool) {
         self.bars.push(Bar { what: what.to_owned(), must: must.to_owned(), found: found.to_owned(), holds });
     }
 
-    /// An answer was wrong: the result is worth nothing.
+    /// Reports a wrong answer, which makes the whole result worthless.
     pub fn wrong(&mut self, what: &str) {
         self.sound = false;
         self.line(&format!("WRONG: {what}"));
@@ -113,7 +114,7 @@ impl Report {
         self.sound
     }
 
-    /// Prints the claims.
+    /// Prints the requirements and their results.
     pub fn bars(&mut self) {
         self.heading("Bars");
         let rows: Vec<Vec<String>> = self

@@ -1,4 +1,4 @@
-//! Running rivals as whole processes, in turn, and what each cost.
+//! Runs of rivals as whole processes, in turn, and their costs.
 
 use anyhow::{Context, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -7,24 +7,24 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Finds the number of packets in what a program printed.
+/// Function that finds the number of packets in the output of a program.
 pub type Answer = fn(&str) -> Option<u64>;
 
-/// A command and how to read its answer.
+/// A command, and the way to read its answer.
 #[derive(Debug)]
 pub struct Rival {
-    /// For the table.
+    /// Name for the tables.
     pub name: String,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// How it says on standard output how many packets it found, if it says so.
+    /// Finds the number of packets in standard output; `None` if the program does not print that.
     pub answer: Option<Answer>,
 }
 
-/// What one run cost.
+/// Cost of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// From start to end.
+    /// Wall time from start to end.
     pub wall: Duration,
     /// Processor time, user and system.
     pub cpu: Duration,
@@ -33,9 +33,9 @@ pub struct Cost {
 /// All runs of one rival.
 #[derive(Debug, Default)]
 pub struct Runs {
-    /// In order.
+    /// Costs in the order of the rounds.
     pub costs: Vec<Cost>,
-    /// Packets found, where it says so; the same in every run.
+    /// Number of packets found, if the program prints it; the same in every run.
     pub answer: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Runs {
     }
 }
 
-/// The middle value; the mean of the two middle ones of an even number.
+/// The middle value, or the mean of the two middle ones.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -68,7 +68,7 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-/// `weir filter EXPR FILE --count` with so many workers.
+/// `weir filter EXPR FILE --count` with `workers` workers.
 pub fn weir(binary: &Path, expression: &str, file: &Path, workers: usize) -> Rival {
     let workers_text = workers.to_string();
     let words = ["filter", expression, path(file), "--count", "--workers", &workers_text];
@@ -101,7 +101,7 @@ pub fn path(path: &Path) -> &str {
     path.to_str().expect("our own folders have plain names")
 }
 
-/// Runs all rivals once per round, in turn, after one round that does not count.
+/// Runs all rivals once per round, in turn, after a warm-up round that does not count.
 pub fn interleave(rivals: &[Rival], rounds: usize) -> anyhow::Result<Vec<Runs>> {
     let mut runs: Vec<Runs> = rivals.iter().map(|_| Runs::default()).collect();
     for round in 0..=rounds {
@@ -117,7 +117,7 @@ pub fn interleave(rivals: &[Rival], rounds: usize) -> anyhow::Result<Vec<Runs>> 
     Ok(runs)
 }
 
-/// Processor time of all children that were waited for.
+/// Processor time of all child processes that have ended and were waited for.
 pub fn children_cpu() -> Duration {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the call has no way to fail");
     let micros = |time: nix::sys::time::TimeVal| {
@@ -171,7 +171,7 @@ pub fn first_output(command: &[String]) -> anyhow::Result<Duration> {
     Ok(time)
 }
 
-/// Peak of a command's own memory, bytes: anonymous pages and page tables, not the pages of the file it maps.
+/// Peak of a command's own memory, bytes: anonymous pages and page tables, without pages of the files it maps.
 pub fn peak_memory(command: &[String]) -> anyhow::Result<u64> {
     let mut child = Command::new(&command[0])
         .args(&command[1..])

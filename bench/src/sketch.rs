@@ -1,4 +1,4 @@
-//! Sketches and tables beside the libraries that anybody can have, and flow keys beside etherparse: time, memory, answers.
+//! Sketches and tables compared with public libraries, and flow keys compared with etherparse: time, memory, answers.
 
 mod accuracy;
 mod counter;
@@ -32,15 +32,15 @@ const RIVALS: [&str; 7] = [
     "streaming_algorithms",
 ];
 
-/// A contestant and what came of it.
+/// A contestant with its results.
 struct Found {
     entry: Entry,
     samples: Samples,
     bytes: usize,
     checksum: u64,
-    /// By the estimate; where there are bounds, by the lower and by the upper one.
+    /// Accuracy by the estimate. For contestants with bounds: by the lower and by the upper bound.
     answers: Vec<(&'static str, Accuracy)>,
-    /// Flows outside the bounds it gave, if it gives any.
+    /// Flows outside the bounds, if the contestant gives bounds.
     broken: Option<usize>,
 }
 
@@ -83,7 +83,7 @@ pub fn run(size: Size, rounds: usize, report: &mut Report) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Every contestant once a round, in turn.
+/// Runs every contestant once per round, in turn.
 fn contest(stream: &[Key], truth: &[(Key, u64)], threshold: u64, rounds: usize, report: &mut Report) -> Vec<Found> {
     let entries = ours::entries().into_iter().chain(public::entries());
     let mut all: Vec<Found> = entries
@@ -202,7 +202,7 @@ fn hex(found: &Found) -> String {
     format!("{:016x}", found.checksum)
 }
 
-/// Exact tables against sorting, Count-Min against its naive twin, bounds against the truth.
+/// Checks exact tables against sorting, Count-Min against its naive twin, and bounds against the truth.
 fn checks(all: &[Found], stream: &[Key], truth: &[(Key, u64)], report: &mut Report) {
     report.heading("Checks");
     let sorted = sum_of(truth.iter().map(|(key, count)| (key, *count)));

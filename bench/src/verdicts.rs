@@ -1,4 +1,4 @@
-//! Whether native code and interpreter judge every packet of the captures as libpcap does.
+//! Check that native code and interpreter judge every packet of the captures as libpcap does.
 
 use crate::report::Report;
 use anyhow::Context;
@@ -9,7 +9,7 @@ use weir_packet::savefile::walk::{Cursor, Visit, walk};
 use weir_packet::savefile::{Layout, Stop};
 use weir_packet::{Frame, LinkType};
 
-/// The expressions of the filter's own tests.
+/// Expressions of the filter's own tests.
 const EXPRESSIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/filter/tests/expressions.txt");
 
 #[derive(Default)]

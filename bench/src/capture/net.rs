@@ -1,4 +1,4 @@
-//! Two network namespaces with a cable between them, and a group of processes that is given a share of a core.
+//! Two network namespaces with a cable between them, and a cgroup that limits processes to a share of a core.
 
 use crate::rivals::path;
 use anyhow::{Context, bail, ensure};
@@ -7,20 +7,20 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Namespaces `far` and `near`, joined by interfaces of these names. They vanish with all that is in them.
+/// Namespaces `far` and `near`, joined by interfaces of these names. Dropping removes them with everything in them.
 #[derive(Debug)]
 pub struct Net {
     tag: String,
 }
 
 impl Net {
-    /// **Errors**: what was lacking.
+    /// Makes the namespaces and the cable. **Errors**: the missing right or tool.
     pub fn new() -> anyhow::Result<Self> {
         ensure!(fs::metadata("/proc/self")?.uid() == 0, "network namespaces need root");
         let net = Self { tag: tag() };
         for end in ["far", "near"] {
             tool("ip", &["netns", "add", &net.name(end)])?;
-            // The kernel's own packets would be counted too.
+            // Packets of the kernel's own (IPv6) would be counted too.
             let quiet = "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 >$f; done";
             tool("ip", &["netns", "exec", &net.name(end), "sh", "-c", quiet])?;
         }
@@ -37,9 +37,10 @@ impl Net {
         format!("{}-{end}", self.tag)
     }
 
-    /// A command in the namespace `end`, on processor `cpu`, in a group if one is given. It is one process from the start.
+    /// A command in the namespace `end`, on processor `cpu`, in a group if one is given. The command is one process from
+    /// its start.
     pub fn command(&self, end: &str, cpu: usize, group: Option<&Group>, words: &[String]) -> Command {
-        // The namespace has a /sys of its own: the group is entered before.
+        // The namespace has its own /sys, so that the group is entered before.
         let enter =
             group.map_or(String::new(), |group| format!("echo $$ >{} && ", path(&group.0.join("cgroup.procs"))));
         let script = format!("{enter}exec ip netns exec {} taskset -c {cpu} \"$@\"", self.name(end));
@@ -57,12 +58,12 @@ impl Drop for Net {
     }
 }
 
-/// A cgroup whose processes get a share of a core. It vanishes when they are gone.
+/// A cgroup whose processes get a share of a core. Dropping removes the group, once its processes have ended.
 #[derive(Debug)]
 pub struct Group(PathBuf);
 
 impl Group {
-    /// A group that runs for so many percent of each period, us.
+    /// A group that runs for `percent` of each period; the period is in us.
     pub fn new((percent, period_us): (u32, u64)) -> anyhow::Result<Self> {
         let quota = u64::from(percent) * period_us / 100;
         let mounts = fs::read_to_string("/proc/mounts")?;

@@ -1,4 +1,4 @@
-//! The receivers: whole processes that capture until they are interrupted, and say what they got.
+//! Receivers: whole processes that capture until interrupted, and print their counts.
 
 use super::net::{Group, Net};
 use crate::heavy;
@@ -17,36 +17,36 @@ use weir_io::sys::{packet_socket, stop_on_signals, xdp};
 use weir_io::{Input, Kind};
 use weir_pipeline::measuring::Run;
 
-/// The word that makes this program a receiver.
+/// First argument that makes this program a receiver.
 pub const WORD: &str = "receive";
 
-/// Memory for packets that wait, of every receiver, KiB.
+/// Memory of every receiver for waiting packets, KiB.
 pub const RING_KIB: usize = 32 << 10;
 
-/// Who captures from interface `near`.
+/// A program that captures from interface `near`.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    /// For the tables.
+    /// Name for the tables.
     pub name: String,
     words: Vec<String>,
-    /// What it says on standard error once it captures.
+    /// Text on standard error once the program captures.
     ready: &'static str,
-    /// Words behind the numbers of packets it has, and of those it lost.
+    /// Words after the number of captured packets, and after that of lost ones.
     says: [&'static str; 2],
-    /// How long packets may wait before it is handed them.
+    /// Longest time that packets may wait before the program gets them.
     linger: Duration,
-    /// The file it writes.
+    /// Output file of the program.
     pub file: Option<PathBuf>,
 }
 
-/// What came of a capture.
+/// Result of a capture.
 #[derive(Debug)]
 pub struct Got {
-    /// Packets it has.
+    /// Packets that the program counted.
     pub packets: u64,
-    /// Packets for which there was no room, as it says.
+    /// Packets lost for want of room, as the program reports.
     pub dropped: u64,
-    /// Its processor time, from start to end, s.
+    /// Processor time of the program from start to end, s.
     pub cpu: f64,
     /// Standard output.
     pub out: String,
@@ -81,7 +81,7 @@ impl Receiver {
         weir
     }
 
-    /// `tcpdump -i near -w FILE`, of each packet `snaplen` bytes if that is given.
+    /// `tcpdump -i near -w FILE`, with `snaplen` bytes of each packet if that is given.
     pub fn tcpdump(file: &Path, snaplen: Option<u32>) -> Self {
         let kib = RING_KIB.to_string();
         let mut words =
@@ -97,13 +97,13 @@ impl Receiver {
             words,
             ready: "listening on",
             says: [" packets captured", " packets dropped by kernel"],
-            // Its blocks are handed over after a second.
+            // The kernel hands blocks over to tcpdump after a second.
             linger: Duration::from_millis(1100),
             file: Some(file.to_owned()),
         }
     }
 
-    /// This program, see [`serve`].
+    /// This program as a receiver, see [`serve`].
     pub fn ours(backend: &str) -> anyhow::Result<Self> {
         let us = std::env::current_exe()?;
         Ok(Self {
@@ -116,7 +116,7 @@ impl Receiver {
         })
     }
 
-    /// Starts it on processor `cpu`, and returns once it waits for packets.
+    /// Starts the program on processor `cpu`, and returns once it waits for packets.
     pub fn start(&self, net: &Net, cpu: usize, group: Option<&Group>) -> anyhow::Result<Running<'_>> {
         let before = children_cpu();
         let mut command = net.command("near", cpu, group, &self.words);
@@ -131,7 +131,7 @@ impl Receiver {
     }
 }
 
-/// A receiver that runs. It is ended with its handle.
+/// A receiver that runs. Dropping the handle ends it.
 #[derive(Debug)]
 pub struct Running<'a> {
     receiver: &'a Receiver,
@@ -142,7 +142,7 @@ pub struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// Its processor time so far.
+    /// Processor time so far.
     fn cpu(&self) -> anyhow::Result<Duration> {
         let mut ns = 0;
         for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
@@ -152,7 +152,7 @@ impl Running<'_> {
         Ok(Duration::from_nanos(ns))
     }
 
-    /// Waits until it has nothing to do.
+    /// Waits until the program is idle.
     fn settle(&self) -> anyhow::Result<()> {
         const LOOK: Duration = Duration::from_millis(100);
         const IDLE: Duration = Duration::from_millis(2);
@@ -168,13 +168,13 @@ impl Running<'_> {
         }
     }
 
-    /// Lets it work off what has arrived.
+    /// Waits until the program has processed the packets that arrived.
     pub fn work_off(&self) -> anyhow::Result<()> {
         std::thread::sleep(self.receiver.linger);
         self.settle()
     }
 
-    /// Interrupts it, and takes what it says.
+    /// Interrupts the program, and reads its counts.
     pub fn done(mut self) -> anyhow::Result<Got> {
         kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT)?;
         let mut out = String::new();
@@ -198,7 +198,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// The number in front of a word, whose digits may be grouped.
+/// The number before a word; blanks may group its digits.
 fn number_before(text: &str, word: &str) -> Option<u64> {
     let before = &text[..text.find(word)?];
     let grouped = |c: char| c.is_ascii_digit() || c == ' ';
@@ -207,7 +207,7 @@ fn number_before(text: &str, word: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// The other side of [`Receiver::ours`]: a backend, flow keys and `heavy`, until a signal comes.
+/// The process of [`Receiver::ours`]: a backend, flow keys and `heavy`, until a signal comes.
 pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
     let memory = RING_KIB << 10;
     let backend: Box<dyn Backend> = match arguments {

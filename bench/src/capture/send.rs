@@ -1,4 +1,5 @@
-//! The sender: a process of its own, which has the kernel run copies of frames as if they had been received, and counts them.
+//! The sender: a separate process that makes the kernel inject copies of frames, as if an interface had received them, and
+//! counts them.
 
 use anyhow::{Context, anyhow, bail, ensure};
 use nix::unistd::gettid;
@@ -12,56 +13,56 @@ use weir_generator::{FRAME_MAX, Generator, Profile, Sizes};
 use weir_io::sys::inject::{Fields, HEADERS, Injector, Mode};
 use weir_io::sys::packet_socket::index_of;
 
-/// The word that makes this program the sender.
+/// First argument that makes this program the sender.
 pub const WORD: &str = "inject";
 
-/// Flows of each length of frame; all have the same number of packets, or one less.
+/// Flows of each frame length. Their numbers of packets differ by at most one.
 pub const FLOWS: u32 = 20_000;
 
-/// Lengths that stand for the MWN sizes: means of as many parts, equal in number.
+/// Number of lengths that stand for the MWN sizes: the means of equal parts of the distribution.
 const LENGTHS: usize = 16;
 
-/// How often the injection is held up to pace it.
+/// Period of the brake that paces the injection.
 const TURN: Duration = Duration::from_millis(2);
 
-/// What was sent.
+/// Result of a sending order.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     /// Frames, counted by the program in the kernel.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of the frames.
     pub bytes: u64,
-    /// How long that took, s.
+    /// Duration, s.
     pub seconds: f64,
 }
 
 impl Sent {
-    /// Frames a second.
+    /// Rate in frames per second.
     pub fn rate(&self) -> f64 {
         self.frames as f64 / self.seconds
     }
 }
 
-/// A sender that waits for orders.
+/// A sender process that waits for orders.
 #[derive(Debug)]
 pub struct Sender {
     child: Child,
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    /// Frames a second without a pause; 0 if not known.
+    /// Highest rate without a pause, frames per second; 0 if not known yet.
     ceiling: f64,
 }
 
 impl Sender {
-    /// What to run: frames of `sizes` (a number or `mwn`) as if received on `interface`; or, with `redirect`, as if it were to
-    /// send them on, so that they reach the other end before the kernel makes packets of its own of them.
+    /// Command line of the sender: frames of `sizes` (a number or `mwn`), as if received on `interface`. With `redirect`,
+    /// the interface sends them on. They then reach the other end before the kernel makes socket buffers of them.
     pub fn words(interface: &str, sizes: &str, redirect: bool) -> anyhow::Result<Vec<String>> {
         let us = std::env::current_exe()?.to_str().context("a plain path")?.to_owned();
         let mode = if redirect { "redirect" } else { "pass" };
         Ok([us.as_str(), WORD, interface, sizes, mode].map(str::to_owned).to_vec())
     }
 
-    /// Starts it, and returns once it can send.
+    /// Starts the process, and returns once it can send.
     pub fn start(mut command: Command) -> anyhow::Result<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let answers = BufReader::new(child.stdout.take().context("it is a pipe")?);
@@ -77,13 +78,13 @@ impl Sender {
         Ok(line.trim_end().to_owned())
     }
 
-    /// Whether such a rate is all that it can do.
+    /// Whether a rate is at the sender's limit.
     pub fn is_full(&self, rate: f64) -> bool {
         rate == 0.0 || rate >= self.ceiling
     }
 
-    /// Sends `count` frames, about `rate` a second, or as fast as it goes if that is 0. How many it really were is in the
-    /// answer: it was found out before what share of the time such a rate takes.
+    /// Sends `count` frames at about `rate` per second, or unpaced if `rate` is 0. The true rate is in the result, because
+    /// the share of the time that `rate` takes is computed from the highest rate of an earlier order.
     pub fn send(&mut self, rate: f64, count: u64) -> anyhow::Result<Sent> {
         let duty = if rate > 0.0 && self.ceiling > 0.0 { (rate / self.ceiling).min(1.0) } else { 1.0 };
         let orders = self.orders.as_mut().context("it runs")?;
@@ -100,13 +101,13 @@ impl Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        // At the end of its orders it ends.
+        // The process ends when its orders end.
         self.orders = None;
         let _ = self.child.wait();
     }
 }
 
-/// The other side: what [`Sender::words`] runs.
+/// The process that [`Sender::words`] starts.
 pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
     let [interface, sizes, mode] = arguments else { bail!("{WORD} INTERFACE SIZES MODE") };
     let mode = match mode.as_str() {
@@ -131,7 +132,7 @@ pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Injects with a thread for each length, so that they come mixed.
+/// Injects with one thread per length, so that the lengths are mixed.
 fn send(injectors: &mut [(u64, Injector)], count: u64) -> anyhow::Result<Sent> {
     let (begun, parts) = (Instant::now(), injectors.len() as u64);
     let (mut frames, mut bytes) = (0, 0);
@@ -151,16 +152,17 @@ fn send(injectors: &mut [(u64, Injector)], count: u64) -> anyhow::Result<Sent> {
     Ok(Sent { frames, bytes, seconds: begun.elapsed().as_secs_f64() })
 }
 
-/// Takes the processor away from the injection for a part of each [`TURN`]. Pauses between injections would not do: each ends
-/// with some milliseconds of waiting in the kernel, so that small ones are slow and large ones are bursts.
+/// Takes the processor away from the injection for a part of each [`TURN`]. Pauses between injections are no replacement:
+/// each injection ends with some milliseconds of waiting in the kernel. Small injections would be slow, and large ones
+/// bursts.
 #[derive(Debug, Default)]
 struct Brake {
-    /// Parts of a turn in which it holds the processor, ns.
+    /// Part of each turn in which the brake holds the processor, ns.
     hold_ns: AtomicU64,
 }
 
 impl Brake {
-    /// Starts a thread that goes before all others of its processor.
+    /// Starts a thread with priority over all others on its processor.
     fn start(self: &Arc<Self>) -> anyhow::Result<()> {
         let (say, hear) = channel();
         let brake = Arc::clone(self);
@@ -187,13 +189,13 @@ impl Brake {
 
     /// Lets the injection run for `duty` of the time.
     fn set(&self, duty: f64) {
-        // The kernel leaves 5 % to others anyway.
+        // The kernel reserves 5 % for other threads anyway.
         let hold = (1.0 - duty).clamp(0.0, 0.94) * TURN.as_nanos() as f64;
         self.hold_ns.store(hold as u64, Ordering::Relaxed);
     }
 }
 
-/// Lengths of the MWN sizes, small and large in turn.
+/// Lengths that stand for the MWN sizes, small and large in turn.
 fn mwn() -> anyhow::Result<Vec<usize>> {
     let drawn = 1 << 16;
     let profile = Profile { packets: drawn, sizes: Sizes::Mwn, ..Profile::default() };
@@ -202,11 +204,12 @@ fn mwn() -> anyhow::Result<Vec<usize>> {
     lengths.sort_unstable();
     let means: Vec<usize> =
         lengths.chunks(lengths.len() / LENGTHS).map(|part| part.iter().sum::<usize>() / part.len()).collect();
-    // 7 and 16 have no common divisor: each comes once.
+    // 7 and 16 have no common divisor, so that each length occurs once.
     Ok((0..LENGTHS).map(|i| means[i * 7 % LENGTHS].max(HEADERS)).collect())
 }
 
-/// A frame with UDP in IPv4, from 10.1.x.y to 10.2.3.4, for an address that no interface has: the stack throws it away early.
+/// A frame with UDP in IPv4, from 10.1.x.y to 10.2.3.4. No interface has that address, so that the stack drops the packet
+/// early.
 fn udp(len: usize) -> Vec<u8> {
     let [ip, datagram] = [len - 14, len - 34].map(|len| (len as u16).to_be_bytes());
     let mut frame = vec![2, 0, 0, 0, 0xbe, 1, 2, 0, 0, 0, 0xbe, 2, 8, 0, 0x45, 0, ip[0], ip[1]];

@@ -1,4 +1,4 @@
-//! What a measurement cannot do without, by itself: the walk over the records, flow key, hash and one `heavy` table.
+//! Lower limit of a measurement: the walk over the records, flow key, hash and one `heavy` table, by themselves.
 
 use crate::clock::{Samples, range, time};
 use crate::inputs::Input;
@@ -13,11 +13,11 @@ use weir_packet::savefile::walk::{Cursor, Visit, walk};
 use weir_packet::{Frame, LinkType};
 use weir_sketch::{Heavy, Item, Weigh};
 
-/// What `weir measure` must not pass as a multiple of these parts, and what it should not.
+/// Required limit on `weir measure` as a multiple of these parts, and the desired limit.
 const MUST: f64 = 1.4;
 const GOAL: f64 = 1.1;
 
-/// The parts, one after the other for each run of frames.
+/// The parts, run one after the other on each run of frames.
 struct Parts {
     parser: Parser,
     hasher: Hasher,
@@ -46,7 +46,8 @@ impl Visit for Parts {
     }
 }
 
-/// Compares `weir measure` of a file with its parts on the same bytes, in turn within each round. `memory` is that of the table.
+/// Compares `weir measure` of a file with its parts on the same bytes, in turn within each round. `memory` is the size of
+/// the table in bytes.
 pub fn run(weir: &Rival, memory: usize, input: &Input, rounds: usize, report: &mut Report) -> anyhow::Result<()> {
     report.heading("Walk, flow key, hash and heavy by themselves, and the whole");
     let bytes = fs::read(&input.path)?;

@@ -1,4 +1,4 @@
-//! The study's designs beside each other: who hands out packets, whose the sketch is, and which sketch.
+//! Comparison of the study's designs: with and without a distributor, separate and shared state, and several sketches.
 
 use super::truth::{Truth, judge};
 use crate::inputs::Input;
@@ -13,7 +13,7 @@ const DESIGNS: [&str; 3] = ["rss", "async", "sync"];
 const STATES: [&str; 2] = ["separate", "shared"];
 const SKETCHES: [&str; 3] = ["exact", "cms", "heavy"];
 
-/// What the study published: packet processing time, ns.
+/// Processing time per packet that the study published, ns.
 ///
 /// **Source**: Wu, Li, Ran and Luo, "Network Measurement for 100Gbps Links Using Multicore Processors" (2016), tables of the
 /// shared and separate designs.
@@ -34,17 +34,17 @@ const PUBLISHED: [(&str, f64); 14] = [
     ("sync shared, reversible", 7700.0),
 ];
 
-/// Raw data of one combination.
+/// Results of one combination.
 struct Cell {
     name: String,
     design: usize,
     command: Vec<String>,
-    /// p50, p99, p99.9 of the processing time, then of the delay; of each round.
+    /// p50, p99 and p99.9 of the processing time, then of the delay, for each round.
     times: Vec<[f64; 6]>,
     refused: Option<String>,
 }
 
-/// Runs every combination once a round, in turn.
+/// Runs every combination once per round, in turn.
 pub fn run(
     binary: &Path,
     input: &Input,
@@ -165,7 +165,7 @@ fn measure(cell: &mut Cell, round: usize, input: &Input, truth: &Truth, report: 
     Ok(())
 }
 
-/// `p50 31 ns, p99 80 ns, p99.9 120 ns` behind this name.
+/// Parses `p50 31 ns, p99 80 ns, p99.9 120 ns` after a name.
 fn times(text: &str, name: &str) -> Option<[f64; 3]> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix(name))?;
     let mut numbers = line.split(',').map(|part| part.split_whitespace().nth(1)?.parse().ok());
@@ -179,7 +179,7 @@ impl Cell {
     }
 }
 
-/// A time in a unit that makes it short.
+/// A time with the unit that makes it shortest.
 fn duration(ns: f64) -> String {
     match ns {
         ns if ns < 10_000.0 => format!("{ns:.0} ns"),

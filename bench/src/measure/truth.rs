@@ -1,4 +1,4 @@
-//! The answers by another way: a slow reader, another parser, a hash map.
+//! True answers found another way: a slow reader, another parser, a hash map.
 
 use crate::by_etherparse::lax;
 use anyhow::{Context, ensure};
@@ -13,20 +13,20 @@ use weir_packet::flow::FlowKey;
 /// Share of the packets that makes a flow heavy.
 pub const HEAVY: f64 = 1e-4;
 
-/// Packets and bytes.
+/// Packets and bytes of a flow.
 pub type Counts = [u64; 2];
 
-/// What a file holds.
+/// Contents of a capture file.
 #[derive(Debug, Default)]
 pub struct Truth {
     /// Packets and bytes of each flow.
     pub flows: HashMap<FlowKey, Counts>,
-    /// Packets, with a key or without.
+    /// Number of packets, with or without a flow key.
     pub packets: u64,
 }
 
 impl Truth {
-    /// Reads a pcap file of Ethernet frames, little-endian, record by record.
+    /// Reads a little-endian pcap file of Ethernet frames, record by record.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let mut reader = BufReader::with_capacity(1 << 20, File::open(path)?);
         let mut header = [0; 24];
@@ -47,7 +47,7 @@ impl Truth {
         Ok(truth)
     }
 
-    /// The `n` largest figures, packets (0) or bytes (1).
+    /// The `n` largest counts of flows, by packets (0) or bytes (1).
     fn largest(&self, by: usize, n: usize) -> Vec<u64> {
         let mut all: Vec<u64> = self.flows.values().map(|counts| counts[by]).collect();
         all.sort_unstable_by(|a, b| b.cmp(a));
@@ -56,26 +56,26 @@ impl Truth {
     }
 }
 
-/// What `weir measure --json` said, against the truth.
+/// Result of comparing an answer of `weir measure --json` with the truth.
 #[derive(Clone, Debug)]
 pub struct Judged {
     /// Rows of the table.
     pub rows: usize,
-    /// Rows whose true figure is outside a bound that was said to hold always, or is above one of Count-Min.
+    /// Rows whose true count is outside a bound that always holds, or above the upper bound of Count-Min.
     pub broken: usize,
-    /// Rows of Count-Min whose true figure is below the lower bound, which may happen to few.
+    /// Rows of Count-Min whose true count is below the lower bound, which may happen to few rows.
     pub below: usize,
-    /// Confidence of those bounds.
+    /// Confidence of the lower bounds of Count-Min.
     pub confidence: f64,
-    /// Whether the largest hundred figures are the true ones, in order, each with its flow.
+    /// Whether the hundred largest counts are the true ones, in order, each with its flow.
     pub top_identical: bool,
     /// Harmonic mean of precision and recall of the heavy flows.
     pub f1: f64,
-    /// First thing that is wrong with the answer as such.
+    /// First error in the answer.
     pub fault: Option<String>,
 }
 
-/// Judges an answer by packets (0) or bytes (1).
+/// Compares an answer with the truth by packets (0) or bytes (1).
 pub fn judge(answer: &Value, truth: &Truth, by: usize) -> anyhow::Result<Judged> {
     let rows = answer["top"].as_array().context("a table")?;
     let all: u64 = truth.flows.values().map(|counts| counts[by]).sum();
@@ -113,7 +113,7 @@ pub fn judge(answer: &Value, truth: &Truth, by: usize) -> anyhow::Result<Judged>
     if judged.broken > 0 {
         judged.fault = judged.fault.or(Some(format!("{} bounds do not hold", judged.broken)));
     }
-    // Six standard deviations above what the confidence allows.
+    // Six standard deviations above the number that the confidence allows.
     let allowed = (1.0 - judged.confidence) * judged.rows as f64;
     if judged.below as f64 > allowed + 6.0 * allowed.sqrt() {
         judged.fault = judged.fault.or(Some(format!("{} of {} bounds do not hold", judged.below, judged.rows)));
@@ -121,7 +121,7 @@ pub fn judge(answer: &Value, truth: &Truth, by: usize) -> anyhow::Result<Judged>
     Ok(judged)
 }
 
-/// The flow of a row.
+/// Flow key of a row.
 fn key_of(row: &Value) -> Option<FlowKey> {
     let mut key = FlowKey::NONE;
     for (field, place) in [("src", &mut key.src), ("dst", &mut key.dst)] {

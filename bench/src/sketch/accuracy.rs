@@ -1,11 +1,11 @@
-//! How good the answers are, told from the exact table.
+//! Accuracy of answers, compared with the exact table.
 
 use super::stream::Key;
 
 /// Share of the packets that makes a flow heavy.
 pub const HEAVY: f64 = 1e-4;
 
-/// Answers against the truth.
+/// Errors of the answers compared with the truth.
 #[derive(Clone, Copy, Debug)]
 pub struct Accuracy {
     /// Mean error over all flows, packets.
@@ -14,14 +14,14 @@ pub struct Accuracy {
     pub heavy_are: f64,
     /// Largest error of all flows, packets.
     pub worst: u64,
-    /// Share of the flows called heavy that are.
+    /// Share of the flows called heavy that are heavy.
     pub precision: f64,
-    /// Share of the heavy flows that are called so.
+    /// Share of the heavy flows that are called heavy.
     pub recall: f64,
 }
 
 impl Accuracy {
-    /// Asks for every flow that occurs; `names` says whether a flow would be named at all.
+    /// Evaluates the estimates of all flows that occur. `names` is whether the contestant would list a flow at all.
     pub fn of(
         truth: &[(Key, u64)],
         threshold: u64,
@@ -60,7 +60,7 @@ impl Accuracy {
     }
 }
 
-/// Flows whose count is outside the bounds that were given for it.
+/// Number of flows whose count is outside its bounds.
 pub fn broken(truth: &[(Key, u64)], bounds: impl Fn(&Key) -> (u64, u64)) -> usize {
     let outside = |(key, count): &&(Key, u64)| {
         let (lower, upper) = bounds(key);
@@ -77,11 +77,11 @@ mod tests {
     fn counted_by_hand() {
         let key = |i: u8| [i; 13];
         let truth = [(key(0), 100), (key(1), 50), (key(2), 10), (key(3), 9)];
-        // One heavy flow missed (named by nobody), one light flow called heavy.
+        // One heavy flow is missed because it is not listed, and one light flow is called heavy.
         let answers = |key: &Key| [90, 50, 9, 12][usize::from(key[0])];
         let found = Accuracy::of(&truth, 10, answers, |key| key[0] != 1);
         assert_eq!((found.aae, found.worst), ((10 + 1 + 3) as f64 / 4.0, 10));
-        // Called: 0 and 3. Heavy: 0, 1, 2.
+        // Called heavy: 0 and 3. Heavy: 0, 1, 2.
         assert_eq!((found.precision, found.recall), (0.5, 1.0 / 3.0));
         assert!((found.f1() - 0.4).abs() < 1e-12);
         assert!((found.heavy_are - (0.1 + 0.0 + 0.1) / 3.0).abs() < 1e-12);

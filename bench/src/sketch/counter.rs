@@ -1,62 +1,62 @@
-//! What all contestants have in common.
+//! Common interface of all contestants.
 
 use super::stream::{Key, random};
 
-/// Something that counts packets of flows.
+/// A counter of packets per flow.
 pub trait Counter {
-    /// Counts the whole stream, by the best way it offers. This is what is timed.
+    /// Counts the whole stream, by the fastest interface of the library. Only this is timed.
     fn feed(&mut self, stream: &[Key]);
 
-    /// What it thinks a flow has.
+    /// Estimated packets of a flow.
     fn estimate(&self, key: &Key) -> u64;
 
-    /// Bounds that it vouches for.
+    /// Guaranteed bounds on the packets of a flow, if there are any.
     fn bounds(&self, _: &Key) -> Option<(u64, u64)> {
         None
     }
 
-    /// Would it name this flow when asked for the heavy ones? Something that cannot name flows is never asked.
+    /// Whether a flow would be among the listed heavy flows. Never called for a counter that cannot list flows.
     fn names(&self, _: &Key) -> bool {
         true
     }
 
-    /// Bytes of its tables.
+    /// Bytes of the tables.
     fn bytes(&self) -> usize;
 }
 
-/// What sort of answer it gives.
+/// Kind of answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// None: what all the others pay too.
+    /// No answer: the cost that all others have too.
     Floor,
-    /// An estimate for a flow that one asks about.
+    /// An estimate for a given flow.
     CountMin,
-    /// The heavy flows by name.
+    /// The list of heavy flows.
     Heavy,
-    /// Everything.
+    /// Exact counts of all flows.
     Exact,
 }
 
 /// A contestant.
 pub struct Entry {
-    /// For the tables.
+    /// Name for the tables.
     pub name: &'static str,
-    /// Its sort.
+    /// Kind of its answer.
     pub kind: Kind,
-    /// Whether it is weir's.
+    /// Whether the contestant is weir's.
     pub ours: bool,
-    /// What its time contains.
+    /// Work included in its time.
     pub inside: &'static str,
-    /// Makes an empty one; not timed.
+    /// Makes an empty counter; not timed.
     pub make: fn() -> Box<dyn Counter>,
 }
 
-/// One number for all answers: equal answers, equal numbers.
+/// Checksum of all answers: equal answers have equal checksums.
 pub fn checksum(counter: &dyn Counter, truth: &[(Key, u64)]) -> u64 {
     sum_of(truth.iter().map(|(key, _)| (key, counter.estimate(key))))
 }
 
-/// The same of given answers.
+/// Checksum of given answers.
 pub fn sum_of<'a>(answers: impl Iterator<Item = (&'a Key, u64)>) -> u64 {
     answers.fold(0, |sum, (key, answer)| sum.wrapping_add(answer.wrapping_mul(fingerprint(key))))
 }

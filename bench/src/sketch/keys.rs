@@ -1,4 +1,4 @@
-//! What the flow key of a frame costs, beside etherparse.
+//! Cost of the flow key of a frame, compared with etherparse.
 
 use crate::Size;
 use crate::by_etherparse::{lax, strict};
@@ -12,9 +12,9 @@ use weir_generator::{FRAME_MAX, Generator, Profile, Sizes};
 use weir_packet::flow::{FlowKey, Hasher, Parser};
 use weir_packet::{Frame, LinkType};
 
-/// Frames that stay in the second-level cache.
+/// Number of frames that stay in the second-level cache.
 const CACHED: usize = 20_000;
-/// What a key must cost at most, and what it should, ns.
+/// Required cost of a key and desired cost, ns.
 const MUST: f64 = 13.0;
 const GOAL: f64 = 8.0;
 
@@ -35,13 +35,13 @@ pub fn run(size: Size, rounds: usize, report: &mut Report) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Frames back to back.
+/// Frames back to back in one buffer.
 struct Frames {
     bytes: Vec<u8>,
     places: Vec<(usize, usize)>,
 }
 
-/// At least so many frames and bytes: half from the generator, half by hand, in random order.
+/// At least `least` frames and `least_bytes` bytes: half from the generator, half made by hand, in random order.
 fn frames(least: usize, least_bytes: usize) -> anyhow::Result<Frames> {
     let profile = Profile {
         packets: u64::MAX,
@@ -66,7 +66,7 @@ fn frames(least: usize, least_bytes: usize) -> anyhow::Result<Frames> {
     Ok(frames)
 }
 
-/// An Ethernet frame of 64 bytes or more: one of five with a VLAN tag, half of them IPv6, three of four TCP.
+/// An Ethernet frame of at least 64 bytes: one of five with a VLAN tag, half of them IPv6, three of four TCP.
 fn by_hand(number: u64, out: &mut Vec<u8>) {
     let dice = random(number);
     out.extend([2; 12]);
@@ -89,7 +89,7 @@ fn by_hand(number: u64, out: &mut Vec<u8>) {
         }
     }
     out.extend(&(ends[0] ^ ends[1]).to_be_bytes()[..4]);
-    // The rest of a header without options, of TCP or of UDP, and some payload.
+    // The rest of a header without options, for TCP or UDP, and some payload.
     out.extend(if tcp { [0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0, 0] } else { [0, 28, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] });
     out.extend([0; 12]);
 }
@@ -102,7 +102,7 @@ fn compare(all: &Frames, most: usize, passes: usize, title: &str, rounds: usize,
         .collect();
     let parser = Parser::new(LinkType::ETHERNET, false).expect("Ethernet has keys");
     let hasher = Hasher::new(1);
-    // A sum of what each key holds: equal keys, equal sums.
+    // Sums over the fields of each key: equal keys have equal sums.
     let rivals: [(&str, &str, &dyn Fn() -> u64); 4] = [
         ("weir Parser::key", "frame by frame", &|| one_by_one(&frames, |data| parser.key(data).ok())),
         ("weir Parser::key, Hasher::flow", "32 keys, then 32 hashes", &|| with_hash(&frames, &parser, &hasher)),
@@ -113,7 +113,7 @@ fn compare(all: &Frames, most: usize, passes: usize, title: &str, rounds: usize,
     let mut sums = [0; 4];
     for _ in 0..rounds {
         for (((_, _, run), samples), sum) in rivals.iter().zip(&mut samples).zip(&mut sums) {
-            // What fits in a cache is to be there.
+            // Warms up the caches.
             run();
             let (found, elapsed) = time(|| (0..passes).fold(0, |_, _| run()));
             *sum = found;
@@ -132,7 +132,7 @@ fn compare(all: &Frames, most: usize, passes: usize, title: &str, rounds: usize,
         })
         .collect();
     report.table(&["what", "how", "cpu, median", "min - max", "wall", "checksum of keys"], &rows);
-    // The second has hashes in its sum.
+    // The second sum includes hashes.
     if sums[2..].iter().any(|sum| *sum != sums[0]) {
         report.wrong("the keys differ");
     }
@@ -151,7 +151,7 @@ fn report_raw(report: &mut Report, title: &str, name: &str, samples: &Samples, s
     }
 }
 
-/// As a measurement does it: the keys of a batch are read before the first is hashed.
+/// Reads the keys of a batch before the first is hashed, as a measurement does.
 #[inline(always)]
 fn with_hash(frames: &[Frame<'_>], parser: &Parser, hasher: &Hasher) -> u64 {
     let mut keys = [None; 32];
@@ -173,7 +173,7 @@ fn one_by_one(frames: &[Frame<'_>], key: impl Fn(&[u8]) -> Option<FlowKey>) -> u
     black_box(digests.fold(0, u64::wrapping_add))
 }
 
-/// Touches every field, so that none can be left out, and costs little.
+/// Reads every field of a key at little cost, so that the compiler can leave none out.
 #[inline(always)]
 fn digest(key: &FlowKey) -> u64 {
     let half =
@@ -185,7 +185,7 @@ fn digest(key: &FlowKey) -> u64 {
         .wrapping_add(ports ^ meta)
 }
 
-/// Bytes of the largest cache that this processor has.
+/// Size of the largest cache of this processor, bytes.
 fn last_level_cache() -> Option<usize> {
     let size = |index: usize| {
         let text = fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")).ok()?;

@@ -10,9 +10,9 @@ pub const ROWS: usize = 4;
 pub const WIDTH: usize = 1 << 16;
 pub const SEED: u64 = 0x1234_5678_9abc_def0;
 const MIB: usize = 1 << 20;
-/// Packets that are handed over at once.
+/// Packets per update.
 const BATCH: usize = 256;
-/// Length of the packets, which these streams do not have: ours count bytes too.
+/// Length of the packets, because weir's sketches count bytes too, and these streams have no lengths.
 const BYTES: u32 = 64;
 
 pub fn entries() -> Vec<Entry> {
@@ -117,7 +117,7 @@ impl Counter for HeavyTable {
         in_items(stream, &self.hash, |items| self.sketch.update(items));
     }
 
-    /// The lower bound: what `weir measure` shows.
+    /// The lower bound, which `weir measure` shows.
     fn estimate(&self, key: &Key) -> u64 {
         self.sketch.bounds(key, self.hash.hash(key)).0
     }

@@ -1,4 +1,4 @@
-//! Libraries that anybody can have, each by the best of its interfaces and at the memory of weir's sketch of its sort.
+//! Public libraries, each with the fastest of its interfaces, and the memory of weir's sketch of the same kind.
 
 use super::counter::{Counter, Entry, Kind};
 use super::ours::{ROWS, WIDTH};
@@ -13,7 +13,7 @@ use probabilistic_collections::count_min_sketch::{CountMinSketch as Probabilisti
 use std::hash::{Hash, Hasher};
 use streaming_algorithms::CountMinSketch as StreamingCms;
 
-/// A key that hashes as its 13 bytes, without the length that std writes before those of an array.
+/// A key that hashes as its 13 bytes, without the length that std writes before the bytes of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tuple(pub Key);
 
@@ -24,11 +24,11 @@ impl Hash for Tuple {
     }
 }
 
-/// Flows that heavykeeper keeps by name, and its decay: those of its README for 5-tuples.
+/// Flows that heavykeeper keeps by name, and its decay: the values of its README for 5-tuples.
 const TOP: usize = 1000;
 const DECAY: f64 = 0.95;
 
-/// Flows that a hash map makes room for at the start, so that it never grows: the universe.
+/// Initial capacity of a hash map: all flows of the stream's universe, so that the map never grows.
 const ROOM: usize = 1_000_000;
 
 pub fn entries() -> Vec<Entry> {
@@ -45,12 +45,12 @@ pub fn entries() -> Vec<Entry> {
             Box::new(ApacheCms::<i64>::new(ROWS as u8, (WIDTH / 2) as u32).expect("a shape it takes"))
         }),
         entry("streaming_algorithms CMS u32 4 x 2^16, conservative", Kind::CountMin, || {
-            // Its rows follow from the probability, its width from the tolerance.
+            // The library computes its rows from the probability, and its width from the tolerance.
             let (probability, tolerance) = (0.94, 2.0 / WIDTH as f64);
             Box::new(StreamingCms::<Tuple, u32>::new(probability, tolerance, ()))
         }),
         entry("probabilistic-collections CMS i64 4 x 2^15", Kind::CountMin, || {
-            // Its own hash, with seeds that stay, so that rounds can be compared.
+            // The library's own hash, with fixed seeds, so that rounds can be compared.
             let hashers = [SipHasherBuilder::from_seed(0, 0), SipHasherBuilder::from_seed(1, 1)];
             Box::new(ProbabilisticCms::<CountMinStrategy, Tuple>::with_hashers(ROWS, WIDTH / 2, hashers))
         }),
@@ -73,7 +73,7 @@ pub fn entries() -> Vec<Entry> {
     ]
 }
 
-/// The same for both of its ways, which share no trait.
+/// Implements the counter for both update modes of the library, which share no trait.
 macro_rules! asap {
     ($way:ty) => {
         impl Counter for AsapCms<Vector2D<i32>, $way> {
@@ -125,7 +125,7 @@ impl Counter for StreamingCms<Tuple, u32> {
     }
 
     fn bytes(&self) -> usize {
-        // It does not say; this is what its shape takes.
+        // The library does not tell its memory; a table of this shape takes so much.
         ROWS * WIDTH * size_of::<u32>()
     }
 }
@@ -170,7 +170,7 @@ impl Counter for FrequentItemsSketch<Tuple> {
     }
 }
 
-/// The same for its three sketches, which share no trait.
+/// Implements the counter for the three sketches of the library, which share no trait.
 macro_rules! heavykeeper {
     ($sketch:ty) => {
         impl Counter for $sketch {
@@ -211,7 +211,7 @@ impl Counter for std::collections::HashMap<Tuple, u64> {
     }
 
     fn bytes(&self) -> usize {
-        // Of eight places seven are capacity; each has a control byte.
+        // Seven of eight places are capacity; each place has a control byte.
         self.capacity() / 7 * 8 * (size_of::<(Tuple, u64)>() + 1)
     }
 }

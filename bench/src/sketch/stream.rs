@@ -1,12 +1,12 @@
-//! The stream that all are fed with, its hash, and the truth about it.
+//! The stream that all contestants count, its hash, and the true counts.
 
-/// Addresses, ports and protocol of an IPv4 packet, as rows lie in memory.
+/// Addresses, ports and protocol of an IPv4 packet, as a row in memory.
 pub type Key = [u8; 13];
 
-/// How unequal the flows are.
+/// Exponent of Zipf's law for the sizes of the flows.
 const SKEW: f64 = 1.1;
 
-/// The numbers of a generator by their place (SplitMix64).
+/// Number of a random generator at a given place (SplitMix64).
 pub fn random(at: u64) -> u64 {
     mix(at.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
@@ -19,7 +19,7 @@ pub fn mix(mut x: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// Packets of flows whose sizes follow Zipf's law, as keys in the order of the packets.
+/// Keys of packets in their order; the sizes of the flows follow Zipf's law.
 pub fn zipf(seed: u64, packets: usize, flows: usize) -> Vec<Key> {
     let mut sums: Vec<f64> = (1..=flows).map(|rank| (rank as f64).powf(-SKEW)).collect();
     for at in 1..flows {
@@ -35,7 +35,7 @@ pub fn zipf(seed: u64, packets: usize, flows: usize) -> Vec<Key> {
         .collect()
 }
 
-/// The 5-tuple of a flow.
+/// 5-tuple of a flow.
 fn key(seed: u64, rank: u64) -> Key {
     let mut key = [0; 13];
     let place = seed.wrapping_add(rank.wrapping_mul(2));
@@ -45,15 +45,16 @@ fn key(seed: u64, rank: u64) -> Key {
     key
 }
 
-/// Flows and how many packets each has, sorted by key: found by sorting, which no rival does.
+/// Flows and their numbers of packets, sorted by key. The counts come from sorting, which no rival does.
 pub fn count_by_sorting(stream: &[Key]) -> Vec<(Key, u64)> {
     let mut sorted = stream.to_vec();
     sorted.sort_unstable();
     sorted.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u64)).collect()
 }
 
-/// A seeded hash of a 13-byte key: two multiplications of 64 to 128 bits, their halves folded. No theorem stands behind it, as none
-/// does behind those of the rivals; that of flow keys, [`weir_packet::flow::Hasher`], has one and is in the rows of flow keys.
+/// A seeded hash of a 13-byte key: two multiplications of 64 to 128 bits, with their halves folded. No theorem supports
+/// this hash, nor those of the rivals. The hash of flow keys, [`weir_packet::flow::Hasher`], has a theorem, and appears in
+/// the rows of flow keys.
 #[derive(Clone, Copy, Debug)]
 pub struct FoldHash([u64; 4]);
 
@@ -63,7 +64,7 @@ impl FoldHash {
         Self(std::array::from_fn(|i| random(seed.wrapping_add(1 + i as u64)) | 1))
     }
 
-    /// The hash of a key.
+    /// Hash of a key.
     #[inline(always)]
     pub fn hash(&self, key: &Key) -> u64 {
         let fold = |a: u64, b: u64| {
@@ -92,7 +93,7 @@ mod tests {
         let counted = count_by_sorting(&stream);
         assert!(counted.is_sorted() && counted.len() == map.len());
         assert!(counted.iter().all(|(key, count)| map[key] == *count));
-        // The first flow's share is 1 over the sum of all weights, 5.57.
+        // The share of the first flow is 1 over the sum of all weights, 5.57.
         let most = counted.iter().map(|(_, count)| *count).max();
         assert!(most.is_some_and(|most| most.abs_diff(20_000 * 100 / 557) < 300), "{most:?}");
     }

@@ -1,4 +1,4 @@
-//! Count-Min written a second time, slowly: u64 cells in rows of their own, one packet after the other.
+//! Count-Min written a second time, slowly: u64 cells, one vector per row, packet by packet.
 
 use super::ours::{ROWS, SEED, WIDTH};
 use super::stream::{FoldHash, Key};
@@ -10,7 +10,7 @@ pub struct Twin {
 }
 
 impl Twin {
-    /// Counts the stream, plainly or conservatively.
+    /// Counts the stream, by the plain or the conservative rule.
     pub fn of(stream: &[Key], conservative: bool) -> Self {
         let mut twin = Self { rows: vec![vec![0; WIDTH]; ROWS], hash: FoldHash::new(SEED) };
         for key in stream {
@@ -23,7 +23,7 @@ impl Twin {
         twin
     }
 
-    /// The least cell of a key.
+    /// Smallest cell of a key.
     pub fn estimate(&self, key: &Key) -> u64 {
         self.least(&self.places(key))
     }
@@ -32,7 +32,7 @@ impl Twin {
         self.rows.iter().zip(places).map(|(row, place)| row[*place]).min().expect("there are rows")
     }
 
-    /// Row i takes the upper 16 bits of a + i b, in 128 bits and cut down afterwards.
+    /// Row i uses the upper 16 bits of a + i b, computed in 128 bits and reduced afterwards.
     fn places(&self, key: &Key) -> [usize; ROWS] {
         let modulus = 1u128 << 64;
         let a = u128::from(self.hash.hash(key)) * 0x9e37_79b9_7f4a_7c15 % modulus;
