@@ -1,4 +1,5 @@
-//! Any time stamps: windows, late and jumped packets are those of a naive reader, whatever the design and the way to read.
+//! Any time stamps: windows, late packets and jumped packets are those of a naive reader, for each design and way of
+//! reading.
 #![no_main]
 #![allow(dead_code, unused_imports)]
 #[path = "../../crates/pipeline/tests/measuring.rs"]

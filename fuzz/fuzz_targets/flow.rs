@@ -1,4 +1,5 @@
-//! Any bytes as a frame: its flow key is etherparse's but for named differences, and fewer bytes never give another key.
+//! Any bytes as a frame: the flow key equals etherparse's except for named differences, and fewer bytes never give another
+//! key.
 #![no_main]
 #[path = "../../crates/packet/tests/flow_support/oracle.rs"]
 mod oracle;

@@ -1,4 +1,4 @@
-//! Any sequence of sections, interfaces and packets: the packets come out as they were put in, and the memory held is bounded.
+//! Any sequence of sections, interfaces and packets: the packets come out unchanged, and the memory held is bounded.
 #![no_main]
 #[path = "../../crates/pipeline/tests/counting/mod.rs"]
 mod counting;

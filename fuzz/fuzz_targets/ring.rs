@@ -1,4 +1,5 @@
-//! Any bytes as what the kernel writes into rings, blocks of a packet socket and descriptors of AF_XDP: nothing leads outside.
+//! Any bytes in place of the kernel's writes to rings (blocks of a packet socket, descriptors of AF_XDP): no access leaves
+//! the ring.
 #![no_main]
 use weir_io::sys::{packet_socket, xdp};
 

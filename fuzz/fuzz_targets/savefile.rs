@@ -1,4 +1,4 @@
-//! Any bytes as a capture file: reading ends and says why, several cursors find what one finds, a cut file yields a prefix,
-//! and what we write we read back.
+//! Any bytes as a capture file: reading ends with a reason, several cursors find the packets that one finds, a cut file
+//! yields a prefix, and files written by weir are read back unchanged.
 #![no_main]
 libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_packet::savefile::fuzz_body::savefile(data));
