@@ -1,9 +1,9 @@
-//! What each policy gives on this machine, and what it costs to have it.
+//! Memory that each policy obtains on this machine, and its cost.
 //!
 //!     cargo run --release -p weir-memory --example regions -- [MIB...]
 //!
 //! For each size (default 1, 4, 64, 256 MiB) and policy: the time to make the region, the time to write to each of its pages
-//! once, and what the kernel says was obtained. Medians of five.
+//! once, and the obtained memory as the kernel reports it. Medians of five.
 
 use std::time::Instant;
 use weir_memory::{Policy, Region, Request};

@@ -1,4 +1,4 @@
-//! The ring beside `rtrb`: values of 64 bytes in batches of 32, from one thread to another, and to and fro in one thread.
+//! The ring beside `rtrb`: values of 64 bytes in batches of 32, from one thread to another, and back and forth in one thread.
 //!
 //!     cargo run --release -p weir-memory --example ring_speed -- [MILLIONS] [ROUNDS]
 //!
@@ -44,7 +44,7 @@ fn main() {
     }
 }
 
-/// The values from `next` on, each its number eight times.
+/// Fills a batch with the values from `next` on; each value is its number eight times.
 fn fill(batch: &mut [Item; BATCH], next: u64) {
     for (place, item) in batch.iter_mut().enumerate() {
         *item = [next + place as u64; 8];

@@ -1,7 +1,7 @@
-//! How much memory can be had without ending other programs.
+//! Memory that can be obtained without ending other programs.
 //!
-//! The memory of a packet socket's ring belongs to no process and no control group, so the kernel stops nobody who asks for too
-//! much of it: its OOM killer ends other programs instead. Whoever asks for such memory looks here first.
+//! The memory of a packet socket's ring belongs to no process and no control group. If a program requests too much of it, the
+//! kernel does not refuse; its OOM killer ends other programs instead. So callers check the available memory first.
 
 use crate::HUGE;
 use crate::pool::Pool;
@@ -11,25 +11,25 @@ use std::path::Path;
 /// Memory that is free, or can be made free at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Available {
-    /// Bytes in ordinary pages: those of the machine, or what is left to one of this process's control groups if that is less.
+    /// Bytes in ordinary pages: the machine's, or those left in one of this process's control groups if that is less.
     pub bytes: u64,
-    /// A control group leaves less than the machine has.
+    /// Whether a control group leaves less than the machine has.
     pub grouped: bool,
-    /// Bytes in free pages of 2 MiB, which are set aside and not among `bytes`.
+    /// Bytes in free pages of 2 MiB, which are set aside and not included in `bytes`.
     pub huge: u64,
     /// Bytes in free huge pages of all other sizes, set aside too.
     pub other_huge: u64,
 }
 
 impl Available {
-    /// Memory that is free on this machine now; `None` if the kernel does not say.
+    /// Memory that is free on this machine now; `None` if the kernel does not report it.
     ///
-    /// **Cost**: some ten small files are read. **Platform**: Linux 3.14; control groups of both versions.
+    /// **Cost**: reads some ten small files. **Platform**: Linux 3.14; control groups of both versions.
     pub fn now() -> Option<Self> {
         Self::under(Path::new("/"))
     }
 
-    /// Memory that is free on the machine whose `/proc` and `/sys` lie under `root`; `None` if they do not say.
+    /// Memory that is free on the machine whose `/proc` and `/sys` lie under `root`; `None` if these do not report it.
     pub fn under(root: &Path) -> Option<Self> {
         let machine =
             field(&fs::read_to_string(root.join("proc/meminfo")).ok()?, "MemAvailable:")?.checked_mul(1024)?;
@@ -45,7 +45,7 @@ impl Available {
     }
 }
 
-/// The number behind a name, in a file of lines.
+/// The number behind a name, in a file of `name number` lines.
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.split_ascii_whitespace().next()?.parse().ok())
 }
@@ -54,7 +54,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
 struct Version {
     limit: &'static str,
     usage: &'static str,
-    /// Pages of files, which the kernel gives up before it ends a program.
+    /// Names of the counts of file pages, which the kernel gives up before it ends a program.
     files: [&'static str; 2],
 }
 
@@ -66,7 +66,7 @@ const V1: Version = Version {
 
 const V2: Version = Version { limit: "memory.max", usage: "memory.current", files: ["inactive_file ", "active_file "] };
 
-/// What the tightest of this process's control groups leaves; `None` if none has a limit.
+/// Bytes left in the tightest of this process's control groups; `None` if none has a limit.
 fn headroom(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let group = |line: &str| {
@@ -77,17 +77,17 @@ fn headroom(root: &Path) -> Option<u64> {
             names if names.split(',').any(|name| name == "memory") => ("sys/fs/cgroup/memory", V1),
             _ => return None,
         };
-        // In a container the path may be that of the host, of which the last parts, or none, are seen from here.
+        // In a container, the path may be that of the host, of which only the last parts, or none, are visible here.
         let path = Path::new(path.trim_start_matches('/'));
         path.ancestors().filter_map(|path| left(&root.join(mount).join(path), &version)).min()
     };
     groups.lines().filter_map(group).min()
 }
 
-/// What a control group leaves.
+/// Bytes left in a control group.
 fn left(group: &Path, version: &Version) -> Option<u64> {
     let number = |file: &str| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
-    // "max" is no number, and no limit.
+    // "max" is no number, and means no limit.
     let limit = number(version.limit)?;
     let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
     let files = version.files.iter().filter_map(|name| field(&stat, name)).fold(0, u64::saturating_add);
@@ -118,7 +118,7 @@ mod tests {
         let max = ("sys/fs/cgroup/a/memory.max", "max");
         let current = ("sys/fs/cgroup/a/memory.current", "5");
         assert_eq!(found(&[("proc/self/cgroup", "0::/a"), max, current]), (8000 << 10, false));
-        // What the older version has for none.
+        // The older version's value for no limit.
         let limit = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712");
         let usage = ("sys/fs/cgroup/memory/memory.usage_in_bytes", "4096");
         assert_eq!(found(&[("proc/self/cgroup", "4:memory:/"), limit, usage]), (8000 << 10, false));
@@ -137,7 +137,7 @@ mod tests {
             ("sys/fs/cgroup/slice/unit/memory.current", "100000"),
         ];
         assert_eq!(found(&files), (750_000, true));
-        // Used up, or beyond.
+        // Usage at or above the limit.
         let full = [files[0], files[1], ("sys/fs/cgroup/slice/memory.current", "1000001")];
         assert_eq!(found(&full), (0, true));
     }
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(found(&[&files[..], &[nearer, used]].concat()), (100_000, true));
     }
 
-    /// Pages that are reserved are shown as free until they are touched.
+    /// Reserved pages are shown as free until they are touched.
     #[test]
     fn huge_pages_are_apart_by_size_and_without_those_that_are_reserved() {
         let pool = |folder: &str, [total, free, reserved]: [&str; 3]| {

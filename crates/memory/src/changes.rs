@@ -1,9 +1,9 @@
 //! Grace periods: waits until every thread has ended the step that it began before a change.
 //!
-//! A change has a number, from 1 on. A thread works in steps, and marks each step with the number that it begins under.
-//! [`Changes::wait`] returns once all steps have ended that began before the change: then no thread works by what was there
-//! before. (In the terms of read-copy-update, steps are read-side critical sections.) A thread between two steps is waited for
-//! by nobody.
+//! Changes are numbered from 1 on. A thread works in steps, and marks each step with the number of the latest change at its
+//! start. [`Changes::wait`] returns once all steps that began before the change have ended: then no thread uses the value
+//! before the change. (In the terms of read-copy-update, steps are read-side critical sections.) A thread between two steps
+//! delays no wait.
 //!
 //! Checked under loom as it is shipped.
 
@@ -22,14 +22,14 @@ use loom::sync::{
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Changes so far, and the threads that work in steps.
+/// The changes so far, and the threads that work in steps.
 #[derive(Debug, Default)]
 pub struct Changes {
     number: AtomicU64,
     marks: Mutex<Vec<Arc<AtomicU64>>>,
 }
 
-/// A thread's mark between two steps. In a step it is the number of the change that the step began under, plus 1.
+/// Mark of a thread between two steps. In a step, the mark is the number of the latest change at its start, plus 1.
 const QUIESCENT: u64 = 0;
 
 /// The steps of one thread.
@@ -46,14 +46,14 @@ impl Changes {
         self.number.load(Ordering::Acquire)
     }
 
-    /// There is a change, whose value is in place: a step that begins from now on finds its number, which is returned.
+    /// Announces a change whose value is in place, and returns its number. A step that begins from now on finds this number.
     pub fn publish(&self) -> u64 {
         self.number.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Waits until all steps have ended that began before `change`; `false` if one goes on after `timeout`.
+    /// Waits until all steps that began before `change` have ended; `false` if one still runs after `timeout`.
     pub fn wait(&self, change: u64, timeout: Duration) -> bool {
-        /// Steps last from microseconds to the time in which a disk answers.
+        /// First pause: steps last from microseconds to the time in which a disk answers.
         const FIRST: Duration = Duration::from_micros(5);
         const LONGEST: Duration = Duration::from_millis(1);
         let (begun, mut pause) = (Instant::now(), FIRST);
@@ -67,12 +67,12 @@ impl Changes {
         true
     }
 
-    /// Whether no step goes on that began before `change`.
+    /// Whether all steps that began before `change` have ended.
     pub fn has_grace_period_ended(&self, change: u64) -> bool {
-        // Together with the one in `Steps::begin`: a thread whose mark is not seen here sees the change.
+        // Pairs with the fence in `Steps::begin`: a thread whose mark is not seen here sees the change.
         fence(Ordering::SeqCst);
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those of threads that are gone.
+        // Forgets the marks of ended threads.
         marks.retain(|mark| Arc::strong_count(mark) > 1);
         marks.iter().all(|mark| {
             let mark = mark.load(Ordering::Acquire);
@@ -82,14 +82,14 @@ impl Changes {
 }
 
 impl Steps {
-    /// The steps of another thread.
+    /// The steps of one more thread.
     pub fn new(changes: &Arc<Changes>) -> Self {
         let mark = Arc::new(AtomicU64::new(QUIESCENT));
         changes.marks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&mark));
         Self { changes: Arc::clone(changes), mark }
     }
 
-    /// Begins a step, and says which change is the latest. **Cost**: two stores at most, one of them with a fence.
+    /// Begins a step, and returns the number of the latest change. **Cost**: two stores at most, one of them with a fence.
     #[inline]
     pub fn begin(&self) -> u64 {
         let mut number = self.changes.number();
@@ -104,7 +104,7 @@ impl Steps {
         }
     }
 
-    /// Ends it. **Cost**: a store.
+    /// Ends the step. **Cost**: a store.
     #[inline]
     pub fn end(&self) {
         self.mark.store(QUIESCENT, Ordering::Release);
@@ -139,12 +139,12 @@ mod tests {
     use super::*;
     use loom::thread;
 
-    /// Once a change is passed, no step goes on with the value before it: it may be taken back.
+    /// Once the grace period of a change has ended, no step uses the value before it, so that value may be taken back.
     #[test]
     fn nobody_works_by_what_was_there_before_a_change_that_has_grace_period_ended() {
         loom::model(|| {
             let changes = Arc::new(Changes { number: AtomicU64::new(0), marks: Mutex::default() });
-            // Value i is there until change i + 1 is passed.
+            // Value i is valid until change i + 1 has passed.
             let gone = Arc::new(AtomicU64::new(0));
             let steps = Steps::new(&changes);
             let seen = Arc::clone(&gone);

@@ -1,6 +1,6 @@
-//! A comparison of 16 bytes at once, which the compiler does not find by itself.
+//! A comparison of 16 bytes at once, which the compiler does not generate by itself.
 
-/// Bit i for each byte i that is `wanted`.
+/// Mask with bit i set if byte i equals `wanted`.
 ///
 /// **Cost**: a few instructions without a branch.
 #[inline(always)]
@@ -8,7 +8,7 @@ pub fn equal(bytes: &[u8; 16], wanted: u8) -> u32 {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
-        // SAFETY: SSE2 is part of x86-64, and the 16 bytes are there, for a load that needs no alignment.
+        // SAFETY: SSE2 is part of x86-64; the slice has the 16 bytes, and the load needs no alignment.
         let mask = unsafe {
             let bytes = _mm_loadu_si128(bytes.as_ptr().cast());
             _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(wanted.cast_signed())))
@@ -19,7 +19,7 @@ pub fn equal(bytes: &[u8; 16], wanted: u8) -> u32 {
     one_by_one(bytes, wanted)
 }
 
-/// The same on every machine.
+/// The same mask on every machine: the portable twin of [`equal`].
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn one_by_one(bytes: &[u8; 16], wanted: u8) -> u32 {
     bytes.iter().enumerate().map(|(i, byte)| u32::from(*byte == wanted) << i).sum()

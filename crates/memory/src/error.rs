@@ -1,44 +1,44 @@
-//! Why there is no such region, and what would mend it.
+//! Errors of requests for memory, with their remedies.
 
 use crate::obtained::{PageSize, Size};
 use crate::policy::Policy;
 use std::io;
 
-/// Why there is no such region. The text names the command that mends it where one does.
+/// Reason why a region cannot be made. If a command mends the cause, the text names it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is not that much memory.
+    /// The machine has not enough memory.
     #[error("no memory of {} to be had", Size(*.0))]
     NoMemory(usize),
-    /// More than can be addressed.
+    /// The size exceeds the address space.
     #[error("{len} values of {size} bytes are more than this machine can address")]
     TooLarge {
-        /// Values asked for.
+        /// Number of requested values.
         len: usize,
-        /// Bytes of each.
+        /// Size of a value, bytes.
         size: usize,
     },
-    /// An alignment that is no power of two or above 2 MiB.
+    /// The alignment is no power of two, or above 2 MiB.
     #[error("alignment {0} is no power of two up to 2 MiB")]
     Align(usize),
-    /// The pool of huge pages has too few.
+    /// The pool has too few free huge pages.
     #[error(
         "{policy}: pages of {} needed: {needed}, free: {free} of {total}: echo {mend} | sudo tee {pool}/nr_hugepages",
         PageSize(*.page_bytes)
     )]
     Pool {
-        /// Which pool.
+        /// The policy, which names the pool.
         policy: Policy,
-        /// Bytes of one of its pages.
+        /// Size of a page of the pool, bytes.
         page_bytes: usize,
-        /// Pages that the region takes.
+        /// Number of pages that the region needs.
         needed: usize,
-        /// Pages that nobody has and nobody reserved.
+        /// Number of pages that are neither used nor reserved.
         free: usize,
-        /// Pages of the pool.
+        /// Number of pages of the pool.
         total: usize,
-        /// Pages that the pool would need.
+        /// Number of pages that the pool would need.
         mend: usize,
         /// The pool's directory.
         pool: String,
@@ -46,29 +46,29 @@ pub enum Error {
     /// The machine has no pages of that size.
     #[error("{policy}: neither kernel nor processor offer pages of {}", PageSize(*.page_bytes))]
     NoSuchPages {
-        /// What was asked for.
+        /// The requested policy.
         policy: Policy,
-        /// Bytes of such a page.
+        /// Size of such a page, bytes.
         page_bytes: usize,
     },
     /// Transparent huge pages are switched off.
     #[error("{policy}: transparent huge pages are off ({mode}): echo madvise | sudo tee {file}")]
     ThpOff {
-        /// What was asked for.
+        /// The requested policy.
         policy: Policy,
-        /// What the kernel says.
+        /// The kernel's setting.
         mode: String,
-        /// Where that is changed.
+        /// File in which the setting is changed.
         file: &'static str,
     },
-    /// The kernel gave fewer huge pages than asked for.
+    /// The kernel gave fewer huge pages than requested.
     #[error(
         "{policy}: only {} of {} came in huge pages, memory is short or in pieces: \
          echo 1 | sudo tee /proc/sys/vm/compact_memory",
         Size(*.huge), Size(*.wanted)
     )]
     ThpMissing {
-        /// What was asked for.
+        /// The requested policy.
         policy: Policy,
         /// Bytes in huge pages.
         huge: usize,
@@ -82,19 +82,19 @@ pub enum Error {
         Size(*.longest), Size(*.wanted)
     )]
     NotContiguous {
-        /// Bytes of the longest run found.
+        /// Length of the longest run found, bytes.
         longest: usize,
-        /// Bytes wanted.
+        /// Requested bytes.
         wanted: usize,
-        /// Regions tried.
+        /// Number of regions tried.
         tries: usize,
     },
-    /// There is no such NUMA node.
+    /// The requested NUMA node does not exist, or has no memory.
     #[error("there is no NUMA node {node} with memory; there is {present}")]
     NoSuchNode {
-        /// The one asked for.
+        /// The requested node.
         node: u32,
-        /// Those with memory, as the kernel lists them.
+        /// The nodes with memory, as the kernel lists them.
         present: String,
     },
     /// The limit of locked memory is too low.
@@ -106,19 +106,19 @@ pub enum Error {
     Lock {
         /// Bytes to be locked.
         bytes: usize,
-        /// The limit now.
+        /// The present limit.
         limit: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Another system call failed.
     #[error("{what} of {}: {source}", Size(*.bytes))]
     System {
-        /// What was tried.
+        /// Name of the operation.
         what: &'static str,
-        /// Bytes of the region.
+        /// Size of the region, bytes.
         bytes: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }

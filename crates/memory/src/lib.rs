@@ -1,9 +1,9 @@
-//! Memory by page policy: where tables, sketches and rings live.
+//! Memory by page policy, for tables, sketches and rings.
 //!
-//! A [`Region`] is zeroed memory made of the pages that a [`Request`] asks for; a [`Table`] is a slice of values in a region,
-//! a [`ring`] hands values from one thread to another through a table, [`changes`] tell when all threads work by what was changed. What was really obtained is read back from the kernel
-//! when it is asked for ([`Obtained`]), never assumed. A [`Pool`] tells what huge pages the kernel has, [`Available`] what
-//! memory is free.
+//! A [`Region`] is zeroed memory made of the pages that a [`Request`] names. A [`Table`] is a slice of values in a region. A
+//! [`ring`] passes values from one thread to another through a table. [`changes`] report when all threads use a changed
+//! value. The memory that was really obtained ([`Obtained`]) is read back from the kernel on request, never assumed. A
+//! [`Pool`] lists the huge pages of the kernel, [`Available`] the free memory.
 //!
 //! Nothing here is an allocator: a region is made at the start and given back at the end.
 #![deny(unsafe_code)]

@@ -1,4 +1,4 @@
-//! What a region really is, read back from the kernel.
+//! Properties of a region's memory, read back from the kernel.
 
 use crate::HUGE;
 use crate::policy::Policy;
@@ -9,46 +9,46 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// What was obtained, as of the moment it was asked. Its `Display` is one line, for instance
+/// Properties of a region's memory at the time of the query. Its `Display` is one line, for instance
 /// `64.0 MiB in 2 MiB pages (thp: 64.0 MiB huge), node 0`.
 ///
 /// **Platform**: `/proc/self/smaps`, `numa_maps` and `pagemap`, see proc(5) and the kernel's admin-guide/mm/pagemap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obtained {
-    /// The policy that made it; never `auto`.
+    /// The policy that obtained the memory; never `auto`.
     pub policy: Policy,
-    /// Bytes asked for, before rounding up to pages.
+    /// Requested bytes, before rounding up to pages.
     pub bytes: usize,
-    /// Whether its pages hold other values too: a small region comes from the allocator, and the counts below that need
+    /// Whether the pages hold other values too: a small region comes from the allocator, and the counts below that need
     /// pages of its own are zero.
     pub shared: bool,
-    /// Bytes of the pages that most of it is made of: what the kernel's table of pages holds, not what was asked for.
+    /// Size of the pages that make up most of the region, bytes: the real size in the kernel's page table, not the requested one.
     pub page_bytes: usize,
     /// Bytes in huge pages.
     pub huge_bytes: usize,
-    /// Bytes that have memory behind them; the others get it at first touch. At most the bytes rounded up to pages.
+    /// Bytes with memory behind them; the others are populated at first touch. At most the bytes rounded up to pages.
     pub resident_bytes: usize,
     /// Bytes locked in memory.
     pub locked_bytes: usize,
-    /// NUMA nodes that its pages lie on; empty if that is not known or there is no page yet.
+    /// NUMA nodes of the pages; empty if they are not known, or if no page is populated yet.
     pub nodes: Vec<u32>,
-    /// Whether it is one piece of physical memory.
+    /// Whether the region is one piece of physical memory.
     pub contiguity: Contiguity,
-    /// Policies that `auto` tried first, and why they were not to be had.
+    /// Policies that `auto` tried first, each with the reason why it was not available.
     pub stepped_down: Vec<(Policy, String)>,
-    /// Why the kernel could not be asked; then the counts above are zero.
+    /// Reason why the kernel could not be queried; if present, the counts above are zero.
     pub unknown: Option<String>,
 }
 
 /// Whether a region is one piece of physical memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contiguity {
-    /// Looked up page by page.
+    /// Verified page by page.
     Verified {
-        /// Bytes of the longest run of pages that lie side by side in memory as they do in the region.
+        /// Length of the longest run of pages whose order in physical memory is that in the region, bytes.
         longest_run: usize,
     },
-    /// Not known, and why.
+    /// Not known, with the reason.
     Unverified(String),
 }
 
@@ -124,7 +124,7 @@ impl fmt::Display for Obtained {
     }
 }
 
-/// Bytes as people read them, in binary units.
+/// A number of bytes, printed in binary units.
 pub(crate) struct Size(pub usize);
 
 impl fmt::Display for Size {
@@ -137,7 +137,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// A page's bytes: a power of two, so without decimals.
+/// Size of a page, bytes: a power of two, so printed without decimals.
 pub(crate) struct PageSize(pub usize);
 
 impl fmt::Display for PageSize {
@@ -146,7 +146,7 @@ impl fmt::Display for PageSize {
     }
 }
 
-/// Bytes that have memory behind them.
+/// Bytes with memory behind them.
 #[cfg(all(test, not(miri), not(loom)))]
 pub(crate) fn resident_bytes(memory: &Memory) -> io::Result<usize> {
     Pages::read(&place(memory)).map(|pages| pages.resident)
@@ -157,13 +157,13 @@ pub(crate) fn huge_bytes(memory: &Memory) -> io::Result<usize> {
     Pages::read(&place(memory)).map(|pages| pages.huge)
 }
 
-/// The addresses of a region.
+/// The range of addresses of a region.
 fn place(memory: &Memory) -> Range<usize> {
     let base = memory.base().as_ptr().addr();
     base..base + memory.span()
 }
 
-/// What `/proc/self/smaps` says of a range of addresses.
+/// Sums of `/proc/self/smaps` over a range of addresses.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Pages {
     kernel_page: usize,
@@ -177,7 +177,7 @@ impl Pages {
         Ok(Self::parse(&fs::read_to_string("/proc/self/smaps")?, place))
     }
 
-    /// Sums over the mappings that meet `place`. A region has its mappings for itself, so none is counted in part.
+    /// Sums over the mappings that meet `place`. Regions do not share mappings, so no mapping is counted in part.
     fn parse(smaps: &str, place: &Range<usize>) -> Self {
         let mut pages = Self::default();
         let mut inside = false;
@@ -196,7 +196,7 @@ impl Pages {
                 "KernelPageSize" => pages.kernel_page = bytes,
                 "Rss" => pages.resident += bytes,
                 "AnonHugePages" => pages.huge += bytes,
-                // Pages of the pool are in no other count.
+                // Pages of the pool are included in no other count.
                 "Private_Hugetlb" | "Shared_Hugetlb" => {
                     pages.resident += bytes;
                     pages.huge += bytes;
@@ -208,13 +208,13 @@ impl Pages {
         pages
     }
 
-    /// Transparent huge pages do not show in `KernelPageSize`.
+    /// Size of the pages that make up most of the range. `KernelPageSize` does not show transparent huge pages.
     fn page_bytes(&self) -> usize {
         if self.kernel_page >= HUGE || self.huge * 2 <= self.resident { self.kernel_page } else { HUGE }
     }
 }
 
-/// `7f0000000000-7f0000200000`
+/// Parses a range of addresses, `7f0000000000-7f0000200000`.
 fn address_range(word: &str) -> Option<Range<usize>> {
     let (start, end) = word.split_once('-')?;
     Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)

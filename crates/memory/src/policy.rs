@@ -1,24 +1,24 @@
-//! What can be asked for.
+//! Properties that a request for memory can ask for.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Which pages a region is made of. Its names, as users type them, are those of [`Policy::ALL`].
+/// Kind of pages of a region. The names that users type are those of [`Policy::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// The first that works of `hugetlb`, `thp`, `virtual`, for a region of at least one huge page; a smaller one gets
-    /// `virtual`. Never an error for want of pages of some kind.
+    /// The first available of `hugetlb`, `thp`, `virtual`, for a region of at least one huge page; a smaller region gets
+    /// `virtual`. Never an error because pages of some kind are missing.
     #[default]
     Auto,
     /// Pages of 2 MiB from the pool that the administrator set aside (`MAP_HUGETLB`). The size is rounded up to pages.
     Hugetlb2M,
-    /// The same with pages of 1 GiB.
+    /// Pages of 1 GiB from the pool that the administrator set aside. The size is rounded up to pages.
     Hugetlb1G,
     /// Transparent huge pages of 2 MiB (`MADV_HUGEPAGE`). The size is rounded up to pages.
     Thp,
-    /// One run of physical memory: transparent huge pages, tried again until `/proc/self/pagemap` shows that they lie side by
-    /// side, then pages of the 1 GiB pool if there are any. Where the file may not be read, the region is given as it comes
-    /// and says so. The kernel hands out runs of up to 4 MiB; longer ones are luck, or the pool.
+    /// A single run of physical memory. Transparent huge pages are tried until `/proc/self/pagemap` shows that they are
+    /// contiguous, then pages of the 1 GiB pool if there are any. If the file cannot be read, the first region is returned,
+    /// and reported as unverified. The kernel hands out runs of up to 4 MiB; longer runs need luck, or the pool.
     Contiguous,
     /// Pages of 4 KiB only (`MADV_NOHUGEPAGE`).
     Virtual,
@@ -35,7 +35,7 @@ impl Policy {
         (Policy::Virtual, "virtual"),
     ];
 
-    /// Its name.
+    /// Name of the policy.
     pub fn name(self) -> &'static str {
         let found = Self::ALL.iter().find(|(policy, _)| *policy == self);
         found.map(|(_, name)| *name).expect("ALL holds every policy")
@@ -48,7 +48,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// A word that is no policy.
+/// A text that names no policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no page policy; there are auto, hugetlb, hugetlb-1g, thp, contiguous, virtual")]
 pub struct UnknownPolicy(pub String);
@@ -62,20 +62,21 @@ impl FromStr for Policy {
     }
 }
 
-/// What a region shall be like. The default is what tables want: `auto`, any node, filled on demand.
+/// Requested properties of a region. The default suits tables: `auto`, any node, populated on demand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Its pages. Any policy but `auto` is forced: what cannot be had is an error.
+    /// Pages of the region. Any policy but `auto` is forced: if its pages are not available, this is an error.
     pub pages: Policy,
-    /// The NUMA node all of it must lie on (`mbind` with `MPOL_BIND`).
+    /// NUMA node for the whole region (`mbind` with `MPOL_BIND`).
     pub node: Option<u32>,
-    /// Has every page there at once instead of at its first touch. Off by default: weir must start in milliseconds, and a
-    /// short run touches little of its tables; figures in the README. Forced huge pages are always populated, since only
-    /// pages that are there are known to be huge, and `hugetlb` always, since its pool may be empty at the first touch.
+    /// Whether every page is populated at once instead of at its first touch. Off by default, because weir must start in
+    /// milliseconds, and a short run touches little of its tables; figures in the README. Forced huge pages are always
+    /// populated, because only populated pages are known to be huge. `hugetlb` is always populated, because its pool may be
+    /// empty at the first touch.
     pub populate: bool,
-    /// Keeps it in memory (`mlock`), which populates it too.
+    /// Whether the region is locked in memory (`mlock`), which also populates it.
     pub lock: bool,
-    /// The first byte lies at a multiple of this power of two, up to 2 MiB; 0 and smaller ones mean 64, a cache line.
+    /// Alignment of the first byte, bytes: a power of two, up to 2 MiB. 0 and values below 64 mean 64, a cache line.
     pub align: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A region: how a request becomes memory.
+//! A region: zeroed memory obtained for a request.
 
 use crate::error::Error;
 use crate::obtained::{self, Obtained};
@@ -11,24 +11,24 @@ use std::io;
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// Below this many bytes `auto` takes memory from the allocator: a page of its own costs system calls and a fault, and
-/// nobody gains by it. Miri knows no page policies.
+/// Size, bytes, below which `auto` takes memory from the allocator, because own pages cost system calls and a fault without any
+/// gain. Miri knows no page policies.
 const OWN_PAGES: usize = if cfg!(miri) { usize::MAX } else { 64 << 10 };
 
 /// Alignment of every region, bytes: a cache line.
 const LINE: usize = 64;
 
-/// How often `contiguous` tries.
+/// Number of tries of `contiguous`.
 const TRIES: usize = 8;
 
 const THP_MODE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// Zeroed memory of its own, made of the pages that were asked for, given back when dropped.
+/// Zeroed memory in a mapping of its own, made of the requested pages, given back when dropped.
 ///
-/// Two regions never share a mapping, so that [`Region::obtained`] speaks of this one alone; a write beyond the end of one
-/// made of pages meets an untouchable page (`hugetlb` excepted).
+/// Two regions never share a mapping, so [`Region::obtained`] describes this region alone. If a region is made of pages, a write
+/// beyond its end hits an inaccessible page (`hugetlb` excepted).
 ///
-/// **Cost**: three to six system calls to make, plus population where asked for. **Threads**: owned memory, may be sent.
+/// **Cost**: three to six system calls to make, plus population if requested. **Threads**: owned memory, may be sent.
 #[derive(Debug)]
 pub struct Region {
     memory: Memory,
@@ -39,12 +39,14 @@ pub struct Region {
 impl Region {
     /// `len` zeroed bytes.
     ///
-    /// `auto` takes `hugetlb` if the region is at least 2 MiB, rounding up to pages wastes an eighth at most, and the pool
-    /// has that many free; else `thp`, its end in small pages; else `virtual`. Below 2 MiB it takes ordinary pages, below
-    /// 64 KiB from the allocator unless node or lock are asked for. Nothing at all is never an error. What it stepped over is in [`Obtained::stepped_down`].
+    /// `auto` takes `hugetlb` if three conditions hold: the region has at least 2 MiB, rounding up to pages wastes an eighth
+    /// at most, and the pool has enough free pages. Otherwise it takes `thp`, with the end in small pages, and otherwise
+    /// `virtual`. Below 2 MiB it takes ordinary pages. Below 64 KiB it takes memory from the allocator, unless node or lock
+    /// are requested. A length of zero is never an error. Policies that were not available are listed in
+    /// [`Obtained::stepped_down`].
     ///
-    /// **Errors**: a forced policy, node or lock that cannot be had. **Platform**: Linux; `MADV_POPULATE_WRITE` (5.14) is
-    /// used where there is one.
+    /// **Errors**: a forced policy, node or lock that is not available. **Platform**: Linux; `MADV_POPULATE_WRITE` (5.14) is
+    /// used if the kernel has it.
     pub fn zeroed(len: usize, request: &Request) -> Result<Self, Error> {
         if !request.align.max(1).is_power_of_two() || request.align > HUGE {
             return Err(Error::Align(request.align));
@@ -70,32 +72,32 @@ impl Region {
         Ok(Self { memory, policy: request.pages, stepped_down: Vec::new() })
     }
 
-    /// Its bytes, as many as asked for.
+    /// The bytes of the region, as many as requested.
     pub fn bytes(&self) -> &[u8] {
         self.memory.bytes()
     }
 
-    /// Its bytes, to write.
+    /// The bytes of the region, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.memory.bytes_mut()
     }
 
-    /// Bytes.
+    /// Length of the region, bytes.
     pub fn len(&self) -> usize {
         self.memory.len()
     }
 
-    /// Whether it has none.
+    /// Whether the region has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The first byte, for who keeps typed values in it.
+    /// The first byte, for owners that keep typed values in the region.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.memory.base()
     }
 
-    /// What was really obtained, read back now.
+    /// The memory that the region really has, read back now.
     ///
     /// **Cost**: reads `/proc/self/smaps` and 8 bytes of `/proc/self/pagemap` per page: about a millisecond. Not for hot paths.
     pub fn obtained(&self) -> Obtained {
@@ -127,7 +129,7 @@ fn auto(len: usize, request: &Request) -> Result<Region, Error> {
     let memory = if len == 0 || len < OWN_PAGES && request.node.is_none() && !request.lock {
         Memory::heap(len, request.align.max(LINE)).map_err(|_| Error::NoMemory(len))?
     } else {
-        // No advice: where the administrator switched larger pages on for everybody, they are welcome.
+        // No advice: if the administrator switched larger pages on for all programs, they are welcome.
         let memory = mapped(len, 1, request.align)?;
         finish(&memory, request, request.populate)?;
         memory
@@ -135,7 +137,7 @@ fn auto(len: usize, request: &Request) -> Result<Region, Error> {
     Ok(Region { memory, policy: Policy::Virtual, stepped_down })
 }
 
-/// `hugetlb` as `auto` takes it, or why not.
+/// `hugetlb` under the conditions of `auto`, or the reason why it is not taken.
 fn auto_pool(len: usize, request: &Request) -> Result<Memory, String> {
     let waste = len.next_multiple_of(HUGE) - len;
     if waste > len / 8 {
@@ -150,7 +152,7 @@ fn auto_pool(len: usize, request: &Request) -> Result<Memory, String> {
     pool(len, Policy::Hugetlb2M, request).map_err(|error| short(&error))
 }
 
-/// What an error says, without policy and remedy.
+/// Text of an error, without policy and remedy.
 fn short(error: &Error) -> String {
     match error {
         Error::ThpOff { mode, .. } => format!("off ({mode})"),
@@ -162,7 +164,7 @@ fn short(error: &Error) -> String {
 fn small_pages(len: usize, request: &Request) -> Result<Memory, Error> {
     let memory = mapped(len, 1, request.align)?;
     match memory.advise_huge(false) {
-        // A kernel without huge pages has small ones.
+        // A kernel without huge pages only has small ones.
         Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(failed("madvise", len, error)),
         _ => finish(&memory, request, request.populate).map(|()| memory),
     }
@@ -185,18 +187,18 @@ fn populated_thp(len: usize, policy: Policy, request: &Request) -> Result<Memory
     Ok(memory)
 }
 
-/// Tries that failed stay mapped until the end, so that the kernel has to offer other memory.
+/// A region in one run of physical memory. Failed tries stay mapped until the end, so that the kernel has to offer other memory.
 fn contiguous(len: usize, request: &Request) -> Result<Memory, Error> {
     let (mut failed, mut longest) = (Vec::new(), 0);
     while failed.len() < TRIES {
         let memory = match populated_thp(len, Policy::Contiguous, request) {
-            // Memory that the tries before took is no error of this request.
+            // Memory taken by the previous tries is no error of this request.
             Err(Error::NoMemory(_)) if !failed.is_empty() => break,
             other => other?,
         };
         match obtained::longest_run(&memory) {
             Ok(run) if run < len => longest = longest.max(run),
-            // Long enough, or nobody can tell.
+            // The run is long enough, or its length is unknown.
             _ => return Ok(memory),
         }
         failed.push(memory);
@@ -210,13 +212,13 @@ fn contiguous(len: usize, request: &Request) -> Result<Memory, Error> {
     Err(Error::NotContiguous { longest, wanted: len, tries: failed.len() })
 }
 
-/// Pages of the pool, populated at once: a pool that is empty at the first touch would end the process with SIGBUS.
+/// Pages of the pool, populated at once: if the pool were empty at the first touch, SIGBUS would end the process.
 fn pool(len: usize, policy: Policy, request: &Request) -> Result<Memory, Error> {
     let page_bytes = if policy == Policy::Hugetlb1G { GIGANTIC } else { HUGE };
     let needed = len.div_ceil(page_bytes);
     let too_few = || match Pool::read(Path::new("/"), page_bytes, request.node) {
         Some(Pool { free, total, path, .. }) => {
-            // The kernel's own reservations may leave fewer than it shows.
+            // Reservations of the kernel itself may leave fewer pages than it shows.
             let mend = total + needed.saturating_sub(free).max(1);
             Error::Pool { policy, page_bytes, needed, free, total, mend, pool: path }
         }
@@ -230,17 +232,17 @@ fn pool(len: usize, policy: Policy, request: &Request) -> Result<Memory, Error> 
     Ok(memory)
 }
 
-/// Pages whose size is left open.
+/// A mapping without advice on its page size.
 fn mapped(len: usize, unit: usize, align: usize) -> Result<Memory, Error> {
     Memory::mapped(len, unit, align).map_err(|_| Error::NoMemory(len))
 }
 
-/// Node, pages, lock: in this order, since a page stays where it came to be.
+/// Applies node, population and lock, in this order, because a page stays on the node where it was populated.
 fn finish(memory: &Memory, request: &Request, populate: bool) -> Result<(), Error> {
     let len = memory.len();
     if let Some(node) = request.node {
         match memory.bind(node) {
-            // A kernel without NUMA has one node, and `check_node` knows that this is it.
+            // A kernel without NUMA has one node, and `check_node` has accepted only that node.
             Err(error) if error.raw_os_error() != Some(libc::ENOSYS) => return Err(failed("mbind", len, error)),
             _ => {}
         }
@@ -265,7 +267,7 @@ fn failed(what: &'static str, bytes: usize, source: io::Error) -> Error {
     Error::System { what, bytes, source }
 }
 
-/// Whether transparent huge pages can be had by advice.
+/// Checks that transparent huge pages are available by advice.
 fn thp_mode(policy: Policy) -> Result<(), Error> {
     let off = |mode: &str| Err(Error::ThpOff { policy, mode: mode.to_owned(), file: THP_MODE });
     match fs::read_to_string(THP_MODE) {
@@ -276,7 +278,7 @@ fn thp_mode(policy: Policy) -> Result<(), Error> {
     }
 }
 
-/// Whether `node` is one of those with memory; a kernel without NUMA has node 0.
+/// Checks that `node` is a node with memory; a kernel without NUMA has node 0.
 fn check_node(node: u32) -> Result<(), Error> {
     let present = fs::read_to_string("/sys/devices/system/node/has_memory").unwrap_or_else(|_| "0".to_owned());
     let present = present.trim();

@@ -1,15 +1,15 @@
-//! A bounded ring of plain values from one thread to one other, in memory of a chosen kind.
+//! A bounded ring of plain values from one thread to another, in memory of a chosen kind.
 //!
 //! ```text
-//! head: values taken so far (the consumer's)      tail: values put so far (the producer's)
+//! head: values taken so far (by the consumer)     tail: values put so far (by the producer)
 //! slot of the n-th value: n mod capacity          tail - head values wait; both only grow, and wrap at 2^64
 //! ```
 //!
-//! Each side keeps a copy of the other's index and asks for it again only when the copy says that it cannot go on, so that
-//! a batch costs one store that the other side sees, and seldom a load of a line that the other side wrote (the cached
+//! Each side keeps a copy of the other's index, and loads the index again only if the copy leaves no room or no values. So a
+//! batch costs one store that the other side sees, and seldom a load of a line that the other side wrote (the cached
 //! indices of FastForward-like queues; Lamport 1983 for the two indices). Nothing blocks and nothing spins here.
 //!
-//! Checked under loom as it is shipped, but for the slots, which loom watches in cells of its own.
+//! Checked under loom as shipped, except for the slots, which are loom's own cells there.
 
 use crate::{Error, Request};
 use std::fmt;
@@ -27,17 +27,17 @@ use loom::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-/// An own pair of cache lines: processors fetch them in pairs.
+/// A pair of cache lines of its own, because processors fetch lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Lines<T>(T);
 
 struct Shared<T> {
-    /// Values taken; written by the consumer.
+    /// Number of values taken; written by the consumer.
     head: Lines<AtomicUsize>,
-    /// Values put; written by the producer.
+    /// Number of values put; written by the producer.
     tail: Lines<AtomicUsize>,
-    /// One of the sides is gone.
+    /// Whether one of the sides is gone.
     closed: Lines<AtomicBool>,
     slots: Slots<T>,
 }
@@ -64,25 +64,25 @@ pub fn channel<T: Copy + FromZeros + Send>(
     ))
 }
 
-/// The side that puts values. **Threads**: one at a time; it may be sent.
+/// The side that puts values. **Threads**: one at a time; it may be sent to another thread.
 pub struct Producer<T> {
     shared: Arc<Shared<T>>,
     capacity: usize,
-    /// Values put: the shared tail.
+    /// Number of values put: the shared tail.
     tail: usize,
     /// The head as last seen; the true one is at least this.
     head_seen: usize,
 }
 
 impl<T: Copy> Producer<T> {
-    /// Puts as many of `items` as fit, the first ones first, and says how many. They become visible together.
+    /// Puts as many of `items` as fit, the first ones first, and returns their number. They become visible together.
     ///
-    /// **Cost**: copies, one store; one load when the ring seems too full.
+    /// **Cost**: copies, one store; one load if the ring seems too full.
     #[inline]
     pub fn push(&mut self, items: &[T]) -> usize {
         let mut room = self.capacity - self.tail.wrapping_sub(self.head_seen);
         if room < items.len() {
-            // Acquire: the consumer has copied what was in the slots that are taken up again below.
+            // Acquire: the consumer has copied the values in the slots that are reused below.
             self.head_seen = self.shared.head.0.load(Ordering::Acquire);
             room = self.capacity - self.tail.wrapping_sub(self.head_seen);
         }
@@ -95,36 +95,36 @@ impl<T: Copy> Producer<T> {
             self.shared.slots.write(0, &items[first..count]);
         }
         self.tail = self.tail.wrapping_add(count);
-        // Release: the values are there before the index says so.
+        // Release: the values are written before the index is visible.
         self.shared.tail.0.store(self.tail, Ordering::Release);
         count
     }
 
-    /// Values that wait, at least: the consumer may be taking some.
+    /// Number of waiting values, at least: the consumer may be taking some.
     pub fn len(&self) -> usize {
         self.tail.wrapping_sub(self.shared.head.0.load(Ordering::Acquire))
     }
 }
 
-/// The side that takes values. **Threads**: one at a time; it may be sent.
+/// The side that takes values. **Threads**: one at a time; it may be sent to another thread.
 pub struct Consumer<T> {
     shared: Arc<Shared<T>>,
     capacity: usize,
-    /// Values taken: the shared head.
+    /// Number of values taken: the shared head.
     head: usize,
     /// The tail as last seen; the true one is at least this.
     tail_seen: usize,
 }
 
 impl<T: Copy> Consumer<T> {
-    /// Takes values, the oldest first, into the front of `items`, as many as there are and fit, and says how many.
+    /// Takes as many values as there are and fit, the oldest first, into the front of `items`, and returns their number.
     ///
-    /// **Cost**: copies, one store; one load when the ring seems to hold too few.
+    /// **Cost**: copies, one store; one load if the ring seems to hold too few.
     #[inline]
     pub fn pop(&mut self, items: &mut [T]) -> usize {
         let mut there = self.tail_seen.wrapping_sub(self.head);
         if there < items.len() {
-            // Acquire: the values below the index are there.
+            // Acquire: the values below the index are written.
             self.tail_seen = self.shared.tail.0.load(Ordering::Acquire);
             there = self.tail_seen.wrapping_sub(self.head);
         }
@@ -137,22 +137,22 @@ impl<T: Copy> Consumer<T> {
             self.shared.slots.read(0, &mut items[first..count]);
         }
         self.head = self.head.wrapping_add(count);
-        // Release: the values are copied before the producer may write over them.
+        // Release: the values are copied before the producer may overwrite them.
         self.shared.head.0.store(self.head, Ordering::Release);
         count
     }
 
-    /// Values that wait, at least: the producer may be putting more.
+    /// Number of waiting values, at least: the producer may be putting more.
     pub fn len(&self) -> usize {
         self.shared.tail.0.load(Ordering::Acquire).wrapping_sub(self.head)
     }
 }
 
-/// What both sides can say.
+/// Methods that both sides have.
 macro_rules! side {
     ($side:ident, $other:literal) => {
         impl<T: Copy> $side<T> {
-            /// Values that fit.
+            /// Number of values that fit.
             pub fn capacity(&self) -> usize {
                 self.capacity
             }
@@ -163,12 +163,12 @@ macro_rules! side {
             }
 
             #[doc = concat!("Whether the ", $other, " is gone. What it did before is visible once this is true:")]
-            /// a consumer that sees it and then pops nothing has had everything.
+            /// a consumer that sees it, and then pops nothing, has taken all values.
             pub fn is_closed(&self) -> bool {
                 self.shared.closed.0.load(Ordering::Acquire)
             }
 
-            /// What the ring's memory is, read back now.
+            /// The memory that the ring really has, read back now.
             #[cfg(not(loom))]
             pub fn obtained(&self) -> crate::Obtained {
                 self.shared.slots.0.obtained()
@@ -192,12 +192,12 @@ macro_rules! side {
 side!(Producer, "consumer");
 side!(Consumer, "producer");
 
-/// The values, of which each side owns a part that the indices tell.
+/// The slots. Each side owns a part, which follows from the indices.
 #[cfg(not(loom))]
 struct Slots<T>(crate::Table<std::cell::UnsafeCell<T>>);
 
-// SAFETY: values are copied in by one thread and out by another, which `T: Send` allows; who may touch which slot is the
-// caller's promise at `write` and `read`.
+// SAFETY: values are copied in by one thread and out by another, which `T: Send` allows. Which thread may access which slot is
+// the caller's promise at `write` and `read`.
 #[cfg(not(loom))]
 unsafe impl<T: Send> Sync for Slots<T> {}
 
@@ -213,18 +213,19 @@ impl<T: Copy> Slots<T> {
     /// Copies `items` into the slots from `at` on.
     ///
     /// # Safety
-    /// `at + items.len()` is at most the capacity, and nobody else touches these slots now.
+    /// `at + items.len()` is at most the capacity, and no other thread accesses these slots now.
     #[inline]
     unsafe fn write(&self, at: usize, items: &[T]) {
         let slots = std::cell::UnsafeCell::raw_get(self.0.as_ptr());
-        // SAFETY: in bounds and alone, as promised; `items` is borrowed from elsewhere, since nobody can borrow a slot.
+        // SAFETY: in bounds and without other access, as promised; `items` is borrowed from elsewhere, because slots are
+        // never borrowed.
         unsafe { std::ptr::copy_nonoverlapping(items.as_ptr(), slots.add(at), items.len()) };
     }
 
     /// Copies the slots from `at` on into `items`.
     ///
     /// # Safety
-    /// As for `write`.
+    /// The promises of `write`.
     #[inline]
     unsafe fn read(&self, at: usize, items: &mut [T]) {
         let slots = std::cell::UnsafeCell::raw_get(self.0.as_ptr());
@@ -236,7 +237,7 @@ impl<T: Copy> Slots<T> {
 #[cfg(loom)]
 struct Slots<T>(Vec<loom::cell::UnsafeCell<T>>);
 
-// SAFETY: as above; loom reports whoever breaks the promise.
+// SAFETY: as for the other `Slots`; loom reports any breach of the promise.
 #[cfg(loom)]
 unsafe impl<T: Send> Sync for Slots<T> {}
 
@@ -250,19 +251,19 @@ impl<T: Copy> Slots<T> {
     }
 
     /// # Safety
-    /// As above.
+    /// The promises of `write` above.
     unsafe fn write(&self, at: usize, items: &[T]) {
         for (slot, item) in self.0[at..].iter().zip(items) {
-            // SAFETY: nobody else touches the slot now, as promised.
+            // SAFETY: no other thread accesses the slot now, as promised.
             slot.with_mut(|slot| unsafe { *slot = *item });
         }
     }
 
     /// # Safety
-    /// As above.
+    /// The promises of `write` above.
     unsafe fn read(&self, at: usize, items: &mut [T]) {
         for (slot, item) in self.0[at..].iter().zip(items) {
-            // SAFETY: nobody else touches the slot now, as promised.
+            // SAFETY: no other thread accesses the slot now, as promised.
             slot.with(|slot| unsafe { *item = *slot });
         }
     }
@@ -273,7 +274,8 @@ mod tests {
     use super::*;
     use loom::thread;
 
-    /// More values than slots, in batches that wrap: they come out once each, in order, and the end is seen at the end.
+    /// More values than slots, in batches that wrap: each comes out once, in order, and the end is reported only after all
+    /// of them.
     #[test]
     fn values_come_out_once_in_order() {
         loom::model(|| {
@@ -304,7 +306,7 @@ mod tests {
         });
     }
 
-    /// A consumer that sees the producer gone sees all that it put.
+    /// A consumer that finds the producer gone sees all values that the producer put.
     #[test]
     fn closed_means_that_everything_is_visible() {
         loom::model(|| {
@@ -319,7 +321,7 @@ mod tests {
         });
     }
 
-    /// The producer writes over a slot only after the consumer has copied it.
+    /// The producer overwrites a slot only after the consumer has copied it.
     #[test]
     fn a_slot_is_used_again_only_after_it_was_read() {
         loom::model(|| {

@@ -12,34 +12,34 @@ const MADV_POPULATE_WRITE: libc::c_int = 23;
 /// `MPOL_BIND` of linux/mempolicy.h.
 const MPOL_BIND: libc::c_int = 2;
 
-/// Nodes that fit the mask given to `mbind`.
+/// Number of nodes in the mask given to `mbind`.
 pub(crate) const NODES: u32 = 1024;
 
 /// Zeroed, writable memory of this process alone, given back when dropped.
 ///
-/// A mapping lies between pages that nobody can touch: the kernel would otherwise join it with a neighbour of equal flags,
-/// and what `/proc/self/smaps` says would hold for both.
+/// A mapping lies between inaccessible pages. Otherwise the kernel would join it with a neighbour of equal flags, and
+/// `/proc/self/smaps` would describe both together.
 #[derive(Debug)]
 pub(crate) struct Memory {
     base: NonNull<u8>,
-    /// Bytes asked for.
+    /// Requested bytes.
     len: usize,
-    /// Bytes up to the end of its last page.
+    /// Bytes up to the end of the last page.
     span: usize,
     owner: Owner,
 }
 
 #[derive(Debug)]
 enum Owner {
-    /// From the global allocator.
+    /// Memory from the global allocator.
     Heap(Layout),
-    /// What `munmap` takes.
+    /// A mapping: the arguments of `munmap`.
     Map { base: NonNull<u8>, len: usize },
 }
 
-// SAFETY: the memory is owned by the value alone; nothing in it is tied to a thread.
+// SAFETY: the memory is owned by the value alone; none of it is tied to a thread.
 unsafe impl Send for Memory {}
-// SAFETY: through a shared reference it is only read.
+// SAFETY: through a shared reference, the memory is only read.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -47,7 +47,7 @@ impl Memory {
     pub(crate) fn heap(len: usize, align: usize) -> io::Result<Self> {
         let layout = Layout::from_size_align(len, align).map_err(|_| no_memory())?;
         let base = if len == 0 {
-            // SAFETY: an alignment is never zero. No byte of it will be touched.
+            // SAFETY: an alignment is never zero. The pointer is never dereferenced, because there are no bytes.
             unsafe { NonNull::new_unchecked(ptr::without_provenance_mut(align)) }
         } else {
             // SAFETY: the layout's size is not zero.
@@ -56,8 +56,8 @@ impl Memory {
         Ok(Self { base, len, span: len, owner: Owner::Heap(layout) })
     }
 
-    /// `len > 0` bytes, rounded up to whole units of `unit` bytes, at a multiple of `align`; both are powers of two. Pages
-    /// come at first touch.
+    /// A mapping of `len > 0` bytes, rounded up to whole units of `unit` bytes, at a multiple of `align`; both are powers of
+    /// two. Pages are populated at first touch.
     ///
     /// **Platform**: see mmap(2), mprotect(2).
     pub(crate) fn mapped(len: usize, unit: usize, align: usize) -> io::Result<Self> {
@@ -65,7 +65,7 @@ impl Memory {
         let (span, align) = (len.next_multiple_of(unit.max(guard)), align.max(guard));
         let total = span.checked_add(align + guard).ok_or_else(no_memory)?;
         let reserved = map(total, libc::PROT_NONE, 0)?;
-        // The owner comes first, so that an error below gives the reservation back.
+        // The owner is made first, so that an error below gives the reservation back.
         let after_guard = reserved.as_ptr().wrapping_add(guard);
         let base = after_guard.wrapping_add(after_guard.align_offset(align));
         let base = NonNull::new(base).expect("it lies within a reservation, see below");
@@ -76,9 +76,10 @@ impl Memory {
         Ok(memory)
     }
 
-    /// `len > 0` bytes, rounded up to whole pages, from the pool of huge pages of that size. The pages are reserved, not there.
+    /// A mapping of `len > 0` bytes, rounded up to whole pages, from the pool of huge pages of that size. The pages are
+    /// reserved, but not populated.
     ///
-    /// **Errors**: `ENOMEM` when the pool has too few. **Platform**: mmap(2), `MAP_HUGETLB`.
+    /// **Errors**: `ENOMEM` if the pool has too few pages. **Platform**: mmap(2), `MAP_HUGETLB`.
     pub(crate) fn hugetlb(len: usize, page_bytes: usize) -> io::Result<Self> {
         let size = (page_bytes.trailing_zeros() as libc::c_int) << libc::MAP_HUGE_SHIFT;
         let span = len.next_multiple_of(page_bytes);
@@ -86,57 +87,58 @@ impl Memory {
         Ok(Self { base, len, span, owner: Owner::Map { base, len: span } })
     }
 
-    /// Its first byte.
+    /// The first byte.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Bytes.
+    /// Requested length, bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes up to the end of its last page: what it costs, and what some calls want.
+    /// Bytes up to the end of the last page: the real cost, and the length that some calls need.
     pub(crate) fn span(&self) -> usize {
         debug_assert!(self.is_mapped(), "the heap's pages are not ours to look at or change");
         self.span
     }
 
-    /// Whether it has pages of its own.
+    /// Whether the memory has pages of its own.
     pub(crate) fn is_mapped(&self) -> bool {
         matches!(self.owner, Owner::Map { .. })
     }
 
-    /// Its bytes.
+    /// The bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: `len` bytes from `base` are ours, initialised (zeroed by the kernel or the allocator) and readable until drop.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
     }
 
-    /// Its bytes, to write.
+    /// The bytes, mutable.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`, writable, and `&mut self` keeps everybody else away.
+        // SAFETY: as in `bytes`, and writable; `&mut self` excludes all other access.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
     }
 
-    /// Asks for huge pages, or for none. **Errors**: `EINVAL` on a kernel without transparent huge pages.
+    /// Asks the kernel for huge pages, or for none. **Errors**: `EINVAL` on a kernel without transparent huge pages.
     pub(crate) fn advise_huge(&self, huge: bool) -> io::Result<()> {
         self.advise(if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE })
     }
 
-    /// Has every page there, zeroed as before. A page that cannot be had is an error here, never a signal later.
+    /// Populates every page, zeroed as before. If a page cannot be obtained, this is an error here, never a signal later.
     ///
     /// **Platform**: `MADV_POPULATE_WRITE`, or a read of `/dev/zero` into each page on kernels without it.
     pub(crate) fn populate(&self) -> io::Result<()> {
         match self.advise(MADV_POPULATE_WRITE) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => self.populate_by_reading(),
-            // What would have been a SIGBUS.
+            // The error in place of a SIGBUS.
             Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Err(no_memory()),
             done => done,
         }
     }
 
-    /// The kernel writes one zero into each page. Its own access to a page that cannot be had is `EFAULT`, not SIGBUS.
+    /// Has the kernel write one zero into each page. If the kernel cannot obtain a page, its own access gives `EFAULT`, not
+    /// SIGBUS.
     fn populate_by_reading(&self) -> io::Result<()> {
         let zeros = File::open("/dev/zero")?;
         for at in (0..self.span()).step_by(page_bytes()) {
@@ -150,19 +152,19 @@ impl Memory {
         Ok(())
     }
 
-    /// Binds all of it to a NUMA node below [`NODES`]; pages must not be there yet. **Platform**: mbind(2).
+    /// Binds the whole memory to a NUMA node below [`NODES`]; pages must not be populated yet. **Platform**: mbind(2).
     pub(crate) fn bind(&self, node: u32) -> io::Result<()> {
         let mut mask = [0u64; NODES as usize / 64];
         mask[node as usize / 64] = 1 << (node % 64);
         let base = self.base.as_ptr();
-        // SAFETY: the range is ours, the mask has as many bits as said (the call wants one more than the highest).
+        // SAFETY: the range is ours, and the mask has as many bits as stated (the call wants one more than the highest).
         let result = unsafe {
             libc::syscall(libc::SYS_mbind, base, self.span(), MPOL_BIND, mask.as_ptr(), u64::from(NODES) + 1, 0)
         };
         check(result as libc::c_int)
     }
 
-    /// Keeps it in memory. **Platform**: mlock(2).
+    /// Locks the memory, so that it is never swapped out. **Platform**: mlock(2).
     pub(crate) fn lock(&self) -> io::Result<()> {
         // SAFETY: the range is ours.
         check(unsafe { libc::mlock(self.base.as_ptr().cast(), self.span()) })
@@ -170,7 +172,7 @@ impl Memory {
 
     fn advise(&self, advice: libc::c_int) -> io::Result<()> {
         loop {
-            // SAFETY: the range is ours; none of the advices used here changes what it holds.
+            // SAFETY: the range is ours; none of the advice values used here changes its contents.
             let done = check(unsafe { libc::madvise(self.base.as_ptr().cast(), self.span(), advice) });
             if !matches!(&done, Err(error) if error.kind() == io::ErrorKind::Interrupted) {
                 return done;
@@ -183,20 +185,20 @@ impl Drop for Memory {
     fn drop(&mut self) {
         match self.owner {
             Owner::Heap(layout) if layout.size() == 0 => {}
-            // SAFETY: it came from the allocator with this layout, and nobody refers to it any more.
+            // SAFETY: the memory came from the allocator with this layout, and no reference to it is left.
             Owner::Heap(layout) => unsafe { alloc::dealloc(self.base.as_ptr(), layout) },
             Owner::Map { base, len } => {
-                // SAFETY: exactly what `map` gave, and nobody refers to it any more.
+                // SAFETY: exactly the range that `map` returned, and no reference to it is left.
                 unsafe { libc::munmap(base.as_ptr().cast(), len) };
             }
         }
     }
 }
 
-/// A private mapping of nothing, at an address of the kernel's choice.
+/// A private anonymous mapping, at an address of the kernel's choice.
 fn map(len: usize, protection: libc::c_int, flags: libc::c_int) -> io::Result<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
-    // SAFETY: an anonymous mapping without MAP_FIXED touches nothing that exists.
+    // SAFETY: an anonymous mapping without MAP_FIXED changes no existing mapping.
     let base = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -212,19 +214,19 @@ fn no_memory() -> io::Error {
     io::Error::from_raw_os_error(libc::ENOMEM)
 }
 
-/// Bytes of an ordinary page.
+/// Size of an ordinary page, bytes.
 pub(crate) fn page_bytes() -> usize {
     // SAFETY: sysconf has no preconditions.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Whether this process was told to do without transparent huge pages. **Platform**: prctl(2), `PR_GET_THP_DISABLE`.
+/// Whether transparent huge pages are disabled for this process. **Platform**: prctl(2), `PR_GET_THP_DISABLE`.
 pub(crate) fn thp_disabled() -> bool {
     // SAFETY: the call reads a flag of the process; its other arguments must be zero.
     unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1 }
 }
 
-/// The limit of locked memory in bytes; `None` means without limit.
+/// The limit of locked memory in bytes; `None` if there is no limit.
 pub(crate) fn lock_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a live local; a failure leaves zero in it.
@@ -250,7 +252,7 @@ mod tests {
     #[test]
     fn a_page_that_cannot_be_had_is_an_error_and_no_signal() {
         let memory = Memory::mapped(page_bytes(), 1, 1).unwrap();
-        // SAFETY: the page is ours and is not touched by this process before it is mapped readable again, which it never is.
+        // SAFETY: the page is ours, and this process does not access it until it is mapped writable again, which never happens.
         check(unsafe { libc::mprotect(memory.base().as_ptr().cast(), page_bytes(), libc::PROT_READ) }).unwrap();
         assert_eq!(memory.populate_by_reading().unwrap_err().raw_os_error(), Some(libc::ENOMEM));
         assert!(memory.populate().is_err());

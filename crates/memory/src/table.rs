@@ -12,10 +12,10 @@ use std::ptr::NonNull;
 use std::slice;
 use zerocopy::FromZeros;
 
-/// A slice of `T`, zeroed, in a region of its own, for plain values and atomics.
+/// A slice of zeroed `T` in a region of its own, for plain values and atomics.
 ///
 /// **Layout**: `len` values back to back, the first at a multiple of `align_of::<T>()`, of 64 and of the request's `align`.
-/// **Threads**: as a `Box<[T]>`. A type that has to be dropped does not compile:
+/// **Threads**: those of a `Box<[T]>`. A type that has to be dropped does not compile:
 ///
 /// ```compile_fail
 /// # use weir_memory::{Request, Table};
@@ -39,7 +39,7 @@ pub struct Table<T> {
     values: NonNull<T>,
     len: usize,
     region: Region,
-    /// It owns values, and is sent and shared as they are.
+    /// The table owns its values, and may be sent and shared as they may.
     _owned: PhantomData<T>,
 }
 
@@ -63,7 +63,7 @@ impl<T: FromZeros> Table<T> {
 }
 
 impl<T> Table<T> {
-    /// What was really obtained, read back now: see [`Region::obtained`].
+    /// The memory that the table really has, read back now: see [`Region::obtained`].
     pub fn obtained(&self) -> Obtained {
         self.region.obtained()
     }
@@ -74,8 +74,8 @@ impl<T> Deref for Table<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: the region holds `len` values from `values` on, aligned (asked for above), valid since `T: FromZeros` and
-        // the region was zeroed, and it lives as long as `self`. Nobody looks at its bytes but through this table.
+        // SAFETY: the region holds `len` values from `values` on, aligned (requested above), valid because `T: FromZeros` and
+        // the region was zeroed, and it lives as long as `self`. Its bytes are only accessed through this table.
         unsafe { slice::from_raw_parts(self.values.as_ptr(), self.len) }
     }
 }
@@ -83,7 +83,7 @@ impl<T> Deref for Table<T> {
 impl<T> DerefMut for Table<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and `&mut self` keeps everybody else away.
+        // SAFETY: as above, and `&mut self` excludes all other access.
         unsafe { slice::from_raw_parts_mut(self.values.as_ptr(), self.len) }
     }
 }
@@ -100,7 +100,7 @@ mod tests {
     use crate::Policy;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Small and large tables; miri has no pages of its own.
+    /// Policies and lengths of small and large tables; miri has no pages of its own.
     fn kinds() -> Vec<(Policy, usize)> {
         if cfg!(miri) {
             return vec![(Policy::Auto, 10), (Policy::Auto, 2000)];
@@ -136,7 +136,7 @@ mod tests {
         assert!(Table::<u64>::zeroed(0, &Request::default()).unwrap().is_empty());
     }
 
-    /// The types that sketches and flow tables are made of, and the alignment they ask for.
+    /// The element types of sketches and flow tables have the alignment that they require.
     #[test]
     fn values_are_aligned() {
         #[derive(FromZeros)]

@@ -50,7 +50,7 @@ fn each_side_sees_the_other_go() {
     assert!(producer.is_closed());
 }
 
-/// Everything arrives once, in order and whole: each value is its number in eight words.
+/// Every value arrives once, in order and intact: each value is its number in eight words.
 #[test]
 fn two_threads_hand_over_everything_in_order() {
     let total: u64 = if cfg!(miri) { 300 } else { 1_000_000 };
@@ -58,13 +58,13 @@ fn two_threads_hand_over_everything_in_order() {
         let pages = if cfg!(miri) { Policy::Auto } else { pages };
         let request = Request { pages, ..Request::default() };
         let (producer, mut consumer) = ring::channel::<[u64; 8]>(capacity, &request).unwrap();
-        // A tiny ring is handed over value by value, which two threads on one core do slowly.
+        // In a tiny ring, values are passed one by one, which is slow for two threads on one core.
         let total = if capacity < 8 { total / 100 } else { total };
         let full = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let (mut next, mut choices) = (0, Random(9));
-                // It goes when the thread ends.
+                // Moved here, so that the producer is dropped when the thread ends.
                 let mut producer = producer;
                 while next < total {
                     let end = total.min(next + 1 + choices.below(2 * capacity.min(100)) as u64);

@@ -1,4 +1,4 @@
-//! What is asked for is there, or is an error that says how to mend it.
+//! Requested properties are obtained, or the error names a remedy.
 
 use crate::support::{Borrowed, field, frame, pool, smaps_of, turn};
 use std::fs;
@@ -15,7 +15,7 @@ fn address(region: &Region) -> usize {
     region.bytes().as_ptr() as usize
 }
 
-/// Whether transparent huge pages are on, or a line that says they are not.
+/// Whether transparent huge pages are on; if not, prints a line about it.
 fn thp(test: &str) -> bool {
     let modes = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     let on = modes.contains("[always]") || modes.contains("[madvise]");
@@ -25,7 +25,7 @@ fn thp(test: &str) -> bool {
     on
 }
 
-/// Minor faults of this thread while it writes to every page.
+/// Number of minor faults of this thread while it writes to every page.
 fn faults_of_touching(region: &mut Region) -> i64 {
     let minor = || {
         // SAFETY: zero is a valid rusage, and the pointer is to a live local.
@@ -71,7 +71,7 @@ fn thp_is_huge_pages_and_says_so() {
     if !thp("thp_is_huge_pages_and_says_so") {
         return;
     }
-    // A size that is no multiple of a huge page is rounded up to one.
+    // A size that is no multiple of a huge page is rounded up to a multiple.
     for len in [1, 2 * MIB, 5 * MIB] {
         let region = match Region::zeroed(len, &request(Policy::Thp)) {
             Err(error @ Error::ThpMissing { .. }) => {
@@ -105,7 +105,7 @@ fn hugetlb_comes_from_the_pool_and_goes_back() {
     assert!(obtained.to_string().starts_with("5.0 MiB in 2 MiB pages (hugetlb: 6.0 MiB huge)"), "{obtained}");
     drop(region);
     assert_eq!(pool("free_hugepages").unwrap(), free);
-    // `auto` prefers the pool where little is wasted, and only there.
+    // `auto` prefers the pool only if little is wasted.
     let good = Region::zeroed(4 * MIB, &Request::default()).unwrap().obtained();
     assert_eq!((good.policy, good.stepped_down.len()), (Policy::Hugetlb2M, 0));
     let wasteful = Region::zeroed(3 * MIB, &Request::default()).unwrap().obtained();
@@ -120,14 +120,14 @@ fn hugetlb_on_a_node_takes_that_nodes_pages() {
     let Some(_pages) = Borrowed::new("hugetlb_on_a_node_takes_that_nodes_pages", 2) else { return };
     match Region::zeroed(2 * HUGE, &Request { node: Some(0), ..request(Policy::Hugetlb2M) }) {
         Ok(region) => assert_eq!(region.obtained().nodes, [0]),
-        // The kernel may have put the borrowed pages elsewhere.
+        // The kernel may have put the borrowed pages on another node.
         Err(error) => assert!(error.to_string().contains("/node0/"), "{error}"),
     }
 }
 
 #[test]
 fn a_pool_with_too_few_pages_names_the_command() {
-    // With pages in the pool, one of them taken, if they can be had; with the pool as it is else.
+    // With two pages in the pool, one of them taken, if they can be borrowed; otherwise with the pool as it is.
     let pages = Borrowed::new("a_pool_with_too_few_pages_names_the_command", 2);
     let _turn = pages.is_none().then(turn);
     let _taken = pages.is_some().then(|| Region::zeroed(1, &request(Policy::Hugetlb2M)).unwrap());
@@ -189,7 +189,7 @@ fn contiguous_is_one_run_of_frames() {
     }
 }
 
-/// The longest run, found here by looking at each page alone, is what is reported, for memory that is not contiguous too.
+/// The reported longest run equals the one found here by checking each page alone, also for memory that is not contiguous.
 #[test]
 fn runs_are_measured_where_there_are_gaps() {
     let mut region = Region::zeroed(2 * MIB, &request(Policy::Virtual)).unwrap();
@@ -286,7 +286,7 @@ fn what_is_small_shares_its_pages() {
     assert!(!Region::zeroed(1000, &request(Policy::Virtual)).unwrap().obtained().shared);
 }
 
-/// Neighbours of one kind stay apart in the kernel's books.
+/// Adjacent regions of one kind stay separate mappings in the kernel.
 #[test]
 fn regions_do_not_melt_together() {
     let regions: Vec<_> = (0..20).map(|_| Region::zeroed(MIB, &request(Policy::Virtual)).unwrap()).collect();

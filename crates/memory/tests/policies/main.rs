@@ -1,4 +1,4 @@
-//! Each policy forced, on this machine, against the kernel's own books read here once more in another way.
+//! Each policy forced on this machine, compared with the kernel's own reports, which are read here in another way.
 
 mod forced;
 mod support;

@@ -1,4 +1,4 @@
-//! The kernel's books, a pool of huge pages that can be borrowed, and children with less rights.
+//! Queries of the kernel, a pool of huge pages that can be borrowed, and child processes with fewer rights.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -25,7 +25,7 @@ pub fn smaps_of(address: usize) -> String {
     found
 }
 
-/// A field of those lines, in bytes.
+/// A field of the lines of `smaps_of`, in bytes.
 pub fn field(smaps: &str, name: &str) -> usize {
     let start = smaps.find(&format!("\n{name}:")).unwrap_or_else(|| panic!("no {name} in {smaps}"));
     let line = smaps[start + 1..].lines().next().unwrap();
@@ -33,7 +33,7 @@ pub fn field(smaps: &str, name: &str) -> usize {
     number.parse::<usize>().unwrap() * 1024
 }
 
-/// The frame of the page at `address`, by seeking; `None` where it is not there or hidden.
+/// The physical frame of the page at `address`, read by seeking; `None` if the page is not populated or hidden.
 pub fn frame(address: usize) -> Option<u64> {
     use std::io::{Read, Seek, SeekFrom};
     let mut file = fs::File::open("/proc/self/pagemap").ok()?;
@@ -44,7 +44,7 @@ pub fn frame(address: usize) -> Option<u64> {
     (frame != 0).then_some(frame)
 }
 
-/// Pages of the 2 MiB pool, for as long as this lives; tests take turns, and the pool is left as it was.
+/// Pages of the 2 MiB pool, held until dropped. Tests take turns, and the pool is restored afterwards.
 pub struct Borrowed {
     before: usize,
     _turn: MutexGuard<'static, ()>,
@@ -59,7 +59,7 @@ pub fn pool(file: &str) -> Option<usize> {
 }
 
 impl Borrowed {
-    /// `pages` free pages, or a line that says why not.
+    /// Borrows `pages` free pages, or prints why there are none.
     pub fn new(test: &str, pages: usize) -> Option<Self> {
         let turn = TURN.lock().unwrap_or_else(|broken| broken.into_inner());
         let (Some(before), Some(free)) = (pool("nr_hugepages"), pool("free_hugepages")) else {
@@ -88,15 +88,16 @@ impl Drop for Borrowed {
     }
 }
 
-/// Waits for the pool while others change it.
+/// Waits for the turn of this test to use the pool.
 pub fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(|broken| broken.into_inner())
 }
 
-/// The variable that tells a child that it is one.
+/// Environment variable that marks a child process.
 const CHILD: &str = "WEIR_MEMORY_TEST_CHILD";
 
-/// Runs the test `name` of this file again as a child, under `prefix`; true in the child, where the test's body runs.
+/// Runs the test `name` of this file again in a child process, under `prefix`. Returns `true` in the child, which runs the
+/// test's body.
 pub fn in_child<S: AsRef<OsStr>>(name: &str, prefix: &[S]) -> bool {
     if std::env::var_os(CHILD).is_some() {
         return true;

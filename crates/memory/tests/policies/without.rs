@@ -1,10 +1,10 @@
-//! The same with less: as a user without rights, and where huge pages are switched off.
+//! The policies with less: as an unprivileged user, and with huge pages switched off.
 
 use crate::support::in_child;
 use weir_memory::{Contiguity, Error, Policy, Region, Request};
 use weir_testkit::skipped;
 
-/// Runs what follows without the capabilities that matter here, and with little memory to lock.
+/// Command that runs its arguments without the relevant capabilities, and with a low limit of locked memory.
 const UNPRIVILEGED: [&str; 4] = [
     "sh",
     "-c",
@@ -49,7 +49,7 @@ fn huge_pages_that_are_off_are_an_error_when_forced_and_a_step_down_else() {
     if !in_child::<&str>(name, &[]) {
         return;
     }
-    // SAFETY: the call sets a flag of this process, which runs this test alone.
+    // SAFETY: the call sets a flag of this process, which runs only this test.
     let set = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
     assert_eq!(set, 0);
     for pages in [Policy::Thp, Policy::Contiguous] {
@@ -62,7 +62,7 @@ fn huge_pages_that_are_off_are_an_error_when_forced_and_a_step_down_else() {
         let command = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled";
         assert!(text.starts_with(pages.name()) && text.ends_with(command), "{text}");
     }
-    // Waste keeps the pool out, whatever is in it.
+    // Too much waste excludes the pool, whatever it holds.
     let obtained = Region::zeroed(3 << 20, &Request { populate: true, ..Request::default() }).unwrap().obtained();
     assert_eq!((obtained.policy, obtained.page_bytes), (Policy::Virtual, 4096));
     let tried: Vec<_> = obtained.stepped_down.iter().map(|(policy, _)| *policy).collect();
