@@ -5,14 +5,16 @@ use crate::output_changes::{Closed, OutputChange, OutputChanges, OutputSlot, Ref
 use crate::sink::{End, Needs, Sink};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use weir_filter::libpcap;
 use weir_io::live::{Counts, PreFilter};
 use weir_io::sys::packet_socket::Insn;
 use weir_io::{Input, Kind};
+use weir_measure::KeyKind;
 use weir_packet::LinkType;
+use weir_pipeline::measuring::keys::{Keys, KeysRefused};
 use weir_pipeline::select::{Select, compile};
 use weir_pipeline::stages::Stages;
 use weir_pipeline::{Consumer, PlanError};
@@ -27,6 +29,8 @@ pub struct Control {
     changing: Mutex<Vec<Arc<Select>>>,
     kernel_filters: Mutex<Vec<CaptureFilter>>,
     outputs: OutputChanges,
+    /// What the measurement counts by, if there is one.
+    keys: Option<Arc<Keys>>,
     /// Somebody waits for a snapshot.
     asked: AtomicBool,
     askers: Mutex<Vec<Sender<Snapshot>>>,
@@ -58,7 +62,7 @@ struct CaptureFilter {
     filter: Arc<dyn PreFilter>,
 }
 
-/// Why a filter or an output was not replaced, or is not in place everywhere.
+/// Why a filter, an output or keys were not replaced, or is not in place everywhere.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
@@ -83,12 +87,28 @@ pub enum ChangeError {
     /// The new output [wants](Sink::wants) other packets than the one before, or [keeps](Sink::keeps) batches where that does not.
     #[error("the new output wants other packets than the one before, or keeps them")]
     Wants,
-    /// An earlier change of this output is under way still.
-    #[error("an earlier change of this output is still under way")]
+    /// An earlier change of this output, or of the keys, is under way still.
+    #[error("an earlier change is still under way")]
     Earlier,
+    /// The tables for other keys cannot be had. The keys before stay.
+    #[error(transparent)]
+    Tables(weir_measure::Error),
+    /// Nothing is measured.
+    #[error("nothing is measured")]
+    NoMeasurement,
     /// The run is over.
     #[error("the run is over")]
     Over,
+}
+
+impl From<KeysRefused> for ChangeError {
+    fn from(refused: KeysRefused) -> Self {
+        match refused {
+            KeysRefused::Tables(error) => Self::Tables(error),
+            KeysRefused::Earlier => Self::Earlier,
+            _ => Self::Over,
+        }
+    }
 }
 
 fn end_words(end: &End) -> String {
@@ -112,7 +132,13 @@ impl From<Refusal> for ChangeError {
 
 impl Control {
     /// For a run whose outputs need this; `None` if packets are only counted.
-    pub(crate) fn new(stop: Arc<AtomicBool>, stages: Arc<Stages>, resolve: bool, needs: Vec<Option<Needs>>) -> Self {
+    pub(crate) fn new(
+        stop: Arc<AtomicBool>,
+        stages: Arc<Stages>,
+        resolve: bool,
+        needs: Vec<Option<Needs>>,
+        keys: Option<Arc<Keys>>,
+    ) -> Self {
         Self {
             stop,
             stages,
@@ -120,6 +146,7 @@ impl Control {
             changing: Mutex::default(),
             kernel_filters: Mutex::default(),
             outputs: OutputChanges::new(needs),
+            keys,
             asked: AtomicBool::new(false),
             askers: Mutex::default(),
         }
@@ -206,10 +233,29 @@ impl Control {
         let (taken, hears) = channel();
         let change = OutputChange { change: 0, slot, name: name.to_owned(), sink, taken };
         let change = self.outputs.push(change, || self.stages.mark()).map_err(Refusal::Closed)?;
-        match hears.recv_timeout(timeout) {
-            Ok(()) => Ok(change),
-            Err(RecvTimeoutError::Timeout) => Err(ChangeError::UnderWay { change }),
-            Err(RecvTimeoutError::Disconnected) => Err(ChangeError::Over),
+        hear(change, &hears, timeout)
+    }
+
+    /// Replaces the keys that the measurement counts by, and returns the number of the change. Batches of earlier numbers are counted by
+    /// the keys before, and all others, in fresh tables, by these: each packet once. Windows that are open end early, and behind them
+    /// comes the sum of all that was counted by the keys before, each as an [`Event::Window`](crate::event::Event::Window) with the
+    /// [number](weir_measure::Window::change). What comes later of such a window is a further result of it.
+    ///
+    /// The call waits until all workers have begun with the new tables, and that sum is told.
+    ///
+    /// **Cost**: makes the tables of all workers, in this thread; those before are there until all are past the change. The run takes the change up as
+    /// [that of an output](Self::set_output). **Errors**: but for [`ChangeError::UnderWay`] nothing has changed.
+    pub fn set_keys(&self, keys: Vec<KeyKind>, timeout: Duration) -> Result<u64, ChangeError> {
+        let known = self.keys.as_ref().ok_or(ChangeError::NoMeasurement)?;
+        let (change, hears) = known.replace(keys, || self.stages.mark())?;
+        hear(change, &hears, timeout)
+    }
+
+    /// The run is over: who waits for a change hears that, and others are refused.
+    pub(crate) fn end(&self) {
+        drop(self.outputs.end());
+        if let Some(keys) = &self.keys {
+            keys.end();
         }
     }
 
@@ -249,6 +295,15 @@ impl Control {
             return None;
         }
         kernel_program(select.expression(), link, self.resolve, &self.stop).ok()
+    }
+}
+
+/// Waits until a change is in place.
+fn hear(change: u64, hears: &Receiver<()>, timeout: Duration) -> Result<u64, ChangeError> {
+    match hears.recv_timeout(timeout) {
+        Ok(()) => Ok(change),
+        Err(RecvTimeoutError::Timeout) => Err(ChangeError::UnderWay { change }),
+        Err(RecvTimeoutError::Disconnected) => Err(ChangeError::Over),
     }
 }
 

@@ -118,7 +118,7 @@ impl<E: Send + 'static> Handle<E> {
         Ok(Self { control, threads, events, dropped_events, ended })
     }
 
-    /// Controls the run: ends it, replaces its filter and its outputs, asks how it stands.
+    /// Controls the run: ends it, replaces its filter, its outputs and its keys, asks how it stands.
     pub fn control(&self) -> &Arc<Control> {
         &self.control
     }

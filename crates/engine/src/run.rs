@@ -152,7 +152,7 @@ pub struct Run {
     select: Arc<Select>,
     /// Changes of outputs up to this number are taken up.
     output_change: u64,
-    /// Refuses changes of outputs once the run is gone.
+    /// Refuses changes once the run is gone.
     _closing: Closing,
     pull: Option<usize>,
     batches: Option<BatchSender>,
@@ -290,7 +290,9 @@ impl Run {
                 Arc::new(Stages::new(Arc::clone(&first), true, locate))
             }
         };
-        let control = Arc::new(Control::new(Arc::clone(&stop), Arc::clone(&stages), resolve, outputs.needs()));
+        let keys = measure.as_ref().map(|measure| Arc::clone(measure.keys()));
+        let control = Control::new(Arc::clone(&stop), Arc::clone(&stages), resolve, outputs.needs(), keys);
+        let control = Arc::new(control);
         Self {
             _closing: Closing(Arc::clone(&control)),
             output_change: 0,
@@ -690,7 +692,7 @@ impl Run {
             let counted = Counted {
                 arrived: arrivals.received,
                 judged: self.stages.judge.then_some(judged),
-                counted: finished.state.as_ref().map_or(0, |state| state.tally().passed),
+                counted: finished.counted_before + finished.state.as_ref().map_or(0, |state| state.tally().passed),
             };
             // Workers that a failure ended have not said how many packets they took; what is complete is in the tables.
             self.ledger.passed = if self.failure.is_some() { counted.counted } else { finished.processed };
@@ -758,12 +760,12 @@ fn tell_changes(stages: &Stages, (told, select, misfits): (&mut u64, &mut Arc<Se
     on(Event::FilterReplaced { change, expression: select.expression() });
 }
 
-/// Refuses changes of outputs once it is dropped, which is when the run is gone.
+/// Refuses changes of outputs and keys once it is dropped, which is when the run is gone.
 struct Closing(Arc<Control>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        drop(self.0.outputs().end());
+        self.0.end();
     }
 }
 

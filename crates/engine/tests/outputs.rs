@@ -2,12 +2,11 @@
 
 mod running;
 
-use running::{Collect, Got, LONG, PACKETS, Packet, end, files, frame, pcap, setup};
+use running::{Collect, Got, LONG, PACKETS, Packet, captures, end, files, frame, gate, pcap, setup, wait_for};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use weir_engine::claims::Claims;
@@ -18,12 +17,8 @@ use weir_engine::handle::{Handle, Order, Sources};
 use weir_engine::name::Name;
 use weir_engine::output_changes::OutputSlot;
 use weir_engine::run::{Run, Setup, Stage};
-use weir_engine::sink::{End, Packets, Sink, SinkReport, Wanted};
-use weir_io::Input;
-use weir_io::live::{Backend, Counts, Lease};
-use weir_packet::savefile::{Bytes, Format, Interface, Layout, Record, Resolution, spool};
-use weir_packet::{Frame, LinkType};
-use weir_pipeline::handed::Handed;
+use weir_engine::sink::{End, Sink, SinkReport, Wanted};
+use weir_packet::savefile::{Format, Layout, Record};
 use weir_pipeline::measuring::Settings;
 use weir_testkit::savefile::Pcap;
 use weir_testkit::{Scratch, have};
@@ -63,62 +58,6 @@ const RECORD: usize = 316;
 /// The packets that tcpdump reads from these files, one after another, and matches.
 fn tcpdump(files: &[&str], expression: &str) -> Vec<Packet> {
     files.iter().flat_map(|file| running::tcpdump(file, expression).expect("it is a capture file")).collect()
-}
-
-/// Packets of batches.
-type Sizes = Arc<Mutex<Vec<u64>>>;
-
-/// Stops at its first batch until the test goes on.
-struct Gate {
-    sink: Box<dyn Sink>,
-    reached: Sender<()>,
-    goes_on: Receiver<()>,
-    /// Packets of each of its batches.
-    packets: Sizes,
-}
-
-impl Sink for Gate {
-    fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
-        self.sink.packet(layout, record)
-    }
-
-    fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
-        let done = self.sink.batch(packets, scratch);
-        self.packets.lock().unwrap().push(packets.len() as u64);
-        // The other end may be gone: this is not the first batch.
-        let _ = self.reached.send(());
-        let _ = self.goes_on.recv();
-        done
-    }
-
-    fn wants(&self) -> Wanted {
-        self.sink.wants()
-    }
-
-    fn flush(&mut self) -> Result<(), End> {
-        self.sink.flush()
-    }
-
-    fn finish(&mut self, layout: Option<&Layout>, ended: bool) -> Result<(), End> {
-        self.sink.finish(layout, ended)
-    }
-
-    fn report(&self) -> SinkReport {
-        self.sink.report()
-    }
-}
-
-/// A sink that stops at its first batch; what it signals there, what lets it go on, and the packets of each batch that it took.
-fn gate(sink: Box<dyn Sink>) -> (Box<dyn Sink>, Receiver<()>, Sender<()>, Sizes) {
-    let ((reached, hears), (lets, goes_on), packets) = (channel(), channel(), Arc::default());
-    (Box::new(Gate { sink, reached, goes_on, packets: Arc::clone(&packets) }), hears, lets, packets)
-}
-
-/// Waits until a change has its number.
-fn wait_for(control: &Control, change: u64) {
-    while control.change() < change {
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]
@@ -389,76 +328,6 @@ fn a_run_that_is_over_or_gone_refuses_a_new_output_at_once() {
     assert_eq!(std::fs::read(&new).unwrap().len(), 24);
 }
 
-/// Numbers of packets, and their times, ns since 1970.
-type Feed = Vec<(u32, i64)>;
-
-/// An interface whose packets the test hands over.
-#[derive(Debug)]
-struct Fed {
-    packets: Receiver<Feed>,
-    handed_over: u64,
-}
-
-#[derive(Debug)]
-struct Held(Vec<u8>);
-
-impl Lease for Held {
-    fn bytes(&self) -> Bytes<'_> {
-        (&self.0).into()
-    }
-}
-
-impl Backend for Fed {
-    fn next(&mut self, stop: &AtomicBool) -> io::Result<weir_io::live::Next> {
-        use weir_io::live::Next;
-        let stopped = stop.load(Ordering::Relaxed);
-        match self.packets.try_recv() {
-            Ok(packets) => {
-                let mut bytes = Vec::new();
-                for &(number, time_ns) in &packets {
-                    let data = frame(number);
-                    let frame = Frame { data: &data, wire_len: data.len() as u32, interface: 0 };
-                    spool::append(&mut bytes, 0, time_ns, &Record { time_ns: Some(time_ns), frame });
-                }
-                self.handed_over += packets.len() as u64;
-                Ok(Next::Records(Arc::new(Held(bytes)), packets.len() as u64))
-            }
-            Err(TryRecvError::Empty) if !stopped => Ok(Next::Nothing),
-            Err(_) => Ok(Next::End),
-        }
-    }
-
-    fn wait(&mut self, _: Duration) -> io::Result<()> {
-        std::thread::sleep(Duration::from_millis(1));
-        Ok(())
-    }
-
-    fn counts(&self) -> Counts {
-        Counts { received: self.handed_over, handed_over: self.handed_over, ..Counts::default() }
-    }
-
-    fn layout(&self) -> Layout {
-        Layout::spool(vec![Interface::plain(LinkType::ETHERNET, 65_535, Resolution::NANOSECOND)])
-    }
-
-    fn place(&self) -> &'static str {
-        "kernel"
-    }
-
-    fn describe(&self) -> String {
-        "fed".to_owned()
-    }
-}
-
-/// Captures of so many interfaces, and what feeds them.
-fn captures(interfaces: usize, stop: &Arc<AtomicBool>) -> (Vec<Input>, Vec<Sender<Feed>>) {
-    let one = |i: usize| {
-        let (feed, packets) = channel();
-        (Input::live(&format!("eth{i}"), Box::new(Fed { packets, handed_over: 0 }), stop), feed)
-    };
-    (0..interfaces).map(one).unzip()
-}
-
 #[test]
 fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capture_file() {
     if !have("captures_that_wait_for_packets_take_a_new_output_up", &["tcpdump"]) {
@@ -485,7 +354,7 @@ fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capt
                     all.header(stamp(number).as_secs() as u32, stamp(number).subsec_nanos(), 300, 300);
                     all.bytes.extend(frame(number));
                 }
-                let packets = numbers.map(|number| (number, stamp(number).as_nanos() as i64)).collect();
+                let packets = numbers.map(|number| (stamp(number).as_nanos() as i64, frame(number))).collect();
                 feeds[(first / 50) as usize % interfaces].send(packets).unwrap();
             }
             // All of it is written.

@@ -98,6 +98,11 @@ impl Aggregate {
         self.windows.fold(folds);
     }
 
+    /// Goes on with other counters. What was counted and not [closed](Self::close) is forgotten, but for [its number](Self::taken).
+    pub fn replace(&mut self, other: Self) {
+        *self = Self { taken: self.taken + other.taken, ..other };
+    }
+
     /// Packets counted so far.
     pub fn taken(&self) -> u64 {
         self.taken

@@ -149,6 +149,9 @@ pub struct Window<'a> {
     pub arrivals: Arrivals,
     /// What is known of the packets that passed; `None` if none did.
     pub state: Option<&'a State>,
+    /// Number of the change of keys that ended it early: what comes later is counted by other keys. With `span` `None` it is all that
+    /// was counted by the keys before.
+    pub change: Option<u64>,
     /// What is known of the window before it; `None` inside if that held no packet, outside if this one is the first.
     pub before: Option<Option<&'a State>>,
 }

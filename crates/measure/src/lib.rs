@@ -66,6 +66,13 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The same with other keys; tables that workers share are new ones.
+    pub fn with_keys(&self, keys: Vec<KeyKind>) -> Self {
+        let Self { by, sketch, memory, request, windowing, seed, ref shared, .. } = *self;
+        let shared = shared.as_ref().map(|_| SharedTables::default());
+        Self { keys, by, sketch, memory, request, windowing, seed, shared }
+    }
+
     /// The hash functions of the seed.
     pub fn hasher(&self) -> Hasher {
         Hasher::new(self.seed)

@@ -10,7 +10,8 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 #[derive(Clone, Copy, Debug, FromZeros, IntoBytes, Immutable)]
 #[repr(C, align(64))]
 pub struct Observation {
-    /// [Plain](weir_packet::flow::Hasher::plain) hash of the whole flow key; with [`Kind::Mark`] any number.
+    /// [Plain](weir_packet::flow::Hasher::plain) hash of the whole flow key; with [`Kind::Mark`] any number, with [`Kind::Close`] whether
+    /// it [replaces](Self::replaces) counters.
     pub hash: u64,
     /// Time, ns since 1970; with [`Kind::Close`] the first window that stays open.
     pub time_ns: i64,
@@ -69,6 +70,16 @@ impl Observation {
     /// Windows before number `open` are complete.
     pub fn close(open: i64) -> Self {
         Self { kind: Kind::Close as u32, time_ns: open, ..Self::new_zeroed() }
+    }
+
+    /// All windows are complete, and other counters take what comes.
+    pub fn replace() -> Self {
+        Self { hash: 1, ..Self::close(i64::MAX) }
+    }
+
+    /// Of [`Kind::Close`]: whether other counters take what comes.
+    pub fn replaces(&self) -> bool {
+        self.hash == 1
     }
 
     /// The end of a batch; `stamp` comes out where it is taken.

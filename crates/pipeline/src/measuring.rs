@@ -10,6 +10,7 @@ mod distributor;
 pub mod extract;
 mod idle;
 mod jumps;
+pub mod keys;
 mod merger;
 mod room;
 mod slices;
@@ -26,8 +27,9 @@ pub use capture::{Capture, LiveCounters};
 use clock::{Act, Booked, Clock, MANY};
 use distributor::Distributor;
 use extract::Extract;
+use keys::{KeyChange, Keys};
 pub use merger::Further;
-use merger::Merger;
+use merger::{Merger, Total};
 use slices::Slices;
 use std::io;
 use std::sync::Arc;
@@ -164,6 +166,8 @@ trait WorkerPool: Send {
     fn take(&mut self, piece: Piece, events: &mut Vec<Event>) -> Result<(), Failure>;
     /// Closes the windows before this number, at this place of the source.
     fn close(&mut self, before: i64, events: &mut Vec<Event>) -> Result<(), Failure>;
+    /// Closes all windows at this place of the source; what comes is counted by other keys.
+    fn replace(&mut self, change: &Arc<KeyChange>, events: &mut Vec<Event>) -> Result<(), Failure>;
     /// What happened; with `wait` at least one event.
     fn events(&mut self, wait: bool, events: &mut Vec<Event>) -> Result<(), Failure>;
     /// No more work comes; each worker will say [`Event::Ended`].
@@ -188,6 +192,12 @@ impl WorkerPool for Alone {
     fn close(&mut self, before: i64, events: &mut Vec<Event>) -> Result<(), Failure> {
         let worker = self.0.as_mut().ok_or(Failure::Worker)?;
         events.push(Event::Closed(0, worker.close(before)));
+        Ok(())
+    }
+
+    fn replace(&mut self, change: &Arc<KeyChange>, events: &mut Vec<Event>) -> Result<(), Failure> {
+        let worker = self.0.as_mut().ok_or(Failure::Worker)?;
+        events.push(Event::Closed(0, worker.replace(change).map_err(Failure::Later)?));
         Ok(())
     }
 
@@ -227,6 +237,9 @@ pub struct Run {
     spares: Arc<Spares>,
     clock: Clock,
     begun: Instant,
+    keys: Arc<Keys>,
+    /// Changes of keys up to this number are taken up.
+    taken_up: u64,
 }
 
 /// The worker pool, and what it has done so far.
@@ -274,8 +287,10 @@ impl core::fmt::Debug for Run {
 pub struct Finished {
     /// What arrived in all.
     pub arrivals: Arrivals,
-    /// What is known of all packets that passed; `None` if none did.
+    /// What is known of all packets that passed, since the last change of keys; `None` if none did.
     pub state: Option<State>,
+    /// Packets that were counted before that change, and given out with it.
+    pub counted_before: u64,
     /// Results of windows beyond their first ones.
     pub further: Further,
     /// Windows of live sources that could not be given out; their packets are in `state`.
@@ -329,7 +344,13 @@ impl Run {
             timing: settings.timing.then(|| Timing::new(begun)),
         };
         let clock = Clock::new(settings.config.windowing);
-        Self { stages, design: settings.design, team, spares, clock, begun, settings }
+        let keys = Arc::new(Keys::new(&settings.config, settings.workers));
+        Self { stages, design: settings.design, team, spares, clock, begun, keys, taken_up: 0, settings }
+    }
+
+    /// What it counts by, for threads that control it.
+    pub fn keys(&self) -> &Arc<Keys> {
+        &self.keys
     }
 
     /// The design; known once the first source has begun.
@@ -443,7 +464,7 @@ impl Run {
             let mut idle = None;
             match step {
                 Step::Delivery(delivery) => self.take(&mut reading, delivery, now, &stopped, each)?,
-                Step::Quiet => idle = Some(self.quiet(now, each)?),
+                Step::Quiet => idle = Some(self.quiet(now, reader.change(), each)?),
                 Step::End => break,
             }
             self.settle(&mut reading, reader, each)?;
@@ -479,16 +500,36 @@ impl Run {
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<(), Failure> {
         reading.out += 1;
+        self.clock.tick(now);
+        self.replace_keys(delivery.current.plan.change(), stopped, each)?;
         let Self { team, clock, settings, begun, .. } = self;
-        clock.tick(now);
         let handed_ns = if settings.timing { begun.elapsed().as_nanos() as u64 } else { 0 };
         clock.take(Arc::new(delivery), handed_ns, &mut |act| team.act_unless(stopped(), act, each))
     }
 
-    /// A live source has delivered nothing more by `now`. Gives the steady time until which there is nothing to do.
-    pub fn quiet(&mut self, now: Moment, each: &mut dyn FnMut(Window<'_>)) -> Result<Duration, Failure> {
+    /// Counts by other keys from here on, if there is a change of them up to `reached`.
+    fn replace_keys(
+        &mut self,
+        reached: u64,
+        stopped: &dyn Fn() -> bool,
+        each: &mut dyn FnMut(Window<'_>),
+    ) -> Result<(), Failure> {
+        if reached <= self.taken_up {
+            return Ok(());
+        }
+        let Some(change) = self.keys.take(std::mem::replace(&mut self.taken_up, reached), reached) else {
+            return Ok(());
+        };
         let Self { team, clock, .. } = self;
-        clock.tick(now);
+        clock.replace(change, &mut |act| team.act_unless(stopped(), act, each))
+    }
+
+    /// A live source has delivered nothing more by `now`, and what comes is of change `reached` or a later one. Gives the steady time
+    /// until which there is nothing to do.
+    pub fn quiet(&mut self, now: Moment, reached: u64, each: &mut dyn FnMut(Window<'_>)) -> Result<Duration, Failure> {
+        self.clock.tick(now);
+        self.replace_keys(reached, &|| false, each)?;
+        let Self { team, clock, .. } = self;
         clock.quiet(&mut |act| team.act(act, each))
     }
 
@@ -583,10 +624,20 @@ impl Run {
     pub fn abandon(&mut self) -> Result<Finished, Failure> {
         let none = Merger::new(0, Arc::clone(&self.settings.config), Arc::clone(&self.spares));
         let merger = std::mem::replace(&mut self.team.merger, none);
-        let (arrivals, state, further, left_out) = merger.finish()?;
+        let Total { arrivals, state, counted_before, further, left_out } = merger.finish()?;
         let Self { team: Team { processed, timing, .. }, design, settings: Settings { workers, .. }, .. } = self;
         let (processed, design, workers) = (*processed, *design, *workers);
-        Ok(Finished { arrivals, state, further, left_out, processed, timing: timing.take(), design, workers })
+        Ok(Finished {
+            arrivals,
+            state,
+            counted_before,
+            further,
+            left_out,
+            processed,
+            timing: timing.take(),
+            design,
+            workers,
+        })
     }
 }
 
@@ -601,6 +652,12 @@ impl Team {
                 self.merger.turn(self.turns, before);
                 self.turns += 1;
                 pool.close(before, &mut self.events)?;
+            }
+            Act::Replace(change) => {
+                self.merger.turn(self.turns, i64::MAX);
+                self.merger.begin();
+                self.turns += 1;
+                pool.replace(&change, &mut self.events)?;
             }
         }
         pool.events(false, &mut self.events)?;

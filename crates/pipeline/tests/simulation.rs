@@ -16,6 +16,7 @@ use std::time::Duration;
 use weir_measure::{Arrivals, BoundKind, Config, KeyKind, Sketch, State, Windowing};
 use weir_packet::savefile::Record;
 use weir_pipeline::Delivery;
+use weir_pipeline::measuring::keys::KeysRefused;
 use weir_pipeline::measuring::{Finished, Measured, Run, Settings};
 use weir_pipeline::pump::{Pick, Pump, Standing, pick};
 use weir_pipeline::select::{Select, Selection};
@@ -33,6 +34,9 @@ struct Given {
     left_out: u64,
     arrivals: Arrivals,
     table: Table,
+    /// The change of keys that ended it early, and changes before it was given out.
+    change: Option<u64>,
+    changes: usize,
     /// When it was given out: steady time, and whether sources had been told to stop.
     at: Duration,
     stopped: bool,
@@ -49,10 +53,38 @@ struct Case {
     stop: Arc<AtomicBool>,
     /// The packets are passed on by time, too.
     passes_on: bool,
+    /// Steps of the scheduler at which keys are replaced, descending.
+    changes: Vec<u64>,
+}
+
+/// What was counted by keys that were replaced.
+struct Replaced {
+    change: u64,
+    arrivals: Arrivals,
+    counted: Counted,
+}
+
+/// A table, and whether it is one of 5-tuples.
+#[derive(Debug, Default, PartialEq)]
+struct Counted {
+    table: Table,
+    five_tuples: bool,
+}
+
+impl Counted {
+    fn of(state: Option<&State>) -> Self {
+        let rows = state.map_or_else(Vec::new, |state| state.table(0, usize::MAX).rows);
+        let kinds: Vec<bool> = rows.iter().map(|row| row.key.family != 0).collect();
+        assert!(kinds.iter().all(|kind| *kind == kinds[0]), "one kind of key in a table");
+        Self { table: table_of(state), five_tuples: kinds.first().copied().unwrap_or_default() }
+    }
 }
 
 struct Outcome {
     windows: Vec<Given>,
+    replaced: Vec<Replaced>,
+    /// For each change of keys, packets that each source had handed over by then.
+    handed_before: Vec<Vec<usize>>,
     /// Numbers of the packets of each source that were passed on.
     passed: Vec<Vec<u32>>,
     measured: Vec<Measured>,
@@ -109,7 +141,15 @@ impl Case {
         let stops = if random.below(4) == 0 { length / 2 } else { length + ms(random.next() % 1000) };
         let order = Random(random.next());
         let scheduler = Scheduler::new(order, interfaces, sources + 1, stalls, (stops, Arc::clone(&stop)), steps);
-        Self { windowing, filters: random.below(6) == 0, memory: 16 << 10, scheduler, stop, passes_on: false }
+        Self {
+            windowing,
+            filters: random.below(6) == 0,
+            memory: 16 << 10,
+            scheduler,
+            stop,
+            passes_on: false,
+            changes: Vec::new(),
+        }
     }
 
     fn settings(&self) -> Settings {
@@ -138,8 +178,14 @@ impl Case {
         let selection = Selection { remember: self.passes_on, ..settings.selection.clone() };
         let mut run = Run::beside(settings, Arc::new(Select::new(selection)), self.passes_on);
         let (mut windows, at) = (Vec::new(), Cell::new(Duration::ZERO));
+        let (mut replaced, mut handed_before) = (Vec::<Replaced>::new(), Vec::new());
+        let (keys, stages) = (Arc::clone(run.keys()), Arc::clone(run.stages()));
         let mut each = |window: weir_measure::Window<'_>| {
-            let (from, to) = window.span.expect("there are windows");
+            let Some((from, to)) = window.span else {
+                let change = window.change.expect("it is the sum of what was counted by other keys");
+                replaced.push(Replaced { change, arrivals: window.arrivals, counted: Counted::of(window.state) });
+                return;
+            };
             let (begins, ends) = window.covered.expect("a live source knows when it began");
             assert!(from <= begins && begins <= ends && ends <= to, "{window:?}");
             windows.push(Given {
@@ -147,7 +193,9 @@ impl Case {
                 revision: window.revision,
                 left_out: window.left_out,
                 arrivals: window.arrivals,
-                table: table_of(window.state),
+                table: Counted::of(window.state).table,
+                change: window.change,
+                changes: replaced.len(),
                 at: at.get(),
                 stopped: self.stop.load(Ordering::Relaxed),
             });
@@ -158,7 +206,20 @@ impl Case {
         let merging = scheduler.interfaces.len();
         let mut pumps = if self.passes_on { capture.pumps() } else { Vec::new() };
         let mut passed = vec![Vec::new(); merging];
-        loop {
+        for step in 0.. {
+            if self.changes.pop_if(|at| *at <= step).is_some() {
+                let other = [KeyKind::Sport, KeyKind::FiveTuple][handed_before.len() % 2];
+                match keys.replace(vec![other], || stages.mark()) {
+                    Ok((number, _)) => {
+                        let handed = |interface: &Shared| interface.counts().handed_over as usize;
+                        handed_before.push(scheduler.interfaces.iter().map(handed).collect());
+                        assert_eq!(number, handed_before.len() as u64);
+                    }
+                    // Later, unless the run is over.
+                    Err(KeysRefused::Earlier) => self.changes.push(step + 50),
+                    Err(refused) => panic!("{refused}"),
+                }
+            }
             let (member, now) = scheduler.next();
             at.set(now.steady);
             let progress = if member == merging {
@@ -193,12 +254,12 @@ impl Case {
         let measured = capture.end();
         let finished = run.finish(&mut each).expect("all is merged");
         let truths = scheduler.interfaces.iter().map(Shared::truth).collect();
-        Outcome { windows, passed, measured, finished, truths }
+        Outcome { windows, replaced, handed_before, passed, measured, finished, truths }
     }
 
     /// What holds for each run, whatever happened.
     fn check_ledger(&self, outcome: &Outcome) {
-        let Outcome { windows, passed, measured, finished, truths } = outcome;
+        let Outcome { windows, passed, measured, finished, truths, .. } = outcome;
         for (passed, truth) in passed.iter().zip(truths).filter(|_| self.passes_on) {
             let right = truth.handed.iter().filter(|packet| self.counts(packet)).map(|packet| packet.number);
             assert!(passed.iter().copied().eq(right), "each once, in the order of its source");
@@ -260,6 +321,47 @@ impl Case {
             let most = end - BEGUN_NS + self.windowing.late_ns + disorder_ns + (300 + BUSY_MS) * MS;
             assert!(window.at.as_nanos() as i64 <= most, "{window:?}");
         }
+    }
+
+    /// What was counted by which keys: packets handed over before a change by those before it, all others by the new ones.
+    fn check_keys(&self, outcome: &Outcome) {
+        let Outcome { windows, replaced, handed_before, finished, truths, .. } = outcome;
+        assert!(replaced.iter().map(|replaced| replaced.change).eq(1..=replaced.len() as u64));
+        // A change may have come when all sources had ended.
+        assert!(handed_before.len() - replaced.len() <= 1);
+        let last = Counted::of(finished.state.as_ref());
+        let counted = replaced.iter().map(|replaced| &replaced.counted).chain([&last]);
+        let mut received = Arrivals::default();
+        for (i, counted) in counted.enumerate() {
+            let mut right = Table::new();
+            for (source, truth) in truths.iter().enumerate() {
+                let from = if i == 0 { 0 } else { handed_before[i - 1][source] };
+                let to = if i < replaced.len() { handed_before[i][source] } else { truth.handed.len() };
+                truth.handed[from..to]
+                    .iter()
+                    .filter(|packet| self.counts(packet))
+                    .for_each(|packet| add(&mut right, packet));
+            }
+            assert_eq!((finished.arrivals.late, &counted.table), (0, &right), "keys {i}");
+            assert!(right.is_empty() || counted.five_tuples == (i % 2 == 0), "keys {i}");
+            let mut table = Table::new();
+            for window in windows.iter().filter(|window| window.changes == i) {
+                assert!(window.change.is_none_or(|change| change == i as u64 + 1), "{window:?}");
+                for (&flow, counts) in &window.table {
+                    let sum = table.entry(flow).or_default();
+                    *sum = (sum.0 + counts.0, sum.1 + counts.1);
+                }
+            }
+            assert!(finished.left_out > 0 || table == right, "windows of keys {i}");
+            assert!(table.iter().all(|(flow, counts)| counts.0 <= right[flow].0), "windows of keys {i}");
+            received += replaced.get(i).map_or_else(Arrivals::default, |replaced| replaced.arrivals);
+        }
+        let passed = finished.counted_before + sum(&last.table);
+        assert_eq!(finished.processed, passed);
+        let all = &finished.arrivals;
+        assert_eq!(all.received, truths.iter().map(|truth| truth.reached).sum::<u64>());
+        assert_eq!(all.received, passed + all.filtered + all.dropped, "{all:?}");
+        assert!(received.received <= all.received);
     }
 
     /// Windows one by one, where each packet is in the window of its stamp.
@@ -345,6 +447,35 @@ fn windows_that_nobody_takes_up_are_left_out_and_their_packets_are_in_the_sum() 
         left_out.set(left_out.get() + outcome.finished.left_out);
     });
     assert!(left_out.get() > 0 || std::env::var("SEED").is_ok());
+}
+
+#[test]
+fn each_packet_is_counted_by_the_keys_of_its_batch_however_often_they_are_replaced() {
+    let (replaced, early, left_out) = (Cell::new(0), Cell::new(0), Cell::new(0));
+    each_seed(500, |seed| {
+        let mut case = Case::draw(seed, calm, &WINDOWS, [0, 5, 50][seed as usize % 3]);
+        let mut random = Random(!seed);
+        case.changes = (0..1 + random.below(6)).map(|_| random.next() % 800).collect();
+        case.changes.sort_unstable_by(|one, other| other.cmp(one));
+        case.passes_on = seed % 3 == 0;
+        let outcome = case.run();
+        case.check_keys(&outcome);
+        replaced.set(replaced.get() + outcome.replaced.len());
+        early.set(early.get() + outcome.windows.iter().filter(|window| window.change.is_some()).count());
+    });
+    // Tables of which few have room at once.
+    each_seed(12, |seed| {
+        let mut case = Case::draw(seed, |_, _| Weather::default(), &[MS / 4], 0);
+        (case.windowing.late_ns, case.memory) = (0, 4 << 20);
+        case.changes = vec![2000, 1000, 300];
+        let merging = case.scheduler.interfaces.len();
+        case.scheduler.stall(merging, ms(1000 + seed % 3 * 2000));
+        let outcome = case.run();
+        case.check_keys(&outcome);
+        left_out.set(left_out.get() + outcome.finished.left_out);
+    });
+    let all = (replaced.get(), early.get(), left_out.get());
+    assert!(all.0 > 500 && all.1 > 500 && all.2 > 0 || std::env::var("SEED").is_ok(), "{all:?}");
 }
 
 #[test]

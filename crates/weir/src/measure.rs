@@ -375,6 +375,7 @@ impl Command<'_> {
             left_out: finished.left_out + self.unprinted.all,
             arrivals,
             state: finished.state.as_ref(),
+            change: None,
             before: None,
         };
         if self.output.is_ok() {

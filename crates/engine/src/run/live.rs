@@ -247,7 +247,9 @@ impl Run {
                 Step::Quiet => {
                     self.replace_outputs(reader.change(), reader.layout(), on);
                     match &mut self.measure {
-                        Some(measure) => idle = Some(measure.quiet(now, &mut |window| on(Event::Window(window)))?),
+                        Some(measure) => {
+                            idle = Some(measure.quiet(now, reader.change(), &mut |window| on(Event::Window(window)))?)
+                        }
                         None => self.flush_files(&mut flushed, Duration::ZERO, on),
                     }
                 }

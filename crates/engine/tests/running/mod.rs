@@ -2,17 +2,24 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::io;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weir_engine::batches::{Batch, Batches};
+use weir_engine::control::Control;
 use weir_engine::handle::{Handle, Order, Sources};
 use weir_engine::name::Name;
 use weir_engine::outputs::Target;
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::sink::{End, Packets, Sink, SinkReport, Wanted};
+use weir_io::Input;
+use weir_io::live::{Backend, Counts, Lease};
 use weir_packet::descriptor::Descriptor;
-use weir_packet::savefile::{Layout, Record};
+use weir_packet::savefile::{Bytes, Interface, Layout, Record, Resolution, spool};
+use weir_packet::{Frame, LinkType};
 use weir_pipeline::handed::Handed;
 use weir_pipeline::select::Selection;
 use weir_testkit::savefile::Pcap;
@@ -194,4 +201,129 @@ impl Sink for Collect {
     fn report(&self) -> SinkReport {
         SinkReport { written: self.got.lock().unwrap().len() as u64, ..SinkReport::default() }
     }
+}
+
+/// Packets of batches.
+pub type Sizes = Arc<Mutex<Vec<u64>>>;
+
+/// Stops at its first batch until the test goes on.
+pub struct Gate {
+    sink: Box<dyn Sink>,
+    reached: Sender<()>,
+    goes_on: Receiver<()>,
+    /// Packets of each of its batches.
+    packets: Sizes,
+}
+
+impl Sink for Gate {
+    fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
+        self.sink.packet(layout, record)
+    }
+
+    fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
+        let done = self.sink.batch(packets, scratch);
+        self.packets.lock().unwrap().push(packets.len() as u64);
+        // The other end may be gone: this is not the first batch.
+        let _ = self.reached.send(());
+        let _ = self.goes_on.recv();
+        done
+    }
+
+    fn wants(&self) -> Wanted {
+        self.sink.wants()
+    }
+
+    fn flush(&mut self) -> Result<(), End> {
+        self.sink.flush()
+    }
+
+    fn finish(&mut self, layout: Option<&Layout>, ended: bool) -> Result<(), End> {
+        self.sink.finish(layout, ended)
+    }
+
+    fn report(&self) -> SinkReport {
+        self.sink.report()
+    }
+}
+
+/// A sink that stops at its first batch; what it signals there, what lets it go on, and the packets of each batch that it took.
+pub fn gate(sink: Box<dyn Sink>) -> (Box<dyn Sink>, Receiver<()>, Sender<()>, Sizes) {
+    let ((reached, hears), (lets, goes_on), packets) = (channel(), channel(), Arc::default());
+    (Box::new(Gate { sink, reached, goes_on, packets: Arc::clone(&packets) }), hears, lets, packets)
+}
+
+/// Waits until a change has its number.
+pub fn wait_for(control: &Control, change: u64) {
+    while control.change() < change {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Packets: the time of each, ns since 1970, and its bytes.
+pub type Feed = Vec<(i64, Vec<u8>)>;
+
+/// An interface whose packets the test hands over.
+#[derive(Debug)]
+pub struct Fed {
+    packets: Receiver<Feed>,
+    handed_over: u64,
+}
+
+#[derive(Debug)]
+pub struct Held(Vec<u8>);
+
+impl Lease for Held {
+    fn bytes(&self) -> Bytes<'_> {
+        (&self.0).into()
+    }
+}
+
+impl Backend for Fed {
+    fn next(&mut self, stop: &AtomicBool) -> io::Result<weir_io::live::Next> {
+        use weir_io::live::Next;
+        let stopped = stop.load(Ordering::Relaxed);
+        match self.packets.try_recv() {
+            Ok(packets) => {
+                let mut bytes = Vec::new();
+                for (time_ns, data) in &packets {
+                    let frame = Frame { data, wire_len: data.len() as u32, interface: 0 };
+                    spool::append(&mut bytes, 0, *time_ns, &Record { time_ns: Some(*time_ns), frame });
+                }
+                self.handed_over += packets.len() as u64;
+                Ok(Next::Records(Arc::new(Held(bytes)), packets.len() as u64))
+            }
+            Err(TryRecvError::Empty) if !stopped => Ok(Next::Nothing),
+            Err(_) => Ok(Next::End),
+        }
+    }
+
+    fn wait(&mut self, _: Duration) -> io::Result<()> {
+        std::thread::sleep(Duration::from_millis(1));
+        Ok(())
+    }
+
+    fn counts(&self) -> Counts {
+        Counts { received: self.handed_over, handed_over: self.handed_over, ..Counts::default() }
+    }
+
+    fn layout(&self) -> Layout {
+        Layout::spool(vec![Interface::plain(LinkType::ETHERNET, 65_535, Resolution::NANOSECOND)])
+    }
+
+    fn place(&self) -> &'static str {
+        "kernel"
+    }
+
+    fn describe(&self) -> String {
+        "fed".to_owned()
+    }
+}
+
+/// Captures of so many interfaces, and what feeds them.
+pub fn captures(interfaces: usize, stop: &Arc<AtomicBool>) -> (Vec<Input>, Vec<Sender<Feed>>) {
+    let one = |i: usize| {
+        let (feed, packets) = channel();
+        (Input::live(&format!("eth{i}"), Box::new(Fed { packets, handed_over: 0 }), stop), feed)
+    };
+    (0..interfaces).map(one).unzip()
 }

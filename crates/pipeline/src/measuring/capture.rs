@@ -5,6 +5,7 @@
 //! the caller's; the workers' messages are all that they have in common.
 
 use super::clock::{Act, Booked, Clock, Paces};
+use super::keys::Keys;
 use super::merger::Merger;
 use super::room::{Gate, Room};
 use super::timing::Timing;
@@ -64,6 +65,9 @@ struct LiveWorker {
     booked: Booked,
     counters: Arc<LiveCounters>,
     messages: Sender<(usize, Message)>,
+    keys: Arc<Keys>,
+    /// Changes of keys up to this number are taken up.
+    taken_up: u64,
     /// Sends deliveries to the merge by time, if packets are passed on too.
     sender: Option<MergeSender<Stages>>,
 }
@@ -78,8 +82,14 @@ impl LiveWorker {
             Some(progress) => return Ok(progress),
         }
         let (step, change) = (self.reader.look(), self.reader.change());
-        let Self { id, worker, clock, gate, messages, sender, .. } = self;
+        let Self { id, worker, clock, gate, messages, sender, keys, taken_up, .. } = self;
         clock.tick(now);
+        let reached = match &step {
+            Step::Delivery(delivery) => delivery.current.plan.change(),
+            Step::Quiet | Step::End => change,
+        };
+        let other_keys =
+            if reached > *taken_up { keys.take(std::mem::replace(taken_up, reached), reached) } else { None };
         let handed_ns = worker.timing.as_ref().map_or(0, Timing::now);
         let mut act = |act| {
             match act {
@@ -91,9 +101,13 @@ impl LiveWorker {
                         tell(messages, *id, Message::Closed(closed));
                     }
                 }
+                Act::Replace(change) => tell(messages, *id, Message::Closed(gate.replace(worker, &change)?)),
             }
             Ok::<_, weir_measure::Error>(())
         };
+        if let Some(change) = other_keys {
+            clock.replace(change, &mut act)?;
+        }
         let progress = match step {
             Step::Delivery(delivery) => {
                 let delivery = Arc::new(delivery);
@@ -188,6 +202,7 @@ impl<'r> Capture<'r> {
     pub(super) fn new(run: &'r mut Run, inputs: Vec<Input>, now: Moment) -> Result<Self, Failure> {
         let sources = inputs.len();
         (run.design, run.settings.workers) = (Design::Rss, sources);
+        run.keys.begin(sources);
         let config = &run.settings.config;
         let room = Arc::new(Room::new(config, sources));
         run.team.merger = Merger::live(sources, Arc::clone(config), Arc::clone(&run.spares), Arc::clone(&room));
@@ -205,6 +220,8 @@ impl<'r> Capture<'r> {
                 booked: Booked::default(),
                 counters: Arc::clone(&counters[id]),
                 messages: say.clone(),
+                keys: Arc::clone(&run.keys),
+                taken_up: 0,
                 sender: None,
             })
         };

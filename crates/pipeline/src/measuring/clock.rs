@@ -1,6 +1,7 @@
 //! How far packet time has come in a source: which stamps are believed, which windows are complete, and where to cut pieces.
 
 use super::jumps::{Decision, Judge};
+use super::keys::KeyChange;
 use super::worker::Piece;
 use crate::Delivery;
 use crate::stages::{Stages, Times};
@@ -30,6 +31,8 @@ pub(super) enum Act {
     Measure(Piece),
     /// Close the windows before this number; with `i64::MAX` all of them, and time may begin anew.
     Close(i64),
+    /// Close all windows, and count what comes by other keys.
+    Replace(Arc<KeyChange>),
 }
 
 /// Where a packet lies: a delivery, and the number of its record there.
@@ -161,6 +164,16 @@ impl Clock {
         decided.drain(..).try_for_each(|decision| self.heed(decision, act))?;
         self.decided = decided;
         self.flush(act)
+    }
+
+    /// What comes is counted by other keys. Packets of a file that were held go on before.
+    pub fn replace<E>(&mut self, change: Arc<KeyChange>, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
+        if !self.live {
+            self.end(act)?;
+        }
+        self.flush(act)?;
+        self.reopened.clear();
+        act(Act::Replace(change))
     }
 
     /// Bytes of deliveries whose packets went on before these were let go of here.

@@ -5,6 +5,7 @@
 
 use super::extract::{Batch, Extract};
 use super::idle::Idle;
+use super::keys::KeyChange;
 use super::timing::Timing;
 use super::worker::{Closed, Piece};
 use super::{Distribute, Ended, Event, Failure, Goodbye, WorkerPool};
@@ -29,6 +30,8 @@ enum Message {
 /// One worker, as the distributor sees it.
 struct Queue {
     ring: Option<Producer<Observation>>,
+    /// Changes of keys, which [`Observation::replace`] announces.
+    changes: Sender<Arc<KeyChange>>,
     /// Packets that wait to be pushed together.
     staged: Vec<Observation>,
     /// Batches handed out.
@@ -96,10 +99,12 @@ impl Distributor {
         for (id, aggregate) in aggregates.into_iter().enumerate() {
             let (ring, packets) = ring::channel(RING, request).map_err(weir_measure::Error::from)?;
             let done = Arc::new(AtomicU64::new(0));
-            let worker =
-                Worker { id, aggregate, packets, done: Arc::clone(&done), timing: timing.clone(), say: say.clone() };
+            let (other_keys, changes) = channel();
+            let (timing, say) = (timing.clone(), say.clone());
+            let worker = Worker { id, aggregate, packets, changes, done: Arc::clone(&done), timing, say };
             super::spawn(cpus, id, move || worker.serve(batch))?;
-            queues.push(Queue { ring: Some(ring), staged: Vec::with_capacity(batch + 1), marks: 0, done, handed: 0 });
+            let staged = Vec::with_capacity(batch + 1);
+            queues.push(Queue { ring: Some(ring), changes: other_keys, staged, marks: 0, done, handed: 0 });
         }
         let rule = Rule { distribute, hasher, random: 0 };
         Ok(Self { extract, queues, rule, batch, sync, timing, words })
@@ -116,6 +121,17 @@ impl Distributor {
             Message::Failed(error) => Err(Failure::Later(error)),
             Message::Died => Err(Failure::Panic(worker)),
         }
+    }
+
+    /// Puts what is no packet into all rings.
+    fn announce(&mut self, control: Observation) -> Result<(), Failure> {
+        for queue in &mut self.queues {
+            queue.staged.push(control);
+            if let Err(failure) = queue.push() {
+                return Err(self.reason(failure));
+            }
+        }
+        Ok(())
     }
 
     /// Why a worker is gone, which it said before it went.
@@ -229,13 +245,20 @@ impl WorkerPool for Distributor {
     }
 
     fn close(&mut self, before: i64, events: &mut Vec<Event>) -> Result<(), Failure> {
-        for queue in &mut self.queues {
-            queue.staged.push(Observation::close(before));
-            if let Err(failure) = queue.push() {
-                return Err(self.reason(failure));
-            }
-        }
+        self.announce(Observation::close(before))?;
         let closed = Closed { before, arrivals: self.extract.close(before), ..Closed::default() };
+        events.push(Event::Closed(self.queues.len(), closed));
+        Ok(())
+    }
+
+    fn replace(&mut self, change: &Arc<KeyChange>, events: &mut Vec<Event>) -> Result<(), Failure> {
+        for queue in &self.queues {
+            // A worker that is gone has said why.
+            let _ = queue.changes.send(Arc::clone(change));
+        }
+        self.announce(Observation::replace())?;
+        let (before, replaces) = (i64::MAX, Some(Arc::clone(change)));
+        let closed = Closed { before, arrivals: self.extract.close(before), replaces, ..Closed::default() };
         events.push(Event::Closed(self.queues.len(), closed));
         Ok(())
     }
@@ -260,6 +283,8 @@ struct Worker {
     id: usize,
     aggregate: Aggregate,
     packets: Consumer<Observation>,
+    /// Changes of keys, which [`Observation::replace`] announces.
+    changes: Receiver<Arc<KeyChange>>,
     done: Arc<AtomicU64>,
     timing: Option<Timing>,
     say: Sender<(usize, Message)>,
@@ -303,14 +328,14 @@ impl Worker {
                 timing.processed(begun, timing.now(), packets);
             }
             if let Some(control) = rest.get(packets) {
-                self.control(control);
+                self.control(control)?;
             }
             rest = &rest[(packets + 1).min(rest.len())..];
         }
         Ok(())
     }
 
-    fn control(&mut self, control: &Observation) {
+    fn control(&mut self, control: &Observation) -> Result<(), weir_measure::Error> {
         if control.kind() == Kind::Mark {
             if let Some(timing) = &mut self.timing {
                 timing.done(control.hash, timing.now());
@@ -319,7 +344,14 @@ impl Worker {
         } else {
             let before = control.time_ns;
             let states = self.aggregate.close(before);
-            let _ = self.say.send((self.id, Message::Closed(Closed { before, states, ..Closed::default() })));
+            // The change was sent before what announces it.
+            let replaces = if control.replaces() { self.changes.try_recv().ok() } else { None };
+            if let Some(change) = &replaces {
+                self.aggregate.replace(change.aggregate()?);
+            }
+            let closed = Closed { before, states, replaces, ..Closed::default() };
+            let _ = self.say.send((self.id, Message::Closed(closed)));
         }
+        Ok(())
     }
 }

@@ -1,20 +1,31 @@
 //! Puts together what the members of a worker pool know of each window.
 
 use super::clock::Before;
+use super::keys::KeyChange;
 use super::room::Room;
 use super::worker::Closed;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use weir_measure::{Arrivals, Config, Error, Slot, Spares, State, Window, Windowing};
 
 /// Windows of which is remembered how many results were given out.
 const REMEMBERED: usize = 1 << 16;
 
-/// A place in packet time: a turn, and the number of a window.
+/// A place in packet time: a generation, a turn, and the number of a window.
 ///
+/// Each change of keys begins a generation, whose windows are given out once every member has begun it.
 /// Worker pools close windows at the same places of the source, and each call is a turn. A live source has a clock of its own, and its
 /// turn ends when that begins anew.
-type Place = (u64, i64);
+type Place = (u64, u64, i64);
+
+/// What is known of a window so far.
+#[derive(Default)]
+struct Part {
+    arrivals: Arrivals,
+    state: Option<State>,
+    /// The change of keys that ended it early.
+    change: Option<u64>,
+}
 
 /// A window is complete once every member is past it.
 pub(super) struct Merger {
@@ -24,7 +35,14 @@ pub(super) struct Merger {
     in_step: bool,
     /// For each member, the first window of which it may still learn.
     reached: Vec<Place>,
-    windows: BTreeMap<Place, (Arrivals, Option<State>)>,
+    windows: BTreeMap<Place, Part>,
+    /// The generation whose windows are given out, and the changes that begin those behind it.
+    generation: u64,
+    next: VecDeque<Arc<KeyChange>>,
+    /// The generation that a worker pool was told to begin.
+    begun: u64,
+    /// What arrived, and packets that were counted, in the generations before.
+    earlier: (Arrivals, u64),
     /// What never reached us, by the window that the source had come to.
     lost: BTreeMap<i64, Arrivals>,
     /// Packets before the first time stamp: they belong to the window that comes next.
@@ -52,6 +70,19 @@ pub struct Further {
     pub results: u64,
     /// Packets that arrived in them.
     pub packets: u64,
+}
+
+/// All windows as one.
+pub(super) struct Total {
+    pub arrivals: Arrivals,
+    /// What was counted since the last change of keys.
+    pub state: Option<State>,
+    /// Packets that were counted before it.
+    pub counted_before: u64,
+    /// What was given out as further results.
+    pub further: Further,
+    /// Windows that were left out.
+    pub left_out: u64,
 }
 
 /// How many results of each window were given out.
@@ -85,8 +116,12 @@ impl Merger {
             config,
             spares,
             in_step: true,
-            reached: vec![(0, i64::MIN); members],
+            reached: vec![(0, 0, i64::MIN); members],
             windows: BTreeMap::new(),
+            generation: 0,
+            next: VecDeque::new(),
+            begun: 0,
+            earlier: Default::default(),
             lost: BTreeMap::new(),
             untimed: None,
             given: Given::default(),
@@ -107,33 +142,56 @@ impl Merger {
 
     /// Member `member` knows this; `each` gets the windows that are complete now, in order.
     pub fn take(&mut self, member: usize, closed: Closed, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Error> {
-        let turn = self.reached[member].0;
+        let (generation, turn, _) = self.reached[member];
+        let change = closed.replaces.as_ref().map(|change| change.number());
+        // The first that begins this generation tells of it.
+        if let Some(change) = &closed.replaces
+            && generation == self.generation + self.next.len() as u64
+        {
+            self.next.push_back(Arc::clone(change));
+        }
+        let place = |number| (generation, turn, number);
         self.covered.1 = self.covered.1.max(closed.ended);
         let windows = closed.windows();
         if let Some((from, to)) = closed.left_out {
-            self.leave_out((turn, from), (turn, to));
+            self.leave_out(place(from), place(to));
+        }
+        if closed.left_out.is_some() && generation == self.generation {
             closed.arrivals.into_iter().try_for_each(|(_, arrivals)| self.add(arrivals, None))?;
             closed.states.into_iter().try_for_each(|(_, state)| self.omit(Arrivals::default(), Some(state)))?;
             self.give_back(windows);
         } else {
             let known = self.windows.len();
+            // What is left out of a generation that is not summed up yet waits together.
+            let place = |number| place(closed.left_out.map_or(number, |(_, last)| last));
             for (number, arrivals) in closed.arrivals {
-                self.windows.entry((turn, number)).or_default().0 += arrivals;
+                let part = self.windows.entry(place(number)).or_default();
+                part.arrivals += arrivals;
+                part.change = part.change.or(change);
             }
+            let spares = match generation.checked_sub(self.generation + 1) {
+                Some(ahead) => self.next[ahead as usize].spares(),
+                None => &self.spares,
+            };
             for (number, state) in closed.states {
-                merge(&mut self.windows.entry((turn, number)).or_default().1, state, &self.spares)?;
+                merge(&mut self.windows.entry(place(number)).or_default().state, state, spares)?;
             }
             // What was put to what was there needs no room of its own.
             self.give_back(windows.saturating_sub(self.windows.len() - known));
         }
         let ends = self.in_step || closed.before == i64::MAX;
-        self.reached[member] = if ends { (turn + 1, i64::MIN) } else { (turn, closed.before) };
+        self.reached[member] = match change {
+            // The clocks of live sources go on.
+            Some(_) => (generation + 1, turn + u64::from(self.in_step), i64::MIN),
+            None if ends => (generation, turn + 1, i64::MIN),
+            None => (generation, turn, closed.before),
+        };
         self.complete(each)
     }
 
     /// Member `member` is at its end: the windows of the others do not wait for it.
     pub fn end(&mut self, member: usize, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Error> {
-        self.reached[member] = (u64::MAX, i64::MAX);
+        self.reached[member] = (u64::MAX, u64::MAX, i64::MAX);
         self.complete(each)
     }
 
@@ -146,33 +204,71 @@ impl Merger {
     pub fn turn(&mut self, turn: u64, before: i64) {
         while let Some(entry) = self.lost.first_entry().filter(|entry| *entry.key() < before) {
             let (number, arrivals) = entry.remove_entry();
-            self.windows.entry((turn, number)).or_default().0 += arrivals;
+            self.windows.entry((self.begun, turn, number)).or_default().arrivals += arrivals;
         }
+    }
+
+    /// A worker pool was told to begin a generation, behind the turn that was told last.
+    pub fn begin(&mut self) {
+        self.begun += 1;
     }
 
     /// Turns that every member has ended.
     pub fn turns(&self) -> u64 {
-        self.first_open().0
+        self.first_open().1
     }
 
     fn first_open(&self) -> Place {
-        self.reached.iter().copied().min().unwrap_or((u64::MAX, i64::MAX))
+        self.reached.iter().copied().min().unwrap_or((u64::MAX, u64::MAX, i64::MAX))
     }
 
     /// Gives out what every member is past.
     fn complete(&mut self, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Error> {
         let ready = self.first_open();
         while let Some(entry) = self.windows.first_entry().filter(|entry| *entry.key() < ready) {
-            let (place, (arrivals, state)) = entry.remove_entry();
+            let (place, part) = entry.remove_entry();
+            self.go_on(place.0, each)?;
             if self.left_out.iter().any(|(from, to)| (from..=to).contains(&&place)) {
-                self.omit(arrivals, state)?;
+                self.omit(part.arrivals, part.state)?;
             } else {
                 self.count_omitted(place);
-                self.one(place.1, arrivals, state, each)?;
+                self.one(place.2, part, each)?;
             }
             self.give_back(1);
         }
+        self.go_on(ready.0, each)?;
         self.count_omitted(ready);
+        Ok(())
+    }
+
+    /// All windows of the generations before this one are given out: their sums are too, and other keys are counted by.
+    fn go_on(&mut self, generation: u64, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Error> {
+        while self.generation < generation
+            && let Some(change) = self.next.pop_front()
+        {
+            if let Some((arrivals, state)) = self.untimed.take() {
+                self.add(arrivals, state.as_ref())?;
+            }
+            let (arrivals, state) = std::mem::take(&mut self.total);
+            let (state, number) = (state.as_ref(), Some(change.number()));
+            let sum = Window {
+                span: None,
+                covered: None,
+                revision: 0,
+                left_out: 0,
+                arrivals,
+                state,
+                change: number,
+                before: None,
+            };
+            each(sum);
+            self.earlier.0 += arrivals;
+            self.earlier.1 += state.map_or(0, |state| state.tally().passed);
+            (self.config, self.spares) = (Arc::clone(change.config()), Arc::clone(change.spares()));
+            self.last = None;
+            self.generation += 1;
+            change.done();
+        }
         Ok(())
     }
 
@@ -201,8 +297,8 @@ impl Merger {
     /// Counts the windows left out that are before this place: nothing more will come of them.
     fn count_omitted(&mut self, before: Place) {
         let omitted = &mut self.omitted;
-        self.left_out.retain(|&((_, first), (turn, last))| {
-            let past = (turn, last) < before;
+        self.left_out.retain(|&((.., first), (generation, turn, last))| {
+            let past = (generation, turn, last) < before;
             if past {
                 let windows = last.abs_diff(first).saturating_add(1);
                 *omitted = (omitted.0.saturating_add(windows), omitted.1.saturating_add(windows));
@@ -224,14 +320,8 @@ impl Merger {
         Ok(())
     }
 
-    fn one(
-        &mut self,
-        number: i64,
-        arrivals: Arrivals,
-        state: Option<State>,
-        each: &mut dyn FnMut(Window<'_>),
-    ) -> Result<(), Error> {
-        let (mut arrivals, mut state) = (arrivals, state);
+    fn one(&mut self, number: i64, part: Part, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Error> {
+        let Part { mut arrivals, mut state, change } = part;
         if let Some(state) = &mut state {
             state.settle(&self.config)?;
         }
@@ -256,7 +346,8 @@ impl Merger {
         let before = before.map(|(last, state)| state.as_ref().filter(|_| *last + 1 == number));
         let covered = Some(self.covered_part(span));
         let left_out = std::mem::take(&mut self.omitted.0);
-        each(Window { span: Some(span), covered, revision, left_out, arrivals, state: state.as_ref(), before });
+        let span = Some(span);
+        each(Window { span, covered, revision, left_out, arrivals, state: state.as_ref(), change, before });
         self.add(arrivals, state.as_ref())?;
         let old = if revision > 0 {
             self.further.results += 1;
@@ -293,12 +384,15 @@ impl Merger {
         Ok(())
     }
 
-    /// All windows as one, what of it was given out as further results, and how many windows were left out.
-    pub fn finish(mut self) -> Result<(Arrivals, Option<State>, Further, u64), Error> {
+    /// What is left: see [`Total`].
+    pub fn finish(mut self) -> Result<Total, Error> {
         if let Some((arrivals, state)) = self.untimed.take() {
             self.add(arrivals, state.as_ref())?;
         }
-        Ok((self.total.0, self.total.1, self.further, self.omitted.1))
+        let (mut arrivals, state) = self.total;
+        let (earlier, counted_before) = self.earlier;
+        arrivals += earlier;
+        Ok(Total { arrivals, state, counted_before, further: self.further, left_out: self.omitted.1 })
     }
 }
 

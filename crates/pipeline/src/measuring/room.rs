@@ -3,6 +3,7 @@
 //! A live source cannot wait: while there is no room for windows that it closes, it counts all packets in the newest window, and says
 //! which windows it leaves out. That costs no memory and no time, and no packet is missing in the sum.
 
+use super::keys::KeyChange;
 use super::worker::{Closed, Worker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -101,6 +102,17 @@ impl Gate {
 
     /// Closes all windows: the source has ended.
     pub fn end(mut self, worker: &mut Worker) -> Closed {
+        self.close_all(worker)
+    }
+
+    /// Closes all windows, whether or not there is room, and goes on with other tables.
+    pub fn replace(&mut self, worker: &mut Worker, change: &Arc<KeyChange>) -> Result<Closed, weir_measure::Error> {
+        let closed = self.close_all(worker);
+        worker.aggregate.replace(change.aggregate()?);
+        Ok(Closed { replaces: Some(Arc::clone(change)), ..closed })
+    }
+
+    fn close_all(&mut self, worker: &mut Worker) -> Closed {
         let last = worker.extract.number();
         let left_out = self.folds.take().map(|first| (first.unwrap_or(last), last));
         self.room.parts.fetch_add(worker.extract.numbers().len(), Ordering::Relaxed);

@@ -1,8 +1,10 @@
 //! Design `rss`: each worker owns pieces of the source, which it reads, filters and counts by itself.
 
+use super::keys::KeyChange;
 use super::worker::{Closed, Piece, Worker};
 use super::{Ended, Event, Failure, Goodbye, WorkerPool};
 use crate::handed::Gone;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use weir_io::Chunk;
 
@@ -12,6 +14,7 @@ const AHEAD: usize = 2;
 enum Task {
     Slice(Piece),
     Close(i64),
+    Replace(Arc<KeyChange>),
 }
 
 /// What a worker says.
@@ -20,6 +23,7 @@ enum Message {
     Slice(Option<Chunk>, Result<Option<Gone>, weir_measure::Error>),
     Closed(Closed),
     Ended(Ended),
+    Failed(weir_measure::Error),
     Died,
 }
 
@@ -56,6 +60,7 @@ impl Slices {
             }
             Message::Closed(closed) => Ok(Event::Closed(worker, closed)),
             Message::Ended(ended) => Ok(Event::Ended(ended)),
+            Message::Failed(error) => Err(Failure::Later(error)),
             Message::Died => Err(Failure::Panic(worker)),
         }
     }
@@ -81,6 +86,10 @@ impl WorkerPool for Slices {
 
     fn close(&mut self, before: i64, _: &mut Vec<Event>) -> Result<(), Failure> {
         (0..self.tasks.len()).try_for_each(|worker| self.send(worker, Task::Close(before)))
+    }
+
+    fn replace(&mut self, change: &Arc<KeyChange>, _: &mut Vec<Event>) -> Result<(), Failure> {
+        (0..self.tasks.len()).try_for_each(|worker| self.send(worker, Task::Replace(Arc::clone(change))))
     }
 
     fn events(&mut self, wait: bool, events: &mut Vec<Event>) -> Result<(), Failure> {
@@ -109,6 +118,7 @@ fn serve(mut worker: Worker, tasks: &Receiver<Task>, id: usize, say: &Sender<(us
                 Message::Slice(piece.view().map(Chunk::release), result)
             }
             Task::Close(before) => Message::Closed(worker.close(before)),
+            Task::Replace(change) => worker.replace(&change).map_or_else(Message::Failed, Message::Closed),
         };
         if say.send((id, word)).is_err() {
             return;

@@ -1,6 +1,7 @@
 //! One worker's whole way: from the places of packets to its counters.
 
 use super::extract::{Batch, Extract, Taker};
+use super::keys::KeyChange;
 use super::timing::Timing;
 use crate::handed::Gone;
 use crate::reader::Delivery;
@@ -142,6 +143,8 @@ pub(super) struct Closed {
     pub states: Vec<(i64, State)>,
     /// The time that a source had come to when it ended.
     pub ended: Option<i64>,
+    /// All windows are complete, and what comes is counted by other keys.
+    pub replaces: Option<Arc<KeyChange>>,
     /// The first and the last of windows that are left out. What is known here belongs to them.
     pub left_out: Option<(i64, i64)>,
 }
@@ -189,5 +192,12 @@ impl Worker {
             states: self.aggregate.close(before),
             ..Closed::default()
         }
+    }
+
+    /// Gives away what it knows of all windows, and goes on with other tables.
+    pub fn replace(&mut self, change: &Arc<KeyChange>) -> Result<Closed, weir_measure::Error> {
+        let closed = self.close(i64::MAX);
+        self.aggregate.replace(change.aggregate()?);
+        Ok(Closed { replaces: Some(Arc::clone(change)), ..closed })
     }
 }

@@ -1,0 +1,217 @@
+//! Keys that a measurement counts by, replaced while it goes on, held against counts of the packets that were made.
+
+mod running;
+
+use running::{Collect, Feed, LONG, captures, end, files, gate, setup, wait_for};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+use weir_engine::control::{ChangeError, Snapshot};
+use weir_engine::event::Event;
+use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::run::{Run, Setup};
+use weir_engine::sink::Wanted;
+use weir_measure::{Config, KeyKind, SharedTables, Sketch, State, Windowing};
+use weir_pipeline::AccessMode;
+use weir_pipeline::measuring::{Design, Settings};
+use weir_testkit::Scratch;
+use weir_testkit::savefile::Pcap;
+
+const PACKETS: u32 = 60_000;
+
+/// Packets of each key.
+type Table = BTreeMap<u32, u64>;
+
+fn source(number: u32) -> u32 {
+    number % 7
+}
+
+fn port(number: u32) -> u32 {
+    1000 + number % 11
+}
+
+/// A datagram whose source and source port follow from its number.
+fn frame(number: u32) -> Vec<u8> {
+    let mut frame = vec![0; 100];
+    frame[12..18].copy_from_slice(&[8, 0, 0x45, 0, 0, 86]);
+    frame[22..24].copy_from_slice(&[64, 17]);
+    frame[26..34].copy_from_slice(&[10, 0, 0, source(number) as u8, 10, 1, 1, 1]);
+    frame[34..36].copy_from_slice(&(port(number) as u16).to_be_bytes());
+    frame[36..40].copy_from_slice(&[0, 53, 0, 66]);
+    frame
+}
+
+fn counts(numbers: impl Iterator<Item = u32>, key: fn(u32) -> u32) -> Table {
+    let mut table = Table::new();
+    numbers.for_each(|number| *table.entry(key(number)).or_default() += 1);
+    table
+}
+
+/// What was counted by source addresses, or by source ports.
+fn table(state: Option<&State>) -> Table {
+    let rows = state.map_or_else(Vec::new, |state| state.table(0, usize::MAX).rows);
+    let key = |key: &weir_packet::flow::FlowKey| match key.sport {
+        0 => key.src.iter().map(|&byte| u32::from(byte)).sum::<u32>() - 10,
+        port => port.into(),
+    };
+    rows.iter().map(|row| (key(&row.key), row.counts.packets)).collect()
+}
+
+/// A window as it was told: its beginning, the change that ended it early, what it holds.
+type Told = Arc<Mutex<Vec<(Option<i64>, Option<u64>, Table)>>>;
+
+fn start(setup: Setup, sources: Sources) -> (Handle<()>, Told) {
+    let told = Told::default();
+    let hears = Arc::clone(&told);
+    let hear = move |event: Event<'_>| {
+        if let Event::Window(window) = event {
+            let from = window.span.map(|(from, _)| from);
+            hears.lock().unwrap().push((from, window.change, table(window.state)));
+        }
+        None
+    };
+    (Handle::start(Run::new(setup), sources, 1, hear).unwrap(), told)
+}
+
+fn measure(design: Design, workers: usize, window_ns: Option<i64>, shared: bool) -> Settings {
+    let config = Config {
+        keys: vec![KeyKind::SRC],
+        sketch: Sketch::Exact,
+        memory: 1 << 20,
+        windowing: Windowing { window_ns, late_ns: 0 },
+        shared: shared.then(SharedTables::default),
+        ..Config::default()
+    };
+    Settings { config: Arc::new(config), design, workers, way: Some(AccessMode::Read), ..Settings::default() }
+}
+
+/// The sum of what was counted before the change, and of the windows before and behind it.
+fn parts(told: &Told) -> (Table, Table, Table) {
+    let told = told.lock().unwrap();
+    let sums: Vec<usize> = (0..told.len()).filter(|&i| told[i].0.is_none()).collect();
+    let [at] = sums[..] else { panic!("one sum: {told:?}") };
+    assert_eq!(told[at].1, Some(1));
+    assert!(told[at..].iter().skip(1).all(|window| window.1.is_none()));
+    let add = |windows: &[(Option<i64>, Option<u64>, Table)]| {
+        let mut sum = Table::new();
+        windows.iter().flat_map(|window| &window.2).for_each(|(&key, packets)| *sum.entry(key).or_default() += packets);
+        sum
+    };
+    (told[at].2.clone(), add(&told[..at]), add(&told[at + 1..]))
+}
+
+#[test]
+fn batches_up_to_the_change_are_counted_by_the_old_keys_and_all_others_by_the_new_ones() {
+    let scratch = Scratch::new();
+    let mut pcap = Pcap::new(1, 65535);
+    (0..PACKETS).for_each(|number| pcap.packet(&frame(number)));
+    let file = scratch.file("a.pcap", &pcap.bytes);
+    let designs = [
+        (Design::Rss, 1, false),
+        (Design::Rss, 3, false),
+        (Design::Rss, 3, true),
+        (Design::Async, 2, false),
+        (Design::Async, 2, true),
+        (Design::Sync, 2, false),
+    ];
+    for (design, workers, shared) in designs {
+        for window_ns in [None, Some(7_000_000_000)] {
+            let case = format!("{design:?}, {workers} workers, shared: {shared}, {window_ns:?}");
+            let ((name, sink), _) = Collect::target(Wanted::Passed);
+            let (sink, reached, lets_go_on, sizes) = gate(sink.unwrap());
+            let measure = Some(measure(design, workers, window_ns, shared));
+            let setup = Setup { main: (name, Some(sink)), measure, ..setup("", None) };
+            let (mut handle, told) = start(setup, files(&[&file], Order::Given));
+            reached.recv_timeout(LONG).unwrap();
+            let control = Arc::clone(handle.control());
+            let changing = std::thread::spawn(move || control.set_keys(vec![KeyKind::Sport], LONG));
+            wait_for(handle.control(), 1);
+            let earlier = handle.control().set_keys(vec![KeyKind::Dport], LONG);
+            assert!(matches!(earlier, Err(ChangeError::Earlier)), "{earlier:?}");
+            drop(lets_go_on);
+            assert_eq!(changing.join().unwrap().unwrap(), 1);
+            let ended = end(&mut handle);
+            let measured = ended.measured.unwrap();
+            // The batch under way is the last of the old keys.
+            let first = sizes.lock().unwrap()[0] as u32;
+            assert!(first > 0 && first < PACKETS);
+            let (before, after) = (counts(0..first, source), counts(first..PACKETS, port));
+            let (sum, windows_before, windows_after) = parts(&told);
+            assert_eq!((&sum, &table(measured.state.as_ref())), (&before, &after), "{case}");
+            assert_eq!((measured.processed, measured.counted_before), (PACKETS.into(), first.into()), "{case}");
+            if window_ns.is_some() {
+                assert_eq!((windows_before, windows_after), (before, after), "{case}");
+                let told = told.lock().unwrap();
+                let early: Vec<_> = told.iter().filter(|window| window.0.is_some() && window.1.is_some()).collect();
+                let [early] = early[..] else { panic!("{case}: {early:?}") };
+                // What came later of that window is a further result of it.
+                assert_eq!(told.iter().filter(|window| window.0 == early.0).count(), 2, "{case}");
+            }
+        }
+    }
+}
+
+/// Packets from a number on, stamped by the time of day.
+fn packets(numbers: std::ops::Range<u32>) -> Feed {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as i64;
+    numbers.map(|number| (now + i64::from(number), frame(number))).collect()
+}
+
+#[test]
+fn workers_of_captures_that_wait_for_packets_begin_with_other_keys() {
+    for (interfaces, design, window_ns) in [
+        (1, Design::Auto, None),
+        (2, Design::Auto, None),
+        (2, Design::Auto, Some(50_000_000)),
+        (1, Design::Async, None),
+        (1, Design::Async, Some(50_000_000)),
+    ] {
+        let setup = Setup { measure: Some(measure(design, 2, window_ns, false)), ..setup("", None) };
+        let (inputs, feeds) = captures(interfaces, &setup.stop);
+        let (mut handle, told) = start(setup, Sources::Captures(inputs));
+        let control = Arc::clone(handle.control());
+        // The last interface never has a packet.
+        feeds[0].send(packets(0..500)).unwrap();
+        let delivered = |snapshot: Snapshot| snapshot.captures.iter().map(|(_, counts)| counts.handed_over).sum();
+        let wait = |packets: u64| {
+            while control.snapshot(LONG).map(delivered) != Some(packets) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        wait(500);
+        assert_eq!(control.set_keys(vec![KeyKind::Sport], LONG).unwrap(), 1);
+        // The answer came once the sum was told.
+        assert_eq!(parts(&told).0, counts(0..500, source), "{interfaces}, {design:?}");
+        feeds[0].send(packets(500..800)).unwrap();
+        wait(800);
+        control.stop();
+        let ended = end(&mut handle);
+        let measured = ended.measured.unwrap();
+        let (before, after) = (counts(0..500, source), counts(500..800, port));
+        let (sum, windows_before, windows_after) = parts(&told);
+        assert_eq!((&sum, &table(measured.state.as_ref())), (&before, &after), "{interfaces}, {design:?}");
+        assert_eq!(measured.processed, 800);
+        if window_ns.is_some() {
+            assert_eq!((windows_before, windows_after), (before, after), "{interfaces}, {design:?}");
+        }
+        let over = control.set_keys(vec![KeyKind::SRC], Duration::MAX);
+        assert!(matches!(over, Err(ChangeError::Over)), "{over:?}");
+    }
+}
+
+#[test]
+fn keys_are_refused_where_nothing_is_measured_and_in_a_run_that_ends_first() {
+    let run = Run::new(setup("", None));
+    let refused = run.control().set_keys(vec![KeyKind::SRC], LONG);
+    assert!(matches!(refused, Err(ChangeError::NoMeasurement)), "{refused:?}");
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &Pcap::new(1, 65535).bytes);
+    let run = Run::new(Setup { measure: Some(measure(Design::Auto, 1, None, false)), ..setup("", None) });
+    let control = Arc::clone(run.control());
+    let waits = std::thread::spawn(move || control.set_keys(vec![KeyKind::SRC], Duration::MAX));
+    wait_for(run.control(), 1);
+    let mut handle = Handle::<()>::start(run, files(&[&file], Order::Given), 1, |_| None).unwrap();
+    end(&mut handle);
+    let over = waits.join().unwrap();
+    assert!(matches!(over, Err(ChangeError::Over)), "{over:?}");
+}
