@@ -5,6 +5,7 @@ use crate::event::Event;
 use crate::name::Name;
 use crate::outputs::Outputs;
 use crate::run::{Ended, Error, Files, Run};
+use crate::stage_mark::Stage;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -96,11 +97,13 @@ impl<E: Send + 'static> Handle<E> {
         mut map_event: impl FnMut(Event<'_>) -> Option<E> + Send + 'static,
     ) -> io::Result<Self> {
         let (control, threads) = (Arc::clone(run.control()), Arc::new(RunThreads::default()));
+        let mark = Arc::clone(run.outputs().mark());
+        let events_mark = Arc::clone(&mark);
         let (send, events) = sync_channel(room);
         let dropped_events = Arc::new(AtomicU64::new(0));
         let (counted, (say, ended)) = (Arc::clone(&dropped_events), channel());
         let mut on = move |event: Event<'_>| {
-            if let Some(event) = map_event(event)
+            if let Some(event) = events_mark.during(Stage::Events, || map_event(event))
                 && let Err(TrySendError::Full(_)) = send.try_send(event)
             {
                 counted.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +115,7 @@ impl<E: Send + 'static> Handle<E> {
                 Ok(run.finish(&mut on))
             });
             // Who does not want to know has dropped the handle.
-            let _ = say.send(result.unwrap_or(Err(Error::Panic)));
+            let _ = say.send(result.unwrap_or_else(|| Err(Error::Panic { stage: mark.name() })));
         };
         threads.started(|| spawn("run", 0, work))?;
         Ok(Self { control, threads, events, dropped_events, ended })

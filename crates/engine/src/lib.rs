@@ -19,4 +19,5 @@ pub mod port;
 pub mod run;
 pub mod sink;
 pub mod sorting;
+mod stage_mark;
 pub mod zone;

@@ -5,6 +5,7 @@
 
 use crate::output_changes::OutputSlot;
 use crate::sink::{End, Needs, Packets, Sink, SinkFault, SinkReport, Wanted};
+use crate::stage_mark::{Stage, StageMark};
 use std::sync::Arc;
 use weir_packet::Frame;
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
@@ -123,6 +124,9 @@ enum Ended {
 
 /// An output.
 struct Outlet {
+    /// Number among all outputs, the main one first.
+    number: usize,
+    mark: Arc<StageMark>,
     /// As the user calls it.
     name: String,
     /// `None`: packets are only counted.
@@ -155,10 +159,11 @@ pub(crate) struct Replaced {
 }
 
 impl Outlet {
-    fn new((name, sink): Target) -> Self {
+    fn new((name, sink): Target, number: usize, mark: &Arc<StageMark>) -> Self {
         let needs = sink.as_ref().map_or_else(Needs::default, |sink| Needs::of(sink.as_ref()));
         let (kept, replaced) = (Arc::default(), Replaced::default());
-        Self { name, sink, needs, kept, ended: None, fault: None, handed: None, matched: 0, replaced }
+        let mark = Arc::clone(mark);
+        Self { number, mark, name, sink, needs, kept, ended: None, fault: None, handed: None, matched: 0, replaced }
     }
 
     /// Completes the sink, and puts another in its place. Gives the name and the report of the one before.
@@ -181,7 +186,8 @@ impl Outlet {
     fn finish(&mut self, layout: Option<&Layout>) {
         // What an output took before a packet that did not fit is good, and still goes out.
         let ended = self.ended.is_some();
-        let result = self.sink.as_mut().map_or(Ok(()), |sink| sink.finish(layout, ended));
+        let stage = Stage::Output(self.number);
+        let result = self.sink.as_mut().map_or(Ok(()), |sink| self.mark.during(stage, || sink.finish(layout, ended)));
         if let Err(end) = result
             && !ended
         {
@@ -214,7 +220,7 @@ impl Outlet {
     fn work(&mut self, work: impl FnOnce(&mut dyn Sink) -> Result<(), End>) {
         if self.ended.is_none()
             && let Some(sink) = &mut self.sink
-            && let Err(end) = work(sink.as_mut())
+            && let Err(end) = self.mark.during(Stage::Output(self.number), || work(sink.as_mut()))
         {
             self.end(end);
         }
@@ -231,12 +237,13 @@ impl Outlet {
         self.handed = None;
         self.matched += self.wanted_packets(delivery, records, behind);
         let Some(sink) = self.sink.as_mut().filter(|_| self.ended.is_none()) else { return };
+        let stage = Stage::Output(self.number);
         let packets = Packets { batch: delivery, records, wanted: self.needs.wanted, matched: None, kept: &self.kept };
         if self.needs.wanted != Wanted::Passed {
-            let result = give_others(sink.as_mut(), packets, behind, scratch);
+            let result = self.mark.during(stage, || give_others(sink.as_mut(), packets, behind, scratch));
             return result.unwrap_or_else(|end| self.end(end));
         }
-        let (handed, result) = sink.batch(&packets, scratch);
+        let (handed, result) = self.mark.during(stage, || sink.batch(&packets, scratch));
         if let Err(end) = result {
             self.end(end);
         }
@@ -299,6 +306,8 @@ pub type Target = (String, Option<Box<dyn Sink>>);
 pub struct Outputs {
     main: Outlet,
     splits: Vec<Outlet>,
+    /// Stage that the run's thread is in.
+    mark: Arc<StageMark>,
     /// One could not be made: nothing more is read.
     refused: bool,
     /// Beside a measurement each output ends alone, and takes all that matches it until then.
@@ -318,8 +327,14 @@ impl Outputs {
     ///
     /// Beside a measurement an output that ends, is complete or cannot be made ends `alone`.
     pub(crate) fn new(main: Target, splits: Vec<Target>, alone: bool) -> Self {
-        let splits = splits.into_iter().map(Outlet::new).collect();
-        Self { main: Outlet::new(main), splits, refused: false, alone, scratch: Vec::new() }
+        let mark = Arc::<StageMark>::default();
+        let splits = splits.into_iter().enumerate().map(|(i, split)| Outlet::new(split, i + 1, &mark)).collect();
+        Self { main: Outlet::new(main, 0, &mark), splits, mark, refused: false, alone, scratch: Vec::new() }
+    }
+
+    /// The mark of the stage that the run's thread is in.
+    pub(crate) fn mark(&self) -> &Arc<StageMark> {
+        &self.mark
     }
 
     fn all(&mut self) -> impl Iterator<Item = &mut Outlet> {

@@ -16,6 +16,7 @@ use crate::name::Name;
 use crate::output_changes::OutputChange;
 use crate::outputs::{Discrepancy, Given, Outputs, Place, Replaced, Rest, Target};
 use crate::sink::SinkReport;
+use crate::stage_mark::Stage as MarkedStage;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -133,9 +134,12 @@ pub enum Error {
     /// An output keeps batches, or wants packets that the filter rejects, of several captures, whose packets are passed on one by one.
     #[error("an output keeps batches, or wants packets that do not match, of files or of one capture")]
     BatchesOfSeveral,
-    /// A part of the run panicked.
-    #[error("the run's thread ended with a panic: this is a mistake in weir")]
-    Panic,
+    /// A stage panicked, which is a mistake in it.
+    #[error("the {stage} panicked: this is a mistake in it")]
+    Panic {
+        /// The stage: `reader`, `measurement`, `main output`, `output of split 1`, `function that hears events`.
+        stage: String,
+    },
     /// The system refuses what the run needs.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -478,7 +482,9 @@ impl Run {
         };
         match (&mut self.measure, reading) {
             (Some(measure), Some(reading)) => {
-                measure.take(reading, delivery, now, stopped, &mut |window| on(Event::Window(window)))?;
+                let mut give = |window: Window<'_>| on(Event::Window(window));
+                let mark = self.outputs.mark();
+                mark.during(MarkedStage::Measurement, || measure.take(reading, delivery, now, stopped, &mut give))?;
                 // The measurement accounts for what is in the source.
                 Ok(gone.map(|gone| Gone { packets: 0, ..gone }))
             }
@@ -507,7 +513,11 @@ impl Run {
         on: On<'_>,
     ) -> Result<(), Failure> {
         match (&mut self.measure, reading) {
-            (Some(measure), Some(reading)) => measure.settle(reading, reader, &mut |window| on(Event::Window(window))),
+            (Some(measure), Some(reading)) => {
+                let mut give = |window: Window<'_>| on(Event::Window(window));
+                let mark = self.outputs.mark();
+                mark.during(MarkedStage::Measurement, || measure.settle(reading, reader, &mut give))
+            }
             _ => Ok(()),
         }
     }
@@ -723,7 +733,7 @@ impl Run {
         let measure = self.measure.as_mut()?;
         let mut each = |window: Window<'_>| on(Event::Window(window));
         if self.failure.is_none() {
-            match measure.finish(&mut each) {
+            match self.outputs.mark().during(MarkedStage::Measurement, || measure.finish(&mut each)) {
                 Ok(finished) => return Some(finished),
                 Err(failure) => self.failure = Some(failure),
             }

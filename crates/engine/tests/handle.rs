@@ -13,8 +13,10 @@ use weir_engine::batches::{Batch, Batches, Next};
 use weir_engine::control::ChangeError;
 use weir_engine::event::Event;
 use weir_engine::handle::{Handle, JoinError, Order};
-use weir_engine::run::{Ended, Error, Run};
+use weir_engine::run::{Ended, Error, Run, Setup};
+use weir_engine::sink::{End, Sink, SinkReport};
 use weir_measure::Config;
+use weir_packet::savefile::{Layout, Record};
 use weir_pipeline::measuring::Settings;
 use weir_testkit::{Scratch, have};
 
@@ -299,4 +301,48 @@ fn a_run_that_waits_for_the_writer_of_a_fifo_can_be_stopped() {
     std::fs::write(&fifo, pcap(0..10)).unwrap();
     assert!(all(&mut batches).into_iter().eq(0..10));
     assert_eq!(end(&mut handle).ledger.received, 10);
+}
+
+/// A sink that panics with its first packet.
+struct Panics;
+
+impl Sink for Panics {
+    fn packet(&mut self, _: &Layout, _: &Record<'_>) -> Result<(), End> {
+        panic!("a mistake in a sink, planted");
+    }
+
+    fn flush(&mut self) -> Result<(), End> {
+        Ok(())
+    }
+
+    fn finish(&mut self, _: Option<&Layout>, _: bool) -> Result<(), End> {
+        Ok(())
+    }
+
+    fn report(&self) -> SinkReport {
+        SinkReport::default()
+    }
+}
+
+#[test]
+fn a_stage_that_panics_ends_the_run_with_an_error_that_names_it() {
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &pcap(0..10));
+    let sink = || ("planted".to_owned(), Some(Box::new(Panics) as Box<dyn Sink>));
+    let stage_of = |setup: Setup, map_event: fn(Event<'_>) -> Option<()>| {
+        let run = Run::new(setup);
+        let mut handle = Handle::start(run, files(&[&file], Order::Given), 8, map_event).unwrap();
+        let Ok(Err(Error::Panic { stage })) = handle.join(LONG) else { panic!("the run ended otherwise") };
+        stage
+    };
+    let main = Setup { main: sink(), ..setup("", None) };
+    assert_eq!(stage_of(main, |_| None), "main output");
+    let mut split = Setup { splits: vec![sink()], ..setup("", None) };
+    split.selection.splits = vec!["udp port 53".to_owned()];
+    assert_eq!(stage_of(split, |_| None), "output of split 1");
+    let hears = |event: Event<'_>| match event {
+        Event::Closed(_) => panic!("a mistake in a front end, planted"),
+        _ => None,
+    };
+    assert_eq!(stage_of(setup("", None), hears), "function that hears events");
 }
