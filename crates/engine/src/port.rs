@@ -2,13 +2,14 @@
 
 use crate::capture::{AF_PACKET, AF_XDP, DPDK};
 use crate::name::Name;
-use crate::sink::{End, Note, Sink, SinkFault, SinkReport};
+use crate::sink::{End, Note, Packets, Sink, SinkFault, SinkReport};
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 use weir_io::sys::{packet_socket, xdp};
 use weir_packet::savefile::{Layout, Record};
 use weir_packet::{Frame, LinkType};
+use weir_pipeline::handed::Handed;
 
 const INJECT: &str = "inject:";
 const NULL: &str = "null";
@@ -165,7 +166,7 @@ pub enum Refusal {
     NoRoom,
 }
 
-/// An open port. **Cost**: a copy of each frame, system calls for each 64.
+/// An open port. **Cost**: system calls for each 64 frames, and a copy of each frame that is [taken](Port::take).
 pub struct Port {
     name: Name,
     /// What it takes; `null` takes all.
@@ -216,14 +217,7 @@ impl Port {
 
     /// Takes a frame; `cut` if it was longer once. It goes out with the others of its batch. **Errors**: nothing is taken from then on.
     pub fn take(&mut self, frame: &[u8], cut: bool) -> Result<(), PortFault> {
-        if self.link == Some(LinkType::ETHERNET) && frame.len() < ETHERNET || frame.is_empty() {
-            self.too_short += 1;
-            return Ok(());
-        }
-        self.cut += u64::from(cut);
-        if let Way::Null(counts) = &mut self.way {
-            counts.sent += 1;
-            counts.bytes += frame.len() as u64;
+        if !self.is_for_device(frame, cut) {
             return Ok(());
         }
         self.bytes.extend_from_slice(frame);
@@ -231,17 +225,41 @@ impl Port {
         if self.ends.len() == BATCH { self.flush() } else { Ok(()) }
     }
 
+    /// Counts a frame, which may be `cut`, unless the device is to count it: `true` then.
+    fn is_for_device(&mut self, frame: &[u8], cut: bool) -> bool {
+        if self.link == Some(LinkType::ETHERNET) && frame.len() < ETHERNET || frame.is_empty() {
+            self.too_short += 1;
+            return false;
+        }
+        self.cut += u64::from(cut);
+        if let Way::Null(counts) = &mut self.way {
+            counts.sent += 1;
+            counts.bytes += frame.len() as u64;
+            return false;
+        }
+        true
+    }
+
     /// Sends what was taken. **Errors**: as for [`Self::take`].
     pub fn flush(&mut self) -> Result<(), PortFault> {
-        if self.ends.is_empty() || self.broken {
+        let (bytes, ends) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.ends));
+        let mut frames = [&[][..]; BATCH];
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        for ((frame, start), &end) in frames.iter_mut().zip(starts).zip(&ends) {
+            *frame = &bytes[start..end];
+        }
+        let done = self.send(&frames[..ends.len()]);
+        (self.bytes, self.ends) = (bytes, ends);
+        self.bytes.clear();
+        self.ends.clear();
+        done
+    }
+
+    /// Sends frames, at most [`BATCH`], from where they lie; those that were taken before have gone.
+    fn send(&mut self, frames: &[&[u8]]) -> Result<(), PortFault> {
+        if frames.is_empty() || self.broken {
             return Ok(());
         }
-        let mut frames = [&[][..]; BATCH];
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        for ((frame, start), &end) in frames.iter_mut().zip(starts).zip(&self.ends) {
-            *frame = &self.bytes[start..end];
-        }
-        let frames = &frames[..self.ends.len()];
         let done = match &mut self.way {
             Way::Null(_) => Ok(()),
             Way::AfPacket(sender) => sender.send(frames),
@@ -249,8 +267,6 @@ impl Port {
             #[cfg(feature = "dpdk")]
             Way::Dpdk(device) => device.send(frames),
         };
-        self.bytes.clear();
-        self.ends.clear();
         done.map_err(|error| self.broke(error))
     }
 
@@ -502,17 +518,58 @@ fn failed(fault: PortFault) -> End {
     End::Failed(SinkFault::Port(fault))
 }
 
+impl PortSink {
+    /// What of a packet is to be sent, and whether that is less than it was. **Errors**: it is of another link type than the port.
+    fn part<'a>(&self, layout: &Layout, record: &Record<'a>) -> Result<(&'a [u8], bool), PortFault> {
+        let Frame { mut data, wire_len, interface } = record.frame;
+        self.port.check(layout.interfaces[interface as usize].link)?;
+        if self.snaplen != 0 {
+            data = &data[..data.len().min(self.snaplen as usize)];
+        }
+        Ok((data, data.len() < wire_len as usize))
+    }
+
+    /// Sends the packets of a batch from where they lie, and says how many that were; `None` for a mapped file.
+    fn send_in_place(&mut self, packets: &Packets<'_>) -> Option<Result<Handed, PortFault>> {
+        let (mut frames, mut waiting) = ([&[][..]; BATCH], 0);
+        let mut handed = Handed::default();
+        let mut sent = self.port.flush();
+        let in_place = packets.in_place(|record| {
+            let part = if sent.is_ok() { self.part(packets.layout(), &record) } else { return };
+            sent = part.and_then(|(data, cut)| {
+                handed.packets += 1;
+                handed.bytes += u64::from(record.frame.wire_len);
+                if !self.port.is_for_device(data, cut) {
+                    return Ok(());
+                }
+                frames[waiting] = data;
+                waiting += 1;
+                if waiting < BATCH {
+                    return Ok(());
+                }
+                waiting = 0;
+                self.port.send(&frames)
+            });
+        });
+        // Those before one that is refused go out.
+        let rest = self.port.send(&frames[..waiting]);
+        in_place.then_some(sent.and(rest).map(|()| handed))
+    }
+}
+
 impl Sink for PortSink {
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
-        let Self { port, snaplen, flush_each } = self;
-        let link = layout.interfaces[record.frame.interface as usize].link;
-        let Frame { mut data, wire_len, .. } = record.frame;
-        if *snaplen != 0 {
-            data = &data[..data.len().min(*snaplen as usize)];
+        let sent = self.part(layout, record).and_then(|(data, cut)| self.port.take(data, cut));
+        sent.and_then(|()| if self.flush_each { self.port.flush() } else { Ok(()) }).map_err(failed)
+    }
+
+    fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
+        let sent = if self.flush_each { None } else { self.send_in_place(packets) };
+        match sent {
+            Some(Ok(handed)) => (handed, Ok(())),
+            Some(Err(fault)) => (Handed::default(), Err(failed(fault))),
+            None => packets.hand_on(scratch, |record| self.packet(packets.layout(), record)),
         }
-        let cut = data.len() < wire_len as usize;
-        let sent = port.check(link).and_then(|()| port.take(data, cut));
-        sent.and_then(|()| if *flush_each { port.flush() } else { Ok(()) }).map_err(failed)
     }
 
     fn flush(&mut self) -> Result<(), End> {

@@ -160,6 +160,18 @@ impl<'a> Packets<'a> {
         self.batch.current.plan.change()
     }
 
+    /// Hands the packets to `each` where they lie, for as long as the batch is there. `false`, and nothing is handed, for a mapped file,
+    /// which others may change.
+    pub fn in_place(&self, mut each: impl FnMut(Record<'a>)) -> bool {
+        let Delivery { current, view, .. } = self.batch;
+        if view.is_mapped() {
+            return false;
+        }
+        // Nobody writes to it: each record is found again.
+        current.layout.records(view.content(), self.records, |_, record| record.into_iter().for_each(&mut each));
+        true
+    }
+
     /// Hands the packets to `each`, until it fails. A packet of a mapped file is first copied to `scratch`, and the last one may be
     /// followed by others that are not in the file any more.
     pub fn hand_on(

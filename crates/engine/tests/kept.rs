@@ -18,9 +18,9 @@ use weir_engine::handle::{Handle, Order, Sources};
 use weir_engine::name::Name;
 use weir_engine::output_changes::OutputSlot;
 use weir_engine::outputs::Target;
-use weir_engine::port::Port;
+use weir_engine::port::{Port, PortSink};
 use weir_engine::run::{Error, Run, Setup};
-use weir_engine::sink::{End, Packets, Sink, SinkReport, Wanted};
+use weir_engine::sink::{End, Note, Packets, Sink, SinkReport, Wanted};
 use weir_io::Input;
 use weir_io::live::{Backend, Counts, Lease, Next};
 use weir_packet::savefile::{Bytes, Interface, Layout, Record, Resolution, spool};
@@ -28,6 +28,7 @@ use weir_packet::{Frame, LinkType};
 use weir_pipeline::AccessMode;
 use weir_pipeline::handed::Handed;
 use weir_pipeline::measuring::Settings;
+use weir_testkit::savefile::Pcap;
 use weir_testkit::{Random, Scratch, net, skipped};
 
 /// A sink that sends each batch on, whole.
@@ -345,6 +346,45 @@ fn a_mapped_file_is_not_kept_by_a_sink_that_did_not_say_so() {
 }
 
 #[test]
+fn a_port_sends_from_memory_and_from_a_mapped_file_alike() {
+    weir_io::sys::guard_mappings();
+    let test = "a_port_sends_from_memory_and_from_a_mapped_file_alike";
+    if !net::cable(test, "") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut file = Pcap::new(1, 65_535);
+    for number in 0..500 {
+        let frame = frame(number);
+        // Some are shorter than a link header, and some longer than the interface takes.
+        file.packet(match number % 10 {
+            3 => &frame[..13],
+            7 => &[7; 1600],
+            _ => &frame,
+        });
+    }
+    let file = scratch.file("a.pcap", &file.bytes);
+    let reports =
+        [(None, 0), (Some(AccessMode::Read), 0), (Some(AccessMode::Mapped), 0), (None, 100)].map(|(way, snaplen)| {
+            let port = Port::open(&Name::from("af_packet:far")).unwrap();
+            let sink = PortSink { port, snaplen, flush_each: false };
+            let mut setup = Setup { main: ("port".to_owned(), Some(Box::new(sink))), ..setup("", None) };
+            setup.measure = way.map(|way| Settings { workers: 1, way: Some(way), ..Settings::default() });
+            let mut handle = Handle::<()>::start(Run::new(setup), files(&[&file], Order::Given), 1, |_| None).unwrap();
+            let (ended, outputs) = handle.join(LONG).unwrap().unwrap();
+            assert_eq!(ended.discrepancies, []);
+            let report = outputs.reports().next().unwrap().1.unwrap();
+            let refused: Vec<u64> = report.refused.iter().map(|refused| refused.packets).collect();
+            (report.written, report.sent, refused, report.notes)
+        });
+    let [memory, read, mapped, cut] = reports;
+    assert_eq!(memory, (500, Some(400), vec![50, 50], Vec::new()));
+    assert_eq!((&read, &mapped), (&memory, &memory));
+    // All but the short ones are longer than 100 bytes.
+    assert_eq!(cut, (500, Some(450), vec![50], vec![Note::Cut { packets: 450 }]));
+}
+
+#[test]
 fn a_sink_that_keeps_batches_takes_no_place_of_one_that_does_not() {
     let run = |keeps| {
         let scratch = Scratch::new();
@@ -381,7 +421,7 @@ fn kept_batches_are_counted_as_in_flight() {
     }
     let control = Arc::clone(handle.control());
     let asking = std::thread::spawn(move || control.snapshot(LONG).expect("the run goes on").in_flight);
-    // It is answered at the end of the next batch, which is kept too.
+    // It is answered at the end of a batch, this one or the next, which is kept too.
     let rest: Vec<u8> = pcap(0..20)[24 + 10 * 316..].to_vec();
     while !asking.is_finished() {
         pipe.write_all(&rest).unwrap();
@@ -393,7 +433,7 @@ fn kept_batches_are_counted_as_in_flight() {
         }
     }
     let in_flight = asking.join().unwrap();
-    assert!(in_flight > 1 && in_flight <= first.len(), "{in_flight} of {}", first.len());
+    assert!(in_flight >= 1 && in_flight <= first.len(), "{in_flight} of {}", first.len());
     drop(pipe);
     end(&mut handle);
 }
