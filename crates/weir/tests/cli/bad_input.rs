@@ -1,16 +1,16 @@
-//! What goes wrong, and how it is told: one line each, what was good delivered, the right exit code, no panic.
+//! Failures and their messages: one line each, packets before the fault delivered, the right exit code, no panic.
 
 use crate::support::*;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A file and what reading it must come to.
+/// A file, and the expected result of reading it.
 struct Case {
     name: &'static str,
     bytes: Vec<u8>,
     /// Packets before the fault.
     good: u64,
-    /// What the line says behind `weir: FILE: `.
+    /// Text of the message after `weir: FILE: `.
     says: &'static str,
 }
 
@@ -18,7 +18,7 @@ fn case(name: &'static str, good: u64, says: &'static str, bytes: impl Into<Vec<
     Case { name, bytes: bytes.into(), good, says }
 }
 
-/// `bytes` with the words at `at` replaced.
+/// Copy of `bytes` with the words at `at` replaced.
 fn patched(mut bytes: Vec<u8>, at: usize, words: &[u32]) -> Vec<u8> {
     for (i, word) in words.iter().enumerate() {
         bytes[at + 4 * i..at + 4 * i + 4].copy_from_slice(&word.to_le_bytes());
@@ -26,7 +26,7 @@ fn patched(mut bytes: Vec<u8>, at: usize, words: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// Two good packets in a pcapng file, and what else.
+/// Two good packets in a pcapng file, followed by `more`.
 fn ng(more: &[u8]) -> Vec<u8> {
     [pcapng_start(1), pcapng_packet(1, &udp(1, 2)), pcapng_packet(2, &udp(2, 2)), more.to_vec()].concat()
 }
@@ -206,7 +206,7 @@ fn what_is_before_the_fault_is_delivered_and_counted() {
             check(&merged);
             assert_eq!(merged.count(), good, "{context}, merged");
         }
-        // The next source is read all the same.
+        // The next source is read nevertheless.
         let next = temp.file("next.pcap", &small_pcap(3));
         let both = weir(["filter", "", &file, &next, "--count"]);
         assert_eq!((both.code, both.count()), (Some(1), good + 3), "{name}");
@@ -313,7 +313,8 @@ fn a_file_that_may_not_be_read_is_told_of() {
     let file = temp.file("secret.pcap", &small_pcap(1));
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o0)).unwrap();
     let mut command = if std::fs::read(&file).is_ok() {
-        // Root may read anything: the child gives that up. It must still reach the binary, so a copy goes to the directory.
+        // Root may read any file, so that the child gives up that right. The child must still reach the binary, which is
+        // therefore copied to the directory.
         if !have(test, &["setpriv"]) {
             return;
         }
@@ -525,7 +526,7 @@ fn a_full_disk_is_told_of() {
         assert_eq!(done.code, Some(1), "{command}: {}", done.err);
         assert_told(command, &done, 1, false);
     }
-    // With nowhere to complain to, the exit code still tells.
+    // Without a place for messages, only the exit code tells the outcome.
     assert_eq!(shell("exec WEIR filter '' FILE --count 2>/dev/full").code, Some(0));
     assert_eq!(shell("exec WEIR filter '' nofile --count 2>/dev/full").code, Some(1));
     assert_eq!(shell("exec WEIR info nofile 2>/dev/full").code, Some(1));
@@ -578,7 +579,7 @@ fn an_unknown_way_to_capture_or_send_is_refused_and_makes_no_file() {
     refused(&["filter", "", &file, "-w", "af_paket:ux0"], send);
     refused(&["filter", "", &file, "--split", "af_paket:ux0=udp"], ": no such way to send: ");
     refused(&["generate", "af_paket:ux0", "--packets", "3"], send);
-    // A file may have a colon in its name.
+    // A file name may contain a colon.
     inside(&["filter", "", &file, "-w", "./af_paket:ux0"]).ok();
     assert_eq!(inside(&["filter", "", "./af_paket:ux0", "--count"]).ok().count(), 4);
     assert_eq!(inside(&["filter", "", "af_paket:ux0", "--count"]).ok().count(), 4, "there is such a file");
@@ -586,7 +587,7 @@ fn an_unknown_way_to_capture_or_send_is_refused_and_makes_no_file() {
     assert_eq!(inside(&["filter", "", "2026-11-22T12:00:00.pcap", "--count"]).ok().count(), 1024);
 }
 
-/// The runtime opens /dev/null where standard output was closed: what went there would be lost unseen.
+/// The runtime opens /dev/null in place of a closed standard output, where an answer would be lost silently.
 #[test]
 fn a_closed_standard_output_is_told_of() {
     let temp = Temp::new();
@@ -623,11 +624,11 @@ fn a_closed_standard_output_is_told_of() {
         assert_told(command, &done, 1, summary);
         let line = done.err.lines().next().expect("a line");
         assert!(line.contains(": it is closed"), "{command}: {}", done.err);
-        // Where it was meant to be nothing, all is well.
+        // If standard output is /dev/null by intent, the run succeeds.
         assert_eq!(shell(command, ">/dev/null").code, Some(0), "{command}");
         assert_eq!(shell(command, "<>/dev/null >&0").code, Some(0), "{command}");
     }
-    // What writes nothing there does not need it.
+    // Commands without output on standard output do not need it.
     for command in ["filter '' FILE -w COPY", "generate MADE --packets 10"] {
         assert_eq!(shell(command, ">&-").code, Some(0), "{command}");
     }
@@ -643,7 +644,7 @@ fn a_file_size_limit_leaves_whole_packets() {
     let all = records(&file);
     for name in ["out.pcap", "out.pcapng"] {
         let out = temp.at(name);
-        // Blocks of 512 or 1024 bytes: some MB either way, which is several writes.
+        // The shell counts blocks of 512 or 1024 bytes. Either limit is some MB, which is several writes.
         let script = format!(
             "trap '' XFSZ; ulimit -f 5000; exec '{}' filter '' '{file}' -w '{out}'",
             env!("CARGO_BIN_EXE_weir")
@@ -659,7 +660,7 @@ fn a_file_size_limit_leaves_whole_packets() {
     }
 }
 
-/// The file behind standard input is not emptied by an output of the same name.
+/// An output with the name of the file behind standard input must not empty it.
 #[test]
 fn a_source_on_standard_input_is_not_its_own_output() {
     let temp = Temp::new();
@@ -678,11 +679,12 @@ fn a_source_on_standard_input_is_not_its_own_output() {
     assert!(std::fs::read(&file).unwrap() == before);
 }
 
-/// Whoever makes a file chooses how much memory its decoder asks for; the user says how much that may be.
+/// The maker of a file chooses how much memory its decoder needs; the user sets the limit.
 #[test]
 fn zstd_windows_above_128_megabytes_are_refused_unless_allowed() {
     let capture = small_pcap(3);
-    // RFC 8878, section 3.1.1: a header without a content size, a window of 2^(10 + exponent), one raw block that is the last.
+    // RFC 8878, section 3.1.1: a header without content size, a window of 2^(10 + exponent), one raw block, which is the
+    // last.
     let frame = |exponent: u8| {
         let block = (capture.len() as u32) << 3 | 1;
         [&[0x28, 0xb5, 0x2f, 0xfd, 0, exponent << 3][..], &block.to_le_bytes()[..3], &capture].concat()

@@ -1,10 +1,10 @@
-//! `weir bench` hands over to the program `weir-bench`, wherever it is.
+//! `weir bench` runs the program `weir-bench`, beside the command or in PATH.
 
 use crate::support::{Done, Temp, run, s};
 use std::process::Command;
 
-/// Runs a shell script. Programs are written by other processes: a file that is open for writing here may be inherited by what
-/// another test starts at that moment, and could not be run then.
+/// Runs a shell script. Other processes write the programs, because a file open for writing here could be inherited by a
+/// program that another test starts at that moment. The kernel would then refuse to run the file.
 fn shell(script: &str, arguments: &[&str]) {
     let status = Command::new("sh").args(["-c", script, "sh"]).args(arguments).status();
     assert!(status.is_ok_and(|status| status.success()), "{script}");
@@ -17,7 +17,7 @@ fn weir_in(temp: &Temp) -> String {
     copy
 }
 
-/// A program that tells its name and its arguments, one a line, and ends with 7.
+/// A program that prints its name and its arguments, one a line, and exits with 7.
 fn stand_in(path: &str) {
     let program = "#!/bin/sh\nprintf '%s\\n' \"$0\" \"$@\"\nexit 7\n";
     shell(r#"printf '%s' "$2" >"$1" && chmod +x "$1""#, &[path, program]);

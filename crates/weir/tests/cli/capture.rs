@@ -1,4 +1,4 @@
-//! Capturing from an interface: every packet that was sent is passed, filtered or dropped, and nothing else is.
+//! Capturing from an interface: every packet sent is passed, filtered or dropped, and no other packet is counted.
 
 mod backends;
 mod endings;
@@ -9,7 +9,7 @@ use crate::support::*;
 use net::Net;
 use serde_json::Value;
 
-/// A datagram whose payload begins with `number`; every other one goes to port 53.
+/// A datagram whose payload begins with `number`. Every other datagram goes to port 53.
 fn numbered(number: u32, extra: usize) -> Vec<u8> {
     let mut frame = udp(if number.is_multiple_of(2) { 53 } else { 80 }, extra.max(4));
     frame[42..46].copy_from_slice(&number.to_be_bytes());
@@ -25,7 +25,7 @@ fn written(path: &str) -> Vec<Vec<u8>> {
     records(path).into_iter().map(|record| record.data).collect()
 }
 
-/// received, passed, filtered, denied, dropped, as `--stats` has them.
+/// Counts received, passed, filtered, denied and dropped, as printed by `--stats`.
 #[track_caller]
 fn account(done: &Done) -> [u64; 5] {
     let line = done.err.lines().find(|line| line.contains(" = passed ")).unwrap_or_else(|| panic!("{}", done.err));
@@ -74,7 +74,7 @@ fn lines_come_while_it_runs_and_a_count_ends_it() {
     let line = "10.0.0.1.4000 > 10.0.0.2.53: UDP, length 18 [46 of 60 bytes captured]\n";
     assert_eq!(done.text(), line.repeat(3));
     assert!(done.err.contains("not promiscuous"), "{}", done.err);
-    // What the kernel rejected until then is among them.
+    // Packets that the kernel rejected until then are included.
     let [received, passed, filtered, denied, dropped] = account(&done);
     assert_eq!((passed, received), (3, passed + filtered + denied + dropped), "{}", done.err);
 }
@@ -148,7 +148,7 @@ fn every_design_measures_every_packet() {
         let objects = objects(&done);
         let (total, windows) = objects.split_last().expect("a summary");
         assert_eq!(windows.is_empty(), !design.contains(&"--window"));
-        // The kernel rejects packets before the first comes: no window of 1970 holds them.
+        // The kernel rejects packets before the first one is captured. No window may begin in 1970 because of them.
         let starts: Vec<&str> = windows.iter().map(|window| window["start"].as_str().unwrap()).collect();
         assert!(starts.is_sorted() && starts.iter().all(|start| *start > "2020"), "{design:?}: {starts:?}");
         let sum = |key: &str| windows.iter().map(|window| window[key].as_u64().unwrap()).sum::<u64>();
@@ -181,7 +181,7 @@ fn what_the_ring_has_no_room_for_is_counted() {
     let found = written(&out);
     assert_eq!(found.len() as u64, passed);
     assert!(found.iter().all(|frame| sent.contains(frame)));
-    // The file says so too, to whoever reads it.
+    // `weir info` reads the same number from the file.
     let about = weir(["info", "--json", &out]).ok();
     assert_eq!(objects(&about)[0]["interfaces"][0]["dropped"], dropped);
     let said = format!("{out}: {dropped} packets were dropped when it was captured").replace(' ', "");
@@ -233,7 +233,7 @@ fn a_capture_stopped_in_the_middle_keeps_all_it_received() {
     }
 }
 
-/// Stopped while its ring is full of packets that it has not seen: they were received all the same.
+/// A capture stopped while packets wait in its ring has received these packets.
 #[test]
 fn what_lies_in_the_ring_at_the_end_counts() {
     let Some(net) = Net::new("what_lies_in_the_ring_at_the_end_counts") else { return };
@@ -385,7 +385,7 @@ fn what_is_waited_for_is_captured_once_it_is_there() {
     let capture = capture.until("AF_PACKET");
     assert_eq!(net.send_on("near", "one", &frames(500), 0), 500);
     assert_eq!(capture.stop().ok().count(), 500);
-    // An interrupt ends the waiting too.
+    // An interrupt ends the wait too.
     let waits = net.start(&[env!("CARGO_BIN_EXE_weir"), "measure", "af_packet:three", "--wait"], "waiting");
     waits.stop().ok();
 }
@@ -433,7 +433,7 @@ fn windows_close_and_signals_are_answered_while_nothing_comes() {
         net.capture(&["measure", "near", "--json", "--window", "200ms", "--late", "0s", "--workers", "2"]);
     assert_eq!(net.send(&frames(300), 0), 300);
     let mut passed = 0;
-    // No packet comes after the last.
+    // No packet comes after the last, but its window ends nevertheless.
     while passed < 300 {
         let window: Value = serde_json::from_str(&capture.line()).unwrap();
         passed += window["passed"].as_u64().unwrap();
@@ -456,7 +456,7 @@ fn windows_close_and_signals_are_answered_while_nothing_comes() {
     assert_eq!(objects(&capture.stop().ok()).last().unwrap()["passed"], 400);
 }
 
-/// The rights that all threads of a process have, once it has given up what it does not need.
+/// Capabilities of all threads of a process, after it has given up those it does not need.
 fn rights(process: u32) -> Vec<u64> {
     let status = |task: &str| std::fs::read_to_string(format!("/proc/{process}/{task}status")).unwrap_or_default();
     let begun = std::time::Instant::now();
@@ -473,7 +473,7 @@ fn rights(process: u32) -> Vec<u64> {
     sets.map(|line| u64::from_str_radix(line[7..].trim(), 16).unwrap()).collect()
 }
 
-/// Waits until every thread of a process has these rights alone.
+/// Waits until every thread of a process has exactly these capabilities.
 fn keeps_rights(process: u32, kept: u64) {
     let begun = std::time::Instant::now();
     loop {
@@ -503,7 +503,7 @@ fn only_the_rights_that_are_needed_stay() {
         let capture = net.start(&[&[env!("CARGO_BIN_EXE_weir")], arguments].concat(), ready);
         keeps_rights(capture.id(), kept);
         assert_eq!(net.send(&frames(100), 0), 100);
-        // It ends well without the others: what is written is written, what is attached goes.
+        // The run ends well with these capabilities: files are complete, programs are detached.
         capture.stop().ok();
     }
     let inject = bpf | 1 << 12;
@@ -527,11 +527,11 @@ fn directions_and_all_interfaces() {
     assert_eq!(counts, [200, 100, 300, 300]);
 }
 
-/// Small memory, and room for all packets in it; in immediate mode nothing is forgotten when it is interrupted.
+/// Little memory, which has room for all packets. In immediate mode tcpdump loses no packets when interrupted.
 const RIVAL: [&str; 7] = ["--immediate-mode", "-Z", "root", "-s", "256", "-B", "4096"];
 
-/// What a live expression says of the way a packet goes, by tcpdump beside it. Its `-Q` decides by the same word of the kernel;
-/// its own `inbound` loses the first packets, which libpcap judges by itself without that word.
+/// Compares live expressions about the direction of packets with tcpdump. tcpdump's `-Q` uses the kernel's packet type, as
+/// weir does. Its `inbound` loses the first packets, which libpcap filters itself, without the packet type.
 #[test]
 fn inbound_and_outbound_are_as_tcpdump_has_them() {
     let test = "inbound_and_outbound_are_as_tcpdump_has_them";
@@ -548,7 +548,7 @@ fn inbound_and_outbound_are_as_tcpdump_has_them() {
     };
     let rivals = [["in", "udp"], ["out", "udp"], ["out", "udp port 53"]];
     let rivals: Vec<_> = rivals.into_iter().enumerate().map(rival).collect();
-    // Each expression, and which of the rivals together see what it matches.
+    // Each expression, and the rivals that together capture the matching packets.
     let expressions: [(&str, &[usize]); 5] = [
         ("inbound", &[0]),
         ("outbound", &[1]),
@@ -586,7 +586,7 @@ fn inbound_and_outbound_are_as_tcpdump_has_them() {
     assert_eq!(objects(&measure.stop().ok())[0]["passed"], 100);
     splitting.stop().ok();
     assert_eq!([written(&main).len(), written(&split).len()], [300, 100]);
-    // A file does not say which way its packets went.
+    // A file does not store the direction of its packets.
     let file = temp.file("small.pcap", &small_pcap(2));
     let [ours, theirs] =
         [&[env!("CARGO_BIN_EXE_weir"), "filter", "inbound", &file][..], &["tcpdump", "-r", &file, "inbound"]]
@@ -596,7 +596,8 @@ fn inbound_and_outbound_are_as_tcpdump_has_them() {
     assert!(ours.err.contains(words) && theirs.err.contains(words), "{} {}", ours.err, theirs.err);
 }
 
-/// As `tcpdump -i` and not as `tcpdump -r` where the expression is wrong; what only the kernel knows of a packet is not known here.
+/// Wrong expressions give the messages of `tcpdump -i`, not those of `tcpdump -r`. Fields known only to the kernel are
+/// refused.
 #[test]
 fn live_expressions_without_an_answer_are_refused() {
     let Some(net) = Net::new("live_expressions_without_an_answer_are_refused") else { return };
@@ -638,17 +639,17 @@ fn of_all_interfaces_each_packet_says_which_and_which_way() {
     assert_eq!(net.send(&frames(20), 0), 20);
     assert_eq!(net.send_on("near", "near", &frames(10), 0), 10);
     assert_eq!(net.send_on("near", "one", &frames(5), 0), 5);
-    /// The first words of each line, sorted: what the tools print of the rest differs.
+    /// The first words of each line, sorted. The rest of the lines differs between the tools.
     fn begins(done: &Done, words: usize) -> Vec<String> {
         let text = done.text();
-        // tcpdump ends with an empty one.
+        // tcpdump ends with an empty line.
         let mut begins: Vec<String> = text
             .lines()
             .filter(|line| !line.is_empty())
             .map(|line| {
                 let (name, rest) = line.split_at(line.find(' ').unwrap());
                 let way = rest.split_whitespace().take(words).collect::<Vec<_>>().join(" ");
-                // As many blanks as there are.
+                // Keeps the number of blanks.
                 format!("{name}{}{way}", " ".repeat(rest.len() - rest.trim_start().len()))
             })
             .collect();
@@ -658,7 +659,7 @@ fn of_all_interfaces_each_packet_says_which_and_which_way() {
     let expected = rivals.map(|rival| rival.stop().ok());
     let lines = lines.map(|capture| capture.stop().ok());
     assert_eq!(begins(&lines[0], 1), begins(&expected[0], 1));
-    // With -e the number and the address of the interface follow.
+    // With -e, the number and the address of the interface follow.
     assert_eq!(begins(&lines[1], 4), begins(&expected[1], 4));
     assert_eq!(begins(&lines[0], 1).len(), 40);
     let of = |done: &Done| -> Vec<String> {
@@ -702,7 +703,7 @@ fn both_directions_are_seen() {
     let out = temp.at("both.pcap");
     net.inside("near", &["ip", "address", "add", "10.9.0.1/24", "dev", "near"]).ok();
     let capture = net.capture(&["filter", "arp", "near", "-w", &out]);
-    // Nobody has the address, so the kernel asks, and goes on to ask.
+    // No host has the address, so that the kernel sends ARP requests, again and again.
     let script = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('10.9.0.2', 9))";
     net.inside("near", &["python3", "-c", script]).ok();
     let ask = |frame: &Vec<u8>| frame[..6] == [0xff; 6] && frame[38..42] == [10, 9, 0, 2];
@@ -718,7 +719,7 @@ fn an_ip_tunnel_has_no_link_header() {
         return;
     }
     let temp = Temp::new();
-    // Makes the tunnel, says so, waits for a byte, and lets packets come in.
+    // The script makes the tunnel, prints `ready`, waits until a file exists, and lets packets come in.
     let script = "
 import fcntl, os, struct, subprocess, sys
 tun = os.open('/dev/net/tun', os.O_RDWR)
@@ -758,7 +759,7 @@ fn tcpdump_beside_it_sees_the_same() {
     let sent = frames(3000);
     let capture = net.capture(&["filter", "udp port 53", "near", "-w", &ours]);
     let rival = net.start(
-        // Without immediate mode it forgets what lies in its ring when it is interrupted.
+        // Without immediate mode, tcpdump loses the packets in its ring when interrupted.
         &[
             &["tcpdump", "--immediate-mode", "-Z", "root", "-n", "-i", "near", "-B", "32768", "--nano"][..],
             &["-w", &theirs, "udp port 53"],
@@ -771,7 +772,7 @@ fn tcpdump_beside_it_sees_the_same() {
     rival.stop().ok();
     let (_, theirs) = parse_pcap(&std::fs::read(&theirs).unwrap());
     assert_eq!(theirs.len(), 1500);
-    // Times too: both have the kernel's.
+    // Times are equal too, because both have the kernel's.
     assert!(records(&ours) == theirs);
 }
 
@@ -809,7 +810,8 @@ fn what_makes_no_sense_is_refused_before_anything_begins() {
     refused(&["measure", "near", "--filter", "udp prot"], "syntax error");
     refused(&["filter", "", "near", "--ring", "100k"], "use --ring 256k or more");
     if have("rings", &["setpriv"]) {
-        // Without the right to have a ring: it is refused before the kernel is asked, which would say so.
+        // Without the capability to open a ring, the size is still refused first, because it is checked before the kernel
+        // is asked.
         let bare = |arguments: &[&str]| {
             let bare = ["setpriv", "--bounding-set", "-net_raw", "--inh-caps", "-net_raw", env!("CARGO_BIN_EXE_weir")];
             let done = net.inside("near", &[&bare[..], arguments].concat());
@@ -844,7 +846,7 @@ fn what_makes_no_sense_is_refused_before_anything_begins() {
         assert_eq!(done.code, Some(2), "{}", done.err);
         assert!(done.err.contains("near: capturing needs CAP_NET_RAW: sudo setcap cap_net_raw=ep /"), "{}", done.err);
     }
-    // A file of that name comes first.
+    // A file of that name has priority.
     let inside = temp.file("near", &small_pcap(3));
     let mut command = net.command("near", &[env!("CARGO_BIN_EXE_weir"), "filter", "", "near", "--count"]);
     assert_eq!(run(command.current_dir(temp.path()), &[]).ok().count(), 3, "{inside}");

@@ -1,13 +1,13 @@
-//! How many packets match: weir against tcpdump, over captures and expressions.
+//! Numbers of matching packets: weir compared with tcpdump, over captures and expressions.
 
 use crate::support::*;
 use std::path::Path;
 
-/// Judged on every capture.
+/// Expressions tried on every capture.
 const ON_ALL: [&str; 5] =
     ["", "ip", "udp or tcp[tcpflags] & tcp-syn != 0", "not ip and len < 100", "ip6 or arp or vlan"];
 
-/// Judged on some captures; a link type may refuse an expression, in tcpdump's words.
+/// Expressions tried on some captures. A link type may refuse an expression, with tcpdump's message.
 const ON_SOME: [&str; 40] = [
     "tcp",
     "udp",
@@ -63,7 +63,7 @@ const SOME: [&str; 8] = [
     "zeek__ntp_ntp-no-extensions-mac.pcap",
 ];
 
-/// tcpdump's count, or its words of refusal.
+/// tcpdump's count. **Errors**: tcpdump's message of refusal.
 fn tcpdump_count(file: &str, expression: &str) -> Result<u64, String> {
     let done = tool("tcpdump", ["-n", "--count", "-r", file, expression]);
     match done.code {
@@ -72,7 +72,7 @@ fn tcpdump_count(file: &str, expression: &str) -> Result<u64, String> {
     }
 }
 
-/// Compares one count, and one refusal.
+/// Compares the count, or the refusal, of weir and tcpdump.
 fn compare(file: &str, expression: &str) {
     let ours = weir(["filter", expression, file, "--count"]);
     match tcpdump_count(file, expression) {
@@ -88,7 +88,8 @@ fn compare(file: &str, expression: &str) {
     }
 }
 
-/// The packets tcpdump reads before it stops, as a file of their own; `None` if it reads all, or none.
+/// Finds how far tcpdump reads a file: `Ok` if it reads all. **Errors**: a file of the packets before it stops, or `None`
+/// if it reads none.
 fn part_tcpdump_reads(file: &Path, temp: &Temp) -> Result<bool, Option<String>> {
     let done = tool("tcpdump", ["-n", "-r", s(file), "-w", "-"]);
     if done.code == Some(0) {
@@ -214,7 +215,7 @@ fn compressed_and_piped_sources_count_alike() {
             continue;
         }
         let packed = tool_fed(program, ["-c"], &bytes).ok().out;
-        // The name does not matter: what it is, its bytes say.
+        // The contents decide on the format, not the name.
         let file = temp.file("packed.pcap", &packed);
         assert_eq!(weir(["filter", "udp", &file, "--count"]).ok().count(), count, "{program}");
         assert_eq!(weir_fed(["filter", "udp", "-", "--count"], &packed).ok().count(), count, "{program}, a pipe");
@@ -225,7 +226,7 @@ fn compressed_and_piped_sources_count_alike() {
     }
 }
 
-/// The address family of a loopback frame is in the byte order of the machine that captured it, and so is the file.
+/// The address family of a loopback frame has the byte order of the capturing machine, and so does the file.
 #[test]
 fn loopback_frames_of_either_byte_order_count_as_tcpdump_counts() {
     if !have("loopback_frames_of_either_byte_order_count_as_tcpdump_counts", &["tcpdump"]) {
@@ -261,7 +262,7 @@ fn loopback_frames_of_either_byte_order_count_as_tcpdump_counts() {
     assert!(matched > 0, "the frames are such that some match");
 }
 
-/// An interface block without snap length.
+/// An interface description block without snap length.
 fn interface(link: u16) -> Vec<u8> {
     pcapng_start(link)[28..].to_vec()
 }
@@ -275,7 +276,8 @@ fn packet_of(id: u32, seconds: u32, data: &[u8]) -> Vec<u8> {
 
 const USB_LINUX: u16 = 189;
 
-/// Datagrams to ports 1 to 40 on Ethernet, after each of which comes a packet of USB; and the former alone as a pcap.
+/// A pcapng file of datagrams to ports 1 to 40 on Ethernet, each followed by a USB packet; and a pcap file of the datagrams
+/// alone.
 fn two_link_types(usb: u32, ethernet: u32, head: Vec<u8>, between: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
     let (mut both, mut alone) = (head, pcap_header(65_535, 1));
     both.extend((0..20u32).flat_map(|i| packet_of(usb, i, &[7; 48])));
@@ -302,7 +304,7 @@ fn a_file_of_several_link_types_is_read_to_its_end() {
     let files = [
         ("ethernet-first", two_link_types(1, 0, start(&[1, USB_LINUX]), Vec::new())),
         ("usb-first", two_link_types(0, 1, start(&[USB_LINUX, 1]), Vec::new())),
-        // Nobody knows of Ethernet until the first packets are read.
+        // The Ethernet interface is declared only after the first packets.
         ("ethernet-later", two_link_types(0, 1, start(&[USB_LINUX]), interface(1))),
     ];
     for (name, (both, alone)) in &files {
@@ -343,18 +345,18 @@ fn a_file_of_several_link_types_is_read_to_its_end() {
                 assert_eq!(inverse.count(), 100 - expected, "{context}");
             }
         }
-        // What makes sense for both is said of both, and without a word.
+        // An expression valid for both link types applies to both, without a message.
         let done = weir(["filter", "len > 47", &file, "--count"]).ok();
         assert_eq!(done.count(), 60 + tcpdump_count(&alone, "len > 47").unwrap(), "{name}");
         assert!(!done.err.contains("weir:"), "{}", done.err);
     }
-    // A split of one link type.
+    // A split that matches one link type only.
     let (both, alone) = &files[0].1;
     let (file, alone) = (temp.file("both.pcapng", both), temp.file("alone.pcap", alone));
     let split = weir(["filter", "", &file, "--count", "--split", "low=udp dst port 1 or udp dst port 2"]).ok();
     assert_eq!(split.text(), "100\n2 low\n");
     assert!(split.err.contains("60 packets of link type USB_LINUX (interface 1) do not match: "), "{}", split.err);
-    // An interface that no packet came from refuses nothing, and nothing is said of it.
+    // An interface without packets refuses no expression, and no message mentions it.
     let unused = [start(&[1, USB_LINUX]), packet_of(0, 1, &udp(5, 1))].concat();
     let done = weir(["filter", "udp", &temp.file("unused.pcapng", &unused), "--count"]).ok();
     assert_eq!(done.count(), 1);
@@ -388,11 +390,11 @@ fn an_expression_that_fits_no_link_type_of_a_file_is_refused() {
     }
     let split = weir(["filter", "len > 1", &file, "--split", &format!("{out}=udp")]);
     assert_eq!((split.code, Path::new(&out).exists()), (Some(2), false), "{}", split.err);
-    // Behind a source that it fits it is a fault of one source, and what was good counts.
+    // After a source of a fitting link type, the refusal is a fault of one source only, and earlier matches count.
     let done = weir(["filter", "udp", &good, &file, "--count"]);
     assert_eq!((done.code, done.count()), (Some(1), 4), "{}", done.err);
     assert!(done.err.starts_with(&format!("weir: {file}: {words}\n")), "{}", done.err);
-    // One that no link type takes is wrong before anything is read.
+    // An expression refused by every link type is refused before anything is read.
     let mixed =
         temp.file("mixed.pcapng", &[pcapng_start(1), interface(USB_LINUX), packet_of(0, 1, &udp(1, 1))].concat());
     for expression in ["foo bar", "udp and", "tcp port 99999"] {

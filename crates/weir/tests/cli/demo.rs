@@ -1,9 +1,9 @@
-//! What `make run` shows.
+//! The demonstration of `make run`.
 
 use crate::support::*;
 use std::process::Command;
 
-/// The generator's own counts are the truth, and the script compares them with what is measured.
+/// The generator's own counts are the truth. The script compares the measured counts with them.
 #[test]
 fn the_demonstration_finds_every_large_flow_within_its_bound() {
     let test = "the_demonstration_finds_every_large_flow_within_its_bound";
@@ -18,7 +18,7 @@ fn the_demonstration_finds_every_large_flow_within_its_bound() {
         command.env("WEIR", env!("CARGO_BIN_EXE_weir")).env("DATA", temp.path()).env("PACKETS", "20000");
         run(command.envs(more.iter().copied()), &[]).ok()
     };
-    // The second run finds the capture that the first one made.
+    // The second run reuses the capture that the first one made.
     for kept in [false, true] {
         let done = demo(&[]);
         let text = done.text();

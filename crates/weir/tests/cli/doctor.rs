@@ -1,4 +1,4 @@
-//! `weir doctor` against what `/proc`, `/sys` and other tools say of the same machine.
+//! `weir doctor` compared with `/proc`, `/sys` and other tools on the same machine.
 
 use crate::support::{skipped, tool, weir, weir_command};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-/// The report, of the command run under `prefix`; `None` if the prefix cannot be run, which is said.
+/// Report of the command run under `prefix`. If the prefix cannot be run, prints that and returns `None`.
 fn report(test: &str, prefix: &[&str]) -> Option<Value> {
     let Some((first, rest)) = prefix.split_first() else {
         return Some(serde_json::from_str(&weir(["doctor", "--json"]).ok().text()).unwrap());
@@ -27,14 +27,14 @@ fn report(test: &str, prefix: &[&str]) -> Option<Value> {
     }
 }
 
-/// A user without rights and with the limit that old systems have.
+/// Shell script that runs a command without CAP_IPC_LOCK and with the limit of old systems.
 const LITTLE_TO_LOCK: &str = "ulimit -l 64 && exec setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock \"$@\"";
 
 fn whole() -> Value {
     report("", &[]).unwrap()
 }
 
-/// What a program prints, or `None` if there is no such program, which is said.
+/// Output of a program. If there is no such program, prints that and returns `None`.
 fn printed(test: &str, name: &str, arguments: &[&str]) -> Option<String> {
     match Command::new(name).args(arguments).output() {
         Ok(done) => Some(String::from_utf8_lossy(&done.stdout).into_owned()),
@@ -59,7 +59,7 @@ fn the_text_fits_and_says_what_the_json_says() {
     let groups = whole();
     for (key, group) in groups.as_object().unwrap() {
         for (name, fact) in group.as_object().unwrap() {
-            // Memory that is available changes from one run to the next.
+            // Available memory changes from one run to the next.
             let part = fact["text"].as_str().unwrap().split(',').next().unwrap();
             assert!(joined.contains(part), "{key}.{name}: {part} in {text}");
             let state = fact["state"].as_str().unwrap();
@@ -104,7 +104,7 @@ fn rings_may_take_half_of_what_is_free() {
     let [most, available] =
         [&found["capture"]["rings"]["value"]["most_bytes"], &found["memory"]["total"]["value"]["available_bytes"]]
             .map(|value| value.as_u64().unwrap());
-    // Other programs take and give back memory between the two looks.
+    // Available memory changes between the two readings.
     assert!(most > 0 && most < available, "{most} of {available}");
     assert!(found["capture"]["rings"]["text"].as_str().unwrap().starts_with("all together at most half of "));
 }
@@ -120,7 +120,7 @@ fn pages_are_those_of_sysfs() {
     if let Some(total) = file("/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages") {
         assert_eq!(found["hugetlb_1g"]["value"]["total"].to_string(), total);
     }
-    // Nothing but the page sizes that were really obtained counts.
+    // Only the page sizes that were obtained count.
     let table = &found["table"]["value"];
     assert_eq!(table["bytes"], 4 << 20);
     if mode.is_some_and(|modes| modes.contains("[never]")) {
@@ -130,7 +130,7 @@ fn pages_are_those_of_sysfs() {
     }
 }
 
-/// Bits of linux/capability.h, here in another order and notation.
+/// Bits of linux/capability.h, in another order and notation than in the code.
 const BITS: [(&str, u64); 5] = [
     ("cap_net_admin", 0x1000),
     ("cap_net_raw", 0x2000),
@@ -165,7 +165,7 @@ fn libpcap_is_the_one_that_tcpdump_has() {
     let version = whole()["capture"]["libpcap"]["value"].as_str().unwrap().to_owned();
     assert!(version.starts_with("libpcap version "), "{version}");
     match Command::new("tcpdump").arg("--version").output() {
-        // Both are linked with the system's.
+        // Both are linked with the system's library.
         Ok(done) => {
             let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
             assert!(said.contains(&version), "{said}, not {version}");
@@ -205,11 +205,11 @@ fn interfaces_are_those_of_sysfs_and_their_offloads_those_of_ethtool() {
     assert_eq!((&loopback["value"]["loopback"], &loopback["state"]), (&Value::Bool(true), &Value::from("ok")));
 }
 
-/// A pair of virtual links whose queues, MTU and XDP are known, in a network of its own.
+/// A pair of virtual links with known queues, MTU and XDP, in a separate network namespace.
 #[test]
 fn a_virtual_link_is_described_as_it_was_made() {
     let script = "ip link add wd0 numrxqueues 2 numtxqueues 3 mtu 1300 type veth peer name wd1 && ip link set wd0 up && exec \"$@\"";
-    // A mount of sysfs shows the network it was made in.
+    // A mount of sysfs shows the network namespace in which it was made.
     let script = format!("mount -t sysfs none /sys && {script}");
     let prefix = ["unshare", "-n", "-m", "sh", "-c", &script, "sh"];
     let Ok(done) = Command::new(prefix[0]).args(&prefix[1..]).arg("true").output() else {
@@ -224,7 +224,7 @@ fn a_virtual_link_is_described_as_it_was_made() {
     assert_eq!((&value["driver"], &value["mtu"]), (&Value::from("veth"), &Value::from(1300)));
     assert_eq!((&value["rx_queues"], &value["tx_queues"]), (&Value::from(2), &Value::from(3)));
     assert_eq!((&value["up"], &value["loopback"]), (&Value::from(true), &Value::from(false)));
-    // Since Linux 6.3 drivers say so; veth redirects but has no zero copy.
+    // Since Linux 6.3 drivers report their features. veth redirects, but has no zero copy.
     if !value["xdp"].is_null() {
         assert_eq!(value["xdp"]["zero_copy"], false);
     }
@@ -242,7 +242,7 @@ fn tool_is_there(name: &str) -> bool {
     there
 }
 
-/// Each end of the link gets other offloads, so that none passes for another.
+/// Each end of the link gets other offloads, so that a confusion of two offloads is found.
 fn offloads_are_told_apart(script: &str) {
     let switches = "ethtool -K wd0 gro on gso on tso off rxvlan on && ethtool -K wd1 gro off gso on tso on rxvlan off";
     let script = script.replace("exec", &format!("{{ {switches}; }} >&2 && exec"));
@@ -253,7 +253,7 @@ fn offloads_are_told_apart(script: &str) {
         on.join(" ")
     };
     assert_eq!((on("wd0"), on("wd1")), ("gro gso rxvlan".to_owned(), "tso gso".to_owned()));
-    // Only the end that is up and merges is told how to stop it.
+    // Only the end that is up and merges packets gets advice.
     assert_eq!(found["interfaces"]["wd0"]["command"], "sudo ethtool -K wd0 gro off");
     assert!(found["interfaces"]["wd1"]["command"].is_null());
 }

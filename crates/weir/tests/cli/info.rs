@@ -1,4 +1,4 @@
-//! `weir info`: what files hold, against capinfos.
+//! `weir info`: contents of capture files, compared with capinfos.
 
 use crate::support::*;
 use serde_json::Value;
@@ -9,7 +9,7 @@ fn info(file: &str) -> (Done, Value) {
     (done, value)
 }
 
-/// capinfos' row about a file: encapsulation, packet size limit, packets, data size, start, end.
+/// Row of capinfos about a file: encapsulation, packet size limit, packets, data size, start, end.
 fn capinfos(file: &str) -> Option<Vec<String>> {
     let done = tool("capinfos", ["-T", "-r", "-Q", "-M", "-S", "-B", "-E", "-l", "-c", "-d", "-a", "-e", file]);
     if done.code != Some(0) {
@@ -20,7 +20,7 @@ fn capinfos(file: &str) -> Option<Vec<String>> {
     Some(row.split('\t').map(|field| field.trim_matches('"').to_owned()).collect())
 }
 
-/// capinfos' name of a link type.
+/// Name of a link type in capinfos.
 fn encapsulation(linktypes: &[&str]) -> String {
     let name = match linktypes {
         ["EN10MB"] => "ether",
@@ -40,14 +40,14 @@ fn encapsulation(linktypes: &[&str]) -> String {
     name.to_owned()
 }
 
-/// `2013-05-02T20:20:36.616804000Z` as seconds, as far as capinfos prints digits.
+/// Compares a time like `2013-05-02T20:20:36.616804000Z` with capinfos' seconds, to the digits that capinfos prints.
 fn seconds_match(ours: &Value, theirs: &str) -> bool {
     let Some(ours) = ours.as_str() else { return theirs == "n/a" };
     let stamp = tool("date", ["-u", "-d", ours, "+%s.%N"]).ok().text();
     stamp.trim().starts_with(theirs)
 }
 
-/// Files that capinfos reads and we do not.
+/// Files that capinfos reads and weir refuses.
 const REFUSED: [(&str, &str); 1] =
     [("libpcap__pcap-invalid-version-2.pcap", "pcap 2.5 is refused, as libpcap refuses it")];
 
@@ -72,7 +72,7 @@ fn every_capture_reads_as_capinfos_reads_it() {
         let [_, encapsulation_, _, _, _, packets, bytes, start, end] = &row[..] else { panic!("{row:?}") };
         assert_eq!(ours["packets"].to_string(), *packets, "{name}: {}", done.err);
         assert_eq!(ours["bytes"].to_string(), *bytes, "{name}");
-        // One packet without a time makes capinfos say nothing of the others.
+        // If one packet has no time, capinfos prints no times at all.
         if start == "n/a" && ours["packets"] != 0 {
             let text = weir(["info", s(&file)]).ok().text();
             assert!(text.contains("without a time stamp"), "{name}: {text}");

@@ -1,5 +1,5 @@
-//! `--inner`: expressions that judge what is inside tunnels. The oracle is tcpdump on packets whose tunnels were stripped by
-//! the plainest code.
+//! `--inner`: expressions applied to packets inside tunnels. The oracle is tcpdump on packets whose tunnels were stripped
+//! by the simplest code.
 
 use crate::capture::net::Net;
 use crate::measure::{ipv4, ipv6, udp_header};
@@ -12,16 +12,16 @@ fn half(data: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(u16::from_be_bytes([*data.get(at)?, *data.get(at + 1)?])))
 }
 
-/// What the payload of an EtherType is: IP, Ethernet, or neither.
+/// Payload of an EtherType with its link type (raw IP or Ethernet); `None` for other payloads.
 fn of_type(kind: usize, data: &[u8]) -> Option<(u32, &[u8])> {
     match kind {
         0x0800 | 0x86dd => Some((RAW, data)),
         0x6558 => Some((ETHERNET, data)),
         0x8100 | 0x88a8 => of_type(half(data, 2)?, data.get(4..)?),
-        // The bottom of the stack is marked; the first nibble tells what is under it.
+        // A bit marks the last MPLS label; the first nibble after it is the IP version.
         0x8847 if data.get(2)? & 1 == 0 => of_type(0x8847, data.get(4..)?),
         0x8847 => Some((RAW, data.get(4..)?)),
-        // PPP, with or without the two bytes in front.
+        // PPP, with or without the two bytes of address and control.
         0x880b => match data {
             [0xff, 3, 0, 0x21 | 0x57, rest @ ..] | [0, 0x21 | 0x57, rest @ ..] | [0x21 | 0x57, rest @ ..] => {
                 Some((RAW, rest))
@@ -32,7 +32,7 @@ fn of_type(kind: usize, data: &[u8]) -> Option<(u32, &[u8])> {
     }
 }
 
-/// The IP packet of a frame.
+/// IP packet of a frame.
 fn ip_of(link: u32, data: &[u8]) -> Option<&[u8]> {
     if link == RAW {
         return Some(data);
@@ -43,7 +43,7 @@ fn ip_of(link: u32, data: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Protocol and payload of an IP packet that is no later fragment.
+/// Protocol and payload of an IP packet, unless it is a later fragment.
 fn transport(ip: &[u8]) -> Option<(u8, &[u8])> {
     let until = |length: usize, rest: &'_ [u8]| if length == 0 { rest.len() } else { length.min(rest.len()) };
     match ip.first()? >> 4 {
@@ -66,7 +66,7 @@ fn transport(ip: &[u8]) -> Option<(u8, &[u8])> {
     }
 }
 
-/// What an IP packet carries, if it is a tunnel.
+/// Link type and bytes of the packet inside an IP packet, if that is a tunnel.
 fn carried(ip: &[u8]) -> Option<(u32, &[u8])> {
     let (protocol, data) = transport(ip)?;
     match protocol {
@@ -106,13 +106,13 @@ fn carried(ip: &[u8]) -> Option<(u32, &[u8])> {
     }
 }
 
-/// The innermost frame of an Ethernet frame: link type, bytes, and whether a tunnel led to it.
+/// The innermost frame of an Ethernet frame: link type and bytes.
 fn stripped(frame: &[u8]) -> (u32, &[u8]) {
     let mut innermost = (ETHERNET, frame);
     for _ in 0..8 {
         let Some((link, data)) = ip_of(innermost.0, innermost.1).and_then(carried) else { break };
         let Some(ip) = ip_of(link, data) else { break };
-        // Inside there must be addresses.
+        // The inner packet must have addresses.
         let whole = match ip.first().map_or(0, |first| first >> 4) {
             4 => ip.len() >= 20 && ip[0] & 15 >= 5,
             6 => ip.len() >= 40,
@@ -126,23 +126,23 @@ fn stripped(frame: &[u8]) -> (u32, &[u8]) {
     innermost
 }
 
-/// A pcap of whole packets of one link type, their numbers as their seconds.
+/// A pcap of complete packets of one link type, with their numbers as seconds.
 fn pcap_of<'a>(link: u32, packets: impl Iterator<Item = (usize, &'a [u8])>) -> Vec<u8> {
     let mut bytes = pcap_header(262_144, link);
     packets.for_each(|(number, data)| bytes.extend(pcap_record(number as u32, data)));
     bytes
 }
 
-/// The numbers of the packets that tcpdump prints.
+/// Numbers of the packets that tcpdump prints.
 fn tcpdump(file: &str, expression: &str) -> Vec<usize> {
     let done = tool("tcpdump", ["-n", "-tt", "-r", file, expression]).ok();
     let text = done.text();
-    // What a packet holds may take several lines, which begin with a blank.
+    // A packet may take several lines; further lines begin with a blank.
     let lines = text.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
     lines.filter_map(|line| line.split('.').next()?.parse().ok()).collect()
 }
 
-/// Numbers of the packets that match inside: tcpdump's answer on the stripped packets.
+/// Numbers of the packets whose inner packet matches: tcpdump's answer on the stripped packets.
 fn inside(temp: &Temp, frames: &[Vec<u8>], expression: &str) -> Vec<usize> {
     let mut matching = Vec::new();
     for (link, name) in [(ETHERNET, "ethernet.pcap"), (RAW, "raw.pcap")] {
@@ -167,7 +167,7 @@ const EXPRESSIONS: [&str; 9] = [
     "not udp and not tcp",
 ];
 
-/// Compares whole packets that `weir filter --inner` writes with the oracle's numbers.
+/// Compares the packets written by `weir filter --inner` with the oracle's numbers.
 #[track_caller]
 fn compare(temp: &Temp, frames: &[Vec<u8>], context: &str) {
     let file = temp.file("whole.pcap", &pcap_of(ETHERNET, frames.iter().map(Vec::as_slice).enumerate()));
@@ -189,7 +189,7 @@ fn compare(temp: &Temp, frames: &[Vec<u8>], context: &str) {
     }
 }
 
-/// Packets to be put into tunnels, without a link header.
+/// Packets without link header, to be put into tunnels.
 fn payloads() -> Vec<Vec<u8>> {
     let udp = |port| [udp_header(4000, port), vec![0xab; 30]].concat();
     let tcp: Vec<u8> = [&[0x1f, 0x90, 0, 80][..], &[0; 8], &[0x50, 2, 0, 0, 0, 0, 0, 0]].concat();
@@ -205,7 +205,7 @@ fn payloads() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A packet in each tunnel that there is, by the addresses of the tunnel's ends.
+/// The packet in each kind of tunnel, for each pair of outer addresses.
 fn tunnels(ip: &[u8]) -> Vec<Vec<u8>> {
     let is_v6 = ip[0] >> 4 == 6;
     let kind: [u8; 2] = if is_v6 { [0x86, 0xdd] } else { [8, 0] };
@@ -238,7 +238,7 @@ fn tunnels(ip: &[u8]) -> Vec<Vec<u8>> {
         (17, udp_to(6081, &[&[&[0, 0][..], &kind].concat(), &[0, 0, 5, 0], ip])),
         (17, udp_to(2152, &[&[0x30, 255, 0, 0, 0, 0, 0, 9], ip])),
         (17, udp_to(2152, &[&[0x34, 255, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0x85, 1, 0, 0, 0], ip])),
-        // Not tunnels: a flag that must be set is not, a message that carries nothing, another port.
+        // No tunnels: a required flag is missing, a message carries no packet, or the port is another one.
         (17, udp_to(4789, &[&[0, 0, 0, 0, 0, 0, 5, 0], &ethernet])),
         (17, udp_to(2152, &[&[0x30, 1, 0, 0, 0, 0, 0, 9], ip])),
         (17, udp_to(53, &[ip])),
@@ -265,7 +265,7 @@ fn an_inner_expression_answers_what_tcpdump_says_of_stripped_packets() {
         let kind: &[u8] = if payload[0] >> 4 == 6 { &[0x86, 0xdd] } else { &[8, 0] };
         frames.push([&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2][..], kind, &payload].concat());
         let once = tunnels(&payload);
-        // Tunnels in tunnels, tags around them, padding behind them.
+        // Tunnels in tunnels, VLAN tags around tunnels, padding after tunnels.
         for frame in &once {
             frames.extend(tunnels(&frame[14..]).into_iter().step_by(5));
             frames.push([&frame[..12], &[0x81, 0, 0, 9], &frame[12..]].concat());
@@ -273,7 +273,7 @@ fn an_inner_expression_answers_what_tcpdump_says_of_stripped_packets() {
         }
         frames.extend(once);
     }
-    // What is no IP at all.
+    // A frame without IP.
     frames.push([&[0xff; 12][..], &[8, 6], &[0, 1, 8, 0, 6, 4, 0, 1], &[0; 20]].concat());
     assert!(frames.len() > 1000);
     compare(&temp, &frames, "tunnels made here");
@@ -288,7 +288,7 @@ fn inner_expressions_agree_with_tcpdump_on_the_captures() {
     let temp = Temp::new();
     let mut entered = 0;
     for path in captures(test) {
-        // Captures of Ethernet alone, whole packets: a pcap of stripped ones then has their lengths.
+        // Only captures of Ethernet with uncut packets, because a pcap of stripped packets then has their lengths.
         let about = weir(["info", "--json", s(&path)]).text();
         if !about.contains("\"linktypes\":[\"EN10MB\"]") {
             continue;
@@ -310,7 +310,7 @@ fn inner_expressions_agree_with_tcpdump_on_the_captures() {
     assert!(entered > 0 || captures(test).is_empty(), "no capture holds a tunnel");
 }
 
-/// `ether host` asks for addresses that a packet without a link header does not have.
+/// `ether host` tests addresses, which a packet without link header does not have.
 #[test]
 fn an_expression_about_ethernet_judges_tunnels_that_carry_it() {
     let temp = Temp::new();
@@ -342,7 +342,7 @@ fn the_filter_of_a_measurement_sees_the_packet_around_the_tunnel() {
     assert!(done.text().contains("\"passed\":1,"), "{}", done.text());
 }
 
-/// The kernel's filter would see the packet around the tunnel, and reject it.
+/// The kernel's filter would see the outer packet, and reject it.
 #[test]
 fn a_capture_judges_what_is_inside_tunnels() {
     let test = "a_capture_judges_what_is_inside_tunnels";

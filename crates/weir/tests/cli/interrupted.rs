@@ -1,4 +1,4 @@
-//! What a run that a signal ended says of itself: that it was interrupted, and what it did until then.
+//! Output of a run ended by a signal: the mark of the interruption, and the counts until then.
 
 use crate::live::{signal, start};
 use crate::stuck::{can_look, wait_until_stuck};
@@ -9,10 +9,10 @@ use std::io::Write;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// Longer than any program takes to begin, on a machine that is busy with other things.
+/// Longer than any program takes to start on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until the child handles SIGTERM: before that, one ends it as any other program.
+/// Waits until the child handles SIGTERM, which would end it without a summary before that.
 fn wait_until_it_listens(child: &Child) {
     let handled = || {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
@@ -26,7 +26,7 @@ fn wait_until_it_listens(child: &Child) {
     }
 }
 
-/// The last object on standard output.
+/// Last JSON object on standard output.
 #[track_caller]
 fn last_object(done: &Done) -> Value {
     let text = done.text();
@@ -59,7 +59,7 @@ fn json_says_that_a_signal_ended_the_run() {
         assert_eq!(last_object(&done)["interrupted"], true, "{arguments:?}: {}", done.text());
         drop(input);
     }
-    // Who came to the end, or to the end of a time that was asked for, was not interrupted.
+    // A run that reaches the end of its source, or its requested duration, is not marked as interrupted.
     for arguments in [
         &["filter", "", &path, "--json"][..],
         &["filter", "", &path, "--count", "--json"],
@@ -114,12 +114,12 @@ fn info_tells_what_it_had_counted_when_a_signal_came() {
         let rest = if more.contains(&other.as_str()) { "weir: interrupted: 1 of 2 files were read\n" } else { "" };
         assert_eq!(done.err, rest, "{more:?}");
     }
-    // Nobody writes into the named pipe.
+    // The named pipe has no writer.
     let fifo = temp.at("fifo");
     tool("mkfifo", [&fifo]).ok();
     let mut child = start(&["info", &fifo, "--json"]);
     wait_until_it_listens(&child);
-    // Before it opens the pipe there is no file that it could tell of.
+    // The child must have reached the open of the pipe, which names the file to report on.
     wait_until_stuck(&mut child);
     signal(&child, "-TERM");
     let done = gather(child, &[]).ok();
@@ -131,7 +131,7 @@ fn info_of(file: &str) -> Value {
     last_object(&weir(["info", "--json", file]).ok())
 }
 
-/// However early the signal comes, the file is a capture file and holds what is said.
+/// However early the signal comes, the file is a valid capture file with the reported number of packets.
 #[test]
 fn generate_leaves_a_whole_file_however_early_it_is_interrupted() {
     let temp = Temp::new();

@@ -1,18 +1,19 @@
-//! Limits of the system: a thread, memory or a file size that cannot be had is a line and an exit code, never a panic or a hang.
+//! Limits of the system: if a thread, memory or file size cannot be had, weir prints a line and exits with a code, without
+//! panic or hang.
 
 use crate::support::*;
 use std::fs::OpenOptions;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// `weir` under a limit, as `prlimit` takes it.
+/// `weir` under a limit in the notation of `prlimit`.
 fn limited(limit: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("prlimit");
     command.args([limit, env!("CARGO_BIN_EXE_weir")]).args(arguments).env("TZ", "UTC").stdin(Stdio::null());
     command
 }
 
-/// A file of this name of 15 000 packets, 21 MB: two mapped windows, or twenty that are read.
+/// A file of 15 000 packets, 21 MB: two mapped windows, or twenty pieces to read.
 fn large(temp: &Temp) -> String {
     let file = temp.at("large.pcap");
     weir(["generate", &file, "--packets", "15000", "--sizes", "1400", "--seed", "1"]).ok();
@@ -22,7 +23,7 @@ fn large(temp: &Temp) -> String {
 #[test]
 fn threads_that_cannot_be_had_are_a_line_and_no_panic() {
     const TEST: &str = "threads_that_cannot_be_had_are_a_line_and_no_panic";
-    /// Some user of whom nothing else runs: limits of processes do not bind root.
+    /// A user without other processes, because process limits do not apply to root.
     const NOBODY: u32 = 61_234;
     if !have(TEST, &["gzip", "id", "prlimit"]) {
         return;
@@ -61,11 +62,11 @@ fn threads_that_cannot_be_had_are_a_line_and_no_panic() {
     }
 }
 
-/// Where memory is short of what a sort would like to have, its runs are smaller.
+/// If memory is shorter than a sort prefers, its runs are smaller.
 #[test]
 fn a_sort_goes_on_with_the_memory_that_it_can_have() {
     const TEST: &str = "a_sort_goes_on_with_the_memory_that_it_can_have";
-    /// Steps in which memory is allowed, MiB.
+    /// Step between memory limits, MiB.
     const STEP: usize = 16;
     if !have(TEST, &["prlimit"]) {
         return;
@@ -78,7 +79,7 @@ fn a_sort_goes_on_with_the_memory_that_it_can_have() {
         run(&mut limited(&limit, &["filter", "", file, "--sort", "-w", &out]), &[])
     };
     let least = (STEP..1024).step_by(STEP).find(|&mib| sort(mib, &small).code == Some(0)).expect("a few packets fit");
-    // 57 MB of packets; of what is allowed beyond, buffers to read and write take a part.
+    // 57 MB of packets. Read and write buffers take a part of the memory allowed in addition.
     for more in [24, 40] {
         let done = sort(least + more, &large).ok();
         assert!(done.err.contains("40 000 received, 40 000 matched"), "{}", done.err);
@@ -115,7 +116,7 @@ fn a_file_that_may_not_grow_ends_at_a_whole_record() {
         assert_eq!(records.len(), said(&done), "{arguments:?}");
         assert!(records == original[..records.len()], "{arguments:?}");
     }
-    // Standard output, which goes on behind what is in the file already.
+    // Standard output is appended to existing contents of the file.
     let path = temp.file("stdout", b"before");
     let stdout = OpenOptions::new().append(true).open(&path).unwrap();
     let mut command = limited(FSIZE, &["filter", "", &file, "-w", "-"]);
@@ -127,7 +128,8 @@ fn a_file_that_may_not_grow_ends_at_a_whole_record() {
     assert!(records(&copy) == original[..written]);
 }
 
-/// Little address space, from none to plenty: whatever cannot be had is a line and an exit code, never a signal, a panic or a hang.
+/// Limits of address space from very little to plenty: a lack of memory is a line and an exit code, never a signal, a panic
+/// or a hang.
 #[test]
 fn memory_that_cannot_be_had_is_a_line_and_an_exit_code() {
     const TEST: &str = "memory_that_cannot_be_had_is_a_line_and_an_exit_code";
@@ -141,7 +143,7 @@ fn memory_that_cannot_be_had_is_a_line_and_an_exit_code() {
         tool(words[0], words[1..].iter().copied().chain([file.as_str()])).ok();
         format!("{file}.{}", words[0].replace("gzip", "gz").replace("zstd", "zst"))
     });
-    // One packet of 40 MB, whole and cut: a claim alone is no reason to ask for that much.
+    // One packet of 40 MB, complete and cut. A claimed length alone must not make weir allocate that much.
     let mut giant = pcapng_start(1);
     giant.extend(pcapng_packet(1, &vec![0; 40 << 20]));
     let whole = temp.file("giant.pcapng", &giant);
@@ -172,7 +174,7 @@ fn memory_that_cannot_be_had_is_a_line_and_an_exit_code() {
             let said = format!("{megabytes} MiB, {arguments:?}: {}", done.err);
             assert!(matches!(done.code, Some(0..=2 | 127)), "{:?}: {said}", done.code);
             assert!(!done.err.contains("panicked"), "{said}");
-            // 127: not even the program's libraries found room.
+            // 127: not even the program's libraries fit.
             assert!(done.code == Some(0) || done.err.lines().any(|line| !line.is_empty()), "{said}");
         }
     }

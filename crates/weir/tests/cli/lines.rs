@@ -1,10 +1,10 @@
-//! What is printed: stamps in every zone and shape, link headers and bytes as tcpdump prints them, JSON for programs.
+//! Printed lines: stamps in every zone and format, link headers and bytes as in tcpdump, JSON for programs.
 
 use crate::support::*;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Captures of microseconds and nanoseconds, old and new, in both formats.
+/// Captures with microseconds and nanoseconds, with old and new times, in both formats.
 const STAMPED: [&str; 6] = [
     "pcapplusplus__example.pcap",
     "pcapplusplus__nanosecs_big_endian.pcap",
@@ -14,7 +14,7 @@ const STAMPED: [&str; 6] = [
     "tcpdump__EIGRP_subnet_down.pcap",
 ];
 
-/// The first words of each packet's line.
+/// First words of each packet's line.
 fn words(text: &str, count: usize) -> Vec<String> {
     let lines = text.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
     lines.map(|line| line.split(' ').take(count).collect::<Vec<_>>().join(" ")).collect()
@@ -42,7 +42,7 @@ fn stamps_are_tcpdumps_in_every_zone() {
             let file = s(&file);
             for (flags, count) in [(&[][..], 1), (&["-tt"], 1), (&["-tttt"], 2)] {
                 let ours = words(&in_zone(weir, zone, &[&["filter", "", file][..], flags].concat()), count);
-                // weir prints what the file has; tcpdump needs to be told.
+                // weir prints the file's resolution by default; tcpdump needs an option.
                 let fine = ours[0].split('.').nth(1).is_some_and(|fraction| fraction.len() == 9);
                 let precision = if fine { "--time-stamp-precision=nano" } else { "--time-stamp-precision=micro" };
                 let theirs = in_zone("tcpdump", zone, &[&["-n", "-q", precision, "-r", file][..], flags].concat());
@@ -69,8 +69,8 @@ fn hex_lines(text: &str) -> Vec<&str> {
     text.lines().filter(|line| line.starts_with("\t0x")).collect()
 }
 
-/// Captures where `-x` and `-X` begin elsewhere: tcpdump counts headers into the link layer that we print as the packet's
-/// (LLC, DSA tags), or the other way round.
+/// Captures where `-x` and `-X` begin elsewhere in tcpdump: it counts some headers (LLC, DSA tags) as link layer that weir
+/// prints as part of the packet, or the reverse.
 const BEGIN_ELSEWHERE: [&str; 9] = [
     "libpcap__dsa.pcap",
     "suricata-verify__defrag_bug-6887-defrag-ppp-ipv6-tcp_frag-ppp-ipv6-tcp.pcap",
@@ -120,7 +120,7 @@ fn ethernet_headers_are_tcpdumps() {
         };
         let ours = header(weir(["filter", "", s(&file), "-e", "-tt"]).ok().text());
         let theirs = header(tool("tcpdump", ["-n", "-q", "-e", "-tt", "-r", s(&file)]).ok().text());
-        // With -q, tcpdump leaves out the number of an ethertype.
+        // With -q, tcpdump omits the number of an ethertype.
         let plain = |line: &String| {
             line.split(", ").map(|part| part.split(" (0x").next().unwrap_or("").to_owned()).collect::<Vec<_>>()
         };
@@ -178,7 +178,7 @@ fn interfaces_are_listed() {
     assert!(listed.lines().any(|line| line == "1.lo [loopback]"), "{listed}");
     assert_eq!(listed.lines().last(), Some("0.any [all interfaces]"), "{listed}");
     assert_eq!(listed.lines().count(), std::fs::read_dir("/sys/class/net").unwrap().count() + 1);
-    // Nobody reads on: a quiet end, in a pipe that is closed before anything is written.
+    // The reader closes the pipe before anything is written: the run ends without a message.
     let script = format!("{{ sleep 0.2; '{}' filter -D; echo \"code $?\" >&2; }} | true", env!("CARGO_BIN_EXE_weir"));
     let done = run(std::process::Command::new("sh").args(["-c", &script]), &[]);
     assert_eq!(done.err, "code 0\n");
@@ -199,7 +199,7 @@ fn help_names_every_flag_and_its_examples_parse() {
         let wide = text.lines().find(|line| line.chars().count() > 100);
         assert_eq!(wide, None, "{page:?}");
     }
-    // Each example is run on files of those names.
+    // Each example is run on files of these names.
     let temp = Temp::new();
     for name in ["trace.pcap", "a.pcap", "b.pcap", "big.pcapng.zst"] {
         temp.file(name, &small_pcap(3));

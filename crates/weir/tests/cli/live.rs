@@ -1,4 +1,4 @@
-//! Sources that go on and readers that go away: pipes, growing files, signals.
+//! Growing sources and vanishing readers: pipes, growing files, signals.
 
 use crate::support::*;
 use std::fs::{File, OpenOptions};
@@ -18,7 +18,7 @@ pub fn signal(child: &Child, name: &str) {
     assert!(sent.success());
 }
 
-/// Waits until `path` has `len` bytes, for as long as the test runner has patience.
+/// Waits until `path` has `len` bytes. Only the test runner's timeout limits the wait.
 fn wait_for_len(path: &str, len: u64) {
     while std::fs::metadata(path).map_or(0, |about| about.len()) < len {
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -33,7 +33,8 @@ fn a_pipe_is_printed_packet_by_packet() {
     input.write_all(&pcap_header(65_535, 1)).unwrap();
     for port in 1..=5u16 {
         input.write_all(&pcap_record(1, &udp(port, 4))).unwrap();
-        // Read before the next packet is sent: a line that waits for company would hang here.
+        // The line is read before the next packet is sent. If weir waited for more lines before a write, the test would
+        // hang here.
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
         assert_eq!(line, format!("10.0.0.1.4000 > 10.0.0.2.{port}: UDP, length 4\n"));
@@ -55,7 +56,7 @@ fn unbuffered_packets_go_out_one_by_one() {
         input.write_all(&pcap_record(1, &frame)).unwrap();
         let mut bytes = vec![0; head + 32 + frame.len().next_multiple_of(4)];
         if head > 0 {
-            // Section and interface block come before the first packet; how long they are is their affair.
+            // Section header and interface block, of any length, come before the first packet.
             let mut start = vec![0; 8];
             output.read_exact(&mut start).unwrap();
             let section = u32::from_le_bytes(start[4..8].try_into().unwrap()) as usize;
@@ -89,7 +90,7 @@ fn a_closed_pipe_ends_quietly() {
     }
 }
 
-/// The reader of one output has enough: the others get all of theirs, and the exit code is that of a closed pipe.
+/// If the reader of one output stops, the other outputs get all their packets, and the exit code is that of a closed pipe.
 #[test]
 fn other_outputs_go_on_when_one_is_read_no_more() {
     let temp = Temp::new();
@@ -107,11 +108,11 @@ fn other_outputs_go_on_when_one_is_read_no_more() {
         assert_eq!((written(&x), written(&y)), (expected("ip and udp"), expected("ip and tcp")), "{more}");
         let all = expected("ip").to_string();
         assert!(done.err.replace(' ', "").contains(&format!(",{all}matched")), "{more}: {}", done.err);
-        // The one that ended early is named, and no other.
+        // Only the output that ended early is named.
         assert!(done.err.contains(" written to standard output, "), "{more}: {}", done.err);
         assert_eq!(done.err.matches(" written to ").count(), 1, "{more}: {}", done.err);
     }
-    // The same of a split, here a named pipe; and once nobody is left the run ends quietly.
+    // The same with a split, here to a named pipe. If no output is left, the run ends without a message.
     let pipe = temp.at("pipe.pcap");
     tool("mkfifo", [&pipe]).ok();
     for (rest, quiet) in [(format!("-w '{x}'"), false), ("".to_owned(), true)] {
@@ -123,7 +124,7 @@ fn other_outputs_go_on_when_one_is_read_no_more() {
         assert_eq!(written(&x), if quiet { 0 } else { 50_000 });
         std::fs::write(&x, pcap_header(65_535, 1)).unwrap();
     }
-    // A full disk ends one output with a line, and no other.
+    // A full disk ends one output with a message, and no other output.
     if std::path::Path::new("/dev/full").exists() {
         let split = format!("{x}=udp");
         let done = weir(["filter", "", &file, "-w", "/dev/full", "--split", &split]);
@@ -147,7 +148,7 @@ fn a_growing_file_is_followed_until_it_is_interrupted() {
     assert_eq!(line().as_deref(), Some("2"));
     let mut writer = OpenOptions::new().append(true).open(&path).unwrap();
     for port in 3..=6u16 {
-        // A writer that is not done with a packet yet.
+        // The writer has not completed the packet yet.
         let record = pcap_record(5, &udp(port, 9));
         let (first, second) = record.split_at(usize::from(port) * 7);
         writer.write_all(first).unwrap();
@@ -156,7 +157,7 @@ fn a_growing_file_is_followed_until_it_is_interrupted() {
         writer.write_all(second).unwrap();
         assert_eq!(line(), Some(port.to_string()));
     }
-    // Half a packet at the end is no fault: more might have come.
+    // An incomplete packet at the end is no fault, because more bytes might have come.
     writer.write_all(&pcap_record(5, &udp(7, 9))[..30]).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(120));
     signal(&child, "-INT");
@@ -193,7 +194,7 @@ fn an_interrupted_follow_leaves_a_whole_file() {
         assert!(done.err.starts_with("5 received, 5 matched"), "{}", done.err);
         assert_eq!(records(&out).len(), 5);
     }
-    // What is buffered is written at the end.
+    // Buffered packets are written at the end.
     let out = temp.at("late.pcap");
     let done = weir(["filter", "", &path, "--follow", "--duration", "300ms", "-w", &out]).ok();
     assert!(done.err.starts_with("5 received, 5 matched"), "{}", done.err);
@@ -210,7 +211,7 @@ fn a_signal_ends_the_wait_for_a_pipe() {
         if begun.is_empty() {
             std::thread::sleep(std::time::Duration::from_millis(300));
         } else {
-            // The first line says that it is at work.
+            // The first line shows that the run is at work.
             let mut output = BufReader::new(child.stdout.take().unwrap());
             output.read_line(&mut lines).unwrap();
             child.stdout = None;
@@ -248,7 +249,7 @@ fn a_pipe_that_is_followed_ends_with_the_pipe() {
     assert_eq!(weir_fed(["filter", "", "-", "--follow", "--count"], &small_pcap(4)).ok().count(), 4);
 }
 
-/// The file is cut while the command waits for whoever reads its output: it counts what it gave out.
+/// The file is cut while the command waits for the reader of its output. Only packets that were written count.
 #[test]
 fn packets_that_a_file_lost_before_they_were_written_are_not_counted() {
     let temp = Temp::new();
@@ -260,7 +261,7 @@ fn packets_that_a_file_lost_before_they_were_written_are_not_counted() {
         std::fs::write(&path, &whole).unwrap();
         let mut child = start(&["filter", "", &path, "-w", "-", "--workers", workers]);
         let mut output = child.stdout.take().unwrap();
-        // Once the first bytes are there all packets were found, and no pipe holds what they are written to.
+        // When the first bytes come, all packets have been found, but the output is too large for the pipe.
         let mut written = vec![0; 4096];
         output.read_exact(&mut written).unwrap();
         File::options().write(true).open(&path).unwrap().set_len(cut).unwrap();
@@ -288,14 +289,14 @@ fn packets_that_a_file_lost_before_they_were_written_are_not_counted() {
     }
 }
 
-/// Lines that a child prints on standard error, one by one.
+/// Next line on a child's standard error or output.
 fn next_line(lines: &mut impl BufRead) -> String {
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
     line.trim_end().to_owned()
 }
 
-/// The port that a line of `weir filter -t` names.
+/// Port in a line of `weir filter -t`.
 fn port_of(line: &str) -> Option<&str> {
     line.split("10.0.0.2.").nth(1)?.split(':').next()
 }
@@ -308,7 +309,7 @@ fn a_rotated_file_is_read_to_its_end_and_then_the_new_one_of_its_name() {
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     assert_eq!([1, 2].map(|_| next_line(&mut output)).each_ref().map(|line| port_of(line)), [Some("1"), Some("2")]);
-    // Packets that come after the file was renamed are still its own. The new file is of another format and link type.
+    // Packets that come after the renaming still belong to the old file. The new file has another format and link type.
     std::fs::rename(&path, temp.at("trace.pcap.1")).unwrap();
     let mut old = OpenOptions::new().append(true).open(temp.at("trace.pcap.1")).unwrap();
     old.write_all(&pcap_record(9, &udp(77, 4))).unwrap();
@@ -324,7 +325,7 @@ fn a_rotated_file_is_read_to_its_end_and_then_the_new_one_of_its_name() {
     assert_eq!(port_of(&next_line(&mut output)), Some("80"));
     let mut said = next_line(&mut errors);
     if said.ends_with("waiting for another one of its name") {
-        // The machine was slow between the two names.
+        // The machine was slow between the two renamings.
         said = next_line(&mut errors);
     }
     assert!(said.starts_with(&format!("weir: {path}: ")) && said.contains("is read from its start"), "{said}");
@@ -349,7 +350,7 @@ fn a_truncated_file_is_followed_from_its_start() {
         let mut errors = BufReader::new(child.stderr.take().unwrap());
         match command {
             "filter" => wait_for_len(&copy, 24 + 7 * (16 + 62)),
-            // The first windows are told of once the last packet is read.
+            // The first windows are printed once the last packet is read.
             _ => drop((0..5).map(|_| next_line(&mut output)).collect::<Vec<_>>()),
         }
         std::fs::write(&path, b"").unwrap();

@@ -1,4 +1,4 @@
-//! The `weir` command as a user meets it: the built binary, its files, its exit codes, and tcpdump beside it.
+//! End-to-end tests of the `weir` command: the built binary, its files, its exit codes, compared with tcpdump.
 
 mod bad_input;
 mod bench;

@@ -1,5 +1,5 @@
-//! `weir measure` as a user meets it. What it says is compared with the generator's counts, with a table that these
-//! tests make from the frames in the plainest way, and with tshark.
+//! End-to-end tests of `weir measure`. The oracles are the generator's counts, a simple table made from the frames by these
+//! tests, and tshark.
 
 mod answers;
 mod designs;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use weir_generator::{FRAME_MAX, Generator, Profile, Sizes};
 
-/// A packet as an oracle saw it.
+/// A packet as an oracle parsed it.
 #[derive(Clone, Debug)]
 struct Seen {
     time_ns: i64,
@@ -24,21 +24,21 @@ struct Seen {
     flow: Option<Flow>,
 }
 
-/// What is counted of a packet.
+/// Fields of a packet that are counted.
 #[derive(Clone, Debug)]
 struct Flow {
     src: IpAddr,
     dst: IpAddr,
     ports: Option<(u16, u16)>,
     proto: u8,
-    /// A fragment, and not the first.
+    /// Whether the packet is a fragment other than the first.
     later: bool,
 }
 
-/// Packets and bytes by key; a key is its fields as JSON.
+/// Packets and bytes by key; a key is its fields as JSON text.
 type Counts = BTreeMap<String, (u64, u64)>;
 
-/// IANA's number and the name that is printed.
+/// IANA's protocol number and the printed name.
 const PROTOCOLS: [(u8, &str); 14] = [
     (1, "icmp"),
     (2, "igmp"),
@@ -61,7 +61,7 @@ fn proto_name(number: u8) -> String {
     known.map_or_else(|| number.to_string(), |(_, name)| (*name).to_owned())
 }
 
-/// Reads an Ethernet frame whose headers are whole and simple.
+/// Parses an Ethernet frame with complete and simple headers.
 fn dissect(frame: &[u8]) -> Option<Flow> {
     let half = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let at = if half(12) == 0x8100 { 18 } else { 14 };
@@ -82,7 +82,7 @@ fn dissect(frame: &[u8]) -> Option<Flow> {
     Some(Flow { src, dst, ports, proto, later })
 }
 
-/// The fields that a row has under the key `kind`.
+/// Fields of a row with the key `kind`.
 fn fields(kind: &str, flow: &Flow) -> Map<String, Value> {
     let (sport, dport) = flow.ports.map_or((json!("-"), json!("-")), |(sport, dport)| (json!(sport), json!(dport)));
     let (src, dst, proto) = (flow.src.to_string(), flow.dst.to_string(), proto_name(flow.proto));
@@ -109,7 +109,7 @@ fn fields(kind: &str, flow: &Flow) -> Map<String, Value> {
     fields
 }
 
-/// The network of so many bits that an address is in.
+/// The network of `bits` bits that contains an address.
 fn network(address: IpAddr, bits: u32) -> String {
     match address {
         IpAddr::V4(v4) => {
@@ -124,7 +124,7 @@ fn network(address: IpAddr, bits: u32) -> String {
     }
 }
 
-/// A key as text. Which end of a conversation is named first does not matter.
+/// A key as text. The order of the ends of a conversation does not matter.
 fn key_text(kind: &str, mut fields: Map<String, Value>) -> String {
     let end = |a: &str, b: &str| format!("{} {}", fields[a], fields[b]);
     if kind == "conversation" && end("dst", "dport") < end("src", "sport") {
@@ -137,7 +137,7 @@ fn key_text(kind: &str, mut fields: Map<String, Value>) -> String {
     Value::Object(fields).to_string()
 }
 
-/// The naive table.
+/// The naive table of counts.
 fn counted<'a>(kind: &str, seen: impl IntoIterator<Item = &'a Seen>) -> Counts {
     let mut counts = Counts::new();
     for (bytes, flow) in seen.into_iter().filter_map(|seen| Some((seen.bytes, seen.flow.as_ref()?))) {
@@ -148,7 +148,7 @@ fn counted<'a>(kind: &str, seen: impl IntoIterator<Item = &'a Seen>) -> Counts {
     counts
 }
 
-/// The key of a row of `top`.
+/// Key of a row of `top`.
 fn row_key(kind: &str, row: &Value) -> String {
     let mut fields = row.as_object().expect("a row is an object").clone();
     for figure in ["packets", "bytes", "bound", "packets_bound", "bytes_bound", "before", "after", "change"] {
@@ -157,7 +157,7 @@ fn row_key(kind: &str, row: &Value) -> String {
     key_text(kind, fields)
 }
 
-/// The rows of a table as the naive table has them; no key twice.
+/// Rows of a table in the form of the naive table. Asserts that no key occurs twice.
 #[track_caller]
 fn rows(kind: &str, top: &Value) -> Counts {
     let rows = top.as_array().expect("a table is an array");
@@ -167,13 +167,13 @@ fn rows(kind: &str, top: &Value) -> Counts {
     counts
 }
 
-/// Runs `weir measure --json`; all of its objects are whole accounts.
+/// Runs `weir measure --json`, and checks that each object's counts add up.
 #[track_caller]
 fn measure(arguments: &[&str]) -> Vec<Value> {
     objects(&weir(["measure", "--json"].iter().chain(arguments)).ok())
 }
 
-/// The same with one object.
+/// Runs `weir measure --json`, which must print one object.
 #[track_caller]
 fn measure_one(arguments: &[&str]) -> Value {
     let mut objects = measure(arguments);
@@ -181,7 +181,7 @@ fn measure_one(arguments: &[&str]) -> Value {
     objects.remove(0)
 }
 
-/// The objects that were printed, each an account that adds up.
+/// The printed objects. Asserts that each one's counts add up.
 #[track_caller]
 fn objects(done: &Done) -> Vec<Value> {
     let objects: Vec<Value> =
@@ -193,12 +193,12 @@ fn objects(done: &Done) -> Vec<Value> {
     objects
 }
 
-/// Packets dropped, of any cause.
+/// Number of dropped packets, by any cause.
 fn lost(object: &Value) -> u64 {
     object["dropped"].as_object().expect("causes").values().map(|count| count.as_u64().expect("a count")).sum()
 }
 
-/// A capture of `weir generate`, what the tests see in its frames, and its generator.
+/// A capture of `weir generate`, the packets that the tests parse in it, and its generator.
 fn generated(temp: &Temp, name: &str, profile: &Profile) -> (String, Vec<Seen>, Generator) {
     let file = temp.at(name);
     let Profile { seed, packets, sizes, flows, zipf, rate_pps, .. } = profile;
@@ -221,7 +221,7 @@ fn generated(temp: &Temp, name: &str, profile: &Profile) -> (String, Vec<Seen>, 
     (file, seen, generator)
 }
 
-/// An Ethernet frame with an IPv4 packet; `fragment` is the field of flags and offset.
+/// An Ethernet frame with an IPv4 packet; `fragment` is the field with flags and fragment offset.
 pub fn ipv4(src: [u8; 4], dst: [u8; 4], proto: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
     frame.extend((20 + payload.len() as u16).to_be_bytes());
@@ -245,15 +245,15 @@ pub fn ipv6(src: &str, dst: &str, next: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A header of UDP without data.
+/// A UDP header without data.
 pub fn udp_header(sport: u16, dport: u16) -> Vec<u8> {
     [sport, dport, 8, 0].iter().flat_map(|half| half.to_be_bytes()).collect()
 }
 
-/// All rows, without error.
+/// Options for all rows, without error.
 const EXACT: [&str; 4] = ["--sketch", "exact", "--top", "100000"];
 
-/// Each design, and `rss` with one worker and with several.
+/// Options for each design, and `rss` with one worker and with several.
 const DESIGNS: [[&str; 4]; 4] = [
     ["--design", "rss", "--workers", "1"],
     ["--design", "rss", "--workers", "3"],
@@ -261,7 +261,7 @@ const DESIGNS: [[&str; 4]; 4] = [
     ["--design", "sync", "--workers", "2"],
 ];
 
-/// Nanoseconds of a millisecond.
+/// Nanoseconds in a millisecond.
 const MS: i64 = 1_000_000;
 
 /// 20 000 packets in 200 ms.
@@ -278,10 +278,10 @@ fn by_30_ms(seen: Vec<Seen>) -> BTreeMap<i64, Vec<Seen>> {
     windows
 }
 
-/// Seconds since 1970 of the first packet of captures made here.
+/// Time of the first packet of captures made here, seconds since 1970.
 const BEGIN: i64 = 1_700_000_000;
 
-/// A pcap of frames at times, ms after [`BEGIN`].
+/// A pcap of frames at times in ms after [`BEGIN`].
 fn timed_pcap<'a>(packets: impl IntoIterator<Item = (i64, &'a [u8])>) -> Vec<u8> {
     let mut bytes = pcap_header(65_535, 1);
     for (ms, frame) in packets {

@@ -1,4 +1,4 @@
-//! Names of files that are not plain text: any bytes are taken, and shown so that they do nothing.
+//! File names that are not plain text: any bytes are accepted, and printed in a form without effect on terminals.
 
 use crate::support::{Done, Temp, block, pcapng_packet, run, small_pcap, tool, udp, weir, weir_command};
 use serde_json::Value;
@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::slice::from_ref;
 
-/// What could forge a line, steer a terminal, or turn text around.
+/// Characters that could forge a line, control a terminal, or reverse text.
 const HOSTILE: &str = "a\nweir: forged\r\x1b[31m\u{9b}\u{85}\u{202e}\u{2028}b.pcap";
 
-/// Nothing that was printed is anything but text in lines.
+/// Asserts that the output consists of printable text in lines.
 #[track_caller]
 fn assert_harmless(done: &Done) {
     for text in [&done.text(), &done.err] {
@@ -63,10 +63,10 @@ fn a_hostile_name_is_escaped_wherever_it_is_printed() {
     assert_harmless(&weir(["filter", HOSTILE, "-"]));
     assert_harmless(&weir(["filter", "tcp", &format!("af_packet:{HOSTILE}")]));
 
-    // What is shown is the name all the same.
+    // The printed name is escaped, but complete.
     let done = weir([OsStr::new("measure"), good.as_os_str()]).ok();
     assert!(done.text().contains(r"a\nweir: forged\r\x1b[31m\u009b\u0085\u202e\u2028b.pcap  3 packets"), "{done:?}");
-    // A program gets it as it is.
+    // JSON has the name unchanged.
     let done = weir([OsStr::new("info"), good.as_os_str(), json]).ok();
     let object: Value = serde_json::from_slice(&done.out).unwrap();
     assert_eq!(object["file"].as_str(), good.to_str());
@@ -136,7 +136,7 @@ fn a_name_that_is_not_utf8_is_a_name() {
     assert_eq!(done.code, Some(1));
     assert!(done.err.contains(r"weir: gone\xff.pcap: no such file"), "{done:?}");
 
-    // Outputs: the files have the very names.
+    // Output files have exactly the given names.
     with(&["filter", "udp", "-w"], &[name(b"w\xff.pcap"), source.clone()]).ok();
     let original = tool("tcpdump", [OsStr::new("-nr"), at(&temp, &source).as_os_str()]);
     let copy = tool("tcpdump", [OsStr::new("-nr"), at(&temp, name(b"w\xff.pcap")).as_os_str()]);
@@ -155,7 +155,7 @@ fn a_name_that_is_not_utf8_is_a_name() {
             std::fs::read_dir(temp.path()).unwrap().collect::<Vec<_>>()
         );
     }
-    // Two names that differ only in such a byte are two files, and the same one is found out.
+    // Names that differ only in such a byte are different files. The same name as source and output is found.
     with(
         &["filter", "", "--split"],
         &[name(b"x\xfe.pcap=tcp"), name(b"--split"), name(b"x\xff.pcap=udp"), source.clone()],
@@ -166,7 +166,7 @@ fn a_name_that_is_not_utf8_is_a_name() {
     assert!(done.err.contains(r"s\xff\xfe.pcap is both source and output"), "{done:?}");
 }
 
-/// The loopback is there in every network namespace, and `any` stands for all interfaces.
+/// The loopback interface exists in every network namespace; `any` means all interfaces.
 #[test]
 fn a_file_that_is_named_like_an_interface_is_read_and_that_is_said() {
     let temp = Temp::new();
@@ -218,7 +218,7 @@ fn an_empty_name_is_refused() {
     }
 }
 
-/// A program gets a fault as it is, escaped once, by the rules of JSON.
+/// In JSON the fault has the name unchanged, escaped once by the rules of JSON.
 #[test]
 fn faults_in_json_hold_the_very_names() {
     let temp = Temp::new();

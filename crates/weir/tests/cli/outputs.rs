@@ -1,11 +1,11 @@
-//! What is written: the same packets as tcpdump writes, in the same order, in files named the same way.
+//! Written files: the packets that tcpdump writes, in the same order, in files with the same names.
 
 use crate::support::*;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Packets of a made file; a few windows of work for several threads whichever way it is read.
+/// Packets of a generated file: a few chunks for several threads, whichever way the file is read.
 const MADE: &str = "70000";
 
 /// A file of more than 60 MB.
@@ -208,7 +208,7 @@ fn a_split_writes_what_separate_runs_write() {
     assert!(!temp.names().contains(&"web".to_owned()));
 }
 
-/// Records by time, equal times in a fixed order: how a merge orders those is its own affair.
+/// Records by time, with equal times in a fixed order, because the order of equal times in a merge is not specified.
 fn by_time(mut records: Vec<Record>) -> Vec<Record> {
     records.sort();
     records
@@ -231,7 +231,7 @@ fn a_merge_is_in_the_order_of_time() {
         assert!(done.err.contains(&format!("{} received", grouped(9000 * count))), "{}", done.err);
         let merged = records(&out);
         assert!(merged.is_sorted_by_key(|record| record.time_ns));
-        // Equal times keep the order of the sources.
+        // Packets of equal times keep the order of the sources.
         let mut expected: Vec<Record> = sources.iter().flat_map(|source| records(source)).collect();
         expected.sort_by_key(|record| record.time_ns);
         assert!(merged == expected, "{count} sources");
@@ -242,7 +242,7 @@ fn a_merge_is_in_the_order_of_time() {
             tool("mergecap", [&["-F", "pcap", "-w", &theirs], &sources[..]].concat()).ok();
             assert!(by_time(merged.clone()) == by_time(records(&theirs)));
         }
-        // The first N of the merge are not the first N of a source.
+        // The first N packets of the merge are not the first N packets of a source.
         for n in [1, 50, 8000] {
             let first = temp.at("first.pcap");
             let n_text = n.to_string();
@@ -324,7 +324,7 @@ fn files_rotate_by_packet_time() {
         weir(["filter", expression, &file, "-G", "4", "-W", "2", "-w", &out, "--utc", "--stats", "--split", &odd]).ok();
     assert_eq!(temp.names(), ["g-221321.pcap", "g-221324.pcap", "odd.pcap", "odd.pcap1"]);
     assert!(!done.err.contains("weir:"), "{}", done.err);
-    // What comes behind the last file is in no figure: of eight packets the first does not match.
+    // Packets after the last file are in no count. Of the eight packets before, the first does not match.
     assert!(done.err.starts_with("8 received, 7 matched (87.5 %), 434 bytes, 0 dropped, 7 written, "), "{}", done.err);
     assert!(done.err.contains("  received 8 = passed 7 + filtered 1 + denied 0 + dropped 0\n"), "{}", done.err);
     assert!(done.err.contains("odd.pcap: 3 packets, 186 bytes\n"), "{}", done.err);
@@ -335,14 +335,14 @@ fn files_rotate_by_packet_time() {
     weir(["filter", "", &file, "-G", "4", "-w", &temp.at("g.pcap")]).ok();
     assert_eq!(temp.names(), ["g.pcap", "g.pcap1", "g.pcap2"], "names that would repeat are numbered");
 
-    // The same hour three times: nothing is overwritten.
+    // Three windows in the same hour: no file is overwritten.
     let temp = Temp::new();
     weir(["filter", "", &file, "-G", "4", "-w", &temp.at("g-%H.pcap"), "--utc"]).ok();
     assert_eq!(temp.names(), ["g-22.pcap", "g-22.pcap1", "g-22.pcap2"]);
     let parts: Vec<Record> = temp.names().iter().flat_map(|name| records(&temp.at(name))).collect();
     assert_eq!(parts, whole);
 
-    // By time and size: numbers begin again in each window.
+    // By time and size: the numbers restart in each window.
     let temp = Temp::new();
     let file = source.file("long.pcap", &small_pcap(60));
     weir(["filter", "", &file, "-G", "30", "-C", "1k", "-w", &temp.at("g-%S.pcap"), "--utc"]).ok();
@@ -352,12 +352,12 @@ fn files_rotate_by_packet_time() {
     assert_eq!(count, 60);
 }
 
-/// Packets by count, whatever the design: what is written is what is said, and the account adds up.
+/// For every way of rotation, the summary has the number of written packets, and its counts add up.
 #[test]
 fn the_summary_of_a_rotation_says_what_was_written() {
     let source = Temp::new();
     let file = source.at("made.pcapng");
-    // 30 000 packets in 10 s.
+    // 30 000 packets within 10 s.
     weir(["generate", &file, "--packets", "30000", "--rate", "3000", "--sizes", "200"]).ok();
     let told = |done: &Done, word: &str| -> u64 {
         let line = done.err.lines().find(|line| line.contains(" received, ")).expect("a summary");
@@ -393,11 +393,11 @@ fn the_summary_of_a_rotation_says_what_was_written() {
             let note = "weir: -W is ignored beside both -C and -G: it limits no files, and only widens the numbers in their names\n";
             assert_eq!(done.err.starts_with(note), both, "{context}");
             if both {
-                // As in tcpdump's manual: the file is written to its end, and names are never used again.
+                // As in tcpdump's manual: all packets are written, and no name is used twice.
                 assert_eq!(terms[0], 30_000, "{context}");
                 assert!(temp.names().iter().all(|name| name.ends_with(|c: char| c.is_ascii_digit())), "{context}");
             } else if options.contains(&"-W") && !ring {
-                // The received packets are those of the file up to the last that was written.
+                // The received packets are those of the file up to the last written packet.
                 let all = records(&file);
                 let last = temp.names().iter().flat_map(|name| records(&temp.at(name))).max().expect("packets");
                 let at = all.iter().position(|record| *record == last).expect("it is one of them");
@@ -408,7 +408,7 @@ fn the_summary_of_a_rotation_says_what_was_written() {
     }
 }
 
-/// The file, which may not grow any more, holds whole lines, and as many as the summary says.
+/// The file has reached its size limit. Only complete lines remain, as many as the summary says.
 #[test]
 fn lines_that_have_no_room_are_cut_at_a_line_and_counted() {
     let source = Temp::new();
@@ -427,7 +427,7 @@ fn lines_that_have_no_room_are_cut_at_a_line_and_counted() {
             let text = fs::read_to_string(&out).unwrap();
             let added = text.strip_prefix("before\n").filter(|_| redirection == ">>").unwrap_or(&text);
             let packets = added.lines().filter(|line| !line.starts_with('\t')).count();
-            // Two lines less than fits, at most, or two dumps.
+            // The file may be at most two lines, or two dumps, below the limit.
             assert!(
                 text.ends_with('\n') && text.len() <= 307_200 && text.len() > 305_000,
                 "{more}: {} bytes",
@@ -443,7 +443,7 @@ fn lines_that_have_no_room_are_cut_at_a_line_and_counted() {
     }
 }
 
-/// The second file leads to a device that is always full.
+/// The second file is a link to a device that is always full.
 #[test]
 fn the_file_of_a_rotation_that_is_full_is_named() {
     let test = "the_file_of_a_rotation_that_is_full_is_named";
@@ -465,12 +465,12 @@ fn the_file_of_a_rotation_that_is_full_is_named() {
     }
 }
 
-/// An interface statistics block with these options, of interface 0.
+/// An interface statistics block with these options, for interface 0.
 fn statistics(counts: &[(u16, u64)]) -> Vec<u8> {
     statistics_of(0, counts)
 }
 
-/// The same of interface `id`.
+/// An interface statistics block with these options, for interface `id`.
 fn statistics_of(id: u32, counts: &[(u16, u64)]) -> Vec<u8> {
     let ticks = 1_700_000_009_000_000u64;
     let mut body: Vec<u8> =
@@ -506,7 +506,8 @@ fn what_a_source_says_of_its_losses_is_in_the_copy() {
     }
     let piped = weir_fed(["filter", "", "-", "-w", "-"], &bytes).ok().out;
     assert!(piped.ends_with(&last));
-    // An interface is the same in both sources: what it lost is what it lost in both, and in all sections of one.
+    // Both sources have the same interface, so that the copy has the sum of both losses. The same holds for several
+    // sections of a file.
     let twice = statistics(&[(4, 200), (5, 40), (7, 150), (8, 10)]);
     for sources in [vec![&file, &file], vec![&temp.file("sections.pcapng", &bytes.repeat(2))]] {
         for more in [&[][..], &["--merge"]] {
@@ -517,7 +518,7 @@ fn what_a_source_says_of_its_losses_is_in_the_copy() {
     }
     let about: serde_json::Value = serde_json::from_slice(&weir(["info", "--json", &copy]).ok().out).unwrap();
     assert_eq!(about["interfaces"][0]["dropped"], 190);
-    // One that says nothing has nothing to carry, and a file without packets still says it.
+    // A source without statistics gives a copy without them. A copy without packets still has the statistics.
     let none = temp.file("none.pcapng", &[pcapng_start(1), packets].concat());
     weir(["filter", "", &none, "-w", &copy]).ok();
     assert!(!holds(&copy, &last) && !holds(&copy, &twice));
@@ -548,7 +549,7 @@ fn losses_of_interfaces_that_are_alike_add_up() {
     }
 }
 
-/// The names of rotated files are known only once packets have come.
+/// The names of rotated files are known only when packets come.
 #[test]
 fn no_output_empties_a_source_or_another_output() {
     let temp = Temp::new();
@@ -559,7 +560,7 @@ fn no_output_empties_a_source_or_another_output() {
     let done = weir(["filter", "", &source, "-G", "3600", "-w", &by_hour, "--utc"]);
     assert!(done.code == Some(1) && done.err.contains("x-22.pcap: cannot be created: it is a source"), "{}", done.err);
     assert_eq!(fs::read(&source).unwrap(), bytes);
-    // A source by another name, and one that is standard input.
+    // A source with another name, and a source as standard input.
     let (other, link) = (temp.file("other.pcap", &bytes), temp.at("link-22.pcap"));
     fs::hard_link(&other, &link).unwrap();
     let done = weir(["filter", "", &other, "-G", "3600", "-w", &temp.at("link-%H.pcap"), "--utc"]);
@@ -589,7 +590,7 @@ fn times_that_cannot_be_written_are_counted_and_told_of() {
         packet[16..20].copy_from_slice(&(ticks as u32).to_le_bytes());
         packet
     };
-    // 2023, 2106 a second before and after what 32 bits hold, 2200, and beyond all that is read.
+    // 2023, 2106 in the last second of 32 bits and in the next one, 2200, and a time beyond all that can be read.
     let times = [1_700_000_000, u32::MAX.into(), 1 << 32, 7_258_118_400, u64::MAX];
     let bytes = [pcapng_start(1), times.iter().flat_map(|&time| timed(time)).collect()].concat();
     let file = temp.file("in.pcapng", &bytes);
@@ -677,7 +678,7 @@ fn capture_files_are_nobody_elses_to_read() {
     weir(["filter", "", &made, "-w", &main, "--split", &format!("{split}=ip")]).ok();
     let mode = |path: &str| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!([&made, &main, &split].map(|path| mode(path)), [0o600; 3]);
-    // A file that is there keeps what its owner gave it.
+    // An existing file keeps its access rights.
     std::fs::write(&old, b"").unwrap();
     std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o644)).unwrap();
     weir(["filter", "", &made, "-w", &old]).ok();

@@ -1,9 +1,9 @@
-//! Ports as sinks: what arrives at the other end of the cable, told by tcpdump or a capture of its own, is what was sent.
+//! Ports as sinks: tcpdump or another capture at the other end of the cable must receive the packets that were sent.
 
 use crate::capture::net::{Capture, Net};
 use crate::support::*;
 
-/// Datagrams of growing sizes, each with its number; every other one goes to port 53.
+/// Datagrams of growing sizes, each with its number. Every other datagram goes to port 53.
 fn frames(count: u32) -> Vec<Vec<u8>> {
     let numbered = |number: u32| {
         let mut frame = udp(if number.is_multiple_of(2) { 53 } else { 80 }, 18 + number as usize % 1400);
@@ -22,21 +22,21 @@ fn data(records: Vec<Record>) -> Vec<Vec<u8>> {
     records.into_iter().map(|record| record.data).collect()
 }
 
-/// tcpdump at the far end, writing to `path`. In immediate mode a packet has as much room as its largest may need: less of it
-/// is room for more of them.
+/// tcpdump at the far end, writing to `path`. In immediate mode each packet takes the room of the largest possible one. A
+/// smaller snap length therefore leaves room for more packets.
 fn tcpdump(net: &Net, path: &str) -> Capture {
     let way = ["tcpdump", "--immediate-mode", "-Z", "root", "-n", "-i", "far", "-B", "32768", "-s", "4096", "--nano"];
     net.start_at("far", &[&way[..], &["-w", path]].concat(), "listening on")
 }
 
-/// What tcpdump says that it captured, and what is in its file.
+/// tcpdump's count of captured packets, and the records in its file.
 fn captured(rival: Capture, path: &str) -> (u64, Vec<Record>) {
     let done = rival.stop().ok();
     let count = done.err.lines().find_map(|line| line.strip_suffix(" packets captured")).expect("its count");
     (count.parse().unwrap(), parse_pcap(&std::fs::read(path).unwrap()).1)
 }
 
-/// The number in front of this word of the last line.
+/// Number before a word in the last line.
 #[track_caller]
 fn told(done: &Done, word: &str) -> u64 {
     let line = done.err.lines().last().expect("a summary");
@@ -64,7 +64,7 @@ fn what_matches_arrives_as_it_was_and_in_order() {
         assert_eq!(count, 1500, "{port}");
         assert!(data(found) == even, "{port}");
     }
-    // A port beside a file, and a file named as one.
+    // A port beside a file, and a file with the name of a port.
     let path = temp.at("far.pcap");
     let rival = tcpdump(&net, &path);
     let (out, null) = (temp.at("out.pcap"), temp.at("null"));
@@ -85,7 +85,7 @@ fn packets_are_passed_on_while_more_may_come() {
     let temp = Temp::new();
     let out = temp.at("two.pcap");
     let all = frames(201);
-    // It ends by itself: the forwarder holds nothing back, though the last is no full batch.
+    // The capture ends by itself, because the forwarder sends all packets, although the last batch is not full.
     let end = net.capture(&["filter", "", "two", "-w", &out, "-c", "101"]);
     let between = net.capture(&["filter", "udp port 53", "near", "-w", "af_packet:one", "-s", "1000"]);
     assert_eq!(net.send(&all, 7), 201);
@@ -160,7 +160,7 @@ fn generated_packets_leave_at_their_times() {
         let since = |records: &[Record], i: usize| records[i].time_ns - records[0].time_ns;
         for i in 0..400 {
             assert_eq!(found[i].data, expected[i].data, "{port} {i}");
-            // The first may be late by a while; nothing else is early.
+            // The first packet may be late by up to 20 ms; no other is earlier than that allows.
             assert!(since(&found, i) + 20_000_000 >= since(&expected, i), "{port} {i}");
         }
     }
@@ -199,7 +199,7 @@ fn the_truth_about_packets_that_were_not_sent_is_left_out() {
 fn sending_ends_with_its_count_when_interrupted_or_when_the_interface_goes() {
     let Some(net) = Net::new("sending_ends_with_its_count_when_interrupted_or_when_the_interface_goes") else { return };
     let generator = |port: &str, bytes: &str| {
-        // Packets of this size that arrive tell that it sends, whatever else is sent.
+        // Packets of this size at the other end show that the generator sends, whatever other packets are sent.
         let size = format!("len == {bytes}");
         let seen = [env!("CARGO_BIN_EXE_weir"), "filter", &size, "far", "--count", "-c", "100"];
         let seen = net.start_at("far", &seen, "AF_PACKET");
@@ -239,7 +239,7 @@ fn sending_ends_with_its_count_when_interrupted_or_when_the_interface_goes() {
     }
 }
 
-/// The number that the summary begins with.
+/// Number at the beginning of the summary.
 #[track_caller]
 fn told_first(done: &Done) -> u64 {
     let line = done.err.lines().last().expect("a summary");

@@ -1,9 +1,9 @@
-//! `--sort`: the packets of files in the order of time, whatever order the files have.
+//! `--sort`: the packets of files in the order of time, for any order in the files.
 
 use crate::support::*;
 use serde_json::{Value, json};
 
-/// A pcap of `count` datagrams whose times come in no order and are often equal; a rule of multiplication stands for chance.
+/// A pcap of `count` datagrams whose times are unordered and often equal. A multiplication replaces random numbers.
 fn unordered(count: u32) -> Vec<u8> {
     let mut bytes = pcap_header(65_535, 1);
     for i in 0..count {
@@ -13,7 +13,7 @@ fn unordered(count: u32) -> Vec<u8> {
     bytes
 }
 
-/// The records of files in the order of time, equal times in the order of the files.
+/// Records of files in the order of time; equal times in the order of the files.
 fn in_order(files: &[&[u8]]) -> Vec<Record> {
     let mut records: Vec<Record> = files.iter().flat_map(|file| parse_pcap(file).1).collect();
     records.sort_by_key(|record| record.time_ns);
@@ -37,7 +37,7 @@ fn packets_come_in_the_order_of_time() {
         tool("reordercap", [&file, &theirs]).ok();
         let plain = temp.at("theirs.pcap");
         tool("editcap", ["-F", "pcap", &theirs, &plain]).ok();
-        // How they order equal times is their own affair.
+        // The order of equal times in reordercap is not specified.
         let fixed = |mut records: Vec<Record>| {
             records.sort();
             records
@@ -102,7 +102,7 @@ fn windows_of_an_unordered_file_are_those_of_the_ordered_one() {
     }
 }
 
-/// The line about late packets names `--sort`, and with it there are none.
+/// The message about late packets advises `--sort`, with which no packet is late.
 #[test]
 fn the_advice_about_late_packets_helps() {
     let temp = Temp::new();
@@ -118,7 +118,7 @@ fn the_advice_about_late_packets_helps() {
     assert!(!sorted.err.contains("late by more than") && sorted.text().lines().count() == 102, "{}", sorted.err);
 }
 
-/// A pcapng file in either byte order.
+/// Writer of a pcapng file in either byte order.
 struct Blocks {
     big: bool,
     bytes: Vec<u8>,
@@ -144,7 +144,7 @@ impl Blocks {
         assert_eq!((self.bytes.len() - at) as u64, total);
     }
 
-    /// A file of one interface with these comments, two packets, and so many that were dropped.
+    /// A file of one interface with these comments, two packets, and `dropped` packets in its statistics.
     fn file(big: bool, link: u64, comments: &[String], packet: &[u8], dropped: u64) -> Vec<u8> {
         let mut file = Self { big, bytes: Vec::new() };
         file.block(0x0a0d_0d0a, |body| {
@@ -183,7 +183,7 @@ impl Blocks {
     }
 }
 
-/// What is in a little-endian pcapng file.
+/// Blocks of a little-endian pcapng file.
 #[derive(Default)]
 struct Listing {
     /// Link type and length of each interface block.
@@ -210,8 +210,8 @@ fn listing(bytes: &[u8]) -> Listing {
     listing
 }
 
-/// Interfaces that are not the same any more in a sorted copy: texts that are more than a copy keeps, and an address family in the
-/// byte order of its file. What their sources counted is said of the interfaces that the packets have.
+/// A sorted copy may have to change its interfaces: more texts than a copy keeps, or an address family in the byte order of
+/// its file. The statistics of the sources are kept for the interfaces of the packets.
 #[test]
 fn a_sorted_copy_has_the_interfaces_of_its_packets_and_what_they_counted() {
     let test = "a_sorted_copy_has_the_interfaces_of_its_packets_and_what_they_counted";
@@ -235,7 +235,7 @@ fn a_sorted_copy_has_the_interfaces_of_its_packets_and_what_they_counted() {
         let text = tool("capinfos", ["-I", &out]).ok().text();
         assert!(text.lines().any(|line| line.starts_with("Number of interfaces") && line.ends_with(" 3")), "{text}");
     }
-    // One source alone keeps its texts.
+    // A copy of one source keeps all its texts.
     let done = weir(["filter", "", &b, "--sort", "-w", &out]).ok();
     assert!(!done.err.contains("left out"), "{}", done.err);
     let Listing { interfaces, statistics, .. } = listing(&std::fs::read(&out).unwrap());

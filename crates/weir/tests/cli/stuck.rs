@@ -1,4 +1,5 @@
-//! Outputs that nobody reads, and expressions that libpcap compiles for minutes: the first signal ends the run, and it gives its account.
+//! Outputs without a reader, and expressions that libpcap compiles for minutes: the first signal ends the run, which still
+//! prints its summary.
 
 use crate::live::{signal, start};
 use crate::support::*;
@@ -8,17 +9,17 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A bound against hanging: longer than any of these runs takes after a signal, on a machine that is busy with other things.
+/// Limit against hanging: longer than any of these runs takes after a signal on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// More than pipes and buffers hold: 15 000 packets.
+/// A file of 15 000 packets, more than pipes and buffers hold.
 fn large(temp: &Temp) -> String {
     let file = temp.at("large.pcap");
     weir(["generate", &file, "--packets", "15000", "--sizes", "1400", "--seed", "1"]).ok();
     file
 }
 
-/// Waits until the child's first thread waits for room in an output, or for the reader of a FIFO.
+/// Waits until the child's first thread blocks on a full output or on the open of a FIFO.
 #[track_caller]
 pub fn wait_until_stuck(child: &mut Child) {
     let waits = || std::fs::read_to_string(format!("/proc/{}/wchan", child.id())).unwrap_or_default();
@@ -47,7 +48,7 @@ fn wait_until_caught(child: &mut Child, signal: &str) {
     assert!(child.try_wait().unwrap().is_none(), "it takes long");
 }
 
-/// Waits for a child that was told to end, and does not read its standard output.
+/// Waits for a child that was signalled, without reading its standard output.
 #[track_caller]
 fn end(mut child: Child) -> Done {
     let begun = Instant::now();
@@ -61,7 +62,7 @@ fn end(mut child: Child) -> Done {
     gather(child, &[])
 }
 
-/// SIGHUP, unless the tests run under nohup, which weir would inherit.
+/// SIGHUP, or another signal if the tests run under nohup, from which weir would inherit ignoring SIGHUP.
 fn hang_up() -> &'static str {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
@@ -74,7 +75,7 @@ fn fifo(temp: &Temp, name: &str) -> String {
     path
 }
 
-/// Says whether wchan can be read: without it, nobody knows when a run is stuck.
+/// Whether wchan can be read, without which a blocked run cannot be recognized; if not, prints that.
 pub fn can_look(test: &str) -> bool {
     let mut sleeping = Command::new("sleep").arg("10").spawn().unwrap();
     std::thread::sleep(Duration::from_millis(100));
@@ -87,7 +88,7 @@ pub fn can_look(test: &str) -> bool {
     waits.contains("sleep")
 }
 
-/// The numbers at the beginning of a summary: `15 000 received, 15 000 matched`.
+/// Numbers at the beginning of a summary: `15 000 received, 15 000 matched`.
 #[track_caller]
 fn summary(done: &Done) -> [u64; 2] {
     let last = done.err.lines().last().unwrap_or_default();
@@ -108,7 +109,7 @@ fn the_first_signal_ends_a_filter_whose_output_nobody_reads() {
     }
     let temp = Temp::new();
     let (file, closed, open) = (large(&temp), fifo(&temp, "closed.pcapng"), fifo(&temp, "open.pcapng"));
-    // Held open for reading, and never read.
+    // The FIFO is open for reading, but never read.
     let held = OpenOptions::new().read(true).custom_flags(0o4000).open(&open).unwrap();
     let out = temp.at("out.pcap");
     let split = format!("{open}=udp or tcp");
@@ -133,7 +134,7 @@ fn the_first_signal_ends_a_filter_whose_output_nobody_reads() {
         assert_eq!(received, matched, "{more:?}: {}", done.err);
         let line = done.err.lines().find(|line| line.starts_with(&format!("weir: {who}: ")));
         assert!(line.is_some_and(|line| line.contains("read")), "{more:?}: {}", done.err);
-        // What the output took and nobody read is still in the pipe.
+        // Bytes that the output took without a reader are still in the pipe.
         let taken = match (who, more) {
             ("standard output", [] | ["--json"]) => done.out.iter().filter(|&&byte| byte == b'\n').count(),
             ("standard output", _) => whole_packets(&done.out),
@@ -147,7 +148,7 @@ fn the_first_signal_ends_a_filter_whose_output_nobody_reads() {
     drop(held);
 }
 
-/// Packet blocks of the beginning of a pcapng file that are whole.
+/// Number of complete packet blocks at the beginning of a pcapng file.
 fn whole_packets(bytes: &[u8]) -> usize {
     let (mut at, mut packets) = (0, 0);
     while let Some(head) = bytes.get(at..at + 8) {
@@ -183,7 +184,7 @@ fn the_first_signal_ends_other_commands_whose_output_nobody_reads() {
             assert!(done.err.contains(" received, "), "{arguments:?}: {}", done.err);
         }
     }
-    // Where nobody reads what is said either, all that is left is to end.
+    // If standard error has no reader either, the run can only end.
     let mut command = Command::new("sh");
     command.args(["-c", "exec \"$0\" \"$@\" 2>&1", env!("CARGO_BIN_EXE_weir"), "filter", "", &file]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
@@ -192,7 +193,7 @@ fn the_first_signal_ends_other_commands_whose_output_nobody_reads() {
     assert_eq!(end(child).code, Some(1));
 }
 
-/// A reader that comes late gets everything: waiting for it loses nothing.
+/// A reader that comes late gets all packets: waiting for it loses none.
 #[test]
 fn a_reader_may_come_late() {
     const TEST: &str = "a_reader_may_come_late";
@@ -215,7 +216,7 @@ fn a_reader_may_come_late() {
     assert_eq!(records(&copy), parse_pcap(&whole).1);
 }
 
-/// Hundreds of hosts: libpcap's optimizer takes a minute for 600 of them, and longer than tests run for these.
+/// Hundreds of hosts. libpcap's optimizer takes a minute for 600 of them, and for these longer than tests run.
 fn endless_expression() -> String {
     let host = |i: u32| format!("host 10.{}.{}.{}", i / 250, i % 250, i * 7 % 250);
     (0..1500).map(host).collect::<Vec<_>>().join(" or ")

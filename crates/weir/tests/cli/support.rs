@@ -1,4 +1,4 @@
-//! What the tests of the command share: running it, rival tools, captures, directories that vanish, bytes of files.
+//! Helpers of the command's tests: running weir and rival tools, captures, temporary directories, bytes of files.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 pub use weir_testkit::{Scratch as Temp, capture, captures, have, skipped};
 
-/// How a program ended, and what it said.
+/// Exit code and output of a program.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// Exit code; `None` if a signal ended it.
@@ -21,14 +21,14 @@ impl Done {
         String::from_utf8_lossy(&self.out).into_owned()
     }
 
-    /// The number that `--count` printed.
+    /// Number printed by `--count`.
     #[track_caller]
     pub fn count(&self) -> u64 {
         let text = self.text();
         text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("no count: {self:?}"))
     }
 
-    /// Asserts that all went well.
+    /// Asserts that the exit code is 0.
     #[track_caller]
     pub fn ok(self) -> Self {
         assert_eq!(self.code, Some(0), "{}", self.err);
@@ -43,7 +43,7 @@ pub fn weir_command() -> Command {
     command
 }
 
-/// Runs `weir` with these arguments and nothing on standard input.
+/// Runs `weir` with these arguments and an empty standard input.
 pub fn weir<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Done {
     run(weir_command().args(arguments), &[])
 }
@@ -63,20 +63,20 @@ pub fn tool_fed<S: AsRef<OsStr>>(name: &str, arguments: impl IntoIterator<Item =
     run(Command::new(name).args(arguments).env("TZ", "UTC").stdin(Stdio::piped()), input)
 }
 
-/// Runs a command to its end and gathers what it says.
+/// Runs a command to its end, and collects its output.
 pub fn run(command: &mut Command, input: &[u8]) -> Done {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     gather(child.unwrap_or_else(|error| panic!("{command:?}: {error}")), input)
 }
 
-/// Feeds a child, if its standard input is a pipe, and waits for it.
+/// Writes `input` to a child, if its standard input is a pipe, and waits for its end.
 pub fn gather(mut child: Child, input: &[u8]) -> Done {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let stdin = child.stdin.take();
     let stderr = child.stderr.take();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // Who has read enough closes the pipe; its exit code then tells.
+            // A child may close the pipe early; its exit code then tells the outcome.
             stdin.map(|mut stdin| stdin.write_all(input))
         });
         scope.spawn(|| stderr.map(|mut pipe| pipe.read_to_end(&mut err)));
@@ -102,7 +102,7 @@ pub struct Record {
     pub data: Vec<u8>,
 }
 
-/// Link type and records of a little-endian pcap file, which must be whole.
+/// Link type and records of a little-endian pcap file, which must be complete.
 #[track_caller]
 pub fn parse_pcap(bytes: &[u8]) -> (u32, Vec<Record>) {
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
@@ -118,11 +118,11 @@ pub fn parse_pcap(bytes: &[u8]) -> (u32, Vec<Record>) {
         records.push(Record { time_ns, wire_len: word(at + 12), data });
         at += 16 + word(at + 8) as usize;
     }
-    // The upper bits are flags and the length of an FCS.
+    // The upper bits hold flags and the length of an FCS.
     (word(20) & 0x03ff_ffff, records)
 }
 
-/// The records of any capture file, by way of weir's own conversion to pcap.
+/// Records of any capture file, converted to pcap by weir itself.
 #[track_caller]
 pub fn records(path: &str) -> Vec<Record> {
     let temp = Temp::new();
@@ -173,7 +173,7 @@ pub fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     [&kind.to_le_bytes(), &total.to_le_bytes(), body, &total.to_le_bytes()].concat()
 }
 
-/// A section header block and an interface block without snap length.
+/// A section header block, and an interface description block without snap length.
 pub fn pcapng_start(link: u16) -> Vec<u8> {
     let mut section = 0x1a2b_3c4du32.to_le_bytes().to_vec();
     section.extend([1, 0, 0, 0]);

@@ -1,16 +1,16 @@
-//! What a terminal shows: no line is wider than it, and narrow text says what wide text says.
+//! Output on a terminal: no line is wider than the terminal, and a narrow table has the content of a wide one.
 
 use crate::support::{Done, Temp, have, run, small_pcap, weir, weir_command};
 use std::process::Command;
 
 const WIDTHS: [usize; 4] = [60, 80, 120, 200];
 
-/// Is there what makes a pseudo-terminal? Says what is not, and that `test` is skipped for it.
+/// Whether the programs for a pseudo-terminal exist; if not, prints which one is missing for `test`.
 fn can_make_terminals(test: &str) -> bool {
     have(test, &["script", "stty", "sh"])
 }
 
-/// What `weir` shows with these arguments on a terminal of `width` columns, in `temp`; both streams, without colours.
+/// Exit code and output of `weir` on a terminal of `width` columns, in `temp`; both streams, without colours.
 fn shown(temp: &Temp, width: usize, arguments: &[&str]) -> (Option<i32>, String) {
     let quoted: Vec<String> = arguments.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
     let weir = weir_command();
@@ -23,7 +23,7 @@ fn shown(temp: &Temp, width: usize, arguments: &[&str]) -> (Option<i32>, String)
     (code, plain(&String::from_utf8(out).expect("weir prints UTF-8")))
 }
 
-/// Text without colours, and of a line that was written over the last state.
+/// Text without colours and without overwritten lines.
 fn plain(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -44,7 +44,7 @@ fn assert_fits(width: usize, arguments: &[&str], text: &str) {
     }
 }
 
-/// A directory with captures: Internet-like with IPv6, one that is cut, a pcapng file.
+/// A directory with captures: generated packets of Internet-like sizes with IPv6, a cut file, a pcapng file.
 fn captures() -> Temp {
     let temp = Temp::new();
     weir(["generate", &temp.at("demo.pcap"), "--packets", "20000", "--flows", "3000", "--rate", "100"]).ok();
@@ -145,7 +145,7 @@ fn in_bytes(n: u64) -> String {
     if value < 99.95 { format!("{value:.1} {name}") } else { format!("{value:.0} {name}") }
 }
 
-/// The cells of row `rank` of the table, in all its lines: what two blanks or more stand between.
+/// Cells of row `rank` of the table, over all its lines. At least two blanks separate cells.
 fn cells(text: &str, rank: usize) -> Vec<&str> {
     let begins = |line: &str, rank: usize| line.trim_start().starts_with(&format!("{rank}  "));
     let table = text.lines().skip_while(|line| !line.trim_start().starts_with("#  ")).skip(1);
@@ -161,7 +161,7 @@ fn a_narrow_table_has_the_keys_the_figure_and_its_bound_of_a_wide_one() {
         return;
     }
     let temp = captures();
-    // JSON is the oracle: it has no layout.
+    // JSON is the oracle, because it has no layout.
     for more in [&["--top", "25"][..], &["--top", "25", "--by", "bytes", "--memory", "16k"], &["--key", "src"]] {
         let arguments = [&["measure", "demo.pcap", "--seed", "1", "--workers", "1"], more].concat();
         let full = [&arguments[..], &["--json"]].concat();
@@ -193,7 +193,7 @@ fn a_narrow_table_has_the_keys_the_figure_and_its_bound_of_a_wide_one() {
                 };
                 assert!(bounded, "{width}: -{below} +{above} in {cells:?} of\n{text}");
                 for address in ["src", "dst"].iter().filter_map(|key| row[*key].as_str()) {
-                    // Two pieces at most stand in other lines, with figures of the row in between.
+                    // An address may be broken over lines, with figures of the row in between. Its two ends must occur.
                     let ends = [address.split(':').next().unwrap(), address.rsplit(':').next().unwrap()];
                     assert!(ends.iter().all(|end| joined.contains(end)), "{width}: {address} in\n{text}");
                 }
@@ -240,13 +240,13 @@ fn what_the_parser_refuses_is_a_line_of_ours() {
     for arguments in [&["--help"][..], &["filter", "-h"], &["--version"]] {
         assert!(weir(arguments).ok().err.is_empty(), "{arguments:?}");
     }
-    // Without a command the help is shown, and nothing is done.
+    // Without arguments the help is printed, and no command runs.
     let done = weir::<&str>([]);
     assert_eq!(done.code, Some(2));
     assert!(done.err.contains("Usage: weir"), "{}", done.err);
 }
 
-/// A paragraph of help is cut where its lines are full, and nowhere else: a word that begins a line had no room in the one before.
+/// A paragraph of help is broken only where its lines are full: the first word of a line had no room in the line before.
 #[test]
 fn paragraphs_below_the_options_fill_their_lines() {
     for columns in [60, 80, 100] {

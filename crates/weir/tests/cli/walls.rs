@@ -1,4 +1,4 @@
-//! What confines a run before it parses packets, seen from outside: user, capabilities, the marks of its threads.
+//! Confinement of a run before it parses packets, seen from outside: user, capabilities, and state of its threads.
 
 use crate::capture::net::Net;
 use crate::support::*;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The number of `nobody`, user and group, on this machine; `None`, with a line, for who is not root.
+/// User and group number of `nobody` on this machine. If the tests do not run as root, prints that and returns `None`.
 fn nobody(test: &str) -> Option<u32> {
     if fs::metadata("/proc/self").map_or(1, |about| about.uid()) != 0 {
         skipped(test, "only root can become another user");
@@ -25,7 +25,7 @@ fn nobody(test: &str) -> Option<u32> {
     number
 }
 
-/// A directory that belongs to a user alone.
+/// A directory that only its owner may use.
 fn directory_of(temp: &Temp, name: &str, user: u32) -> String {
     let path = temp.at(name);
     fs::create_dir(&path).unwrap();
@@ -34,7 +34,7 @@ fn directory_of(temp: &Temp, name: &str, user: u32) -> String {
     path
 }
 
-/// A file of root's that nobody else may read.
+/// A file that only root may read.
 fn secret(temp: &Temp, name: &str, bytes: &[u8]) -> String {
     let path = temp.file(name, bytes);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -46,7 +46,7 @@ fn owner(path: &str) -> (u32, u32) {
     (about.uid(), about.mode() & 0o777)
 }
 
-/// What the kernel says of each thread of a process, by the names of the fields.
+/// Fields of each thread's status in /proc.
 fn fields(process: u32, names: &[&str]) -> BTreeSet<Vec<String>> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let texts = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok());
@@ -57,7 +57,7 @@ fn fields(process: u32, names: &[&str]) -> BTreeSet<Vec<String>> {
     texts.map(|text| names.iter().map(|name| field(&text, name)).collect()).collect()
 }
 
-/// Waits until the fields of all threads of a process are these: walls stand a moment after a capture begins.
+/// Waits until all threads of a process have these fields, because walls are raised shortly after a capture begins.
 #[track_caller]
 fn comes_to(process: u32, expected: &[(&str, &str)]) {
     let (names, values): (Vec<&str>, Vec<String>) =
@@ -117,7 +117,7 @@ fn files_of_root_are_read_and_outputs_belong_to_the_user() {
         assert_eq!(parse_pcap(&fs::read(out).unwrap()).1.len(), 8, "{command:?}");
     }
     assert!(weir(["info", a, "-Z", "nobody"]).ok().text().contains("packets      3\n"));
-    // Where the user may not write, nothing is written.
+    // Without the user's right to write a directory, no file is made.
     let own = directory_of(&temp, "own", 0);
     let out = format!("{own}/out.pcap");
     let done = weir(["filter", "", a, "-w", &out, "-Z", "nobody"]);
@@ -157,7 +157,7 @@ fn who_is_not_root_becomes_nobody_else() {
     if !have(test, &["setpriv"]) {
         return;
     }
-    // A copy that everybody may execute, wherever the build lies.
+    // A copy that every user may execute, wherever the build directory lies.
     let temp = Temp::new();
     let command = temp.at("weir");
     fs::copy(env!("CARGO_BIN_EXE_weir"), &command).unwrap();
@@ -208,7 +208,7 @@ fn a_capture_has_no_rights_left_and_rotates_as_the_user() {
     }
 }
 
-/// The source is a pipe that has not ended, so that its threads are there to be looked at.
+/// The source is a pipe that has not ended, so that the threads of the run can be inspected.
 #[test]
 fn a_run_on_files_is_confined_in_all_its_threads() {
     let test = "a_run_on_files_is_confined_in_all_its_threads";
@@ -230,7 +230,7 @@ fn a_run_on_files_is_confined_in_all_its_threads() {
             assert!(begun.elapsed() < Duration::from_secs(20), "{command:?} has no thread for the decoder");
             std::thread::sleep(Duration::from_millis(10));
         }
-        // What opens the next file stays of root's rights, and nothing else.
+        // Of root's capabilities, only the one to open the next file stays.
         let root = fs::metadata("/proc/self").unwrap().uid() == 0;
         let rights = if root { "0000000000000004" } else { "0000000000000000" };
         comes_to(running.id(), &[("NoNewPrivs", "1"), ("Seccomp", "2"), ("CapPrm", rights), ("CapEff", rights)]);
@@ -250,7 +250,7 @@ fn another_user_replaces_the_filter_in_the_kernel() {
     let temp = Temp::new();
     let file = secret(&temp, "filter", b"udp port 80");
     let capture = net.capture(&["filter", "-F", &file, "near", "--count", "-Z", "nobody"]);
-    // CAP_BPF, to load a program, and CAP_DAC_READ_SEARCH, to read a file of root's.
+    // CAP_BPF, to load a program, and CAP_DAC_READ_SEARCH, to read a file of root.
     comes_to(capture.id(), &[("CapPrm", "0000008000000004"), ("CapEff", "0000008000000004"), ("Seccomp", "2")]);
     assert_eq!(net.send(&frames(30), 0), 30);
     fs::write(&file, "udp port 53").unwrap();
@@ -293,7 +293,7 @@ fn every_way_to_capture_and_to_send_works_as_another_user() {
     assert_eq!((done.code, &*done.err), (Some(2), refused));
 }
 
-/// A shell of root makes pipes for root alone, and sudo's variables may be set in it.
+/// A shell of root makes pipes for root alone, although sudo's variables may be set.
 #[test]
 fn pipes_of_root_are_written_by_the_user_who_called_sudo() {
     let test = "pipes_of_root_are_written_by_the_user_who_called_sudo";
@@ -319,7 +319,7 @@ fn pipes_of_root_are_written_by_the_user_who_called_sudo() {
     assert_eq!(parse_pcap(&reader.join().unwrap()).1.len(), 5);
 }
 
-/// What rotates logs may put a new directory in the place of the old one.
+/// A rotation of logs may replace the directory by a new one.
 #[test]
 fn a_followed_name_may_come_to_lie_in_another_directory() {
     let temp = Temp::new();
@@ -338,7 +338,7 @@ fn a_followed_name_may_come_to_lie_in_another_directory() {
     assert!(gather(child, &[]).ok().err.contains("another file has the name now"));
 }
 
-/// `perf record` has native code listed in a file, which is not one of the run's own.
+/// Under `perf record` weir lists its native code in a file outside the run's outputs.
 #[test]
 fn native_code_is_made_under_perf() {
     let temp = Temp::new();

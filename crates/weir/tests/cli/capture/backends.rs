@@ -1,11 +1,11 @@
-//! Every way to capture, held against a sender whose count is its own: what was sent is what was received, to the packet.
+//! All backends, compared with the sender's own count: each packet sent was received.
 
 use super::net::Net;
 use super::{account, frames, objects};
 use crate::support::*;
 use serde_json::Value;
 
-/// Sources, and what is said once they capture.
+/// Sources, and the start of the line that each prints once it captures.
 const WAYS: [(&[&str], &str); 3] = [
     (&["near"], "near: AF_PACKET (it takes nothing away"),
     (&["af_xdp:near", "--xdp-mode", "native"], "near: AF_XDP, queue 0 of near, native"),
@@ -52,7 +52,7 @@ fn every_way_and_design_measures_every_packet() {
     }
 }
 
-/// The sender's frames are the oracle of the copies, and its count that of the windows.
+/// The sender's frames are the oracle of the copies; its count is the oracle of the windows.
 #[test]
 fn every_way_measures_and_writes_in_one_pass() {
     let Some(net) = Net::new("every_way_measures_and_writes_in_one_pass") else { return };
@@ -88,7 +88,7 @@ fn every_way_measures_and_writes_in_one_pass() {
     }
 }
 
-/// Each interface has a worker that measures it, and the copies have the packets of both by time.
+/// A worker measures each interface, and the copies have the packets of both in the order of time.
 #[test]
 fn several_interfaces_are_measured_and_written_in_one_pass() {
     let Some(net) = Net::new("several_interfaces_are_measured_and_written_in_one_pass") else { return };
@@ -165,7 +165,7 @@ fn every_way_writes_every_packet_and_counts_what_found_no_room() {
     }
 }
 
-/// The slots of a UMEM are filled in any order: offsets of records say nothing of what came first.
+/// The slots of a UMEM are filled in any order, so that offsets of records tell nothing about their order.
 #[test]
 fn every_packet_of_several_queues_goes_to_its_split() {
     let Some(net) = Net::new("every_packet_of_several_queues_goes_to_its_split") else { return };
@@ -285,7 +285,7 @@ fn a_queue_has_one_owner_and_says_so() {
     }
 }
 
-/// Whoever starts us with nohup wants weir, which inherits that, to stay.
+/// Whether SIGHUP is ignored, as under nohup. weir inherits that.
 fn hangups_are_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("proc(5) has it");
@@ -299,21 +299,21 @@ fn what_is_written_is_there_however_the_capture_ends() {
     let sent = frames(1000);
     for (way, words) in WAYS {
         let out = temp.at("kept.pcapng");
-        // That of the way before would be taken for this one's.
+        // The file of the previous backend could be mistaken for the new one.
         let _ = std::fs::remove_file(&out);
         let capture = start(&net, &["filter", "", "-w", &out], way, words);
-        // Its header comes before the first packet, and before the line that says how it captures.
+        // The header is written before the first packet, and before the line that describes the capture.
         assert_eq!(weir(["filter", "", &out, "--count"]).ok().count(), 0, "it has its header at once");
         assert_eq!(net.send(&sent, 0), 1000);
         std::thread::sleep(std::time::Duration::from_millis(300));
-        // Once nothing comes, all is in the file.
+        // After 300 ms without traffic, all packets are in the file.
         assert!(super::written(&out) == sent, "{way:?}");
         capture.signal("-KILL");
         capture.done();
         assert!(super::written(&out) == sent, "{way:?}");
         assert!(!has_xdp(&net) && net.promiscuity("near") == "0", "{way:?} left something behind");
 
-        // A closed terminal is a wish to end like any other, and said twice it is still one.
+        // SIGHUP ends a run like other signals, and a second signal changes nothing.
         for signals in [&["-HUP"][..], &["-INT", "-INT"], &["-TERM", "-INT"]] {
             if signals == ["-HUP"] && hangups_are_ignored() {
                 eprintln!(
@@ -330,10 +330,10 @@ fn what_is_written_is_there_however_the_capture_ends() {
             assert!(super::written(&out) == sent, "{way:?} {signals:?}");
         }
 
-        // Nobody reads any more: a quiet end, and an account of what was looked at.
+        // If the reader ends, the run ends without a message, but with a summary.
         let shell = format!("{} filter '' {} | head -n 2", env!("CARGO_BIN_EXE_weir"), way.join(" "));
         let reader = net.start(&["bash", "-c", &format!("set -o pipefail; {shell}")], words);
-        // The first lines may fit into the pipe before its reader is gone.
+        // The first lines may still fit into the pipe after its reader has gone.
         for _ in 0..3 {
             assert_eq!(net.send(&sent, 0), 1000);
             std::thread::sleep(std::time::Duration::from_millis(200));

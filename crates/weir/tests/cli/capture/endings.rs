@@ -1,4 +1,4 @@
-//! Captures whose outputs end before they do: what was received is in the account all the same.
+//! Captures whose outputs end first: all received packets are still in the summary.
 
 use super::net::Net;
 use super::{account, frames, objects, written};
@@ -6,14 +6,14 @@ use crate::support::*;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// What the interface `near` had received at the end, as `--stats` tells it.
+/// Number of packets that the interface `near` had received at the end, from `--stats`.
 #[track_caller]
 fn received(done: &Done) -> u64 {
     let line = done.err.lines().find_map(|line| line.trim().strip_prefix("near: ")?.split_once(" received, "));
     line.unwrap_or_else(|| panic!("{}", done.err)).0.parse().expect("a number")
 }
 
-/// Packets with which nobody could do anything any more are dropped, wherever they lay when the output failed.
+/// Packets that no output can take any more are dropped, wherever they were when the output failed.
 #[test]
 fn packets_that_a_stuck_output_does_not_take_are_dropped() {
     let Some(net) = Net::new("packets_that_a_stuck_output_does_not_take_are_dropped") else { return };
@@ -42,7 +42,7 @@ fn packets_that_a_stuck_output_does_not_take_are_dropped() {
     }
 }
 
-/// The same of an output that fails while packets come; those that come later are not let in.
+/// The same with an output that fails while packets come. Later packets are not received.
 #[test]
 fn packets_behind_an_output_that_failed_are_dropped() {
     let Some(net) = Net::new("packets_behind_an_output_that_failed_are_dropped") else { return };
@@ -70,7 +70,7 @@ fn packets_behind_an_output_that_failed_are_dropped() {
     }
 }
 
-/// The windows fill the pipe and the queue before it. All packets are captured and written all the same.
+/// The windows fill the pipe and the queue before it. All packets are still captured and written.
 #[test]
 fn a_capture_goes_on_while_nobody_reads_its_windows() {
     let Some(net) = Net::new("a_capture_goes_on_while_nobody_reads_its_windows") else { return };
@@ -97,7 +97,7 @@ fn a_capture_goes_on_while_nobody_reads_its_windows() {
         assert_eq!((figure(&total, "received"), figure(&total, "passed")), (20_000, 20_000), "{}", done.err);
         let said: u64 = windows.iter().map(|window| figure(window, "left_out")).sum();
         let left_out = figure(&total, "left_out");
-        // Windows behind the last that was printed are in the summary's figure alone.
+        // Windows left out after the last printed one are only in the summary's number.
         assert!(left_out > 0 && left_out >= said, "{total}");
         let begins: Vec<&str> = windows.iter().map(|window| window["start"].as_str().unwrap()).collect();
         assert!(begins.is_sorted_by(|a, b| a < b), "{begins:?}");

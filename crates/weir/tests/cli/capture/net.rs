@@ -1,4 +1,4 @@
-//! Two network namespaces with a cable between them, a sender whose count is its own, and a capture that runs.
+//! Two network namespaces with a cable between them, a sender that counts its frames, and a capture process.
 
 use crate::support::*;
 use std::io::{BufRead, BufReader, Read};
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Sends the frames on its standard input, each behind its length, and says how many it sent. After each `burst` of them it
-/// rests.
+/// Script that sends the frames on its standard input, each after its length, and prints their number. After each `burst`
+/// of frames it pauses.
 const SENDER: &str = "
 import socket, sys, time
 interface, burst, rest = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
@@ -25,14 +25,14 @@ while at < len(data):
 print(sent)
 ";
 
-/// Namespaces `far` and `near`, joined by interfaces of these names. They vanish with all that is in them.
+/// Namespaces `far` and `near`, joined by interfaces of these names. Dropping removes them with everything in them.
 #[derive(Debug)]
 pub struct Net {
     tag: String,
 }
 
 impl Net {
-    /// `None`, with a line that says what was lacking, where namespaces cannot be had.
+    /// Makes the namespaces and the cable. If that is impossible, prints why and returns `None`.
     pub fn new(test: &str) -> Option<Self> {
         if !have(test, &["ip", "python3", "kill"]) {
             return None;
@@ -50,7 +50,7 @@ impl Net {
                 skipped(test, format_args!("no network namespaces here: {}", made.err.trim()));
                 return None;
             }
-            // The kernel's own packets would be counted too.
+            // Packets of the kernel's own (IPv6) would be counted too.
             let quiet = "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 >$f; done";
             net.inside(end, &["sh", "-c", quiet]);
         }
@@ -97,7 +97,7 @@ impl Net {
         }
     }
 
-    /// The cable from `far` to `near` anew, with two queues at each end.
+    /// Replaces the cable from `far` to `near` by one with two queues at each end.
     pub fn two_queues(&self) {
         let far = self.name("far");
         let queues = ["numtxqueues", "2", "numrxqueues", "2"];
@@ -109,12 +109,12 @@ impl Net {
         }
     }
 
-    /// Starts a program at the near end, and returns once it has said `ready` on standard error.
+    /// Starts a program at the near end, and returns once it has printed `ready` on standard error.
     pub fn start(&self, command: &[&str], ready: &str) -> Capture {
         self.start_at("near", command, ready)
     }
 
-    /// Starts a program in the namespace `end`, and returns once it has said `ready` on standard error.
+    /// Starts a program in the namespace `end`, and returns once it has printed `ready` on standard error.
     pub fn start_at(&self, end: &str, command: &[&str], ready: &str) -> Capture {
         let mut command = self.command(end, command);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("ip can be run");
@@ -122,7 +122,7 @@ impl Net {
         Capture { child, err, said: String::new() }.until(ready)
     }
 
-    /// Sends frames from the far end; returns how many that were.
+    /// Sends frames from the far end; returns their number.
     pub fn send(&self, frames: &[Vec<u8>], burst: usize) -> u64 {
         self.send_on("far", "far", frames, burst)
     }
@@ -136,7 +136,7 @@ impl Net {
         sent.ok().text().trim().parse().expect("it says how many")
     }
 
-    /// How many ask `interface` to be promiscuous.
+    /// Number of users that request promiscuous mode of `interface`.
     pub fn promiscuity(&self, interface: &str) -> String {
         let about = self.inside("near", &["ip", "-d", "link", "show", interface]).ok().text();
         about.split("promiscuity ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or("").to_owned()
@@ -155,7 +155,7 @@ impl Drop for Net {
     }
 }
 
-/// A program that captures. It is ended with its handle.
+/// A capture process. Dropping the handle ends it.
 #[derive(Debug)]
 pub struct Capture {
     child: Child,
@@ -168,7 +168,7 @@ impl Capture {
         tool("kill", [name, &self.child.id().to_string()]).ok();
     }
 
-    /// Waits until it has said this on standard error.
+    /// Waits until the process has printed these words on standard error.
     pub fn until(mut self, words: &str) -> Self {
         while !self.said.contains(words) {
             assert!(self.err.read_line(&mut self.said).expect("a pipe can be read") > 0, "it ended: {}", self.said);
@@ -176,7 +176,7 @@ impl Capture {
         self
     }
 
-    /// The next line on its standard output.
+    /// Next line on standard output.
     pub fn line(&mut self) -> String {
         let mut line = Vec::new();
         let out = self.child.stdout.as_mut().expect("it is a pipe");
@@ -191,7 +191,7 @@ impl Capture {
         self.child.id()
     }
 
-    /// Waits for its end, a minute at most, and gathers what it said.
+    /// Waits for the end of the process, at most a minute, and collects its output.
     pub fn done(mut self) -> Done {
         let (ended, id) = (Arc::new(AtomicBool::new(false)), self.child.id());
         let seen = Arc::clone(&ended);
@@ -213,8 +213,8 @@ impl Capture {
         Done { code, out, err: std::mem::take(&mut self.said) }
     }
 
-    /// Ends it by a signal, and waits for its end, a minute at most, before anybody reads its standard output. What was sent before
-    /// has arrived by then.
+    /// Ends the process by a signal, and waits at most a minute for its end before its standard output is read. Packets
+    /// sent before have arrived by then.
     pub fn stop_unread(mut self) -> Done {
         std::thread::sleep(Duration::from_millis(150));
         self.signal("-TERM");
@@ -226,7 +226,8 @@ impl Capture {
         self.done()
     }
 
-    /// Interrupts it and waits for its end. What was sent before has arrived by then: the kernel may take a moment.
+    /// Interrupts the process, and waits for its end. Packets sent before have arrived by then; the kernel may take a
+    /// moment.
     pub fn stop(self) -> Done {
         std::thread::sleep(Duration::from_millis(150));
         self.signal("-INT");
@@ -236,7 +237,7 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // Not after it was waited for: its number may be another's by then.
+        // No signal after the wait: another process may have the number by then.
         if let Ok(None) = self.child.try_wait() {
             let _ = self.child.kill();
             let _ = self.child.wait();

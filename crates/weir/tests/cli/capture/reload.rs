@@ -1,4 +1,4 @@
-//! A filter in a file that is read again while packets come, held against the sender's frames.
+//! A filter file that is read again during a capture, checked against the sender's frames.
 
 use super::net::{Capture, Net};
 use super::{account, frames, objects, written};
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// What the file holds, one after the other.
+/// Contents of the file, one after the other.
 const FILTERS: [&str; 4] = ["udp port 53 # at first", "# now the others\nudp\n  port 80\n", "", "udp[8:4] & 3 = 2"];
 
 /// Whether a filter passes frame `number`.
@@ -17,7 +17,7 @@ fn passes(filter: usize, number: usize) -> bool {
     [number.is_multiple_of(2), number % 2 == 1, true, number % 4 == 2][filter]
 }
 
-/// Has weir read each filter in its turn, and returns when the last one is in place.
+/// Makes weir read each filter in turn, and returns when the last one is in place.
 fn reload(mut capture: Capture, file: &str) -> Capture {
     for (change, filter) in FILTERS.iter().enumerate().skip(1) {
         std::thread::sleep(Duration::from_millis(60));
@@ -28,10 +28,10 @@ fn reload(mut capture: Capture, file: &str) -> Capture {
     capture
 }
 
-/// Of frames that came one after the other, those were passed on that the filters pass, each from some frame on.
+/// Checks that each frame was judged by one of the filters, and that the filters took effect in their order.
 fn filters_in_turn(frames: &[Vec<u8>], passed: &[Vec<u8>]) -> Result<(), String> {
     let mut left = passed;
-    // The filters that may be in place.
+    // Filters that may be in place.
     let mut places = vec![0];
     for (number, frame) in frames.iter().enumerate() {
         let came = left.first() == Some(frame);
@@ -74,7 +74,7 @@ fn a_filter_that_is_read_again_loses_no_packet_and_passes_none_twice() {
         let done = capture.stop().ok();
         let passed = written(&out);
         assert_eq!(filters_in_turn(&sent, &passed), Ok(()), "{way:?}: {}", done.err);
-        // The stage's line has what the filter saw behind the kernel's.
+        // The stage's line counts what the filter saw after the kernel's filter.
         let [received, matched, filtered, denied, dropped] = account(&done);
         assert_eq!((received, matched, denied, dropped), (12_000, passed.len() as u64, 0, 0), "{way:?}: {}", done.err);
         assert_eq!(filtered, received - matched, "{way:?}");
@@ -101,7 +101,7 @@ fn what_is_measured_is_what_the_filter_of_its_time_passes() {
                 capture = capture.until(&format!("(change {filter})"));
             }
             assert_eq!(net.send(&sent, 500), 4000);
-            // The last of them may be in the ring still.
+            // The last packets may still be in the ring.
             std::thread::sleep(Duration::from_millis(200));
             expected += (0..4000).filter(|&number| passes(filter, number)).count() as u64;
         }
@@ -136,7 +136,7 @@ fn a_file_that_is_wrong_when_it_is_read_again_leaves_the_filter_as_it_is() {
         capture.signal("-HUP");
         capture.until(words)
     });
-    // A pipe without a writer is not waited for.
+    // A pipe without a writer does not block the reading.
     fs::remove_file(&file).unwrap();
     tool("mkfifo", [&file]).ok();
     capture.signal("-HUP");
@@ -148,7 +148,7 @@ fn a_file_that_is_wrong_when_it_is_read_again_leaves_the_filter_as_it_is() {
     assert!(written(&out) == even);
 }
 
-/// An editor may put a mark before UTF-8, and a deployment another directory in the place of the one before.
+/// An editor may write a byte order mark before UTF-8, and a deployment may replace the directory.
 #[test]
 fn the_file_may_come_to_be_another_one_in_another_directory() {
     let Some(net) = Net::new("the_file_may_come_to_be_another_one_in_another_directory") else { return };
@@ -180,7 +180,7 @@ fn standard_input_has_the_expression_once() {
     }
 }
 
-/// Before, SIGHUP ends it as any other program.
+/// Waits for the thread that handles SIGHUP, without which the signal would end the process.
 fn wait_until_it_waits_for_hangups(process: u32) {
     let waits = || {
         let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
@@ -194,13 +194,13 @@ fn wait_until_it_waits_for_hangups(process: u32) {
     }
 }
 
-/// What is read of a pipe behind the change is judged by the new filter, however long the pipe was silent.
+/// Bytes of a pipe read after the change are judged by the new filter, however long the pipe was silent.
 #[test]
 fn a_filter_is_read_again_while_a_pipe_is_silent() {
     let temp = Temp::new();
     let file = temp.file("filter.txt", b"udp port 53");
     let pcap = [pcap_header(65535, 1), frames(400).iter().flat_map(|frame| pcap_record(1, frame)).collect()].concat();
-    // Of 60 bytes each, behind the header of the file.
+    // Half of the records, with 60 bytes of packet each, after the header of the file.
     let half = 24 + 200 * 76;
     for command in [&["filter", "-U", "-t"][..], &["measure", "--json", "--workers", "1"]] {
         fs::write(&file, "udp port 53").unwrap();
@@ -232,7 +232,7 @@ fn a_filter_is_read_again_while_a_pipe_is_silent() {
             assert!(rest.iter().all(|line| line.contains(".80: ")), "{rest:?}");
             assert_eq!((first.len(), rest.len()), (100, 100));
         } else {
-            // Each half has as many for one as for the other.
+            // Each half has as many packets for one filter as for the other.
             let total: Value = serde_json::from_str(&rest[0]).unwrap();
             assert_eq!((&total["received"], &total["passed"]), (&400.into(), &200.into()), "{total}");
         }

@@ -1,4 +1,4 @@
-//! Figures, rows and bounds.
+//! Printed figures, rows and bounds.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn grouped(n: u64) -> String {
     groups.join(" ")
 }
 
-/// `4.1 GB`: three digits that count.
+/// `4.1 GB`: at most three digits.
 fn scaled(n: u64) -> String {
     let power = (n.to_string().len() - 1) / 3;
     let value = n as f64 / 1000f64.powi(power as i32);
@@ -31,7 +31,7 @@ fn end(address: IpAddr, port: u16) -> String {
     }
 }
 
-/// Cells of a line: they stand two blanks apart at least, and one blank may be in them.
+/// Cells of a line. At least two blanks separate cells, and a cell may contain single blanks.
 fn cells(line: &str) -> Vec<&str> {
     line.trim().split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
@@ -86,7 +86,7 @@ fn the_table_for_people_is_the_generators_truth() {
     assert_eq!(done.err.lines().count(), 1, "{}", done.err);
 }
 
-/// Columns begin or end where their titles do.
+/// Asserts that columns begin or end where their titles do.
 #[track_caller]
 fn assert_aligned(lines: &[&str]) {
     for title in ["source", "destination", "proto"] {
@@ -179,7 +179,7 @@ fn the_truth_lies_within_every_bound() {
     let mut loose = 0;
     for sketch in ["heavy", "cms", "cms-conservative", "exact"] {
         for by in ["packets", "bytes"] {
-            // So little memory that the bounds have to give.
+            // Little memory, so that the bounds are not exact.
             let memory = if sketch == "exact" { "4M" } else { "24k" };
             let arguments = [&file, "--sketch", sketch, "--by", by, "--memory", memory, "--top", "1000000"];
             let more = ["--key", "5tuple", "--key", "dst", "--seed", "5", "--workers", "2"];
@@ -202,7 +202,7 @@ fn the_truth_lies_within_every_bound() {
                     loose += u64::from(lower < upper);
                 }
             }
-            // The largest is far ahead of the rest: all sketches must name it.
+            // The largest flow is far ahead of the rest, so that all sketches must list it.
             if by == "packets" {
                 let flow = &generator.top(1)[0];
                 assert_eq!(object["top"][0]["src"], flow.source.to_string(), "{sketch}");
@@ -212,7 +212,7 @@ fn the_truth_lies_within_every_bound() {
     assert!(loose > 1000, "bounds that say something were judged: {loose}");
 }
 
-/// Ten rows of many keys that are nearly alike: the rows are true, and which keys belong in the list is not known.
+/// Ten rows of many keys that are nearly alike: the rows are true, but the list cannot be known to have the right keys.
 #[test]
 fn a_list_says_how_large_a_key_outside_may_be() {
     let temp = Temp::new();
@@ -303,7 +303,7 @@ fn counts_of_distinct_things_are_within_their_bounds() {
     let (file, seen, _) = generated(&temp, "g.pcap", &profile);
     let truths = [("flows", "5tuple"), ("sources", "src"), ("destinations", "dst")]
         .map(|(name, key)| (name, counted(key, &seen).len() as u64));
-    // They hold with a confidence of 95 %: over one seed of twenty they may not.
+    // The bounds hold with a confidence of 95 %, so that one seed of twenty may violate them.
     let mut outside = Vec::new();
     for seed in 1..=20 {
         let object = measure_one(&[&file, "--seed", &seed.to_string()]);
@@ -318,7 +318,7 @@ fn counts_of_distinct_things_are_within_their_bounds() {
     assert!(outside.len() <= 6, "{truths:?}, and {outside:?}");
 }
 
-/// Sizes are counted in classes that end as the names say.
+/// Size classes end where their names say.
 #[test]
 fn sizes_are_counted_in_classes() {
     let temp = Temp::new();
@@ -352,7 +352,7 @@ fn a_filter_measures_what_the_filter_counts() {
     }
 }
 
-/// Captures of IPv4 and IPv6 over Ethernet, loopback or nothing, in which tshark and weir mean the same by a header.
+/// Captures of IPv4 and IPv6 over Ethernet, loopback or no link layer, whose headers tshark and weir interpret alike.
 const PLAIN: [&str; 20] = [
     "pcapplusplus__example.pcap",
     "ndpi__tls_heur__trojan-tcp-tls.pcapng",
@@ -376,7 +376,7 @@ const PLAIN: [&str; 20] = [
     "ndpi__sctp.cap",
 ];
 
-/// What tshark sees in a file, each frame by itself, and only its outermost IP header.
+/// Packets of a file as tshark parses them, each frame by itself, and only the outermost IP header.
 fn tshark(file: &str) -> Vec<Seen> {
     let mut arguments = vec!["-n", "-r", file, "-T", "fields", "-E", "occurrence=f"];
     let preferences = ["ip.defragment:FALSE", "ipv6.defragment:FALSE", "tcp.desegment_tcp_streams:FALSE"];
@@ -415,7 +415,7 @@ fn real_captures_count_as_tshark_counts() {
     if files.is_empty() {
         return;
     }
-    // One file, so that tshark starts once; another program than weir puts it together.
+    // One file, so that tshark starts once. mergecap makes it, independently of weir.
     let temp = Temp::new();
     let merged = temp.at("merged.pcapng");
     let names: Vec<&str> = files.iter().map(|file| s(file)).collect();
@@ -441,7 +441,7 @@ fn real_captures_count_as_tshark_counts() {
     eprintln!("{test}: {} captures, {} packets, {with_key} with a flow key", files.len(), seen.len());
 }
 
-/// ICMP, fragments behind the first, long addresses: rows without ports, and rows that stay in line.
+/// ICMP, later fragments and long addresses: rows without ports, and rows that stay aligned.
 #[test]
 fn rows_without_ports_and_with_long_addresses() {
     let temp = Temp::new();
@@ -455,7 +455,7 @@ fn rows_without_ports_and_with_long_addresses() {
         ipv4([10, 0, 0, 1], [10, 0, 0, 2], 17, 0x0003, &[1; 16]),
         ipv4([10, 0, 0, 3], [10, 0, 0, 2], 99, 0, &[]),
     ];
-    // The first six times, the second five times, and so on.
+    // The first frame six times, the second five times, and so on.
     let packets = (0..6).flat_map(|row| vec![(0, frames[row].as_slice()); 6 - row]);
     let file = temp.file("rows.pcap", &timed_pcap(packets));
     let text = weir(["measure", &file, "--sketch", "exact"]).ok().text();
@@ -485,12 +485,12 @@ fn rows_without_ports_and_with_long_addresses() {
     ];
     assert_eq!(without_figures, wanted.map(|row| row.to_string()));
 
-    // A port that is not there has the same sign in every table.
+    // A missing port has the same sign in every table.
     for (key, title) in [("sport", "source port"), ("dport", "destination port")] {
         let text = weir(["measure", &file, "--sketch", "exact", "--key", key]).ok().text();
         let rows = text.lines().skip_while(|line| !line.contains(title)).skip(1);
         let without = rows.filter(|row| row.split_whitespace().nth(1) == Some("-")).count();
-        // icmp6, icmp, fragments of udp, and protocol 99.
+        // icmp6, icmp, later fragments of udp, and protocol 99.
         assert_eq!(without, 4, "{text}");
     }
 
@@ -500,7 +500,7 @@ fn rows_without_ports_and_with_long_addresses() {
     assert_eq!(rows("proto", &object["tops"]["proto"])[r#"{"proto":"udp"}"#].0, 6 + 3 + 2);
 }
 
-/// Inside a tunnel there is another flow.
+/// A tunnel contains another flow.
 #[test]
 fn inner_looks_into_tunnels() {
     let temp = Temp::new();
@@ -515,7 +515,7 @@ fn inner_looks_into_tunnels() {
     assert_eq!(inner["bytes"], tunnel.len(), "what the link carried");
 }
 
-/// On a terminal a long address goes on in the next line; in a file a row stays a row.
+/// On a terminal a long address continues in the next line; in a file each row is one line.
 #[test]
 fn tables_fit_the_terminal() {
     let test = "tables_fit_the_terminal";

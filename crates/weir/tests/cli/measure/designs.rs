@@ -1,4 +1,4 @@
-//! How the work is done does not change the answer: designs, seeds, pages, memory.
+//! Answers do not depend on design, seed, page size and memory.
 
 use super::*;
 use crate::live::start;
@@ -119,7 +119,7 @@ fn pages_are_had_or_refused_with_what_mends_it() {
     assert_eq!(done.err.lines().count(), 1, "{}", done.err);
 }
 
-/// Most memory that the process of `id` ever held, kB.
+/// Peak memory of the process `id`, kB.
 fn peak_kb(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux says so");
@@ -136,7 +136,7 @@ fn memory_does_not_grow_with_the_file() {
     let fifo = temp.at("end");
     tool("mkfifo", [&fifo]).ok();
     let peak = |file: &str, more: &[&str]| {
-        // When it opens the pipe, it is done with the file, and can be asked.
+        // When the process opens the pipe, it has finished the file, and its peak can be read.
         let arguments = [&["measure", file, &fifo, "--workers", "2"], more].concat();
         let mut child = start(&arguments);
         let mut end = OpenOptions::new().write(true).open(&fifo).unwrap();

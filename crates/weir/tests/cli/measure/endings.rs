@@ -1,4 +1,4 @@
-//! How a run ends when it is interrupted, when nobody reads, when there is no room.
+//! Ends of a run: by interruption, without a reader, without room for output.
 
 use super::*;
 use crate::live::{signal, start};
@@ -19,7 +19,7 @@ fn a_followed_file_is_answered_window_by_window_until_it_is_interrupted() {
             output.read_line(&mut line).unwrap();
             serde_json::from_str::<Value>(&line).unwrap()
         };
-        // Packets are a second apart; a window is told when a packet comes a second after its end.
+        // Packets are a second apart. A window is printed when a packet comes a second after its end.
         (0..3).for_each(|_| assert_eq!(line()["passed"], 1));
         let mut writer = OpenOptions::new().append(true).open(&path).unwrap();
         writer.write_all(&pcap_record(BEGIN as u32 + 5, &udp(9, 0))).unwrap();
@@ -45,7 +45,7 @@ fn an_interrupted_run_answers_for_what_it_read() {
         for (arguments, endless) in [(follow, true), (pipe, false)] {
             let mut child = start(&arguments);
             let mut input = child.stdin.take().unwrap();
-            // Who follows a file reads no pipe, and may not be told of a packet twice.
+            // With --follow, standard input is not read. Otherwise its packets would be counted twice.
             input.write_all(&small_pcap(5)).unwrap();
             std::thread::sleep(std::time::Duration::from_millis(300));
             signal(&child, "-INT");
@@ -121,7 +121,7 @@ fn stats_account_for_every_packet() {
     }
 }
 
-/// Words of the heading are part of the name of a file.
+/// The file name contains words of the heading.
 #[test]
 fn a_heading_has_the_whole_name_of_the_file_and_what_was_lost() {
     let temp = Temp::new();

@@ -1,9 +1,10 @@
-//! Several files as one, by packet time.
+//! Several files read as one, by packet time.
 
 use super::*;
 use std::process::{Command, Stdio};
 
-/// A capture of `weir generate`, its records shared out to files by their number, and its packets by windows of 30 ms.
+/// A capture of `weir generate`, the files to which its records were distributed by number, and its packets by windows of
+/// 30 ms.
 fn shared_out(
     temp: &Temp,
     names: &[&str],
@@ -36,7 +37,7 @@ fn check_windows(arguments: &[&str], truth: &BTreeMap<i64, Vec<Seen>>) {
     assert_eq!(rows("5tuple", &summary["top"]), counted("5tuple", truth.values().flatten()), "{arguments:?}");
 }
 
-/// A shell names `rot.pcap10` before `rot.pcap2`.
+/// A shell sorts `rot.pcap10` before `rot.pcap2`.
 #[test]
 fn windows_of_files_do_not_depend_on_the_order_of_their_names() {
     let temp = Temp::new();
@@ -61,7 +62,7 @@ fn files_that_overlap_are_merged() {
         let merged = measure_one(&[&files[..], &["--merge"], &EXACT, &design].concat());
         assert_eq!(rows("5tuple", &merged["top"]), counted("5tuple", truth.values().flatten()), "{design:?}");
     }
-    // Other tables than exact ones depend on the order of packets: that of the merge is that of the whole.
+    // Tables other than exact ones depend on the order of packets. The merge has the order of the original file.
     for sketch in ["heavy", "cms-conservative"] {
         let fixed = ["--sketch", sketch, "--memory", "16k", "--seed", "3", "--workers", "1", "--window", "30ms"];
         let answer = |sources: &[&str]| -> Vec<Value> {
@@ -69,7 +70,7 @@ fn files_that_overlap_are_merged() {
         };
         assert_eq!(answer(&files), answer(&[&whole]), "{sketch}");
     }
-    // In the order given, packets that come too late for their windows are in further results of these.
+    // In the given order, packets too late for their windows are in further results of these windows.
     let given = measure(&[&files[..], &["--window", "30ms", "--no-merge"]].concat());
     assert!(given.len() > truth.len() + 1);
     assert_eq!(lost(given.last().unwrap()), 0);
@@ -92,7 +93,7 @@ fn a_merge_measures_pipes_and_compressed_files_too() {
     }
 }
 
-/// Nobody would ever open the second one for writing.
+/// The writer opens the second pipe only after the first, so that opening both at once would block for ever.
 #[test]
 fn named_pipes_that_one_program_fills_in_turn_are_read_in_turn() {
     let test = "named_pipes_that_one_program_fills_in_turn_are_read_in_turn";
@@ -105,7 +106,7 @@ fn named_pipes_that_one_program_fills_in_turn_are_read_in_turn() {
     let mut measured = weir_command();
     measured.args(["measure", "--json", "--window", "1h", &a, &b]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = measured.spawn().unwrap();
-    // More than a pipe holds.
+    // The data exceeds the capacity of a pipe.
     let bytes = small_pcap(2000);
     for pipe in [&a, &b] {
         std::fs::write(pipe, &bytes).unwrap();
@@ -114,7 +115,7 @@ fn named_pipes_that_one_program_fills_in_turn_are_read_in_turn() {
     assert_eq!(objects(&done).pop().unwrap()["passed"], 4000);
 }
 
-/// Each interface keeps its link type and its unit of time.
+/// Each interface keeps its link type and its time resolution.
 #[test]
 fn a_merge_keeps_link_types_and_resolutions_apart() {
     let temp = Temp::new();
@@ -169,7 +170,7 @@ fn a_source_that_fails_does_not_end_the_merge() {
     }
 }
 
-/// Runs `weir` after a shell has set limits.
+/// Runs `weir` from a shell that has set limits.
 fn limited(limits: &str, arguments: &[&str]) -> Done {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("{limits}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_weir")]);
@@ -182,7 +183,7 @@ fn thousands_of_files_are_merged_or_refused_before_anything_is_written() {
     let temp = Temp::new();
     let mut sources = Vec::new();
     for number in 0..FILES {
-        // Two packets each: the first in the order of the names, the last against it.
+        // Two packets per file: the first times ascend with the file names, the last ones descend.
         let frames = [udp(number as u16, 0), udp(number as u16, 0)];
         let times = [number, 2 * FILES - number];
         let bytes = timed_pcap(times.into_iter().zip(&frames).map(|(time, frame)| (time, frame.as_slice())));
@@ -190,7 +191,7 @@ fn thousands_of_files_are_merged_or_refused_before_anything_is_written() {
     }
     let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
     let out = temp.at("out.pcap");
-    // The soft limit is raised; memory does not grow with the number of files.
+    // weir raises the soft limit. Memory does not grow with the number of files.
     let limits = "ulimit -S -n 256; ulimit -v 1500000";
     let done = limited(limits, &[&["filter", "udp", "--merge", "-w", &out], &sources[..]].concat()).ok();
     assert!(done.err.contains("6 000 received, 6 000 matched"), "{}", done.err);
@@ -213,7 +214,7 @@ fn thousands_of_files_are_merged_or_refused_before_anything_is_written() {
         assert!(done.err.contains("; --") && done.err.contains("--sort takes any number of"), "{}", done.err);
     }
     assert!(!std::path::Path::new(&out).exists());
-    // One after another they need no more than a few descriptors.
+    // Files read one after another need only a few descriptors.
     let done = limited("ulimit -n 1000", &[&["measure", "--json"], &sources[..]].concat()).ok();
     assert_eq!(objects(&done)[0]["passed"], 6000);
 }
@@ -229,7 +230,7 @@ fn more_compressed_files_than_can_be_decoded_at_once_are_refused() {
     let merge = |count: usize| weir([&["measure", "--json", "--merge"][..], &vec![packed.as_str(); count]].concat());
     assert_eq!(objects(&merge(64).ok())[0]["passed"], 3 * 64);
     let many = vec![packed.as_str(); 65];
-    // No source is opened before that: of the one that is missing nothing is said.
+    // The refusal comes before any source is opened, so that the missing file is not mentioned.
     let all = [&["missing.pcap"], &many[..]].concat();
     let refused = "weir: 65 pipes and compressed files are to be merged, and 64 can be at once: ";
     for (command, instead) in [
@@ -243,7 +244,7 @@ fn more_compressed_files_than_can_be_decoded_at_once_are_refused() {
         assert_eq!((done.code, done.text().as_str()), (Some(2), ""), "{}", done.err);
         assert_eq!(done.err, format!("{refused}{instead}\n"));
     }
-    // What the line advises.
+    // The options that the message advises.
     for more in ["--no-merge", "--sort"] {
         let done = weir([&["measure", "--window", "1s", "--json", more], &many[..]].concat()).ok();
         assert_eq!(objects(&done).last().unwrap()["passed"], 3 * 65, "{more}");

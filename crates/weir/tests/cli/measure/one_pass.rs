@@ -1,10 +1,10 @@
-//! `-w` and `--split` beside a measurement. The oracles are `weir measure` without them, `weir filter` (which other tests hold against
-//! tcpdump) and tcpdump itself.
+//! `-w` and `--split` together with a measurement. The oracles are `weir measure` without them, `weir filter` (which other
+//! tests compare with tcpdump) and tcpdump itself.
 
 use super::*;
 use std::fs::{self, read};
 
-/// A generated capture, and a second one that overlaps with it in time.
+/// Two generated captures that overlap in time.
 fn two(temp: &Temp) -> [String; 2] {
     ["3", "4"].map(|seed| {
         let file = temp.at(&format!("made{seed}.pcap"));
@@ -13,7 +13,7 @@ fn two(temp: &Temp) -> [String; 2] {
     })
 }
 
-/// Standard output without the splits, which the summary has only beside outputs.
+/// Standard output without the splits, which are in the summary only with outputs.
 fn without_splits(done: &Done) -> String {
     let strip = |line: &str| {
         let mut object: Map<String, Value> = serde_json::from_str(line).expect("JSON");
@@ -23,7 +23,8 @@ fn without_splits(done: &Done) -> String {
     done.text().lines().map(|line| strip(line) + "\n").collect()
 }
 
-/// The same answer as without outputs, and the same files as `weir filter` makes, for every way to read and every design.
+/// The answer equals that without outputs, and the files equal those of `weir filter`, for every way of reading and every
+/// design.
 #[test]
 fn outputs_and_answers_of_one_pass_are_those_of_two() {
     let temp = Temp::new();
@@ -77,7 +78,7 @@ fn a_copy_holds_what_tcpdump_finds() {
     assert_eq!(records(&copy), records(&expected));
 }
 
-/// An output that fails ends alone: the answer has all packets.
+/// If an output fails, only that output ends, and the answer has all packets.
 #[test]
 fn the_measurement_goes_on_without_an_output_that_fails() {
     let temp = Temp::new();
@@ -92,14 +93,14 @@ fn the_measurement_goes_on_without_an_output_that_fails() {
     assert_eq!(both.remove("fault").and_then(|fault| Some(fault.as_str()?.starts_with("/dev/full"))), Some(true));
     assert_eq!((&both["received"], &both["top"]), (&alone["received"], &alone["top"]));
     assert_eq!(both["splits"][&whole], weir(["filter", "ip", &whole, "--count"]).ok().count());
-    // One whose files are complete ends too.
+    // An output whose files are complete ends too.
     let once = temp.at("once-%s.pcap");
     let done = weir([&plain[..], &["-w", &once, "-G", "1", "-W", "1"]].concat()).ok();
     assert_eq!(answer(&done)["top"], alone["top"]);
 }
 
-/// An output that cannot be made, and one whose files are complete, end alone: the others have all packets, and no account is said to
-/// be wrong.
+/// If an output cannot be made, or its files are complete, only that output ends. The others have all packets, and no
+/// imbalance is reported.
 #[test]
 fn an_output_that_is_refused_or_complete_ends_alone() {
     let temp = Temp::new();
@@ -120,11 +121,11 @@ fn an_output_that_is_refused_or_complete_ends_alone() {
     assert_eq!(answer(&done)["top"], alone["top"]);
 }
 
-/// A copy of several sources has what they say of their losses, and describes their interfaces even without packets.
+/// A copy of several sources has their loss statistics, and describes their interfaces even without packets.
 #[test]
 fn a_merged_copy_keeps_what_its_sources_lost() {
     let temp = Temp::new();
-    // Interface Statistics Block: interface, time, 7 packets dropped by the interface.
+    // Interface statistics block: interface, time, 7 packets dropped by the interface.
     let words = [0u32, 0, 0].iter().flat_map(|word| word.to_le_bytes());
     let lost: Vec<u8> = words.chain([5, 0, 8, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).collect();
     let files = ["a.pcapng", "b.pcapng"].map(|name| {
@@ -160,7 +161,7 @@ fn outputs_beside_an_answer_are_files() {
     assert_eq!((done.code, fs::metadata(&a).unwrap().len()), (Some(2), before), "{}", done.err);
 }
 
-/// What an output has taken is measured, wherever a signal ends the run.
+/// Every packet that an output has taken is measured, wherever a signal ends the run.
 #[test]
 fn a_run_that_is_stopped_measures_what_it_wrote() {
     let temp = Temp::new();
@@ -170,7 +171,7 @@ fn a_run_that_is_stopped_measures_what_it_wrote() {
     let mut input = child.stdin.take().unwrap();
     let bytes = read(&a).unwrap();
     let writer = std::thread::spawn(move || std::io::Write::write_all(&mut input, &bytes));
-    // Something of it is measured by then.
+    // A part of the packets is measured by then.
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     std::io::BufRead::read_line(&mut out, &mut line).unwrap();

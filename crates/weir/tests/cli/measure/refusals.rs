@@ -1,8 +1,8 @@
-//! What makes no sense is refused by name, before anything is done.
+//! Contradictory arguments are refused by name, before any work is done.
 
 use super::*;
 
-/// Exit code 2, nothing on standard output, and words that say what is wrong.
+/// Asserts exit code 2, an empty standard output, and a message with these words.
 #[track_caller]
 fn assert_refused(arguments: &[&str], words: &[&str]) {
     let done = weir(["measure"].iter().chain(arguments));
@@ -80,7 +80,7 @@ fn an_expression_that_is_wrong_is_refused() {
     }
 }
 
-/// As little memory as there may be is named, and as much as there is not.
+/// The message on too little memory names a size that suffices; too much memory is refused too.
 #[test]
 fn memory_that_is_too_little_or_too_much_is_refused() {
     let temp = Temp::new();
@@ -92,7 +92,7 @@ fn memory_that_is_too_little_or_too_much_is_refused() {
                 &["weir: --memory", "too little for such a table"],
             );
         }
-        // What is named as enough is.
+        // The named size suffices.
         let object = measure_one(&[&file, "--sketch", sketch, "--memory", "16k", "--top", "2"]);
         assert_eq!(object["passed"], 10);
     }

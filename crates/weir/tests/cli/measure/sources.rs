@@ -1,4 +1,4 @@
-//! Whence packets come, and what happens to sources that fail.
+//! Kinds of sources, and sources that fail.
 
 use super::*;
 
@@ -75,7 +75,7 @@ fn what_is_before_damage_is_measured() {
     let mut lying = whole.clone();
     lying[24 + 4 * record + 8..][..4].copy_from_slice(&u32::MAX.to_le_bytes());
     let ten = temp.file("ten.pcap", &whole);
-    // Name, bytes, packets before the damage, the offset of it, the words.
+    // Name, bytes, packets before the damage, offset of the damage, words of the message.
     let cases = [
         ("cut.pcap", whole[..24 + 6 * record + 30].to_vec(), 6, 24 + 6 * record, "the file ends inside a packet"),
         ("lying.pcap", lying, 4, 24 + 4 * record, "record claims 4294967295 bytes"),
@@ -135,7 +135,7 @@ fn packets_without_a_flow_key_are_counted_by_reason() {
     assert_eq!((&object["passed"], &object["bytes"]), (&json!(5), &json!(3 * 62 + 20 + 42)));
     assert_eq!(object["top"].as_array().unwrap().len(), 1);
 
-    // Bluetooth has frames, and no addresses of the Internet.
+    // Bluetooth has frames, but no IP addresses.
     let mut bytes = pcap_header(65_535, 187);
     (0..3).for_each(|second| bytes.extend(pcap_record(second, &[1, 2, 3, 4])));
     let file = temp.file("bluetooth.pcap", &bytes);
@@ -146,7 +146,7 @@ fn packets_without_a_flow_key_are_counted_by_reason() {
     assert!(text.contains("without flow key, in no table: 3 of a link type without flow key"), "{text}");
 }
 
-/// Each interface has a link type of its own.
+/// Each interface has its own link type.
 #[test]
 fn interfaces_of_a_pcapng_are_read_each_its_own_way() {
     let temp = Temp::new();
@@ -163,7 +163,7 @@ fn interfaces_of_a_pcapng_are_read_each_its_own_way() {
     assert_eq!(objects(&done)[0]["passed"], 2, "the expression is compiled for either");
 }
 
-/// A capture cut to headers counts the bytes that were on the wire.
+/// Counted bytes are wire lengths, also in a capture cut to headers.
 #[test]
 fn bytes_are_those_on_the_wire() {
     let temp = Temp::new();

@@ -1,8 +1,8 @@
-//! Windows of packet time, late packets, and what changed.
+//! Windows of packet time, late packets, and changes between windows.
 
 use super::*;
 
-/// Windows, then the summary, whose terms are the sums of theirs.
+/// Windows, then the summary. Asserts that the summary has the sums of their counts.
 #[track_caller]
 fn windows(arguments: &[&str]) -> (Vec<Value>, Value) {
     let mut all = measure(arguments);
@@ -20,7 +20,7 @@ fn windows(arguments: &[&str]) -> (Vec<Value>, Value) {
     (all, summary)
 }
 
-/// A stamp of ms after [`BEGIN`], which is 2023-11-14 22:13:20.
+/// A time stamp in ms after [`BEGIN`], which is 2023-11-14 22:13:20.
 fn stamp(ms: i64) -> String {
     format!("2023-11-14T22:13:{:02}.{:03}000000Z", 20 + ms.div_euclid(1000), ms.rem_euclid(1000))
 }
@@ -48,7 +48,7 @@ fn each_window_holds_the_packets_of_its_time() {
     }
 }
 
-/// What the results of packets in disorder must be: window, revision and packets, for times in ms and windows of 100 ms.
+/// Expected results for unordered packets: window, revision and packets, for times in ms and windows of 100 ms.
 fn naive_windows(times: &[i64], late_ms: i64) -> Vec<(i64, u64, u64)> {
     let (mut latest, mut first_open) = (i64::MIN, i64::MIN);
     let (mut open, mut given) = (BTreeMap::<i64, u64>::new(), BTreeMap::<i64, u64>::new());
@@ -72,7 +72,8 @@ fn naive_windows(times: &[i64], late_ms: i64) -> Vec<(i64, u64, u64)> {
 #[test]
 fn packets_out_of_order_are_counted_in_their_window_or_in_a_further_result_of_it() {
     let temp = Temp::new();
-    // Half a second of packets, each up to 250 ms out of its place; a fixed rule of multiplication stands for chance.
+    // Half a second of packets. Each is up to 125 ms away from its place, and thus up to 250 ms late. A multiplication
+    // replaces random numbers.
     let times: Vec<i64> = (0..2000i64).map(|i| 1000 + i / 4 + (i * 7919 % 251) - 125).collect();
     let frame = udp(9, 0);
     let file = temp.file("disorder.pcap", &timed_pcap(times.iter().map(|time| (*time, frame.as_slice()))));
@@ -97,7 +98,7 @@ fn packets_out_of_order_are_counted_in_their_window_or_in_a_further_result_of_it
     }
 }
 
-/// Without `--late` a window waits as long as it is, but not longer than a second; what comes later is added to it.
+/// Without `--late` a window waits as long as its own length, but at most a second. Later packets are added to it.
 #[test]
 fn a_window_waits_for_late_packets() {
     let temp = Temp::new();
@@ -123,13 +124,13 @@ fn a_window_waits_for_late_packets() {
     assert!(done.err.starts_with(line), "{}", done.err);
 }
 
-/// One packet a millisecond, of which one says another time.
+/// One packet per millisecond, of which one has a wrong time stamp.
 #[test]
 fn a_damaged_stamp_is_counted_where_it_came_and_said() {
     let temp = Temp::new();
     let frame = udp(9, 0);
     let times = |damaged: i64| (0..10_000i64).map(move |i| if i == 50 { damaged } else { i });
-    // 2106, 1970, and an hour and a half off.
+    // 2106, 1970, and 90 minutes off in both directions.
     for damaged in [2_594_967_295_000, -BEGIN * 1000, 5_400_000, -5_400_000] {
         let file = temp.file("damaged.pcap", &timed_pcap(times(damaged).map(|time| (time, frame.as_slice()))));
         for design in DESIGNS {
@@ -148,7 +149,7 @@ fn a_damaged_stamp_is_counted_where_it_came_and_said() {
     }
 }
 
-/// A distributor is faster than its workers, and a worker faster than what puts windows together.
+/// A distributor is faster than its workers, and a worker is faster than the thread that merges windows.
 #[test]
 fn many_windows_need_no_more_memory_than_a_few() {
     let temp = Temp::new();
@@ -213,7 +214,7 @@ fn packets_without_a_stamp_open_no_window_of_their_own() {
     }
 }
 
-/// Rates of the first window begin with the first packet, those of the last window end with the last one.
+/// The rate of the first window starts at the first packet, and that of the last window ends at the last packet.
 #[test]
 fn a_window_that_is_covered_in_part_is_divided_by_that_part() {
     let temp = Temp::new();
@@ -223,7 +224,7 @@ fn a_window_that_is_covered_in_part_is_divided_by_that_part() {
     let text = weir(["measure", &file, "--window", "1s"]).ok().text();
     let rates: Vec<_> = text.lines().filter(|line| line.contains(" packets/s, ")).collect();
     assert_eq!(rates.len(), 4, "{text}");
-    // 250 packets in 250 ms, 1000 in a second, 250 in 249 ms; all of them in 1499 ms.
+    // 250 packets in 250 ms, 1000 in a second, 250 in 249 ms; all packets in 1499 ms.
     let wanted = ["  1 000 packets/s", "  1 000 packets/s", "  1 004 packets/s", "  1 001 packets/s"];
     for (line, wanted) in rates.iter().zip(wanted) {
         assert!(line.starts_with(wanted), "{line}, not {wanted}");
@@ -231,7 +232,7 @@ fn a_window_that_is_covered_in_part_is_divided_by_that_part() {
     assert!(text.contains("  250 packets  10.5 kB  0.25 s  "), "{text}");
 }
 
-/// A window in which the expression rejects all is told; that nothing passed in it is an answer.
+/// A window is printed even if the expression rejects all its packets, because that is an answer.
 #[test]
 fn a_window_without_matches_is_told() {
     let temp = Temp::new();
@@ -257,8 +258,7 @@ fn windows_of_several_sources_are_one_row_of_windows() {
     let (all, _) = windows(&[&a, &b, "--window", "1s"]);
     let counts: Vec<_> = all.iter().map(|window| window["passed"].as_u64().unwrap()).collect();
     assert_eq!(counts, [1, 3, 1]);
-    // The other way round they are the same, unless they are to be read in the order given: then the first window is late, and is
-    // given out all the same.
+    // The reverse order gives the same windows. With --no-merge the first window is late, and is given out nevertheless.
     assert_eq!(windows(&[&b, &a, "--window", "1s"]).0.len(), 3);
     let (all, summary) = windows(&[&b, &a, "--window", "1s", "--no-merge"]);
     assert_eq!((lost(&summary), summary["passed"].as_u64()), (0, Some(5)));
@@ -269,7 +269,7 @@ fn windows_of_several_sources_are_one_row_of_windows() {
 #[test]
 fn changers_are_what_grew_and_shrank_most() {
     let temp = Temp::new();
-    // Packets to port 1..=6 in three windows: one grows, one shrinks, one comes, one goes, two stay.
+    // Packets to ports 1 to 6 in three windows: one port grows, one shrinks, one appears, one disappears, two stay.
     let traffic: [[usize; 6]; 3] = [[10, 50, 0, 30, 7, 7], [70, 20, 12, 0, 7, 8], [70, 20, 12, 0, 7, 8]];
     let frames: Vec<Vec<u8>> = (1..=6).map(|port| udp(port, 0)).collect();
     let mut packets = Vec::new();
