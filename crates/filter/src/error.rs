@@ -1,8 +1,8 @@
-//! Why an expression or a program was refused.
+//! Errors of expressions and programs.
 
 use std::ops::Range;
 
-/// Everything that can go wrong before the first packet; afterwards there are only verdicts.
+/// Errors before the first packet; afterwards there are only verdicts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -12,7 +12,7 @@ pub enum Error {
         /// Byte offset within the expression.
         offset: usize,
     },
-    /// The expression is longer than libpcap's recursive compiler can be trusted with.
+    /// The expression is too long for libpcap's recursive compiler.
     #[error("the expression has {length} bytes, at most {limit} are accepted")]
     TooLong {
         /// Bytes given.
@@ -20,44 +20,44 @@ pub enum Error {
         /// Bytes accepted.
         limit: usize,
     },
-    /// A name would be sent to a resolver, and that was not allowed.
+    /// A name would be sent to a resolver, although that is not allowed.
     #[error(
         "\"{name}\" is a {what} name and would be looked up over the network: write its address, or allow it with --resolve"
     )]
     Name {
         /// The name as written.
         name: String,
-        /// What the grammar takes it for: `host`, `network`, ...
+        /// Kind of the name in the grammar: `host`, `network`, ...
         what: &'static str,
-        /// Where it stands, in bytes of the expression.
+        /// Place of the name, in bytes of the expression.
         span: Range<usize>,
     },
-    /// libpcap refused the expression; the words are its own.
+    /// libpcap refused the expression; the message is its own.
     #[error("{message}{}", hint(word.as_deref()))]
     Refused {
         /// `pcap_geterr`'s text.
         message: String,
-        /// The first word that is no keyword and stands where no name can, if there is one.
+        /// The first word that is no keyword, at a place where no name is allowed.
         word: Option<String>,
     },
-    /// Only the kernel could answer the expression: it asks for more than a packet's bytes and direction.
+    /// Only the kernel could evaluate the expression: it needs more than a packet's bytes and direction.
     #[error(
         "it asks for what only the kernel knows of a packet, as ifindex does: \
         capture from the interface itself, or from all interfaces (any), whose packets say which one it was"
     )]
     Ancillary,
-    /// A program is not one that can be run on any packet and come to an end.
+    /// The program might fault, or run without end, on some packet.
     #[error("instruction {index}: {reason}")]
     Program {
         /// Index of the instruction, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// Reason for the refusal.
         reason: &'static str,
     },
-    /// The code generator could not make native code here; the interpreter still runs the program.
+    /// Native code cannot be generated here; the interpreter still runs the program.
     #[error("no native code: {reason}")]
     Native {
-        /// The generator's words.
+        /// The code generator's message.
         reason: String,
     },
 }

@@ -1,13 +1,13 @@
-//! The property that tests and fuzzers share: interpreter, native code and libpcap agree on any program and any packet.
+//! Property shared by tests and fuzzers: interpreter, native code and libpcap agree on any program and any packet.
 
 use weir_packet::Frame;
 
 use crate::{Insn, Native, Program, interpreter, libpcap};
 
-/// Reads a program and packets out of `data` and compares what the three make of them.
+/// Reads a program and packets out of `data` and compares the results of interpreter, native code and libpcap.
 ///
-/// **Layout**: one byte of program length, two of wire length, four bytes per instruction, and the rest is the packet, which is
-/// judged whole and cut to several lengths. **Panics**: on a disagreement; that is its purpose.
+/// **Layout**: one byte of program length, two of wire length, four bytes per instruction; the rest is the packet. The packet is
+/// judged complete, and cut to several lengths. **Panics**: on a disagreement; that is the purpose.
 pub fn filter(data: &[u8]) {
     let mut bytes = Bytes(data);
     let length = 1 + usize::from(bytes.next() % 48);
@@ -26,7 +26,7 @@ fn with_scratch(insns: Vec<Insn>) -> Vec<Insn> {
     words.into_iter().map(|word| Insn::statement(0x02, word)).chain(insns).collect()
 }
 
-/// Compares the three on one packet, cut to a spread of lengths.
+/// Compares the three engines on one packet, cut to a spread of lengths.
 pub fn compare(program: &Program, packet: &[u8], wire_len: u32) {
     let native = Native::compile(program).expect("this machine has native code");
     let step = packet.len() / 24 + 1;
@@ -37,7 +37,7 @@ pub fn compare(program: &Program, packet: &[u8], wire_len: u32) {
     agree(program, &native, &frames);
 }
 
-/// Compares the three on at most 64 frames.
+/// Compares the three engines on at most 64 frames.
 pub fn agree(program: &Program, native: &Native, frames: &[Frame<'_>]) {
     let mut verdicts = u64::MAX;
     native.matches(frames, &mut verdicts);
@@ -66,7 +66,7 @@ impl Bytes<'_> {
     }
 }
 
-/// One valid instruction with `left` more behind it; jumps go forward.
+/// A valid instruction with `left` more behind it; jumps go forward.
 fn insn(bytes: &mut Bytes<'_>, left: usize) -> Insn {
     const RETURNS: [u16; 2] = [0x06, 0x16];
     const STATEMENTS: [u16; 44] = [
@@ -100,7 +100,7 @@ fn insn(bytes: &mut Bytes<'_>, left: usize) -> Insn {
     )
 }
 
-/// Mostly offsets within a packet and small numbers, sometimes the ends of the range.
+/// A constant: mostly an offset within a packet or a small number, sometimes one of the ends of the range.
 fn constant(shape: u8, low: u8, high: u8) -> u32 {
     let wide = u32::from(high) << 8 | u32::from(low);
     match shape % 8 {

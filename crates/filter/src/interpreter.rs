@@ -1,10 +1,11 @@
-//! Runs a program one instruction at a time: the twin that native code is compared with, and what runs where there is none.
+//! Interpreter: runs a program one instruction at a time. The twin of native code in tests, and the engine if there is none.
 
 use crate::program::{Insn, Op, Operand, Program, SCRATCH_WORDS, backward_jump_limit};
 
-/// What `program` returns for a packet: 0 for no match, else the bytes to keep.
+/// Returns the result of `program` for a packet: 0 for no match, else the number of bytes to keep.
 ///
-/// A load out of `data` and a division by zero end the program with 0, as in libpcap. `wire_len` is what `len` tests, in bytes.
+/// A load beyond `data` and a division by zero end the program with 0, as in libpcap. The instruction `len` loads
+/// `wire_len`, bytes.
 ///
 /// **Cost**: one table jump per instruction; no allocation. Bounded by the program's length times
 /// [`backward_jump_limit`].
@@ -23,7 +24,7 @@ struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// `None` where the program faults.
+    /// Runs to a return instruction; `None` if the program faults.
     fn run(mut self, insns: &[Insn], ops: &[Op]) -> Option<u32> {
         let mut backward_left = backward_jump_limit(self.data.len());
         let mut pc = 0usize;
@@ -49,7 +50,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Everything that only changes registers and scratch memory.
+    /// Executes an instruction that only changes registers and scratch memory.
     #[inline(always)]
     fn step(&mut self, op: Op, insn: Insn) -> Option<()> {
         let k = insn.k;
@@ -81,7 +82,7 @@ impl Machine<'_> {
         }
     }
 
-    /// `size` bytes in network order at `k + x`, which does not wrap: an offset beyond 32 bits is out of the packet.
+    /// Loads `size` bytes in network order at `k + x`. The sum does not wrap: an offset beyond 32 bits is outside the packet.
     fn load(&self, k: u32, x: u32, size: u8) -> Option<u32> {
         let at = k as usize + x as usize;
         Some(match size {

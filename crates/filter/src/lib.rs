@@ -1,4 +1,4 @@
-//! Does this packet match? Expression -> libpcap's compiler -> program -> interpreter and native code.
+//! Packet filters: a tcpdump expression is compiled by libpcap to a program, which an interpreter or native code runs.
 #![deny(unsafe_code)]
 
 mod error;
@@ -20,16 +20,16 @@ use std::sync::OnceLock;
 
 use weir_packet::{Frame, LinkType};
 
-/// Most frames that one call judges: the bits of a verdict mask.
+/// Largest number of frames that one call judges: the bits of a verdict mask.
 pub const MAX_BATCH: usize = 64;
 
 /// A program ready to judge frames of one link type.
 ///
-/// **Threads**: shared freely; it has no state that packets change.
+/// **Threads**: may be shared; packets change no state in it.
 #[derive(Debug)]
 pub struct Filter {
     program: Program,
-    /// Empty until `make_native`; then native code, or `None` where there can be none.
+    /// Empty until `make_native`; then native code, or `None` if it cannot be generated.
     native: OnceLock<Option<Native>>,
 }
 
@@ -41,7 +41,7 @@ impl Filter {
         Ok(Self::from_program(libpcap::compile(expression, link, resolve)?))
     }
 
-    /// A filter that runs `program`, for instance one of [`libpcap::compile_live`] made for a direction.
+    /// A filter that runs `program`, for instance a program of [`libpcap::compile_live`] for a direction.
     #[must_use]
     pub fn from_program(program: Program) -> Self {
         Self { program, native: OnceLock::new() }
@@ -53,13 +53,14 @@ impl Filter {
         &self.program
     }
 
-    /// Makes native code, once; a later call does nothing. Worth about a millisecond, so a caller waits until it has seen
-    /// that many packets. Where native code cannot be had, the interpreter stays, and verdicts are the same.
+    /// Generates native code on the first call; later calls do nothing. This takes about a millisecond, so callers wait
+    /// until enough packets have come to repay it. If native code cannot be generated, the interpreter stays, with the same
+    /// verdicts.
     pub fn make_native(&self) {
         self.native.get_or_init(|| Native::compile(&self.program).ok());
     }
 
-    /// Whether native code judges.
+    /// Whether native code judges the frames.
     #[must_use]
     pub fn is_native(&self) -> bool {
         self.native().is_some()
@@ -69,9 +70,9 @@ impl Filter {
         self.native.get()?.as_ref()
     }
 
-    /// Bit `i` is set when frame `i` matches.
+    /// Mask of matching frames: bit `i` is set if frame `i` matches.
     ///
-    /// **Shape**: at most [`MAX_BATCH`] frames. **Panics**: on more.
+    /// **Shape**: at most [`MAX_BATCH`] frames. **Panics**: with more.
     #[must_use]
     pub fn matches(&self, frames: &[Frame<'_>]) -> u64 {
         assert!(frames.len() <= MAX_BATCH, "at most 64 frames a call");

@@ -1,4 +1,4 @@
-//! libpcap's compiler and interpreter: eight functions, and nothing else is bound.
+//! libpcap's compiler and interpreter: bindings of eight functions, and of nothing else.
 //!
 //! Since libpcap 1.8 the compiler keeps its state in the handle and not in globals, so each call here opens a handle of its
 //! own and needs no lock. **Threads**: any.
@@ -12,17 +12,17 @@ use weir_packet::LinkType;
 use crate::program::{Insn, PACKET_TYPE, Program, SNAPLEN};
 use crate::{Error, names};
 
-/// The netmask for `ip broadcast`. Nobody knows the one of a file; tcpdump takes 0, so 0.0.0.0 and 255.255.255.255 match.
+/// The netmask for `ip broadcast`. For a file it is unknown; tcpdump takes 0, so 0.0.0.0 and 255.255.255.255 match.
 const NETMASK: u32 = 0;
 
 /// Magic and version of a pcap header, in this machine's byte order (<https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html>).
 const MAGIC: u32 = 0xa1b2_c3d4;
 const VERSION: u32 = if cfg!(target_endian = "little") { 2 | 4 << 16 } else { 2 << 16 | 4 };
 
-/// `PCAP_ERRBUF_SIZE`.
+/// Size of libpcap's buffer for error messages, bytes (`PCAP_ERRBUF_SIZE`).
 const ERROR_BUFFER: usize = 256;
 
-/// Longest expression accepted, bytes. libpcap's optimizer recurses once per block; this keeps it within a thread's stack.
+/// Longest accepted expression, bytes. libpcap's optimizer recurses once per block; this limit keeps it within a thread's stack.
 const MAX_EXPRESSION: usize = 32 * 1024;
 
 /// `pcap_t`, only ever behind a pointer.
@@ -58,7 +58,7 @@ unsafe extern "C" {
     fn raw_bpf_filter(insns: *const Insn, data: *const c_uchar, wire_len: c_uint, data_len: c_uint) -> c_uint;
 }
 
-/// What libpcap says it is, for instance `libpcap version 1.10.3 (with TPACKET_V3)`.
+/// Version text of libpcap, for instance `libpcap version 1.10.3 (with TPACKET_V3)`.
 #[must_use]
 pub fn version() -> String {
     // SAFETY: the function has no preconditions and returns a text that ends with NUL and lives as long as the library.
@@ -66,24 +66,24 @@ pub fn version() -> String {
     text.to_string_lossy().into_owned()
 }
 
-/// Compiles a tcpdump expression for frames of `link`, as a savefile of that link type would have it.
+/// Compiles a tcpdump expression for frames of `link`, as in a savefile of that link type.
 ///
-/// An empty expression matches everything. Names of services, protocols and networks come from this machine's own tables;
-/// names of hosts would go to a resolver and are refused unless `resolve`.
+/// An empty expression matches everything. Names of services, protocols and networks are looked up in this machine's own tables.
+/// Names of hosts would be sent to a resolver, so they are refused unless `resolve`.
 ///
 /// **Cost**: tens of microseconds to milliseconds; allocates; with `resolve` as long as the resolver takes.
 /// **Errors**: [`Error::Name`], [`Error::Nul`], [`Error::TooLong`], and [`Error::Refused`] with
-/// libpcap's words.
+/// libpcap's message.
 pub fn compile(expression: &str, link: LinkType, resolve: bool) -> Result<Program, Error> {
     compile_for(expression, link, resolve, false)
 }
 
 /// Compiles a tcpdump expression for frames of a live capture: `inbound` and `outbound` become loads at
-/// [`PACKET_TYPE`], for which [`Program::of_direction`] puts constants.
+/// [`PACKET_TYPE`], which [`Program::of_direction`] replaces with constants.
 ///
-/// An expression that a savefile takes gives the program of [`compile`].
+/// If the expression is valid for a savefile, the result is that of [`compile`].
 ///
-/// **Errors**: those of [`compile`], with libpcap's words for live captures, and [`Error::Ancillary`].
+/// **Errors**: those of [`compile`], with libpcap's messages for live captures, and [`Error::Ancillary`].
 pub fn compile_live(expression: &str, link: LinkType, resolve: bool) -> Result<Program, Error> {
     match compile(expression, link, resolve) {
         Err(Error::Refused { .. }) => {}
@@ -109,7 +109,7 @@ fn compile_for(expression: &str, link: LinkType, resolve: bool, live: bool) -> R
     Program::new(compiler.compile(&text, word)?)
 }
 
-/// What libpcap's own interpreter returns: the oracle of every test here.
+/// Runs a program in libpcap's own interpreter: the oracle of every test here.
 #[must_use]
 pub fn bpf_filter(program: &Program, data: &[u8], wire_len: u32) -> u32 {
     let data_len = c_uint::try_from(data.len()).unwrap_or(c_uint::MAX);
@@ -121,15 +121,15 @@ pub fn bpf_filter(program: &Program, data: &[u8], wire_len: u32) -> u32 {
 /// libpcap's compiler for frames of one link type.
 struct Compiler {
     handle: NonNull<Handle>,
-    /// The savefile that the handle has open, if it is one for files; not touched while the handle lives.
+    /// Header of the savefile that the handle has open, if it is a handle for files; not accessed while the handle lives.
     _file: Option<Box<[u8; 24]>>,
 }
 
 impl Compiler {
-    /// The compiler for frames of a savefile: the handle of one without packets, in memory.
+    /// The compiler for frames of a savefile: a handle of an empty savefile in memory.
     ///
-    /// `pcap_open_dead` would need no file, but makes programs for a live capture: `ip6` on BSD loopback then asks for this
-    /// system's own number, and `inbound` for ancillary data of the kernel.
+    /// `pcap_open_dead` would need no file, but its programs are for a live capture: `ip6` on BSD loopback then compares
+    /// with this system's own number, and `inbound` reads ancillary data of the kernel.
     fn for_file(link: LinkType) -> Result<Self, Error> {
         let mut header = Box::new([0u8; 24]);
         for (place, field) in header.chunks_exact_mut(4).zip([MAGIC, VERSION, 0, 0, SNAPLEN, link.0.into()]) {
@@ -159,10 +159,10 @@ impl Compiler {
 
     /// The compiler for frames of a live capture.
     fn for_live(link: LinkType) -> Result<Self, Error> {
-        /// `DLT_RAW` of Linux, which files have another number for.
+        /// `DLT_RAW` of Linux, which has another number in files.
         const RAW: c_int = 12;
         let link = if link == LinkType::RAW { RAW } else { link.0.into() };
-        // SAFETY: takes numbers only.
+        // SAFETY: the arguments are numbers only.
         let handle = unsafe { pcap_open_dead(link, SNAPLEN as c_int) };
         let refused = || Error::Refused { message: "no memory for libpcap".into(), word: None };
         NonNull::new(handle).map(|handle| Self { handle, _file: None }).ok_or_else(refused)
@@ -189,7 +189,7 @@ impl Compiler {
     }
 
     fn message(&self) -> String {
-        // SAFETY: pcap_geterr returns the handle's own NUL-terminated buffer, read before anything else touches the handle.
+        // SAFETY: pcap_geterr returns the handle's own NUL-terminated buffer, read before any other use of the handle.
         let text = unsafe { CStr::from_ptr(pcap_geterr(self.handle.as_ptr())) };
         text.to_string_lossy().into_owned()
     }
@@ -197,8 +197,8 @@ impl Compiler {
 
 impl Drop for Compiler {
     fn drop(&mut self) {
-        // SAFETY: the handle came from pcap_fopen_offline or pcap_open_dead, is closed here once together with its stream, and
-        // nothing derived from it is left.
+        // SAFETY: the handle came from pcap_fopen_offline or pcap_open_dead. It is closed here once, together with its
+        // stream, and nothing derived from it is left.
         unsafe { pcap_close(self.handle.as_ptr()) }
     }
 }

@@ -1,20 +1,21 @@
 //! Finds the words of an expression that libpcap would send to a resolver.
 //!
-//! libpcap looks a name up as soon as its parser has read it, so the expression is read here first, with the tokens of its
-//! `scanner.l` and as much of its `grammar.y` as tells what a name is: the qualifiers before it (`port http`, `proto ospf`,
-//! `host a`), or those of the name before that (`port http or https`), through parentheses. A name that stands where no
-//! qualifier reaches is a syntax error there and looks nothing up.
+//! libpcap looks a name up as soon as its parser has read it. So the expression is read here first, with the tokens of its
+//! `scanner.l` and the part of its `grammar.y` that decides the kind of a name. The kind follows from the qualifiers before it
+//! (`port http`, `proto ospf`, `host a`), or those of the previous name (`port http or https`), through parentheses. A name
+//! that no qualifier reaches is a syntax error, and is not looked up.
 
 use std::net::Ipv6Addr;
 use std::ops::Range;
 
 use crate::Error;
 
-/// Refuses an expression in which a name would be looked up. Names of ports, protocols and kinds of frames are local and pass.
+/// Refuses an expression in which a name would be looked up. Names of ports, protocols and kinds of frames are local, and
+/// are allowed.
 ///
-/// Returns the first word that is no keyword and that no qualifier explains, to blame if libpcap finds a syntax error.
+/// Returns the first word that is no keyword and has no qualifier: the likely cause if libpcap finds a syntax error.
 ///
-/// **Cost**: linear in the expression but for runs of hexadecimal digits and colons. **Errors**: [`Error::Name`].
+/// **Cost**: linear in the expression except for runs of hexadecimal digits and colons. **Errors**: [`Error::Name`].
 pub(crate) fn check(expression: &str) -> Result<Option<&str>, Error> {
     let mut reader = Reader { qualifier: Qualifier::None, head: Head::default(), open: Vec::new(), word: false };
     let mut unexplained = None;
@@ -42,14 +43,14 @@ fn refuse(text: &str, what: &'static str, span: Range<usize>) -> Error {
     Error::Name { name: text.strip_prefix('\\').unwrap_or(text).to_owned(), what, span }
 }
 
-/// What a name is taken for.
+/// Kind of a name, according to its qualifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Qualifier {
-    /// Nothing: libpcap refuses a name here.
+    /// No kind: libpcap refuses a name here.
     None,
-    /// A port, a protocol or another thing that this machine knows by itself.
+    /// A port, a protocol or another name in this machine's own tables.
     Local,
-    /// Something to be looked up.
+    /// A name that would be looked up, and its kind.
     Name(&'static str),
 }
 
@@ -77,17 +78,17 @@ impl Head {
 }
 
 struct Reader {
-    /// What a name without qualifiers inherits.
+    /// Kind that a name without qualifiers inherits.
     qualifier: Qualifier,
     head: Head,
-    /// What was inherited at each open parenthesis.
+    /// Inherited kind at each open parenthesis.
     open: Vec<Qualifier>,
-    /// The next name belongs to the keyword before it.
+    /// Whether the next name belongs to the keyword before it.
     word: bool,
 }
 
 impl Reader {
-    /// Takes in a token; for a name, says what it is taken for.
+    /// Reads a token. Returns the kind of a name, `None` for other tokens.
     fn read(&mut self, token: Token, previous: Token) -> Option<Qualifier> {
         let word = std::mem::take(&mut self.word);
         match token {
@@ -105,7 +106,7 @@ impl Reader {
                 self.term();
                 self.qualifier = self.open.pop().unwrap_or(Qualifier::None);
             }
-            // A prefix length, not a division.
+            // The slash begins a prefix length, not a division.
             Token::Symbol(b'/') if previous == Token::Address => {}
             Token::Symbol(b'!') | Token::Space | Token::End => {}
             Token::Symbol(_) => self.term(),
@@ -113,7 +114,7 @@ impl Reader {
         None
     }
 
-    /// Something stands where a name could: the head applies to it, or what was before is inherited.
+    /// Reads an operand at a place of a name: its kind is that of the head, or is inherited.
     fn identifier(&mut self) -> Qualifier {
         if let Some(qualifier) = std::mem::take(&mut self.head).qualifier() {
             self.qualifier = qualifier;
@@ -121,7 +122,7 @@ impl Reader {
         self.qualifier
     }
 
-    /// A primitive that leaves nothing to inherit.
+    /// Reads a primitive after which no kind is inherited.
     fn term(&mut self) {
         self.head = Head::default();
         self.qualifier = Qualifier::None;
@@ -142,7 +143,7 @@ impl Reader {
         }
     }
 
-    /// `and`, `or`: in `src or dst` they join two qualifiers, and a protocol alone before them was a primitive.
+    /// Reads `and` or `or`. In `src or dst` they join two qualifiers; a protocol alone before them is a complete primitive.
     fn joint(&mut self) {
         if self.head.direction && self.head.address.is_none() {
             return;
@@ -173,13 +174,13 @@ enum Keyword {
     Joint,
     Not,
     Mask,
-    /// A name after it is its own.
+    /// Keyword behind which a name belongs to the keyword.
     Word,
     Other,
 }
 
-/// The first token of a text that is not empty, and its length in bytes. As in a flex scanner the longest one wins, and among
-/// equally long ones an address, a number or a keyword before a name.
+/// The first token of a text that is not empty, and its length in bytes. As in a flex scanner, the longest token wins. Among
+/// equally long ones, an address, a number or a keyword wins over a name.
 fn token(text: &str) -> (Token, usize) {
     let bytes = text.as_bytes();
     let name = name(bytes);
@@ -204,7 +205,7 @@ fn token(text: &str) -> (Token, usize) {
     }
 }
 
-/// Length of `[A-Za-z0-9]([-_.A-Za-z0-9]*[.A-Za-z0-9])?`.
+/// Length of a name at the start: `[A-Za-z0-9]([-_.A-Za-z0-9]*[.A-Za-z0-9])?`.
 fn name(bytes: &[u8]) -> usize {
     if !bytes[0].is_ascii_alphanumeric() {
         return 0;
@@ -214,7 +215,7 @@ fn name(bytes: &[u8]) -> usize {
     last.map_or(0, |last| last + 1)
 }
 
-/// What a run of letters, digits, dots and dashes is.
+/// Token of a run of letters, digits, dots and dashes.
 fn word(text: &str) -> Token {
     if is_number(text) {
         return Token::Number;
@@ -285,7 +286,7 @@ fn dollar(bytes: &[u8]) -> usize {
     }
 }
 
-/// Names that libpcap's scanner knows as numbers.
+/// Whether libpcap's scanner takes this name for a number.
 fn is_named_number(text: &str) -> bool {
     text == "tcpflags"
         || ["tcp-fin", "tcp-syn", "tcp-rst", "tcp-push", "tcp-ack", "tcp-urg", "tcp-ece", "tcp-cwr"].contains(&text)
@@ -341,8 +342,8 @@ const ICMP6: [&str; 26] = [
     "certpathadvert",
 ];
 
-/// The keywords of libpcap 1.10. A word that only a later version knows counts as a name: harmless where no qualifier
-/// reaches, which is where such words stand.
+/// The keywords of libpcap 1.10. A keyword of a later version counts as a name. This is harmless, because such words stand where
+/// no qualifier reaches.
 fn keyword(text: &str) -> Option<Keyword> {
     Some(match text {
         "and" | "or" => Keyword::Joint,
@@ -374,7 +375,7 @@ mod tests {
     use super::check;
     use crate::Error;
 
-    /// The name that would be looked up, and as what.
+    /// The name that would be looked up, and its kind.
     fn looked_up(expression: &str) -> Option<(String, &'static str)> {
         match check(expression) {
             Err(Error::Name { name, what, span }) => {

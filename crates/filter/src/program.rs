@@ -1,23 +1,23 @@
-//! Classic BPF programs as data, checked once so that running them needs no checks.
+//! Classic BPF programs as data, validated once so that running them needs no checks.
 
 use crate::Error;
 use weir_packet::savefile::Direction;
 
-/// One classic BPF instruction, laid out as the kernel's `struct sock_filter` and libpcap's `struct bpf_insn`.
+/// A classic BPF instruction, laid out as the kernel's `struct sock_filter` and libpcap's `struct bpf_insn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Insn {
     /// Operation class, size, mode.
     pub code: u16,
-    /// Instructions to skip when a conditional jump is taken.
+    /// Number of instructions to skip if a conditional jump is taken.
     pub jt: u8,
-    /// Instructions to skip when it is not.
+    /// Number of instructions to skip if a conditional jump is not taken.
     pub jf: u8,
     /// Immediate operand.
     pub k: u32,
 }
 
-/// Scratch memory words (`BPF_MEMWORDS`).
+/// Number of words of scratch memory (`BPF_MEMWORDS`).
 pub const SCRATCH_WORDS: usize = 16;
 
 /// Lowest offset at which a load reads ancillary data of the kernel instead of the packet (`SKF_AD_OFF` of linux/filter.h).
@@ -27,12 +27,12 @@ const ANCILLARY: u32 = -0x1000_i32 as u32;
 /// linux/filter.h).
 pub const PACKET_TYPE: u32 = ANCILLARY + 4;
 
-/// What `ret` gives for a match, and the snap length that expressions are compiled with (tcpdump's own).
+/// Value of `ret` for a match, and the snap length with which expressions are compiled (tcpdump's own).
 pub const SNAPLEN: u32 = 262_144;
 
 /// A program that ends on every packet: known operations, jumps within the program, no way past its last instruction.
 ///
-/// `ja` may jump backwards (libpcap's `protochain` walks header chains so); whoever runs the program bounds the number of
+/// `ja` may jump backwards (libpcap's `protochain` walks header chains so); an engine bounds the number of
 /// such jumps by [`backward_jump_limit`].
 ///
 /// **Shape**: at least 1 and at most [`Program::MAX_INSNS`] instructions. **Source**: McCanne and Jacobson, "The BSD Packet
@@ -44,10 +44,10 @@ pub struct Program {
     ops: Vec<Op>,
 }
 
-/// How many backward jumps a program may make on a packet of `data_len` bytes before it is ended with 0.
+/// Largest number of backward jumps on a packet of `data_len` bytes; a program that makes more is ended with 0.
 ///
-/// libpcap's loops advance by at least 8 bytes a round and leave when they run out of the packet, so they never come near.
-/// libpcap 1.10 itself has no limit and would spin for ever on a hostile program; later versions have one.
+/// libpcap's loops advance by at least 8 bytes a round and end at the end of the packet, so they stay far below the limit.
+/// libpcap 1.10 itself has no limit and would loop for ever on a hostile program; later versions have one.
 #[must_use]
 pub fn backward_jump_limit(data_len: usize) -> usize {
     data_len + 64
@@ -92,7 +92,7 @@ pub(crate) enum Alu {
     Xor,
 }
 
-/// What a conditional jump compares; all unsigned.
+/// Relation of a conditional jump; all comparisons are unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Relation {
     Equal,
@@ -121,7 +121,7 @@ impl Insn {
         Self { code, jt, jf, k }
     }
 
-    /// The offset of a load that a kernel would answer with ancillary data; `None` for any other instruction.
+    /// The offset of a load that the kernel would replace with ancillary data; `None` for any other instruction.
     fn ancillary(self) -> Option<u32> {
         (matches!(self.op(), Some(Op::LoadAbsolute(_))) && self.k >= ANCILLARY).then_some(self.k)
     }
@@ -154,7 +154,7 @@ impl Insn {
         })
     }
 
-    /// The two families whose second operand bit 3 selects.
+    /// Operations of the two families in which bit 3 selects the second operand.
     fn with_operand(code: u16) -> Option<Op> {
         let operand = if code & 0x08 == 0 { Operand::K } else { Operand::X };
         Some(match code & !0x08 {
@@ -190,7 +190,7 @@ impl Relation {
 }
 
 impl Alu {
-    /// The result, wrapping; `None` for a division by zero, which ends the program with 0. Shifts by 32 and more give 0.
+    /// The result, wrapping; `None` for a division by zero, which ends the program with 0. Shifts by 32 or more give 0.
     pub(crate) fn apply(self, a: u32, b: u32) -> Option<u32> {
         Some(match self {
             Self::Add => a.wrapping_add(b),
@@ -208,10 +208,10 @@ impl Alu {
 }
 
 impl Program {
-    /// Most instructions accepted; expressions of hundreds of addresses need a few thousand.
+    /// Largest number of accepted instructions; expressions of hundreds of addresses need a few thousand.
     pub const MAX_INSNS: usize = 1 << 20;
 
-    /// Checks a list of instructions.
+    /// Validates a list of instructions.
     ///
     /// **Cost**: one pass. **Errors**: [`Error::Program`] for an empty or overlong list, an unknown operation, a jump out of
     /// the program or onto itself, a last instruction that is no return, a constant division by zero, a constant shift by
@@ -234,7 +234,7 @@ impl Program {
         Ok(Self { insns, ops })
     }
 
-    /// The program that every packet matches: what an empty expression means.
+    /// The program of an empty expression, which every packet matches.
     #[must_use]
     pub fn accept_all() -> Self {
         Self { insns: vec![Insn::statement(0x06, SNAPLEN)], ops: vec![Op::ReturnK] }
@@ -246,7 +246,7 @@ impl Program {
         &self.insns
     }
 
-    /// The program for packets that all went one way: each load at [`PACKET_TYPE`] becomes a constant.
+    /// The program for packets of one direction: each load at [`PACKET_TYPE`] becomes a constant.
     ///
     /// **Cost**: copies the program.
     #[must_use]
@@ -263,7 +263,7 @@ impl Program {
         Self::new(self.insns.iter().map(constant).collect()).expect("a constant may stand for a load")
     }
 
-    /// Offsets of the loads that a kernel would answer with ancillary data.
+    /// Offsets of the loads that the kernel would replace with ancillary data.
     pub(crate) fn ancillary(&self) -> impl Iterator<Item = u32> {
         self.insns.iter().filter_map(|insn| insn.ancillary())
     }
@@ -273,14 +273,14 @@ impl Program {
         &self.ops
     }
 
-    /// Whether some `ja` goes back.
+    /// Whether a `ja` jumps backwards.
     #[must_use]
     pub fn has_loops(&self) -> bool {
         self.insns.iter().any(|insn| insn.op() == Some(Op::Jump) && insn.k as i32 <= -1)
     }
 }
 
-/// The operation of the instruction at `index` of a program of `len`, or what is wrong with it.
+/// The operation of the instruction at `index` of a program of `len`, or the reason for its refusal.
 fn check(insn: Insn, index: usize, len: usize) -> Result<Op, &'static str> {
     let inside = |skip: i64| {
         let target = index as i64 + 1 + skip;

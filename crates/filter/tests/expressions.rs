@@ -1,5 +1,5 @@
-//! The language, expression by expression: interpreter and native code give libpcap's verdict on every packet there is, and
-//! what is refused is refused for the stated reason.
+//! The language, expression by expression: interpreter and native code give libpcap's verdict on every packet, and
+//! expressions are refused for the stated reason.
 
 mod support;
 
@@ -10,7 +10,7 @@ use weir_filter::program::{PACKET_TYPE, SNAPLEN};
 use weir_filter::{Filter, MAX_BATCH, Native, fuzz_body, libpcap};
 use weir_packet::{Frame, LinkType};
 
-/// Link types that the expressions ask about, beside those of the captures (<https://www.tcpdump.org/linktypes.html>).
+/// Link types that the expressions test, beside those of the captures (<https://www.tcpdump.org/linktypes.html>).
 const LINKS: [u16; 24] =
     [0, 1, 6, 8, 9, 10, 50, 51, 100, 101, 104, 105, 107, 108, 113, 117, 119, 123, 127, 139, 140, 228, 229, 276];
 
@@ -32,7 +32,7 @@ fn compare(expression: &str, link: LinkType, program: &weir_filter::Program, fra
     }
 }
 
-/// Every packet whole, made-up ones, and the first and every hundredth captured one cut to many lengths.
+/// Every packet complete, made-up ones, and the first and every hundredth captured one cut to many lengths.
 fn frames<'a>(link: LinkType, captured: &'a [Sample], made_up: &'a [Vec<u8>]) -> Vec<Frame<'a>> {
     let own: Vec<_> = captured.iter().filter(|sample| sample.link == link).map(Sample::frame).collect();
     let cut_from = own.iter().enumerate().filter(|(index, _)| *index < 24 || index % 100 == 0).map(|(_, frame)| *frame);
@@ -61,7 +61,7 @@ fn agree(first: usize, step: usize) {
             compiled += 1;
             let known = format!("{link:?} {:?}", program.insns());
             if seen.insert(known) {
-                // The made-up packets are Ethernet frames; for other links a few hundred of them do as noise.
+                // The made-up packets are Ethernet frames; for other links, a few hundred of them are enough as noise.
                 let few = if *link == LinkType::ETHERNET { frames.len() } else { frames.len() - 1700 };
                 compare(expression, *link, &program, &frames[..few]);
             }
@@ -150,7 +150,7 @@ fn live_programs_ask_the_kernel_for_the_way() {
             assert_eq!(verdict(expression, link, way), expected, "{expression} {way:?}");
         }
     }
-    // What a file can tell is asked of the packet.
+    // If a file allows the expression too, the program reads the packet alone.
     for expression in ["udp port 53", "vlan 7", "ip6"] {
         let [live, file] = [libpcap::compile_live, libpcap::compile]
             .map(|compile| compile(expression, LinkType::ETHERNET, false).unwrap());
@@ -158,7 +158,7 @@ fn live_programs_ask_the_kernel_for_the_way() {
     }
 }
 
-/// The words of `tcpdump -i lo`, which are not those of `tcpdump -r` where `inbound` comes first.
+/// The messages of `tcpdump -i lo`, which differ from those of `tcpdump -r` if `inbound` comes first.
 #[test]
 fn live_expressions_are_refused_in_the_words_for_live_captures() {
     for expression in ["udp prot", "inbound and udp prot", "outbound and"] {
@@ -167,7 +167,7 @@ fn live_expressions_are_refused_in_the_words_for_live_captures() {
     }
 }
 
-/// `tcpdump -d -i lo 'ifindex 1'` shows a load of the interface's index, which is no place in a packet.
+/// `tcpdump -d -i lo 'ifindex 1'` shows a load of the interface's index, which is not in the packet.
 #[test]
 fn live_expressions_that_only_the_kernel_could_answer_are_refused() {
     for link in [LinkType::ETHERNET, LinkType::RAW] {
@@ -177,7 +177,7 @@ fn live_expressions_that_only_the_kernel_could_answer_are_refused() {
             assert!(refused.to_string().contains("ifindex"), "{refused}");
         }
     }
-    // In the frames of all interfaces it is a field of the link header.
+    // In the frames of all interfaces, the index is a field of the link header.
     let any = LinkType::LINUX_SLL2;
     assert_eq!(libpcap::compile_live("ifindex 1", any, false), libpcap::compile("ifindex 1", any, false));
 }

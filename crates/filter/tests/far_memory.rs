@@ -1,4 +1,5 @@
-//! Native code whose pieces lie gigabytes apart, as where tables take what is in between. Address space is reserved for that, no memory.
+//! Native code whose pieces are gigabytes apart, as with large tables in between. Only address space is reserved for that,
+//! no memory.
 #![allow(unsafe_code, reason = "the test reserves address space")]
 
 use std::ptr::null_mut;
@@ -8,13 +9,13 @@ use weir_testkit::skipped;
 
 const PAGE: usize = 4096;
 
-/// More than 32 bits of distance reach.
+/// A distance that does not fit in 32 bits, bytes.
 const APART: usize = 3 << 30;
 
-/// Most pages that are left free above.
+/// Largest number of pages that are left free above.
 const MOST_ABOVE: usize = 4;
 
-/// Reserves address space where the kernel likes it. `None` if it has none.
+/// Reserves address space where the kernel puts it; `None` if there is none.
 fn reserve(len: usize) -> Option<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that is in use.
@@ -23,18 +24,18 @@ fn reserve(len: usize) -> Option<usize> {
 }
 
 fn release(at: usize, len: usize) {
-    // SAFETY: called with pieces of reservations that nothing refers to.
+    // SAFETY: called with parts of reservations to which no reference exists.
     unsafe { libc::munmap(at as *mut libc::c_void, len) };
 }
 
-/// Bytes from the first to the last page that belongs to no file and may be read and not written: pieces of native code and its
-/// constants.
+/// Distance in bytes from the first to the last page that belongs to no file, and is readable but not writable: pieces of native
+/// code and its constants.
 fn reach_of_native_code() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("this process has mappings");
     let pieces: Vec<[usize; 2]> = maps
         .lines()
         .map(|line| line.split_ascii_whitespace().collect::<Vec<_>>())
-        // Address, rights, offset, device, inode, and the name of what is mapped, if it has one.
+        // Address, rights, offset, device, inode, and the name of the mapping, if it has one.
         .filter(|fields| fields.len() == 5 && fields[1].starts_with("r-"))
         .map(|fields| {
             let (start, end) = fields[0].split_once('-').expect("a range");
@@ -45,7 +46,7 @@ fn reach_of_native_code() -> usize {
     last[1] - first[0]
 }
 
-/// The one test of this process: no other thread takes the places that it leaves free.
+/// The only test of this process, so that no other thread maps the places left free.
 #[test]
 fn pieces_of_native_code_may_lie_gigabytes_apart() {
     let filter = Filter::compile("udp port 53 and len >= 60", LinkType::ETHERNET, false).unwrap();
@@ -61,7 +62,7 @@ fn pieces_of_native_code_may_lie_gigabytes_apart() {
     let Some(between) = reserve(APART) else {
         return skipped("pieces_of_native_code_may_lie_gigabytes_apart", "no address space");
     };
-    // From here on the kernel puts new mappings below, but for holes above: those of up to two pages are filled.
+    // From here on, the kernel puts new mappings below, except for holes above: holes of up to two pages are filled.
     let mut above = Vec::new();
     for pages in [2, 1] {
         while above.len() < 10_000
@@ -75,7 +76,7 @@ fn pieces_of_native_code_may_lie_gigabytes_apart() {
         }
     }
     let mut apart = 0;
-    // A few pages are left free above and hold the first pieces; the others come to lie below.
+    // A few pages are left free above and receive the first pieces; the others are mapped below.
     for pages in 1..=MOST_ABOVE {
         let top = between + APART - pages * PAGE;
         release(top, pages * PAGE);

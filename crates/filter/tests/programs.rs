@@ -1,4 +1,4 @@
-//! What a program must be, and how the engines end it.
+//! Conditions that a program must meet, and the ways in which engines end it.
 
 use weir_filter::{Error, Filter, Insn, Native, Program, interpreter};
 use weir_packet::Frame;
@@ -31,7 +31,7 @@ fn faulty_programs_are_refused() {
     }
 }
 
-/// Runs on both engines, the native one alone and in batches.
+/// Runs on all engines; native code runs alone and in batches.
 fn run(insns: &[Insn], data: &[u8]) -> u32 {
     let program = Program::new(insns.to_vec()).expect("the program is valid");
     let native = Native::compile(&program).expect("this machine has native code");
@@ -87,7 +87,7 @@ fn loads_end_at_the_captured_bytes() {
 #[test]
 fn one_check_covers_what_it_checked_and_no_more() {
     for (first, size) in [(0x20, 4), (0x28, 2), (0x30, 1)] {
-        // Two loads, the second ending one byte behind the first.
+        // Two loads, of which the second ends one byte behind the first.
         let insns = [Insn::statement(first, 40), Insn::statement(0x30, 40 + size), ACCEPT];
         for len in 0..60u32 {
             let expected = if len > 40 + size { 7 } else { 0 };

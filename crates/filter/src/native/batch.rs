@@ -1,8 +1,8 @@
-//! Up to 64 packets a call: a loop that judges four packets at a time, without a branch that depends on them.
+//! Native code for up to 64 packets a call: a loop that judges four packets at a time, without a branch that depends on them.
 //!
-//! What costs a filter its time is not instructions but branches that nobody can foresee. So every field that any path
-//! could want is loaded, every test made, and the truths are folded from the leaves of the decision graph to its root; and
-//! since all packets then take the same steps, four of them go through in the lanes of one vector ([`super::lanes`]).
+//! The time of a filter is not spent on instructions but on mispredicted branches. So every field that any path could need is
+//! loaded, every test is made, and the results are folded from the leaves of the decision graph to its root. As all packets
+//! then take the same steps, four of them are judged in the lanes of one vector ([`super::lanes`]).
 //!
 //! ```text
 //! slow = all packets if there are fewer than four or there is no decision graph, else none
@@ -26,7 +26,7 @@ use super::lanes::{self, Constants, Judged, LANES};
 
 /// Fills the body of `extern "C" fn(frames: *const Frame, count: usize) -> u64`, for at most 64 frames.
 ///
-/// `direct` judges one packet; without a `decision` it judges all. What is returned must come to lie at `table`.
+/// `direct` judges one packet; without a `decision` it judges all. The returned constants must be placed at `table`.
 pub(super) fn build(
     decision: Option<&Decision>,
     direct: FuncRef,
@@ -75,7 +75,7 @@ fn ones(builder: &mut FunctionBuilder<'_>, count: Value) -> Value {
     builder.ins().select(count, shifted, count)
 }
 
-/// The loop over groups, open in the middle.
+/// The loop over groups, before its body is emitted.
 struct Groups {
     group: Group,
     head: Block,
@@ -85,9 +85,9 @@ struct Groups {
     slow: Value,
 }
 
-/// Emits the loop up to where a group is to be judged. `index` is the group's; the last one ends with the last frame.
+/// Emits the loop up to the point where a group is judged. `index` is the group's; the last group ends with the last frame.
 ///
-/// What the loop's body computes is used once, by the jump back: otherwise Cranelift would not fold loads into the
+/// The results of the loop's body are used once, by the jump back: otherwise Cranelift would not fold loads into the
 /// instructions that need them.
 fn judge_groups(frames: Frames, rest: Block, builder: &mut FunctionBuilder<'_>) -> Groups {
     let (head, body) = (builder.create_block(), builder.create_block());
@@ -124,7 +124,7 @@ impl Groups {
     }
 }
 
-/// Asks `direct` about each packet of `slow`, and returns.
+/// Judges each packet of `slow` with `direct`, and returns.
 fn judge_slow(frames: Frames, verdicts: Value, slow: Value, direct: FuncRef, builder: &mut FunctionBuilder<'_>) {
     let (head, body, done) = (builder.create_block(), builder.create_block(), builder.create_block());
     builder.set_cold_block(body);
@@ -155,7 +155,7 @@ fn judge_slow(frames: Frames, verdicts: Value, slow: Value, direct: FuncRef, bui
     builder.ins().return_(&[known]);
 }
 
-/// The frames that the function is called with.
+/// The arguments of the function: frames, and their number.
 #[derive(Clone, Copy)]
 struct Frames {
     first: Value,
@@ -171,7 +171,7 @@ impl Frames {
     }
 }
 
-/// Frames in memory, one after the other.
+/// Frames in memory, one after another.
 #[derive(Clone, Copy)]
 pub(super) struct Group {
     address: Value,
@@ -179,7 +179,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The address is that of a frame wherever it is computed at all, so what it points to can be read from there on.
+    /// Flags of loads from a group. Whenever the address is computed, it is that of a frame, so its memory is readable from
+    /// then on.
     fn flags() -> MemFlagsData {
         MemFlagsData::trusted().with_readonly().with_can_move()
     }
@@ -193,7 +194,7 @@ impl Group {
         builder.ins().load(types::I64, Self::flags(), self.address, Self::slice(lane) + self.layout.address)
     }
 
-    /// Captured bytes of a packet, 64 bits.
+    /// Captured length of a packet, as 64 bits.
     pub(super) fn len(self, builder: &mut FunctionBuilder<'_>, lane: usize) -> Value {
         builder.ins().load(types::I64, Self::flags(), self.address, Self::slice(lane) + self.layout.len)
     }
@@ -206,7 +207,7 @@ impl Group {
         (lane * size_of::<Frame<'_>>() + offset_of!(Frame<'_>, wire_len)) as i32
     }
 
-    /// The lower 32 bits of each packet's captured length; libpcap too keeps 32.
+    /// The lower 32 bits of each packet's captured length; libpcap keeps 32 bits too.
     pub(super) fn lens(self, builder: &mut FunctionBuilder<'_>) -> Value {
         let low = if cfg!(target_endian = "little") { 0 } else { 4 };
         let place = |lane| (self.address, Self::slice(lane) + self.layout.len + low);

@@ -1,18 +1,18 @@
-//! A program as a graph of decisions over values of the packet, with registers and scratch memory gone.
+//! A program as a graph of decisions over values of the packet, without registers and scratch memory.
 //!
-//! Running the program symbolically turns "whatever A holds here" into "the two bytes at 12". Values and decisions are
-//! numbered so that equal ones are one: a field loaded on five paths is loaded once. Where paths meet with different
-//! registers (a header of variable length in front), what follows is repeated for each, up to [`MAX_TESTS`].
+//! Symbolic execution turns "whatever A holds here" into "the two bytes at 12". Equal values and equal decisions get one
+//! number: a field loaded on five paths is loaded once. If paths meet with different registers (behind a header of variable
+//! length), the rest of the program is repeated for each, up to [`MAX_TESTS`].
 
 use std::collections::HashMap;
 
 use crate::program::{Alu, Insn, Op, Operand, Program, Relation, SCRATCH_WORDS};
 
-/// Most tests worth making without a branch. Measured with lists of ports and hosts on packets that no predictor knows: 30
-/// ports or hosts (about 100 tests) take as long either way, 12 take half as long here.
+/// Largest number of tests worth making without a branch. Measured with lists of ports and hosts on packets that no predictor
+/// knows: 30 ports or hosts (about 100 tests) take as long either way, 12 take half as long here.
 const MAX_TESTS: usize = 100;
 
-/// Most basic blocks that are run symbolically before giving up; it bounds the recursion too.
+/// Largest number of basic blocks that are run symbolically before giving up; this bounds the recursion too.
 const MAX_VISITS: usize = 4 * MAX_TESTS;
 
 /// Index into [`Decision::values`].
@@ -23,7 +23,7 @@ pub(super) struct ValueId(pub(super) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct NodeId(pub(super) u32);
 
-/// Something 32 bits wide that the packet determines.
+/// A 32-bit value that the packet determines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Term {
     Constant(u32),
@@ -34,7 +34,7 @@ pub(super) enum Term {
     Alu(Alu, ValueId, ValueId),
 }
 
-/// `size` bytes at `base + k`, where the sum does not wrap.
+/// A field of the packet: `size` bytes at `base + k`, where the sum does not wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub(super) base: Option<ValueId>,
@@ -43,13 +43,13 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// One past the last byte, without the base.
+    /// Offset behind the last byte, without the base.
     pub(super) fn end(self) -> u64 {
         u64::from(self.k) + u64::from(self.size)
     }
 }
 
-/// One decision. A packet that does not pass `Captured` or `NonZero` does not match.
+/// A decision. If a packet does not pass `Captured` or `NonZero`, it does not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Node {
     No,
@@ -70,7 +70,7 @@ impl Node {
     }
 }
 
-/// The whole graph.
+/// The whole graph of decisions.
 pub(super) struct Decision {
     pub(super) values: Vec<Term>,
     pub(super) nodes: Vec<Node>,
@@ -107,7 +107,7 @@ impl Decision {
         self.values.iter().filter_map(place).collect()
     }
 
-    /// Which nodes the root leads to.
+    /// Whether each node can be reached from the root.
     pub(super) fn reachable(&self) -> Vec<bool> {
         let mut reached = vec![false; self.nodes.len()];
         reached[self.root.0 as usize] = true;
@@ -175,7 +175,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// The decision that running from `pc` with these registers comes to.
+    /// The decision that is equivalent to running from `pc` with these registers.
     fn visit(&mut self, pc: usize, registers: Registers) -> Option<NodeId> {
         let key = (pc, self.only_live(pc, registers));
         if let Some(&node) = self.seen.get(&key) {
@@ -187,7 +187,7 @@ impl Maker<'_> {
         Some(node)
     }
 
-    /// Registers that nobody reads any more do not tell two states apart.
+    /// The registers with zero in place of dead ones: states that differ in dead registers only are equal.
     fn only_live(&self, pc: usize, mut registers: Registers) -> Registers {
         let live = self.live[pc];
         let keep = |bit: usize, value: ValueId| if live >> bit & 1 == 1 { value } else { ZERO };
@@ -199,7 +199,7 @@ impl Maker<'_> {
         registers
     }
 
-    /// Runs to the end of a basic block and wraps the checks that it passed around the decision at its end.
+    /// Runs to the end of a basic block, and wraps the passed checks around the decision at its end.
     fn block(&mut self, mut pc: usize, mut registers: Registers) -> Option<NodeId> {
         let mut checks = Vec::new();
         let mut node = loop {
@@ -253,7 +253,7 @@ impl Maker<'_> {
         NodeId(self.nodes.intern(Node::Test { relation, a, b, yes, no }))
     }
 
-    /// A packet that would not match anyway needs no check.
+    /// Puts a check in front of a decision. A packet that would not match anyway needs no check.
     fn checked(&mut self, check: Check, next: NodeId) -> NodeId {
         if next == NO {
             return NO;
@@ -264,7 +264,7 @@ impl Maker<'_> {
         }))
     }
 
-    /// One instruction that only changes registers; false if it always ends the program.
+    /// Runs one instruction that only changes registers; `false` if it always ends the program.
     fn step(&mut self, op: Op, insn: Insn, registers: &mut Registers, checks: &mut Vec<Check>) -> bool {
         let k = insn.k;
         match op {
@@ -360,7 +360,7 @@ enum Check {
 const A_BIT: usize = SCRATCH_WORDS;
 const X_BIT: usize = SCRATCH_WORDS + 1;
 
-/// For each instruction the registers that are read before they are written from there on: bits 0 to 15 the scratch words,
+/// For each instruction, the registers that are read from there on before they are written: bits 0 to 15 the scratch words,
 /// then A, then X. Jumps only go forward, so one pass from the end is enough.
 fn liveness(insns: &[Insn]) -> Vec<u32> {
     let (a, x) = (1 << A_BIT, 1 << X_BIT);

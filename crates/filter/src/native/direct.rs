@@ -1,7 +1,7 @@
-//! One packet at a time: a program's instructions one for one, as basic blocks, every load checked.
+//! Native code for one packet at a time: each instruction is translated alone, in basic blocks, with every load checked.
 //!
-//! This is the whole language, loops included; the batch code leans on it for what it cannot do. Loads that an earlier load
-//! on every path already covers are not checked again.
+//! This covers the whole language, loops included; the batch code falls back to it. A load is not checked again if an earlier
+//! load on every path already covers it.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
@@ -40,7 +40,7 @@ pub(super) fn build(program: &Program, builder: &mut FunctionBuilder<'_>) {
     Direct { builder, data, len, wire_len, a, x, scratch, backward_left, blocks, known, fault, loops }.run(program);
 }
 
-/// Where jumps land.
+/// Targets of all jumps.
 fn targets(program: &Program) -> Vec<usize> {
     let mut targets = Vec::new();
     for (pc, insn) in program.insns().iter().enumerate() {
@@ -64,9 +64,9 @@ struct Direct<'a, 'b> {
     x: Variable,
     scratch: [Variable; SCRATCH_WORDS],
     backward_left: Variable,
-    /// The block that starts at an instruction, where a jump lands on it.
+    /// The block that starts at an instruction, if the instruction is the target of a jump.
     blocks: Vec<Option<Block>>,
-    /// Captured bytes that every jump to an instruction has checked for.
+    /// Captured bytes that are checked before every jump to an instruction.
     known: Vec<u64>,
     fault: Block,
     loops: bool,
@@ -74,7 +74,7 @@ struct Direct<'a, 'b> {
 
 impl Direct<'_, '_> {
     fn run(mut self, program: &Program) {
-        // Captured bytes known to be there; `None` after a jump, until the next block that something reaches.
+        // Number of bytes known to be captured; `None` after a jump, until the next block that can be reached.
         let mut reach = Some(0);
         for (pc, insn) in program.insns().iter().enumerate() {
             if let Some(block) = self.blocks[pc] {
@@ -95,7 +95,8 @@ impl Direct<'_, '_> {
         self.builder.seal_all_blocks();
     }
 
-    /// Emits one instruction; returns the captured bytes known afterwards, `None` where control does not fall through.
+    /// Emits one instruction. Returns the number of bytes known to be captured afterwards; `None` if control does not fall
+    /// through.
     fn insn(&mut self, pc: usize, insn: Insn, known: u64) -> Option<u64> {
         match insn.op()? {
             Op::ReturnK => {
@@ -192,7 +193,7 @@ impl Direct<'_, '_> {
         }
     }
 
-    /// The block of a jump's target, having noted what is known when the jump is taken.
+    /// The block of a jump's target. Records the number of bytes known to be captured when the jump is taken.
     fn target(&mut self, pc: usize, known: u64) -> Block {
         self.known[pc] = self.known[pc].min(known);
         self.blocks[pc].expect("every target has a block")
@@ -209,14 +210,14 @@ impl Direct<'_, '_> {
         self.builder.ins().jump(block, &[]);
     }
 
-    /// Goes on only if `condition` is not zero.
+    /// Emits a check: the program goes on only if `condition` is not zero.
     fn check(&mut self, condition: Value) {
         let next = self.builder.create_block();
         self.builder.ins().brif(condition, next, &[], self.fault, &[]);
         self.builder.switch_to_block(next);
     }
 
-    /// Goes on only with `end` captured bytes.
+    /// Emits a check that `end` bytes are captured, unless that is known.
     fn require(&mut self, end: u64, known: u64) -> u64 {
         if end > known {
             let enough = emit::has_bytes(self.builder, self.len, end);

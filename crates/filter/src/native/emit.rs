@@ -6,7 +6,7 @@ use cranelift_frontend::FunctionBuilder;
 
 use crate::program::{Alu, Relation};
 
-/// Packet bytes: the address was checked, nobody writes them while native code runs, and they have no alignment.
+/// Flags of loads from packet bytes: the address is checked, nothing writes there while native code runs, and it is unaligned.
 pub(super) fn packet_flags() -> MemFlagsData {
     MemFlagsData::new().with_notrap().with_readonly()
 }
@@ -36,7 +36,7 @@ pub(super) fn constant(builder: &mut FunctionBuilder<'_>, value: u32) -> Value {
     builder.ins().iconst(types::I32, i64::from(value))
 }
 
-/// Arithmetic as the interpreter does it, for a divisor that is known not to be zero.
+/// Arithmetic with the interpreter's results, for a divisor that is known not to be zero.
 pub(super) fn alu(builder: &mut FunctionBuilder<'_>, alu: Alu, a: Value, b: Value, known_b: Option<u32>) -> Value {
     match alu {
         Alu::Add => builder.ins().iadd(a, b),
@@ -62,7 +62,7 @@ pub(super) fn alu(builder: &mut FunctionBuilder<'_>, alu: Alu, a: Value, b: Valu
     }
 }
 
-/// The truth of a relation as a condition value.
+/// The result of a comparison, as a condition value.
 pub(super) fn compare(builder: &mut FunctionBuilder<'_>, relation: Relation, a: Value, b: Value) -> Value {
     let code = match relation {
         Relation::Equal => IntCC::Equal,

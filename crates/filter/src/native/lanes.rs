@@ -1,21 +1,21 @@
 //! A decision graph evaluated for four packets at once, one in each 32-bit lane of a vector.
 //!
 //! Fields are fetched in *windows* of four bytes: fields close to each other share one. A window at a fixed place costs a
-//! load and an insertion per packet; one behind a header of variable length also an extraction of its place. Tests then
-//! cost a quarter of an instruction per packet.
+//! load and an insertion per packet; a window behind a header of variable length also costs an extraction of its place. Tests
+//! then cost a quarter of an instruction per packet.
 //!
-//! A load may never leave its packet, even though all are made without asking. So:
+//! A load must never leave its packet, although all loads are made unconditionally. So:
 //!
-//! 1. A packet shorter than the *floor* is not looked at: zeroes are read in its stead, and it is reported as unsure. The
-//!    floor is the furthest byte that the program reads at a fixed place, but at most [`MAX_FLOOR`], so that ordinary short
-//!    packets are not too short.
+//! 1. If a packet is shorter than the *floor*, zeroes are read in its stead, and it is reported as unsure. The floor is the
+//!    furthest byte that the program reads at a fixed place, but at most [`MAX_FLOOR`], so that ordinary short packets are not
+//!    too short.
 //! 2. A window that ends at or below the floor needs no check.
 //! 3. Any other window is read at its place if all of it was captured, and at the packet's start if not.
-//! 4. A packet that ends within such a window, so that it has some of the window's fields but not all, is unsure too, if the
-//!    program gets to ask it for one of them.
+//! 4. A packet may end within such a window, so that it has some of the window's fields but not all. Then it is unsure too, if
+//!    the program reads one of these fields.
 //!
-//! Every address depends on the lengths through data and not through branches, so loads may be moved about freely
-//! (Cranelift's `can_move`), which lets them stand where they are needed.
+//! Every address depends on the lengths through data and not through branches. So loads may be moved freely (Cranelift's
+//! `can_move`), to the instructions that need them.
 
 use std::collections::HashMap;
 
@@ -31,27 +31,27 @@ use crate::program::{Alu, Relation};
 /// Packets per vector.
 pub(super) const LANES: i64 = 4;
 
-/// Most bytes that a packet must have to be judged here: an Ethernet, IPv4 and TCP header.
+/// Largest floor, bytes: an Ethernet, IPv4 and TCP header.
 const MAX_FLOOR: u64 = 54;
 
 /// Bytes in a window.
 const WINDOW: u64 = 4;
 
-/// What is read in the stead of a packet below the floor.
+/// Bytes that are read in place of a packet below the floor.
 static ZEROES: [u8; 64] = [0; 64];
 
 /// Bits 0 to 3 for the four packets, in 64 bits.
 pub(super) struct Judged {
     pub(super) matched: Value,
-    /// Packets whose bit in `matched` means nothing.
+    /// Packets whose bit in `matched` has no meaning.
     pub(super) unsure: Option<Value>,
 }
 
 /// Vectors that the code reads, in the order of their first use.
 ///
-/// As ordinary constants they would be taken out of the loop, run out of registers and be reloaded from the stack one by
-/// one; as words of a table whose address the loop reads anew each time, they are operands of the instructions that need
-/// them. The table's first 16 bytes are that address's offset, zero.
+/// As ordinary constants they would be moved out of the loop, exceed the registers, and be reloaded from the stack one by
+/// one. So they are words of a table whose address the loop reads anew each time, and serve as operands of the instructions
+/// that need them. The table's first 16 bytes are that address's offset, zero.
 #[derive(Default)]
 pub(super) struct Constants {
     table: Vec<[u8; 16]>,
@@ -64,7 +64,7 @@ impl Constants {
         [[0; 16]].into_iter().chain(self.table).flatten().collect()
     }
 
-    /// Where a vector lies in the table.
+    /// Offset of a vector in the table.
     fn offset(&mut self, vector: [u8; 16]) -> i32 {
         let index = *self.index.entry(vector).or_insert_with(|| {
             self.table.push(vector);
@@ -117,13 +117,13 @@ pub(super) fn judge(
     Judged { matched, unsure }
 }
 
-/// Captured bytes that a packet needs; 0 if the program reads none.
+/// Number of captured bytes that a packet needs; 0 if the program reads none.
 fn floor(places: &[Place]) -> u64 {
     let fixed = |place: &Place| if place.base.is_none() && place.end() <= MAX_FLOOR { place.end() } else { 0 };
     places.iter().map(|place| fixed(place).max(WINDOW)).max().unwrap_or(0)
 }
 
-/// Four bytes at `base + k`, and the smallest end of a field in them.
+/// A window: four bytes at `base + k`, and the smallest end of a field in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Window {
     base: Option<ValueId>,
@@ -137,10 +137,10 @@ impl Window {
     }
 }
 
-/// The window of each place: from the leftmost field on, each takes in all fields that fit, and no cover is smaller.
+/// The window of each place: from the leftmost field on, each window takes in all fields that fit. No cover has fewer windows.
 ///
-/// A window ends where its last field ends, if it can, so that it sticks out of a packet only if a field does. Fields below
-/// the floor, which need no check, and others do not mix.
+/// A window ends at the end of its last field, if possible, so that it exceeds a packet only if a field does. Fields below
+/// the floor, which need no check, never share a window with other fields.
 fn windows(places: &[Place], floor: u64) -> HashMap<Place, Window> {
     let promised = |place: &Place| place.base.is_none() && place.end() <= floor;
     let mut places = places.to_vec();
@@ -151,7 +151,7 @@ fn windows(places: &[Place], floor: u64) -> HashMap<Place, Window> {
         let limit = u64::from(first.k) + WINDOW;
         let together =
             |place: &&Place| place.base == first.base && promised(place) == promised(first) && place.end() <= limit;
-        // A field that does not fit is left for a later window, with all behind it.
+        // A field that does not fit is left for a later window, with all fields behind it.
         let count = rest.iter().take_while(together).count();
         let (fields, others) = rest.split_at(count);
         let ends = || fields.iter().map(|place| place.end());
@@ -164,14 +164,14 @@ fn windows(places: &[Place], floor: u64) -> HashMap<Place, Window> {
     windows
 }
 
-/// The truth of a node for each packet.
+/// The result of a node for each packet.
 #[derive(Clone, Copy)]
 enum Truth {
     No,
     Yes,
-    /// All ones in the lanes where it holds.
+    /// All ones in the lanes where the result is true.
     Where(Value),
-    /// All ones in the lanes where it does not.
+    /// All ones in the lanes where the result is false.
     WhereNot(Value),
 }
 
@@ -186,11 +186,11 @@ impl Truth {
     }
 }
 
-/// What a node comes to.
+/// The outcome of a node.
 #[derive(Clone, Copy)]
 struct Outcome {
     matched: Truth,
-    /// Where `matched` is not to be trusted.
+    /// Lanes in which `matched` is unsure.
     torn: Truth,
 }
 
@@ -201,7 +201,7 @@ struct Lanes<'a, 'b> {
     constants: &'a mut Constants,
     /// Address of the constants.
     table: Value,
-    /// Where each packet's bytes start.
+    /// Address of each packet's first byte.
     data: [Value; 4],
     /// Captured lengths, at least the floor.
     len: Value,
@@ -214,7 +214,7 @@ struct Lanes<'a, 'b> {
 }
 
 impl Lanes<'_, '_> {
-    /// Point 1 of the module's list. Returns where packets are long enough.
+    /// Point 1 of the module's list. Returns the lanes whose packets are long enough.
     fn guard(&mut self) -> Option<Value> {
         if self.floor == 0 {
             return None;
@@ -275,7 +275,7 @@ impl Lanes<'_, '_> {
         }
     }
 
-    /// Point 4 of the module's list: where a packet ends within a window, behind its first field.
+    /// Point 4 of the module's list: the lanes whose packet ends within a window, behind its first field.
     fn torn(&mut self, window: Window) -> Truth {
         if window.least_end >= window.end() {
             return Truth::No;
@@ -334,14 +334,14 @@ impl Lanes<'_, '_> {
         }
     }
 
-    /// One bit per lane.
+    /// Converts a result to one bit per lane.
     fn bits(&mut self, truth: Truth) -> Value {
         let mask = self.mask(truth);
         let bits = self.builder.ins().vhigh_bits(types::I32, mask);
         self.builder.ins().uextend(types::I64, bits)
     }
 
-    /// A test; against a constant the bytes are compared as they lie in their window, and the constant is moved instead.
+    /// Emits a test. Against a constant, the bytes are compared as they lie in their window, and the constant is moved instead.
     fn test(&mut self, relation: Relation, a: ValueId, b: ValueId) -> Truth {
         if let Some(b) = self.decision.constant(b)
             && let Some((place, mask)) = self.masked_load(a)
@@ -363,7 +363,7 @@ impl Lanes<'_, '_> {
         Truth::Where(self.builder.ins().icmp(code, a, b))
     }
 
-    /// Takes a value apart as `load & mask`.
+    /// Splits a value into `load & mask`, if it has that form.
     fn masked_load(&self, id: ValueId) -> Option<(Place, u32)> {
         match self.decision.term(id) {
             Term::Load(place) => Some((place, u32::MAX)),
@@ -394,7 +394,7 @@ impl Lanes<'_, '_> {
         Some(truth(self.builder.ins().icmp(IntCC::Equal, bytes, value)))
     }
 
-    /// A value as the program sees it.
+    /// A value in the byte order of the program.
     fn network(&mut self, id: ValueId) -> Value {
         if let Some(&value) = self.network.get(&id) {
             return value;
@@ -409,7 +409,7 @@ impl Lanes<'_, '_> {
         value
     }
 
-    /// A field in its window, moved to the low bytes and into the machine's order by one shuffle.
+    /// A field, moved from its window to the low bytes and into the machine's byte order by one shuffle.
     fn field(&mut self, place: Place) -> Value {
         let window = self.windows[&place];
         let bytes = self.fetch(window);
@@ -449,7 +449,7 @@ impl Lanes<'_, '_> {
         }
     }
 
-    /// What vectors have no instruction for. Zero divisors become one: such a packet does not match anyway.
+    /// Operations that vectors have no instruction for. Zero divisors become one, because such a packet does not match anyway.
     fn lane_by_lane(&mut self, alu: Alu, a: Value, b: Value) -> Value {
         let results: [Value; 4] = std::array::from_fn(|lane| {
             let a = self.builder.ins().extractlane(a, lane as u8);
@@ -468,7 +468,7 @@ impl Lanes<'_, '_> {
         vector
     }
 
-    /// Where `end` bytes from `base` on were captured; `None` if the floor promises it everywhere.
+    /// Lanes whose packet has `end` captured bytes from `base` on; `None` if the floor guarantees this in all lanes.
     fn captured(&mut self, base: Option<ValueId>, end: u64) -> Option<Value> {
         if base.is_none() && end <= self.floor {
             return None;
@@ -508,7 +508,7 @@ impl Lanes<'_, '_> {
         bytes
     }
 
-    /// Point 3 of the module's list.
+    /// Point 3 of the module's list: the address of a window in each packet, or the packet's start.
     fn guarded(&mut self, window: Window, captured: Value) -> [(Value, i32); 4] {
         let (mut at, mut offset) = (self.constant(0), 0);
         if let Some(base) = window.base {
@@ -525,7 +525,7 @@ impl Lanes<'_, '_> {
         std::array::from_fn(|lane| (self.builder.ins().iadd(self.data[lane], at[lane]), offset))
     }
 
-    /// The lanes as 64-bit numbers, two by two because that takes fewer instructions.
+    /// The lanes as 64-bit numbers, extracted in pairs because that takes fewer instructions.
     fn extract(&mut self, vector: Value) -> [Value; 4] {
         let pairs = self.builder.ins().bitcast(types::I64X2, lane_order(), vector);
         let mut lanes = [pairs; 4];
@@ -551,8 +551,8 @@ impl Lanes<'_, '_> {
     }
 }
 
-/// Four 32-bit words from memory as a vector. All but the first are loaded as floats, because only those go from memory into
-/// a lane in one instruction; their bits stay as they are.
+/// Four 32-bit words from memory as a vector. All but the first are loaded as floats, because only floats go from memory into
+/// a lane in one instruction; their bits stay unchanged.
 pub(super) fn gather(builder: &mut FunctionBuilder<'_>, flags: MemFlagsData, places: [(Value, i32); 4]) -> Value {
     let [first, others @ ..] = places;
     let word = builder.ins().load(types::I32, flags, first.0, first.1);
@@ -565,12 +565,12 @@ pub(super) fn gather(builder: &mut FunctionBuilder<'_>, flags: MemFlagsData, pla
     builder.ins().bitcast(types::I32X4, lane_order(), vector)
 }
 
-/// How lanes map to bytes when a vector is seen as one of another type.
+/// Order of lanes and bytes when a vector is reinterpreted as another type.
 fn lane_order() -> MemFlagsData {
     MemFlagsData::new().with_endianness(Endianness::Little)
 }
 
-/// A number of a field, moved to where the field's bytes lie in its window when that is loaded as a little-endian word.
+/// A number of a field, moved to the place of the field's bytes in its window when that is loaded as a little-endian word.
 fn in_window(place: Place, window: Window, value: u32) -> u32 {
     let bytes = value.to_be_bytes();
     let field = &bytes[4 - usize::from(place.size)..];

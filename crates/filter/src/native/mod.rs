@@ -1,9 +1,9 @@
 //! Programs as machine code, through Cranelift.
 //!
-//! `direct` translates a program instruction by instruction and judges one packet; `decision` and `batch` make the loop that
-//! judges many. Both are compared with libpcap's interpreter over captures and random programs.
+//! `direct` translates a program instruction by instruction and judges one packet. `decision` and `batch` make the loop that
+//! judges many packets. Both are compared with libpcap's interpreter over captures and random programs.
 //!
-//! This module holds the unsafe code: calling what was generated. What the generated code relies on is said at the calls.
+//! This module holds the unsafe code: calls of generated code. The preconditions of the generated code are stated at the calls.
 
 #[deny(unsafe_code)]
 mod batch;
@@ -36,16 +36,16 @@ type JudgeMany = unsafe extern "C" fn(frames: *const Frame<'static>, count: usiz
 
 /// A program compiled for this machine.
 ///
-/// **Cost**: one to a few milliseconds to make; a packet costs a few nanoseconds. **Threads**: shared freely; the code keeps
-/// no state. **Platform**: x86-64 and aarch64, wherever memory may be made executable.
+/// **Cost**: one to a few milliseconds to make; a packet costs a few nanoseconds. **Threads**: may be shared; the code keeps
+/// no state. **Platform**: x86-64 and aarch64, if memory may be made executable.
 pub struct Native {
     one: JudgeOne,
     many: JudgeMany,
-    /// Owns the pages that the functions lie in. Only `drop` looks inside.
+    /// Owns the pages of the functions. Only `drop` accesses it.
     module: Mutex<Option<JITModule>>,
 }
 
-/// Where a slice reference keeps its two words; Rust does not promise an order, so it is looked at.
+/// Offsets of the two words of a slice reference. Rust does not promise their order, so they are probed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SliceLayout {
     address: i32,
@@ -53,9 +53,9 @@ pub(super) struct SliceLayout {
 }
 
 impl Native {
-    /// Generates code.
+    /// Generates the native code of a program.
     ///
-    /// **Errors**: [`Error::Native`] where Cranelift does not know this machine or memory cannot be made executable.
+    /// **Errors**: [`Error::Native`] if Cranelift does not know this machine, or memory cannot be made executable.
     pub fn compile(program: &Program) -> Result<Self, Error> {
         check_perf_map()?;
         let layout = SliceLayout::probe()?;
@@ -74,7 +74,7 @@ impl Native {
         })
     }
 
-    /// What the program returns for a packet: 0 for no match, else the bytes to keep.
+    /// Returns the result of the program for a packet: 0 for no match, else the number of bytes to keep.
     #[must_use]
     pub fn run(&self, frame: &Frame<'_>) -> u32 {
         // SAFETY: the code reads only bytes below `len` of `data`, each load behind a comparison (`direct` promises it), and
@@ -82,13 +82,13 @@ impl Native {
         unsafe { (self.one)(frame.data.as_ptr(), frame.data.len(), frame.wire_len) }
     }
 
-    /// Sets bit `i` of `verdicts` when frame `i` matches, and clears it when not.
+    /// Sets bit `i` of `verdicts` if frame `i` matches, and clears the bit otherwise.
     ///
-    /// **Shape**: at most [`MAX_BATCH`] frames; bits beyond their number are cleared. **Panics**: on more.
+    /// **Shape**: at most [`MAX_BATCH`] frames; bits beyond their number are cleared. **Panics**: with more.
     pub fn matches(&self, frames: &[Frame<'_>], verdicts: &mut u64) {
         assert!(frames.len() <= MAX_BATCH, "at most 64 frames a call");
         // SAFETY: the code reads `count` frames from `frames` in the layout that was probed, and of each only bytes below its
-        // length (`batch` promises it and says how); the borrow outlives the call.
+        // length (`batch` promises this and says how); the borrow outlives the call.
         *verdicts = unsafe { (self.many)(frames.as_ptr().cast(), frames.len()) };
     }
 }
@@ -103,7 +103,7 @@ impl Drop for Native {
     fn drop(&mut self) {
         let module = self.module.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         if let Some(module) = module {
-            // SAFETY: the function pointers never leave `self`, calls borrow it, and it is being dropped: none is running
+            // SAFETY: the function pointers never leave `self`, and calls borrow it. As it is being dropped, none is running
             // and none will be called.
             unsafe { module.free_memory() }
         }
@@ -126,7 +126,9 @@ impl SliceLayout {
     }
 }
 
-/// **Errors**: `perf record` runs this process, and the file in which Cranelift then lists its functions cannot be written: it would panic.
+/// Checks that Cranelift can list its functions for `perf`. If the file cannot be written, Cranelift would panic.
+///
+/// **Errors**: `perf record` runs this process, and the file cannot be written.
 fn check_perf_map() -> Result<(), Error> {
     let Some(path) = perf_map() else { return Ok(()) };
     let opened = std::fs::OpenOptions::new().create(true).append(true).open(&path);
@@ -139,7 +141,7 @@ pub fn perf_map() -> Option<PathBuf> {
     Some(Path::new("/tmp").join(format!("perf-{}.map", std::process::id())))
 }
 
-/// The machine we run on.
+/// The instruction set of this machine.
 fn host() -> Result<Arc<dyn TargetIsa>, Error> {
     let mut flags = settings::builder();
     for (name, value) in [
@@ -155,7 +157,7 @@ fn host() -> Result<Arc<dyn TargetIsa>, Error> {
     builder.finish(settings::Flags::new(flags)).map_err(refused)
 }
 
-/// Whether vectors are worth it: x86-64 before SSE 4.1 has no way to pick lanes.
+/// Whether vectors are worthwhile: x86-64 before SSE 4.1 cannot select lanes.
 fn has_vectors() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("sse4.1");
@@ -203,8 +205,9 @@ impl Maker {
         Ok((one, many))
     }
 
-    /// Has the function under construction name both by absolute addresses. Each definition gets pages of its own wherever the
-    /// kernel has room for them; with gigabytes of tables in between, that is further than 32 bits of distance reach.
+    /// Makes the function under construction refer to `function` and `data` by absolute addresses. Each definition gets
+    /// pages of its own, wherever the kernel has room. With gigabytes of tables in between, their distance does not fit in
+    /// 32 bits.
     fn reach_anywhere(&mut self, function: FuncRef, data: GlobalValue) {
         self.context.func.dfg.ext_funcs[function].colocated = false;
         if let GlobalValueData::Symbol { colocated, .. } = &mut self.context.func.global_values[data] {

@@ -1,6 +1,6 @@
 //! Packets for the tests: from captures, if there are any, and made up.
 //!
-//! The reader here is small and of its own, so that a fault of weir's readers cannot hide one of its filters.
+//! The reader here is separate and small, so that a fault of weir's readers cannot hide a fault of its filters.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ pub fn captured() -> Vec<Sample> {
     paths.iter().flat_map(|path| read(&fs::read(path).unwrap_or_default()).unwrap_or_default()).collect()
 }
 
-/// What comes before the first fault of a pcap or pcapng file.
+/// The packets before the first fault of a pcap or pcapng file.
 fn read(file: &[u8]) -> Option<Vec<Sample>> {
     let magic: [u8; 4] = file.get(..4)?.try_into().ok()?;
     let mut samples = Vec::new();
@@ -100,8 +100,8 @@ fn pcapng(file: &[u8], samples: &mut Vec<Sample>) -> Option<()> {
     }
 }
 
-/// Made-up Ethernet frames: valid enough to get deep into a program, of all lengths from 0, with fields that expressions
-/// like to ask about.
+/// Made-up Ethernet frames: valid enough to get deep into a program, of all lengths from 0, with field values that expressions
+/// often test.
 pub fn made_up(count: usize) -> Vec<Vec<u8>> {
     let mut random = Random(0x0123_4567_89ab_cdef);
     (0..count).map(|_| frame(&mut random)).collect()
