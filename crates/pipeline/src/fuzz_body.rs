@@ -1,4 +1,4 @@
-//! What the fuzz target and the tests over seeded bytes share: files whose layout changes at every turn.
+//! Shared body of the fuzz target and of the tests over seeded bytes: files with frequent changes of the layout.
 
 use crate::{Consumer, Options, PlanError, Reader, With};
 use std::io::{self, Read};
@@ -9,17 +9,17 @@ use weir_io::{Input, Kind};
 use weir_packet::Frame;
 use weir_packet::savefile::Layout;
 
-/// Bytes that a reader of such a file may hold, whatever the number of its sections and interfaces and the length of their texts:
-/// the pieces of the source that are in memory, one block, and one layout with all its text.
+/// Most bytes that a reader of such a file may hold: the pieces of the source that are in memory, one block, and one layout with
+/// all its text. The bound does not depend on the number of sections and interfaces, nor on the length of their texts.
 pub const MOST_HELD: usize = 12 << 20;
 
-/// Bytes of the largest file that is made.
+/// Size limit of a file, bytes.
 const LARGEST: usize = 24 << 20;
 
 /// A packet: time, link type, snap length, resolution, length on the wire, captured length, first byte.
 type Seen = (Option<i64>, u16, u32, u8, u32, usize, u8);
 
-/// A file, block by block, and what is in it.
+/// A file made block by block, with the packets that a reader must find in it.
 #[derive(Default)]
 struct Made {
     file: Vec<u8>,
@@ -28,7 +28,7 @@ struct Made {
     section: Vec<(u16, u32, u8)>,
     blocks: usize,
     packets: Vec<Seen>,
-    /// A packet of an interface that nothing describes ends the file's good part.
+    /// Whether the file ends with a packet of an undescribed interface: the readable part of the file ends there.
     broken: bool,
 }
 
@@ -69,7 +69,7 @@ impl Made {
         let mut body = [&self.half(link)[..], &[0, 0], &self.word(snaplen)].concat();
         body.extend([&self.half(9)[..], &self.half(1), &[unit, 0, 0, 0]].concat());
         body.extend(self.text(2, fill, len % 300));
-        // As many comments as are kept, and one more.
+        // One comment more than a layout keeps.
         (0..17).for_each(|_| body.extend(self.text(1, fill, len)));
         self.block(1, body);
         self.section.push((link, snaplen, unit));
@@ -92,19 +92,19 @@ impl Made {
         }
     }
 
-    /// Makes a file of `data`, three bytes for each kind of block and how often it comes.
+    /// Makes a file from `data`: three bytes give a kind of block, its contents and its number of repetitions.
     fn of(data: &[u8]) -> Self {
         let mut made = Self::default();
         made.section(false, 0, 0);
         for &[kind, a, b] in data.as_chunks::<3>().0 {
-            // Seldom long, seldom often: most files should be small.
+            // Long blocks and many repetitions are rare, because most files should be small.
             let len = if b >= 0xf0 { usize::from(b & 15) * 4000 } else { usize::from(b) };
             let times = if kind >= 0xf8 { usize::from(a) * 16 } else { 1 };
             for i in 0..times {
                 if made.broken || made.file.len() > LARGEST || made.blocks > 30_000 {
                     return made;
                 }
-                // Every repetition is another interface, or section.
+                // Each repetition makes a different interface or section.
                 let fill = a.wrapping_add(i as u8);
                 match kind % 8 {
                     0 => made.section(a & 1 == 1, fill, len),
@@ -124,7 +124,7 @@ impl Made {
     }
 }
 
-/// Takes the packets apart.
+/// A consumer that lists the fields of each packet.
 struct List;
 
 impl Consumer for List {
@@ -151,7 +151,7 @@ impl Consumer for List {
     }
 }
 
-/// The bytes in pieces of some size.
+/// A source that returns at most `most` bytes of the file per read.
 struct Pieces {
     file: Arc<Vec<u8>>,
     at: usize,
@@ -167,8 +167,8 @@ impl Read for Pieces {
     }
 }
 
-/// Any sequence of sections, interfaces and packets: the packets come out as they were put in, and the reader holds no more than
-/// [`MOST_HELD`] bytes. `held` says how many bytes the process holds.
+/// Checks that any sequence of sections, interfaces and packets is read unchanged, and that the reader holds at most
+/// [`MOST_HELD`] bytes. `held` returns the number of bytes that the process holds.
 pub fn layouts(data: &[u8], held: &dyn Fn() -> usize) {
     let Made { file, packets, broken, .. } = Made::of(data);
     let most = [5000, 1 << 20, usize::MAX][data.len() % 3];

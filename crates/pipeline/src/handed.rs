@@ -1,34 +1,34 @@
-//! Hands the records of a delivery on as copies: another process may change or cut a mapped file meanwhile.
+//! Copies of the records of a delivery, because another process may change or cut a mapped file meanwhile.
 
 use crate::Consumer;
 use crate::reader::Delivery;
 use weir_packet::Frame;
 use weir_packet::savefile::Record;
 
-/// How many records of a delivery were handed on.
+/// Number of records of a delivery that were handed on, and of those that were gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handed {
-    /// Records that were taken.
+    /// Number of records taken.
     pub packets: u64,
-    /// Their wire bytes.
+    /// Wire bytes of the records taken.
     pub bytes: u64,
-    /// Records that are not in the file any more, if there are any.
+    /// Records that are no longer in the file, if any.
     pub gone: Option<Gone>,
 }
 
-/// Packets that a reader has delivered, and that were not in the file any more when they were to be used.
+/// Packets that a reader delivered, but that were no longer in the file at the time of their use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone {
-    /// Their number.
+    /// Number of packets.
     pub packets: u64,
-    /// Offset of the first one's record in the source.
+    /// Offset of the first packet's record in the source.
     pub offset: u64,
-    /// A page of the file could not be read.
+    /// Whether a page of the file could not be read.
     pub unreadable: bool,
 }
 
 impl Gone {
-    /// Both together, where there are any.
+    /// Returns the sum of both, or the only one present.
     pub fn both(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         match (one, other) {
             (Some(a), Some(b)) => Some(Self {
@@ -42,10 +42,10 @@ impl Gone {
 }
 
 impl<C: Consumer> Delivery<C> {
-    /// Hands the records at `records` (offsets, in order) to `each` until it fails, or until one is not in the file any more.
+    /// Hands the records at `records` (offsets, in order) to `each` until `each` fails, or until a record is no longer in the file.
     ///
-    /// A frame of a mapped file is first copied to `scratch`. What `each` sees are the bytes of the copy, which nobody changes,
-    /// and the file still held them after they were copied. **Cost**: that copy; nothing for other sources.
+    /// A frame of a mapped file is first copied to `scratch`, and `each` gets the copy, which no process can change. The check that
+    /// the file still holds the frame follows the copy. **Cost**: the copy of a mapped frame; nothing for other sources.
     pub fn hand_on<E>(
         &self,
         records: &[u32],
@@ -84,7 +84,7 @@ impl<C: Consumer> Delivery<C> {
         (handed, result)
     }
 
-    /// What is gone of `records`, of which the first `sound` are there.
+    /// Returns the missing packets of `records`, of which the first `sound` are present.
     pub(crate) fn gone(&self, records: &[u32], sound: usize) -> Option<Gone> {
         let &first = records.get(sound)?;
         let packets = (records.len() - sound) as u64;
@@ -92,7 +92,7 @@ impl<C: Consumer> Delivery<C> {
     }
 }
 
-/// Offset in `bytes` behind the frame, which lies in them.
+/// Returns the offset in `bytes` of the end of the frame, which lies in `bytes`.
 pub(crate) fn end_of(bytes: &[u8], frame: &Frame<'_>) -> usize {
     frame.data.as_ptr_range().end as usize - bytes.as_ptr() as usize
 }

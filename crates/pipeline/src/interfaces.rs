@@ -4,7 +4,7 @@ use crate::reader::SourceError;
 use weir_packet::LinkType;
 use weir_packet::savefile::{Format, Layout};
 
-/// All interfaces met so far, equal ones once: the interfaces of a layout of [`Format::Spool`].
+/// All interfaces met so far, equal interfaces once: the interfaces of a layout of [`Format::Spool`].
 #[derive(Debug)]
 pub(crate) struct Interfaces(Layout);
 
@@ -22,15 +22,15 @@ impl Interfaces {
         self.0.interfaces.len()
     }
 
-    /// The layout of packets of these interfaces.
+    /// Returns the layout of packets of these interfaces.
     pub fn layout(&self) -> Layout {
         self.0.clone()
     }
 
-    /// The place of interface number `interface` of a source, which has this layout now.
+    /// Returns the index in the table of interface number `interface` of a source with this layout.
     #[inline]
     pub fn id(&mut self, ids: &mut Ids, layout: &Layout, interface: u32) -> Result<u32, SourceError> {
-        // Runs of a sort have this table already.
+        // Runs of a sort use the numbers of this table already.
         if layout.format == Format::Spool {
             return Ok(interface);
         }
@@ -44,22 +44,23 @@ impl Interfaces {
         }
     }
 
-    /// The place of interface number `interface` of a source whose packets have been taken up; of an interface without packets too.
+    /// Returns the index in the table of interface number `interface` of a source whose packets have been taken. The interface
+    /// itself may have no packets.
     pub fn place(&mut self, ids: &mut Ids, layout: &Layout, interface: u32) -> Result<u32, SourceError> {
-        // One byte order has them all, unless the sections of the source differ in it.
+        // One byte order has all interfaces, unless the sections of the source differ in it.
         match ids.iter().find_map(|ids| ids.get(interface as usize)) {
             Some(&id) => Ok(id),
             None => self.id(ids, layout, interface),
         }
     }
 
-    /// Takes up the interfaces of a source that have no place yet. **Errors**: too many of them.
+    /// Adds the interfaces of a source that are not in the table yet. **Errors**: too many interfaces.
     #[cold]
     pub fn announce(&mut self, ids: &mut Ids, layout: &Layout) -> Result<(), SourceError> {
         let ids = &mut ids[usize::from(layout.big_endian)];
         for interface in layout.interfaces.iter_from(ids.len()) {
             let mut interface = interface.clone();
-            // The address family of a BSD loopback frame has the byte order of its file, and spooled packets have no file.
+            // The address family of a BSD loopback frame has the byte order of its file, but spooled packets have no file.
             if layout.big_endian && interface.link == LinkType::NULL {
                 interface.link = LinkType::LOOP;
             }

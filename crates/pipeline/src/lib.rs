@@ -1,5 +1,5 @@
-//! The one place that knows all rooms: it reads sources with one worker or several, proves what provisional cursors
-//! found, and hands the pieces on in order.
+//! Joins the crates for input, filters and measurement: reads sources with one or several workers, proves the findings of
+//! provisional cursors, and hands the pieces on in order.
 #![forbid(unsafe_code)]
 
 #[doc(hidden)]
@@ -27,67 +27,68 @@ use weir_memory::changes::Changes;
 use weir_packet::Frame;
 use weir_packet::savefile::{Bytes, Layout};
 
-/// What is done with the frames of a source.
+/// Processing of the frames of a source.
 ///
-/// Workers call it with pieces of the source in any order; the pieces are appended to each other in source order.
+/// Workers call a consumer with pieces of the source in any order. The results are appended to each other in source order.
 pub trait Consumer: Send + Sync + 'static {
-    /// What is prepared once for each layout of the source.
+    /// State prepared once for each layout of the source.
     type Plan: Send + Sync + 'static;
-    /// What is known of a piece of the source. Its default is the empty piece.
+    /// Result for a piece of the source. The default is the result for an empty piece.
     type Part: Default + Send + Sync + 'static;
 
-    /// Prepares for a layout; `before` is the plan of the layout that it grew from, whose interfaces are its first ones. An error
-    /// ends the source. **Cost**: must not grow with the interfaces that `before` knows, or a file of many layouts takes for ever.
+    /// Prepares for a layout. `before` is the plan of the layout from which this one grew; the interfaces of that layout are the
+    /// first ones of this layout. An error ends the source. **Cost**: must not grow with the interfaces that `before` knows, or a
+    /// file of many layouts takes for ever.
     fn plan(&self, layout: &Layout, before: Option<&Self::Plan>) -> Result<Self::Plan, PlanError>;
 
-    /// The source is long: spend time now on what makes each packet cheaper; `aside`, in a thread of its own, if others work
-    /// meanwhile. Called at most once per plan.
+    /// Spends time now to make each packet cheaper, because the source is long. If `aside`, the work is done in a thread of its
+    /// own, because other threads work meanwhile. Called at most once per plan.
     fn warm_up(&self, plan: &Self::Plan, aside: bool) {
         let _ = (plan, aside);
     }
 
-    /// The empty piece, of a source that says how many packets will come.
+    /// Returns the result for an empty piece of a source that announces `packets` packets.
     fn piece(&self, packets: u64) -> Self::Part {
         let _ = packets;
         Self::Part::default()
     }
 
-    /// Takes up to 32 frames of one piece. Returns how many it took: fewer than all end the source.
+    /// Takes up to 32 frames of one piece. Returns the number of frames taken: fewer than all end the source.
     fn frames(&self, with: &With<'_, Self::Plan>, frames: &[Frame<'_>], part: &mut Self::Part) -> usize;
 
-    /// Appends `next`, which follows `part` in the source.
+    /// Appends `next`, the result for the piece behind that of `part` in the source.
     fn append(&self, part: &mut Self::Part, next: Self::Part);
 
-    /// Whether frames must come one after another, so that the consumer can say when it has enough.
+    /// Whether frames must come in source order, so that the consumer can end the source early.
     fn in_order(&self) -> bool {
         false
     }
 
-    /// Changes of the consumer while it works, if there can be any. Behind one, a reader asks for a [plan](Self::plan) anew between
-    /// two batches; `before` is then one that was made under an earlier change.
+    /// Changes of the consumer during its work, if it allows them. After a change, a reader asks for a new [plan](Self::plan)
+    /// between two batches; `before` is then a plan made under an earlier change.
     fn changes(&self) -> Option<&Arc<Changes>> {
         None
     }
 }
 
-/// Where the frames of a call lie.
+/// Surroundings of the frames of one call: layout, plan, bytes and records.
 #[derive(Clone, Copy, Debug)]
 pub struct With<'a, P> {
-    /// How the source is laid out here.
+    /// Layout of the source at these frames.
     pub layout: &'a Layout,
-    /// What the consumer prepared for it.
+    /// Plan of the consumer for the layout.
     pub plan: &'a P,
-    /// What the records lie in.
+    /// Bytes that hold the records.
     pub bytes: Bytes<'a>,
     /// Offset of each frame's record in `bytes`.
     pub records: &'a [u32],
 }
 
-/// Why a consumer cannot work on a source.
+/// Reason for which a consumer cannot work on a source.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// The consumer makes no sense of it.
+    /// The consumer cannot work with this layout, for the reason given.
     #[error("{0}")]
     Refused(String),
     /// The run was told to stop before the plan was made.

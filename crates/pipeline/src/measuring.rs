@@ -1,8 +1,8 @@
-//! Measures sources: the parallel designs, their workers, and the account of all of it.
+//! Measurement of sources: the parallel designs, their workers, and the account of all packets.
 //!
-//! A reader finds and proves where the packets of a source lie ([`crate::stages`]). A worker pool measures them: alone in the
-//! caller's thread, each its own pieces (`rss`), or fed by a distributor (`async`, `sync`). What the workers know of a window
-//! is merged once all of them are past it, so every design gives the same answer.
+//! A reader finds the packets of a source and proves their positions ([`crate::stages`]). A worker pool measures the packets: one
+//! worker in the caller's thread, workers with pieces of their own (`rss`), or workers behind a distributor (`async`, `sync`). The
+//! workers' results for a window are merged once all workers are past it, so every design gives the same answer.
 
 mod capture;
 mod clock;
@@ -41,7 +41,7 @@ use weir_measure::{Aggregate, Arrivals, Config, Spares, State, Window};
 use weir_packet::savefile::Layout;
 use worker::{Closed, Piece, Worker};
 
-/// Who hands packets to the workers.
+/// Design of a run: the way in which packets reach the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Design {
     /// `Rss` if the first source can be split, else `Async`.
@@ -55,7 +55,7 @@ pub enum Design {
     Sync,
 }
 
-/// Which worker a distributor gives a packet to.
+/// Rule by which a distributor chooses the worker of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Distribute {
     /// By symmetric flow hash: both directions of a flow meet in one worker.
@@ -67,28 +67,28 @@ pub enum Distribute {
     Random,
 }
 
-/// How to measure.
+/// Settings of a measurement.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What passes; the empty expression is all. [`Run::beside`] takes another one.
+    /// Filter of the packets; an empty expression keeps all. [`Run::beside`] ignores this one and takes its own.
     pub selection: Selection,
-    /// Look into tunnels for the flow key.
+    /// Whether the flow key is read inside tunnels.
     pub inner: bool,
-    /// What to count and how.
+    /// Settings of the counters.
     pub config: Arc<Config>,
-    /// Who hands packets to the workers.
+    /// Way in which packets reach the workers.
     pub design: Design,
-    /// To which worker.
+    /// Rule by which a distributor chooses a worker.
     pub distribute: Distribute,
-    /// Threads that measure.
+    /// Number of worker threads.
     pub workers: usize,
-    /// Processors to bind them to, in turn.
+    /// Processors to bind the worker threads to, in turn.
     pub cpus: Vec<usize>,
-    /// Packets that are handled at once.
+    /// Number of packets per batch.
     pub batch: usize,
-    /// Record how long packets take.
+    /// Whether processing times are recorded.
     pub timing: bool,
-    /// Read files this way instead of the cheaper one.
+    /// Access mode for files; `None` chooses the cheaper one.
     pub way: Option<AccessMode>,
 }
 
@@ -110,17 +110,17 @@ impl Default for Settings {
     }
 }
 
-/// Why a run ended without an answer. What was good before it was given out in windows.
+/// Reason for which a run ended without a result. Windows completed before the failure have been given out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The counters cannot be had, or not be merged.
+    /// The counters cannot be allocated or merged.
     #[error(transparent)]
     Counters(#[from] weir_measure::Error),
-    /// Counters for packets that came later cannot be had, or not be merged.
+    /// Counters for later packets, after the start of the run, cannot be allocated or merged.
     #[error(transparent)]
     Later(weir_measure::Error),
-    /// A worker's thread cannot be had.
+    /// A worker's thread cannot be started.
     #[error("{0}")]
     Thread(io::Error),
     /// A worker panicked.
@@ -129,52 +129,52 @@ pub enum Failure {
     /// The workers are gone.
     #[error("a worker ended before its work was done: this is a mistake in weir")]
     Worker,
-    /// A worker did not process what it was given.
+    /// A worker did not process all packets handed to it.
     #[error("worker {worker} was handed {handed} packets and processed {processed}: this is a mistake in weir")]
     Lost {
         /// Number of the worker, from 0.
         worker: usize,
         /// Packets pushed into its ring.
         handed: u64,
-        /// Packets it took.
+        /// Packets that the worker processed.
         processed: u64,
     },
 }
 
 /// Messages from workers to the thread that merges.
 enum Event {
-    /// A piece is done: the bytes of the delivery, if it was the last one, and packets that were not there any more.
+    /// A piece is done. Carries the bytes of the delivery if this was its last piece, and the packets gone from the file.
     Piece(Option<Chunk>, Option<Gone>),
-    /// Member number so knows its part of these windows.
+    /// The member with this number has closed these windows, and gives its part of them.
     Closed(usize, Closed),
-    /// A worker is at its end.
+    /// A worker has ended.
     Ended(Ended),
 }
 
-/// What a worker leaves.
+/// Final account of a worker.
 struct Ended {
-    /// Packets its counters took.
+    /// Packets counted by the worker.
     processed: u64,
     timing: Option<Timing>,
 }
 
-/// A pool of workers. All methods append what happened meanwhile to `events`.
+/// A pool of workers. All methods append the events since the last call to `events`.
 trait WorkerPool: Send {
-    /// How many say [`Event::Closed`] to each call of [`Self::close`].
+    /// Returns the number of members: each sends one [`Event::Closed`] for each call of [`Self::close`].
     fn members(&self) -> usize;
-    /// Takes a piece; waits if all have enough to do.
+    /// Takes a piece. If all workers have enough to do, waits.
     fn take(&mut self, piece: Piece, events: &mut Vec<Event>) -> Result<(), Failure>;
-    /// Closes the windows before this number, at this place of the source.
+    /// Closes the windows before number `before`, at this place of the source.
     fn close(&mut self, before: i64, events: &mut Vec<Event>) -> Result<(), Failure>;
-    /// Closes all windows at this place of the source; what comes is counted by other keys.
+    /// Closes all windows at this place of the source, and counts later packets by other keys.
     fn replace(&mut self, change: &Arc<KeyChange>, events: &mut Vec<Event>) -> Result<(), Failure>;
-    /// What happened; with `wait` at least one event.
+    /// Appends the events since the last call; if `wait`, waits for at least one.
     fn events(&mut self, wait: bool, events: &mut Vec<Event>) -> Result<(), Failure>;
-    /// No more work comes; each worker will say [`Event::Ended`].
+    /// Ends the work: each worker will send [`Event::Ended`].
     fn end(&mut self);
 }
 
-/// The caller's own thread.
+/// A pool of one worker in the caller's thread.
 struct Alone(Option<Worker>);
 
 impl WorkerPool for Alone {
@@ -212,7 +212,7 @@ impl WorkerPool for Alone {
     fn end(&mut self) {}
 }
 
-/// Calls its function if its thread dies of a panic, so that nobody waits for it.
+/// Calls its function if its thread ends with a panic, so that no other thread waits for it.
 struct Goodbye<F: Fn()>(F);
 
 impl<F: Fn()> Drop for Goodbye<F> {
@@ -228,7 +228,7 @@ fn spawn(cpus: &[usize], id: usize, work: impl FnOnce() + Send + 'static) -> Res
     threads::spawn_pinned("worker", id, cpus, work).map_err(Failure::Thread)
 }
 
-/// A measurement, over one source after another.
+/// A measurement of several sources, one after another.
 pub struct Run {
     settings: Settings,
     stages: Arc<Stages>,
@@ -238,23 +238,23 @@ pub struct Run {
     clock: Clock,
     begun: Instant,
     keys: Arc<Keys>,
-    /// Changes of keys up to this number are taken up.
+    /// Number of the latest change whose keys are in use here.
     taken_up: u64,
 }
 
-/// The worker pool, and what it has done so far.
+/// The worker pool, and its results so far.
 struct Team {
     pool: Option<Box<dyn WorkerPool>>,
     merger: Merger,
     events: Vec<Event>,
-    /// Views that came back.
+    /// Returned chunks.
     spare: Vec<Chunk>,
-    /// How often windows were closed.
+    /// Number of turns: calls that closed windows.
     turns: u64,
-    /// Turns that not every member has ended, at most.
+    /// Limit of the number of turns that not every member has ended.
     most_turns: u64,
     gone: Option<Gone>,
-    /// Packets that were delivered and left, since the run was stopped.
+    /// Packets delivered but not measured, because the run was stopped.
     left: u64,
     processed: u64,
     ended: usize,
@@ -264,13 +264,13 @@ struct Team {
 /// A source that is being measured.
 #[derive(Debug)]
 pub struct Reading {
-    /// Batches that workers hold.
+    /// Number of deliveries that workers hold.
     out: usize,
     booked: Booked,
 }
 
 impl Reading {
-    /// Batches that workers hold.
+    /// Returns the number of deliveries that workers hold.
     pub fn in_flight(&self) -> usize {
         self.out
     }
@@ -282,48 +282,49 @@ impl core::fmt::Debug for Run {
     }
 }
 
-/// What remains when all sources are done.
+/// Final result of a run.
 #[derive(Debug)]
 pub struct Finished {
-    /// What arrived in all.
+    /// Sum of all arrivals.
     pub arrivals: Arrivals,
-    /// What is known of all packets that passed, since the last change of keys; `None` if none did.
+    /// Counters over all packets that passed the filter since the last change of keys; `None` if no packet passed.
     pub state: Option<State>,
-    /// Packets that were counted before that change, and given out with it.
+    /// Number of packets counted before that change, and given out with it.
     pub counted_before: u64,
-    /// Results of windows beyond their first ones.
+    /// Results of windows beyond the first result of each.
     pub further: Further,
-    /// Windows of live sources that could not be given out; their packets are in `state`.
+    /// Number of windows of live sources that could not be given out; their packets are in `state`.
     pub left_out: u64,
-    /// Packets that the counters took: equals what passed.
+    /// Number of packets counted: equals the number of packets that passed the filter.
     pub processed: u64,
-    /// How long packets took, if that was recorded.
+    /// Processing times, if they were recorded.
     pub timing: Option<Timing>,
-    /// The design that worked.
+    /// Design in use.
     pub design: Design,
-    /// Its workers.
+    /// Number of workers.
     pub workers: usize,
 }
 
-/// What came of one source.
+/// Outcome of one source.
 #[derive(Debug)]
 pub struct Measured {
-    /// What happened while it was read.
+    /// Report of its reader.
     pub report: Report,
-    /// How its bytes got into memory.
+    /// Access mode of its bytes.
     pub way: AccessMode,
-    /// How it is laid out at its end.
+    /// Layout at its end.
     pub layout: Option<Layout>,
 }
 
 impl Run {
-    /// Prepares to measure what passes `settings.selection`. The workers start with the first source.
+    /// Prepares to measure the packets that pass `settings.selection`. The workers start with the first source.
     pub fn new(settings: Settings) -> Self {
         let select = Arc::new(Select::new(settings.selection.clone()));
         Self::beside(settings, select, false)
     }
 
-    /// Prepares to measure what passes `select`, in one pass with other committed stages: these need its verdicts before, if `judge`.
+    /// Prepares to measure the packets that pass `select`, in one pass with other committed stages. If `judge`, those stages need
+    /// the verdicts of `select` before the measurement.
     pub fn beside(settings: Settings, select: Arc<Select>, judge: bool) -> Self {
         let timed = settings.config.windowing.window_ns.is_some();
         let locate = Some(Locate { inner: settings.inner, timed });
@@ -348,22 +349,22 @@ impl Run {
         Self { stages, design: settings.design, team, spares, clock, begun, keys, taken_up: 0, settings }
     }
 
-    /// What it counts by, for threads that control it.
+    /// Returns the keys of the measurement, for threads that control the run.
     pub fn keys(&self) -> &Arc<Keys> {
         &self.keys
     }
 
-    /// The design; known once the first source has begun.
+    /// Returns the design in use, known once the first source has begun.
     pub fn design(&self) -> Design {
         self.design
     }
 
-    /// The design that was asked for.
+    /// Returns the design given in the settings.
     pub fn asked(&self) -> Design {
         self.settings.design
     }
 
-    /// Starts the workers as the first source wants them, unless they run.
+    /// Starts the workers, unless they run already. The kind of the first source decides on a design left open in the settings.
     pub fn start(&mut self, can_be_split: bool) -> Result<(), Failure> {
         if self.team.pool.is_some() {
             return Ok(());
@@ -405,7 +406,7 @@ impl Run {
         Extract::new(config.hasher(), config.windowing, *batch)
     }
 
-    /// As many workers as are wanted, with tables of their own; `cold` if they will sleep between packets.
+    /// Returns the workers of the settings, each with its own tables; `cold` if they will sleep between packets.
     fn workers(&self, cold: bool) -> Result<Vec<Worker>, Failure> {
         let one = |_| {
             let aggregate = Aggregate::new(Arc::clone(&self.settings.config), Arc::clone(&self.spares))?;
@@ -414,7 +415,7 @@ impl Run {
         (0..self.settings.workers).map(one).collect()
     }
 
-    /// Measures a source. `each` gets the windows that are complete, in order; `progress` the bytes that are done.
+    /// Measures a source. `each` is called with the complete windows, in order; `progress` with the number of bytes read.
     pub fn source(
         &mut self,
         input: Input,
@@ -429,12 +430,12 @@ impl Run {
         Ok(Measured { way, report: reader.into_report(), layout })
     }
 
-    /// The revocable stages of the run.
+    /// Returns the revocable stages of the run.
     pub fn stages(&self) -> &Arc<Stages> {
         &self.stages
     }
 
-    /// How to read a source, so that each worker has what its design needs.
+    /// Returns the options for a reader of a source that fit the design of the run.
     pub fn options(&self) -> Options {
         let alone = self.settings.workers == 1;
         Options {
@@ -445,7 +446,7 @@ impl Run {
         }
     }
 
-    /// Measures what a reader delivers.
+    /// Measures the deliveries of a reader.
     fn read(
         &mut self,
         reader: &mut Reader<Stages>,
@@ -455,7 +456,7 @@ impl Run {
     ) -> Result<(), Failure> {
         let system = SystemClock::default();
         let mut reading = self.begin_source(reader, system.now());
-        // A capture that is stopped still delivers what it has received, and ends by itself.
+        // A stopped capture still delivers the packets received so far, and ends by itself.
         let live = reader.way() == AccessMode::Live;
         let stopped = || stop.load(Ordering::Relaxed) && !live;
         loop {
@@ -479,8 +480,8 @@ impl Run {
         self.end_source(reading, reader, &stopped, each)
     }
 
-    /// A source is read from now on: its batches are [taken](Self::take) in order, and [`Self::settle`] follows each step. The workers
-    /// have [started](Self::start).
+    /// Begins a source. Its deliveries are then [taken](Self::take) in order, and [`Self::settle`] follows each step. The workers
+    /// must have [started](Self::start).
     pub fn begin_source(&mut self, reader: &Reader<Stages>, now: Moment) -> Reading {
         if reader.way() == AccessMode::Live {
             self.clock = Clock::live(self.settings.config.windowing, Arc::default(), now);
@@ -489,8 +490,8 @@ impl Run {
         Reading { out: 0, booked: Booked::default() }
     }
 
-    /// Takes the next batch of the source, which came at `now`. Once `stopped` says so, its packets are left, and leave the account of
-    /// the reader.
+    /// Takes the next delivery of the source, which arrived at `now`. If `stopped` returns true, its packets are not measured, and
+    /// are taken out of the reader's account.
     pub fn take(
         &mut self,
         reading: &mut Reading,
@@ -507,7 +508,7 @@ impl Run {
         clock.take(Arc::new(delivery), handed_ns, &mut |act| team.act_unless(stopped(), act, each))
     }
 
-    /// Counts by other keys from here on, if there is a change of them up to `reached`.
+    /// Switches to other keys if there is a change of keys up to number `reached`.
     fn replace_keys(
         &mut self,
         reached: u64,
@@ -524,8 +525,8 @@ impl Run {
         clock.replace(change, &mut |act| team.act_unless(stopped(), act, each))
     }
 
-    /// A live source has delivered nothing more by `now`, and what comes is of change `reached` or a later one. Gives the steady time
-    /// until which there is nothing to do.
+    /// Notes that a live source has delivered nothing more by `now`; its next packets belong to change `reached` or a later one.
+    /// Returns the steady time until which there is no work.
     pub fn quiet(&mut self, now: Moment, reached: u64, each: &mut dyn FnMut(Window<'_>)) -> Result<Duration, Failure> {
         self.clock.tick(now);
         self.replace_keys(reached, &|| false, each)?;
@@ -533,7 +534,7 @@ impl Run {
         clock.quiet(&mut |act| team.act(act, each))
     }
 
-    /// After each step of the reader: books what was lost before us, gives out windows that are complete, and gives memory back.
+    /// Follows each step of the reader: books packets lost before the reader, gives out complete windows, and gives memory back.
     pub fn settle(
         &mut self,
         reading: &mut Reading,
@@ -542,7 +543,7 @@ impl Run {
     ) -> Result<(), Failure> {
         let Self { team, clock, settings, .. } = self;
         team.lose(reader, &mut reading.booked, clock, settings);
-        // The next bytes of a pipe may be long in coming: what is complete goes out first.
+        // The next bytes of a pipe may take long, so complete windows are given out first.
         let most = if matches!(reader.way(), AccessMode::Stream | AccessMode::Live) { 0 } else { team.most_turns };
         team.wait(most, each)?;
         team.spare.extend(clock.freed());
@@ -556,7 +557,7 @@ impl Run {
         Ok(())
     }
 
-    /// The source has ended, or is not read on: waits until its packets are measured.
+    /// Ends a source, which is read no further: waits until its packets are measured.
     pub fn end_source(
         &mut self,
         mut reading: Reading,
@@ -581,10 +582,10 @@ impl Run {
         Ok(())
     }
 
-    /// Measures live sources, each with a worker of its own, until they end. `each` gets the windows that are complete, in
-    /// order; `look` has its turn ten times a second.
+    /// Measures live sources, each with a worker of its own, until they end. `each` is called with the complete windows, in
+    /// order; `look` is called ten times a second.
     ///
-    /// It is the whole run: what remains is to [`finish`](Self::finish).
+    /// This call is the whole run, except for the call of [`finish`](Self::finish).
     pub fn capture(
         &mut self,
         inputs: Vec<Input>,
@@ -597,15 +598,15 @@ impl Run {
         Ok(capture.end())
     }
 
-    /// The same for callers who step it themselves.
+    /// Begins a capture like that of [`capture`](Self::capture), for a caller that drives its steps.
     pub fn begin(&mut self, inputs: Vec<Input>, now: Moment) -> Result<Capture<'_>, Failure> {
         Capture::new(self, inputs, now)
     }
 
-    /// Closes all windows and waits for the workers. Nothing is measured any more afterwards.
+    /// Closes all windows and waits for the workers. Nothing can be measured afterwards.
     pub fn finish(&mut self, each: &mut dyn FnMut(Window<'_>)) -> Result<Finished, Failure> {
         let workers = self.settings.workers;
-        // After a capture all have ended.
+        // After a capture, all workers have ended.
         if self.team.ended < workers {
             self.start(true)?;
             let Self { team, clock, .. } = self;
@@ -620,7 +621,7 @@ impl Run {
         self.abandon()
     }
 
-    /// What remains of the windows that are complete, where a failure ended the run.
+    /// Returns the results of the complete windows after a failure ended the run.
     pub fn abandon(&mut self) -> Result<Finished, Failure> {
         let none = Merger::new(0, Arc::clone(&self.settings.config), Arc::clone(&self.spares));
         let merger = std::mem::replace(&mut self.team.merger, none);
@@ -642,7 +643,7 @@ impl Run {
 }
 
 impl Team {
-    /// Does what the clock says, and takes up what happened.
+    /// Performs an action of the clock, and handles the workers' events.
     fn act(&mut self, act: Act, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
         let pool = self.pool.as_mut().expect("a source is measured by a worker pool");
         match act {
@@ -665,12 +666,13 @@ impl Team {
         self.wait(self.most_turns, each)
     }
 
-    /// Does what the clock says, unless the run was `stopped`.
+    /// Performs an action of the clock, unless the run was `stopped`.
     fn act_unless(&mut self, stopped: bool, act: Act, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
         if stopped { self.leave(act) } else { self.act(act, each) }
     }
 
-    /// The run was stopped: packets of a delivery that no worker has are left, so that short windows by the thousand end at once.
+    /// Skips an action after the run was stopped. Packets that no worker holds are not measured, so that even a delivery with
+    /// thousands of short windows ends at once.
     fn leave(&mut self, act: Act) -> Result<(), Failure> {
         if let Act::Measure(piece) = act {
             self.left += piece.range.len() as u64;
@@ -679,7 +681,7 @@ impl Team {
         Ok(())
     }
 
-    /// Waits while there are more than `most` turns that not every member has ended: their windows hold memory.
+    /// Waits while more than `most` turns have members that have not ended them, because the windows of such turns hold memory.
     fn wait(&mut self, most: u64, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
         while self.turns > self.merger.turns().saturating_add(most) {
             self.pool.as_mut().expect("a source is measured by a worker pool").events(true, &mut self.events)?;
@@ -688,14 +690,14 @@ impl Team {
         Ok(())
     }
 
-    /// Accounts for packets that never reached us.
+    /// Accounts for packets lost before the reader.
     fn lose(&mut self, reader: &Reader<Stages>, booked: &mut Booked, clock: &Clock, settings: &Settings) {
         if let Some(before) = booked.book(reader.report().live) {
             self.merger.lose(settings.config.windowing.number(clock.time()), before);
         }
     }
 
-    /// Takes up what happened.
+    /// Handles the workers' events.
     fn heed(&mut self, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Failure> {
         for event in self.events.drain(..) {
             match event {
@@ -717,7 +719,7 @@ impl Team {
     }
 }
 
-/// Turns that may be under way at once, so that the windows that close in them hold no more memory than this.
+/// Returns the number of turns that may be under way at once, so that the windows closed in them hold at most `MOST_BYTES`.
 fn most_turns(config: &Config, members: usize) -> u64 {
     const MOST_BYTES: usize = 128 << 20;
     let bytes = config.memory.saturating_mul(config.keys.len()).saturating_mul(members);

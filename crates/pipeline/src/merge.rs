@@ -1,13 +1,13 @@
-//! Several sources in the order of packet time.
+//! Merge of several sources in the order of packet time.
 //!
-//! Each source is read by a [`Reader`] of its own, and a heap holds the next packet of each: a packet costs one step down the
-//! heap, and none as long as its source stays the earliest. Packets of equal times keep the order of the sources; a packet
-//! without a time goes at once. Packets of one source are never exchanged: an unordered source stays unordered.
+//! Each source has its own [`Reader`], and a heap holds the next packet of each source. A packet costs one step down the
+//! heap, or none if its source stays the earliest. Packets of equal times keep the order of the sources; a packet
+//! without a time is passed on at once. Packets of one source keep their order: an unordered source stays unordered.
 //!
 //! A damaged stamp far in the future must not hold its source back until all others have ended. So up to 31 packets in a row
-//! that are an hour or more ahead of the packets before and behind them have the place of the packet behind them.
+//! that are more than an hour ahead of the packets before and behind them take the place of the packet behind them.
 //!
-//! A source that fails ends; the others go on. Each keeps the report of its own reader.
+//! If a source fails, it ends and the other sources go on. Each source keeps the report of its own reader.
 
 use crate::reader::{AccessMode, Current, Options};
 use crate::{Consumer, Delivery, PlanError, Reader, Report, With};
@@ -19,27 +19,27 @@ use weir_io::Input;
 use weir_packet::Frame;
 use weir_packet::savefile::{Format, Layout, Record, spool};
 
-/// Bytes that are read ahead of all plain files together, as long as no packet is larger than the share of its source. A pipe or
-/// compressed file holds some MiB of its own, see [`weir_io::stream`].
+/// Bytes read ahead of all plain files together, if no packet is larger than the share of its source. A pipe or compressed file
+/// holds some MiB of its own, see [`weir_io::stream`].
 const MEMORY: usize = 128 << 20;
 
-/// The least and the most bytes that are read of a source at once.
+/// Smallest and largest number of bytes read from a source at once.
 const PIECE: (usize, usize) = (16 << 10, 1 << 20);
 
-/// Packets in a row whose stamps can be damaged; of more, the source's clock was set back.
+/// Largest number of packets in a row taken for damaged; after more such packets, the source's clock was set back.
 const DAMAGED: usize = 31;
 
-/// How far ahead of the packets around it a damaged stamp is, ns: one hour.
+/// Distance by which a damaged stamp is at least ahead of the packets around it, ns: one hour.
 const AHEAD_NS: i64 = 3600 * 1_000_000_000;
 
-/// Several sources, by time.
+/// A merge of several sources by time.
 pub struct Merge<C: Consumer> {
     sources: Vec<Source<C>>,
-    /// Place in the order (ns) and source of the next packet of each source that has one in memory.
+    /// For each source with a packet in memory: the sort key (ns) of its next packet, and the source's number.
     heap: BinaryHeap<Reverse<(i64, usize)>>,
-    /// The source that must be read on before the next packet is known.
+    /// Source that must be read on before the next packet is known.
     dry: Option<usize>,
-    /// The offsets of the records that the consumer kept of a piece.
+    /// Returns the offsets of the records that the consumer kept of a piece.
     records: fn(&C::Part) -> &[u32],
 }
 
@@ -48,31 +48,31 @@ pub struct Source<C: Consumer> {
     name: String,
     reader: Reader<C>,
     delivery: Option<Delivery<C>>,
-    /// Place in the order (ns) and offset of each kept record of the delivery.
+    /// Sort key (ns) and offset of each kept record of the delivery.
     order: Vec<(i64, u32)>,
     /// Number of the next kept record of the delivery.
     next: usize,
     passed: u64,
-    /// Place in the order of the last kept record of the deliveries before; `i64::MIN` if there is none.
+    /// Sort key (ns) of the last kept record of the deliveries before; `i64::MIN` if there is none.
     before: i64,
 }
 
 /// The next packet of a merge.
 #[derive(Debug)]
 pub struct Next<'a, C: Consumer> {
-    /// Number of its source.
+    /// Number of the packet's source.
     pub source: usize,
-    /// Its time, ns since 1970; of a packet without a time the place in the order, `i64::MIN` in a merge.
+    /// Time of the packet, ns since 1970; for a packet without a time its sort key, `i64::MIN` in a merge.
     pub key: i64,
-    /// The layout of its source, and the consumer's plan for it.
+    /// Layout of the source, and the consumer's plan for it.
     pub current: &'a Arc<Current<C::Plan>>,
-    /// What the consumer made of the piece that the packet is in.
+    /// Result of the consumer for the piece that holds the packet.
     pub part: &'a C::Part,
-    /// Its number among the packets that the consumer kept of that piece.
+    /// Number of the packet among the packets that the consumer kept of that piece.
     pub number: usize,
-    /// Offset of its record in that piece.
+    /// Offset of the packet's record in that piece.
     pub at: u32,
-    /// The record.
+    /// Record of the packet.
     pub record: Record<'a>,
 }
 
@@ -89,9 +89,9 @@ impl<C: Consumer> core::fmt::Debug for Source<C> {
 }
 
 impl<C: Consumer> Merge<C> {
-    /// A merge of `inputs`, of the records that `records` finds in the consumer's parts. Nothing is read yet.
+    /// Makes a merge of `inputs`. `records` returns the records to merge from the consumer's parts. Nothing is read yet.
     ///
-    /// Each source is read in the caller's thread.
+    /// All sources are read in the caller's thread.
     pub fn new(inputs: Vec<Input>, consumer: &Arc<C>, records: fn(&C::Part) -> &[u32]) -> Self {
         let options = options_for(inputs.len());
         let source = |input: Input| {
@@ -101,22 +101,22 @@ impl<C: Consumer> Merge<C> {
         Self::of(inputs.into_iter().map(source).collect(), records)
     }
 
-    /// A merge of sources whose readers exist.
+    /// Makes a merge of sources whose readers exist.
     pub(crate) fn of(sources: Vec<Source<C>>, records: fn(&C::Part) -> &[u32]) -> Self {
         Self { heap: BinaryHeap::with_capacity(sources.len()), sources, dry: None, records }
     }
 
-    /// Reads the first piece of each source; `each` gets what the consumer made of it.
+    /// Reads the first piece of each source; `each` is called with the consumer's result for it.
     pub fn begin(&mut self, each: &mut dyn FnMut(&C::Part)) {
         (0..self.sources.len()).for_each(|source| self.read_on(source, each));
     }
 
-    /// Whether the next packet is known only once a pipe, or a compressed file, has been read on.
+    /// Whether the next packet is known only after a further read of a pipe or compressed file.
     pub fn waits(&self) -> bool {
         self.dry.is_some_and(|source| self.sources[source].reader.way() == AccessMode::Stream)
     }
 
-    /// The next packet, `None` at the end of all sources; `each` gets what the consumer made of pieces that were read.
+    /// Returns the next packet; `None` at the end of all sources. `each` is called with the consumer's results for the pieces read.
     pub fn next(&mut self, each: &mut dyn FnMut(&C::Part)) -> Option<Next<'_, C>> {
         if let Some(source) = self.dry.take() {
             self.read_on(source, each);
@@ -129,7 +129,7 @@ impl<C: Consumer> Merge<C> {
         Some(Next { source: number, key, current, part, number: source.next, at, record })
     }
 
-    /// The next packet is passed on.
+    /// Passes the next packet on.
     pub fn pass(&mut self) {
         let Some(mut top) = self.heap.peek_mut() else { return };
         let number = top.0.1;
@@ -145,17 +145,17 @@ impl<C: Consumer> Merge<C> {
         }
     }
 
-    /// The sources, in their order.
+    /// Returns the sources, in their order.
     pub fn sources(&self) -> &[Source<C>] {
         &self.sources
     }
 
-    /// The sources, to take their reports.
+    /// Returns the sources by value, for their reports.
     pub(crate) fn into_sources(self) -> impl Iterator<Item = Source<C>> {
         self.sources.into_iter()
     }
 
-    /// Bytes of the sources that are done.
+    /// Returns the number of bytes read so far, over all sources.
     pub fn offset(&self) -> u64 {
         self.sources.iter().map(|source| source.reader.report().offset).sum()
     }
@@ -172,32 +172,32 @@ impl<C: Consumer> Source<C> {
         Self { name, reader, delivery: None, order: Vec::new(), next: 0, passed: 0, before: i64::MIN }
     }
 
-    /// As the user wrote it.
+    /// Returns the name of the source as the user wrote it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its reader.
+    /// Returns the reader of the source.
     pub fn reader(&self) -> &Reader<C> {
         &self.reader
     }
 
-    /// What happened while it was read.
+    /// Returns the report of the reader.
     pub(crate) fn into_report(self) -> Report {
         self.reader.into_report()
     }
 
-    /// Packets that were passed on.
+    /// Returns the number of packets passed on.
     pub fn passed(&self) -> u64 {
         self.passed
     }
 
-    /// The piece that was not passed on as a whole, and the number of its kept records that were.
+    /// Returns the piece that was passed on in part, if any, and the number of its kept records that were passed on.
     pub fn unfinished(&self) -> Option<(&Delivery<C>, usize)> {
         self.delivery.as_ref().filter(|_| self.next < self.order.len()).map(|delivery| (delivery, self.next))
     }
 
-    /// Offset and record of the next packet; `None` if it is not there any more.
+    /// Returns the offset and the record of the next packet; `None` if the packet is gone.
     #[inline]
     fn current(&self) -> Option<(u32, Record<'_>)> {
         let Delivery { current, view, .. } = self.delivery.as_ref()?;
@@ -205,7 +205,7 @@ impl<C: Consumer> Source<C> {
         Some((at, current.layout.record(view.content(), at as usize)?))
     }
 
-    /// Takes up the next piece that has kept records; gives the place of the first in the order.
+    /// Reads the next piece with kept records. Returns the sort key (ns) of the first.
     fn read_on(&mut self, records: fn(&C::Part) -> &[u32], each: &mut dyn FnMut(&C::Part)) -> Option<i64> {
         loop {
             self.order.clear();
@@ -232,7 +232,7 @@ impl<C: Consumer> Source<C> {
     }
 }
 
-/// Gives packets whose stamps are damaged the place of the packet behind them; `before` is the place of the packet before all.
+/// Gives packets with damaged stamps the sort key of the packet behind them. `before` is the key of the packet before all.
 ///
 /// **Cost**: linear.
 fn place_damaged(order: &mut [(i64, u32)], before: i64) {
@@ -240,7 +240,7 @@ fn place_damaged(order: &mut [(i64, u32)], before: i64) {
         let (place, _) = order[i];
         let is_ahead = |&(other, _): &(i64, u32)| other > place.saturating_add(AHEAD_NS);
         let ahead = order[..i].iter().rev().take_while(|other| is_ahead(other)).take(DAMAGED + 1).count();
-        // A packet without a time goes at once, and says nothing of the packets before it.
+        // A packet without a time is passed on at once, and does not show whether the packets before it are damaged.
         if place == i64::MIN || ahead > DAMAGED || (ahead == i && is_ahead(&(before, 0))) {
             continue;
         }
@@ -248,10 +248,10 @@ fn place_damaged(order: &mut [(i64, u32)], before: i64) {
     }
 }
 
-/// How to read each of `sources` sources.
+/// Returns the options to read each of `sources` sources.
 pub(crate) fn options_for(sources: usize) -> Options {
     let piece = (MEMORY / sources.max(1)).clamp(PIECE.0, PIECE.1);
-    // What is read stays as it is until its turn comes; a mapped file may have lost it by then.
+    // Bytes that were read stay unchanged until their turn; a mapped file may have lost them by then.
     Options { way: Some(AccessMode::Read), piece: Some(piece), ..Options::default() }
 }
 

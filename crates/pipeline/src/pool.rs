@@ -1,4 +1,4 @@
-//! Workers that process the windows of a file ahead of the reader.
+//! Worker threads that process the windows of a file ahead of the reader.
 
 use crate::reader::{AccessMode, Current, SourceError};
 use crate::window::{Start, Window, process};
@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex};
 use weir_io::Chunk;
 use weir_io::input::PlainFile;
 
-/// Buffers that came back. A worker that finds none makes one: there are as many as windows in flight.
+/// Returned buffers. If there is none, a worker makes one, so the number of buffers is that of the windows in flight.
 type Spares = Arc<Mutex<Vec<Vec<u8>>>>;
 
-/// Windows per worker that are handed out ahead: one in work, one waiting.
+/// Number of windows per worker that are handed out ahead: one in work, one waiting.
 const AHEAD: u64 = 2;
 
-/// What a worker made of a window.
+/// Result of a worker for one window.
 pub(crate) struct Ready<C: Consumer> {
     pub current: Arc<Current<C::Plan>>,
     pub result: Result<(Chunk, Window<C::Part>), SourceError>,
@@ -33,26 +33,26 @@ struct Task<P> {
     current: Arc<Current<P>>,
 }
 
-/// The workers of one file. They end when the pool is dropped.
+/// The workers of one file. The workers end when the pool is dropped.
 pub(crate) struct Pool<C: Consumer> {
     tasks: Sender<Task<C::Plan>>,
     ready: Receiver<(u64, Ready<C>)>,
-    /// Results that came before their turn.
+    /// Results that arrived before their turn.
     early: BTreeMap<u64, Ready<C>>,
-    /// The next window to hand out.
+    /// Number of the next window to hand out.
     next: u64,
-    /// The first window whose result was not taken.
+    /// Number of the first window whose result was not taken.
     untaken: u64,
     windows: u64,
     ahead: u64,
-    /// Buffers to read into again.
+    /// Buffers for reuse.
     spares: Spares,
-    /// Packets in results that nobody took.
+    /// Number of packets in results that were never taken.
     wasted: u64,
 }
 
 impl<C: Consumer> Pool<C> {
-    /// Starts `workers` threads for the windows of `file` from `first` on. **Errors**: a thread cannot be had.
+    /// Starts `workers` threads for the windows of `file` from `first` on. **Errors**: a thread cannot be started.
     pub fn start(
         consumer: &Arc<C>,
         file: &PlainFile,
@@ -73,7 +73,7 @@ impl<C: Consumer> Pool<C> {
                     let task = queue.lock().expect("no worker panics with the lock held").recv();
                     let Ok(Task { index, current }) = task else { return };
                     let buffer = spares.lock().expect("no one panics with the lock held").pop().unwrap_or_default();
-                    // Each task has a result, a panic as well: the reader waits for the result of this window.
+                    // Each task sends a result, even after a panic, because the reader waits for the result of this window.
                     let work = || work(consumer.as_ref(), &file, way, index, &current, buffer).map_err(SourceError::Io);
                     let result =
                         threads::caught(work).unwrap_or(Err(SourceError::Panic { thread: "worker", number: worker }));
@@ -98,7 +98,7 @@ impl<C: Consumer> Pool<C> {
         })
     }
 
-    /// Takes a buffer back, unless there are as many as windows that can be in flight.
+    /// Takes a buffer back, unless there are already as many as windows that can be in flight.
     pub fn give_back(&mut self, buffer: Vec<u8>) {
         let mut spares = self.spares.lock().expect("no one panics with the lock held");
         if (spares.len() as u64) < self.ahead {
@@ -106,19 +106,19 @@ impl<C: Consumer> Pool<C> {
         }
     }
 
-    /// A buffer that came back.
+    /// Returns a buffer for reuse, if there is one.
     pub fn spare(&self) -> Option<Vec<u8>> {
         self.spares.lock().expect("no one panics with the lock held").pop()
     }
 
-    /// Packets in results that nobody took since the last call.
+    /// Returns the number of packets in results that were dropped since the last call.
     pub fn wasted(&mut self) -> u64 {
         std::mem::take(&mut self.wasted)
     }
 
-    /// The result for window `index`; hands out the windows ahead of it under the layout `current`.
+    /// Waits for the result of window `index`, and hands out the windows ahead of it under the layout `current`.
     ///
-    /// `None` if it was taken already, or if the workers are gone. Results of windows before `index` are dropped.
+    /// Returns `None` if that result was taken already, or if the workers are gone. Results of windows before `index` are dropped.
     pub fn take(&mut self, index: u64, current: &Arc<Current<C::Plan>>) -> Option<Ready<C>> {
         if index < self.untaken {
             return None;

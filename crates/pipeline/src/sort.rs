@@ -1,4 +1,4 @@
-//! Packets in the order of time, whatever order their sources have: an external merge sort.
+//! Packets sorted by time: an external merge sort over sources in any order.
 //!
 //! ```text
 //! take:     copy packets behind each other into a buffer of bounded size, note (time, offset) of each
@@ -6,14 +6,14 @@
 //! combine:  the last FAN_IN runs of one level are merged into a run of the next level
 //! sorted:   the runs that are left are merged while they are read
 //! ```
-//! If a run cannot be written, its packets stay in memory, nothing more is taken, and memory is the last run of the merge.
+//! If a run cannot be written, its packets stay in memory and no more packets are taken. Memory is then the last run of the merge.
 //!
-//! Stable: the notes of a run are distinct, offsets grow with the order of arrival, runs are in the order of arrival, and a
-//! merge keeps packets of equal times in the order of the runs. A packet without a time follows the packet before it in its
-//! source. Every packet is written and read once per level: with runs of 256 MiB there is one level up to 32 GiB.
+//! The sort is stable. The notes of a run are distinct, and their offsets grow with the order of arrival. The runs are in the
+//! order of arrival, and a merge keeps packets of equal times in the order of the runs. A packet without a time follows the packet
+//! before it in its source. Every packet is written and read once per level: with runs of 256 MiB there is one level up to 32 GiB.
 //!
-//! Runs that are merged need twice their room until the next one is complete. If that cannot be had, all runs are kept, and merged
-//! at once in the end.
+//! Runs under merge need twice their room until the merged run is complete. If the directory has no such room, all runs are kept,
+//! and merged at once in the end.
 
 use crate::interfaces::{Ids, Interfaces};
 use crate::merge::{Every, Merge, Source};
@@ -29,25 +29,25 @@ use weir_io::input::PlainFile;
 use weir_io::{Input, sys, temporary};
 use weir_packet::savefile::{Interface, Layout, Statistics, spool};
 
-/// Runs of one level that are merged into one of the next.
+/// Number of runs of one level that are merged into one run of the next.
 const FAN_IN: usize = 128;
 
-/// Bytes that are written into a temporary file at once.
+/// Bytes per write to a temporary file.
 const WRITTEN: usize = 1 << 20;
 
-/// Descriptors for everything but runs.
+/// File descriptors reserved for everything but runs.
 const OTHERS: u64 = 64;
 
-/// Bytes of memory for the note of a packet.
+/// Size of the note of a packet in memory, bytes.
 const NOTE: usize = size_of::<(i64, u32)>();
 
-/// Why packets could not be sorted.
+/// Failure to sort all packets: an error at the temporary files.
 #[derive(Debug, thiserror::Error)]
 #[error("temporary files in {}: {error}", .directory.display())]
 pub struct SortFault {
-    /// Where the temporary files are.
+    /// Directory of the temporary files.
     pub directory: PathBuf,
-    /// What the system says.
+    /// Error of the system.
     pub error: io::Error,
 }
 
@@ -56,13 +56,13 @@ pub struct Sorter {
     directory: PathBuf,
     memory: usize,
     fan_in: usize,
-    /// Packets in spool form, and for each its place in the order (ns) and its offset.
+    /// Packets in spool form. `order` has for each packet its sort key (ns) and its offset in `spooled`.
     spooled: Vec<u8>,
     order: Vec<(i64, u32)>,
-    /// Complete runs, in the order of arrival, and how often their packets were merged.
+    /// Complete runs in the order of arrival, each with its level: the number of merges of its packets.
     runs: Vec<(u32, PlainFile)>,
     interfaces: Interfaces,
-    /// What came of each source, and how many of its packets are here.
+    /// Outcome of each source; `received` has the number of its packets in the sorter.
     parts: Vec<Part>,
     received: Vec<u64>,
     /// Packets of all sources.
@@ -78,8 +78,8 @@ impl core::fmt::Debug for Sorter {
 }
 
 impl Sorter {
-    /// A sorter that holds up to `memory` bytes of packets, and keeps the others in temporary files in `directory`. Its work ends
-    /// early once `stop` is set.
+    /// Makes a sorter that holds up to `memory` bytes of packets, and keeps the others in temporary files in `directory`. If
+    /// `stop` is set, the work ends early.
     pub fn new(directory: PathBuf, memory: usize, stop: &Arc<AtomicBool>) -> Self {
         Self {
             directory,
@@ -103,8 +103,8 @@ impl Sorter {
         Self { fan_in: fan_in.max(2), ..self }
     }
 
-    /// Reads a source to its end. `check` sees the interfaces of the first packets of all, and may refuse them; `progress` gets
-    /// the bytes of the source that are done.
+    /// Reads a source to its end. `check` is called with the interfaces of the first packets of all sources, and may refuse them.
+    /// `progress` is called with the number of bytes of the source read so far.
     pub fn take(
         &mut self,
         input: Input,
@@ -148,11 +148,11 @@ impl Sorter {
         Ok(())
     }
 
-    /// What a source says of its interfaces, for those that its packets have here.
+    /// Returns the interface statistics of a source, each with its interface in the sorter's table.
     fn stats(&mut self, ids: &mut Ids, layout: &Layout, report: &Report) -> Vec<(Interface, Statistics)> {
         let mut stats: BTreeMap<u32, Statistics> = BTreeMap::new();
         for (interface, counts) in report.stats_by_interface() {
-            // An interface that there is no room for has no packets either, or the source ends with a fault.
+            // If the table has no room for an interface, the interface has no packets, or the source ends with a fault.
             if let Ok(id) = self.interfaces.place(ids, layout, interface) {
                 stats.entry(id).or_default().add(&counts);
             }
@@ -161,11 +161,11 @@ impl Sorter {
         stats.into_iter().map(|(id, counts)| (layout.interfaces[id as usize].clone(), counts)).collect()
     }
 
-    /// The packets in order, for `consumer`, and why not all that was read could be sorted, if so. [`Reader::into_parts`] tells of
-    /// the sources. If the work was stopped there are no packets.
+    /// Returns a reader of the sorted packets for `consumer`, and the fault if not all packets could be sorted.
+    /// [`Reader::into_parts`] returns the outcome of each source. If the work was stopped, there are no packets.
     pub fn sorted<C: Consumer>(mut self, consumer: Arc<C>, options: Options) -> (Reader<C>, Option<SortFault>) {
         let fault = self.fault.take();
-        // What all fits in memory needs no file. If the last run has no room, its packets are here in any case.
+        // If all packets fit in memory, no file is needed. If the last run cannot be written, its packets are still in memory.
         if fault.is_none() && !self.runs.is_empty() {
             self.end_run();
         }
@@ -191,7 +191,7 @@ impl Sorter {
         self.fault.is_none() && !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Makes room for packets of so many bytes.
+    /// Makes room for `packets` packets of `bytes` bytes.
     fn make_room(&mut self, bytes: usize, packets: usize) {
         let more = bytes + packets * (spool::HEADER + NOTE);
         if self.spooled.len() + self.order.len() * NOTE + more > self.memory {
@@ -200,7 +200,7 @@ impl Sorter {
         if !self.goes_on() || self.spooled.try_reserve(more).and_then(|()| self.order.try_reserve(packets)).is_ok() {
             return;
         }
-        // Without what is in memory there is as much room as before, and perhaps enough.
+        // If the packets in memory become a run, their room is free again, and may be enough.
         self.end_run();
         let room = self.spooled.try_reserve_exact(more).and_then(|()| self.order.try_reserve_exact(packets));
         if let Err(error) = room
@@ -210,7 +210,7 @@ impl Sorter {
         }
     }
 
-    /// Copies the packets of a delivery; `key` is the place in the order of the packet before them.
+    /// Copies the packets of a delivery; `key` is the sort key (ns) of the packet before them.
     fn spool(&mut self, delivery: &Delivery<Every>, ids: &mut Ids, key: &mut i64) -> Result<(), SourceError> {
         let Delivery { current, view, part, .. } = delivery;
         let Self { spooled, order, interfaces, .. } = self;
@@ -235,7 +235,7 @@ impl Sorter {
         result.and(if read == passed { Ok(()) } else { Err(SourceError::Merge { read, passed }) })
     }
 
-    /// Writes what is in memory into a run. If that fails, it stays in memory, and nothing more is taken.
+    /// Writes the packets in memory into a run. If the write fails, they stay in memory, and no more packets are taken.
     fn end_run(&mut self) {
         if self.order.is_empty() || !self.goes_on() {
             return;
@@ -247,13 +247,13 @@ impl Sorter {
                 self.order.clear();
                 self.combine();
             }
-            // Told to stop, a run is left half written.
+            // If the work is stopped, the run stays incomplete.
             Err(_) if self.stop.load(Ordering::Relaxed) => {}
             Err(error) => self.failed(error),
         }
     }
 
-    /// Nothing more is taken; what was taken is in runs or in memory.
+    /// Notes the fault. No more packets are taken; the packets taken so far are in runs or in memory.
     fn failed(&mut self, error: io::Error) {
         self.fault = Some(SortFault { directory: self.directory.clone(), error });
     }
@@ -262,7 +262,7 @@ impl Sorter {
         if !self.order.is_sorted() {
             self.order.sort_unstable();
         }
-        // As many runs as there are stay open if merged ones have no room.
+        // If merged runs have no room, all present runs stay open.
         sys::allow_open_files(self.runs.len() as u64 + OTHERS)?;
         let mut out = Writer::new(&self.directory)?;
         for &(_, at) in &self.order {
@@ -272,7 +272,7 @@ impl Sorter {
         out.finish()
     }
 
-    /// Merges the last runs, as long as there are enough of one level.
+    /// Merges the last `fan_in` runs while they are of one level.
     fn combine(&mut self) {
         loop {
             let first = self.runs.len().saturating_sub(self.fan_in);
@@ -286,7 +286,7 @@ impl Sorter {
                     self.runs.truncate(first);
                     self.runs.push((level + 1, run));
                 }
-                // No room for one more copy: the runs are all there, and are merged at once in the end. To try again would
+                // Without room for one more copy, the runs are kept and merged at once in the end. Another attempt would
                 // fill the directory again.
                 Err(_) => self.fan_in = usize::MAX,
             }
@@ -299,12 +299,12 @@ impl Sorter {
 pub(crate) struct InMemory {
     spooled: Vec<u8>,
     order: Vec<(i64, u32)>,
-    /// Packets that were given out.
+    /// Number of packets handed out so far.
     next: usize,
 }
 
 impl InMemory {
-    /// Appends the next packets to `piece`; none at the end.
+    /// Appends the next packets to `piece`; at the end, appends none.
     pub(crate) fn fill(&mut self, piece: &mut Vec<u8>) {
         while let Some(&(_, at)) = self.order.get(self.next).filter(|_| piece.len() < WRITTEN) {
             piece.extend_from_slice(noted(&self.spooled, at));
@@ -313,12 +313,12 @@ impl InMemory {
     }
 }
 
-/// The packet at `at`, which a note was made of.
+/// Returns the packet at the offset `at` of a note.
 fn noted(spooled: &[u8], at: u32) -> &[u8] {
     spooled.get(at as usize..).and_then(spool::first).expect("the note was made of what is there")
 }
 
-/// A merge of runs of this layout; `rest` is the last of them.
+/// Returns a merge of runs of this layout; `rest` is the last run, in memory.
 fn merge_of<'a>(
     runs: impl ExactSizeIterator<Item = &'a PlainFile>,
     rest: Option<InMemory>,
@@ -336,7 +336,7 @@ fn merge_of<'a>(
     Merge::of(runs.map(source).chain(rest).collect(), Every::records)
 }
 
-/// One run of several.
+/// Merges several runs into one.
 fn merged_run<'a>(
     directory: &Path,
     runs: impl ExactSizeIterator<Item = &'a PlainFile>,
@@ -356,7 +356,7 @@ fn merged_run<'a>(
     if merge.sources().iter().all(whole) { out.finish() } else { Err(io::Error::other("a temporary file is damaged")) }
 }
 
-/// A temporary file that is written in large pieces.
+/// Writer of a temporary file in large pieces.
 struct Writer {
     file: File,
     buffer: Vec<u8>,
@@ -369,7 +369,7 @@ impl Writer {
         Ok(Self { file: temporary::unnamed(directory)?, buffer })
     }
 
-    /// Writes, once there is enough. **Errors**: those of the system; `Interrupted` if `stop` is set by then.
+    /// Writes the buffer if it is full. **Errors**: those of the system; `Interrupted` if `stop` is set by then.
     #[inline]
     fn write_full(&mut self, stop: &AtomicBool) -> io::Result<()> {
         if self.buffer.len() < WRITTEN {
@@ -398,7 +398,7 @@ mod tests {
     use weir_packet::savefile::{Record, Resolution};
     use weir_packet::{Frame, LinkType};
 
-    /// A sorter of packets of one interface that merges runs two by two.
+    /// Returns a sorter for packets of one interface that merges runs two by two.
     fn sorter() -> Sorter {
         let mut sorter = Sorter::new(std::env::temp_dir(), 64 << 20, &Arc::default()).with_fan_in(2);
         let interface = Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND);
@@ -424,7 +424,7 @@ mod tests {
         let mut file = temporary::unnamed(&sorter.directory).expect("the temporary directory can be written");
         file.write_all(b"no packet").expect("there is room");
         sorter.runs[0].1 = PlainFile::new(file).expect("it is open");
-        // The second run and the damaged one are of one level, and so are the second and the third.
+        // The second run and the damaged run are of one level, and so are the second and the third run.
         for runs in [2, 3, 4] {
             gather(&mut sorter, 10);
             sorter.end_run();

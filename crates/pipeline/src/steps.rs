@@ -1,32 +1,32 @@
-//! Work in steps: whoever drives a run says what time it is, and a step says what it came to.
+//! Work in steps: the driver of a run passes the time to each step, and each step returns its progress.
 //!
-//! Nothing that takes steps reads a clock, and nothing in it waits. Threads are one driver: each steps one worker, and waits where the
-//! worker's source can be waited for. A scheduler in one thread is another: it steps all of them in an order of its own, at times
-//! of its own.
+//! Code that runs in steps neither reads a clock nor waits. One driver is a set of threads: each thread steps one worker, and waits
+//! at the worker's source. Another driver is a scheduler in one thread, which steps all workers in an order and at times of its
+//! choice.
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// An instant on two clocks that know nothing of each other. Packet time is a third one: that of the stamps.
+/// An instant on two independent clocks. Packet time, the time of the stamps, is a third clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// Steady time since a start that the driver chooses, the same for all that it drives.
+    /// Steady time since a start that the driver chooses, the same for all its workers.
     pub steady: Duration,
-    /// Time of day, ns since 1970: it may be set back and forth.
+    /// Time of day, ns since 1970; the system may set this clock back and forth.
     pub wall_ns: i64,
 }
 
-/// What a step came to.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// There may be more to do.
+    /// More work may be ready.
     Busy,
-    /// There is nothing to do before something comes, or before this steady time.
+    /// No work until input arrives, or until this steady time.
     Idle(Duration),
-    /// All is done.
+    /// All work is done.
     Ended,
 }
 
-/// The system's clocks. Steady time counts from when this was made.
+/// The system's clocks. Steady time counts from the creation of this value.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     begun: Instant,
@@ -39,7 +39,7 @@ impl Default for SystemClock {
 }
 
 impl SystemClock {
-    /// What time it is. **Cost**: two reads of clocks, without a system call where the kernel's clock can do without.
+    /// Returns the current time. **Cost**: two reads of clocks, without a system call if the kernel's clock needs none.
     pub fn now(&self) -> Moment {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let wall_ns = i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! What a capture file holds: counts, bytes, times, sizes.
+//! Survey of the contents of a capture file: counts, bytes, times, sizes.
 
 use crate::{Consumer, PlanError, With};
 use std::collections::BTreeMap;
@@ -7,22 +7,22 @@ use weir_packet::Frame;
 use weir_packet::savefile::Layout;
 use weir_packet::time::Stamp;
 
-/// The consumer that surveys.
+/// Consumer that makes a survey of a source.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Survey;
 
-/// What was found in a piece of the source.
+/// Findings in a piece of the source.
 #[derive(Clone, Debug, Default)]
 pub struct Surveyed {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Their bytes on the wire.
+    /// Wire bytes of the packets.
     pub bytes: u64,
-    /// Their bytes in the file.
+    /// Captured bytes of the packets.
     pub captured_bytes: u64,
-    /// Packets with fewer bytes in the file than on the wire.
+    /// Packets whose captured length is below their wire length.
     pub cut: u64,
-    /// Smallest and largest wire length.
+    /// Smallest and largest wire length, bytes.
     pub sizes: Option<(u32, u32)>,
     /// Packets per size class.
     pub classes: Sizes,
@@ -32,11 +32,11 @@ pub struct Surveyed {
     pub times: Option<(i64, i64)>,
     /// Packets whose time lies before that of the packet before them.
     pub backwards: u64,
-    /// Packets whose time lies outside what can be told, and is taken for the nearest that can.
+    /// Packets with a time outside the representable range; the nearest representable time is used instead.
     pub clamped: u64,
     /// Packets without a time (Simple Packet Blocks).
     pub untimed: u64,
-    /// Packets of each interface that has any.
+    /// Packets of each interface that has packets.
     pub by_interface: BTreeMap<u32, u64>,
 }
 
@@ -106,7 +106,7 @@ impl Consumer for Survey {
     }
 }
 
-/// The first of the one and the last of the other.
+/// Returns the first time of `a` and the last time of `b`.
 fn ends(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
     match (a, b) {
         (Some((first, _)), Some((_, last))) => Some((first, last)),

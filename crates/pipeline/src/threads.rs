@@ -1,4 +1,4 @@
-//! Threads: starting one may fail, and a panic of one is a fault of the run.
+//! Threads of a run: the start of a thread may fail, and a panic in a thread is a fault of the run.
 
 use std::cell::RefCell;
 use std::io;
@@ -8,12 +8,12 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Processors that this process may use: how many worker threads there are unless their number is given.
+/// Returns the number of processors that this process may use: the default number of worker threads.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The threads of a run that have not ended: those that were started in [`Self::started`], and those that they started.
+/// Names of the running threads of a run: the threads started in [`Self::started`], and the threads started by these.
 #[derive(Debug, Default)]
 pub struct RunThreads(Mutex<Vec<String>>);
 
@@ -25,7 +25,7 @@ thread_local! {
 }
 
 impl RunThreads {
-    /// Calls `start`; the threads that it starts belong to this run.
+    /// Calls `start`; all threads started by the call belong to this run.
     pub fn started<T>(self: &Arc<Self>, start: impl FnOnce() -> T) -> T {
         let before = RUN.replace(Some(Arc::clone(self)));
         let started = start();
@@ -33,17 +33,17 @@ impl RunThreads {
         started
     }
 
-    /// What the threads are called that have not ended.
+    /// Returns the names of the threads that have not ended.
     pub fn names(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// A thread of a run, from its start to its end.
+/// Entry of a thread in its run, from the thread's start to its end.
 struct Registration(Arc<RunThreads>, String);
 
 impl Registration {
-    /// A thread of the run to which the thread belongs that starts it.
+    /// Enters a new thread in the run of the calling thread; `None` if the calling thread belongs to no run.
     fn new(name: &str) -> Option<Self> {
         let run = RUN.with_borrow(Option::clone)?;
         run.0.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
@@ -60,7 +60,7 @@ impl Drop for Registration {
     }
 }
 
-/// Work in a thread of the run, which is no longer one when it ends.
+/// Wraps `work` so that its thread is entered in the run until the work ends.
 fn registered(name: &str, work: impl FnOnce() + Send + 'static) -> impl FnOnce() + Send + 'static {
     let registration = Registration::new(name);
     move || {
@@ -70,7 +70,7 @@ fn registered(name: &str, work: impl FnOnce() + Send + 'static) -> impl FnOnce()
     }
 }
 
-/// Starts thread `number` of kind `kind`. **Errors**: the system has no room for it; the words say what to do.
+/// Starts thread `number` of kind `kind`. **Errors**: the system cannot start a thread; the message gives remedies.
 pub fn spawn(kind: &str, number: usize, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let name = format!("{kind} {number}");
     let work = registered(&name, work);
@@ -87,7 +87,7 @@ pub fn spawn(kind: &str, number: usize, work: impl FnOnce() + Send + 'static) ->
     })
 }
 
-/// The same on one of the processors `cpus`, in turn; on any if there are none.
+/// Starts a thread like [`spawn`], on one of the processors `cpus` in turn; if `cpus` is empty, on any processor.
 pub(crate) fn spawn_pinned(
     kind: &str,
     number: usize,
@@ -97,49 +97,49 @@ pub(crate) fn spawn_pinned(
     let cpu = (!cpus.is_empty()).then(|| cpus[number % cpus.len()]);
     spawn(kind, number, move || {
         if let Some(cpu) = cpu {
-            // The list was checked when it was given; a processor that went away since is no reason to stop.
+            // The list was checked at the start. If a processor went away since, the thread runs on another one.
             let _ = weir_io::sys::pin(cpu);
         }
         work();
     })
 }
 
-/// The result of `work`; `None` if it panicked. The panic's own words are on standard error by then.
+/// Returns the result of `work`; `None` if it panicked. The message of the panic is on standard error by then.
 ///
-/// After a panic, whatever `work` changed is only good for saying how far it came.
+/// After a panic, the values that `work` changed may only be used to report how far it came.
 pub fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// The result of `work`, which may take minutes and cannot be interrupted; `None` if `stop` was set first.
+/// Returns the result of `work`, which may take minutes and cannot be interrupted; `None` if `stop` was set first.
 ///
-/// It works in a thread of its own, which is left behind if it is stopped: it ends with the process. Where there is a result, that
-/// thread is gone. Without a thread it works in the caller's.
+/// The work runs in a thread of its own. After a stop, that thread is left behind and ends with the process; after a result, the
+/// thread has ended. If no thread can be started, the work runs in the caller's thread.
 pub fn unless_stopped<T: Send + 'static>(
     stop: &AtomicBool,
     work: impl Fn() -> T + Clone + Send + 'static,
 ) -> Option<T> {
-    /// How often `stop` is looked at.
+    /// Interval between two checks of `stop`.
     const LOOK: Duration = Duration::from_millis(50);
-    /// As much stack as the main thread has: libpcap's optimizer recurses, see `libpcap::compile`.
+    /// Stack size of the thread, bytes: that of the main thread, because libpcap's optimizer recurses (see `libpcap::compile`).
     const STACK: usize = 8 << 20;
     let (say, said) = channel();
     let aside = work.clone();
     let thread = std::thread::Builder::new().name("compiler".to_owned()).stack_size(STACK);
     let compile = registered("compiler", move || drop(say.send(aside())));
     let Ok(thread) = thread.spawn(compile) else { return Some(work()) };
-    // A process that was stopped and goes on finds its time up before its threads had any.
+    // If the process is suspended and continued, the wait times out before the other thread has run. Hence one more wait.
     let mut told = false;
     loop {
         match said.recv_timeout(LOOK) {
             Ok(result) => {
-                // Rights that the caller gives up next must not stay with it.
+                // The thread must end, because the caller may drop privileges next, and the thread would keep them.
                 let _ = thread.join();
                 return Some(result);
             }
             Err(RecvTimeoutError::Timeout) if told => return None,
             Err(RecvTimeoutError::Timeout) => told = stop.load(Ordering::Relaxed),
-            // It panicked, and will again, for the caller to see.
+            // The work panicked in its thread, and panics again in the caller's.
             Err(RecvTimeoutError::Disconnected) => return Some(work()),
         }
     }

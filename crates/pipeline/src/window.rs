@@ -1,4 +1,4 @@
-//! One window of a source: several cursors, and the proof that they form one chain.
+//! One window of a source, walked by several cursors, with the proof that their parts form one chain.
 
 use crate::reader::Current;
 use crate::{Consumer, With};
@@ -7,40 +7,40 @@ use weir_packet::Frame;
 use weir_packet::savefile::walk::{Cursor, MAX_CURSORS, Visit, guess, walk};
 use weir_packet::savefile::{Bytes, Format, Stop};
 
-/// Records shorter than this on average are walked with one cursor: the processor's own prefetching follows the chain,
-/// and more cursors only get in its way (measured, 60-byte frames: 3.5 ns with one cursor, 5-10 ns with 4 to 16; MWN
-/// sizes: 137 ns with one, 28 with 8, 20 with 16).
+/// Mean record length, bytes, below which a window is walked with one cursor. For short records, the processor's own prefetching
+/// follows the chain, and more cursors only disturb it. Measured: 60-byte frames 3.5 ns with one cursor, 5-10 ns with 4 to 16; MWN
+/// sizes 137 ns with one, 28 with 8, 20 with 16.
 const ONE_CURSOR_BELOW: usize = 320;
 
-/// A cursor's part is at least this long, so that guessing its start does not cost more than it saves.
+/// Smallest part of a cursor, bytes: for a shorter part, the guess of its start costs more than the cursor saves.
 const MIN_PART: usize = 64 << 10;
 
-/// Where the first record of a window is.
+/// Position of the first record of a window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Start {
-    /// At this offset, for certain.
+    /// Exactly this offset.
     Exact(usize),
-    /// Somewhere from this offset on.
+    /// An unknown offset, this one or a later one.
     Guess(usize),
 }
 
-/// What came of a window. All offsets are into its view.
+/// Result of a window. All offsets are relative to its chunk.
 pub(crate) struct Window<P> {
-    /// Where its first record was taken to begin; `None` if no record seemed to begin in it.
+    /// Assumed offset of the first record; `None` if no record seemed to begin in the window.
     pub start: Option<usize>,
-    /// Where the chain ended.
+    /// Offset of the end of the chain.
     pub end: usize,
-    /// Why it ended there.
+    /// Reason for the end of the chain.
     pub stop: Stop,
-    /// Packets of the chain.
+    /// Number of packets of the chain.
     pub received: u64,
-    /// The chain's last packet, if there is one.
+    /// Offset of the chain's last packet, if the chain has one.
     pub last: usize,
-    /// Packets that were found from a wrong start and thrown away.
+    /// Number of packets found from a wrong start, and discarded.
     pub reread: u64,
-    /// The chain's records that say what the capture lost.
+    /// Offsets of the chain's records with interface statistics.
     pub statistics: Vec<usize>,
-    /// What the consumer made of the chain.
+    /// Result of the consumer for the chain.
     pub part: P,
 }
 
@@ -76,7 +76,8 @@ impl<C: Consumer> Visit for Visitor<'_, C> {
         self.pieces[cursor].statistics.push(record);
     }
 
-    /// The record header, and the frame's first bytes as far as filters look at most packets: they share a line or two.
+    /// Prefetches the record header and the first bytes of the frame. For most packets, filters read no further; together these
+    /// bytes take one or two cache lines.
     #[inline(always)]
     fn ahead(&mut self, buf: &[u8], next: usize) {
         prefetch(buf, next);
@@ -84,8 +85,8 @@ impl<C: Consumer> Visit for Visitor<'_, C> {
     }
 }
 
-/// Processes the records that begin in the window: from `start` to `limit`, an offset into `bytes`; `claimed` packets, if the source
-/// says how many, else 0.
+/// Processes the records that begin in the window, from `start` to `limit` (offsets into `bytes`). `claimed` is the number of
+/// packets that the source announces, else 0.
 pub(crate) fn process<C: Consumer>(
     consumer: &C,
     current: &Current<C::Plan>,
@@ -166,9 +167,9 @@ fn stop_of(cursor: &Cursor) -> Stop {
     cursor.stop.expect("a walk sets why each cursor stopped")
 }
 
-/// How many cursors the records from `first` on deserve.
+/// Returns the number of cursors for the records from `first` on.
 fn cursors_for<P>(current: &Current<P>, bytes: Bytes<'_>, eof: bool, first: usize, limit: usize) -> usize {
-    /// Bytes looked at to learn the mean length of a record.
+    /// Bytes read to estimate the mean length of a record.
     const SAMPLE: usize = 16 << 10;
     struct Count(usize);
     impl Visit for Count {
@@ -188,7 +189,7 @@ fn cursors_for<P>(current: &Current<P>, bytes: Bytes<'_>, eof: bool, first: usiz
     if mean < ONE_CURSOR_BELOW { 1 } else { parts.min(MAX_CURSORS) }
 }
 
-/// Places up to `wanted` cursors at equal distances; where no record seems to begin, the one before goes on.
+/// Places up to `wanted` cursors at equal distances. If no record seems to begin in a part, the cursor before continues there.
 fn place<P>(
     current: &Current<P>,
     bytes: Bytes<'_>,

@@ -1,4 +1,4 @@
-//! How far packet time has come in a source: which stamps are believed, which windows are complete, and where to cut pieces.
+//! Progress of packet time in a source: believed stamps, complete windows, and the cuts between pieces.
 
 use super::jumps::{Decision, Judge};
 use super::keys::KeyChange;
@@ -13,63 +13,63 @@ use weir_io::Chunk;
 use weir_io::live::{Counts, TURN};
 use weir_measure::{Observation, Windowing};
 
-/// Nothing was delivered anywhere.
+/// Offset before the first delivery of any source.
 const UNKNOWN: i64 = i64::MIN;
 
-/// Windows that one piece may close, each of which has tables of its own.
+/// Number of windows that one piece may close; each has tables of its own.
 pub(super) const MANY: i64 = 4;
 
-/// Windows that were closed already and can be open again for late packets of a file: then they are closed once more.
+/// Number of closed windows that late packets of a file may open again at once. Beyond it, the reopened windows are closed.
 const REOPENED: usize = 8;
 
-/// What is to be done next, in the order of the source.
+/// An action of the clock, in the order of the source.
 #[derive(Debug)]
 pub(super) enum Act {
-    /// This is the first stamp of all, ns.
+    /// Note the first stamp of all, ns.
     Begun(i64),
     /// Measure packets.
     Measure(Piece),
-    /// Close the windows before this number; with `i64::MAX` all of them, and time may begin anew.
+    /// Close the windows before this number. With `i64::MAX`, close all windows; time may then begin anew.
     Close(i64),
-    /// Close all windows, and count what comes by other keys.
+    /// Close all windows, and count later packets by other keys.
     Replace(Arc<KeyChange>),
 }
 
-/// Where a packet lies: a delivery, and the number of its record there.
+/// Place of a packet: a delivery, and the number of its record there.
 type Place = (Arc<Delivery<Stages>>, usize);
 
-/// The time that a source has come to.
+/// Packet time of a source.
 #[derive(Debug)]
 pub(super) struct Clock {
     windowing: Windowing,
-    /// The source is live: late packets are dropped, since their windows are not to wait.
+    /// Whether the source is live: late packets are dropped, because their windows must not wait.
     live: bool,
     /// Latest time so far, ns.
     latest: i64,
-    /// Windows before this number are closed.
+    /// Number of the first open window.
     open: i64,
-    /// The first stamp of all, ns; of a live source, when the capture began.
+    /// First stamp of all, ns; for a live source, the time of day at the start of the capture.
     begun: Option<i64>,
     judge: Judge<Place>,
-    /// The piece that grows.
+    /// Piece in the making.
     piece: Option<Piece>,
-    /// Windows that late packets opened again since windows were closed last.
+    /// Windows that late packets opened again since the last close.
     reopened: Vec<i64>,
-    /// Bytes of deliveries that no piece holds any more.
+    /// Chunks of deliveries that no piece holds any more.
     freed: Vec<Chunk>,
     handed_ns: u64,
-    /// What time it is; of a live source.
+    /// Current time, for a live source.
     now: Moment,
-    /// Steady time since when nothing has come.
+    /// Steady time at which the source became quiet.
     quiet_since: Option<Duration>,
     pace: Pace,
-    /// Memory to use again.
+    /// Memory for reuse.
     stamps: Vec<i64>,
     decided: Vec<Decision<Place>>,
 }
 
 impl Clock {
-    /// A clock for files and pipes. A stamp that is an hour off, apart from `late_ns`, is one that jumps.
+    /// Makes a clock for files and pipes. A stamp that is off by more than an hour and `late_ns` is a jump.
     pub fn new(windowing: Windowing) -> Self {
         const REACH_NS: i64 = 3600 * 1_000_000_000;
         Self {
@@ -91,8 +91,8 @@ impl Clock {
         }
     }
 
-    /// A clock for a live source; `paces` is what it shares with the clocks of other sources. While nothing comes, time goes on
-    /// all the same: so a stamp that is ten seconds off, apart from `late_ns`, is one that jumps.
+    /// Makes a clock for a live source; `paces` is shared with the clocks of the other sources. A stamp that is off by more than
+    /// ten seconds and `late_ns` is a jump, because time goes on even if no packet arrives.
     pub fn live(windowing: Windowing, paces: Arc<Paces>, now: Moment) -> Self {
         const REACH_NS: i64 = 10 * 1_000_000_000;
         Self {
@@ -105,32 +105,31 @@ impl Clock {
         }
     }
 
-    /// Says what time it is, for what comes next. What was delivered before was delivered by now.
+    /// Sets the time for the next actions. All earlier deliveries were delivered by this time.
     pub fn tick(&mut self, now: Moment) {
         self.now = now;
         self.pace.tick(now.steady);
     }
 
-    /// The time that the source has come to; before its first packet, the time of day.
+    /// Returns the packet time of the source, ns; before its first packet, the time of day.
     pub fn time(&self) -> i64 {
         if self.latest == Observation::NO_TIME { self.now.wall_ns } else { self.latest }
     }
 
-    /// The first time of all, as far as there is one.
+    /// Returns the first time of the source, ns, if known.
     pub fn begun(&self) -> Option<i64> {
         self.begun
     }
 
-    /// The time that a live source must have come to by now, if it is known; of a file, its latest stamp.
+    /// Returns the packet time that a live source must have reached by now, ns, if known; for a file, its latest stamp.
     pub fn ended(&self) -> Option<i64> {
         let known = self.latest != Observation::NO_TIME;
         known.then(|| if self.live { self.pace.time(self.now.steady).unwrap_or(self.latest) } else { self.latest })
     }
 
-    /// Takes a delivery over: `act` is told what to do with its packets, and may be told to wait with the last ones.
+    /// Takes a delivery. `act` is called with the actions for its packets; the last packets may be held back.
     ///
-    /// **Cost**: constant, unless a stamp jumps, packets are late, or many windows begin: then the stamps are looked at one by
-    /// one.
+    /// **Cost**: constant. If a stamp jumps, packets are late, or many windows begin, linear: the stamps are read one by one.
     pub fn take<E>(
         &mut self,
         delivery: Arc<Delivery<Stages>>,
@@ -157,7 +156,7 @@ impl Clock {
         Ok(())
     }
 
-    /// The source ends: packets that were held go on.
+    /// Ends the source: passes on the held packets.
     pub fn end<E>(&mut self, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
         let mut decided = std::mem::take(&mut self.decided);
         self.judge.end(&mut decided);
@@ -166,7 +165,7 @@ impl Clock {
         self.flush(act)
     }
 
-    /// What comes is counted by other keys. Packets of a file that were held go on before.
+    /// Switches to other keys for later packets. Held packets of a file are passed on first.
     pub fn replace<E>(&mut self, change: Arc<KeyChange>, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
         if !self.live {
             self.end(act)?;
@@ -176,12 +175,13 @@ impl Clock {
         act(Act::Replace(change))
     }
 
-    /// Bytes of deliveries whose packets went on before these were let go of here.
+    /// Returns the chunks of deliveries whose packets were all measured before the clock released the delivery.
     pub fn freed(&mut self) -> std::vec::Drain<'_, Chunk> {
         self.freed.drain(..)
     }
 
-    /// A live source has nothing: after a turn without anything time goes on all the same. Says until which steady time to wait.
+    /// Notes that a live source has no packet. After a turn without a packet, time goes on by the pace. Returns the steady time
+    /// until which to wait.
     pub fn quiet<E>(&mut self, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<Duration, E> {
         let now = self.now.steady;
         let since = *self.quiet_since.get_or_insert(now);
@@ -194,10 +194,10 @@ impl Clock {
         Ok(now.saturating_add(TURN))
     }
 
-    /// A live source had delivered nothing more at the steady time `asked`.
+    /// Moves time on, because a live source had delivered nothing more at the steady time `asked`.
     fn pass<E>(&mut self, asked: Duration, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
-        /// What may still be on its way: the kernel hands a block over at the second turn of a timer of 50 ms, and a machine may be
-        /// busy. A window that waits for late packets has that time anyway.
+        /// Time that a packet may take to arrive: the kernel hands a block over at the second turn of a timer of 50 ms, and the
+        /// machine may be busy. The time for which a window waits for late packets counts towards it.
         const ON_ITS_WAY: Duration = Duration::from_millis(150);
         const LEAST: Duration = Duration::from_millis(50);
         let waits = Duration::from_nanos(self.windowing.late_ns.unsigned_abs());
@@ -215,8 +215,8 @@ impl Clock {
         Ok(())
     }
 
-    /// Whether the packets of a delivery can go on as they are: no stamp jumps, no packet of a file is late, and only a few
-    /// windows begin. Then time goes on.
+    /// Returns whether the packets of a delivery can be measured as one piece: no stamp jumps, no packet of a file is late, and
+    /// only a few windows begin. If so, time goes on.
     fn flows(&mut self, times: Option<Times>) -> bool {
         if self.windowing.window_ns.is_none() {
             return true;
@@ -235,7 +235,7 @@ impl Clock {
         flows
     }
 
-    /// Looks at the stamps of a delivery one by one.
+    /// Reads the stamps of a delivery one by one.
     fn look<E>(&mut self, delivery: Arc<Delivery<Stages>>, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
         let (mut stamps, mut decided) = (std::mem::take(&mut self.stamps), std::mem::take(&mut self.decided));
         stamps.clear();
@@ -271,7 +271,7 @@ impl Clock {
         }
     }
 
-    /// A packet goes on.
+    /// Adds a packet to the piece in the making, or begins a new piece with it.
     fn packet<E>(
         &mut self,
         delivery: &Arc<Delivery<Stages>>,
@@ -308,7 +308,7 @@ impl Clock {
         Ok(())
     }
 
-    /// A packet of window `number` of a file is next. If that window was closed, it opens once more, as one of a few.
+    /// Reopens window `number` of a file if it was closed, because a late packet of it is next. Few windows are reopened at once.
     fn reopen<E>(&mut self, number: i64, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
         if number < self.open && !self.reopened.contains(&number) {
             if self.reopened.len() == REOPENED {
@@ -327,7 +327,7 @@ impl Clock {
         act(Act::Begun(stamp))
     }
 
-    /// Time begins anew.
+    /// Begins time anew at `time`, ns.
     fn begin<E>(&mut self, time: i64, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
         if time < self.latest {
             self.close(i64::MAX, act)?;
@@ -338,7 +338,7 @@ impl Clock {
         self.go_on(act)
     }
 
-    /// Time has gone on, and with it windows are complete.
+    /// Closes the windows that are complete at the latest time.
     fn go_on<E>(&mut self, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
         let open = self.windowing.first_open(self.latest);
         if self.latest == Observation::NO_TIME || open <= self.open {
@@ -354,23 +354,23 @@ impl Clock {
         act(Act::Close(before))
     }
 
-    /// The piece that grew goes on.
+    /// Passes on the piece in the making.
     fn flush<E>(&mut self, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
         self.piece.take().map_or(Ok(()), |piece| act(Act::Measure(piece)))
     }
 
-    /// Lets go of a delivery. Whoever is last gives its bytes back.
+    /// Releases a delivery. The last holder of a delivery gives its bytes back.
     fn release(&mut self, delivery: Arc<Delivery<Stages>>) {
         self.freed.extend(Arc::into_inner(delivery).map(|delivery| delivery.view));
     }
 }
 
-/// What the clocks of several live sources know of one another.
+/// State shared by the clocks of several live sources.
 #[derive(Debug)]
 pub(super) struct Paces {
-    /// Packet time less steady time, ns, of the source that delivered last.
+    /// Packet time minus steady time, ns, of the source with the latest delivery.
     offset: AtomicI64,
-    /// How often time began anew in any of them.
+    /// Number of times that time began anew in any of the sources.
     steps: AtomicU64,
 }
 
@@ -380,16 +380,16 @@ impl Default for Paces {
     }
 }
 
-/// How packet time goes on while no packet comes: as the system's steady clock does from the last delivery on. The clock that
-/// stamps packets may be another one, of a network card.
+/// Pace of packet time between packets: from the last delivery on, packet time advances like the system's steady clock. The packets
+/// may be stamped by another clock, that of a network card.
 #[derive(Debug)]
 struct Pace {
     all: Arc<Paces>,
-    /// Packet time less steady time, ns, at the last delivery.
+    /// Packet time minus steady time, ns, at the last delivery.
     offset: Option<i64>,
-    /// Steps of any source that are known here.
+    /// Number of steps of any source known to this clock.
     steps: u64,
-    /// The time up to which packets were delivered since the last tick, and whether it began anew in them.
+    /// Latest time of packets delivered since the last tick, ns. `began` is set if time began anew among them.
     delivered: Option<i64>,
     began: bool,
 }
@@ -399,31 +399,31 @@ impl Pace {
         Self { all, offset: None, steps: 0, delivered: None, began: false }
     }
 
-    /// Packets of up to `latest` were delivered since the last tick.
+    /// Notes that packets up to the time `latest`, ns, were delivered since the last tick.
     fn deliver(&mut self, latest: i64) {
         self.delivered = Some(latest);
     }
 
-    /// Time began anew since the last tick.
+    /// Notes that time began anew since the last tick.
     fn step(&mut self) {
         self.began = true;
     }
 
-    /// It is `now`, and delivered packets are older. An earlier time here would make the offset too large: packet time would then run
-    /// ahead of packets that are on their way.
+    /// Sets the steady time to `now`, which is later than all delivered packets. An earlier time would make the offset too large:
+    /// packet time would then run ahead of packets on their way.
     fn tick(&mut self, now: Duration) {
         if let Some(latest) = self.delivered.take() {
             let offset = latest.saturating_sub(ns(now));
             self.offset = Some(offset);
             self.all.offset.store(offset, Ordering::Relaxed);
         }
-        // Whoever sees the step sees the offset behind it.
+        // A thread that sees the new step count also sees the offset stored before it.
         if std::mem::take(&mut self.began) {
             self.steps = self.all.steps.fetch_add(1, Ordering::Release) + 1;
         }
     }
 
-    /// Whether time began anew in another source; from now on that is known.
+    /// Returns whether time began anew in another source since the last call.
     fn stepped(&mut self) -> bool {
         let steps = self.all.steps.load(Ordering::Acquire);
         let stepped = std::mem::replace(&mut self.steps, steps) != steps;
@@ -433,7 +433,7 @@ impl Pace {
         stepped
     }
 
-    /// Packet time at that steady time, if anything was ever delivered.
+    /// Returns the packet time at the steady time `at`, ns; `None` before the first delivery of any source.
     fn time(&self, at: Duration) -> Option<i64> {
         let elsewhere = || Some(self.all.offset.load(Ordering::Relaxed)).filter(|&offset| offset != UNKNOWN);
         let known = if self.all.steps.load(Ordering::Acquire) == self.steps { self.offset } else { None };
@@ -445,16 +445,16 @@ fn ns(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// What a live source rejected or dropped before it delivered, as far as that is booked.
+/// Counts of packets filtered or dropped by a live source, as booked so far.
 ///
-/// It does not say when it happened: what is new belongs to the window that the source has come to.
+/// The source does not give the time of a loss, so new losses belong to the current window of the source.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Booked {
     dropped: u64,
     filtered: u64,
 }
 
-/// Packets that never reached us.
+/// Packets dropped or filtered before the reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Before {
     pub dropped: u64,
@@ -462,7 +462,7 @@ pub(super) struct Before {
 }
 
 impl Booked {
-    /// What is not booked yet; from now on it is.
+    /// Books the difference to the counts so far, and returns it if it is not zero.
     pub fn book(&mut self, counts: Option<Counts>) -> Option<Before> {
         let counts = counts?;
         let filtered = counts.filtered.unwrap_or(0);

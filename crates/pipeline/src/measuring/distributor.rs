@@ -1,7 +1,7 @@
-//! Designs `async` and `sync`: a distributor reads and filters, and feeds one bounded ring per worker.
+//! Designs `async` and `sync`: a distributor reads and filters packets, and feeds one bounded ring per worker.
 //!
-//! What must keep its place among the packets travels in the ring with them: the end of a window, the end of a batch. A
-//! full ring makes the distributor wait: a file loses nothing.
+//! The marks for the end of a window and the end of a batch keep their place among the packets, because they travel in the same
+//! ring. If a ring is full, the distributor waits, so no packet of a file is lost.
 
 use super::extract::{Batch, Extract};
 use super::idle::Idle;
@@ -16,10 +16,10 @@ use weir_measure::{Aggregate, KeyKind, Kind, Observation};
 use weir_memory::ring::{self, Consumer, Producer};
 use weir_packet::flow::Hasher;
 
-/// Packets that a ring holds: 256 KiB.
+/// Capacity of a ring, packets: 256 KiB.
 pub(super) const RING: usize = 4096;
 
-/// What a worker says.
+/// Message of a worker.
 enum Message {
     Closed(Closed),
     Ended(Ended),
@@ -27,18 +27,18 @@ enum Message {
     Died,
 }
 
-/// One worker, as the distributor sees it.
+/// The distributor's side of one worker.
 struct Queue {
     ring: Option<Producer<Observation>>,
     /// Changes of keys, which [`Observation::replace`] announces.
     changes: Sender<Arc<KeyChange>>,
-    /// Packets that wait to be pushed together.
+    /// Packets to be pushed together.
     staged: Vec<Observation>,
-    /// Batches handed out.
+    /// Number of batches handed out.
     marks: u64,
-    /// Batches done; the worker counts.
+    /// Number of batches done, counted by the worker.
     done: Arc<AtomicU64>,
-    /// Packets handed out.
+    /// Number of packets handed out.
     handed: u64,
 }
 
@@ -48,17 +48,17 @@ pub(super) struct Distributor {
     queues: Vec<Queue>,
     rule: Rule,
     batch: usize,
-    /// Wait for all workers after each batch.
+    /// Whether the distributor waits for all workers after each batch.
     sync: bool,
     timing: Option<Timing>,
     words: Receiver<(usize, Message)>,
 }
 
-/// How a worker is chosen.
+/// Rule that chooses a worker.
 struct Rule {
     distribute: Distribute,
     hasher: Hasher,
-    /// State of the sequence that `random` draws from.
+    /// State of the pseudo-random sequence.
     random: u64,
 }
 
@@ -74,13 +74,13 @@ impl Rule {
                 self.random ^ self.random >> 32
             }
         };
-        // Sketches use the hash's bits too: a worker must not be told by the same ones, or it would use a part of its table.
+        // Sketches use the bits of the hash too. If the same bits chose the worker, each worker would use only a part of its table.
         let mixed = hash.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32;
         ((mixed * workers as u64) >> 32) as usize
     }
 }
 
-/// How the distributor works.
+/// Settings of a distributor.
 pub(super) struct Setting<'a> {
     pub distribute: Distribute,
     pub hasher: Hasher,
@@ -123,7 +123,7 @@ impl Distributor {
         }
     }
 
-    /// Puts what is no packet into all rings.
+    /// Puts a control mark into all rings.
     fn announce(&mut self, control: Observation) -> Result<(), Failure> {
         for queue in &mut self.queues {
             queue.staged.push(control);
@@ -134,7 +134,7 @@ impl Distributor {
         Ok(())
     }
 
-    /// Why a worker is gone, which it said before it went.
+    /// Returns the reason for which a worker is gone, from its last message; else `failure`.
     fn reason(&mut self, failure: Failure) -> Failure {
         if matches!(failure, Failure::Worker) {
             while let Ok(word) = self.words.try_recv() {
@@ -146,7 +146,7 @@ impl Distributor {
         failure
     }
 
-    /// Filters a piece and shares its packets out.
+    /// Filters a piece and distributes its packets.
     fn hand_out(&mut self, piece: Piece, events: &mut Vec<Event>) -> Result<(), Failure> {
         let Self { extract, queues, rule, batch: size, sync, timing, .. } = self;
         let stamp = |timing: &Option<Timing>| match timing {
@@ -171,7 +171,7 @@ impl Distributor {
 }
 
 impl Queue {
-    /// Pushes what is staged, and a mark behind it if one is wanted; waits while the ring is full.
+    /// Pushes the staged packets, then the mark if there is one. While the ring is full, waits.
     fn flush(&mut self, mark: Option<u64>) -> Result<(), Failure> {
         if self.staged.is_empty() {
             return Ok(());
@@ -203,7 +203,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits until the worker is done with all batches.
+    /// Waits until the worker has done all batches.
     fn wait(&self) -> Result<(), Failure> {
         let ring = self.ring.as_ref().ok_or(Failure::Worker)?;
         let mut idle = Idle::default();
@@ -217,7 +217,7 @@ impl Queue {
     }
 }
 
-/// Shares a batch out.
+/// Distributes a batch to the queues.
 fn distribute(
     queues: &mut [Queue],
     rule: &mut Rule,
@@ -253,7 +253,7 @@ impl WorkerPool for Distributor {
 
     fn replace(&mut self, change: &Arc<KeyChange>, events: &mut Vec<Event>) -> Result<(), Failure> {
         for queue in &self.queues {
-            // A worker that is gone has said why.
+            // A worker that is gone has sent the reason.
             let _ = queue.changes.send(Arc::clone(change));
         }
         self.announce(Observation::replace())?;
@@ -297,7 +297,7 @@ impl Worker {
         let mut taken = vec![Observation::mark(0); batch + 1];
         let mut idle = Idle::default();
         loop {
-            // Asked first: what was pushed before the other end closed is still here.
+            // Checked before the pop, because packets pushed before the other end closed are still in the ring.
             let closed = self.packets.is_closed();
             let n = self.packets.pop(&mut taken);
             if n == 0 {
@@ -317,7 +317,7 @@ impl Worker {
         let _ = say.send((id, Message::Ended(ended)));
     }
 
-    /// Takes packets and what stands between them.
+    /// Takes packets and the marks between them.
     fn batch(&mut self, mut rest: &[Observation]) -> Result<(), weir_measure::Error> {
         let is_packet = |packet: &Observation| !matches!(packet.kind(), Kind::Close | Kind::Mark);
         while !rest.is_empty() {
@@ -344,7 +344,7 @@ impl Worker {
         } else {
             let before = control.time_ns;
             let states = self.aggregate.close(before);
-            // The change was sent before what announces it.
+            // The change was sent before the mark that announces it.
             let replaces = if control.replaces() { self.changes.try_recv().ok() } else { None };
             if let Some(change) = &replaces {
                 self.aggregate.replace(change.aggregate()?);

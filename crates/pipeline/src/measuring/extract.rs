@@ -1,4 +1,4 @@
-//! From bytes to observations: filter, flow key, hash, and the account of what arrived.
+//! From bytes to observations: filter, flow key, hash, and the account of arrivals.
 
 use super::clock::Before;
 use super::worker::Piece;
@@ -9,7 +9,7 @@ use weir_measure::{Arrivals, Kind, Observation, Windowing, Windows};
 use weir_packet::Frame;
 use weir_packet::flow::{FlowKey, Hasher, NoKey, Parser, Usual};
 
-/// Frames that are looked at together.
+/// Number of frames processed together.
 const CHUNK: usize = 32;
 
 const EMPTY: Frame<'static> = Frame { data: &[], wire_len: 0, interface: 0 };
@@ -22,28 +22,28 @@ pub struct Extract {
     batch: usize,
     /// Time of the latest packet so far, ns.
     latest: i64,
-    /// Packets of live sources before this time are late, ns.
+    /// Time before which packets of live sources are late, ns.
     open_from: i64,
-    /// Once a packet of this time arrives, the next window closes, ns.
+    /// Packet time at which the next window closes, ns.
     closes_at: i64,
     drops_late: bool,
     arrivals: Windows<Arrivals>,
     ready: Batch,
 }
 
-/// What is known of up to [`CHUNK`] packets before they are read; bit i is that of the packet i.
+/// Bit masks of up to [`CHUNK`] packets, known before they are read; bit i belongs to packet i.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// Their stamps are not believed.
+    /// Packets whose stamps are not believed.
     jumps: u64,
-    /// The filter keeps them, if it has judged.
+    /// Packets that the filter keeps, if the filter has judged already.
     judged: Option<u64>,
 }
 
-/// Observations that go on together.
+/// Observations that are handed on together.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Room for all of them: what is there of earlier batches is written over, and need not be cleared.
+    /// Room for all observations. Those of earlier batches are overwritten, and need no clearing.
     packets: Vec<Observation>,
     len: usize,
 }
@@ -53,32 +53,32 @@ impl Batch {
         Self { packets: vec![Observation::mark(0); capacity], len: 0 }
     }
 
-    /// No packet is in it any more.
+    /// Empties the batch.
     pub(super) fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// The packets that passed.
+    /// Returns the packets that passed the filter.
     pub fn packets(&self) -> &[Observation] {
         &self.packets[..self.len]
     }
 }
 
-/// Takes batches over, and may begin with packets before their batch is whole.
+/// Receiver of batches. May begin work on packets before their batch is whole.
 pub(super) trait Taker {
-    /// Why no more is taken.
+    /// Reason for which no more batches are taken.
     type Error;
 
-    /// A batch is whole. Another one may be left in its place.
+    /// Takes a whole batch. Another batch may be left in its place.
     fn batch(&mut self, batch: &mut Batch) -> Result<(), Self::Error>;
 
-    /// After how many packets it wants to be told of them.
+    /// Number of packets after which [`ahead`](Self::ahead) is called.
     const FEW: usize = CHUNK;
 
-    /// Packets that the next batch will hold.
+    /// Announces packets of the next batch, for prefetching.
     ///
-    /// Memory takes as long to come as reading many headers does, and only some lines can be on their way at once: who asks for
-    /// a few now and then has them when they are needed, and waits at no time.
+    /// A load from memory takes as long as the reading of many headers, and only some lines can be loaded at once. If few lines are
+    /// prefetched at a time, they are present when needed, and the processor never waits.
     #[inline(always)]
     fn ahead(&mut self, packets: &[Observation]) {
         let _ = packets;
@@ -94,7 +94,7 @@ impl<E, F: FnMut(&mut Batch) -> Result<(), E>> Taker for F {
 }
 
 impl Extract {
-    /// Hands on `batch` packets at once.
+    /// Makes an extractor with batches of `batch` packets.
     pub fn new(hasher: Hasher, windowing: Windowing, batch: usize) -> Self {
         Self {
             hasher,
@@ -109,7 +109,7 @@ impl Extract {
         }
     }
 
-    /// Reads the packets of a piece, up to the first that is not in the file any more. `taker` gets the batches.
+    /// Reads the packets of a piece, up to the first that is no longer in the file. `taker` gets the batches.
     pub(super) fn slice<T: Taker>(&mut self, piece: &Piece, taker: &mut T) -> Result<Option<Gone>, T::Error> {
         self.latest = piece.latest;
         self.note_latest();
@@ -125,7 +125,7 @@ impl Extract {
                 jumps |= 1 << (i - done);
                 jumped = others;
             }
-            // The filter may have judged before the proof.
+            // The filter may have judged the packets before their positions were proven.
             let column = &piece.delivery.part.kept;
             let judged = (!column.is_empty()).then(|| column.get(piece.range.start + done, now.len()));
             let sound = self.chunk(piece, now, &Known { jumps, judged }, taker);
@@ -145,7 +145,7 @@ impl Extract {
         Ok(piece.delivery.gone(records, done))
     }
 
-    /// What arrived in the windows before number `open`, which are complete.
+    /// Closes the windows before number `open`, which are complete, and returns their arrivals.
     pub fn close(&mut self, open: i64) -> Vec<(i64, Arrivals)> {
         self.arrivals.close(open)
     }
@@ -155,23 +155,23 @@ impl Extract {
         self.arrivals.fold(folds);
     }
 
-    /// Numbers of the windows in which something arrived and that are open.
+    /// Returns the numbers of the open windows with arrivals.
     pub(super) fn numbers(&self) -> impl ExactSizeIterator<Item = i64> {
         self.arrivals.numbers()
     }
 
-    /// The window that time has come to.
+    /// Returns the number of the current window.
     pub(super) fn number(&self) -> i64 {
         self.windowing.number(self.latest)
     }
 
-    /// Counts packets that never reached us, in the window of this time.
+    /// Counts packets lost before the reader, in the window of the time `time`, ns.
     pub(super) fn lose(&mut self, time: i64, before: Before) {
         let Ok((at, _)) = self.arrivals.at(time, |_| Ok::<_, Infallible>(Arrivals::default()));
         *at += before.into();
     }
 
-    /// Observes up to [`CHUNK`] packets, as many of the first ones as are still in the file, and says how many these are.
+    /// Observes up to [`CHUNK`] packets, up to the first that is no longer in the file. Returns their number.
     fn chunk<T: Taker>(&mut self, piece: &Piece, records: &[u32], known: &Known, taker: &mut T) -> usize {
         let before = (self.latest, self.open_from, self.closes_at, self.ready.len);
         let mut sound = records.len();
@@ -180,14 +180,15 @@ impl Extract {
             if found == sound {
                 return sound;
             }
-            // Once more without those that turned out to be gone.
+            // Repeats without the packets that turned out to be gone.
             sound = found;
             (self.latest, self.open_from, self.closes_at, self.ready.len) = before;
         }
         0
     }
 
-    /// Observes and accounts for packets if all of them are in the file still; returns how many of the first ones are.
+    /// Observes and accounts for packets if all of them are still in the file. Returns the number of packets before the first that
+    /// is gone.
     #[inline(always)]
     fn observed<T: Taker>(&mut self, piece: &Piece, records: &[u32], known: &Known, taker: &mut T) -> usize {
         let &Known { jumps, judged } = known;
@@ -211,7 +212,7 @@ impl Extract {
                 times[i] = self.latest;
             } else if self.arrive(times[i]) && self.drops_late {
                 late |= 1 << i;
-                // It counts where time is, since its own window is gone.
+                // A late packet counts in the current window, because its own window is closed.
                 times[i] = self.latest;
             }
         });
@@ -232,7 +233,7 @@ impl Extract {
             self.observe(plan, frames, times, kept >> (i * T::FEW));
             taker.ahead(&self.ready.packets()[first..]);
         }
-        // All was read: what is counted now was in the file.
+        // All frames are read by now, so packets found intact here were in the file when read.
         let sound = (missing.trailing_zeros() as usize).min(records.len());
         let is_sound = |frame: &Frame<'_>| !view.is_mapped() || view.is_intact(end_of(view.bytes(), frame));
         match frames[..sound].last() {
@@ -246,7 +247,7 @@ impl Extract {
         sound
     }
 
-    /// Time goes on to that of a packet. Says whether the packet is late.
+    /// Moves time on to that of a packet. Returns whether the packet is late.
     #[inline]
     fn arrive(&mut self, time: i64) -> bool {
         if time > self.latest {
@@ -268,9 +269,9 @@ impl Extract {
         }
     }
 
-    /// Counts what arrived.
+    /// Counts the arrivals.
     fn account(&mut self, times: &[i64], kept: u64, late: u64, jumped: u64) {
-        // Nearly always all of them are of one window.
+        // Nearly always, all packets are of one window.
         let (earliest, latest) = if self.windowing.window_ns.is_some() { span(times) } else { (0, 0) };
         let mut first = 0;
         while let Some(&time) = times.get(first) {
@@ -288,8 +289,8 @@ impl Extract {
         }
     }
 
-    /// Makes observations of the frames in the mask `kept`. Those that take longer come last: a loop without a call keeps its
-    /// variables in registers.
+    /// Makes observations of the frames in the mask `kept`. Frames that need the whole parser come last, because a loop without a
+    /// call keeps its variables in registers.
     fn observe(&mut self, plan: &StagesPlan, frames: &[Frame<'_>], times: &[i64], kept: u64) {
         let Self { ready: Batch { packets, len }, hasher, .. } = self;
         let Some(&Frame { interface, .. }) = frames.first() else { return };
@@ -327,14 +328,14 @@ impl Extract {
     }
 }
 
-/// What most frames of a chunk are: of one interface, and read by a part of its parser.
+/// Fast path for most frames of a chunk: frames of one interface, read by a part of its parser.
 struct Most {
     usual: Option<Usual>,
     interface: u32,
 }
 
 impl Most {
-    /// Makes an observation of a frame; `false` if its key and what follows from it are to come.
+    /// Makes an observation of a frame. Returns `false` if the flow key and the hash are still missing.
     #[inline(always)]
     fn observe(&self, frame: &Frame<'_>, time: i64, hasher: &Hasher, packet: &mut Observation) -> bool {
         packet.arrived(Kind::Flow, frame.wire_len, time);
@@ -345,7 +346,7 @@ impl Most {
     }
 }
 
-/// The earliest and the latest of some times.
+/// Returns the earliest and the latest of `times`.
 #[inline]
 fn span(times: &[i64]) -> (i64, i64) {
     times.iter().fold((i64::MAX, i64::MIN), |(from, to), &time| (from.min(time), to.max(time)))

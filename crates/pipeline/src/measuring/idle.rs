@@ -1,9 +1,9 @@
-//! What a thread does that finds nothing to do.
+//! Pauses of a thread without work.
 
 use std::time::Duration;
 
-/// First spins, then yields, then sleeps, longer and longer: the shorter the pause, the sooner work is seen; the longer, the more is left of
-/// the processor to those who have work.
+/// Pauses that grow: first spins, then yields, then longer and longer sleeps. A short pause finds new work sooner; a long pause
+/// leaves more of the processor to threads with work.
 #[derive(Debug, Default)]
 pub struct Idle {
     rounds: u32,
@@ -13,15 +13,15 @@ impl Idle {
     const SPINS: u32 = 64;
     const YIELDS: u32 = 128;
     const NAP: Duration = Duration::from_micros(25);
-    /// Naps double up to this many times: to 1.6 ms.
+    /// Number of times that a sleep doubles: up to 1.6 ms.
     const LONGEST: u32 = 6;
 
-    /// There was work.
+    /// Notes that there was work: the next pause is the shortest.
     pub fn reset(&mut self) {
         self.rounds = 0;
     }
 
-    /// There was none.
+    /// Pauses, because there was no work.
     pub fn pause(&mut self) {
         match self.rounds {
             0..Self::SPINS => std::hint::spin_loop(),

@@ -1,38 +1,38 @@
-//! Which time stamps are believed.
+//! Decision on the time stamps that are believed.
 //!
-//! One damaged stamp must not move time: all packets after it would be late. So a stamp that jumps, far ahead of the latest
-//! believed stamp or far behind it, is judged by the packets after it:
+//! One damaged stamp must not move time, because all packets after it would be late. So a stamp far ahead of the latest
+//! believed stamp, or far behind it, is a jump, and is judged by the packets after it:
 //!
-//! 1. If one of the next packets goes on from the time before the jump, the stamp is not believed: its packet *jumped*.
-//! 2. If none of [`TOGETHER`] packets does, and at least half of them agree with the first, the jump is believed: time
-//!    begins anew with the first. To agree is to lie not before the first by more than the reach, and not after it by more
-//!    than [`FAR_NS`]: the stamps of a thin source may all be far from one another.
-//! 3. Where a source ends, the packets that are left decide by the same rule. A last packet alone is believed up to [`FAR_NS`].
+//! 1. If one of the next packets continues from the time before the jump, the stamp is not believed: its packet *jumped*.
+//! 2. If none of [`TOGETHER`] packets continues so, and at least half of them agree with the first, the jump is believed: time
+//!    begins anew with the first. A stamp agrees if it lies before the first by at most the reach, or after it by at most
+//!    [`FAR_NS`], because the stamps of a thin source may all be far from one another.
+//! 3. If the source ends, the remaining packets decide by the same rule. A last packet alone is believed up to [`FAR_NS`].
 //!
-//! The very first stamp of all has no time before it to compare with. It is believed if the next stamp is within the reach of it, or if
-//! no other stamp comes. If not, and the next two stamps are within the reach of one another, its packet jumped; else rule 2 decides.
-//! Packets without a stamp have no say.
+//! The very first stamp of a source has no earlier time to compare with. The stamp is believed if the next one is within its reach,
+//! or if no other stamp comes. If not, and the next two stamps are within reach of one another, its packet jumped; else rule 2
+//! decides. Packets without a stamp are ignored in all rules.
 //!
-//! Of files and pipes a packet is held until its stamp is judged, so that no packet of a believed jump is counted elsewhere.
-//! Live, nothing is held: the packets that lead to a belief are counted as jumped.
+//! A packet of a file or pipe is held until its stamp is judged, so that no packet of a believed jump is counted elsewhere.
+//! A packet of a live source is not held: the packets that lead to a believed jump are counted as jumped.
 //!
 //! **Cost**: one comparison per packet while no stamp jumps.
 
 use weir_measure::Observation;
 
-/// Packets that decide about a jump, the first of them included.
+/// Number of packets that decide about a jump, the first included.
 pub(super) const TOGETHER: usize = 32;
 
-/// How far ahead of the first a later packet may lie and still agree with it, ns: thirty days.
+/// Largest distance at which a later stamp still agrees with the first, ns: thirty days.
 pub(super) const FAR_NS: i64 = 30 * 86_400 * 1_000_000_000;
 
-/// What a stamp says if there is none.
+/// Value of a missing stamp.
 const NONE: i64 = Observation::NO_TIME;
 
-/// What was decided, in the order of the source. `P` is a packet's place.
+/// A decision, in the order of the source. `P` is a packet's place.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision<P> {
-    /// A jump is believed: time goes on from here.
+    /// A jump is believed: time goes on from this stamp, ns.
     Begin(i64),
     /// A packet, its stamp or [`Observation::NO_TIME`], and whether it jumped.
     Packet(P, i64, bool),
@@ -41,30 +41,30 @@ pub(super) enum Decision<P> {
 #[derive(Debug)]
 struct Held<P> {
     stamp: i64,
-    /// `None` if the packet went on already.
+    /// `None` if the packet was already passed on.
     place: Option<P>,
 }
 
 /// Judges the stamps of a source, one after the other.
 #[derive(Debug)]
 pub(super) struct Judge<P> {
-    /// A stamp within this of the latest one is believed, ns.
+    /// Largest distance from the latest stamp at which a stamp is believed at once, ns.
     reach_ns: i64,
-    /// Packets wait until their stamps are judged.
+    /// Whether packets wait until their stamps are judged.
     holds: bool,
-    /// The latest stamp that is believed.
+    /// Latest believed stamp, ns.
     latest: i64,
-    /// From a jump on, in the order of the source; the first has a stamp.
+    /// Packets from a jump on, in the order of the source; the first has a stamp.
     held: Vec<Held<P>>,
 }
 
 impl<P> Judge<P> {
-    /// No stamp has come.
+    /// Makes a judge that has seen no stamp.
     pub fn new(reach_ns: i64, holds: bool) -> Self {
         Self { reach_ns, holds, latest: NONE, held: Vec::new() }
     }
 
-    /// Whether stamps from `earliest` to `latest`, in whatever order, are all believed: then they are taken.
+    /// Takes stamps from `earliest` to `latest`, in any order, if all are believed. Returns whether they are.
     pub fn take_all(&mut self, earliest: i64, latest: i64) -> bool {
         let end = self.latest.max(latest);
         let flows = self.held.is_empty()
@@ -82,7 +82,7 @@ impl<P> Judge<P> {
         self.held.is_empty()
     }
 
-    /// Takes a stamp that is believed as it comes, and says whether it was.
+    /// Takes a stamp if it is believed at once. Returns whether it is.
     #[inline]
     pub fn take(&mut self, stamp: i64) -> bool {
         let flows = self.held.is_empty() && (stamp == NONE || self.is_near(stamp));
@@ -92,7 +92,7 @@ impl<P> Judge<P> {
         flows
     }
 
-    /// Time has gone on by other means.
+    /// Sets the latest time, which has gone on without a stamp.
     pub fn pass(&mut self, latest: i64) {
         self.latest = latest;
     }
@@ -120,7 +120,7 @@ impl<P> Judge<P> {
         }
     }
 
-    /// Whether the next stamp is the first of all, and is not believed as it comes.
+    /// Whether the next stamp is the first of all, and is not believed at once.
     fn judges_first(&self) -> bool {
         self.holds && self.latest == NONE
     }
@@ -132,7 +132,7 @@ impl<P> Judge<P> {
         self.first_by_next(first, stamps).is_some()
     }
 
-    /// Whether the first stamp of all is believed, if the next two decide that.
+    /// Returns whether the first stamp of all is believed; `None` if the next two do not decide.
     fn first_by_next(&self, first: i64, mut after: impl Iterator<Item = i64>) -> Option<bool> {
         let near = |a: i64, b: i64| a.abs_diff(b) <= self.reach_ns.unsigned_abs();
         let second = after.next()?;
@@ -142,7 +142,7 @@ impl<P> Judge<P> {
         after.next().filter(|&third| near(second, third)).map(|_| false)
     }
 
-    /// The source ends: what is held is decided by what there is.
+    /// Decides about all held packets at the end of the source.
     pub fn end(&mut self, decided: &mut Vec<Decision<P>>) {
         if !self.holds {
             self.held.clear();
@@ -152,7 +152,7 @@ impl<P> Judge<P> {
         }
     }
 
-    /// Whether a stamp is believed as it comes.
+    /// Whether a stamp is believed at once.
     #[inline]
     pub fn is_near(&self, stamp: i64) -> bool {
         if self.latest == NONE {
@@ -161,7 +161,7 @@ impl<P> Judge<P> {
         stamp <= self.latest.saturating_add(self.reach_ns) && stamp >= self.latest.saturating_sub(self.reach_ns)
     }
 
-    /// Decides about the first that is held.
+    /// Decides about the first held packet.
     fn decide(&mut self, decided: &mut Vec<Decision<P>>) {
         let mut held = std::mem::take(&mut self.held).into_iter();
         let Some(Held { stamp: first, place }) = held.next() else { return };
@@ -207,7 +207,7 @@ impl<P> Judge<P> {
         stamps.filter(|&stamp| agrees(stamp)).count() * 2 >= count
     }
 
-    /// What is held begins with a stamp.
+    /// Passes on held packets up to the first with a stamp.
     fn skip_unstamped(&mut self, decided: &mut Vec<Decision<P>>) {
         let stamped = self.held.iter().position(|held| held.stamp != NONE).unwrap_or(self.held.len());
         for Held { stamp, place } in self.held.drain(..stamped) {

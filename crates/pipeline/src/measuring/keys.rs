@@ -1,8 +1,8 @@
-//! Changes of the keys that a measurement counts by.
+//! Changes of the keys by which a measurement counts.
 //!
-//! A thread that controls the run makes the tables, gives the change a number, and leaves it here. Workers begin with the new tables
-//! before the first batch of that number, and give away what they counted before: the merging side gives that out once every worker
-//! has begun with the new tables.
+//! A thread that controls the run makes the tables, gives the change a number, and leaves the change here. Workers begin with the
+//! new tables before the first batch of that number, and hand over their counts so far. The merger gives these out once every
+//! worker has begun with the new tables.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ pub struct KeyChange {
     spares: Arc<Spares>,
     /// One for each worker.
     aggregates: Mutex<Vec<Aggregate>>,
-    /// Hears that what was counted before is given out; is dropped where that will never be.
+    /// Receives a message once the counts of the earlier keys are given out. Dropped if they never will be.
     done: Mutex<Option<Sender<()>>>,
 }
 
@@ -34,16 +34,16 @@ impl KeyChange {
         &self.spares
     }
 
-    /// Tables for one more worker. **Errors**: there are more workers than there were, and memory cannot be had.
+    /// Returns the tables for one more worker. **Errors**: memory for a worker beyond the earlier number cannot be allocated.
     pub(super) fn aggregate(&self) -> Result<Aggregate, Error> {
         let made = lock(&self.aggregates).pop();
         made.map_or_else(|| Aggregate::new(Arc::clone(&self.config), Arc::clone(&self.spares)), Ok)
     }
 
-    /// What was counted before is given out.
+    /// Reports that the counts of the earlier keys are given out.
     pub(super) fn done(&self) {
         if let Some(done) = lock(&self.done).take() {
-            // Who waits no longer has dropped its end.
+            // A caller that no longer waits has dropped its end of the channel.
             let _ = done.send(());
         }
     }
@@ -62,11 +62,11 @@ struct Now {
     change: Option<Arc<KeyChange>>,
 }
 
-/// Why keys are not replaced.
+/// Reason for which keys are not replaced.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeysRefused {
-    /// The tables cannot be had.
+    /// The tables cannot be allocated.
     #[error(transparent)]
     Tables(Error),
     /// An earlier change is under way.
@@ -97,15 +97,15 @@ impl Keys {
         Self(Mutex::new(Now { config: Arc::clone(config), workers, over: false, change: None }))
     }
 
-    /// The measurement has so many workers.
+    /// Sets the number of workers of the measurement.
     pub(super) fn begin(&self, workers: usize) {
         lock(&self.0).workers = workers;
     }
 
-    /// Replaces the keys: batches from the change on that `number` numbers are counted by them. What is returned hears once what was
-    /// counted before is given out, in [windows](weir_measure::Window::change).
+    /// Replaces the keys. Batches from the change on are counted by the new keys; `number` gives the change its number. The
+    /// receiver gets a message once the earlier counts are given out, in [windows](weir_measure::Window::change).
     ///
-    /// **Cost**: makes the tables, in this thread. **Errors**: nothing has changed.
+    /// **Cost**: makes the tables, in this thread. **Errors**: the keys stay unchanged.
     pub fn replace(
         &self,
         keys: Vec<KeyKind>,
@@ -128,14 +128,14 @@ impl Keys {
         Ok((number, hears))
     }
 
-    /// The change that a worker is to take up before a batch of change `reached`, if it has come to change `before` until now.
+    /// Returns the change to apply before a batch of change `reached`, for a worker that has reached change `before`.
     #[cold]
     pub(super) fn take(&self, before: u64, reached: u64) -> Option<Arc<KeyChange>> {
         let now = lock(&self.0);
         now.change.as_ref().filter(|change| change.number > before && change.number <= reached).cloned()
     }
 
-    /// The measurement is over: who waits for a change hears that it will not be.
+    /// Ends the changes with the measurement: a caller that waits for a change is told that it will not be done.
     pub fn end(&self) {
         let mut now = lock(&self.0);
         now.over = true;

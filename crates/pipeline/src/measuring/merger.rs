@@ -1,4 +1,4 @@
-//! Puts together what the members of a worker pool know of each window.
+//! Merger of the parts of each window from all members of a worker pool.
 
 use super::clock::Before;
 use super::keys::KeyChange;
@@ -8,93 +8,93 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use weir_measure::{Arrivals, Config, Error, Slot, Spares, State, Window, Windowing};
 
-/// Windows of which is remembered how many results were given out.
+/// Number of windows whose count of results is remembered.
 const REMEMBERED: usize = 1 << 16;
 
 /// A place in packet time: a generation, a turn, and the number of a window.
 ///
 /// Each change of keys begins a generation, whose windows are given out once every member has begun it.
-/// Worker pools close windows at the same places of the source, and each call is a turn. A live source has a clock of its own, and its
-/// turn ends when that begins anew.
+/// The members of a worker pool close windows at the same places of the source, and each close is a turn. A live source has a clock
+/// of its own, and its turn ends when its time begins anew.
 type Place = (u64, u64, i64);
 
-/// What is known of a window so far.
+/// Contents of a window so far.
 #[derive(Default)]
 struct Part {
     arrivals: Arrivals,
     state: Option<State>,
-    /// The change of keys that ended it early.
+    /// Number of the change of keys that ended the window early, if one did.
     change: Option<u64>,
 }
 
-/// A window is complete once every member is past it.
+/// Merges the members' parts of windows. A window is complete once every member is past it.
 pub(super) struct Merger {
     config: Arc<Config>,
     spares: Arc<Spares>,
-    /// All members close windows at the same places.
+    /// Whether all members close windows at the same places.
     in_step: bool,
-    /// For each member, the first window of which it may still learn.
+    /// For each member, the first window that may still change.
     reached: Vec<Place>,
     windows: BTreeMap<Place, Part>,
-    /// The generation whose windows are given out, and the changes that begin those behind it.
+    /// Generation whose windows are given out. `next` has the changes that begin the later ones.
     generation: u64,
     next: VecDeque<Arc<KeyChange>>,
-    /// The generation that a worker pool was told to begin.
+    /// Latest generation that the worker pool was told to begin.
     begun: u64,
-    /// What arrived, and packets that were counted, in the generations before.
+    /// Arrivals and number of counted packets of the earlier generations.
     earlier: (Arrivals, u64),
-    /// What never reached us, by the window that the source had come to.
+    /// Packets lost before the reader, by the current window of the source at that time.
     lost: BTreeMap<i64, Arrivals>,
-    /// Packets before the first time stamp: they belong to the window that comes next.
+    /// Packets before the first time stamp, which belong to the next window.
     untimed: Option<(Arrivals, Option<State>)>,
-    /// Results of windows given out.
+    /// Number of results given out, by window.
     given: Given,
-    /// The window given out last, for what changed since: its number and what is known of it.
+    /// Number and state of the window given out last, for the changes since.
     last: Option<(i64, Option<State>)>,
     total: (Arrivals, Option<State>),
     further: Further,
-    /// Of live sources: where closed windows are counted.
+    /// Count of closed windows, for live sources.
     room: Option<Arc<Room>>,
-    /// Windows that are left out, from and to (inclusive).
+    /// Ranges of windows left out, first and last.
     left_out: Vec<(Place, Place)>,
-    /// Those before the next window that is given out, and all of them.
+    /// Number of windows left out since the last window given out, and in all.
     omitted: (u64, u64),
-    /// The time that the sources cover: as far as it is known.
+    /// Begin and end of the time that the sources cover, ns, as far as known.
     pub covered: (Option<i64>, Option<i64>),
 }
 
 /// Further results of windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Further {
-    /// Their number.
+    /// Number of further results.
     pub results: u64,
-    /// Packets that arrived in them.
+    /// Packets that arrived in these results.
     pub packets: u64,
 }
 
-/// All windows as one.
+/// Sum of all windows.
 pub(super) struct Total {
     pub arrivals: Arrivals,
-    /// What was counted since the last change of keys.
+    /// Counters since the last change of keys.
     pub state: Option<State>,
-    /// Packets that were counted before it.
+    /// Number of packets counted before that change.
     pub counted_before: u64,
-    /// What was given out as further results.
+    /// Further results given out.
     pub further: Further,
-    /// Windows that were left out.
+    /// Number of windows left out.
     pub left_out: u64,
 }
 
-/// How many results of each window were given out.
+/// Number of results given out for each window.
 #[derive(Debug, Default)]
 struct Given {
     results: BTreeMap<i64, u32>,
-    /// Of windows before this number it is not known, if they are not listed.
+    /// Windows before this number were forgotten, unless they are listed.
     forgotten: Option<i64>,
 }
 
 impl Given {
-    /// One more result of window `number`. Gives the number of results before it.
+    /// Counts one more result of window `number`. Returns the number of results before it.
     fn one_more(&mut self, number: i64) -> u32 {
         let first = u32::from(self.forgotten.is_some_and(|before| number < before));
         let results = self.results.entry(number).or_insert(first);
@@ -110,7 +110,7 @@ impl Given {
 }
 
 impl Merger {
-    /// A merger for a worker pool, whose members close windows in step.
+    /// Makes a merger for a worker pool, whose members close windows in step.
     pub fn new(members: usize, config: Arc<Config>, spares: Arc<Spares>) -> Self {
         Self {
             config,
@@ -135,16 +135,16 @@ impl Merger {
         }
     }
 
-    /// A merger for live sources, each of which has a clock of its own.
+    /// Makes a merger for live sources, each with a clock of its own.
     pub fn live(members: usize, config: Arc<Config>, spares: Arc<Spares>, room: Arc<Room>) -> Self {
         Self { in_step: false, room: Some(room), ..Self::new(members, config, spares) }
     }
 
-    /// Member `member` knows this; `each` gets the windows that are complete now, in order.
+    /// Takes the part of member `member`. `each` is called with the windows that are complete now, in order.
     pub fn take(&mut self, member: usize, closed: Closed, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Error> {
         let (generation, turn, _) = self.reached[member];
         let change = closed.replaces.as_ref().map(|change| change.number());
-        // The first that begins this generation tells of it.
+        // The first member that begins this generation brings its change.
         if let Some(change) = &closed.replaces
             && generation == self.generation + self.next.len() as u64
         {
@@ -162,7 +162,7 @@ impl Merger {
             self.give_back(windows);
         } else {
             let known = self.windows.len();
-            // What is left out of a generation that is not summed up yet waits together.
+            // Left-out windows of a later generation wait as one, until that generation is summed up.
             let place = |number| place(closed.left_out.map_or(number, |(_, last)| last));
             for (number, arrivals) in closed.arrivals {
                 let part = self.windows.entry(place(number)).or_default();
@@ -176,12 +176,12 @@ impl Merger {
             for (number, state) in closed.states {
                 merge(&mut self.windows.entry(place(number)).or_default().state, state, spares)?;
             }
-            // What was put to what was there needs no room of its own.
+            // A part merged into an existing window needs no room of its own.
             self.give_back(windows.saturating_sub(self.windows.len() - known));
         }
         let ends = self.in_step || closed.before == i64::MAX;
         self.reached[member] = match change {
-            // The clocks of live sources go on.
+            // The turn of a live source continues, because its clock goes on.
             Some(_) => (generation + 1, turn + u64::from(self.in_step), i64::MIN),
             None if ends => (generation, turn + 1, i64::MIN),
             None => (generation, turn, closed.before),
@@ -189,18 +189,18 @@ impl Merger {
         self.complete(each)
     }
 
-    /// Member `member` is at its end: the windows of the others do not wait for it.
+    /// Notes the end of member `member`: the windows of the other members do not wait for it.
     pub fn end(&mut self, member: usize, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Error> {
         self.reached[member] = (u64::MAX, u64::MAX, i64::MAX);
         self.complete(each)
     }
 
-    /// These packets never reached us, and by then the source had come to window `number`, which is open.
+    /// Adds packets lost before the reader to the open window `number`, the current window of the source.
     pub fn lose(&mut self, number: i64, before: Before) {
         *self.lost.entry(number).or_default() += before.into();
     }
 
-    /// Windows before number `before` are closed in turn `turn` of a worker pool.
+    /// Notes that the windows before number `before` are closed in turn `turn` of a worker pool.
     pub fn turn(&mut self, turn: u64, before: i64) {
         while let Some(entry) = self.lost.first_entry().filter(|entry| *entry.key() < before) {
             let (number, arrivals) = entry.remove_entry();
@@ -208,12 +208,12 @@ impl Merger {
         }
     }
 
-    /// A worker pool was told to begin a generation, behind the turn that was told last.
+    /// Notes that the worker pool was told to begin a generation, after the latest turn.
     pub fn begin(&mut self) {
         self.begun += 1;
     }
 
-    /// Turns that every member has ended.
+    /// Returns the number of turns that every member has ended.
     pub fn turns(&self) -> u64 {
         self.first_open().1
     }
@@ -222,7 +222,7 @@ impl Merger {
         self.reached.iter().copied().min().unwrap_or((u64::MAX, u64::MAX, i64::MAX))
     }
 
-    /// Gives out what every member is past.
+    /// Gives out the windows that every member is past.
     fn complete(&mut self, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Error> {
         let ready = self.first_open();
         while let Some(entry) = self.windows.first_entry().filter(|entry| *entry.key() < ready) {
@@ -241,7 +241,8 @@ impl Merger {
         Ok(())
     }
 
-    /// All windows of the generations before this one are given out: their sums are too, and other keys are counted by.
+    /// Completes the generations before `generation`, whose windows are all given out: gives out their sums, and switches to the
+    /// keys of the next one.
     fn go_on(&mut self, generation: u64, each: &mut dyn FnMut(Window<'_>)) -> Result<(), Error> {
         while self.generation < generation
             && let Some(change) = self.next.pop_front()
@@ -278,7 +279,7 @@ impl Merger {
         }
     }
 
-    /// The windows from `from` to `to` are left out.
+    /// Marks the windows from `from` to `to` (inclusive) as left out.
     fn leave_out(&mut self, from: Place, to: Place) {
         if from > to {
             return;
@@ -294,7 +295,7 @@ impl Merger {
         self.left_out.push((from, to));
     }
 
-    /// Counts the windows left out that are before this place: nothing more will come of them.
+    /// Counts the left-out windows before the place `before`, which are final.
     fn count_omitted(&mut self, before: Place) {
         let omitted = &mut self.omitted;
         self.left_out.retain(|&((.., first), (generation, turn, last))| {
@@ -307,7 +308,7 @@ impl Merger {
         });
     }
 
-    /// Adds a window that is left out to the sum of all.
+    /// Adds a left-out window to the sum of all windows.
     fn omit(&mut self, arrivals: Arrivals, state: Option<State>) -> Result<(), Error> {
         let mut state = state;
         if let Some(state) = &mut state {
@@ -341,7 +342,7 @@ impl Merger {
         }
         let revision = self.given.one_more(number);
         let span = self.config.windowing.span(number);
-        // A window in which nothing arrived was not given out; it held no packet.
+        // An empty window was not given out, and held no packet.
         let before = self.last.as_ref().filter(|(last, _)| *last < number && revision == 0);
         let before = before.map(|(last, state)| state.as_ref().filter(|_| *last + 1 == number));
         let covered = Some(self.covered_part(span));
@@ -362,7 +363,7 @@ impl Merger {
         Ok(())
     }
 
-    /// What of a window lies between the beginning and the end of the sources.
+    /// Returns the part of a window between the beginning and the end of the sources, ns.
     fn covered_part(&self, (from, to): (i64, i64)) -> (i64, i64) {
         let begun = self.covered.0.filter(|begun| (from..to).contains(begun));
         let ended = self.covered.1.filter(|ended| (from..to).contains(ended));
@@ -370,7 +371,7 @@ impl Merger {
         (from, ended.unwrap_or(to).max(from))
     }
 
-    /// Adds to what is known of all windows.
+    /// Adds to the sum of all windows.
     fn add(&mut self, arrivals: Arrivals, state: Option<&State>) -> Result<(), Error> {
         self.total.0 += arrivals;
         let Some(state) = state else { return Ok(()) };
@@ -384,7 +385,7 @@ impl Merger {
         Ok(())
     }
 
-    /// What is left: see [`Total`].
+    /// Returns the final sums.
     pub fn finish(mut self) -> Result<Total, Error> {
         if let Some((arrivals, state)) = self.untimed.take() {
             self.add(arrivals, state.as_ref())?;

@@ -1,7 +1,7 @@
-//! How many closed windows of live sources may be on their way to be given out.
+//! Limit of the number of closed windows of live sources that are not given out yet.
 //!
-//! A live source cannot wait: while there is no room for windows that it closes, it counts all packets in the newest window, and says
-//! which windows it leaves out. That costs no memory and no time, and no packet is missing in the sum.
+//! A live source cannot wait. While there is no room for the windows it closes, it counts all packets in the newest window, and
+//! reports the windows left out. This costs no memory and no time, and no packet is missing in the sum.
 
 use super::keys::KeyChange;
 use super::worker::{Closed, Worker};
@@ -9,19 +9,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use weir_measure::Config;
 
-/// Room for parts of windows, each of which has tables of its own.
+/// Room for parts of windows; each part has tables of its own.
 #[derive(Debug)]
 pub(super) struct Room {
     most: usize,
     parts: AtomicUsize,
-    /// For each source: a message without a window was sent and not read yet.
+    /// For each source: whether a message without a window was sent and not read yet.
     unread: Vec<AtomicBool>,
 }
 
 impl Room {
-    /// Room for `sources` sources.
+    /// Makes the room for `sources` sources.
     pub fn new(config: &Config, sources: usize) -> Self {
-        /// Memory of all parts, about.
+        /// Approximate memory of all parts, bytes.
         const MOST_BYTES: usize = 256 << 20;
         let bytes = config.memory.saturating_mul(config.keys.len()).max(512 << 10);
         let open = usize::try_from(config.windowing.most_open()).unwrap_or(usize::MAX);
@@ -30,24 +30,24 @@ impl Room {
         Self { most: (MOST_BYTES / bytes).max(least), parts: AtomicUsize::new(0), unread }
     }
 
-    /// Takes room for `parts`, if then no more than a `share`th of it is taken.
+    /// Takes room for `parts` parts if then at most 1/`share` of all room is taken. Returns whether the room was taken.
     fn take(&self, parts: usize, share: usize) -> bool {
         let fits = |taken: usize| Some(taken + parts).filter(|&taken| taken <= self.most / share);
         self.parts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
     }
 
-    /// Gives room back.
+    /// Gives the room of `parts` parts back.
     pub fn give_back(&self, parts: usize) {
         let taken = self.parts.fetch_sub(parts, Ordering::Relaxed);
         debug_assert!(parts <= taken, "{parts} parts come back, and {taken} are out");
     }
 
-    /// Whether all of it was given back.
+    /// Whether all room was given back.
     pub fn is_empty(&self) -> bool {
         self.parts.load(Ordering::Relaxed) == 0
     }
 
-    /// A message of this source was read.
+    /// Notes that a message of this source was read.
     pub fn read(&self, source: usize) {
         self.unread[source].store(false, Ordering::Relaxed);
     }
@@ -58,7 +58,7 @@ impl Room {
 pub(super) struct Gate {
     source: usize,
     room: Arc<Room>,
-    /// While windows are left out: the first of them that was not told yet; `None` inside if the next one that closes is that.
+    /// While windows are left out: the first such window not yet reported. The inner `None` stands for the next window that closes.
     folds: Option<Option<i64>>,
 }
 
@@ -67,7 +67,7 @@ impl Gate {
         Self { source, room, folds: None }
     }
 
-    /// Closes the windows before this number; gives what there is to tell.
+    /// Closes the windows before number `before`. Returns the message for the merger, if there is one.
     pub fn close(&mut self, worker: &mut Worker, before: i64) -> Option<Closed> {
         let last = before.saturating_sub(1).min(worker.extract.number());
         let Some(first) = self.folds else {
@@ -86,26 +86,26 @@ impl Gate {
             return self.leave_out(first, last, before);
         }
         self.folds = None;
-        // The windows that are open now lack what was counted elsewhere.
+        // The open windows lack packets that were counted in other windows.
         let left_out = Some((first, last.max(worker.extract.number())));
         Some(Closed { before, left_out, ..worker.fold(false) })
     }
 
-    /// Windows from `first` to `last` are left out, and those before number `before` are closed.
+    /// Leaves out the windows from `first` to `last`, and closes those before number `before`.
     fn leave_out(&mut self, first: i64, last: i64, before: i64) -> Option<Closed> {
         let told = self.tell(Closed { before, left_out: Some((first, last)), ..Closed::default() });
         let next = if told.is_some() { before } else { first };
-        // Where time begins anew, the next window that closes is the first one.
+        // If time begins anew, the next window that closes is the first one.
         self.folds = Some(Some(next).filter(|&next| next != i64::MAX));
         told
     }
 
-    /// Closes all windows: the source has ended.
+    /// Closes all windows at the end of the source.
     pub fn end(mut self, worker: &mut Worker) -> Closed {
         self.close_all(worker)
     }
 
-    /// Closes all windows, whether or not there is room, and goes on with other tables.
+    /// Closes all windows, whether or not there is room, and switches to other tables.
     pub fn replace(&mut self, worker: &mut Worker, change: &Arc<KeyChange>) -> Result<Closed, weir_measure::Error> {
         let closed = self.close_all(worker);
         worker.aggregate.replace(change.aggregate()?);
@@ -119,7 +119,8 @@ impl Gate {
         Closed { before: i64::MAX, left_out, ..worker.fold(false) }
     }
 
-    /// A message without windows waits for the next one, unless the one before it was read, or it ends a turn.
+    /// Returns the message if it is due. A message without windows is due only if it ends a turn, or if the last such message was
+    /// read; else a later message stands in for it.
     fn tell(&self, closed: Closed) -> Option<Closed> {
         if closed.windows() > 0 || closed.before == i64::MAX {
             return Some(closed);

@@ -1,4 +1,4 @@
-//! Design `rss`: each worker owns pieces of the source, which it reads, filters and counts by itself.
+//! Design `rss`: each worker reads, filters and counts its own pieces of the source.
 
 use super::keys::KeyChange;
 use super::worker::{Closed, Piece, Worker};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use weir_io::Chunk;
 
-/// Pieces that one worker may have before it: one in work, one waiting.
+/// Number of pieces that one worker may have at once: one in work, one waiting.
 const AHEAD: usize = 2;
 
 enum Task {
@@ -17,9 +17,9 @@ enum Task {
     Replace(Arc<KeyChange>),
 }
 
-/// What a worker says.
+/// Message of a worker.
 enum Message {
-    /// A piece is done; its view comes back.
+    /// A piece is done; its chunk comes back.
     Slice(Option<Chunk>, Result<Option<Gone>, weir_measure::Error>),
     Closed(Closed),
     Ended(Ended),
@@ -27,7 +27,7 @@ enum Message {
     Died,
 }
 
-/// The workers and what they have to do.
+/// The workers and their tasks.
 pub(super) struct Slices {
     tasks: Vec<Option<Sender<Task>>>,
     waiting: Vec<usize>,
@@ -114,7 +114,7 @@ fn serve(mut worker: Worker, tasks: &Receiver<Task>, id: usize, say: &Sender<(us
         let word = match task {
             Task::Slice(piece) => {
                 let result = worker.slice(&piece);
-                // A block goes back to the kernel now, and not when the reader next looks.
+                // A block returns to the kernel now, not only at the reader's next step.
                 Message::Slice(piece.view().map(Chunk::release), result)
             }
             Task::Close(before) => Message::Closed(worker.close(before)),

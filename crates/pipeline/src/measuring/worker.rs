@@ -1,4 +1,4 @@
-//! One worker's whole way: from the places of packets to its counters.
+//! A worker: from the records of packets to its counters.
 
 use super::extract::{Batch, Extract, Taker};
 use super::keys::KeyChange;
@@ -12,52 +12,52 @@ use std::sync::Arc;
 use weir_io::Chunk;
 use weir_measure::{Aggregate, Arrivals, Observation, State};
 
-/// Packets that one worker is to measure.
+/// Packets for one worker to measure.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// Where they lie.
+    /// Delivery that holds the packets.
     pub delivery: Arc<Delivery<Stages>>,
-    /// Which of its records.
+    /// Range of the delivery's records.
     pub range: Range<usize>,
-    /// The latest believed time before them.
+    /// Latest believed time before the packets, ns.
     pub latest: i64,
-    /// Those whose stamps are not believed, by their number in `range`, ascending.
+    /// Packets whose stamps are not believed, by their number in `range`, ascending.
     pub jumped: Vec<usize>,
-    /// Late packets are dropped.
+    /// Whether late packets are dropped.
     pub live: bool,
-    /// When they were handed out.
+    /// Time of the hand-out, ns since the run began.
     pub handed_ns: u64,
 }
 
 impl Piece {
-    /// The bytes of the delivery, if this is the last of its pieces that is held.
+    /// Returns the bytes of the delivery if this is its last held piece.
     pub fn view(self) -> Option<Chunk> {
         Arc::into_inner(self.delivery).map(|delivery| delivery.view)
     }
 }
 
-/// Filters, reads, hashes and counts.
+/// A worker: filters, reads, hashes and counts packets.
 #[derive(Debug)]
 pub(super) struct Worker {
     pub extract: Extract,
     pub aggregate: Aggregate,
     pub timing: Option<Timing>,
-    /// It sleeps between packets, and finds its tables out of the caches when it wakes.
+    /// Whether the worker sleeps between packets, so that its tables are out of the caches at each wake-up.
     cold: bool,
     under_way: UnderWay,
 }
 
-/// Batches whose memory is on its way: while packets are extracted, lines of the tables come for those before them.
+/// Batches whose prefetches are under way: while packets are extracted, the table lines of earlier packets are loaded.
 #[derive(Debug)]
 struct UnderWay {
-    /// The first lines of its packets are asked for, and the second ones of as many as are `noted`.
+    /// Batch whose first lines are prefetched; the second lines are prefetched for its first `noted` packets.
     young: Noted,
     noted: usize,
-    /// All is asked for.
+    /// Batch whose lines are all prefetched.
     old: Noted,
 }
 
-/// Packets, and what [`Aggregate::prefetch_counts`] noted of each.
+/// Packets, and the note of [`Aggregate::prefetch_counts`] for each.
 #[derive(Debug, Default)]
 struct Noted {
     batch: Batch,
@@ -70,7 +70,7 @@ impl UnderWay {
         Self { young: noted(), noted: 0, old: noted() }
     }
 
-    /// Asks for the second lines of up to `most` packets more.
+    /// Prefetches the second lines of up to `most` more packets.
     fn prefetch_counts(&mut self, aggregate: &Aggregate, most: usize) {
         let Self { young: Noted { batch, likely }, noted, .. } = self;
         let end = batch.packets().len().min(noted.saturating_add(most));
@@ -79,13 +79,13 @@ impl UnderWay {
     }
 }
 
-/// Counts the packets that are extracted.
+/// Taker that counts the extracted packets.
 struct Counting<'a> {
     under_way: &'a mut UnderWay,
     aggregate: &'a mut Aggregate,
     timing: &'a mut Option<Timing>,
     handed_ns: u64,
-    /// When the last batch was done.
+    /// Time at which the last batch was done, ns since the run began.
     last: u64,
 }
 
@@ -105,7 +105,7 @@ impl Counting<'_> {
         Ok(())
     }
 
-    /// Counts the oldest batch, and takes the other one on.
+    /// Counts the older batch, and moves the younger one into its place.
     fn step(&mut self) -> Result<(), weir_measure::Error> {
         let mut done = take(&mut self.under_way.old);
         self.count(&done.batch, &done.likely[..done.batch.packets().len()])?;
@@ -134,35 +134,35 @@ impl Taker for Counting<'_> {
     }
 }
 
-/// What a worker knows of windows that are complete.
+/// A worker's part of the windows that are complete.
 #[derive(Debug, Default)]
 pub(super) struct Closed {
-    /// Windows before this number are complete.
+    /// Number of the first window that is not complete.
     pub before: i64,
     pub arrivals: Vec<(i64, Arrivals)>,
     pub states: Vec<(i64, State)>,
-    /// The time that a source had come to when it ended.
+    /// Packet time of a source at its end, ns.
     pub ended: Option<i64>,
-    /// All windows are complete, and what comes is counted by other keys.
+    /// Change of keys, if all windows are complete and later packets are counted by other keys.
     pub replaces: Option<Arc<KeyChange>>,
-    /// The first and the last of windows that are left out. What is known here belongs to them.
+    /// First and last of the windows left out; the arrivals and states then belong to these.
     pub left_out: Option<(i64, i64)>,
 }
 
 impl Closed {
-    /// Windows of which something is known here.
+    /// Returns the number of windows with a part in this message.
     pub fn windows(&self) -> usize {
         self.arrivals.len().max(self.states.len())
     }
 }
 
 impl Worker {
-    /// A worker for batches of up to `batch` packets; `cold` if it will sleep between packets.
+    /// Makes a worker for batches of up to `batch` packets; `cold` if it will sleep between packets.
     pub fn new(extract: Extract, aggregate: Aggregate, timing: Option<Timing>, batch: usize, cold: bool) -> Self {
         Self { extract, aggregate, timing, cold, under_way: UnderWay::new(batch) }
     }
 
-    /// Measures packets. Those that are not in the file any more are told of.
+    /// Measures the packets of a piece. Returns the packets that are no longer in the file, if any.
     pub fn slice(&mut self, piece: &Piece) -> Result<Option<Gone>, weir_measure::Error> {
         let Self { extract, aggregate, timing, under_way, cold } = self;
         let last = timing.as_ref().map_or(0, Timing::now);
@@ -171,20 +171,21 @@ impl Worker {
             return extract.slice(piece, &mut |batch: &mut Batch| counting.count(batch, &[]));
         }
         let gone = extract.slice(piece, &mut counting)?;
-        // The two batches that are under way.
+        // Counts the two batches under way.
         counting.step()?;
         counting.step()?;
         Ok(gone)
     }
 
-    /// The newest open window stands for all times from now on, or no more: then what is known of all open windows comes out.
+    /// Switches the folding of all times into the newest open window on or off. If switched off, closes all open windows and
+    /// returns their contents.
     pub fn fold(&mut self, folds: bool) -> Closed {
         self.extract.fold(folds);
         self.aggregate.fold(folds);
         if folds { Closed::default() } else { self.close(i64::MAX) }
     }
 
-    /// Gives away what it knows of the windows before number `before`.
+    /// Closes the windows before number `before`, and returns their contents.
     pub fn close(&mut self, before: i64) -> Closed {
         Closed {
             before,
@@ -194,7 +195,7 @@ impl Worker {
         }
     }
 
-    /// Gives away what it knows of all windows, and goes on with other tables.
+    /// Closes all windows, returns their contents, and switches to other tables.
     pub fn replace(&mut self, change: &Arc<KeyChange>) -> Result<Closed, weir_measure::Error> {
         let closed = self.close(i64::MAX);
         self.aggregate.replace(change.aggregate()?);
