@@ -1,7 +1,7 @@
 //! Draws from given distributions: any finite table in constant time, and exponential gaps.
 //!
-//! Everything is computed with `+ - * /` alone, which IEEE 754 fixes to the last bit; `f64::ln` and `f64::powf` are the
-//! platform's, may differ in that bit, and would then change the bytes that a seed gives.
+//! All values are computed with `+ - * /` alone, which IEEE 754 fixes to the last bit. `f64::ln` and `f64::powf` depend on the
+//! platform and may differ in that bit, which would change the bytes that a seed gives.
 
 use std::f64::consts::{LN_2, SQRT_2};
 
@@ -17,7 +17,7 @@ pub(crate) struct Alias {
 
 #[derive(Clone, Copy, Debug)]
 struct Cell {
-    /// Share of the cell that is its own, in 1/2^32; the remainder is the alias's.
+    /// Part of the cell that belongs to its own outcome, in 1/2^32; the rest belongs to the alias.
     own: u32,
     alias: u32,
 }
@@ -27,7 +27,7 @@ impl Alias {
     pub(crate) fn new(weights: &[f64]) -> Alias {
         let scale = weights.len() as f64 / weights.iter().sum::<f64>();
         let mut share: Vec<f64> = weights.iter().map(|w| w * scale).collect();
-        // Whoever rounding leaves over at the end owns its cell whole: alias = itself.
+        // An outcome left over at the end because of rounding owns its cell whole: alias = itself.
         let mut cells: Box<[Cell]> = (0..share.len() as u32).map(|i| Cell { own: u32::MAX, alias: i }).collect();
         let (mut small, mut large): (Vec<u32>, Vec<u32>) =
             (0..share.len() as u32).partition(|&i| share[i as usize] < 1.0);
@@ -42,7 +42,7 @@ impl Alias {
         Alias { cells }
     }
 
-    /// The outcome that 64 uniform bits choose.
+    /// The outcome chosen by 64 uniform bits.
     #[inline]
     pub(crate) fn pick(&self, random: u64) -> usize {
         let product = u128::from(random) * self.cells.len() as u128;
@@ -60,20 +60,20 @@ pub(crate) fn zipf_weights(count: usize, exponent: f64) -> Vec<f64> {
 /// Departure times with exponential gaps: a Poisson stream of a given mean rate.
 ///
 /// **Units**: ns. **Error bound**: a gap takes one of 4096 equally likely multiples of the mean (the middles of the
-/// quantiles, scaled to mean one), so none is longer than 9.1 times the mean. Fractions of a ns are carried, not lost.
+/// quantiles, scaled to mean one), so no gap is longer than 9.1 times the mean. Fractions of a ns are carried, not lost.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     start_ns: i64,
-    /// Since the start, in 2^-32 ns.
+    /// Time since the start, in 2^-32 ns.
     elapsed: u128,
     /// Mean gap in 2^-32 ns.
     mean: u64,
-    /// Multiples of the mean, in 2^-20.
+    /// Possible gaps as multiples of the mean, in 2^-20.
     gaps: Box<[u32; 4096]>,
 }
 
 impl Clock {
-    /// `rate_pps` is not zero.
+    /// A clock that starts at `start_ns`. `rate_pps` is not zero.
     pub(crate) fn new(start_ns: i64, rate_pps: u64) -> Clock {
         let quantile = |i: usize| -ln(1.0 - (i as f64 + 0.5) / 4096.0);
         let mean = (0..4096).map(quantile).sum::<f64>() / 4096.0;
@@ -84,7 +84,7 @@ impl Clock {
         Clock { start_ns, elapsed: 0, mean: (1_000_000_000 << 32) / rate_pps, gaps }
     }
 
-    /// The time now; then lets a random gap pass. Stops at the end of `i64` (the year 2262).
+    /// Returns the present time, then adds a random gap. Stops at the end of `i64` (the year 2262).
     #[inline]
     pub(crate) fn tick(&mut self, random: u64) -> i64 {
         let since = i64::try_from(self.elapsed >> 32).unwrap_or(i64::MAX);

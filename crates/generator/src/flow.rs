@@ -4,12 +4,12 @@ use crate::random::{hash, permute};
 use crate::truth::Row;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How many flows one client address has at most; a server pool of at least as many keeps the pairs apart.
+/// Largest number of flows of one client address. A pool of at least as many servers keeps the address pairs distinct.
 const FLOWS_PER_CLIENT: u64 = 8;
-/// 198.18.0.0/15 has 2^17 addresses.
+/// Base-2 logarithm of the number of servers: 198.18.0.0/15 has 2^17 addresses.
 const SERVER_BITS: u32 = 17;
 
-// Domains of the seed: what one hash is for must not depend on another.
+// Domains of the seed, so that hashes for different purposes do not depend on each other.
 const CLIENT: u64 = 1;
 const SERVER: u64 = 2;
 const FLOW: u64 = 3;
@@ -52,27 +52,27 @@ impl Kind {
     }
 }
 
-/// One flow and what was counted of it: 64 bytes, one cache line's worth per packet.
+/// A flow and the counts of its packets: 64 bytes, so that a packet costs one cache line.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
-    /// An IPv4 address fills the first four bytes.
+    /// Source address; an IPv4 address fills the first four bytes.
     pub(crate) source: [u8; 16],
     pub(crate) destination: [u8; 16],
-    /// ICMP: message type.
+    /// Source port; for ICMP, the message type.
     pub(crate) source_port: u16,
-    /// ICMP: identifier.
+    /// Destination port; for ICMP, the identifier.
     pub(crate) destination_port: u16,
-    /// VLAN identifier in the low 12 bits (0: untagged), [`FROM_SERVER`] above.
+    /// VLAN identifier in the low 12 bits (0: untagged), and [`FROM_SERVER`].
     tag: u16,
     pub(crate) kind: Kind,
     pub(crate) ttl: u8,
     /// Rows of the truth that each whole packet of this flow matches.
     pub(crate) rows: u32,
-    /// Next TCP sequence number; ICMP: next sequence number.
+    /// Next sequence number of TCP or ICMP.
     pub(crate) sequence: u32,
-    /// Packets that show the five-tuple: all but later fragments.
+    /// Number of packets that show the five-tuple: all but later fragments.
     pub(crate) packets: u64,
-    /// Bytes of those, without FCS.
+    /// Bytes of these packets, without FCS.
     pub(crate) bytes: u64,
 }
 
@@ -80,13 +80,13 @@ const FROM_SERVER: u16 = 1 << 15;
 const VLAN_MASK: u16 = 0x0fff;
 
 impl Flow {
-    /// VLAN identifier, 0 when untagged.
+    /// VLAN identifier, 0 if untagged.
     #[inline]
     pub(crate) fn vlan(&self) -> u16 {
         self.tag & VLAN_MASK
     }
 
-    /// Whether the server sends it.
+    /// Whether the server sends the packets of this flow.
     #[inline]
     pub(crate) fn sent_by_server(&self) -> bool {
         self.tag & FROM_SERVER != 0
@@ -125,10 +125,10 @@ impl Flow {
     }
 }
 
-/// A flow's five-tuple and what was made of it so far.
+/// A flow's five-tuple and its counts so far.
 ///
-/// **Units**: packets, and bytes on the wire without FCS. Later fragments are not in it, because no reader of single
-/// frames can see their ports; the row `ip[6:2] & 0x1fff != 0` of the truth has the untagged ones.
+/// **Units**: packets, and bytes on the wire without FCS. Later fragments are not counted here, because no reader of single
+/// frames can see their ports; the row `ip[6:2] & 0x1fff != 0` of the truth counts the untagged ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FlowCount {
     /// Source address.
@@ -145,7 +145,7 @@ pub struct FlowCount {
     pub vlan: Option<u16>,
     /// Packets that carry this five-tuple.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
 }
 
@@ -189,7 +189,7 @@ impl Plan {
 
     fn flow(&self, rank: u64) -> Flow {
         let (client, slot) = ((rank % self.clients) as u32, rank / self.clients);
-        // Consecutive servers for the slots of a client: no pair of addresses occurs twice, hence no five-tuple.
+        // The flows of a client have consecutive servers, so that no pair of addresses, and no five-tuple, occurs twice.
         let server = (hash(self.seed, CLIENT, u64::from(client)) % self.servers + slot) % self.servers;
         let bits = hash(self.seed, FLOW, rank);
         let (kind, tagged) = class(rank);
@@ -218,10 +218,10 @@ impl Plan {
     }
 }
 
-/// What the flow of a rank is, the same for every seed: 5 % tagged, 8 % IPv6, 70 % TCP, 27 % UDP, 3 % ICMP.
+/// Protocols and tag of the flow of a rank, the same for every seed: 5 % tagged, 8 % IPv6, 70 % TCP, 27 % UDP, 3 % ICMP.
 ///
-/// The ranks walk through the shares in golden-ratio steps. Independent draws would leave the mix of packets to the luck
-/// of the heaviest few flows; so it stays near the shares for every seed, and rank 0 is untagged TCP over IPv4.
+/// The ranks walk through the shares in golden-ratio steps. With independent draws, the mix of packets would depend on the luck
+/// of the heaviest few flows. With steps, it stays near the shares for every seed, and rank 0 is untagged TCP over IPv4.
 fn class(rank: u64) -> (Kind, bool) {
     let mut place = u64::from(0x9999_9999_u32.wrapping_add((rank as u32).wrapping_mul(0x9e37_79b9)));
     let mut below = |per_mille: u64| {
@@ -243,7 +243,7 @@ fn class(rank: u64) -> (Kind, bool) {
     (kind, tagged)
 }
 
-/// Source and destination port: an ephemeral one for the client, a service or a high one for the server.
+/// Source and destination port: an ephemeral port for the client, a service or a high port for the server.
 fn ports(kind: Kind, from_server: bool, bits: u64) -> (u16, u16) {
     let high = 32_768 + (bits >> 24 & 0xffff) as u16 % 28_232;
     let other_high = 1024 + (bits >> 40 & 0xffff) as u16 % 31_744;
@@ -256,7 +256,7 @@ fn ports(kind: Kind, from_server: bool, bits: u64) -> (u16, u16) {
         (Kind::Udp4 | Kind::Udp6, 0..=101) => 443,
         (Kind::Udp4 | Kind::Udp6, 102..=165) => 53,
         (Kind::Udp4 | Kind::Udp6, 166..=178) => 123,
-        // Echo request to the server, reply from it (RFC 792, RFC 4443 section 4).
+        // Echo requests to the server, or replies from it (RFC 792, RFC 4443 section 4).
         (Kind::Icmp4, _) => return (if from_server { 0 } else { 8 }, high),
         (Kind::Icmp6, _) => return (if from_server { 129 } else { 128 }, high),
         _ => other_high,
@@ -268,7 +268,7 @@ fn ordered<T>(client: T, server: T, from_server: bool) -> (T, T) {
     if from_server { (server, client) } else { (client, server) }
 }
 
-/// Rows of the truth that a whole packet of the flow matches, from what was decided about the flow.
+/// Rows of the truth that a complete packet of the flow matches, derived from the decisions about the flow.
 fn rows(flow: &Flow, host: Ipv4Addr, port: u16) -> u32 {
     let kind = flow.kind;
     let at_port = |port| flow.source_port == port || flow.destination_port == port;
@@ -305,7 +305,8 @@ fn rows(flow: &Flow, host: Ipv4Addr, port: u16) -> u32 {
     ])
 }
 
-/// Half of the clients in 10.0.0.0/8 (RFC 1918), half in 100.64.0.0/10 (RFC 6598): no packet can reach a real host.
+/// Address of a client: half of the clients in 10.0.0.0/8 (RFC 1918), half in 100.64.0.0/10 (RFC 6598). No packet can reach a
+/// real host.
 fn client_ipv4(seed: u64, client: u32) -> [u8; 4] {
     if hash(seed, CLIENT, u64::from(client)) >> 63 == 0 {
         (0x0a00_0000 | permute(client, 24, seed)).to_be_bytes()
@@ -314,17 +315,17 @@ fn client_ipv4(seed: u64, client: u32) -> [u8; 4] {
     }
 }
 
-/// Servers in 198.18.0.0/15, set aside for benchmarks (RFC 2544 appendix C.2.2).
+/// Address of a server, in 198.18.0.0/15, which is set aside for benchmarks (RFC 2544 appendix C.2.2).
 fn server_ipv4(seed: u64, server: u32) -> [u8; 4] {
     (0xc612_0000 | permute(server, SERVER_BITS, seed)).to_be_bytes()
 }
 
-/// Clients in 2001:db8::/32, set aside for documentation (RFC 3849).
+/// Address of a client, in 2001:db8::/32, which is set aside for documentation (RFC 3849).
 fn client_ipv6(seed: u64, client: u32) -> [u8; 16] {
     ipv6(0x2001_0db8, permute(client, 32, seed), hash(seed, CLIENT, u64::from(client)))
 }
 
-/// Servers in 2001:2:0::/48, set aside for benchmarks (RFC 5180 section 8).
+/// Address of a server, in 2001:2:0::/48, which is set aside for benchmarks (RFC 5180 section 8).
 fn server_ipv6(seed: u64, server: u32) -> [u8; 16] {
     ipv6(0x2001_0002, permute(server, SERVER_BITS, seed) & 0xffff, hash(seed, SERVER, u64::from(server)))
 }

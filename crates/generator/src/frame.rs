@@ -1,10 +1,10 @@
-//! Writes the bytes of one frame. What to write was decided elsewhere.
+//! Writes the bytes of one frame. Its contents are decided elsewhere.
 
 use crate::FRAME_MAX;
 use crate::flow::{Flow, Kind};
 use crate::random::Random;
 
-/// Frames of this length are padded up to it (IEEE 802.3: 64 bytes with the FCS).
+/// Length to which shorter frames are padded (IEEE 802.3: 64 bytes with the FCS).
 pub(crate) const FRAME_MIN: usize = 60;
 
 const CLIENT_SIDE: [u8; 6] = [0x02, 0, 0, 0, 0, 0x01];
@@ -14,7 +14,7 @@ const SYN: u8 = 0x02;
 const PUSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 
-/// Noise that payloads are cut from, with sums that make their Internet checksum (RFC 1071) a subtraction.
+/// Random bytes of which payloads are copies, with sums that reduce their Internet checksum (RFC 1071) to a subtraction.
 #[derive(Clone, Debug)]
 pub(crate) struct Noise {
     bytes: Box<[u8; Noise::LEN]>,
@@ -52,7 +52,7 @@ impl Noise {
 /// A part of an IPv4 datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fragment {
-    /// In units of 8 bytes.
+    /// Offset in the datagram, in units of 8 bytes.
     pub(crate) offset: u16,
     pub(crate) more: bool,
     /// Bytes after the IPv4 header.
@@ -62,8 +62,8 @@ pub(crate) struct Fragment {
 impl Fragment {
     /// Chooses which part of a datagram a frame of `len` bytes carries: first, middle or last, by six random bits.
     ///
-    /// All parts but the last carry a multiple of 8 bytes (RFC 791 section 3.2). A length that does not allow that
-    /// carries a last part, unless it is the minimum, where padding hides the difference.
+    /// All parts but the last carry a multiple of 8 bytes (RFC 791 section 3.2). If the length does not allow that, the frame
+    /// carries a last part, unless it has the minimum length, where padding hides the difference.
     pub(crate) fn choose(flow: &Flow, len: usize, random: usize) -> Fragment {
         let room = len - flow.link_len() - 20;
         let eights = room & !7;
@@ -73,13 +73,13 @@ impl Fragment {
             1 if may_continue => (false, true),
             _ => (false, false),
         };
-        // 185 * 8 = 1480 bytes: what a full Ethernet frame carries behind an IPv4 header.
+        // 185 * 8 = 1480 bytes: payload of a full Ethernet frame behind an IPv4 header.
         let steps = 1 + (random >> 2 & 7) as u16;
         Fragment { offset: if first { 0 } else { 185 * steps }, more, len: if more { eights } else { room } }
     }
 }
 
-/// Random parts of a whole packet or fragment.
+/// Random parts of a complete packet or fragment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chance {
     /// IPv4 identification.
@@ -88,7 +88,7 @@ pub(crate) struct Chance {
     pub(crate) noise: usize,
 }
 
-/// Writes a whole packet, updates the flow's sequence number and says whether it is a TCP SYN.
+/// Writes a complete packet, updates the flow's sequence number, and returns whether the packet is a TCP SYN.
 #[inline]
 pub(crate) fn write_whole(
     buf: &mut [u8; FRAME_MAX],
@@ -99,7 +99,7 @@ pub(crate) fn write_whole(
 ) -> bool {
     let network = write_ethernet(buf, flow);
     let header_len = flow.header_len();
-    // The shortest TCP frames are bare acknowledgements.
+    // TCP frames of the minimum length are bare acknowledgements.
     let bare = len <= FRAME_MIN && matches!(flow.kind, Kind::Tcp4 | Kind::Tcp6);
     let payload_len = if bare { 0 } else { len - header_len };
     let pseudo = if flow.kind.is_ipv6() {
@@ -155,10 +155,10 @@ pub(crate) fn write_fragment(
     }
     let (transport, payload) = body.split_at_mut(flow.kind.transport_len());
     if flow.kind == Kind::Tcp4 {
-        // The checksum covers parts of the datagram that are never made: any value will do.
+        // The checksum covers parts of the datagram that are never made, so any value is valid.
         write_tcp(transport, flow, payload.len(), sum);
     } else {
-        // As if one more full fragment followed. No checksum (RFC 768: all zeros).
+        // The length is as if one more full fragment followed. No checksum (RFC 768: all zeros).
         write_udp(transport, flow, payload.len() + 1480, sum);
         transport[6..8].fill(0);
     }
@@ -222,11 +222,11 @@ fn write_ipv6(buf: &mut [u8; FRAME_MAX], at: usize, flow: &Flow, length: usize) 
     header[24..40].copy_from_slice(&flow.destination);
 }
 
-/// Writes a TCP header without options (RFC 9293 section 3.1) and says whether it is a SYN: the flow's first packet is.
+/// Writes a TCP header without options (RFC 9293 section 3.1). Returns whether it is a SYN: the flow's first packet is one.
 #[inline]
 fn write_tcp(header: &mut [u8], flow: &mut Flow, payload_len: usize, sum: u32) -> bool {
     let syn = flow.packets == 0;
-    // The other direction is never made, so what it sent stays the same.
+    // The other direction is never made, so the acknowledged number stays the same.
     let acknowledged = if syn && !flow.sent_by_server() {
         0
     } else {
@@ -257,7 +257,7 @@ fn write_udp(header: &mut [u8], flow: &Flow, payload_len: usize, sum: u32) {
     header[2..4].copy_from_slice(&flow.destination_port.to_be_bytes());
     header[4..6].copy_from_slice(&(8 + payload_len as u16).to_be_bytes());
     header[6..8].fill(0);
-    // A sum of zero is sent as all ones; zero would mean that there is none.
+    // A sum of zero is sent as all ones, because zero would mean that there is no checksum.
     let checksum = match checksum(sum + sum_of(header)) {
         0 => 0xffff,
         other => other,
@@ -282,7 +282,7 @@ fn sum_of(words: &[u8]) -> u32 {
     words.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum()
 }
 
-/// Folds a sum to the Internet checksum (RFC 1071). At most 760 words are summed, which 32 bits hold.
+/// Folds a sum to the Internet checksum (RFC 1071). At most 760 words are summed, so the sum fits in 32 bits.
 #[inline]
 fn checksum(sum: u32) -> u16 {
     let sum = (sum & 0xffff) + (sum >> 16);

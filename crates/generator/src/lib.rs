@@ -1,11 +1,11 @@
 //! Seeded synthetic traffic whose answers are known.
 //!
 //! A [`Generator`] makes Ethernet frames and departure times from a [`Profile`]: flows with Zipf-distributed popularity,
-//! packet sizes of a real uplink, some VLAN tags, IPv6, ICMP, ARP and fragments. What it decides it also counts, so that
-//! filters are compared with a [`Truth`] and measurements with [`Generator::top`].
+//! packet sizes of a real uplink, some VLAN tags, IPv6, ICMP, ARP and fragments. The generator also counts its own decisions, so
+//! that filters can be compared with a [`Truth`], and measurements with [`Generator::top`].
 //!
-//! It is pure: no clock, no files, no sockets. The same profile gives the same bytes on every machine and in every later
-//! version; a test pins them. Waiting for the departure times and writing to a file or port is done elsewhere.
+//! The generator is pure: no clock, no files, no sockets. The same profile gives the same bytes on every machine and in every
+//! later version; a test pins them. Other crates wait for the departure times and write to a file or port.
 //!
 //! All addresses are from ranges set aside for private use, documentation and benchmarks, and the MAC addresses are
 //! locally administered: the traffic cannot reach a real host.
@@ -54,29 +54,29 @@ pub const FRAME_MAX: usize = 1514;
 const ARP_CHANCE: u64 = 131;
 /// Chance that a packet of a TCP or UDP flow over IPv4 is a fragment, in 1/65536: 0.5 %.
 const FRAGMENT_CHANCE: u64 = 328;
-/// Whom the clients ask for by ARP.
+/// Address that clients resolve by ARP.
 const GATEWAY: [u8; 4] = [10, 255, 255, 254];
 
-// Domains of the seed, apart from those of the flows.
+// Domains of the seed, different from those of the flows.
 const STREAM: u64 = 16;
 const NOISE: u64 = 17;
 
-/// One packet that was made.
+/// A packet that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generated {
     /// Departure time, ns since the epoch; never before that of the previous packet.
     pub time_ns: i64,
-    /// Bytes of the frame in the buffer, without FCS.
+    /// Length of the frame in the buffer, bytes without FCS.
     pub len: usize,
-    /// Rank of the flow it belongs to, 0 for the heaviest; none for ARP.
+    /// Rank of the packet's flow, 0 for the heaviest; `None` for ARP.
     pub flow: Option<u32>,
 }
 
-/// Makes the packets of a profile, one after the other, and counts them.
+/// Makes the packets of a profile, one after another, and counts them.
 ///
 /// **Cost**: [`Generator::new`] allocates about 80 bytes per flow and computes two functions per flow (100,000 flows:
 /// some 10 ms); [`Generator::next`] allocates nothing.
-/// **Threads**: a value; each thread makes its own, with its own seed.
+/// **Threads**: a plain value; each thread makes its own, with its own seed.
 #[derive(Clone, Debug)]
 pub struct Generator {
     seed: u64,
@@ -111,9 +111,9 @@ impl Generator {
         })
     }
 
-    /// Writes the next frame to the start of `buf`; none when all packets of the profile were made.
+    /// Writes the next frame to the start of `buf`; `None` if all packets of the profile have been made.
     ///
-    /// Bytes of `buf` behind the frame keep what they were. **Cost**: no allocation; one flow's cache line, the headers
+    /// Bytes of `buf` behind the frame are unchanged. **Cost**: no allocation; one flow's cache line, the headers
     /// and a copy of the payload.
     #[inline]
     pub fn next(&mut self, buf: &mut [u8; FRAME_MAX]) -> Option<Generated> {
@@ -129,17 +129,17 @@ impl Generator {
         Some(Generated { time_ns, len, flow })
     }
 
-    /// How many packets are still to come.
+    /// Number of packets still to be made.
     pub fn remaining(&self) -> u64 {
         self.left
     }
 
-    /// How many of the packets made so far match each of the known expressions.
+    /// Number of packets made so far that match each of the known expressions.
     pub fn truth(&self) -> &Truth {
         &self.truth
     }
 
-    /// The `n` flows with most packets so far, most first (equal ones: lower rank first), with exact counts.
+    /// The `n` flows with the most packets so far, most first (equal ones: lower rank first), with exact counts.
     ///
     /// Flows without a packet are left out. **Cost**: sorts all flows; allocates.
     pub fn top(&self, n: usize) -> Vec<FlowCount> {
@@ -169,7 +169,7 @@ impl Generator {
         let chance = Chance { id: (dice >> 32) as u16, noise: (dice >> 48 & 0x3ff) as usize };
         let mut rows = flow.rows;
         let mut shows_ports = true;
-        // A flow opens with a whole packet, so that each TCP flow has its SYN.
+        // The first packet of a flow is whole, so that each TCP flow has its SYN.
         if dice >> 16 & 0xffff < FRAGMENT_CHANCE && flow.packets > 0 && matches!(flow.kind, Kind::Tcp4 | Kind::Udp4) {
             let fragment = Fragment::choose(flow, len, (dice >> 58) as usize);
             frame::write_fragment(buf, len, flow, &self.noise, chance, fragment);
@@ -182,7 +182,7 @@ impl Generator {
             }
         } else {
             let syn = frame::write_whole(buf, len, flow, &self.noise, chance);
-            // libpcap reads TCP flags over IPv4 only.
+            // libpcap tests TCP flags over IPv4 only.
             let counts = syn && flow.kind == Kind::Tcp4 && flow.vlan() == 0;
             rows |= u32::from(counts) << Row::Syn as u32;
         }

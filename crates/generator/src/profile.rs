@@ -1,4 +1,4 @@
-//! What traffic to make.
+//! Description of the traffic to make.
 
 use crate::FRAME_MAX;
 use crate::draw::Alias;
@@ -7,9 +7,9 @@ use crate::random::Random;
 use std::fmt;
 use std::str::FromStr;
 
-/// Most flows of a profile: about 80 bytes of memory each.
+/// Largest number of flows of a profile: about 80 bytes of memory each.
 const FLOWS_MAX: u64 = 1 << 24;
-/// Beyond this exponent the heaviest flow is all there is, and weights leave the range of `f64`.
+/// Largest Zipf exponent. Beyond it, nearly all packets belong to the heaviest flow, and weights leave the range of `f64`.
 const ZIPF_MAX: f64 = 10.0;
 
 /// Frame lengths of the uplink of the Munich Scientific Network, 60 to 1514 bytes without FCS.
@@ -17,22 +17,22 @@ const ZIPF_MAX: f64 = 10.0;
 /// **Source**: emmericp/align-microbenchmark, `lrz_dist_rel.csv`.
 const MWN: &str = include_str!("../data/mwn-packet-sizes.csv");
 
-/// The traffic to make.
+/// Settings of the generated traffic.
 ///
-/// Shares are fixed: of the flows 5 % are VLAN-tagged, 8 % IPv6, 70 % TCP, 27 % UDP, 3 % ICMP echo; of the packets 0.2 %
-/// are ARP (60 bytes, whatever `sizes` says), and of those in TCP and UDP flows over IPv4 0.5 % are fragments. The first
-/// packet of each TCP flow is a SYN, and one longer than 60 bytes carries data (as in RFC 7413).
+/// Shares are fixed: of the flows 5 % are VLAN-tagged, 8 % IPv6, 70 % TCP, 27 % UDP, 3 % ICMP echo. Of the packets 0.2 %
+/// are ARP (60 bytes, whatever `sizes` says). Of the packets of TCP and UDP flows over IPv4, 0.5 % are fragments. The first
+/// packet of each TCP flow is a SYN, which carries data if it is longer than 60 bytes (as in RFC 7413).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// Chooses addresses, ports, order, sizes and times. Default 1.
+    /// Seed of addresses, ports, order, sizes and times. Default 1.
     pub seed: u64,
-    /// How many packets to make. Default 1,000,000.
+    /// Number of packets to make. Default 1,000,000.
     pub packets: u64,
     /// Lengths of the frames. Default [`Sizes::Mwn`].
     pub sizes: Sizes,
-    /// Number of flows, 1 to 16,777,216. Default 100,000. Only those drawn at least once occur.
+    /// Number of flows, 1 to 16,777,216. Default 100,000. Only flows that are drawn at least once occur.
     pub flows: u64,
-    /// Zipf exponent: the flow of rank k gets packets in proportion to `1 / k^zipf`. 0 (all alike) to 10. Default 1.1.
+    /// Zipf exponent, 0 to 10: the flow of rank k gets packets in proportion to `1 / k^zipf`; 0 means equal shares. Default 1.1.
     pub zipf: f64,
     /// Time of the first packet, ns since the epoch. Default 1,700,000,000 s.
     pub start_ns: i64,
@@ -72,15 +72,15 @@ impl Profile {
 
 /// Lengths of the frames, bytes without FCS, a VLAN tag included.
 ///
-/// A frame that is too short for its headers is made longer: IPv6 needs 62 bytes for UDP and ICMPv6, 74 for TCP, and 4
-/// more with a tag. So in 60-byte traffic some 7 % of the packets are longer. IPv4 always fits.
+/// A frame that is too short for its headers is made longer. IPv6 needs 62 bytes for UDP and ICMPv6, 74 for TCP, and 4 more
+/// with a tag. So in 60-byte traffic some 7 % of the packets are longer. IPv4 always fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sizes {
-    /// As on an Internet uplink (42 % 1514, 15 % 60, 12 % 66 bytes; mean 920), written `mwn`.
+    /// Lengths on an Internet uplink (42 % 1514, 15 % 60, 12 % 66 bytes; mean 920), written `mwn`.
     Mwn,
-    /// All the same, 60 to 1514; written as the number.
+    /// A fixed length, 60 to 1514; written as the number.
     Fixed(u16),
-    /// Every length from 60 to 1514 equally often, written `uniform`.
+    /// Every length from 60 to 1514 with equal probability, written `uniform`.
     Uniform,
 }
 
@@ -119,11 +119,11 @@ impl fmt::Display for Sizes {
     }
 }
 
-/// Why a profile cannot be made.
+/// Reason for the refusal of a profile.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Neither a known distribution nor a length that Ethernet allows.
+    /// The text is neither a known distribution nor a length that Ethernet allows.
     #[error("frame sizes \"{0}\": want \"mwn\", \"uniform\" or a number of bytes from 60 to 1514")]
     FrameSize(String),
     /// Number of flows out of range.
@@ -146,7 +146,7 @@ pub(crate) enum SizeDraw {
 }
 
 impl SizeDraw {
-    /// `sizes` has passed its check.
+    /// Prepares the draws of `sizes`, which has passed its check.
     pub(crate) fn new(sizes: Sizes) -> SizeDraw {
         match sizes {
             Sizes::Fixed(len) => SizeDraw::Fixed(usize::from(len)),
@@ -158,7 +158,7 @@ impl SizeDraw {
         }
     }
 
-    /// A length from 60 to 1514. A fixed length takes no random number.
+    /// Draws a length from 60 to 1514. A fixed length takes no random number.
     #[inline]
     pub(crate) fn draw(&self, random: &mut Random) -> usize {
         match self {
@@ -187,7 +187,7 @@ fn mwn_rows() -> impl Iterator<Item = (u16, f64)> {
 mod tests {
     use super::*;
 
-    /// Chi-square over the outcomes that are expected at least ten times, against its mean plus five deviations.
+    /// Chi-square over the outcomes that are expected at least ten times, compared with its mean plus five deviations.
     fn assert_fits(expected: &[(usize, f64)], draw: &SizeDraw, count: u32) {
         let mut seen = vec![0u32; FRAME_MAX + 1];
         let mut random = Random::new(99, 99);

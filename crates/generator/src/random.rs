@@ -11,7 +11,7 @@ pub(crate) struct Random {
 }
 
 impl Random {
-    /// A stream of its own for each `(seed, domain)`.
+    /// A separate stream for each `(seed, domain)`.
     pub(crate) fn new(seed: u64, domain: u64) -> Random {
         Random { state: std::array::from_fn(|i| hash(seed, domain, i as u64)) }
     }
@@ -41,7 +41,7 @@ fn splitmix(state: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// 64 bits that depend on all three arguments: what a flow, client or server is made of.
+/// 64 bits that depend on all three arguments; flows, clients and servers are derived from them.
 #[inline]
 pub(crate) fn hash(seed: u64, domain: u64, index: u64) -> u64 {
     splitmix(splitmix(seed, domain), index)
@@ -49,7 +49,7 @@ pub(crate) fn hash(seed: u64, domain: u64, index: u64) -> u64 {
 
 /// A bijection of `0..2^bits` chosen by `seed`, so that different indices never get the same address.
 ///
-/// Each step (exclusive or, odd multiplication modulo 2^bits, right shift and exclusive or) can be undone.
+/// Each step (exclusive or, odd multiplication modulo 2^bits, right shift and exclusive or) is invertible.
 pub(crate) fn permute(index: u32, bits: u32, seed: u64) -> u32 {
     let mask = ((1u64 << bits) - 1) as u32;
     let mut x = (index ^ seed as u32) & mask;

@@ -1,7 +1,7 @@
-//! What is known about the traffic because the generator decided it.
+//! Facts about the traffic, known because the generator decided them.
 //!
-//! Nothing here looks at a frame: a row's number grows at the place where the packet's kind is chosen, so that an error
-//! in writing or in parsing bytes shows up as a difference.
+//! Nothing here reads a frame. A row's number grows where the packet's kind is chosen, so that an error in writing or in parsing
+//! bytes shows up as a difference.
 
 use std::net::Ipv4Addr;
 
@@ -40,7 +40,7 @@ impl Row {
     }
 }
 
-/// Rows that need the transport header, which the later fragments of a datagram do not have.
+/// Rows that need the transport header, which is absent in the later fragments of a datagram.
 pub(crate) const NEED_PORTS: u32 = Row::UdpPort53.mask()
     | Row::TcpPort443.mask()
     | Row::Port80.mask()
@@ -48,13 +48,13 @@ pub(crate) const NEED_PORTS: u32 = Row::UdpPort53.mask()
     | Row::VlanAndUdpPort443.mask()
     | Row::HeavyHostAndPort.mask();
 
-/// For a fixed list of tcpdump expressions, how many of the packets made so far match.
+/// Number of matching packets so far, for a fixed list of tcpdump expressions.
 ///
 /// **Units**: packets, and bytes on the wire without FCS.
 ///
-/// The meaning is libpcap's for Ethernet files: `ip`, `tcp` and so on look at the outer EtherType and therefore do not
-/// match VLAN-tagged frames; `vlan and tcp` does. `tcp` matches later fragments, `tcp port 443` does not. Addresses
-/// without a protocol name (`src net`) also match ARP.
+/// The meaning is libpcap's for Ethernet files. `ip`, `tcp` and so on test the outer EtherType, so they do not match VLAN-tagged
+/// frames; `vlan and tcp` does. `tcp` matches later fragments, `tcp port 443` does not. Addresses without a protocol name
+/// (`src net`) also match ARP.
 ///
 /// **Cost**: one addition per matching row and packet (about five); no allocation but in [`Truth::rows`].
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ struct Count {
 }
 
 impl Truth {
-    /// `host` and `port` are the service end of the heaviest flow.
+    /// Makes the rows. `host` and `port` are the service end of the heaviest flow.
     pub(crate) fn new(host: Ipv4Addr, port: u16) -> Truth {
         // In the order of `Row`.
         let expressions = [
@@ -101,7 +101,7 @@ impl Truth {
         Truth { rows: expressions.map(|e| (e, Count::default())).into(), total: Count::default() }
     }
 
-    /// Counts one packet of `len` bytes in the rows of `mask` and in those that depend on `len`.
+    /// Counts one packet of `len` bytes in the rows of `mask` and in the rows that depend on `len`.
     #[inline]
     pub(crate) fn count(&mut self, mask: u32, len: usize) {
         let mut left =
@@ -118,12 +118,12 @@ impl Truth {
         self.rows.iter().map(|(expression, count)| (expression.clone(), count.packets, count.bytes))
     }
 
-    /// All packets made so far.
+    /// Number of packets made so far.
     pub fn packets(&self) -> u64 {
         self.total.packets
     }
 
-    /// All bytes made so far, without FCS.
+    /// Bytes of all packets made so far, without FCS.
     pub fn bytes(&self) -> u64 {
         self.total.bytes
     }

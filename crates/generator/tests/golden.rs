@@ -1,4 +1,4 @@
-//! The bytes of a seed never change. If one of these fails, the change broke every recorded benchmark and answer.
+//! The bytes of a seed never change. If a test here fails, the change has invalidated every recorded benchmark and answer.
 
 use weir_generator::{FRAME_MAX, Generator, Profile, Sizes};
 

@@ -1,4 +1,4 @@
-//! The generated traffic, judged by tcpdump and by the formulas it was asked to follow.
+//! The generated traffic, compared with tcpdump and with the formulas of its profile.
 
 use std::collections::HashMap;
 use std::fs;
@@ -31,7 +31,7 @@ fn truth_equals_what_tcpdump_counts() {
                 .and_then(|word| word.parse().ok())
                 .unwrap_or_else(|| panic!("no count for `{expression}`: {text}"));
             assert_eq!(packets, counted, "`{expression}` in {profile:?}");
-            // A savefile is 24 bytes, and 16 more in front of each packet.
+            // A savefile has a header of 24 bytes, and 16 bytes in front of each packet.
             let matching = tcpdump(&file, &["-w", "-", &expression]).expect("was there just now");
             assert_eq!(24 + 16 * packets + bytes, matching.len() as u64, "`{expression}`");
             if flows == 100_000 {
@@ -158,7 +158,7 @@ fn save(profile: &Profile, name: &str) -> (Generator, PathBuf) {
     (generator, file)
 }
 
-/// Standard output of tcpdump, or none (with a message) where it is not installed.
+/// Standard output of tcpdump; `None` (with a message) if it is not installed.
 fn tcpdump(file: &Path, arguments: &[&str]) -> Option<Vec<u8>> {
     let output = match Command::new("tcpdump").arg("-n").arg("-r").arg(file).args(arguments).output() {
         Ok(output) => output,
