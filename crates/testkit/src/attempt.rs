@@ -1,53 +1,53 @@
-//! Attempts to break out of a process that is confined: system calls that weir never makes.
+//! Attempts to break out of a confined process: system calls that weir never makes.
 
 use std::io;
 use std::ptr;
 
-/// An attempt. Where nothing forbids it, it does no harm.
+/// An attempt. If nothing forbids it, it does no harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// To run another program in the place of this one.
+    /// Runs another program in place of this one.
     Program,
-    /// To start a process.
+    /// Starts a process.
     Process,
-    /// To be traced, as a debugger's first step.
+    /// Asks to be traced, as a debugger's first step.
     Trace,
-    /// To read another process's memory.
+    /// Reads another process's memory.
     Memory,
-    /// To mount a file system.
+    /// Mounts a file system.
     Mount,
-    /// To have namespaces of its own, where it would be root.
+    /// Enters namespaces of its own, in which the process would be root.
     Namespace,
-    /// To load a program into the kernel.
+    /// Loads a program into the kernel.
     KernelProgram,
-    /// To load a module into the kernel.
+    /// Loads a module into the kernel.
     Module,
-    /// To ask for a keyring.
+    /// Asks for a keyring.
     Keyring,
-    /// To handle page faults of the kernel.
+    /// Handles page faults of the kernel.
     PageFaults,
-    /// To count what the processor does.
+    /// Counts events of the processor.
     Counters,
-    /// To make calls that no filter sees.
+    /// Makes calls that no filter sees.
     Uring,
-    /// To type a command on the user's terminal.
+    /// Types a command on the user's terminal.
     Type,
-    /// To have memory that is written and executed.
+    /// Maps memory that is both writable and executable.
     WritableCode,
-    /// To be root.
+    /// Becomes root.
     Root,
-    /// To send a signal to the parent process.
+    /// Sends a signal to the parent process.
     Signal,
-    /// To change a limit of the parent process.
+    /// Changes a limit of the parent process.
     Limit,
-    /// To capture packets.
+    /// Captures packets.
     Capture,
-    /// To make a connection.
+    /// Makes a connection.
     Connection,
 }
 
 impl Attempt {
-    /// All of them.
+    /// All attempts.
     pub const ALL: [Self; 19] = [
         Self::Program,
         Self::Process,
@@ -70,12 +70,12 @@ impl Attempt {
         Self::Connection,
     ];
 
-    /// Makes it. **Errors**: what it was refused with, unless it ended the process.
+    /// Makes the attempt. **Errors**: the error of the refusal, unless the attempt ended the process.
     #[allow(unsafe_code)]
     pub fn make(self) -> io::Result<()> {
         let null = ptr::null_mut::<u8>();
-        // SAFETY: pointers are null, which the kernel refuses where it needs them, or to live texts; what is made is a descriptor,
-        // a mapping of the kernel's choice or a child that ends at once.
+        // SAFETY: pointers are to live texts, or null, which the kernel refuses where it needs them. The calls make a descriptor,
+        // a mapping at an address of the kernel's choice, or a child that ends at once.
         let result = unsafe {
             let parent = libc::getppid();
             match self {

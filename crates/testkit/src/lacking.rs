@@ -1,20 +1,20 @@
-//! What a test needs and a machine may lack: programs, captures, root.
+//! Requirements of tests that a machine may lack: programs, captures, root.
 //!
-//! Such a test says so in a line and returns. `make test` repeats the line at its end, and counts the test as skipped. With
-//! `WEIR_COMPLETE=1` it fails instead, for machines that must lack nothing.
+//! Such a test prints a line about it and returns. `make test` repeats the line at its end, and counts the test as skipped. With
+//! `WEIR_COMPLETE=1` the test fails instead, for machines that must lack nothing.
 
 use std::fmt::Display;
 use std::path::PathBuf;
 
-/// Says that `test` is skipped, all or a part of it, and what it lacks. **Panics** with `WEIR_COMPLETE`.
+/// Prints that `test` is skipped, all or a part of it, and the missing requirement. **Panics** with `WEIR_COMPLETE`.
 #[track_caller]
 pub fn skipped(test: &str, lacking: impl Display) {
-    // tidy: allow(print): the output of tests is where `make test` finds what was lacking.
+    // tidy: allow(print): `make test` finds the missing requirements in the output of tests.
     eprintln!("{test}: skipped, {lacking}");
     assert!(std::env::var_os("WEIR_COMPLETE").is_none(), "WEIR_COMPLETE is set, and {test} lacks something: {lacking}");
 }
 
-/// Whether these programs are in PATH; else says that `test` is skipped.
+/// Whether these programs are in PATH; if not, prints that `test` is skipped.
 pub fn have(test: &str, programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = |name: &&&str| std::env::split_paths(&path).any(|directory| directory.join(name).is_file());
@@ -25,13 +25,13 @@ pub fn have(test: &str, programs: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// `WEIR_CAPTURES`, or `../shared/captures` beside the workspace.
+/// Folder of the captures: `WEIR_CAPTURES`, or `../shared/captures` beside the workspace.
 fn captures_directory() -> PathBuf {
     let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures");
     std::env::var_os("WEIR_CAPTURES").map_or_else(|| PathBuf::from(beside), PathBuf::from)
 }
 
-/// All captures, sorted; none, with a line that says so, if there is no such folder.
+/// All captures, sorted; if there is no such folder, prints a line about it and returns none.
 pub fn captures(test: &str) -> Vec<PathBuf> {
     let directory = captures_directory();
     let Ok(entries) = std::fs::read_dir(&directory) else {
@@ -45,7 +45,7 @@ pub fn captures(test: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// The capture `name`, or `None` with a line that says so.
+/// The capture `name`; if it is absent, prints a line about it and returns `None`.
 pub fn capture(test: &str, name: &str) -> Option<PathBuf> {
     let path = captures_directory().join(name);
     if !path.is_file() {

@@ -1,14 +1,15 @@
-//! A network for the thread of a test.
+//! A network namespace for the thread of a test.
 
 use crate::skipped;
 use std::io;
 use std::process::Command;
 
-/// Moves this thread, and the programs that it starts, into a network namespace of its own, whose loopback is up and in which nothing is
-/// sent unasked. It vanishes with the thread. `false`, with a line that says what was lacking, where that cannot be had.
+/// Moves this thread, and the programs that it starts, into a network namespace of its own. Its loopback is up, and nothing
+/// is sent there unasked. The namespace vanishes with the thread. If that is impossible, prints the reason and returns
+/// `false`.
 #[allow(unsafe_code)]
 pub fn alone(test: &str) -> bool {
-    // SAFETY: changes which network this thread and its children see, and nothing else.
+    // SAFETY: the call only changes the network of this thread and its children.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
         skipped(test, format_args!("no network namespace: {}", io::Error::last_os_error()));
         return false;
@@ -16,7 +17,8 @@ pub fn alone(test: &str) -> bool {
     done(test, "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 >$f; done; ip link set lo up")
 }
 
-/// The same with interfaces `far` and `near` at the ends of a cable; `options` are those of `ip link add` for both.
+/// Does the same as [`alone`], and makes interfaces `far` and `near` at the ends of a cable; `options` are those of `ip link add`
+/// for both.
 pub fn cable(test: &str, options: &str) -> bool {
     let ends = format!("far {options} type veth peer name near {options}");
     alone(test) && done(test, &format!("ip link add {ends} && ip link set far up && ip link set near up"))
@@ -31,7 +33,7 @@ fn done(test: &str, script: &str) -> bool {
     false
 }
 
-/// What a program prints that must do this; it is in the network of this thread.
+/// Output of a program that must succeed; it runs in the network of this thread.
 #[track_caller]
 pub fn run(program: &str, words: &str) -> String {
     let done = Command::new(program).args(words.split(' ')).output().expect("it can be run");
@@ -39,7 +41,7 @@ pub fn run(program: &str, words: &str) -> String {
     String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
-/// What `ip` prints.
+/// Output of `ip`, which must succeed.
 #[track_caller]
 pub fn ip(words: &str) -> String {
     run("ip", words)

@@ -1,18 +1,19 @@
-//! Numbers that stand for chance.
+//! Pseudo-random numbers for tests.
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// SplitMix64 (Steele, Lea, Flood, *Fast Splittable Pseudorandom Number Generators*, 2014). Any number is a seed, and replays.
+/// SplitMix64 (Steele, Lea, Flood, *Fast Splittable Pseudorandom Number Generators*, 2014). Any number is a seed, and the
+/// same seed gives the same numbers.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// The generator of seed 0 behind its first `count` numbers.
+    /// The generator of seed 0, after its first `count` numbers.
     pub fn behind(count: u64) -> Self {
         Self(count.wrapping_mul(STEP))
     }
 
-    /// A number of 64 bits.
+    /// The next number, of 64 bits.
     #[allow(clippy::should_implement_trait, reason = "it has no end")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
@@ -22,12 +23,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, or 0.
+    /// The next number, reduced to below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound.max(1) as u64) as usize
     }
 
-    /// So many bytes.
+    /// The next `len` bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len + 8);
         while bytes.len() < len {

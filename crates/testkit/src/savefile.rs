@@ -3,10 +3,10 @@
 /// A pcap file being made.
 #[derive(Clone, Debug)]
 pub struct Pcap {
-    /// The file so far.
+    /// Bytes of the file so far.
     pub bytes: Vec<u8>,
     big: bool,
-    /// Packets so far; sets the time of the next one.
+    /// Number of packets so far; sets the time of the next one.
     pub count: u32,
 }
 
@@ -35,7 +35,7 @@ impl Pcap {
         self.bytes.extend(if self.big { word.to_be_bytes() } else { word.to_le_bytes() });
     }
 
-    /// A record of its own time, 1 s + 1 unit after the one before.
+    /// Appends a record whose time is 1 s + 1 unit after that of the record before.
     pub fn record(&mut self, wire_len: u32, data: &[u8]) {
         let count = self.count;
         self.header(1_700_000_000 + count / 1000, count % 1000, data.len() as u32, wire_len);
@@ -43,14 +43,14 @@ impl Pcap {
         self.count += 1;
     }
 
-    /// The header of a record, whose bytes the caller appends.
+    /// Appends the header of a record; the caller appends the packet's bytes.
     pub fn header(&mut self, seconds: u32, fraction: u32, captured: u32, wire_len: u32) {
         for word in [seconds, fraction, captured, wire_len] {
             self.word(word);
         }
     }
 
-    /// A record of a whole packet.
+    /// Appends a record of a complete packet.
     pub fn packet(&mut self, data: &[u8]) {
         self.record(data.len() as u32, data);
     }
@@ -59,10 +59,10 @@ impl Pcap {
 /// A pcapng file being made.
 #[derive(Clone, Debug, Default)]
 pub struct Pcapng {
-    /// The file so far.
+    /// Bytes of the file so far.
     pub bytes: Vec<u8>,
     big: bool,
-    /// Packets so far; sets the time of the next one.
+    /// Number of packets so far; sets the time of the next one.
     pub count: u64,
 }
 
@@ -82,7 +82,7 @@ impl Pcapng {
         out.extend(if self.big { half.to_be_bytes() } else { half.to_le_bytes() });
     }
 
-    /// A block, padded.
+    /// Appends a block, padded to four bytes.
     pub fn block(&mut self, kind: u32, body: &[u8]) {
         let total = body.len().next_multiple_of(4) as u32 + 12;
         let mut out = Vec::with_capacity(total as usize);
@@ -94,7 +94,7 @@ impl Pcapng {
         self.bytes.extend(out);
     }
 
-    /// From here on the file is in this byte order.
+    /// Begins a section, from which on the file has this byte order.
     pub fn section(&mut self, big: bool) {
         self.big = big;
         let mut body = Vec::new();
@@ -105,7 +105,7 @@ impl Pcapng {
         self.block(0x0a0d_0d0a, &body);
     }
 
-    /// An interface with a resolution of 10^-`digits` s.
+    /// Appends an interface with a resolution of 10^-`digits` s.
     pub fn interface(&mut self, link: u16, snaplen: u32, digits: u8) {
         let mut body = Vec::new();
         self.half(&mut body, link);
@@ -118,7 +118,7 @@ impl Pcapng {
         self.block(1, &body);
     }
 
-    /// An enhanced packet block.
+    /// Appends an enhanced packet block.
     pub fn enhanced(&mut self, interface: u32, wire_len: u32, data: &[u8]) {
         let ticks = 1_700_000_000_000_000 + self.count;
         self.count += 1;
@@ -130,7 +130,7 @@ impl Pcapng {
         self.block(6, &body);
     }
 
-    /// A packet block of the old kind.
+    /// Appends an obsolete packet block.
     pub fn obsolete(&mut self, interface: u16, wire_len: u32, data: &[u8]) {
         let ticks = 1_700_000_000_000_000 + self.count;
         self.count += 1;
@@ -144,7 +144,7 @@ impl Pcapng {
         self.block(2, &body);
     }
 
-    /// A simple packet: `data` is as long as the snap length lets it be.
+    /// Appends a simple packet block; `data` is as long as the snap length allows.
     pub fn simple(&mut self, wire_len: u32, data: &[u8]) {
         let mut body = Vec::new();
         self.word(&mut body, wire_len);
@@ -152,7 +152,7 @@ impl Pcapng {
         self.block(3, &body);
     }
 
-    /// A whole packet of interface 0.
+    /// Appends a complete packet of interface 0.
     pub fn packet(&mut self, data: &[u8]) {
         self.enhanced(0, data.len() as u32, data);
     }

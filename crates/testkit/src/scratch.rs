@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A name that no other test has, in this process or another.
+/// A path that no other test uses, in this process or another.
 fn unique() -> PathBuf {
     // tidy: allow(global): tests of one process run side by side, and a name must differ from all others.
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -22,7 +22,7 @@ fn text(path: &Path) -> &str {
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// An empty folder.
+    /// Makes an empty folder.
     #[allow(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Self {
         let path = unique();
@@ -30,7 +30,7 @@ impl Scratch {
         Self(path)
     }
 
-    /// A folder of text files, each with a line end behind it, as those in `/proc` and `/sys` have.
+    /// Makes a folder of text files, each with a line end behind its text, as in `/proc` and `/sys`.
     pub fn of(files: &[(&str, &str)]) -> Self {
         let folder = Self::new();
         for (name, text) in files {
@@ -39,17 +39,17 @@ impl Scratch {
         folder
     }
 
-    /// The folder.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The path of `name` in it.
+    /// Path of `name` in the folder.
     pub fn at(&self, name: &str) -> String {
         text(&self.0.join(name)).to_owned()
     }
 
-    /// Writes a file and returns its path; makes the folders that `name` begins with.
+    /// Writes a file and returns its path; makes the folders in front of `name`.
     pub fn file(&self, name: &str, bytes: &[u8]) -> String {
         let path = self.0.join(name);
         fs::create_dir_all(path.parent().expect("it lies in the folder")).expect("the folder can be written");
@@ -57,7 +57,7 @@ impl Scratch {
         self.at(name)
     }
 
-    /// Names of what is in it, sorted.
+    /// Names of all entries of the folder, sorted.
     pub fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).expect("it is there").map(|entry| entry.expect("it can be listed"));
         let mut names: Vec<_> =
@@ -78,7 +78,7 @@ impl Drop for Scratch {
 pub struct ScratchFile(pub PathBuf);
 
 impl ScratchFile {
-    /// A path that ends with `name`, at which there is nothing yet.
+    /// A path that ends with `name`, at which nothing exists yet.
     pub fn empty(name: &str) -> Self {
         let mut path = unique().into_os_string();
         path.push(format!("-{name}"));
@@ -92,7 +92,7 @@ impl ScratchFile {
         scratch
     }
 
-    /// The path.
+    /// Path of the file.
     pub fn path(&self) -> &str {
         text(&self.0)
     }
@@ -104,7 +104,7 @@ impl Drop for ScratchFile {
     }
 }
 
-/// A file that has no name any more.
+/// An open file without a name: its path has been removed.
 pub fn nameless(bytes: &[u8]) -> fs::File {
     let scratch = ScratchFile::new("nameless", bytes);
     fs::File::options().read(true).write(true).open(&scratch.0).expect("it was made just now")
