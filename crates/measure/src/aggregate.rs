@@ -1,18 +1,19 @@
-//! The counters of one worker.
+//! Counters of one worker.
 
 use crate::observation::Glance;
 use crate::{Config, Error, Observation, Slot, State, Windows};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// States of windows that were given out, to be used again: making one costs page faults, clearing it does not.
+/// Used states of closed windows, kept for new windows. Clearing a state is cheaper than a new one, because new memory costs
+/// page faults.
 #[derive(Debug, Default)]
 pub struct Spares(Mutex<Vec<State>>);
 
 impl Spares {
-    /// More are not kept: a few windows end at once, and each state is as large as its tables.
+    /// Largest number of states kept. Only a few windows end at once, and each state is as large as its tables.
     const MOST: usize = 16;
 
-    /// Keeps a state, unless its tables were shared.
+    /// Clears and keeps a state, unless its tables were shared.
     pub fn keep(&self, mut state: State) {
         let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if spares.len() < Self::MOST && state.clear() {
@@ -25,50 +26,52 @@ impl Spares {
     }
 }
 
-/// Takes packets and counts them, in the windows they belong to.
+/// Counts packets in the windows they belong to.
 #[derive(Debug)]
 pub struct Aggregate {
     config: Arc<Config>,
     spares: Arc<Spares>,
     windows: Windows<State>,
-    /// Made ahead, so that memory that cannot be had shows before the first packet.
+    /// State made in advance, so that a lack of memory shows before the first packet.
     spare: Option<State>,
     taken: u64,
 }
 
 impl Aggregate {
-    /// Counters for `config`, with the memory of a first window.
+    /// Creates the counters for `config`, with the memory of a first window.
     pub fn new(config: Arc<Config>, spares: Arc<Spares>) -> Result<Self, Error> {
-        // A shared table belongs to one window, and which comes first is not known yet.
+        // A shared table belongs to one window, and the first window is not known yet.
         let known = config.shared.is_none() || config.windowing.window_ns.is_none();
         let spare = known.then(|| State::new(&config, Slot::WHOLE)).transpose()?;
         Ok(Self { windows: Windows::new(config.windowing), config, spares, spare, taken: 0 })
     }
 
-    /// Has the memory fetched that counting these packets begins with.
+    /// Prefetches the memory that the first step of counting these packets reads.
     ///
-    /// Before packets are counted they may be told of twice, here and in [`Self::prefetch_counts`], each time with other work in between:
-    /// then counting does not wait for memory. Where the tables are not in the cache that is most of its time.
+    /// Counting does not wait for memory if the caller calls this function, then [`Self::prefetch_counts`], then
+    /// [`Self::take`], with other work between the calls. If the tables are not in the cache, waiting for memory is most of the
+    /// time of counting.
     pub fn prefetch_buckets(&self, packets: &[Observation]) {
         if let Some(state) = self.windows.last() {
             state.prefetch_buckets(packets);
         }
     }
 
-    /// Has the memory fetched that this led to, and notes in `likely` what it found out of each.
+    /// Prefetches the counts that the prefetched buckets lead to, and writes to `likely` a guess for each packet.
     pub fn prefetch_counts(&self, packets: &[Observation], likely: &mut [u8]) {
         if let Some(state) = self.windows.last() {
             state.prefetch_counts(packets, likely);
         }
     }
 
-    /// Counts packets, in their order. An error is want of memory for the tables of a new window. `likely` is what
-    /// [`Self::prefetch_counts`] noted, or empty.
+    /// Counts packets, in their order. `likely` holds the guesses of [`Self::prefetch_counts`], or is empty.
     ///
     /// **Cost**: no allocation but for a new window.
+    ///
+    /// **Errors**: no memory for the tables of a new window.
     pub fn take(&mut self, packets: &[Observation], mut likely: &[u8]) -> Result<(), Error> {
         let mut rest = packets;
-        // Nearly always all of them are of one window.
+        // Nearly always, all packets belong to one window.
         let whole = Glance::of(packets);
         while let Some(first) = rest.first() {
             let Self { config, spares, windows, spare, .. } = self;
@@ -88,22 +91,23 @@ impl Aggregate {
         Ok(())
     }
 
-    /// Takes out what is known of the windows before number `open`.
+    /// Removes and returns the states of the windows before number `open`.
     pub fn close(&mut self, open: i64) -> Vec<(i64, State)> {
         self.windows.close(open)
     }
 
-    /// See [`Windows::fold`].
+    /// Starts or ends the folding of windows: see [`Windows::fold`].
     pub fn fold(&mut self, folds: bool) {
         self.windows.fold(folds);
     }
 
-    /// Goes on with other counters. What was counted and not [closed](Self::close) is forgotten, but for [its number](Self::taken).
+    /// Replaces all counters by those of `other`. Counts that were not [closed](Self::close) are lost; only [the number of
+    /// packets](Self::taken) is kept.
     pub fn replace(&mut self, other: Self) {
         *self = Self { taken: self.taken + other.taken, ..other };
     }
 
-    /// Packets counted so far.
+    /// Returns the number of packets counted so far.
     pub fn taken(&self) -> u64 {
         self.taken
     }

@@ -1,4 +1,4 @@
-//! What is told: figures, each with its bound and the kind of the bound.
+//! Answers: figures, each with its bound and the kind of the bound.
 
 use crate::State;
 use crate::tally::Arrivals;
@@ -8,36 +8,36 @@ use weir_sketch::Counts;
 /// Kind of a bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BoundKind {
-    /// There is no error.
+    /// The figure has no error.
     Exact,
-    /// It always holds.
+    /// The bound always holds.
     Deterministic,
-    /// It holds with at least this probability, over the choice of the hash functions.
+    /// The bound holds with at least a given probability, over the choice of the hash functions.
     Probabilistic {
-        /// For one figure.
+        /// Probability that the bound of one figure holds.
         confidence: f64,
     },
-    /// Nothing is known.
+    /// Nothing is known about the error.
     None,
 }
 
-/// The true value lies in `lower..=upper`.
+/// Range of a figure: the true value lies in `lower..=upper`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     /// Kind of the bound.
     pub kind: BoundKind,
-    /// Not less than this.
+    /// Least possible value.
     pub lower: u64,
-    /// Not more than this.
+    /// Largest possible value.
     pub upper: u64,
 }
 
 /// One row of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
-    /// Whose row.
+    /// Key of the row.
     pub key: FlowKey,
-    /// Packets and bytes. The one that ranks lies within `bound`, the other one within `companion`.
+    /// Packets and bytes. The figure that ranks lies within `bound`, the other figure within `companion`.
     pub counts: Counts,
     /// Bound of the figure that ranks.
     pub bound: Bound,
@@ -45,28 +45,28 @@ pub struct Row {
     pub companion: Bound,
 }
 
-/// The largest keys.
+/// Largest keys of a window, with the rest of the traffic.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// Largest first, by the figure that ranks.
+    /// Rows, largest first by the figure that ranks.
     pub rows: Vec<Row>,
-    /// Packets and bytes for which an exact table had no room: those of keys without a row, and, where several tables were
-    /// merged, of keys with a row too, as far as their bounds say so.
+    /// Packets and bytes for which an exact table had no room. The packets belong to keys without a row. If several tables were
+    /// merged, packets of keys with a row can be among them, as far as the bounds of these rows allow.
     pub untracked: Counts,
-    /// All that is outside the rows.
+    /// Keys and traffic outside the rows.
     pub missing: Missing,
 }
 
-/// The keys outside a list, and their traffic.
+/// Keys outside a list of rows, and their traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Missing {
-    /// The largest value that the figure that ranks can have for any key outside.
+    /// Largest possible value of the ranking figure, for any key outside.
     pub at_most: u64,
     /// Kind of the bound `at_most`; with [`BoundKind::None`], `at_most` says nothing.
     pub kind: BoundKind,
-    /// How many keys are outside.
+    /// Number of keys outside.
     pub keys: Keys,
-    /// Packets and bytes of the table that the figures of the rows leave over.
+    /// Packets and bytes of the table, less the figures of the rows.
     pub counts: Counts,
 }
 
@@ -77,7 +77,7 @@ impl Default for Missing {
     }
 }
 
-/// How many keys.
+/// Number of keys, estimated or limited from below.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Keys {
     /// An estimate of their number.
@@ -86,19 +86,19 @@ pub enum Keys {
     AtLeast(u64),
 }
 
-/// How many there are.
+/// Estimate of a number, with its range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The estimate.
+    /// Estimated number.
     pub value: u64,
-    /// Give or take; 0 if it is exact.
+    /// Half width of the range around `value`; 0 if the number is exact.
     pub plus_minus: u64,
-    /// With this probability; 1 if it is exact.
+    /// Probability that the true number is within the range; 1 if the number is exact.
     pub confidence: f64,
 }
 
 impl Estimate {
-    /// A number that was counted.
+    /// Creates an estimate without error, for a number that was counted.
     pub fn exact(value: u64) -> Self {
         Self { value, plus_minus: 0, confidence: 1.0 }
     }
@@ -107,28 +107,28 @@ impl Estimate {
 /// A key whose figure changed from one window to the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// Whose figure.
+    /// Key of the figure.
     pub key: FlowKey,
     /// Estimate in the window before.
     pub before: u64,
     /// Estimate in this window.
     pub after: u64,
-    /// The true change lies in `lower..=upper`; the kind is that of the figures.
+    /// Lower end of the range of the true change, `lower..=upper`.
     pub lower: i64,
-    /// See `lower`.
+    /// Upper end of the range of the true change.
     pub upper: i64,
-    /// Kind of the bound.
+    /// Kind of the bound, taken from the bounds of the figures.
     pub kind: BoundKind,
 }
 
 impl Change {
-    /// Estimate of the change.
+    /// Returns the estimate of the change.
     pub fn delta(&self) -> i64 {
         difference(self.after, self.before)
     }
 }
 
-/// `a - b`, or the nearest number that there is.
+/// Returns `a - b`, or the nearest `i64` if the difference does not fit.
 pub(crate) fn difference(a: u64, b: u64) -> i64 {
     let exact = i128::from(a) - i128::from(b);
     i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX })
@@ -137,27 +137,29 @@ pub(crate) fn difference(a: u64, b: u64) -> i64 {
 /// A window of time that is complete.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
-    /// From, to (exclusive), ns since 1970; `None`: all of time.
+    /// Start and end (exclusive), in ns since 1970; `None`: all of time.
     pub span: Option<(i64, i64)>,
-    /// The part of `span` that the sources cover: shorter in the first window and in the last one.
+    /// Part of `span` that the sources cover; the first and the last window can be covered in part only.
     pub covered: Option<(i64, i64)>,
-    /// 0 for the first result of a window. A further result adds packets that came after the results before it.
+    /// Number of the result, 0 for the first result of a window. A further result adds packets that arrived after the earlier
+    /// results.
     pub revision: u32,
-    /// Windows before it that could not be given out; their packets are in the sum of all.
+    /// Number of windows before this window that could not be delivered; their packets are in the sum of all windows.
     pub left_out: u64,
-    /// What arrived.
+    /// Packets that arrived in the window.
     pub arrivals: Arrivals,
-    /// What is known of the packets that passed; `None` if none did.
+    /// Counters of the packets that passed; `None` if no packet passed.
     pub state: Option<&'a State>,
-    /// Number of the change of keys that ended it early: what comes later is counted by other keys. With `span` `None` it is all that
-    /// was counted by the keys before.
+    /// Number of the change of keys that ended the window early; later packets are counted by other keys. If `span` is `None`,
+    /// the window holds all packets counted by the former keys.
     pub change: Option<u64>,
-    /// What is known of the window before it; `None` inside if that held no packet, outside if this one is the first.
+    /// Counters of the window before. The outer `None` means that this window is the first; the inner `None`, that the window
+    /// before held no packet.
     pub before: Option<Option<&'a State>>,
 }
 
 impl Window<'_> {
-    /// The `rows` keys of table `i` whose figures changed most since the window before; `None` in the first window.
+    /// Returns the `rows` keys of table `i` whose figures changed most since the window before; `None` in the first window.
     pub fn changers(&self, i: usize, rows: usize) -> Option<Vec<Change>> {
         let before = self.before?;
         Some(crate::state::changers(before, self.state, i, rows))

@@ -1,4 +1,4 @@
-//! One table: a sketch, or two that complete each other, behind what the tasks ask.
+//! Table of one kind of key: one sketch, or two sketches that complete each other, behind one interface.
 
 use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Table, difference};
 use crate::part::{Count, Fill, Part};
@@ -9,32 +9,32 @@ use weir_packet::flow::{FlowKey, Hasher};
 use weir_sketch::{Cms, Counts, Entry, Exact, Heavy, Item, Packet, Rule, Shape, SharedCms, SharedExact, Weigh};
 use zerocopy::IntoBytes;
 
-/// Packets that are counted together.
+/// Number of packets that are counted together.
 pub(crate) const TOGETHER: usize = 64;
 
-/// How to count.
+/// Sketch that counts the keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sketch {
-    /// Every key, as long as there is memory.
+    /// Counts every key exactly, as long as the memory suffices.
     Exact,
-    /// The largest keys, with bounds that always hold.
+    /// Counts the largest keys, with bounds that always hold.
     #[default]
     Heavy,
-    /// Count-Min, and a heavy table beside it that names the keys: three quarters of the memory for the one, the rest for the other.
+    /// Count-Min with three quarters of the memory, and a heavy table with the rest, which names the keys.
     Cms {
-        /// With conservative update.
+        /// Whether updates are conservative.
         conservative: bool,
     },
 }
 
 impl Sketch {
-    /// Whether several workers can update one of it.
+    /// Returns whether several workers can update one table of this sketch.
     pub fn can_be_shared(self) -> bool {
         self != Self::Heavy
     }
 }
 
-/// Rows of Count-Min: a figure is within its bound with a probability of 1 - e^-4.
+/// Number of Count-Min rows: a figure is within its bound with a probability of 1 - e^-4.
 const ROWS: usize = 4;
 
 /// Count-Min cells: packets of one worker fit in 32 bits, bytes do not.
@@ -88,19 +88,19 @@ impl Cells {
     }
 }
 
-/// A table that several workers update.
+/// Table that several workers update.
 #[derive(Clone, Debug)]
 pub(crate) enum Shared {
     Exact(Arc<SharedExact<FlowKey>>),
     Cms(Arc<SharedCms>),
 }
 
-/// The shared tables of the open windows.
+/// Shared tables of the open windows.
 #[derive(Debug, Default)]
 pub struct SharedTables(Mutex<BTreeMap<Slot, Vec<Shared>>>);
 
 impl SharedTables {
-    /// The tables of a window, one per key. Whoever asks first makes them.
+    /// Returns the tables of a window, one for each kind of key. The first call for a window creates them.
     pub(crate) fn of(&self, config: &Config, slot: Slot) -> Result<Vec<Shared>, Error> {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tables) = windows.get(&slot) {
@@ -111,7 +111,7 @@ impl SharedTables {
         Ok(tables)
     }
 
-    /// The window is complete.
+    /// Removes the tables of a complete window.
     pub(crate) fn forget(&self, slot: Slot) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&slot);
     }
@@ -125,7 +125,8 @@ impl Shared {
                 let shape = shape(*memory, size_of::<u64>())?;
                 Ok(Self::Cms(Arc::new(SharedCms::new(shape, rule(conservative), *seed, request)?)))
             }
-            // Refused where settings are made, since its update touches several places.
+            // The check of the settings refuses shared `Heavy` tables, because one update of such a table changes several
+            // places.
             Sketch::Exact | Sketch::Heavy => Ok(Self::Exact(Arc::new(SharedExact::new(*memory, *seed, request)?))),
         }
     }
@@ -135,12 +136,12 @@ fn rule(conservative: bool) -> Rule {
     if conservative { Rule::Conservative } else { Rule::Plain }
 }
 
-/// The largest Count-Min within three quarters of the memory.
+/// Returns the shape of the largest Count-Min within three quarters of the memory.
 fn shape(memory: usize, cell_bytes: usize) -> Result<Shape, Error> {
     Shape::for_memory(memory / 4 * 3, ROWS, cell_bytes)
 }
 
-/// One table.
+/// Table of one kind of key.
 #[derive(Debug)]
 pub(crate) enum Counter {
     Exact(Exact<FlowKey>),
@@ -150,7 +151,7 @@ pub(crate) enum Counter {
     SharedCms(Arc<SharedCms>, Heavy<FlowKey>),
 }
 
-/// Packets that are counted under their parts as they are.
+/// Counter that adds packets to a heavy table under their parts, without storing the parts.
 struct Name<'a, 'b> {
     packets: &'a [Observation],
     names: &'b mut Heavy<FlowKey>,
@@ -163,7 +164,7 @@ impl<'a> Count<'a> for Name<'a, '_> {
     }
 }
 
-/// What is known of a key's weight.
+/// Estimate of a key's weight, with its bound.
 #[derive(Clone, Copy, Debug)]
 struct Figure {
     value: u64,
@@ -171,7 +172,7 @@ struct Figure {
 }
 
 impl Counter {
-    /// An empty one.
+    /// Creates an empty table.
     pub fn new(config: &Config, shared: Option<&Shared>) -> Result<Self, Error> {
         let Config { memory, by, seed, request, .. } = config;
         let names = |used: usize| Heavy::new(memory - used, *by, *seed, request);
@@ -192,7 +193,7 @@ impl Counter {
         }
     }
 
-    /// The table that names keys, if there is one beside or instead of the counts.
+    /// Returns the heavy table that names the keys; exact tables have none.
     #[inline]
     pub fn names(&self) -> Option<&Heavy<FlowKey>> {
         match self {
@@ -201,8 +202,9 @@ impl Counter {
         }
     }
 
-    /// Counts packets, at most [`TOGETHER`], each under the key it names; `likely` is what [`Heavy::prefetch_counts`] told, or nothing.
-    /// Bit i of what comes back is clear if the key of packet i was counted here before.
+    /// Counts packets, at most [`TOGETHER`], each under its [`Packet::key`]. `likely` holds the guesses of
+    /// [`Heavy::prefetch_counts`], or is empty. In the returned mask, bit i is clear if the key of packet i was counted here
+    /// before.
     #[inline]
     pub fn update<P: Packet<FlowKey>>(&mut self, items: &[P], likely: &[u8]) -> u64 {
         let names = match self {
@@ -241,7 +243,7 @@ impl Counter {
         new
     }
 
-    /// Counts packets, at most [`TOGETHER`], each under a part of its flow key; `parts` is room for them.
+    /// Counts packets, at most [`TOGETHER`], each under a part of its flow key; `parts` is a buffer for the parts.
     pub fn update_part(
         &mut self,
         kind: KeyKind,
@@ -257,7 +259,7 @@ impl Counter {
         }
     }
 
-    /// Adds what another one counted. Workers that share a table have nothing to add but names.
+    /// Adds the counts of another table. For workers that share a table, only the names are added.
     pub fn merge(&mut self, other: &Self, hash: impl FnMut(&FlowKey) -> u64) -> Result<(), Error> {
         match (self, other) {
             (Self::Exact(mine), Self::Exact(theirs)) => mine.merge(theirs, hash),
@@ -276,7 +278,7 @@ impl Counter {
         }
     }
 
-    /// Makes a shared table one's own, once nobody updates it any more.
+    /// Replaces a shared table by an own table, after the last update of the shared table.
     pub fn settle(&mut self, config: &Config, hash: impl FnMut(&FlowKey) -> u64) -> Result<(), Error> {
         let Config { memory, by, seed, request, .. } = config;
         let own = match self {
@@ -286,7 +288,7 @@ impl Counter {
                 Self::Exact(own)
             }
             Self::SharedCms(cms, names) => {
-                // The names move; what takes their place is dropped with the shared table.
+                // The names move; their replacement is dropped with the shared table.
                 let least = Heavy::new(names.memory_bytes(), *by, *seed, request)?;
                 Self::Cms(Cells::Wide(cms.snapshot(request)?), std::mem::replace(names, least))
             }
@@ -296,7 +298,8 @@ impl Counter {
         Ok(())
     }
 
-    /// Forgets everything and keeps the memory; not if others share it, or if it is not what [`Self::new`] makes.
+    /// Clears the table and keeps the memory. Returns `false` and clears nothing if other workers share the table, or if
+    /// [`Self::new`] would make another kind of table.
     pub fn clear(&mut self) -> bool {
         match self {
             Self::Exact(table) => table.clear(),
@@ -309,13 +312,13 @@ impl Counter {
                 cms.clear();
                 names.clear();
             }
-            // One of packets in wide cells was shared.
+            // A table of packets in wide cells was a shared table before it was settled.
             Self::Cms(..) | Self::SharedExact(_) | Self::SharedCms(..) => return false,
         }
         true
     }
 
-    /// How many keys there were, if an exact table knows.
+    /// Returns the number of different keys, if the table is exact and had room for all of them.
     pub fn count_of_keys(&self) -> Option<u64> {
         match self {
             Self::Exact(table) if table.untracked() == Counts::default() => Some(table.len() as u64),
@@ -323,7 +326,7 @@ impl Counter {
         }
     }
 
-    /// The largest `rows` keys. `keys` is an estimate of how many keys there were, if there is one.
+    /// Returns the largest `rows` keys. `keys` is an estimate of the number of all keys, if the caller has one.
     pub fn table(&self, by: Weigh, rows: usize, keys: Option<Estimate>, hash: impl Fn(&FlowKey) -> u64) -> Table {
         match self {
             Self::Exact(table) => {
@@ -361,8 +364,9 @@ impl Counter {
                     b.counts.by(by).cmp(&a.counts.by(by)).then_with(|| a.key.as_bytes().cmp(b.key.as_bytes()))
                 });
                 let others = all.split_off(rows.min(all.len()));
-                // Neither the names' bounds nor the cells are ever below the truth, so that this is certain. A key without a
-                // name weighs no more than the names' floor, if the names have seen what the cells have.
+                // This limit is certain, because neither the names' bounds nor the cells are ever below the true weight. A key
+                // without a name weighs no more than `absent_upper` of the names, if the names have counted the same packets as
+                // the cells.
                 let most = others.iter().map(|row| row.bound.upper).max().unwrap_or(0).max(names.absent_upper());
                 let saw_all = cells.total() == names.total().by(by);
                 let kind = if saw_all { BoundKind::Deterministic } else { BoundKind::None };
@@ -374,7 +378,7 @@ impl Counter {
         }
     }
 
-    /// The keys whose figures changed most; where there is no table, there were no packets.
+    /// Returns the keys whose figures changed most; a window without a table had no packets.
     pub fn changes(
         before: Option<&Self>,
         after: Option<&Self>,
@@ -401,7 +405,7 @@ impl Counter {
         all
     }
 
-    /// The keys it can name.
+    /// Returns the keys that the table holds.
     fn keys(&self) -> Vec<FlowKey> {
         match self {
             Self::Exact(table) => table.iter().map(|(key, _)| key).collect(),
@@ -412,7 +416,7 @@ impl Counter {
         }
     }
 
-    /// What is known of any key.
+    /// Returns the estimate of a key's weight, for any key.
     fn figure(&self, key: &FlowKey, hash: u64, by: Weigh) -> Figure {
         match self {
             Self::Exact(table) => {
@@ -434,7 +438,7 @@ impl Counter {
         }
     }
 
-    /// A line about it, and one about its memory.
+    /// Describes the table in one line, and its memory in another.
     pub fn describe(&self) -> [String; 2] {
         match self {
             Self::Exact(table) => {
@@ -451,16 +455,17 @@ impl Counter {
 }
 
 impl Cells {
-    /// What is known of a key that a heavy table names too: the narrower of both bounds, on either side.
+    /// Returns the estimate for a key that a heavy table names too, with the narrower of both bounds at either end.
     fn figure(&self, entry: &Entry<FlowKey>, hash: u64) -> Figure {
         self.bare_figure(hash, entry.lower, entry.upper)
     }
 
     fn bare_figure(&self, hash: u64, least: u64, most: u64) -> Figure {
         let (estimate, bound) = (self.estimate(hash), self.bound());
-        // A cell at its end says only that it is not less.
+        // If cells are saturated, their values are no upper bounds.
         let above = if self.is_saturated() { most } else { estimate.min(most) };
-        // What is certain stands above what is only probable: where the two contradict each other, the improbable has happened.
+        // A certain bound takes precedence over a probable one. If the two contradict each other, the improbable case has
+        // occurred.
         let below = estimate.saturating_sub(bound.excess);
         let lower = if below > most { least } else { below.max(least) };
         let kind = BoundKind::Probabilistic { confidence: 1.0 - bound.delta };
@@ -474,7 +479,7 @@ fn exact(value: u64, doubt: u64) -> Bound {
     Bound { kind, lower: value, upper: value.saturating_add(doubt) }
 }
 
-/// The row of a key that a heavy table names; `figure` is the one that ranks.
+/// Returns the row of a key that a heavy table names; `figure` is the figure that ranks.
 fn row(entry: &Entry<FlowKey>, figure: Figure, by: Weigh) -> Row {
     let (value, companion) = (figure.value, entry.companion_lower);
     let counts = match by {
@@ -486,7 +491,7 @@ fn row(entry: &Entry<FlowKey>, figure: Figure, by: Weigh) -> Row {
     Row { key: entry.key, counts, bound: figure.bound, companion }
 }
 
-/// The figure that does not rank.
+/// Returns the figure that does not rank.
 fn other(by: Weigh) -> Weigh {
     match by {
         Weigh::Packets => Weigh::Bytes,
@@ -494,7 +499,7 @@ fn other(by: Weigh) -> Weigh {
     }
 }
 
-/// What the figures of the rows leave of a total.
+/// Returns a total less the figures of the rows.
 fn rest(total: Counts, rows: &[Row]) -> Counts {
     rows.iter().fold(total, |rest, row| Counts {
         packets: rest.packets.saturating_sub(row.counts.packets),
@@ -502,13 +507,13 @@ fn rest(total: Counts, rows: &[Row]) -> Counts {
     })
 }
 
-/// How many keys a table has seen, if all of them are in it.
+/// Returns the number of keys that a table has counted, if all of them are in it.
 fn known(names: &Heavy<FlowKey>) -> Option<u64> {
     names.count_of_keys().map(|keys| keys as u64)
 }
 
-/// How many keys are outside `listed` ones: of all that were counted, else of all as estimated, else of those that are in the
-/// table.
+/// Returns the number of keys outside the `listed` rows. The number of all keys is `counted`, else `estimated`; without both,
+/// the keys in the table give a lower limit.
 fn keys_outside(listed: usize, named: usize, counted: Option<u64>, estimated: Option<Estimate>) -> Keys {
     let (listed, named) = (listed as u64, named as u64);
     match (counted, estimated) {
@@ -524,7 +529,8 @@ mod tests {
     use crate::Sketch;
     use weir_sketch::Item;
 
-    /// Each of two tables has room for 14 flows and turned 6 away; of the second's, 10 found no room in the merge.
+    /// Each of two tables has room for 14 flows and rejected 6. Of the flows of the second table, 10 found no room in the
+    /// merge.
     #[test]
     fn a_key_that_an_exact_table_lacks_has_at_most_what_found_no_room() {
         let config = Config { sketch: Sketch::Exact, memory: 16 * 64, ..Config::default() };

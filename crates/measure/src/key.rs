@@ -1,10 +1,10 @@
-//! What is counted: a part of the flow key.
+//! Kinds of key: parts of the flow key that a table counts.
 
 use core::fmt;
 use core::str::FromStr;
 use weir_packet::flow::FlowKey;
 
-/// Which part of a packet's flow key is counted. All but [`KeyKind::Conversation`] are directional.
+/// Part of a packet's flow key that is counted. Every kind but [`KeyKind::Conversation`] is directional.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
     /// Addresses, ports and protocol.
@@ -13,9 +13,9 @@ pub enum KeyKind {
     Conversation,
     /// Source and destination address.
     Pair,
-    /// Source address, cut to so many leading bits; an address with fewer bits is kept whole.
+    /// Source address, cut to this number of leading bits; an address with fewer bits is kept whole.
     Src(u8),
-    /// Destination address, likewise.
+    /// Destination address, cut in the same way.
     Dst(u8),
     /// Source port and protocol.
     Sport,
@@ -34,7 +34,7 @@ impl KeyKind {
     /// The whole destination address.
     pub const DST: Self = Self::Dst(ALL_BITS);
 
-    /// The names that have no parameter.
+    /// Kinds without a parameter, with their names.
     pub const NAMES: [(&'static str, Self); 8] = [
         ("5tuple", Self::FiveTuple),
         ("conversation", Self::Conversation),
@@ -46,10 +46,10 @@ impl KeyKind {
         ("proto", Self::Proto),
     ];
 
-    /// The part of `flow` that is counted; the rest is zero.
+    /// Returns the counted part of `flow`; the rest is zero.
     ///
-    /// Flags are kept out of all but whole flows, so that a fragment counts for its address; under a key of a port, packets
-    /// without ports are told from those of port 0.
+    /// Only whole flows keep all flags, because a fragment must count for its address. Keys of a port keep one flag, which
+    /// separates packets without ports from packets of port 0.
     #[inline(always)]
     pub fn project(self, flow: &FlowKey) -> FlowKey {
         let FlowKey { src, dst, sport, dport, proto, family, .. } = *flow;
@@ -66,7 +66,7 @@ impl KeyKind {
         }
     }
 
-    /// Length of the prefix of an address of `family`, if it is one.
+    /// Returns the prefix length of an address of `family`, or `None` if the kind is no prefix.
     pub fn prefix_len(self, family: u8) -> Option<u8> {
         match self {
             Self::Src(bits) | Self::Dst(bits) if bits < ALL_BITS => Some(bits.min(width(family))),
@@ -99,7 +99,7 @@ impl fmt::Display for KeyKind {
     }
 }
 
-/// Why a text names no key.
+/// Error: the text names no kind of key.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "'{0}' is no key: 5tuple, conversation, pair, src, dst, sport, dport, proto, or a prefix such as src/24, dst/48"

@@ -1,7 +1,7 @@
-//! Packets become answers: counters per key, windows of time, totals, and the bound of every figure.
+//! Turns packets into answers: counters per key, windows of time, totals, and the bound of every figure.
 //!
-//! A [`Aggregate`] takes [`Observation`]s and keeps a [`State`] for each open window. States of several workers merge; the
-//! merged one answers. Where packets come from, and who runs whom, is not known here.
+//! An [`Aggregate`] takes [`Observation`]s and keeps a [`State`] for each open window. States of several workers merge, and the
+//! merged state answers. This crate knows neither the origin of the packets nor the threads that call it.
 #![forbid(unsafe_code)]
 
 mod aggregate;
@@ -27,30 +27,31 @@ pub use windows::{Slot, Windowing, Windows};
 use weir_memory::Request;
 use weir_packet::flow::Hasher;
 
-/// What to count and how.
+/// Settings of the counters: keys, sketch, memory and windows.
 #[derive(Debug)]
 pub struct Config {
-    /// What is counted by; each has a table of its own.
+    /// Kinds of key that are counted; each kind has a table of its own.
     pub keys: Vec<KeyKind>,
-    /// What makes a key large.
+    /// Figure that ranks the keys: packets or bytes.
     pub by: Weigh,
-    /// How to count.
+    /// Sketch that counts.
     pub sketch: Sketch,
-    /// Memory of each table, bytes.
+    /// Memory of each table, in bytes.
     pub memory: usize,
-    /// What kind of memory.
+    /// Kind of memory: page size, node and population.
     pub request: Request,
-    /// How packet time is divided into windows.
+    /// Division of packet time into windows.
     pub windowing: Windowing,
-    /// Seed of the hash functions. The default is known to everybody: traffic that is made for it can bend the answers, so
-    /// a caller that measures traffic of others draws a seed.
+    /// Seed of the hash functions. The default seed is public, so crafted traffic can falsify the answers. A caller that
+    /// measures the traffic of others draws a seed.
     pub seed: u64,
-    /// Tables that all workers share, which not every sketch can be: see [`Sketch::can_be_shared`]. `None`: each has its own.
+    /// Tables that all workers share; `None`: each worker has its own. Not every sketch can be shared: see
+    /// [`Sketch::can_be_shared`].
     pub shared: Option<SharedTables>,
 }
 
 impl Default for Config {
-    /// 5-tuples by packets, in `heavy` tables of 4 MiB, without windows.
+    /// Counts 5-tuples by packets, in `heavy` tables of 4 MiB, without windows.
     fn default() -> Self {
         Self {
             keys: vec![KeyKind::FiveTuple],
@@ -66,18 +67,18 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The same with other keys; tables that workers share are new ones.
+    /// Returns the same settings with other keys, and with new tables if workers share tables.
     pub fn with_keys(&self, keys: Vec<KeyKind>) -> Self {
         let Self { by, sketch, memory, request, windowing, seed, ref shared, .. } = *self;
         let shared = shared.as_ref().map(|_| SharedTables::default());
         Self { keys, by, sketch, memory, request, windowing, seed, shared }
     }
 
-    /// The hash functions of the seed.
+    /// Returns the hash functions of the seed.
     pub fn hasher(&self) -> Hasher {
         Hasher::new(self.seed)
     }
 }
 
-/// Why counters cannot be had or put together.
+/// Reason why counters cannot be created or merged.
 pub type Error = weir_sketch::Error;

@@ -1,53 +1,53 @@
-//! A packet on its way to the counters.
+//! Observations: packets after their headers were read, before they are counted.
 
 use core::borrow::Borrow;
 use weir_packet::flow::FlowKey;
 use weir_sketch::Packet;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-/// What is known of a packet once its headers were read: one cache line, so that a ring of them can carry packets between
-/// threads. It also carries what must keep its place among the packets: see [`Kind`].
+/// Facts about a packet, taken from its headers. One observation fills one cache line, so that a ring can carry observations
+/// between threads. Messages that must keep their place among the packets travel as observations too: see [`Kind`].
 #[derive(Clone, Copy, Debug, FromZeros, IntoBytes, Immutable)]
 #[repr(C, align(64))]
 pub struct Observation {
-    /// [Plain](weir_packet::flow::Hasher::plain) hash of the whole flow key; with [`Kind::Mark`] any number, with [`Kind::Close`] whether
-    /// it [replaces](Self::replaces) counters.
+    /// [Plain](weir_packet::flow::Hasher::plain) hash of the whole flow key; with [`Kind::Mark`], a number chosen by the
+    /// caller; with [`Kind::Close`], 1 if it [replaces](Self::replaces) counters.
     pub hash: u64,
-    /// Time, ns since 1970; with [`Kind::Close`] the first window that stays open.
+    /// Time, in ns since 1970; with [`Kind::Close`], the number of the first window that stays open.
     pub time_ns: i64,
-    /// The flow key, if there is one.
+    /// Flow key, if the packet has one.
     pub flow: FlowKey,
-    /// Bytes on the wire.
+    /// Wire length, in bytes.
     pub bytes: u32,
-    /// A [`Kind`].
+    /// [`Kind`] of the observation, as a number.
     kind: u32,
 }
 
-/// What an [`Observation`] stands for.
+/// Meaning of an [`Observation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
-    /// A packet with a flow key.
+    /// Packet with a flow key.
     Flow = 0,
-    /// A packet without: not IP.
+    /// Packet without a flow key: not IP.
     NotIp,
-    /// A packet without: cut too short.
+    /// Packet without a flow key: cut too short.
     Truncated,
-    /// A packet without: headers that contradict themselves.
+    /// Packet without a flow key: its headers contradict themselves.
     Malformed,
-    /// A packet without: its link type is not read.
+    /// Packet without a flow key: weir does not read its link type.
     LinkType,
-    /// No packet: what lies before a window is complete.
+    /// No packet: all windows before a given window are complete.
     Close,
     /// No packet: the end of a batch.
     Mark,
 }
 
 impl Observation {
-    /// The time of a packet that has none, before any that has one.
+    /// Time of a packet without a time stamp; less than every real time.
     pub const NO_TIME: i64 = i64::MIN;
 
-    /// What it stands for.
+    /// Returns the meaning of the observation.
     #[inline]
     pub fn kind(&self) -> Kind {
         match self.kind {
@@ -61,41 +61,41 @@ impl Observation {
         }
     }
 
-    /// A packet came: all but its key and its hash.
+    /// Sets the kind, the wire length and the time of a packet; its key and its hash stay as they are.
     #[inline]
     pub fn arrived(&mut self, kind: Kind, bytes: u32, time_ns: i64) {
         (self.kind, self.bytes, self.time_ns) = (kind as u32, bytes, time_ns);
     }
 
-    /// Windows before number `open` are complete.
+    /// Creates the message that all windows before number `open` are complete.
     pub fn close(open: i64) -> Self {
         Self { kind: Kind::Close as u32, time_ns: open, ..Self::new_zeroed() }
     }
 
-    /// All windows are complete, and other counters take what comes.
+    /// Creates the message that all windows are complete, and that other counters take all later packets.
     pub fn replace() -> Self {
         Self { hash: 1, ..Self::close(i64::MAX) }
     }
 
-    /// Of [`Kind::Close`]: whether other counters take what comes.
+    /// Returns whether other counters take all later packets; valid for [`Kind::Close`] only.
     pub fn replaces(&self) -> bool {
         self.hash == 1
     }
 
-    /// The end of a batch; `stamp` comes out where it is taken.
+    /// Creates the mark of the end of a batch; the receiver reads `stamp` from the field `hash`.
     pub fn mark(stamp: u64) -> Self {
         Self { kind: Kind::Mark as u32, hash: stamp, ..Self::new_zeroed() }
     }
 }
 
-/// What decides for many packets at once how they are counted.
+/// Summary of many packets that decides the path by which they are counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Glance {
-    /// The smallest time, which may be [`Observation::NO_TIME`].
+    /// Smallest time, possibly [`Observation::NO_TIME`].
     pub earliest: i64,
-    /// The largest time.
+    /// Largest time.
     pub latest: i64,
-    /// All are of [`Kind::Flow`].
+    /// Whether all packets are of [`Kind::Flow`].
     pub all_flows: bool,
 }
 

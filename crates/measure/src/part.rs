@@ -5,25 +5,26 @@ use core::borrow::Borrow;
 use weir_packet::flow::{FlowKey, Hasher, ShortHasher};
 use weir_sketch::{Item, Packet};
 
-/// A packet under a part of its flow key. Nothing is written down: a table compares what it has with the flow key itself.
+/// Packet under a part of its flow key. The part is never stored: a table compares its keys with the flow key of the packet.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a> {
     packet: &'a Observation,
     hasher: &'a Hasher,
     short: ShortHasher,
     kind: KeyKind,
-    /// Bits of an IPv4 address that a prefix keeps.
+    /// Mask of the IPv4 address bits that a prefix keeps.
     kept: u32,
 }
 
-/// Counts packets under their parts.
+/// Counter of packets under their parts.
 pub(crate) trait Count<'a> {
-    /// `part` knows its kind of key where it is compiled: what is zero in all keys of the kind costs nothing.
+    /// Counts packets; `part` makes the part of one packet. The kind of key is a constant in `part`, so that fields that are
+    /// zero in all keys of the kind cost nothing.
     fn count(self, part: impl Fn(&'a Observation) -> Part<'a>);
 }
 
 impl KeyKind {
-    /// Has packets counted under their parts.
+    /// Calls `counter` with a function that makes parts of this kind.
     pub(crate) fn count<'a>(self, hasher: &'a Hasher, counter: impl Count<'a>) {
         let kept = match self {
             Self::Src(bits) | Self::Dst(bits) if bits < u32::BITS as u8 => {
@@ -32,7 +33,7 @@ impl KeyKind {
             _ => u32::MAX,
         };
         let short = hasher.short();
-        // Each kind has a closure of its own, and so code of its own.
+        // Each kind has a closure of its own, so that the compiler makes code for each kind.
         match self {
             Self::FiveTuple => counter.count(move |packet| Part { packet, hasher, short, kind: Self::FiveTuple, kept }),
             Self::Conversation => {
@@ -48,40 +49,41 @@ impl KeyKind {
     }
 }
 
-/// The bytes of an address that IPv4 fills.
+/// Returns the bytes of an address that IPv4 uses.
 #[inline(always)]
 fn first(address: &[u8; 16]) -> u32 {
     let [a, b, c, d, ..] = *address;
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// Both ports of a key.
+/// Returns both ports of a key.
 #[inline(always)]
 fn ports(flow: &FlowKey) -> u32 {
     u32::from(flow.sport) | u32::from(flow.dport) << 16
 }
 
-/// The fields of a key behind its ports.
+/// Returns the fields of a key after its ports.
 #[inline(always)]
 fn meta(flow: &FlowKey) -> u32 {
     u32::from_le_bytes([flow.proto, flow.family, flow.flags, flow.reserved])
 }
 
-/// Is `key` that of the conversation of a packet of IPv4? Nobody can predict the direction, so both are looked at.
+/// Returns whether `key` is the key of the conversation of an IPv4 packet. The function compares both directions without a
+/// branch, because the direction cannot be predicted.
 #[inline(always)]
 fn is_conversation_v4(flow: &FlowKey, key: &FlowKey) -> bool {
     let (src, dst) = (first(&key.src), first(&key.dst));
     let there = first(&flow.src) ^ src | first(&flow.dst) ^ dst | ports(flow) ^ ports(key);
     let back = first(&flow.src) ^ dst | first(&flow.dst) ^ src | ports(flow).rotate_left(16) ^ ports(key);
-    // One of two numbers of 32 bits is zero if their product is.
+    // If the product of two 32-bit numbers is zero, one of the numbers is zero.
     (meta(flow) == meta(key)) & (u64::from(there) * u64::from(back) == 0)
 }
 
 impl Packet<FlowKey> for Part<'_> {
-    /// The [plain](Hasher::plain) hash of the part.
+    /// Returns the [plain](Hasher::plain) hash of the part.
     #[inline(always)]
     fn hash(&self) -> u64 {
-        /// `meta` of a key that holds a family and no protocol.
+        /// Value of `meta` for an IPv4 key without a protocol.
         const V4: u32 = 4 << 8;
         let Self { packet: Observation { flow, hash, .. }, hasher, short, kind, kept } = self;
         let flags = u32::from(flow.flags & FlowKey::HAS_PORTS) << 16;
@@ -109,7 +111,7 @@ impl Packet<FlowKey> for Part<'_> {
         self.kind.project(&self.packet.flow)
     }
 
-    /// Both keys are of this kind, so that what is zero in all of these need not be compared.
+    /// Compares the keys. Both keys are of this kind, so that fields that are zero in every key of the kind are not compared.
     #[inline(always)]
     fn is_of(&self, key: &FlowKey) -> bool {
         let Self { packet: Observation { flow, .. }, kind, kept, .. } = self;
@@ -127,7 +129,7 @@ impl Packet<FlowKey> for Part<'_> {
     }
 }
 
-/// Writes packets down under their parts.
+/// Stores the packets under their parts.
 pub(crate) struct Fill<'a, 'b> {
     pub packets: &'a [Observation],
     pub parts: &'b mut Vec<Item<FlowKey>>,
@@ -152,7 +154,7 @@ mod tests {
     use super::*;
     use crate::Kind;
 
-    /// Counts nothing, and compares each packet with the keys of all.
+    /// Counter that counts nothing and compares each packet with the keys of all packets.
     struct Compare<'a>(&'a [Observation], KeyKind);
 
     impl<'a> Count<'a> for Compare<'a> {
@@ -180,7 +182,7 @@ mod tests {
         let hasher = Hasher::new(5);
         let v4 = flow(&[10, 1, 2, 3], &[192, 0, 2, 7], 1111, 53, 17);
         let v6 = flow(&[0x20, 1, 0xd, 0xb8, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6], &[0xfe; 16], 1111, 53, 17);
-        // Addresses whose first bytes are those of the others, and which differ late or in one field only.
+        // IPv6 addresses that begin with the bytes of `v4`; keys that differ in the last byte or in one field only.
         let like_v4 = flow(&[10, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[192, 0, 2, 7, 0], 1111, 53, 17);
         let mut late = v6;
         late.src[15] = 7;

@@ -1,4 +1,4 @@
-//! What one worker, or all of them, know of a window of time.
+//! Counters of one window of time, of one worker or merged from all workers.
 
 use crate::answer::{Change, Estimate, Table};
 use crate::counter::{Counter, TOGETHER};
@@ -9,12 +9,12 @@ use weir_memory::Request;
 use weir_packet::flow::{FlowKey, Hasher};
 use weir_sketch::{Distinct, Heavy, Item, Weigh};
 
-/// Totals, one table per key, and how many different flows, sources and destinations there were.
+/// Counters of a window: totals, one table per kind of key, and the numbers of different flows, sources and destinations.
 #[derive(Debug)]
 pub struct State {
-    /// Whose tables these are, where workers share them.
+    /// Slot of the window, by which workers find shared tables.
     slot: Slot,
-    /// The tables were shared by workers, and are of another kind once they are settled.
+    /// Whether workers shared the tables; settled tables are of another kind.
     shared: bool,
     tally: Tally,
     tables: Vec<(KeyKind, Counter)>,
@@ -23,12 +23,12 @@ pub struct State {
     destinations: Distinct,
     hasher: Hasher,
     by: Weigh,
-    /// Packets under a table's key.
+    /// Buffer for packets under a table's key.
     parts: Vec<Item<FlowKey>>,
 }
 
 impl State {
-    /// Nothing was seen yet of this window.
+    /// Creates empty counters for the window of `slot`.
     pub fn new(config: &Config, slot: Slot) -> Result<Self, Error> {
         let shared = config.shared.as_ref().map(|shared| shared.of(config, slot)).transpose()?;
         let table = |(i, &kind): (usize, &KeyKind)| {
@@ -51,21 +51,21 @@ impl State {
         })
     }
 
-    /// Has the memory fetched that counting these packets begins with.
+    /// Prefetches the buckets that these packets will be counted in: the first step of counting.
     pub(crate) fn prefetch_buckets(&self, packets: &[Observation]) {
         if let Some(names) = self.names() {
             names.prefetch_buckets(packets);
         }
     }
 
-    /// Has the memory fetched that this led to, and notes in `likely` what it found out.
+    /// Prefetches the counts of these packets, the second step, and writes to `likely` a guess of each key's place.
     pub(crate) fn prefetch_counts(&self, packets: &[Observation], likely: &mut [u8]) {
         if let Some(names) = self.names() {
             names.prefetch_counts(packets, likely);
         }
     }
 
-    /// The table that is asked ahead: that of the first key, if it counts by the packets' own hash.
+    /// Returns the table that is prefetched: the table of the first kind of key, if it counts by the packets' own hash.
     #[inline]
     fn names(&self) -> Option<&Heavy<FlowKey>> {
         match self.tables.first() {
@@ -74,7 +74,7 @@ impl State {
         }
     }
 
-    /// Counts packets of this window; `likely` is what was noted of them, or nothing.
+    /// Counts packets of this window; `likely` holds the guesses of [`Self::prefetch_counts`], or is empty.
     #[inline]
     pub(crate) fn take(&mut self, packets: &[Observation], likely: &[u8], glance: &Glance) {
         self.tally.take(packets, glance);
@@ -111,20 +111,20 @@ impl State {
         }
     }
 
-    /// Counts what is seen for the first time, of at most [`TOGETHER`] packets: only those of `maybe` can be. Most of them were
-    /// seen a moment ago.
+    /// Counts flows and hosts that are seen for the first time, of at most [`TOGETHER`] packets. Only packets whose bit is set
+    /// in `maybe` can be new, and most of these were seen recently.
     #[inline]
     fn see(&mut self, packets: &[Observation], maybe: u64) {
         let Self { flows, sources, destinations, hasher, .. } = self;
         let mut new = 0;
         if maybe == u64::MAX >> (TOGETHER - packets.len()) {
-            // So many loads in a row wait for memory together without being asked for.
+            // Without a prefetch, so many loads in a row wait for memory together.
             new = flows.are_new(packets.iter().map(|packet| packet.hash));
         } else {
             each(maybe, |i| flows.prefetch(packets[i].hash));
             each(maybe, |i| new |= u64::from(flows.is_new(packets[i].hash)) << i);
         }
-        // Hosts of flows that are not new are not new either.
+        // If a flow is not new, its hosts are not new either.
         let mut hosts = [(0, 0); TOGETHER];
         each(new, |i| {
             let flow = &packets[i].flow;
@@ -142,7 +142,7 @@ impl State {
         each(new_destinations, |i| destinations.add(hosts[i].1));
     }
 
-    /// Adds what another worker knows, of this window or of another one.
+    /// Adds the counters of another worker, for this window or for another window.
     pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
         self.tally += other.tally;
         self.flows.merge(&other.flows)?;
@@ -154,7 +154,7 @@ impl State {
         Ok(())
     }
 
-    /// All workers are done with the window: shared tables become its own.
+    /// Makes shared tables this state's own, after all workers have finished the window.
     pub fn settle(&mut self, config: &Config) -> Result<(), Error> {
         if let Some(shared) = &config.shared {
             shared.forget(self.slot);
@@ -165,7 +165,8 @@ impl State {
         Ok(())
     }
 
-    /// Forgets everything and keeps the memory; `false` if a new window cannot begin with it, because its tables were shared.
+    /// Clears the counters and keeps the memory; `false` if the tables were shared, because a new window cannot begin with
+    /// them.
     pub(crate) fn clear(&mut self) -> bool {
         if self.shared {
             return false;
@@ -177,34 +178,35 @@ impl State {
         self.tables.iter_mut().all(|(_, table)| table.clear())
     }
 
-    /// Totals.
+    /// Returns the totals of the window.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// How many different 5-tuples there were, in each direction.
+    /// Returns the number of different 5-tuples; each direction counts separately.
     pub fn flows(&self) -> Estimate {
         self.distinct_of(KeyKind::FiveTuple, &self.flows)
     }
 
-    /// How many different source addresses.
+    /// Returns the number of different source addresses.
     pub fn sources(&self) -> Estimate {
         self.distinct_of(KeyKind::SRC, &self.sources)
     }
 
-    /// How many different destination addresses.
+    /// Returns the number of different destination addresses.
     pub fn destinations(&self) -> Estimate {
         self.distinct_of(KeyKind::DST, &self.destinations)
     }
 
-    /// How many different keys there were of a kind that `distinct` has counted: exactly if an exact table knows.
+    /// Returns the number of different keys of `kind`: exact if an exact table counted them all, else the estimate of
+    /// `distinct`.
     fn distinct_of(&self, kind: KeyKind, distinct: &Distinct) -> Estimate {
         let mut tables = self.tables.iter().filter(|(of, _)| *of == kind);
         let exact = tables.find_map(|(_, table)| table.count_of_keys());
         exact.map_or_else(|| estimate(distinct), Estimate::exact)
     }
 
-    /// The largest `rows` keys of table `i`.
+    /// Returns the largest `rows` keys of table `i`.
     pub fn table(&self, i: usize, rows: usize) -> Table {
         let (kind, table) = &self.tables[i];
         let keys = match *kind {
@@ -216,7 +218,7 @@ impl State {
         table.table(self.by, rows, keys, |key| self.hasher.plain(key))
     }
 
-    /// Lines about the tables, for those who want to know how the work was done.
+    /// Describes the tables and their memory, two lines for each table.
     pub fn describe(&self) -> Vec<String> {
         let lines = |(kind, table): &(KeyKind, Counter)| {
             let [what, memory] = table.describe();
@@ -226,7 +228,8 @@ impl State {
     }
 }
 
-/// The `rows` keys of table `i` whose figures changed most from `before` to `after`; a window without packets has none.
+/// Returns the `rows` keys of table `i` whose figures changed most from `before` to `after`; `None` stands for a window without
+/// packets.
 pub(crate) fn changers(before: Option<&State>, after: Option<&State>, i: usize, rows: usize) -> Vec<Change> {
     let Some(State { hasher, by, .. }) = after.or(before) else { return Vec::new() };
     Counter::changes(before.map(|state| &state.tables[i].1), after.map(|state| &state.tables[i].1), *by, rows, |key| {
@@ -234,7 +237,7 @@ pub(crate) fn changers(before: Option<&State>, after: Option<&State>, i: usize, 
     })
 }
 
-/// Calls `each` with the number of each bit that is set.
+/// Calls `each` with the index of each set bit.
 #[inline(always)]
 fn each(mut mask: u64, mut each: impl FnMut(usize)) {
     while mask != 0 {
@@ -245,7 +248,7 @@ fn each(mut mask: u64, mut each: impl FnMut(usize)) {
 
 fn estimate(distinct: &Distinct) -> Estimate {
     let (value, (lower, upper)) = (distinct.estimate(), distinct.range());
-    // The truth is a whole number, so that the range ends at whole numbers too.
+    // The true number is an integer, so the range ends at integers too.
     let plus_minus = (value.round() - lower.ceil()).max(upper.floor() - value.round()).max(0.0) as u64;
     Estimate { value: value.round() as u64, plus_minus, confidence: 0.95 }
 }

@@ -4,29 +4,29 @@ use crate::observation::Glance;
 use crate::{Kind, Observation};
 use core::ops::AddAssign;
 
-/// Upper ends (inclusive) of the size classes, wire bytes; one more class is open-ended.
+/// Upper ends (inclusive) of the size classes, in wire bytes; one further class is open-ended.
 pub const SIZE_CLASSES: [u32; 7] = [64, 127, 255, 511, 1023, 1518, 9018];
 
-/// Packets in size classes.
+/// Numbers of packets in the size classes.
 pub type Sizes = [u64; SIZE_CLASSES.len() + 1];
 
-/// The class of a wire length.
+/// Returns the size class of a wire length.
 #[inline]
 pub fn size_class(wire_len: u32) -> usize {
-    // Counting is a handful of compares without branches; a search would guess wrong half of the time.
+    // Counting takes a few comparisons without branches; a binary search would mispredict half of its branches.
     SIZE_CLASSES.iter().map(|&end| usize::from(end < wire_len)).sum()
 }
 
-/// Wire lengths that are put in their classes together.
+/// Number of wire lengths that are classified together.
 const LENS: usize = 32;
 
-/// Counts the first `len` of these wire lengths in their classes; the others are zero.
+/// Counts the first `len` of these wire lengths in their classes; the other lengths must be zero.
 ///
-/// For each end of a class, how many are longer: a comparison of many lengths at once, without a branch and without a store
-/// that the next one waits for.
+/// For each class end, the function counts the longer lengths. Many lengths are compared at once, without a branch and without
+/// a store on which the next comparison depends.
 #[inline]
 fn count_sizes(sizes: &mut Sizes, lens: &[u32; LENS], len: usize) {
-    // Wide instructions compare signed numbers; all ends are below the largest.
+    // SIMD instructions compare signed numbers; all class ends are below the largest signed number.
     let lens = lens.map(|len| len.min(i32::MAX as u32) as i32);
     let mut at_least = len as u64;
     for (class, end) in sizes.iter_mut().zip(SIZE_CLASSES) {
@@ -37,25 +37,26 @@ fn count_sizes(sizes: &mut Sizes, lens: &[u32; LENS], len: usize) {
     sizes[SIZE_CLASSES.len()] += at_least;
 }
 
-/// The earliest time of a packet that has one.
+/// Returns the earliest time among packets with a time.
 #[cold]
 fn earliest(packets: &[Observation]) -> i64 {
     let times = packets.iter().map(|packet| packet.time_ns);
     times.filter(|&time| time != Observation::NO_TIME).min().unwrap_or(i64::MAX)
 }
 
-/// What arrived, and where it went before it was measured. Each is counted where it happens.
+/// Packets that arrived, and packets that were lost or rejected before they were measured. Each stage counts its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrivals {
     /// Packets that arrived.
     pub received: u64,
     /// Packets that the expression rejected.
     pub filtered: u64,
-    /// Packets of live sources whose window of time was closed already: they are dropped.
+    /// Packets of live sources that were dropped because their window was closed already.
     pub late: u64,
-    /// Packets whose time stamp jumped and was not believed: they passed or were filtered where they came.
+    /// Packets whose time stamp jumped and was not believed. Such packets also count as passed or filtered, at their place
+    /// among the other packets.
     pub jumped: u64,
-    /// Packets that the kernel had no room for.
+    /// Packets that the kernel dropped because it had no room.
     pub dropped: u64,
 }
 
@@ -72,15 +73,15 @@ impl AddAssign for Arrivals {
 /// Totals of the packets that were measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tally {
-    /// Packets.
+    /// Packets that were measured.
     pub passed: u64,
-    /// Their bytes on the wire; the largest u64 stands for as many or more.
+    /// Wire bytes of these packets; the sum saturates at the largest u64.
     pub bytes: u64,
     /// Packets per size class.
     pub sizes: Sizes,
-    /// Packets without a flow key: they count in the totals and in no table.
+    /// Packets without a flow key, which count in the totals and in no table.
     pub keyless: Keyless,
-    /// Earliest and latest time of a packet, ns since 1970; without one, the latest is before the earliest.
+    /// Earliest and latest time of a packet, in ns since 1970; without a timed packet, the latest is before the earliest.
     first: i64,
     last: i64,
 }
@@ -95,25 +96,25 @@ impl Default for Tally {
 /// Packets without a flow key, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keyless {
-    /// Not IP: ARP, LLDP and the like.
+    /// Packets other than IP, such as ARP and LLDP.
     pub not_ip: u64,
-    /// Cut before the addresses.
+    /// Packets cut before the end of the addresses.
     pub truncated: u64,
-    /// Headers that contradict themselves.
+    /// Packets with headers that contradict themselves.
     pub malformed: u64,
-    /// Of a link type in which weir looks for no key.
+    /// Packets of a link type in which weir looks for no key.
     pub link_type: u64,
 }
 
 impl Keyless {
-    /// All of them.
+    /// Returns the number of all packets without a flow key.
     pub fn sum(&self) -> u64 {
         self.not_ip + self.truncated + self.malformed + self.link_type
     }
 }
 
 impl Tally {
-    /// Counts packets, of which a [`Glance`] was had. Those of [`Kind::Flow`] are most.
+    /// Counts packets; `glance` is the summary of the same packets. Most packets are of [`Kind::Flow`].
     #[inline]
     pub(crate) fn take(&mut self, packets: &[Observation], glance: &Glance) {
         let mut all = 0;
@@ -125,7 +126,7 @@ impl Tally {
         }
         self.bytes = self.bytes.saturating_add(all);
         self.passed += packets.len() as u64;
-        // One without time must not be the first; among the last it makes no difference.
+        // A packet without a time must not set the earliest time; its value never changes the latest time.
         let first = if glance.earliest == Observation::NO_TIME { earliest(packets) } else { glance.earliest };
         (self.first, self.last) = (self.first.min(first), self.last.max(glance.latest));
         if !glance.all_flows {
@@ -146,7 +147,7 @@ impl Tally {
         }
     }
 
-    /// Earliest and latest time of a packet, ns since 1970.
+    /// Returns the earliest and the latest time of a packet, in ns since 1970.
     pub fn times(&self) -> Option<(i64, i64)> {
         (self.first <= self.last).then_some((self.first, self.last))
     }
@@ -180,7 +181,7 @@ mod tests {
         }
     }
 
-    /// What is counted many at a time is what is counted one by one, in batches of all lengths.
+    /// Counting in batches of all lengths gives the same totals as counting packet by packet.
     #[test]
     fn a_batch_counts_what_its_packets_do() {
         let ends = SIZE_CLASSES.iter().flat_map(|&end| [end - 1, end, end + 1]);

@@ -3,21 +3,21 @@
 use crate::Observation;
 use core::ops::Range;
 
-/// How packet time is divided into windows.
+/// Division of packet time into windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Windowing {
-    /// Length of a window, ns; `None`: all of time is window 0.
+    /// Length of a window, in ns; `None`: all of time is window 0.
     pub window_ns: Option<i64>,
-    /// A window stays open until a packet arrives that is this much behind its end, ns.
+    /// Allowed lateness, in ns. A window stays open until a packet arrives whose time is this much after the end of the window.
     pub late_ns: i64,
 }
 
 impl Windowing {
-    /// Number of the window that holds packets from before the first time stamp. Its packets belong to the first window
-    /// that has a time.
+    /// Number of the window that holds packets from before the first time stamp. These packets belong to the first window with
+    /// a time.
     pub const UNTIMED: i64 = i64::MIN;
 
-    /// The window of a time.
+    /// Returns the number of the window of a time.
     #[inline]
     pub fn number(&self, time_ns: i64) -> i64 {
         match self.window_ns {
@@ -27,7 +27,7 @@ impl Windowing {
         }
     }
 
-    /// The times of a window: from, to (exclusive).
+    /// Returns the start and the end (exclusive) of a window.
     pub fn span(&self, number: i64) -> (i64, i64) {
         match self.window_ns {
             Some(_) if number == Self::UNTIMED => (Observation::NO_TIME, Observation::NO_TIME + 1),
@@ -39,61 +39,61 @@ impl Windowing {
         }
     }
 
-    /// The first window that is still open once a packet of time `latest` has arrived.
+    /// Returns the number of the first window that is still open after a packet of time `latest`.
     #[inline]
     pub fn first_open(&self, latest: i64) -> i64 {
         self.window_ns.map_or(i64::MIN, |window| latest.saturating_sub(self.late_ns).div_euclid(window))
     }
 
-    /// Windows that can be open at once.
+    /// Returns the largest number of windows that can be open at once.
     pub fn most_open(&self) -> i64 {
         self.window_ns.map_or(1, |window| self.late_ns / window + 2)
     }
 }
 
-/// One result of a window, among all results of a run. Only workers that close windows at the same places of the source agree on
-/// it: the workers of live sources, each with a clock of its own, do not.
+/// Identity of one result of a window, among all results of a run. Workers agree on a slot only if they close windows at the
+/// same places of the source. Workers of live sources do not agree, because each has a clock of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot {
     /// Number of the window.
     pub number: i64,
-    /// How often all windows were closed before.
+    /// Number of earlier calls that closed all windows.
     era: u64,
-    /// 0, or for packets that came after their window was closed: how often windows were closed before.
+    /// Number of earlier calls that closed windows, if the packets came after their window was closed; else 0.
     late: u64,
 }
 
 impl Slot {
-    /// The slot of all packets without windows.
+    /// Slot of all packets, if packet time is not divided into windows.
     pub const WHOLE: Self = Self { number: 0, era: 0, late: 0 };
-    /// A slot that no window has.
+    /// Slot that no window has.
     pub const NONE: Self = Self { number: 0, era: u64::MAX, late: u64::MAX };
 }
 
-/// The open windows and what is known of each. There are few, and the newest is asked for most.
+/// Open windows, each with its counters. Few windows are open, and the newest is used most.
 #[derive(Debug)]
 pub struct Windows<T> {
     windowing: Windowing,
-    /// Windows before this number were closed since `era` began.
+    /// Number of the first window that was not closed since `era` began.
     closed: i64,
-    /// Calls of [`Self::close`] so far, and those of them that closed all windows.
+    /// Number of calls of [`Self::close`] so far; `era` is the number at the last call that closed all windows.
     closes: u64,
     era: u64,
-    /// By number, ascending.
+    /// Open windows with their numbers, ascending.
     open: Vec<(i64, T)>,
-    /// Place in `open` and times of the window asked for last.
+    /// Window used last: its place in `open`, its start and its end.
     last: Option<(usize, i64, i64)>,
-    /// The newest open window stands for all times.
+    /// Whether the newest open window stands for all times.
     folds: bool,
 }
 
 impl<T> Windows<T> {
-    /// No window is open.
+    /// Creates the windows; none is open.
     pub fn new(windowing: Windowing) -> Self {
         Self { windowing, closed: i64::MIN, closes: 0, era: 0, open: Vec::new(), last: None, folds: false }
     }
 
-    /// What is known of the window at `time_ns`, and the times of it; `make` begins it.
+    /// Returns the counters of the window at `time_ns`, and its span. If the window is not open, `make` creates its counters.
     #[inline]
     pub fn at<E>(&mut self, time_ns: i64, make: impl FnOnce(Slot) -> Result<T, E>) -> Result<(&mut T, Range<i64>), E> {
         let (place, from, to) = match self.last {
@@ -103,19 +103,19 @@ impl<T> Windows<T> {
         Ok((&mut self.open[place].1, from..to))
     }
 
-    /// What is known of the window asked for last.
+    /// Returns the counters of the window used last.
     #[inline]
     pub fn last(&self) -> Option<&T> {
         self.last.map(|(place, ..)| &self.open[place].1)
     }
 
-    /// From now on the newest open window stands for all times, or each time has its own again. Windows of which packets
-    /// were counted elsewhere have no result of their own: their sum is right.
+    /// Starts or ends folding. While windows are folded, the newest open window counts the packets of all times. The packets of
+    /// several windows then have no result of their own, and only their sum is right.
     pub fn fold(&mut self, folds: bool) {
         (self.folds, self.last) = (folds, None);
     }
 
-    /// Numbers of the windows that are open, ascending.
+    /// Returns the numbers of the open windows, ascending.
     pub fn numbers(&self) -> impl ExactSizeIterator<Item = i64> {
         self.open.iter().map(|(number, _)| *number)
     }
@@ -141,7 +141,7 @@ impl<T> Windows<T> {
         Ok((place, from, to))
     }
 
-    /// Takes out the windows before number `open`; for `i64::MAX` all of them, and time may begin anew.
+    /// Removes and returns the windows before number `open`. `i64::MAX` removes all windows, and time may then start again.
     pub fn close(&mut self, open: i64) -> Vec<(i64, T)> {
         self.closes += 1;
         self.closed = open;
@@ -198,7 +198,7 @@ mod tests {
             };
             windows.at(4 * SECOND, made).expect("made");
         }
-        // At the end of the list the window was open when it was asked for again.
+        // At the end of the list, the window was still open, so no slot was made.
         assert_eq!(slots.len(), 6);
         slots.sort_unstable();
         slots.dedup();

@@ -1,5 +1,5 @@
-//! What tables say of the keys that they do not list, held against exact counts: over many seeds, streams that are hard on
-//! tables, and packets that are dealt out to workers in any way.
+//! Compares the statements of tables about unlisted keys with exact counts. The tests use many seeds, streams that are hard on
+//! tables, and packets that are distributed to workers in any way.
 
 #[path = "../../sketch/tests/support/mod.rs"]
 mod support;
@@ -15,7 +15,7 @@ use weir_memory::{Policy, Request};
 use weir_packet::flow::FlowKey;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Packets and bytes of each key; keys by their bytes, which have an order.
+/// Packets and bytes of each key; the bytes of the key give the order.
 type Truth = BTreeMap<Vec<u8>, (u64, u64)>;
 
 fn flow(number: u64) -> FlowKey {
@@ -68,7 +68,7 @@ impl Case {
         })
     }
 
-    /// What all workers together know, and the truth of each table.
+    /// Returns the merged state of all workers, and the exact counts for each table.
     fn run(&self) -> (State, Vec<Truth>) {
         let config = self.config();
         let hasher = config.hasher();
@@ -108,7 +108,7 @@ impl Case {
     }
 }
 
-/// Holds a table against the truth; says whether what is listed was told to be exact.
+/// Compares a table with the exact counts; returns whether the table called its rows exact.
 fn check(table: &Table, by: Weigh, truth: &Truth, context: &str) {
     let figures = |(packets, bytes): (u64, u64)| match by {
         Weigh::Packets => (packets, bytes),
@@ -120,7 +120,7 @@ fn check(table: &Table, by: Weigh, truth: &Truth, context: &str) {
         let (weight, companion) = figures(outside.remove(row.key.as_bytes()).expect("a key of the stream, and once"));
         let (told, companion_told) = figures((row.counts.packets, row.counts.bytes));
         let within = |value, bound: weir_measure::Bound| bound.lower <= value && value <= bound.upper;
-        // Of a probable bound only the upper end is certain.
+        // If a bound is probable, only its upper end is certain.
         let probable = matches!(row.bound.kind, BoundKind::Probabilistic { .. });
         assert!(within(weight, row.bound) || probable && weight <= row.bound.upper, "{context}: {weight}, {row:?}");
         assert!(within(companion, row.companion), "{context}: {companion}, {row:?}");
