@@ -1,5 +1,5 @@
-//! Capturing from an interface, compared with tcpdump: the highest rate without loss on a share of a core, processor time
-//! per packet, writing to disk, and AF_XDP against AF_PACKET.
+//! Capturing from an interface, compared with tcpdump: highest rate without loss on a share of a core, processor time per
+//! packet, writing to disk. AF_XDP is compared with AF_PACKET.
 //!
 //! Frames arrive at one end of a cable between two network namespaces. The kernel injects them on the sender's core, and
 //! copies them into rings there too. The receiver's core therefore does only the receiver's own work, which is what the

@@ -355,7 +355,7 @@ fn packet_rows(whole: &Surveyed, zone: &mut Zone, width: Option<usize>) -> Vec<(
     rows
 }
 
-/// `  65 - 127    1 234 567  ######   41.2 %`
+/// Row for a size class: `  65 - 127    1 234 567  ######   41.2 %`
 fn size_class(class: usize, count: u64, packets: u64, width: Option<usize>) -> String {
     /// Columns of the longest bar, and of the text beside the bar.
     const BAR: usize = 24;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 use weir_io::compressed::ZSTD_WINDOWS;
 
-/// `8 000 000`.
+/// Number with its digits in groups: `8 000 000`.
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -16,27 +16,27 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
-/// `1 packet`, `1 234 packets`.
+/// Number of packets: `1 packet`, `1 234 packets`.
 pub fn packets(n: u64) -> String {
     if n == 1 { "1 packet".to_owned() } else { format!("{} packets", grouped(n)) }
 }
 
-/// `12.5`, `1 234`: a rate, with one decimal if it is below 1000.
+/// Rate, with one decimal below 1000: `12.5`, `1 234`.
 pub fn rate(per_s: f64) -> String {
     if per_s < 999.95 { format!("{per_s:.1}") } else { grouped(per_s.round() as u64) }
 }
 
-/// `25.0 %` of `whole`; `-` of nothing.
+/// Share of `part` in `whole`: `25.0 %`; `-` if `whole` is 0.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.1} %", part as f64 * 100.0 / whole as f64) }
 }
 
-/// `4.1 GB`, decimal units.
+/// Bytes in decimal units: `4.1 GB`.
 pub fn bytes(n: u64) -> String {
     scaled(n as f64, &["B", "kB", "MB", "GB", "TB", "PB"])
 }
 
-/// `1.2 Gbit/s`.
+/// Bit rate in decimal units: `1.2 Gbit/s`.
 pub fn bit_rate(bits_per_s: f64) -> String {
     scaled(bits_per_s, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
 }
@@ -51,7 +51,7 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-/// `0.09 s`, `12.0 s`, `3 min 20 s`, `1 h 2 min 3 s`.
+/// Duration: `0.09 s`, `12.0 s`, `3 min 20 s`, `1 h 2 min 3 s`.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
@@ -62,7 +62,7 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// `63 ms`, `10 s`, `90 s`, `5 min`: a time from an option, exact to the last digit.
+/// Time from an option, exact to the last digit: `63 ms`, `10 s`, `90 s`, `5 min`.
 pub fn asked_time(time: Duration) -> String {
     const UNITS: [(u128, &str); 5] =
         [(3_600_000_000_000, "h"), (60_000_000_000, "min"), (1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];

@@ -111,7 +111,7 @@ pub fn cut_line(name: &str, cut: u64) -> String {
     format!("{name}: {} {were}", packets(cut))
 }
 
-/// `1 packet was sent`.
+/// Number of packets sent: `1 packet was sent`.
 fn sent_words(sent: u64) -> String {
     match sent {
         0 => "no packet was sent".to_owned(),

@@ -1,6 +1,7 @@
 //! Walls: confinement of the process before it parses packets from strangers.
 //!
-//! The command raises them between assembling a run and starting it, when the process has one thread; see docs/adr/0004-walls.md.
+//! The command raises the walls between assembling a run and starting it, when the process has one thread; see
+//! docs/adr/0004-walls.md.
 
 mod calls;
 mod paths;

@@ -150,7 +150,7 @@ fn sum(outputs: &Outputs, figure: impl Fn(&SinkReport) -> Option<u64>) -> Option
     outputs.reports().filter_map(|(_, report)| figure(&report?)).reduce(|a, b| a + b)
 }
 
-/// `0 dropped`, `3 dropped: kernel` or `5 dropped: kernel 3, output 2`.
+/// Dropped packets by cause: `0 dropped`, `3 dropped: kernel` or `5 dropped: kernel 3, output 2`.
 fn dropped_words(causes: &[(&str, u64)]) -> String {
     let some: Vec<_> = causes.iter().filter(|(_, packets)| *packets > 0).collect();
     let by = match &some[..] {

@@ -83,7 +83,7 @@ impl Pace {
         }
     }
 
-    /// `500 sent, 30 000 bytes, 0.50 s, 1 000 packets/s, 480 kbit/s (frames without FCS), 0 refused`.
+    /// Summary of the run: `500 sent, 30 000 bytes, 0.50 s, 1 000 packets/s, 480 kbit/s (frames without FCS), 0 refused`.
     pub fn summary(&mut self, tally: Tally, done: &str) -> String {
         let Tally { packets, bytes, refused } = tally;
         let time = self.now();

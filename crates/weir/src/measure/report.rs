@@ -419,7 +419,7 @@ fn dropped(arrivals: &Arrivals, place: Option<&str>) -> Value {
     Value::Object(causes)
 }
 
-/// `562 511 flows (+- 1.6 %)`.
+/// Estimated number with its relative error: `562 511 flows (+- 1.6 %)`.
 fn how_many(estimate: &Estimate, what: &str) -> String {
     let plural = if estimate.value == 1 { "" } else { "s" };
     let count = format!("{} {what}{plural}", grouped(estimate.value));
@@ -576,7 +576,7 @@ fn port_json(key: &FlowKey, source: bool) -> Value {
     port_of(key, source).map_or("-".into(), Value::from)
 }
 
-/// `10.1.2.3:443`, `[2001:db8::1]:443`, or the address alone.
+/// Address and port of one end: `10.1.2.3:443`, `[2001:db8::1]:443`, or the address alone.
 fn endpoint(key: &FlowKey, source: bool) -> String {
     let text = address(KeyKind::FiveTuple, key, source);
     let Some(port) = port_of(key, source) else { return text };

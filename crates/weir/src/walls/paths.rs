@@ -14,8 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use weir_engine::claims::place;
 
-/// Files read besides the sources: by libpcap for names of ports and protocols, by the C library, for time zones, for
-/// memory, for lines about interfaces, and for backtraces.
+/// Files read besides the sources: by libpcap for names of ports and protocols, and by the C library. Other files are for
+/// time zones, memory, lines about interfaces, and backtraces.
 const SYSTEM: [&str; 22] = [
     "/dev/null",
     "/dev/random",

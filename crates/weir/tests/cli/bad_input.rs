@@ -141,7 +141,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Asserts that `err` is `lines` fault lines and then, unless `bare`, one summary; and that nothing panicked.
+/// Asserts that standard error has `faults` fault lines, then one summary if `summary`, and no panic.
 #[track_caller]
 fn assert_told(context: &str, done: &Done, faults: usize, summary: bool) {
     assert!(!done.err.contains("panicked"), "{context}: {}", done.err);

@@ -128,8 +128,8 @@ fn a_file_that_may_not_grow_ends_at_a_whole_record() {
     assert!(records(&copy) == original[..written]);
 }
 
-/// Limits of address space from very little to plenty: a lack of memory is a line and an exit code, never a signal, a panic
-/// or a hang.
+/// Limits of address space from very little to plenty. A lack of memory gives a line and an exit code, never a signal, a
+/// panic or a hang.
 #[test]
 fn memory_that_cannot_be_had_is_a_line_and_an_exit_code() {
     const TEST: &str = "memory_that_cannot_be_had_is_a_line_and_an_exit_code";

@@ -69,8 +69,8 @@ fn hex_lines(text: &str) -> Vec<&str> {
     text.lines().filter(|line| line.starts_with("\t0x")).collect()
 }
 
-/// Captures where `-x` and `-X` begin elsewhere in tcpdump: it counts some headers (LLC, DSA tags) as link layer that weir
-/// prints as part of the packet, or the reverse.
+/// Captures where `-x` and `-X` begin elsewhere in tcpdump. tcpdump counts some headers (LLC, DSA tags) as link layer, and
+/// weir as part of the packet, or the reverse.
 const BEGIN_ELSEWHERE: [&str; 9] = [
     "libpcap__dsa.pcap",
     "suricata-verify__defrag_bug-6887-defrag-ppp-ipv6-tcp_frag-ppp-ipv6-tcp.pcap",

@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
-/// Starts `weir` with pipes at all three ends.
+/// Starts `weir` with pipes as standard input, output and error.
 pub fn start(arguments: &[&str]) -> Child {
     let mut command = weir_command();
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

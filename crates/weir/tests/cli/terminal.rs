@@ -129,7 +129,7 @@ fn no_command_prints_a_line_wider_than_its_terminal() {
     }
 }
 
-/// `1 234 567`.
+/// Number with its digits in groups: `1 234 567`.
 fn in_groups(n: u64) -> String {
     match n {
         0..1000 => n.to_string(),
@@ -137,7 +137,7 @@ fn in_groups(n: u64) -> String {
     }
 }
 
-/// `12 B`, `1.2 kB`, `123 kB`, `1.2 MB`: three digits at most.
+/// Bytes with at most three digits: `12 B`, `1.2 kB`, `123 kB`, `1.2 MB`.
 fn in_bytes(n: u64) -> String {
     let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
     let Some((unit, name)) = units.iter().find(|(unit, _)| n as f64 >= 0.9995 * unit) else { return format!("{n} B") };

@@ -9,14 +9,14 @@ fn small() -> Profile {
     Profile { seed: 11, packets: 20_000, flows: 700, ..Profile::default() }
 }
 
-/// `8 000`.
+/// Number with its digits in groups: `8 000`.
 fn grouped(n: u64) -> String {
     let text = n.to_string();
     let groups: Vec<_> = text.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap()).collect();
     groups.join(" ")
 }
 
-/// `4.1 GB`: at most three digits.
+/// Bytes with at most three digits: `4.1 GB`.
 fn scaled(n: u64) -> String {
     let power = (n.to_string().len() - 1) / 3;
     let value = n as f64 / 1000f64.powi(power as i32);
