@@ -1,4 +1,4 @@
-//! Finds libdpdk and compiles the shim, if that is asked for.
+//! Finds libdpdk and compiles the shim, if the feature `link` is enabled.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -29,13 +29,13 @@ fn link() {
     if cfg!(feature = "bench") {
         build.file("src/bench.c");
     }
-    // What DPDK's own flags say: its inline functions use instructions of that generation.
+    // DPDK's own flags name this processor: its inline functions use instructions of that generation.
     if std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64") {
         build.flag("-march=corei7");
     }
-    // In every profile: the loops over packets are inline functions of DPDK.
+    // Optimised in every profile, because the loops over packets are inline functions of DPDK.
     build.opt_level(3).flag("-Werror=implicit-function-declaration").warnings(true).compile("weir_dpdk_shim");
-    // Behind the shim that needs them.
+    // The libraries follow the shim, which needs them.
     for name in &library.libs {
         println!("cargo::rustc-link-lib={name}");
     }

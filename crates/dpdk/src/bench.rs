@@ -1,4 +1,4 @@
-//! What comparisons need: the loop that one would write in C, and a queue that receives frames which are known.
+//! Support for comparisons: a plain receive loop in C, and a queue that receives known frames.
 
 use crate::port::{Port, Queue};
 use std::ffi::{c_int, c_void};
@@ -16,15 +16,15 @@ unsafe extern "C" {
     fn weir_bench_end_fill(port: u16, queue: u16, callback: *const c_void) -> c_int;
 }
 
-/// Receives at least so many packets and frees them, in C, as DPDK's examples do: bursts of 64. Says how many. It does not end
-/// before.
+/// Receives and frees packets in C until there are at least `packets`, in bursts of 64, as DPDK's examples do. Returns their
+/// number. Does not return before.
 pub fn plain_loop(queue: &mut Queue, packets: u64) -> u64 {
     let _held = queue.pool();
-    // SAFETY: the queue is set up and runs while the port is held; `&mut` makes us its only reader.
+    // SAFETY: the queue is set up and runs while the port is held; `&mut` makes this its only reader.
     unsafe { weir_bench_loop(queue.port().number(), queue.number(), packets) }
 }
 
-/// Frames for a queue, one behind the other.
+/// Frames for a queue, stored one behind another.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     bytes: Vec<u8>,
@@ -40,18 +40,18 @@ impl Table {
         self.frames += 1;
     }
 
-    /// Frames in it.
+    /// Number of frames in the table.
     pub fn len(&self) -> u64 {
         self.frames
     }
 
-    /// Whether there are none.
+    /// Whether the table has no frames.
     pub fn is_empty(&self) -> bool {
         self.frames == 0
     }
 
-    /// Has `queue` receive these frames, each once, in the place of what its device brings, which must be an endless one; then
-    /// nothing more. Ends when the result is dropped.
+    /// Makes `queue` receive these frames, each once, in place of its device's packets; then nothing more. The device must supply
+    /// packets endlessly. Ends when the result is dropped.
     pub fn feed(&'static self, queue: &mut Queue) -> Feed {
         let frames = Box::leak(Box::new(Frames { next: self.bytes.as_ptr(), left: self.frames }));
         let (port, number) = (queue.port().clone(), queue.number());
@@ -63,7 +63,7 @@ impl Table {
     }
 }
 
-/// A queue is fed from a table while this is held.
+/// Feeds a queue from a table until dropped.
 #[derive(Debug)]
 pub struct Feed {
     port: Port,
@@ -76,8 +76,8 @@ unsafe impl Send for Feed {}
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        // A port that gets this one's number later would have the callback otherwise.
-        // SAFETY: added to this port, which is held, and removed once; what it points to is never freed.
+        // Otherwise, a later port with the same number would have the callback.
+        // SAFETY: added to this port, which is held, and removed once; its data is never freed.
         unsafe { weir_bench_end_fill(self.port.number(), self.number, self.callback) };
     }
 }

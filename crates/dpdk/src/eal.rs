@@ -1,4 +1,4 @@
-//! DPDK's environment, of which a process has one.
+//! DPDK's environment abstraction layer (EAL), of which a process has one.
 
 use crate::error::Error;
 use crate::raw;
@@ -9,23 +9,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use weir_memory::{HUGE, Pool};
 
-/// What DPDK needs beside the packets' memory, bytes.
+/// Memory that DPDK needs beside the packets' memory, bytes.
 pub const BESIDE: usize = 64 << 20;
 
-/// Memory without huge pages at least, bytes; it is taken page by page as it is used.
+/// Smallest memory without huge pages, bytes; it is populated page by page as it is used.
 const WITHOUT_HUGE: usize = 1 << 30;
 
-/// The pages that packets lie in.
+/// Pages of the packets' memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// Huge pages, of which this process takes as many as it needs.
+    /// Huge pages; this process takes as many as it needs.
     Huge,
-    /// Pages of 4 KiB, this many bytes in all: no huge pages were free.
+    /// Pages of 4 KiB, this many bytes in all, because no huge pages were free.
     Small(usize),
 }
 
 impl Pages {
-    /// What to do if `bytes` cannot be had.
+    /// Remedy for the user, if `bytes` cannot be obtained.
     pub(crate) fn remedy(self, bytes: usize) -> String {
         let pages = (bytes + BESIDE) >> 21;
         match self {
@@ -45,33 +45,33 @@ impl Pages {
 pub struct Eal {
     pages: Pages,
     pci: bool,
-    /// Held while devices come and go, so that what is logged belongs to one of them.
+    /// Held while devices are added and removed, so that log messages belong to one of them.
     control: Mutex<()>,
-    /// Memory pools made so far. Each needs a name of its own, and bursts may keep one longer than its port lives.
+    /// Number of memory pools made so far. Each needs a unique name, and bursts may keep a pool alive longer than its port.
     pools: AtomicU64,
 }
 
-// A process has one DPDK, which cannot be ended and begun again.
+// A process has one DPDK, which cannot be stopped and started again.
 static EAL: OnceLock<Result<Eal, Error>> = OnceLock::new();
 
 impl Eal {
-    /// The process's DPDK, started if it does not run yet: with huge pages if as many as `bytes` need are free, and with the
-    /// PCI device `pci` in sight if there is one.
+    /// The process's DPDK, started on the first call: with huge pages if enough for `bytes` are free, and with the
+    /// PCI device `pci` visible if there is one.
     ///
-    /// **Threads**: starts threads of DPDK's, which sleep. The caller is bound to no processor.
-    /// **Errors**: that of the first time, each time.
+    /// **Threads**: starts threads of DPDK, which sleep. The caller is not bound to a processor.
+    /// **Errors**: the error of the first call, on each call.
     pub(crate) fn get(bytes: usize, pci: Option<&str>) -> Result<&'static Self, Error> {
         EAL.get_or_init(|| Self::start(bytes, pci)).as_ref().map_err(Clone::clone)
     }
 
     fn start(bytes: usize, pci: Option<&str>) -> Result<Self, Error> {
         let mut arguments = vec!["weir".to_owned(), "--no-telemetry".to_owned(), "--log-level=*:warning".to_owned()];
-        // One thread of DPDK's, on any processor that this process may use.
+        // One thread of DPDK, on any processor that this process may use.
         let cpus = allowed_cpus().unwrap_or_else(|| "0".to_owned());
         arguments.push(format!("--lcores=0@({cpus})"));
         match pci {
             Some(device) => arguments.extend(["-a".to_owned(), device.to_owned()]),
-            // Virtual devices alone need no physical addresses.
+            // With virtual devices alone, no physical addresses are needed.
             None => arguments.extend(["--no-pci", "--iova-mode=va"].map(str::to_owned)),
         }
         let pages = if huge_free() >= (bytes + BESIDE) as u64 {
@@ -83,7 +83,7 @@ impl Eal {
             arguments.extend(["--no-huge".to_owned(), format!("-m{}", small >> 20), "--no-shconf".to_owned(), prefix]);
             Pages::Small(small)
         };
-        // The thread that starts DPDK gets a role and a processor: one that ends.
+        // DPDK gives the thread that starts it a role and a processor, so a short-lived thread does that.
         let thread = std::thread::Builder::new().spawn(move || init(arguments));
         let thread = thread.map_err(|error| Error::Start { said: format!("its thread cannot be started: {error}") })?;
         match thread.join() {
@@ -93,28 +93,28 @@ impl Eal {
         }
     }
 
-    /// The pages that packets lie in.
+    /// Pages of the packets' memory.
     pub fn pages(&self) -> Pages {
         self.pages
     }
 
-    /// Whether PCI devices can be had.
+    /// Whether PCI devices are available.
     pub(crate) fn has_pci(&self) -> bool {
         self.pci
     }
 
-    /// A name that no memory pool has had.
+    /// A unique name for a memory pool.
     pub(crate) fn pool_name(&self) -> String {
         format!("weir-{}", self.pools.fetch_add(1, Ordering::Relaxed))
     }
 
     /// DPDK's version.
     pub fn version(&self) -> String {
-        // SAFETY: a string that lives as long as the process.
+        // SAFETY: the function returns a string that lives as long as the process.
         unsafe { CStr::from_ptr(raw::weir_version()) }.to_string_lossy().into_owned()
     }
 
-    /// Keeps others from changing devices. What was logged before is forgotten.
+    /// Keeps other threads from changing devices. Earlier log messages are discarded.
     pub(crate) fn control(&self) -> MutexGuard<'_, ()> {
         let guard = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = logged();
@@ -125,17 +125,17 @@ impl Eal {
 fn init(arguments: Vec<String>) -> c_int {
     let arguments: Vec<CString> =
         arguments.into_iter().map(|text| CString::new(text).expect("the texts above have no NUL in them")).collect();
-    // DPDK keeps pointers into them, and exchanges them: they stay for good.
+    // DPDK keeps pointers into the arguments, and exchanges them: they are never freed.
     let pointers: Vec<_> = arguments.into_iter().map(CString::into_raw).collect();
     let pointers = pointers.leak();
-    // SAFETY: as many strings as said, ended with NUL, writable, never freed; called once in the process, by `EAL`.
+    // SAFETY: as many strings as stated, ended with NUL, writable, never freed; called once in the process, by `EAL`.
     unsafe { raw::weir_init(pointers.len() as c_int, pointers.as_mut_ptr()) }
 }
 
-/// What DPDK logged since it was asked last, as one line; DPDK's names of functions and log types are left out.
+/// DPDK's log messages since the last call, as one line, without DPDK's names of functions and log types.
 fn logged() -> String {
     let mut bytes = vec![0u8; 8192];
-    // SAFETY: the buffer is as long as said; called once DPDK has started, or failed to, which made the log.
+    // SAFETY: the buffer is as long as stated; called after DPDK has started or failed to start, which made the log.
     let len = unsafe { raw::weir_log_take(bytes.as_mut_ptr(), bytes.len()) };
     let text = String::from_utf8_lossy(&bytes[..len]).into_owned();
     let mut lines: Vec<&str> = Vec::new();
@@ -147,7 +147,7 @@ fn logged() -> String {
     lines.join("; ")
 }
 
-/// `EAL: what` and `function(): what` as `what`.
+/// A message without its origin: `EAL: what` and `function(): what` become `what`.
 fn plain(line: &str) -> &str {
     let is_name =
         |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_()-".contains(&b));
@@ -161,11 +161,11 @@ fn plain(line: &str) -> &str {
     rest
 }
 
-/// What DPDK logged, or else what its error number means.
+/// DPDK's log messages, or if there are none, the meaning of its error number.
 pub(crate) fn said(code: c_int) -> String {
     let logged = logged();
     let code = code.checked_abs().filter(|&code| code > 1).unwrap_or_else(|| {
-        // SAFETY: reads a number of this thread.
+        // SAFETY: reads an error number of this thread.
         unsafe { raw::weir_error() }
     });
     let system = std::io::Error::from_raw_os_error(code).to_string();
@@ -179,7 +179,7 @@ pub(crate) fn said(code: c_int) -> String {
     }
 }
 
-/// Processors of this process, as the kernel lists them.
+/// Processors that this process may use, as the kernel lists them.
 fn allowed_cpus() -> Option<String> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
@@ -191,7 +191,7 @@ fn huge_free() -> u64 {
     Pool::all(Path::new("/")).iter().map(Pool::free_bytes).sum()
 }
 
-/// Huge pages of 2 MiB that the system has, free or not.
+/// Number of huge pages of 2 MiB that the system has, free or not.
 fn huge_total() -> usize {
     Pool::read(Path::new("/"), HUGE, None).map_or(0, |pool| pool.total)
 }

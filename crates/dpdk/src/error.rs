@@ -1,16 +1,16 @@
-//! Why a device cannot be used.
+//! Reasons why a device cannot be used.
 
-/// Why a device cannot be used. Each says what to do, and takes in what DPDK logged.
+/// Reason why a device cannot be used. Each text names a remedy, and includes DPDK's log messages.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// DPDK does not start; it can be tried once in a process.
+    /// DPDK does not start; a process can try only once.
     #[error("DPDK does not start: {said}")]
     Start {
-        /// What it says.
+        /// DPDK's message.
         said: String,
     },
-    /// A PCI device was asked for after DPDK had started without PCI.
+    /// A PCI device was requested after DPDK had started without PCI.
     #[error(
         "{device}: DPDK runs without PCI here, since the first device opened was a virtual one: open this one first"
     )]
@@ -23,54 +23,54 @@ pub enum Error {
         "{0:?} names no DPDK device: a virtual one with its arguments (net_af_packet0,iface=eth1) or a PCI address (0000:01:00.0) does"
     )]
     Name(String),
-    /// The driver works on an interface of the kernel's, and none is named.
+    /// The driver works on an interface of the kernel, and the text names none.
     #[error("{0} works on an interface of the kernel's: {0},iface=NAME")]
     NoInterface(String),
-    /// There is no such device, or its arguments are wrong, or its driver cannot have what it needs.
+    /// The device does not exist, its arguments are wrong, or its driver cannot get the resources that it needs.
     #[error("DPDK does not find a port in {device}: {said}{}", hint(.said))]
     Device {
         /// The device and its arguments.
         device: String,
-        /// What DPDK says.
+        /// DPDK's message.
         said: String,
     },
-    /// It has fewer queues.
+    /// The device has fewer queues than requested.
     #[error("{device} has {has} {what} queues, {asked} were asked for")]
     Queues {
         /// The device.
         device: String,
         /// `receive` or `send`.
         what: &'static str,
-        /// How many it has.
+        /// Number of queues of the device.
         has: u16,
-        /// How many were asked for.
+        /// Number of requested queues.
         asked: u16,
     },
-    /// Memory for packets cannot be had.
+    /// Memory for packets is not available.
     #[error("{device}: no {} MiB for packets: {said}{}", .bytes >> 20, .pages.remedy(*.bytes))]
     Memory {
         /// The device.
         device: String,
-        /// Bytes wanted.
+        /// Requested bytes.
         bytes: usize,
-        /// The pages they come from.
+        /// Pages of the packets' memory.
         pages: crate::Pages,
-        /// What DPDK says.
+        /// DPDK's message.
         said: String,
     },
-    /// The device does not do what it is asked.
+    /// The device refuses a step of its setup.
     #[error("{device}: {what}: {said}{}", hint(.said))]
     Setup {
         /// The device.
         device: String,
-        /// What was asked.
+        /// Name of the step.
         what: &'static str,
-        /// What DPDK says.
+        /// DPDK's message.
         said: String,
     },
 }
 
-/// What helps where the system refused.
+/// Advice for the case that the system refused permission.
 fn hint(said: &str) -> &'static str {
     let refused = ["Operation not permitted", "Permission denied", "EPERM", "EACCES"];
     if refused.iter().any(|word| said.contains(word)) {

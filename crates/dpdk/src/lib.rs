@@ -1,14 +1,13 @@
-//! Ports of DPDK: bursts of packets where the device put them, and packets sent.
+//! Ports of DPDK: bursts of packets in the memory where the device put them, and send queues.
 //!
-//! `open` takes a device by the name DPDK knows it by, a virtual one (`net_af_packet0,iface=eth1`, `net_null0`, `net_ring0`)
-//! or a PCI address, and gives its receive `Queue`s and `Sender`s. A queue has one owner, which may be any thread, and
+//! `open` takes a device by its DPDK name, a virtual one (`net_af_packet0,iface=eth1`, `net_null0`, `net_ring0`) or a PCI
+//! address, and returns its receive `Queue`s and `Sender`s. A queue has one owner, which may be any thread, and
 //! fills a `Burst`; frames are not copied. A burst may be dropped by any thread, in any order.
 //!
-//! Without the feature `link` the crate is empty and looks for nothing on the machine.
+//! Without the feature `link` the crate is empty, and its build looks for nothing on the machine.
 //!
-//! **Absent**: what packets mean, DPDK's own threads (one is made because it insists, and does nothing), its devices other
-//! than network ports, its flow rules and offloads.
-//!
+//! **Absent**: the meaning of packets; DPDK's own threads (DPDK insists on one, which does nothing); its devices other
+//! than network ports; its flow rules and offloads.
 //! **Platform**: Linux, DPDK 22.11 or later. DPDK is initialised once in a process, with the first device.
 #![deny(unsafe_code)]
 

@@ -5,61 +5,61 @@ use crate::raw;
 use std::ffi::{CString, c_int};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Mbufs that a thread keeps to use again; the most that DPDK allows.
+/// Number of mbufs that a thread keeps for reuse; the largest number that DPDK allows.
 const CACHE: u32 = 512;
 
-/// Threads at most that keep some: who receives, and who received before.
+/// Largest number of threads that keep mbufs: the receiving thread, and the thread that received before.
 const CACHES: u32 = 2;
 
-/// Frames that do not fit in an mbuf, one for each bit of a word.
+/// Number of slots for frames that do not fit in an mbuf, one for each bit of a word.
 const SLOTS: u32 = 64;
 
-/// Bytes for one of them, in whole cache lines.
+/// Size of a slot, bytes, in whole cache lines.
 const SLOT_LEN: usize = 64 << 10;
 
-/// Mbufs of one owner and slots for large frames, all in one memory area of less than 4 GiB.
+/// Mbufs of one owner, and slots for large frames, all in one memory area of less than 4 GiB.
 #[derive(Debug)]
 pub(crate) struct Pool {
     raw: raw::Pool,
-    /// Mbufs that bursts may hold; the device has the others.
+    /// Number of mbufs that bursts may hold; the device needs the others.
     lendable: u32,
-    /// Mbufs that bursts hold.
+    /// Number of mbufs that bursts hold.
     out: AtomicU32,
-    /// Slots that are free, a bit each. The owner alone takes them.
+    /// Free slots, a bit for each. Only the owner takes slots.
     free_slots: AtomicU64,
 }
 
 // SAFETY: the memory is DPDK's and tied to no thread; its pools may be used by any number of threads at once (rte_mempool.h).
 unsafe impl Send for Pool {}
-// SAFETY: as above; what is ours is atomic or does not change.
+// SAFETY: as above; our own fields are atomic or do not change.
 unsafe impl Sync for Pool {}
 
-/// What a pool is made of.
+/// Sizes of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// Mbufs.
+    /// Number of mbufs.
     pub(crate) count: u32,
-    /// Bytes of a frame that one holds.
+    /// Bytes of a frame that one mbuf holds.
     pub(crate) room: u32,
-    /// Of them, how many a device may hold.
+    /// Number of these mbufs that a device may hold.
     pub(crate) device: u32,
-    /// Whether large frames are to be put together.
+    /// Whether the pool has slots, into which large frames are copied.
     pub(crate) slots: bool,
-    /// NUMA node, or -1.
+    /// NUMA node, or -1 for any.
     pub(crate) socket: c_int,
 }
 
 impl Wanted {
-    /// Bytes that it will take, about.
+    /// Approximate memory of the pool, bytes.
     pub(crate) fn bytes(&self) -> usize {
-        // Two cache lines of mbuf, one of the pool's own, headroom.
+        // Each mbuf: its own two cache lines, one line of the pool, and headroom.
         let slots = if self.slots { SLOTS as usize * SLOT_LEN } else { 0 };
         self.count as usize * (self.room as usize + 384) + slots + (4 << 20)
     }
 }
 
 impl Pool {
-    /// **Errors**: the negative number of an error.
+    /// **Errors**: DPDK's error, as a negative number.
     pub(crate) fn new(name: &str, wanted: &Wanted) -> Result<Self, c_int> {
         let name = CString::new(name).expect("names of pools are made of letters and digits");
         let mut pool = std::mem::MaybeUninit::<raw::Pool>::uninit();
@@ -72,17 +72,17 @@ impl Pool {
         if made < 0 {
             return Err(made);
         }
-        // SAFETY: it was made, so it was written.
+        // SAFETY: the call succeeded, so it has written the pool.
         let raw = unsafe { pool.assume_init() };
-        // What caches hold may be out of the device's reach: half again as much as their size (rte_mempool.h).
+        // Mbufs in caches may be out of the device's reach: up to half again as many as the cache's size (rte_mempool.h).
         let lendable = count.saturating_sub(wanted.device + CACHES * (CACHE + CACHE / 2));
         let pool = Self { raw, lendable, out: AtomicU32::new(0), free_slots: AtomicU64::new(0) };
         pool.free_slots.store(if wanted.slots { u64::MAX } else { 0 }, Ordering::Relaxed);
-        // Offsets are of 32 bits, and one value is none.
+        // Offsets have 32 bits, and one value stands for none.
         if pool.raw.area_len >= u32::MAX as usize { Err(-libc::E2BIG) } else { Ok(pool) }
     }
 
-    /// Mbufs that a pool needs at least so that one burst can be out.
+    /// Smallest number of mbufs of a pool with which one burst can be out.
     pub(crate) fn least(device: u32) -> u32 {
         device + CACHES * (CACHE + CACHE / 2) + 2 * MOST as u32
     }
@@ -91,7 +91,7 @@ impl Pool {
         &raw const self.raw
     }
 
-    /// The largest frame that an mbuf holds, bytes.
+    /// Length of the largest frame that fits in an mbuf, bytes.
     pub(crate) fn room(&self) -> usize {
         self.raw.room as usize
     }
@@ -100,17 +100,17 @@ impl Pool {
         (self.raw.area, self.raw.area_len)
     }
 
-    /// Whether a burst may be received: the device keeps what it needs to go on.
+    /// Whether a burst may be received, so that the device still has the mbufs that it needs.
     pub(crate) fn can_lend(&self) -> bool {
         self.out.load(Ordering::Relaxed) + MOST as u32 <= self.lendable
     }
 
-    /// Slots that the owner may take.
+    /// Slots that the owner may take, a bit for each.
     pub(crate) fn free_slots(&self) -> u64 {
         self.free_slots.load(Ordering::Acquire)
     }
 
-    /// Notes what a burst holds.
+    /// Records the mbufs and slots that a burst holds.
     pub(crate) fn lend(&self, mbufs: u32, slots: u64) {
         self.out.fetch_add(mbufs, Ordering::Relaxed);
         if slots != 0 {
@@ -118,14 +118,14 @@ impl Pool {
         }
     }
 
-    /// Takes back what a burst held.
+    /// Takes back the mbufs and slots of a burst.
     ///
-    /// **Cost**: one exchange with the pool's ring for all of them, or none in the thread that receives, which keeps some to
-    /// use again; one atomic subtraction.
+    /// **Cost**: one exchange with the pool's ring for all mbufs, or none in the receiving thread, which keeps some for reuse;
+    /// one atomic subtraction.
     ///
     /// # Safety
-    /// The mbufs were handed out by `weir_receive` with this pool and are given back once, and nobody reads their frames any
-    /// more, nor those of the slots.
+    /// The mbufs were handed out by `weir_receive` with this pool and are given back once. Nothing reads their frames, or
+    /// those of the slots, any more. more, nor those of the slots.
     pub(crate) unsafe fn take_back(&self, mbufs: &mut [*mut raw::Mbuf], slots: u64) {
         if !mbufs.is_empty() {
             // SAFETY: by the caller's promise they are this pool's, and free.
@@ -140,7 +140,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: made by `new`; the port was closed before (it holds its pools), and bursts hold the pool too.
+        // SAFETY: made by `new`; the port has been closed (it holds its pools), and so have all bursts, which hold the pool too.
         unsafe { raw::weir_pool_free(&raw mut self.raw) };
     }
 }

@@ -1,4 +1,4 @@
-//! A device's port, from its name to its end.
+//! A device's port, from opening to closing.
 
 use crate::burst::{Burst, MOST};
 use crate::eal::{Eal, Pages, said};
@@ -12,25 +12,25 @@ use std::ffi::{CString, c_int};
 use std::io;
 use std::sync::Arc;
 
-/// Packets that a device's ring may hold, unless the device has another limit.
+/// Number of packets in a device's ring, unless the device has another limit.
 const DESCRIPTORS: u16 = 2048;
 
-/// Bytes of a frame that an mbuf holds: what DPDK takes for a frame of 1518 bytes.
+/// Bytes of a frame that fit in an mbuf: DPDK's value for frames of 1518 bytes.
 const ROOM: u32 = 2048;
 
-/// Mbufs of a sender.
+/// Number of mbufs of a port's senders.
 const SENDING: u32 = 4095;
 
-/// What is asked of a device.
+/// Settings of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Receive queues.
+    /// Number of receive queues.
     pub queues: u16,
-    /// Send queues.
+    /// Number of send queues.
     pub senders: u16,
-    /// Mbufs of each receive queue; raised to what the device needs. One less than a power of two fits best.
+    /// Number of mbufs of each receive queue, raised to what the device needs. One less than a power of two fits best.
     pub mbufs: u32,
-    /// Have the device receive what is for others too, where it can.
+    /// Whether the device shall receive packets for other addresses too, if it can.
     pub promiscuous: bool,
 }
 
@@ -40,18 +40,19 @@ impl Default for Settings {
     }
 }
 
-/// A port that runs.
+/// An open port that runs, with its queues.
 #[derive(Debug)]
 pub struct Opened {
-    /// What belongs to all of it.
+    /// The port, which all queues share.
     pub port: Port,
-    /// Its receive queues.
+    /// The receive queues.
     pub queues: Vec<Queue>,
-    /// Its send queues.
+    /// The send queues.
     pub senders: Vec<Sender>,
 }
 
-/// A port. It is closed, and its device removed, when the last of port, queues and senders is dropped; bursts may outlive it.
+/// A port. When the last of port, queues and senders is dropped, the port is closed and its device removed. Bursts may
+/// outlive it.
 #[derive(Clone, Debug)]
 pub struct Port(Arc<Shared>);
 
@@ -61,28 +62,28 @@ pub struct Queue {
     port: Port,
     number: u16,
     pool: Arc<Pool>,
-    /// Not zero once a frame came that did not fit in an mbuf.
+    /// Not zero once a frame has arrived that did not fit in an mbuf.
     large: c_int,
 }
 
-/// What a device counted, as its driver tells it (`struct rte_eth_stats`).
+/// Counts of a device, as its driver reports them (`struct rte_eth_stats`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Packets that were handed to us.
+    /// Packets that were handed to this process.
     pub received: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub received_bytes: u64,
-    /// Packets that came while its ring was full.
+    /// Packets that arrived while the device's ring was full.
     pub missed: u64,
     /// Packets that were damaged.
     pub errors: u64,
-    /// How often it got no memory; a lost packet with some drivers, a late one with others.
+    /// Number of failed attempts to get memory. With some drivers each is a lost packet, with others a late one.
     pub no_memory: u64,
-    /// Packets that it sent.
+    /// Packets that the device sent.
     pub sent: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub sent_bytes: u64,
-    /// Packets that it could not send.
+    /// Packets that the device could not send.
     pub send_errors: u64,
 }
 
@@ -96,15 +97,15 @@ struct Shared {
     spread: bool,
     descriptors: u16,
     sockets: Sockets,
-    // The device points into them until it is closed: fields are dropped after `drop`.
+    // The device points into the pools until it is closed. Fields are dropped after `drop` has run.
     pools: Vec<Arc<Pool>>,
 }
 
-/// A device as its user wrote it.
+/// A device as the user named it.
 struct Device<'a> {
-    /// Up to the first comma.
+    /// The text up to the first comma.
     name: &'a str,
-    /// All of it, with arguments of ours.
+    /// The whole text, with arguments that this crate adds.
     full: String,
     is_pci: bool,
 }
@@ -123,14 +124,14 @@ impl<'a> Device<'a> {
         let mut full = text.to_owned();
         if name.starts_with("net_af_packet") {
             if !["blocksz", "framesz", "framecnt"].iter().any(|key| keys.contains(key)) {
-                // Its own ring of 512 frames loses packets of any burst.
+                // The driver's default ring of 512 frames loses packets of any burst.
                 full.push_str(",blocksz=1048576,framesz=2048,framecnt=65536");
             }
             if queues > 1 && !keys.contains(&"qpairs") {
                 full.push_str(&format!(",qpairs={queues}"));
             }
         }
-        // 0000:01:00.0 or 01:00.0
+        // A PCI address: 0000:01:00.0 or 01:00.0.
         let is_pci = name.rsplit_once('.').is_some_and(|(_, function)| function.parse::<u8>().is_ok())
             && name.split([':', '.']).all(|part| u32::from_str_radix(part, 16).is_ok())
             && name.contains(':');
@@ -138,14 +139,14 @@ impl<'a> Device<'a> {
     }
 }
 
-/// Opens a device: its DPDK name, or a PCI address, with arguments behind commas as its driver takes them
-/// (`net_af_packet0,iface=eth1`), and starts it.
+/// Opens and starts a device: its DPDK name, or a PCI address, followed by its driver's arguments behind commas
+/// (`net_af_packet0,iface=eth1`).
 ///
-/// `net_af_packet` gets a ring of 65536 frames of 2 KiB unless the arguments say how large its ring is: at its defaults it
-/// loses packets. Longer frames are cut by it.
+/// `net_af_packet` gets a ring of 65536 frames of 2 KiB, because it loses packets with its default ring. Arguments that set the
+/// size of the ring take precedence. The driver cuts longer frames.
 ///
 /// **Cost**: the first device starts DPDK (some 100 ms) and its memory; about 39 MiB for each receive queue at the defaults.
-/// **Platform**: huge pages where enough are free, else pages of 4 KiB, which [`Eal::pages`] tells.
+/// **Platform**: huge pages if enough are free, otherwise pages of 4 KiB; see [`Eal::pages`].
 pub fn open(text: &str, settings: &Settings) -> Result<Opened, Error> {
     let device = Device::parse(text, settings.queues)?;
     let receiving = Wanted {
@@ -165,7 +166,7 @@ pub fn open(text: &str, settings: &Settings) -> Result<Opened, Error> {
     let control = eal.control();
     let before = Sockets::all();
     let number = probe(&device)?;
-    // From here on the port is closed if something fails.
+    // From here on, the port is closed if a step fails.
     let mut port = Shared {
         number,
         name: device.name.to_owned(),
@@ -181,7 +182,7 @@ pub fn open(text: &str, settings: &Settings) -> Result<Opened, Error> {
     if port.driver() == "net_af_packet" {
         port.sockets = Sockets::since(&before, port.about.if_index);
     }
-    // Closing a port takes it too.
+    // Released first, because closing a port takes the lock too.
     drop(control);
     done?;
     let (pools, queues) = (port.pools.clone(), usize::from(settings.queues));
@@ -194,12 +195,12 @@ pub fn open(text: &str, settings: &Settings) -> Result<Opened, Error> {
     Ok(Opened { port, queues: receivers, senders })
 }
 
-/// Finds the device's port, attaching the device if that was not done.
+/// Finds the device's port, attaching the device if necessary.
 fn probe(device: &Device<'_>) -> Result<u16, Error> {
     let name = CString::new(device.name).expect("looked at when it was parsed");
     let find = || {
         let mut number = 0;
-        // SAFETY: the name ends with NUL, the number is a live local.
+        // SAFETY: the name ends with NUL, and the number is a live local.
         let found = unsafe { raw::rte_eth_dev_get_port_by_name(name.as_ptr(), &raw mut number) };
         (found == 0).then_some(number)
     };
@@ -207,11 +208,11 @@ fn probe(device: &Device<'_>) -> Result<u16, Error> {
         return Ok(number);
     }
     let full = CString::new(device.full.as_str()).expect("looked at when it was parsed");
-    // SAFETY: the text ends with NUL; only one thread at a time comes here.
+    // SAFETY: the text ends with NUL; only one thread at a time runs this.
     let probed = unsafe { raw::rte_dev_probe(full.as_ptr()) };
     let failed = |said| Error::Device { device: device.full.clone(), said };
     if probed < 0 {
-        // What DPDK adds to each message, and all that there is of some.
+        // Texts that DPDK adds to each message; for some failures they are the only ones.
         let general = ["Driver cannot attach", "Failed to attach"];
         let said = said(probed);
         let of_driver: Vec<&str> =
@@ -238,7 +239,7 @@ impl Shared {
             }
         }
         let socket = self.about.socket;
-        // Jumbo frames fit in an mbuf where the device is set to them.
+        // With this size, jumbo frames fit in an mbuf if the device is set to them.
         let room = receiving.room.max((u32::from(self.about.mtu) + 64).next_multiple_of(64));
         for _ in 0..queues {
             self.add_pool(&Wanted { room, socket, ..*receiving })?;
@@ -248,17 +249,17 @@ impl Shared {
         }
         let pools: Vec<*const raw::Pool> = self.pools.iter().map(|pool| pool.raw()).collect();
         let mut spread: c_int = 0;
-        // SAFETY: a pool for each receive queue, which live as long as the port; the others are live locals.
+        // SAFETY: there is a pool for each receive queue, and the pools live as long as the port; the others are live locals.
         let done = unsafe {
             let descriptors = &raw mut self.descriptors;
             raw::weir_port_set_up(number, queues, senders, descriptors, pools.as_ptr(), &raw mut spread)
         };
         self.check("setting up its queues", done)?;
         self.spread = spread != 0;
-        // SAFETY: a port that is set up.
+        // SAFETY: the port is set up.
         self.check("starting it", unsafe { raw::rte_eth_dev_start(number) })?;
         if settings.promiscuous {
-            // SAFETY: a port that runs.
+            // SAFETY: the port runs.
             self.promiscuous = unsafe { raw::rte_eth_promiscuous_enable(number) } == 0;
         }
         Ok(())
@@ -289,7 +290,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let _control = self.eal.control();
-        // SAFETY: the port is ours; queues and senders, which use it, hold it and are gone.
+        // SAFETY: the port is ours; the queues and senders that use it hold it, so they are gone.
         unsafe {
             if self.promiscuous {
                 raw::rte_eth_promiscuous_disable(self.number);
@@ -300,42 +301,42 @@ impl Drop for Shared {
 }
 
 impl Port {
-    /// Its driver.
+    /// Name of the driver.
     pub fn driver(&self) -> String {
         self.0.driver()
     }
 
-    /// Its name.
+    /// Name of the device.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// DPDK.
+    /// DPDK's environment.
     pub fn eal(&self) -> &'static Eal {
         self.0.eal
     }
 
-    /// Whether it receives what is for others too; `false` where the device cannot be told to.
+    /// Whether the device receives packets for other addresses too; `false` if it cannot be set to do so.
     pub fn is_promiscuous(&self) -> bool {
         self.0.promiscuous
     }
 
-    /// Whether the device spreads flows over its queues by their hash (RSS). A driver may do so by itself without saying.
+    /// Whether the device spreads flows over its queues by their hash (RSS). A driver may do so without reporting it.
     pub fn spreads(&self) -> bool {
         self.0.spread
     }
 
-    /// Packets that a queue's ring in the device holds.
+    /// Number of packets in a queue's ring in the device.
     pub fn descriptors(&self) -> u16 {
         self.0.descriptors
     }
 
-    /// The kernel's interface under it, if it has one: the number of it.
+    /// Index of the kernel's interface under the device, if it has one.
     pub fn interface(&self) -> Option<u32> {
         Some(self.0.about.if_index).filter(|&index| index != 0)
     }
 
-    /// What the device counted since it was opened. **Errors**: the driver has no counters.
+    /// Counts of the device since it was opened. **Errors**: the driver has no counters.
     pub fn stats(&self) -> io::Result<Stats> {
         let mut found = raw::Stats::default();
         // SAFETY: the port exists, the structure is a live local of the shim's layout.
@@ -355,13 +356,13 @@ impl Port {
         })
     }
 
-    /// Whatever else the driver counts, by its own names; empty if nothing.
+    /// All other counts of the driver, by its own names; empty if there are none.
     pub fn more_stats(&self) -> BTreeMap<String, u64> {
         let number = self.0.number;
-        // SAFETY: no room is given, so nothing is written: the call says how many there are.
+        // SAFETY: no room is given, so nothing is written: the call returns the number of counts.
         let count = unsafe { raw::rte_eth_xstats_get(number, std::ptr::null_mut(), 0) }.max(0) as usize;
         let (mut values, mut names) = (vec![raw::Xstat::default(); count], vec![[0u8; 64]; count]);
-        // SAFETY: as many elements as said, of the layouts in rte_ethdev.h; both write that many at most.
+        // SAFETY: as many elements as stated, of the layouts in rte_ethdev.h; both calls write at most that many.
         let got = unsafe {
             let named = raw::rte_eth_xstats_get_names(number, names.as_mut_ptr(), count as u32);
             named.min(raw::rte_eth_xstats_get(number, values.as_mut_ptr(), count as u32))
@@ -373,19 +374,20 @@ impl Port {
         values[..got].iter().filter_map(|one| Some((name(names.get(one.id as usize)?), one.value))).collect()
     }
 
-    /// What the kernel counted at the driver's own sockets since the last call; `None` if it has none, or has no such counts.
+    /// Counts of the kernel at the driver's own sockets since the last call. `None` if the driver has no sockets, or the
+    /// kernel no such counts.
     ///
-    /// `net_af_packet` does not ask for these, and loses packets without a word.
+    /// `net_af_packet` does not read these counts, and loses packets silently.
     pub fn kernel(&self) -> Option<Kernel> {
         self.0.sockets.counts()
     }
 
-    /// Has the kernel let nothing more in to the driver's sockets; `false` if that cannot be done.
+    /// Makes the kernel reject all further packets at the driver's sockets; `false` if that is impossible.
     pub fn reject(&self) -> bool {
         self.0.sockets.reject()
     }
 
-    /// A line on what it runs on: version, driver, pages.
+    /// A line about the environment: version, driver, pages.
     pub fn describe(&self) -> String {
         let pages = match self.eal().pages() {
             Pages::Huge => "huge pages".to_owned(),
@@ -404,12 +406,12 @@ impl Port {
 }
 
 impl Queue {
-    /// Its port.
+    /// The port of the queue.
     pub fn port(&self) -> &Port {
         &self.port
     }
 
-    /// Its number.
+    /// Index of the queue.
     pub fn number(&self) -> u16 {
         self.number
     }
@@ -421,17 +423,17 @@ impl Queue {
         Burst::new(&self.pool)
     }
 
-    /// Whether so many packets are out with bursts that nothing is received until some are given back. What comes meanwhile
-    /// waits in the device, which counts what it has no room for.
+    /// Whether bursts hold so many packets that nothing is received until some are given back. Meanwhile, arriving packets
+    /// wait in the device, which counts those that it has no room for.
     pub fn is_waiting(&self) -> bool {
         !self.pool.can_lend() || self.large != 0 && self.pool.free_slots() == 0
     }
 
-    /// Gives back what `burst` holds and fills it with what has come, up to [`MOST`] packets; says how many. Does not wait.
+    /// Gives back the packets of `burst` and fills it with arrived ones, up to [`MOST`]. Returns their number, without waiting.
     ///
-    /// **Cost**: one call of the driver for each 64 packets. A thread that does this gets a number of DPDK's, of which there
+    /// **Cost**: one call of the driver for each 64 packets. A calling thread gets a thread number of DPDK, of which there
     /// are 127, until it ends.
-    /// **Panics**: the burst is another queue's.
+    /// **Panics**: the burst belongs to another queue.
     #[inline]
     pub fn receive(&mut self, burst: &mut Burst) -> usize {
         assert!(burst.is_of(&self.pool), "a burst is used with the queue that made it");
@@ -441,7 +443,7 @@ impl Queue {
         }
         let (port, queue, large) = (self.port.number(), self.number, &raw mut self.large);
         // SAFETY: the queue is set up and runs while the port is held; `&mut self` is its only reader. There is room for
-        // `MOST` of each.
+        // `MOST` mbufs and places.
         unsafe {
             burst.fill(|pool, slots, mbufs, places, found| {
                 raw::weir_receive(port, queue, pool.raw(), slots, MOST as u32, large, mbufs, places, found);

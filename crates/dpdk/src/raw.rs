@@ -1,8 +1,8 @@
-//! What is called of the shim (shim.h says the same in C) and of DPDK itself.
+//! Declarations of the shim's functions (shim.h has the same in C), and of functions of DPDK itself.
 
 use std::ffi::{c_char, c_int, c_uint};
 
-/// `struct rte_mbuf`, which only the shim looks into.
+/// `struct rte_mbuf`, which only the shim accesses.
 #[repr(C)]
 pub struct Mbuf {
     _opaque: [u8; 0],
@@ -132,7 +132,7 @@ unsafe extern "C" {
         count: u32,
     ) -> c_int;
 
-    // Of DPDK itself.
+    // Functions of DPDK itself.
     pub fn rte_dev_probe(devargs: *const c_char) -> c_int;
     pub fn rte_eth_dev_get_port_by_name(name: *const c_char, port: *mut u16) -> c_int;
     pub fn rte_eth_dev_start(port: u16) -> c_int;

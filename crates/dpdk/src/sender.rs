@@ -1,11 +1,11 @@
-//! Packets sent.
+//! Send queues.
 
 use crate::pool::Pool;
 use crate::port::Port;
 use crate::raw;
 use std::sync::Arc;
 
-/// Frames that one call of the driver gets.
+/// Largest number of frames in one call of the driver.
 const AT_ONCE: usize = 64;
 
 /// A send queue.
@@ -17,16 +17,16 @@ pub struct Sender {
     sent: u64,
 }
 
-/// Why frames are not sent.
+/// Reason why frames are not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// A frame is longer than an mbuf. None of that call and of those behind it was sent.
+    /// A frame is longer than an mbuf. Neither the frames of its call nor those behind them were sent.
     #[error("a frame of {len} bytes does not fit: the device takes {room} at most")]
     TooLong {
-        /// Bytes of the frame.
+        /// Length of the frame, bytes.
         len: usize,
-        /// Bytes that fit.
+        /// Bytes that fit in an mbuf.
         room: usize,
     },
 }
@@ -36,21 +36,21 @@ impl Sender {
         Self { port, number, pool, sent: 0 }
     }
 
-    /// Its port.
+    /// The port of the queue.
     pub fn port(&self) -> &Port {
         &self.port
     }
 
-    /// Frames that the device took so far.
+    /// Number of frames that the device has taken so far.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Gives copies of the frames to the device, in order, and says how many of them it took: fewer than all if its queue is
-    /// full. Does not wait, and does not try again.
+    /// Passes copies of the frames to the device, in order, and returns the number of frames that it took: fewer than all if its
+    /// queue is full. Does not wait, and does not try again.
     ///
-    /// **Cost**: a copy of each frame, one call of the driver for each 64.
-    /// **Errors**: a frame is too long; those in front of it may have been sent, [`Self::sent`] knows.
+    /// **Cost**: a copy of each frame, and one call of the driver for each 64.
+    /// **Errors**: a frame is too long; the frames in front of it may have been sent, see [`Self::sent`].
     pub fn send(&mut self, frames: &[&[u8]]) -> Result<usize, SendError> {
         let room = self.pool.room();
         if let Some(long) = frames.iter().find(|frame| frame.len() > room) {
@@ -64,11 +64,11 @@ impl Sender {
                 (*start, *len) = (frame.as_ptr(), frame.len() as u32);
             }
             let (port, count) = (self.port.number(), frames.len() as u32);
-            // SAFETY: the queue is set up and runs while the port is held; `&mut self` is its only writer. As many starts and
-            // lengths as said, of frames that live through the call and fit in an mbuf.
+            // SAFETY: the queue is set up and runs while the port is held; `&mut self` is its only writer. `starts` and
+            // `lens` have `count` elements, of frames that live through the call and fit in an mbuf.
             let took =
                 unsafe { raw::weir_send(port, self.number, self.pool.raw(), starts.as_ptr(), lens.as_ptr(), count) };
-            // Without mbufs the device has all of them still to send: its queue is full.
+            // If there are no mbufs, the device still has all of them to send: its queue is full.
             let took = usize::try_from(took).unwrap_or(0);
             taken += took;
             self.sent += took as u64;

@@ -1,23 +1,23 @@
-//! The packet sockets that a driver opened in this process, and what the kernel counts at them.
+//! The packet sockets that a driver opened in this process, and the kernel's counts at them.
 //!
-//! The driver `net_af_packet` never asks the kernel what it dropped. Its sockets are descriptors of this process like any
-//! other, so we ask.
+//! The driver `net_af_packet` never asks the kernel for its count of dropped packets. The driver's sockets are ordinary
+//! descriptors of this process, so this module asks.
 
 use std::ffi::{c_int, c_void};
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
-/// What the kernel counted at a driver's sockets.
+/// Counts of the kernel at a driver's sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
-    /// Packets that came, dropped ones too.
+    /// Number of packets that arrived, including dropped ones.
     pub packets: u64,
-    /// Packets for which the ring had no room.
+    /// Number of packets for which the ring had no room.
     pub dropped: u64,
 }
 
-/// Packet sockets, by descriptors of our own: the driver closes its own when its port is stopped.
+/// Packet sockets, by duplicated descriptors, because the driver closes its own when its port is stopped.
 #[derive(Debug)]
 pub(crate) struct Sockets(Vec<File>);
 
@@ -26,7 +26,7 @@ impl Sockets {
         Self(Vec::new())
     }
 
-    /// All of this process.
+    /// All packet sockets of this process.
     pub(crate) fn all() -> Self {
         let Ok(folder) = fs::read_dir("/proc/self/fd") else { return Self::none() };
         let numbers = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -36,7 +36,7 @@ impl Sockets {
         Self(numbers.filter_map(duplicate).filter(is_packet).map(File::from).collect())
     }
 
-    /// Those on interface `index` that were not among `before`, with the kind of ring that the driver has.
+    /// The sockets on interface `index` that are not among `before`, with the driver's kind of ring.
     pub(crate) fn since(before: &Self, index: u32) -> Self {
         let version = libc::tpacket_versions::TPACKET_V2 as c_int;
         let known: Vec<_> = before.0.iter().filter_map(number_of).collect();
@@ -49,7 +49,7 @@ impl Sockets {
         now
     }
 
-    /// What was counted since it was asked last; the kernel forgets what it has told.
+    /// Sums of the counts since the last call, because reading resets the kernel's counts.
     pub(crate) fn counts(&self) -> Option<Kernel> {
         let mut all = Kernel::default();
         for socket in &self.0 {
@@ -60,14 +60,14 @@ impl Sockets {
         (!self.0.is_empty()).then_some(all)
     }
 
-    /// Lets nothing more in; a packet that is rejected is not counted.
+    /// Rejects all further packets; rejected packets are not counted.
     pub(crate) fn reject(&self) -> bool {
-        // `ret #0`
+        // A program of one instruction, `ret #0`.
         let mut reject = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
         let program = libc::sock_fprog { len: 1, filter: &raw mut reject };
         let attach = |socket: &File| {
             let (pointer, len) = ((&raw const program).cast::<c_void>(), size_of_val(&program));
-            // SAFETY: the program is a live local of the length said.
+            // SAFETY: the program is a live local of the stated length.
             let done = unsafe {
                 libc::setsockopt(
                     socket.as_raw_fd(),
@@ -83,7 +83,7 @@ impl Sockets {
     }
 }
 
-/// A descriptor of our own of what `number` is open on.
+/// A duplicate of the descriptor `number`.
 fn duplicate(number: c_int) -> Option<OwnedFd> {
     // SAFETY: the number was listed as open just now. If another thread closes it meanwhile, the call fails, or duplicates what was
     // opened in its place; either way the copy is ours, and the borrow ends with the call.
@@ -91,12 +91,12 @@ fn duplicate(number: c_int) -> Option<OwnedFd> {
     open.try_clone_to_owned().ok()
 }
 
-/// The inode of a socket, which all its descriptors share.
+/// The inode number of a socket, which all its descriptors share.
 fn number_of(socket: &File) -> Option<u64> {
     Some(socket.metadata().ok()?.ino())
 }
 
-/// An option of a socket.
+/// Reads an option of a socket.
 fn option<T: Plain>(socket: BorrowedFd<'_>, level: c_int, option: c_int) -> Option<T> {
     let mut value = T::default();
     let mut len = size_of::<T>() as libc::socklen_t;
@@ -106,17 +106,19 @@ fn option<T: Plain>(socket: BorrowedFd<'_>, level: c_int, option: c_int) -> Opti
     (done == 0).then_some(value)
 }
 
+/// A type for which any bytes are a valid value.
+///
 /// # Safety
-/// Any bytes are a value.
+/// Any bytes are a valid value of the type.
 unsafe trait Plain: Default {}
 // SAFETY: an integer.
 unsafe impl Plain for c_int {}
 // SAFETY: integers.
 unsafe impl Plain for [u32; 2] {}
 
-/// The number of the interface that a packet socket is bound to.
+/// The index of the interface to which a packet socket is bound.
 fn interface(socket: BorrowedFd<'_>) -> Option<u32> {
-    // SAFETY: integers and arrays of them, for which zero is valid.
+    // SAFETY: the struct has integers and arrays of them only, for which zero is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into a live local.

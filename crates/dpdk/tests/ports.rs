@@ -1,4 +1,5 @@
-//! Virtual devices whose packets are known: what is received is what was sent, whoever gives it back, and mistakes are told.
+//! Virtual devices with known packets: received packets equal the sent ones, any thread may give them back, and mistakes are
+//! reported.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc;
@@ -27,7 +28,7 @@ fn null_brings_frames_of_the_size_asked_for() {
         let got = queue.receive(&mut burst);
         assert!(got > 0 && got == burst.len() && got <= MOST);
         for frame in burst.frames() {
-            // What a filter looks at lies in as few cache lines as can be.
+            // The bytes that a filter reads lie in as few cache lines as possible.
             assert_eq!((frame.len(), frame.as_ptr() as usize % 64), (100, 0));
         }
         received += got as u64;
