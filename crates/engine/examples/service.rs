@@ -1,5 +1,5 @@
-//! A filter service: `service SOURCE FILE` keeps what matches the latest line of its standard input; the source is an interface as
-//! weir names it (eth0, af_xdp:eth0:1). A line `> FILE` goes on with another file, and a line `?` asks how it stands.
+//! A filter service: `service SOURCE FILE` keeps the packets that match the latest line of standard input. The source is an
+//! interface as weir names it (eth0, af_xdp:eth0:1). A line `> FILE` switches to another file, and a line `?` shows a snapshot.
 
 use std::io::{BufRead, stdin};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use weir_engine::name::Name;
 use weir_engine::output_changes::OutputSlot;
 use weir_engine::run::{Run, Setup};
 
-/// How long an answer may take.
+/// Longest time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn in_place(change: u64) -> String {

@@ -1,4 +1,4 @@
-//! What matches an expression goes to a file that is rotated every minute, what does not to another: `split FILE EXPRESSION COPY REST`.
+//! Writes matching packets to one file, rotated every minute, and all others to another: `split FILE EXPRESSION COPY REST`.
 
 use std::sync::Arc;
 use weir_engine::claims::Claims;
@@ -25,7 +25,7 @@ fn main() {
         let settings = FileSettings { wanted, ..settings };
         (name.as_output(), Some(Box::new(FileSink::new(name, settings, &claims))))
     };
-    // What passes matches an empty expression too, so that its rest is that of the filter.
+    // Every passed packet matches the empty expression of the split, so the rejected packets are those of the filter.
     let splits = vec![String::new()];
     let mut run = Run::new(Setup {
         selection: Selection { expression: expression.utf8().to_owned(), splits, ..Selection::default() },

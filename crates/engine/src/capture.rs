@@ -1,7 +1,7 @@
-//! Interfaces as sources: by which backend they are captured from, and how.
+//! Interfaces as sources: the choice of the capture backend, and its settings.
 //!
 //! ```text
-//! eth0               AF_PACKET, where there is no file of that name
+//! eth0               AF_PACKET, if there is no file of that name
 //! af_packet:eth0     AF_PACKET
 //! af_xdp:eth0        AF_XDP, all queues          af_xdp:eth0:1    one queue
 //! dpdk:DEVICE        DPDK
@@ -26,26 +26,26 @@ use weir_memory::Policy;
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_pipeline::PlanError;
 
-/// Before the name of an interface: the way it is captured from.
+/// Prefix of an interface name for a capture by AF_PACKET.
 pub const AF_PACKET: &str = "af_packet:";
-/// The same.
+/// Prefix of an interface name for a capture by AF_XDP.
 pub const AF_XDP: &str = "af_xdp:";
-/// The same, before that of a device.
+/// Prefix of a device name for a capture by DPDK.
 pub const DPDK: &str = "dpdk:";
 
-/// A source that is no file.
+/// A live source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Live<'a> {
-    /// An interface.
+    /// Name of an interface.
     AfPacket(&'a str),
-    /// An interface, and the number of its queue, if it is one.
+    /// Name of an interface, and the number of its queue if only one queue is captured.
     AfXdp(&'a str, Option<&'a str>),
-    /// A device.
+    /// Name of a device.
     Dpdk(&'a str),
 }
 
 impl<'a> Live<'a> {
-    /// What a source of this name is; `None` for a file. A file comes before an interface of its name.
+    /// Returns the live source with this name; `None` for a file. If a file and an interface have the name, the file is chosen.
     pub fn of(name: &'a Name) -> Option<Self> {
         let name = name.utf8();
         if let Some(interface) = name.strip_prefix(AF_PACKET) {
@@ -62,7 +62,7 @@ impl<'a> Live<'a> {
         (is_interface(name) && !Path::new(name).exists()).then_some(Self::AfPacket(name))
     }
 
-    /// The interface or device.
+    /// Returns the name of the interface or device.
     pub fn interface(self) -> &'a str {
         match self {
             Self::AfPacket(interface) | Self::AfXdp(interface, _) | Self::Dpdk(interface) => interface,
@@ -70,51 +70,51 @@ impl<'a> Live<'a> {
     }
 }
 
-/// Whether a capture of this name can begin, if it is not meant for a file.
+/// Whether an interface of this name exists, or the name stands for all interfaces.
 pub fn is_interface(name: &str) -> bool {
     name == packet_socket::ANY || packet_socket::index_of(name).is_some()
 }
 
-/// How to capture. What a backend does not know it ignores.
+/// Settings of a capture. A backend ignores settings it does not know.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Have interfaces receive what is for others.
+    /// Whether interfaces also receive packets for other machines.
     pub promiscuous: bool,
-    /// Which packets.
+    /// Direction of the packets to capture.
     pub direction: Direction,
-    /// Memory for packets that wait to be read, bytes: of an interface in all, or of a queue.
+    /// Size of the ring for unread packets, bytes: per interface, or per queue.
     pub ring: u64,
-    /// Rings may take more than half of the memory that is free.
+    /// Whether rings may take more than half of the free memory.
     pub ring_force: bool,
-    /// Bytes of a block of AF_PACKET's ring, if it is not to be chosen by the ring's size.
+    /// Block size of AF_PACKET's ring, bytes; `None` derives it from the ring's size.
     pub block: Option<u64>,
-    /// How the kernel shares packets out.
+    /// Rule by which the kernel distributes packets.
     pub fanout: FanoutBy,
-    /// Whose clock.
+    /// Clock of the time stamps.
     pub stamps: Stamps,
-    /// The kernel filters before it copies packets.
+    /// Whether the kernel filters packets before it copies them.
     pub kernel_filter: bool,
-    /// Wait until the interface is there and up.
+    /// Whether to wait until the interface exists and is up.
     pub wait: bool,
-    /// Where the program of AF_XDP runs, if that is not to be chosen.
+    /// Mode of the AF_XDP program; `None` chooses one.
     pub xdp_mode: Option<Mode>,
-    /// Whether a card writes into our memory itself.
+    /// Use of zero copy, in which the network card writes into the memory of this process.
     pub zero_copy: ZeroCopy,
-    /// Pages of AF_XDP's memory.
+    /// Kind of pages for AF_XDP's memory.
     pub pages: Policy,
-    /// AF_XDP, DPDK: never sleep, poll.
+    /// Whether AF_XDP and DPDK poll without sleep.
     pub busy_poll: bool,
 }
 
-/// By what the kernel shares the packets of an interface out.
+/// Rule by which the kernel distributes the packets of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FanoutBy {
     /// By flow, both directions together.
     #[default]
     Hash,
-    /// By the processor that receives it.
+    /// By the processor that receives the packet.
     Cpu,
-    /// By the queue of the card.
+    /// By the queue of the network card.
     Queue,
 }
 
@@ -138,24 +138,24 @@ impl Default for Settings {
     }
 }
 
-/// What a run wants of a capture.
+/// A run's request for a capture.
 #[derive(Clone, Copy, Debug)]
 pub struct CaptureRequest<'a> {
-    /// How to capture.
+    /// Settings of the capture.
     pub settings: Settings,
-    /// The expression that packets must match, or empty: for the kernel's filter.
+    /// Filter expression for the kernel; empty if there is none.
     pub expression: &'a str,
-    /// Another one will take its place.
+    /// Whether the expression may be replaced during the capture.
     pub replaces_filter: bool,
-    /// Look host names up.
+    /// Whether host names in the expression are looked up.
     pub resolve: bool,
-    /// Bytes of a packet that are needed.
+    /// Captured length needed of each packet, bytes.
     pub snaplen: u32,
-    /// Among how many the packets of an interface are shared out, from 1 on.
+    /// Number of shares among which the packets of an interface are distributed, at least 1.
     pub shares: usize,
 }
 
-/// All packets, whole, of one capture.
+/// Requests all packets, whole, in one share.
 impl Default for CaptureRequest<'_> {
     fn default() -> Self {
         Self {
@@ -169,24 +169,24 @@ impl Default for CaptureRequest<'_> {
     }
 }
 
-/// News about a capture that is being opened.
+/// A notice during the opening of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice<'a> {
-    /// The interface is not there, or not up, and is waited for.
+    /// The interface does not exist or is not up; the run waits for it.
     Waits {
         /// The interface.
         name: &'a str,
     },
-    /// The blocks are larger than was asked for, since a frame may have `largest` bytes.
+    /// The blocks are larger than requested, because a frame may have `largest` bytes.
     BlockRaised {
         /// The interface.
         name: &'a str,
-        /// Bytes of a block that were asked for.
+        /// Requested block size, bytes.
         asked: usize,
-        /// Bytes that it has.
+        /// Actual block size, bytes.
         block: usize,
-        /// Bytes of the largest frame.
+        /// Size of the largest frame, bytes.
         largest: u32,
     },
 }
@@ -194,73 +194,73 @@ pub enum Notice<'a> {
 /// Captures that have begun.
 #[derive(Debug, Default)]
 pub struct Opened {
-    /// One for each share, or queue; none if the run was stopped meanwhile.
+    /// Inputs, one for each share or queue; none if the run was stopped meanwhile.
     pub inputs: Vec<Input>,
-    /// What each backend does, in a line.
+    /// Description of each backend, one line each.
     pub descriptions: Vec<String>,
 }
 
-/// Why a capture cannot begin.
+/// Reason for which a capture cannot begin.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// The name is that of a file.
+    /// The name is that of a file, not of an interface.
     #[error("it is no interface")]
     NoInterface,
     /// The rings would take too much memory.
     #[error(transparent)]
     Memory(#[from] TooLarge),
-    /// A size that this machine cannot have.
+    /// A ring or block size, bytes, beyond the range of this machine.
     #[error("a ring or block of {0} bytes is too large")]
     Size(u64),
-    /// Blocks are powers of two of a page at least.
+    /// The block size is not a power of two of at least a page.
     #[error("a block of {block} bytes is not a power of two of at least {page} bytes")]
     Block {
-        /// Bytes asked for.
+        /// Requested block size, bytes.
         block: usize,
-        /// Bytes of a page.
+        /// Size of a page, bytes.
         page: usize,
     },
     /// The ring does not hold two blocks.
     #[error("a ring of {ring} bytes is too small for two blocks of {block} bytes")]
     Ring {
-        /// Bytes of the ring that was asked for, for all shares.
+        /// Requested size of the ring for all shares, bytes.
         ring: u64,
-        /// Bytes of a block.
+        /// Block size, bytes.
         block: usize,
-        /// Bytes of the largest frame, if that is why the block is so large.
+        /// Size of the largest frame, bytes, if it determines the block size.
         largest: Option<u32>,
-        /// Shares.
+        /// Number of shares.
         shares: usize,
     },
-    /// AF_XDP sees what is received, and nothing else.
+    /// AF_XDP captures received packets only.
     #[error("AF_XDP sees what the interface receives, and nothing that it sends")]
     ReceivesOnly,
-    /// No number of a queue.
+    /// The text is no queue number.
     #[error("{0} is no queue number")]
     Queue(String),
     /// weir was built without DPDK.
     #[error("this weir was built without DPDK")]
     WithoutDpdk,
-    /// DPDK refuses.
+    /// DPDK reported an error.
     #[error("{0}")]
     Dpdk(String),
-    /// AF_PACKET refuses.
+    /// AF_PACKET reported an error.
     #[error(transparent)]
     PacketSocket(#[from] packet_socket::Error),
-    /// AF_XDP refuses.
+    /// AF_XDP reported an error.
     #[error(transparent)]
     Xdp(#[from] xdp::Error),
-    /// The expression makes no sense for the interface.
+    /// The expression does not fit the interface.
     #[error(transparent)]
     Plan(#[from] PlanError),
 }
 
-/// Hears what is told while captures are opened.
+/// Function called with the notices during the opening of captures.
 pub type Hear<'a> = &'a mut dyn FnMut(Notice<'_>);
 
-/// Begins to capture from what `source` names: as many inputs as shares are wanted, or as the interface has queues. That there is
-/// memory for all sources of a run is to be [checked](rings::check) before.
+/// Begins a capture from the source `source`: one input for each share or queue. The memory for all sources of a run must be
+/// [checked](rings::check) before.
 pub fn open(
     source: &Name,
     request: &CaptureRequest<'_>,
@@ -289,7 +289,7 @@ fn try_open(
         return Ok(Opened::default());
     }
     if awaited {
-        // How many queues it has is known only now.
+        // The number of queues is known only now.
         rings::check(std::slice::from_ref(source), &request.settings)?;
     }
     let backends = match live {
@@ -402,7 +402,7 @@ fn af_xdp(
 
 #[cfg(feature = "dpdk")]
 fn dpdk(device: &str, request: &CaptureRequest<'_>) -> Result<Vec<Box<dyn Backend>>, CaptureError> {
-    /// Bytes of a packet's place, about.
+    /// Approximate memory per packet, bytes.
     const PLACE: u64 = 2304;
     let queues = u16::try_from(request.shares).unwrap_or(u16::MAX);
     let settings = weir_io::dpdk::Settings {
@@ -419,7 +419,7 @@ fn dpdk(_: &str, _: &CaptureRequest<'_>) -> Result<Vec<Box<dyn Backend>>, Captur
     Err(CaptureError::WithoutDpdk)
 }
 
-/// Waits until an interface is there and up; `false` if `stop` was set first.
+/// Waits until an interface exists and is up. Returns `false` if `stop` was set first.
 fn wait_for(name: &str, stop: &AtomicBool, hear: Hear<'_>) -> bool {
     const TURN: Duration = Duration::from_millis(50);
     let mut told = false;

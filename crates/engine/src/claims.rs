@@ -1,4 +1,4 @@
-//! Files that a run reads or writes: no output may empty one of them.
+//! Files that a run reads or writes: no output may empty a file of a source or of another output.
 
 use crate::name::Name;
 use std::collections::HashMap;
@@ -9,37 +9,37 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Who reads or writes a file.
+/// The part of a run that reads or writes a file.
 #[derive(Debug)]
 enum Owner {
     Source,
     Output(Claimant),
 }
 
-/// An output that writes files. One that takes the place of another is another one, whatever its name.
+/// An output that writes files. An output that replaces another one is a claimant of its own, even with the same name.
 #[derive(Clone, Debug)]
 pub struct Claimant {
     name: Name,
     number: u64,
 }
 
-/// Places that are remembered, about 10 MB: `-G 1` makes a file a second for as long as it runs.
+/// Largest number of places remembered, about 10 MB. The number is limited because `-G 1` makes a file every second.
 const MOST_PLACES: usize = 1 << 16;
 
 /// The files of a run.
 #[derive(Debug)]
 pub struct Claims {
-    /// Device and number of the sources' files, which may have several names.
+    /// Device and inode number of the sources' files, because a file may have several names.
     sources: Vec<(u64, u64)>,
-    /// Sources and outputs by their places, since an output's file may not be there yet. Further outputs are not noted once there are
-    /// [`MOST_PLACES`].
+    /// Sources and outputs by their places, because an output's file may not exist yet. Beyond [`MOST_PLACES`], outputs are not
+    /// noted.
     places: Mutex<HashMap<PathBuf, Owner>>,
-    /// Outputs so far.
+    /// Number of outputs so far.
     outputs: AtomicU64,
 }
 
 impl Claims {
-    /// The sources of a run.
+    /// Claims the files of the sources of a run.
     pub fn of(sources: &[Name]) -> Self {
         let about = |source: &Name| match source.is_dash() {
             true => std::fs::metadata("/dev/stdin"),
@@ -53,13 +53,13 @@ impl Claims {
         }
     }
 
-    /// A further output, as the user calls it.
+    /// Returns the claimant for a further output with this name.
     pub fn output(&self, name: &Name) -> Claimant {
         Claimant { name: name.clone(), number: self.outputs.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// `output` is about to empty or make the file at `path`; fails if a source or another output has it, or had it. A file that
-    /// an output made after the 65 536 first ones is not known as its own.
+    /// Claims the file at `path`, which `output` is about to empty or make. Files after the first 65 536 are not remembered.
+    /// **Errors**: a source or another output has, or had, the file.
     pub fn take(&self, path: &Path, output: &Claimant) -> io::Result<()> {
         let source = || io::Error::other("it is a source, and would be emptied before it is read");
         if std::fs::metadata(path).ok().as_ref().and_then(identity).is_some_and(|file| self.sources.contains(&file)) {
@@ -83,15 +83,15 @@ impl Claims {
     }
 }
 
-/// Device and number of a regular file.
+/// Returns the device and inode number of a regular file.
 pub fn identity(about: &Metadata) -> Option<(u64, u64)> {
     about.is_file().then(|| (about.dev(), about.ino()))
 }
 
-/// Where a name leads to: a canonical path whose last part need not be there yet. `None` if its directory is not there.
+/// Returns the canonical path for a name; its last part need not exist yet. `None` if the directory does not exist.
 pub fn place(path: &Path) -> Option<PathBuf> {
     let mut path = path.to_owned();
-    // A link to nothing is followed too: writing would make its target.
+    // A dangling link is followed too, because a write would make its target.
     while let Ok(target) = path.read_link() {
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }
@@ -115,7 +115,7 @@ mod tests {
             claims.take(&file(number), &one).expect("no other output has it");
         }
         assert_eq!(claims.places.lock().unwrap().len(), MOST_PLACES);
-        // What is known is still held, against others only.
+        // Remembered files are still refused to other outputs, but not to their own.
         assert!(claims.take(&source, &other).unwrap_err().to_string().starts_with("it is a source"));
         assert!(claims.take(&file(0), &other).unwrap_err().to_string().contains("another output of this run, one"));
         claims.take(&file(0), &one).expect("it is its own");

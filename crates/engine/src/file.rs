@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weir_io::output::{Naming, Output, OutputError, Rotation};
 use weir_packet::savefile::{Format, Interface, Layout, Record, Statistics};
 
-/// A capture file to write, made when the first packet comes or the work ends well.
+/// A capture file to write. The file is made at the first packet, or at the successful end of the work.
 pub struct FileSink {
     name: Name,
     /// The files of the run.
@@ -20,39 +20,39 @@ pub struct FileSink {
     output: Option<Output>,
     /// Ids of the current source's interfaces in the output.
     ids: Vec<Option<u32>>,
-    /// How many of these a pcap file was told of.
+    /// Number of these interfaces announced to a pcap file.
     announced: usize,
-    /// The system refuses to take more.
+    /// Whether the system refused a write.
     broken: bool,
     /// Packets in the completed output.
     written: u64,
-    /// Packets of it in files that were emptied later.
+    /// Packets of the output in files that were emptied later.
     overwritten: u64,
-    /// Packets of it whose times it cannot hold, and packets without one.
+    /// Packets of the output with a time outside the range of the format. `unstamped` counts packets without a time.
     clamped: u64,
     unstamped: u64,
-    /// What the sources say of their capture, for each of their interfaces.
+    /// Interface statistics of the sources, for each interface.
     statistics: Vec<(Interface, Statistics)>,
 }
 
-/// How a capture file is written.
+/// Settings of a capture file to write.
 #[derive(Clone, Copy, Debug)]
 pub struct FileSettings {
-    /// pcap or pcapng.
+    /// Format: pcap or pcapng.
     pub format: Format,
-    /// Packets are cut to this many bytes; 0 cuts nothing.
+    /// Largest captured length, bytes: longer packets are cut. 0 means no limit.
     pub snaplen: u32,
-    /// Write each packet out at once.
+    /// Whether each packet is written out at once.
     pub flush_each: bool,
-    /// When to begin a new file.
+    /// Conditions for a new file.
     pub rotation: Rotation,
-    /// File names by time are in UTC.
+    /// Whether times in file names are in UTC.
     pub utc: bool,
-    /// Which packets are written.
+    /// Packets to write.
     pub wanted: Wanted,
 }
 
-/// One pcapng file of whole packets that match.
+/// Settings of one pcapng file of whole packets that match.
 impl Default for FileSettings {
     fn default() -> Self {
         let rotation = Rotation::default();
@@ -62,7 +62,7 @@ impl Default for FileSettings {
 }
 
 impl FileSink {
-    /// A sink for the file `name`; `-` is standard output.
+    /// Makes a sink for the file `name`; `-` is standard output.
     pub fn new(name: &Name, settings: FileSettings, claims: &Arc<Claims>) -> Self {
         Self {
             name: name.clone(),
@@ -80,7 +80,8 @@ impl FileSink {
         }
     }
 
-    /// Tells the output of the interface `index`; a pcap of all there are, since its header holds the largest snap length.
+    /// Announces the interface `index` to the output. A pcap output gets all interfaces, because its header holds the largest snap
+    /// length.
     #[cold]
     fn announce(&mut self, layout: &Layout, index: usize) -> Result<u32, OutputError> {
         let output = self.output.as_mut().expect("the caller opened it");
@@ -89,7 +90,7 @@ impl FileSink {
         self.ids[index] = Some(id);
         if self.settings.format == Format::Pcap {
             for interface in layout.interfaces.iter_from(self.announced) {
-                // One of another link type is refused when a packet of it comes.
+                // An interface of another link type is refused at its first packet.
                 let _ = output.interface(interface);
             }
             self.announced = layout.interfaces.len();
@@ -121,7 +122,7 @@ impl FileSink {
 }
 
 impl Sink for FileSink {
-    /// Another source follows: its interfaces are not those of the one before.
+    /// Begins a new source, whose interfaces differ from those of the source before.
     fn new_source(&mut self) {
         self.ids.clear();
         self.announced = 0;
@@ -141,7 +142,7 @@ impl Sink for FileSink {
         result.map_err(|error| self.end(error))
     }
 
-    /// Writes out what is buffered.
+    /// Writes out the buffered packets.
     fn flush(&mut self) -> Result<(), End> {
         match &mut self.output {
             Some(output) => output.flush().map_err(|error| self.end(error)),
@@ -165,9 +166,9 @@ impl Sink for FileSink {
         }
     }
 
-    /// Notes what was counted at the interfaces of a source. What an equal interface of another source counted is added.
+    /// Notes the interface statistics of a source. Statistics of an equal interface of another source are added.
     fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
-        // Those of one source differ.
+        // The interfaces of one source differ from one another.
         let known = self.statistics.len();
         for (interface, counts) in counts {
             match self.statistics[..known].iter_mut().find(|(known, _)| known == interface) {
@@ -177,19 +178,19 @@ impl Sink for FileSink {
         }
     }
 
-    /// One without packets describes the interfaces of `layout`, so that it is a capture file too.
+    /// Completes the file. A file without packets describes the interfaces of `layout`, so that it is a capture file too.
     fn finish(&mut self, layout: Option<&Layout>, _: bool) -> Result<(), End> {
         let Some(layout) = layout.filter(|_| !self.broken) else { return Ok(()) };
         self.open()?;
         let mut output = self.output.take().expect("it was opened just now");
         if self.ids.is_empty() {
             for interface in layout.interfaces.iter() {
-                // A pcap file takes the first link type only, and has no packet of another.
+                // A pcap file takes the first link type only, and has no packet of another one.
                 let _ = output.interface(interface);
             }
         }
         for (interface, counts) in &self.statistics {
-            // A pcap file has no place for them, and takes the first link type only.
+            // A pcap file has no place for statistics, and takes the first link type only.
             if let Ok(id) = output.interface(interface) {
                 output.statistics(id, counts);
             }
@@ -199,7 +200,7 @@ impl Sink for FileSink {
         Ok(())
     }
 
-    /// Makes the file, unless it is there: its name may be refused, which is better known before the work than after it.
+    /// Makes the file unless it is open. Its name may be refused, so an early call shows the error before the work.
     #[inline]
     fn open(&mut self) -> Result<(), End> {
         if self.output.is_some() { Ok(()) } else { self.make() }
@@ -239,16 +240,17 @@ impl Sink for FileSink {
     }
 }
 
-/// Whether writing ended because nobody reads any more, which is no failure.
+/// Whether the write ended because the reader of the pipe is gone, which is no failure.
 pub fn is_closed_pipe(error: &OutputError) -> bool {
     matches!(error, OutputError::Io { error, .. } if error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Names as tcpdump makes them: strftime fields by `-G`, then a number by `-C` (padded to a common width with `-W`).
+/// Returns the naming of rotated files, as in tcpdump: strftime fields by `-G`, then a number by `-C`, padded to a common width
+/// with `-W`.
 ///
-/// Where the fields of two windows in a row come out alike, tcpdump overwrites the first file; here the second gets a number.
+/// If two windows in a row get the same name from the fields, tcpdump overwrites the first file; here the second gets a number.
 ///
-/// A name that a source or another output of the run has is refused.
+/// The name of a source or of another output of the run is refused.
 fn naming(owner: &Name, rotation: Rotation, utc: bool, claims: &Arc<Claims>) -> Naming {
     let (output, claims) = (claims.output(owner), Arc::clone(claims));
     let name = OsStr::new(owner).to_owned();

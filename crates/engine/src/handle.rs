@@ -1,4 +1,4 @@
-//! A run in a thread of its own, for front ends that have something else to do meanwhile.
+//! A run in a thread of its own, for front ends with other work meanwhile.
 
 use crate::control::Control;
 use crate::event::Event;
@@ -15,24 +15,24 @@ use weir_io::Input;
 use weir_io::follow::Followed;
 use weir_pipeline::threads::{RunThreads, caught, spawn};
 
-/// Follows the files of a name.
+/// Function that follows the files of a name.
 pub type Follow = Box<dyn Fn(&Name) -> Followed + Send>;
 
-/// What a run reads.
+/// Sources of a run.
 #[non_exhaustive]
 pub enum Sources {
     /// Files and pipes.
     Files {
-        /// As the user wrote them.
+        /// Names as the user wrote them.
         names: Vec<Name>,
-        /// In which order.
+        /// Order of reading.
         order: Order,
-        /// Decode zstd data that needs this much memory for its window, bytes.
+        /// Largest window memory of zstd data to decode, bytes.
         zstd_window: u64,
-        /// Follows the files of a name, if that is wanted; only with [`Order::Given`].
+        /// Function to follow the files of a name, if wanted; only with [`Order::Given`].
         follow: Option<Follow>,
     },
-    /// Captures that were opened: see [`Run::begin_capture`].
+    /// Open captures: see [`Run::begin_capture`].
     Captures(Vec<Input>),
 }
 
@@ -53,11 +53,11 @@ pub enum Order {
     Given,
     /// All at once, by the time of their packets.
     Merged,
-    /// All packets in the order of time, whatever order the files have.
+    /// All packets sorted by time, for files in any order.
     Sorted,
 }
 
-/// A run that goes on. One that is dropped is stopped, and left to itself.
+/// A run in progress. If the handle is dropped, the run is stopped, and ends by itself.
 #[derive(Debug)]
 pub struct Handle<E> {
     control: Arc<Control>,
@@ -67,29 +67,29 @@ pub struct Handle<E> {
     ended: Receiver<Result<(Ended, Outputs), Error>>,
 }
 
-/// Why the end of a run is not here.
+/// Reason for which the result of a run cannot be returned.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     /// The run has not ended in time.
     #[error("these threads have not ended: {}", .threads.join(", "))]
     TimedOut {
-        /// What they are called: `compiler` is inside libpcap, `run 0` or `reader 0` in the kernel or an output. The thread of a decoder is
-        /// not among them, and ends with its source.
+        /// Names of the threads: `compiler` is inside libpcap, `run 0` or `reader 0` in the kernel or an output. The thread of a
+        /// decoder is not listed, and ends with its source.
         threads: Vec<String>,
     },
-    /// It was given out before.
+    /// The result was returned before.
     #[error("the end of the run was given out before")]
     Taken,
 }
 
 impl<E: Send + 'static> Handle<E> {
-    /// Starts a run. What `map_event` makes of its events waits in a queue of `room` at most. It is called in the run's thread, and must
-    /// be quick; if it panics, the run ends, and its outputs are left as they are. Events for which the queue has no room are
-    /// [counted](Self::dropped_events), and the run goes on.
+    /// Starts a run. The results of `map_event` for its events wait in a queue with room for `room`. `map_event` is called in the
+    /// run's thread, and must be quick; if it panics, the run ends, and its outputs are left as they are. If the queue is full, an
+    /// event is [counted](Self::dropped_events) and dropped, and the run goes on.
     ///
-    /// A capture that is opened by hand takes the [`stop`](crate::run::Setup::stop) of the run.
+    /// If the caller opens a capture itself, the capture must use the [`stop`](crate::run::Setup::stop) of the run.
     ///
-    /// **Errors**: the thread cannot be had.
+    /// **Errors**: the thread cannot be started.
     pub fn start(
         mut run: Run,
         sources: Sources,
@@ -114,30 +114,30 @@ impl<E: Send + 'static> Handle<E> {
                 read(&mut run, sources, &mut on)?;
                 Ok(run.finish(&mut on))
             });
-            // Who does not want to know has dropped the handle.
+            // If the handle was dropped, the result is not wanted.
             let _ = say.send(result.unwrap_or_else(|| Err(Error::Panic { stage: mark.name() })));
         };
         threads.started(|| spawn("run", 0, work))?;
         Ok(Self { control, threads, events, dropped_events, ended })
     }
 
-    /// Controls the run: ends it, replaces its filter, its outputs and its keys, asks how it stands.
+    /// Returns the control of the run: ends the run, replaces its filter, outputs and keys, and takes snapshots.
     pub fn control(&self) -> &Arc<Control> {
         &self.control
     }
 
-    /// The events that were heard, in order. It ends with the run.
+    /// Returns the channel of events, in order. The channel ends with the run.
     pub fn events(&self) -> &Receiver<E> {
         &self.events
     }
 
-    /// Events for which the queue had no room.
+    /// Returns the number of events dropped because the queue was full.
     pub fn dropped_events(&self) -> u64 {
         self.dropped_events.load(Ordering::Relaxed)
     }
 
-    /// Waits for the end of the run, for `timeout` at most; stop it before, if it should end. The inner result has why the run could not
-    /// begin. **Errors**: the threads that are still at work; the handle is as it was, and may be asked again.
+    /// Waits at most `timeout` for the end of the run, but does not stop the run. The inner error is the reason for which the run
+    /// could not begin. **Errors**: threads are still at work; the handle is unchanged, and may be joined again.
     pub fn join(&mut self, timeout: Duration) -> Result<Result<(Ended, Outputs), Error>, JoinError> {
         match self.ended.recv_timeout(timeout) {
             Ok(ended) => Ok(ended),
@@ -146,7 +146,7 @@ impl<E: Send + 'static> Handle<E> {
         }
     }
 
-    /// What the threads of the run are called that have not ended.
+    /// Returns the names of the run's threads that have not ended.
     pub fn threads(&self) -> Vec<String> {
         self.threads.names()
     }

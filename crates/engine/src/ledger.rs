@@ -1,54 +1,54 @@
-//! The ledger of a run: where each packet went. No term is computed from the others.
+//! The ledger of a run: counts of packets by their fate. No term is computed from the others.
 
 use crate::outputs::Rest;
 use weir_pipeline::select::Selected;
 
-/// Counts over all sources of a run, each where it happens.
+/// Counts over all sources of a run, each taken at the place of the event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// Packets that arrived at the sources, whether or not there was room for them.
+    /// Packets that arrived at the sources, with or without room for them.
     pub received: u64,
-    /// Packets that went on.
+    /// Packets that passed the filter, and that no stage dropped.
     pub passed: u64,
     /// Packets that the expression rejected, here or in the kernel.
     pub filtered: u64,
     /// Packets that a firewall rejected.
     pub denied: u64,
-    /// Packets that were lost.
+    /// Packets lost, by place.
     pub dropped: Dropped,
-    /// Wire bytes of the packets that went on.
+    /// Wire bytes of the passed packets.
     pub bytes: u64,
     /// Packets and wire bytes that matched each split.
     pub splits: Vec<(u64, u64)>,
-    /// Packets found from wrong starts, thrown away and read again.
+    /// Packets found from wrong starts, discarded and read again.
     pub reread: u64,
-    /// Packets that are not in the sources, as these say themselves. They are no part of `received`.
+    /// Packets missing from the sources according to their own interface statistics. Not part of `received`.
     pub lost_before: u64,
-    /// The kernel rejected packets and did not count them: `received` lacks them.
+    /// Whether the kernel rejected packets without a count: `received` lacks these packets.
     pub uncounted: bool,
-    /// Packets in the ring of a capture changed after they were counted, and are not there any more.
+    /// Whether packets in the ring of a capture changed after they were counted, and were lost.
     pub changed: bool,
 }
 
-/// Packets that were lost, by the place that dropped them.
+/// Number of lost packets, by the place of the loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// By the kernel or the device, for want of room.
+    /// Dropped by the kernel or the device, for lack of room.
     pub source: u64,
-    /// By the measurement: their window was given out before they came.
+    /// Dropped by the measurement, because their window was given out before they arrived.
     pub late: u64,
-    /// They matched and came when no output took packets any more.
+    /// Matching packets that arrived when no output took packets any more.
     pub output: u64,
 }
 
 impl Dropped {
-    /// All of them.
+    /// Returns the sum of all places.
     pub fn sum(&self) -> u64 {
         self.source + self.late + self.output
     }
 }
 
-/// A ledger that does not add up: a mistake in weir.
+/// A ledger that does not add up, which is a mistake in weir.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the account does not add up: {} received{}, {} passed, {} filtered, {} denied, {} dropped",
@@ -58,7 +58,7 @@ impl Dropped {
 pub struct Imbalance {
     /// The ledger.
     pub ledger: Box<Ledger>,
-    /// What the stages beside a measurement counted, if there is one.
+    /// Counts of the stages beside a measurement, if there is one.
     pub measured: Option<Counted>,
 }
 
@@ -80,12 +80,12 @@ fn of_measurement(measured: Option<&Counted>) -> String {
 }
 
 impl Ledger {
-    /// A ledger of a run with so many splits.
+    /// Makes the ledger of a run with `splits` splits.
     pub fn new(splits: usize) -> Self {
         Self { splits: vec![(0, 0); splits], ..Self::default() }
     }
 
-    /// Each term was counted in its own place. That they agree is what makes the answer one.
+    /// Checks that the terms add up. Each term is counted at its own place, so their agreement shows that no packet is missing.
     pub fn check(&self) -> Result<(), Imbalance> {
         let Self { received, passed, filtered, denied, dropped, uncounted, changed, .. } = self;
         let adds_up = *received == passed + filtered + denied + dropped.sum();
@@ -113,14 +113,14 @@ impl Ledger {
         self.dropped.output += part.passed;
     }
 
-    /// Moves packets that were counted as passed on to those that no output took.
+    /// Moves packets from the passed ones to those that no output took.
     pub(crate) fn drop_rest(&mut self, rest: &Rest) {
         self.take_back(&Rest { filtered: 0, splits: rest.splits.clone(), ..*rest });
         self.dropped.output += rest.passed;
     }
 
-    /// Takes packets out again that were counted, and that nobody wanted any more. In a source that others changed meanwhile
-    /// there may be any number of them.
+    /// Takes counted packets out again, because no stage needs them any more. If another process changed the source meanwhile,
+    /// their number may exceed the counts.
     pub(crate) fn take_back(&mut self, rest: &Rest) {
         let less = |total: &mut u64, rest: u64| *total = total.saturating_sub(rest);
         less(&mut self.passed, rest.passed);
@@ -155,7 +155,7 @@ mod tests {
             let mut ledger = whole.clone();
             *place(&mut ledger) -= 1;
             assert!(ledger.check().is_err());
-            // What nobody counts cannot add up.
+            // Uncounted packets cannot add up.
             assert_eq!(Ledger { uncounted: true, ..ledger }.check(), Ok(()));
         }
     }

@@ -1,7 +1,7 @@
 //! One engine under every front end: sources, stages and outputs of a run, and its ledger.
 //!
-//! A front end says what is to be done in plain values ([`run::Setup`]), and hears what happens ([`event::Event`]). It brings the
-//! words for people, flags and signals; nothing of these is here. Two engines run in one process.
+//! A front end sets a run up in plain values ([`run::Setup`]), and receives events ([`event::Event`]). Texts for people, flags and
+//! signals belong to the front end; this crate has none of them. Several engines can run in one process.
 #![forbid(unsafe_code)]
 
 pub mod batches;

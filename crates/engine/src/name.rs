@@ -1,4 +1,4 @@
-//! Names of files, interfaces and ports as they were typed.
+//! Names of files, interfaces and ports, as typed by the user.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -7,13 +7,13 @@ use std::path::Path;
 use weir_packet::text::from_bytes;
 use weir_packet::text::printable;
 
-/// A name as it was typed: any bytes but 0. Printed, it is harmless on a terminal: see [`printable`]; bytes that are not UTF-8
-/// are shown as `\xff`.
+/// A name as typed by the user: any bytes but 0. The printed form is harmless on a terminal (see [`printable`]), and shows bytes
+/// that are not UTF-8 as `\xff`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(OsString);
 
 impl Name {
-    /// The name if it is UTF-8, as names of interfaces and ports are, and `-`; else an empty text.
+    /// Returns the name if it is UTF-8, else an empty text. Names of interfaces and ports, and `-`, are UTF-8.
     pub fn utf8(&self) -> &str {
         self.0.to_str().unwrap_or("")
     }
@@ -23,31 +23,31 @@ impl Name {
         self.0 == "-"
     }
 
-    /// What a source of this name is called. It is not escaped: see [`printable`].
+    /// Returns the name of a source in messages. The text is not escaped: see [`printable`].
     pub fn as_source(&self) -> String {
         if self.is_dash() { "standard input".to_owned() } else { self.text() }
     }
 
-    /// What an output of this name is called. It is not escaped: see [`printable`].
+    /// Returns the name of an output in messages. The text is not escaped: see [`printable`].
     pub fn as_output(&self) -> String {
         if self.is_dash() { "standard output".to_owned() } else { self.text() }
     }
 
-    /// For JSON, and for lines that are escaped when they are printed: the very name, but bytes that are not UTF-8 as `\xff`.
+    /// Returns the name unescaped, for JSON and for lines that are escaped later. Bytes that are not UTF-8 become `\xff`.
     pub fn text(&self) -> String {
         from_bytes(self.0.as_bytes())
     }
 }
 
-/// Between the name of an interface and the number of its queue. No interface has a blank in its name.
+/// Separator between the name of an interface and the number of its queue. No interface has a blank in its name.
 const QUEUE: &str = ", queue ";
 
-/// What the capture of a queue is called.
+/// Returns the name of the capture of a queue.
 pub fn queue_name(interface: &str, queue: usize) -> String {
     format!("{interface}{QUEUE}{queue}")
 }
 
-/// The interface of a capture of this name: those of its queues and workers are of one interface.
+/// Returns the interface of a capture with this name; the captures of its queues and workers share it.
 pub fn interface_of(input: &str) -> &str {
     input.split(QUEUE).next().unwrap_or(input)
 }

@@ -1,7 +1,8 @@
-//! Changes of outputs: sinks that take the place of others while a run goes on.
+//! Changes of outputs: replacement of sinks during a run.
 //!
-//! A thread that controls the run makes the new sink ready, gives the change a number of the sequence that changes of the filter have
-//! too, and queues it. The run's thread takes it up between two batches: a sink gets no batch of an earlier number than its own.
+//! A thread that controls the run prepares the new sink, gives the change a number, and queues it. Changes of the filter use the
+//! same sequence of numbers. The run's thread applies the change between two batches, so a sink gets no batch with a number below
+//! its own.
 
 use crate::sink::{End, Needs, Sink};
 use std::collections::VecDeque;
@@ -14,12 +15,12 @@ use weir_packet::savefile::Layout;
 pub enum OutputSlot {
     /// The main output.
     Main,
-    /// The output of the split of this number, from 0 on.
+    /// The output of the split with this number, from 0 on.
     Split(usize),
 }
 
 impl OutputSlot {
-    /// Number among all outputs, the main one first.
+    /// Returns the number among all outputs, the main output first.
     pub(crate) fn index(self) -> usize {
         match self {
             Self::Main => 0,
@@ -28,42 +29,42 @@ impl OutputSlot {
     }
 }
 
-/// A sink that is to take the place of another.
+/// A sink that replaces another.
 pub(crate) struct OutputChange {
     /// Number of the change.
     pub change: u64,
     pub slot: OutputSlot,
     pub name: String,
     pub sink: Box<dyn Sink>,
-    /// Hears that the sink is in place; is dropped where it will never be.
+    /// Channel to the caller: sends a message once the sink is in place. Dropped if it never will be.
     pub taken: Sender<()>,
 }
 
-/// Why no sink can be replaced.
+/// Reason for which a sink cannot be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closed {
     /// The run is over.
     Over,
-    /// There is no such output, or its packets are only counted.
+    /// The output does not exist, or its packets are only counted.
     Missing,
-    /// The new sink wants other packets than the one before, or keeps batches where that does not.
+    /// The new sink wants other packets than the sink before, or keeps batches although the sink before does not.
     Wants,
     /// An earlier change of this output waits.
     Waiting,
 }
 
-/// The changes that the run's thread has not taken up.
+/// The changes that the run's thread has not applied yet.
 #[derive(Default)]
 pub(crate) struct OutputChanges(Mutex<Queue>);
 
 #[derive(Default)]
 struct Queue {
     over: bool,
-    /// What the sink of each output needs, the main one first; `None` if packets are only counted.
+    /// Needs of the sink of each output, the main output first; `None` if packets are only counted.
     needs: Vec<Option<Needs>>,
-    /// Layouts of the captures that the outputs were told of.
+    /// Layouts of the captures announced to the outputs.
     layouts: Vec<Layout>,
-    /// At most one for each output.
+    /// Waiting changes, at most one for each output.
     waiting: VecDeque<OutputChange>,
 }
 
@@ -87,7 +88,7 @@ impl Queue {
 }
 
 impl OutputChanges {
-    /// For a run whose outputs need this; `None` if packets are only counted.
+    /// Makes the queue for a run whose outputs have these needs; `None` if packets are only counted.
     pub fn new(needs: Vec<Option<Needs>>) -> Self {
         Self(Mutex::new(Queue { needs, ..Queue::default() }))
     }
@@ -96,12 +97,12 @@ impl OutputChanges {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Captures of these layouts begin.
+    /// Notes the layouts of the captures that begin.
     pub fn begin(&self, layouts: &[Layout]) {
         self.queue().layouts = layouts.to_vec();
     }
 
-    /// Makes the file of a sink that is to take this place, and writes the header that the one before has.
+    /// Makes the file of a new sink for the output `slot`, and writes the header that the sink before has.
     pub fn prepare(&self, slot: OutputSlot, sink: &mut dyn Sink) -> Result<(), Refusal> {
         let layouts = {
             let queue = self.queue();
@@ -118,7 +119,7 @@ impl OutputChanges {
         prepared.map_err(Refusal::Sink)
     }
 
-    /// Queues a change that `number` numbers meanwhile: a batch of this number finds it here.
+    /// Queues a change. `number` gives its number while the queue is locked, so a batch of this number finds the change here.
     pub fn push(&self, change: OutputChange, number: impl FnOnce() -> u64) -> Result<u64, Closed> {
         let mut queue = self.queue();
         queue.check(change.slot, change.sink.as_ref())?;
@@ -127,7 +128,7 @@ impl OutputChanges {
         Ok(number)
     }
 
-    /// The changes up to number `reached`, in their order.
+    /// Takes the changes up to number `reached`, in their order.
     pub fn take(&self, reached: u64) -> VecDeque<OutputChange> {
         let mut queue = self.queue();
         let taken = queue.waiting.iter().take_while(|waiting| waiting.change <= reached).count();
@@ -135,7 +136,7 @@ impl OutputChanges {
         std::mem::replace(&mut queue.waiting, rest)
     }
 
-    /// The run is over: gives the changes that were not taken up, and refuses others.
+    /// Ends the changes with the run: returns those not applied, and refuses further ones.
     pub fn end(&self) -> VecDeque<OutputChange> {
         let mut queue = self.queue();
         queue.over = true;
@@ -143,7 +144,7 @@ impl OutputChanges {
     }
 }
 
-/// Why a sink takes no place.
+/// Reason for which a new sink is refused.
 pub(crate) enum Refusal {
     Closed(Closed),
     Sink(End),

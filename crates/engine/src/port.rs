@@ -1,4 +1,4 @@
-//! Ports as sinks: interfaces and devices that send frames, and `null`, which counts them and throws them away.
+//! Ports as sinks: interfaces and devices that send frames, and `null`, which counts frames and discards them.
 
 use crate::capture::{AF_PACKET, AF_XDP, DPDK};
 use crate::name::Name;
@@ -14,28 +14,28 @@ use weir_pipeline::handed::Handed;
 const INJECT: &str = "inject:";
 const NULL: &str = "null";
 
-/// Frames that go out together.
+/// Number of frames sent together.
 const BATCH: usize = 64;
 
-/// Bytes of a link header: of Ethernet, and behind it of a VLAN tag.
+/// Length of an Ethernet header, bytes; `TAG` is that of a VLAN tag behind it.
 const ETHERNET: usize = 14;
 const TAG: usize = 4;
 
-/// A frame as AF_XDP takes it lies in a page at most.
+/// Chunk sizes of AF_XDP, bytes: a frame lies in at most a page.
 const CHUNKS: [usize; 2] = [2048, 4096];
 
-/// Whether a sink of this name is a port. `null` is one; `./null` is a file.
+/// Whether a sink of this name is a port. `null` is a port; `./null` is a file.
 pub fn is_port(name: &Name) -> bool {
     let text = name.utf8();
     text == NULL || [AF_PACKET, AF_XDP, DPDK].iter().any(|way| text.starts_with(way)) || injected(name).is_some()
 }
 
-/// The interface of `inject:IF`.
+/// Returns the interface of a name `inject:IF`.
 pub fn injected(name: &Name) -> Option<&str> {
     name.utf8().strip_prefix(INJECT)
 }
 
-/// Whether this is the port that throws away.
+/// Whether this is the name of the port that discards frames.
 pub fn is_null(name: &Name) -> bool {
     name.utf8() == NULL
 }
@@ -45,7 +45,7 @@ pub fn is_dpdk(name: &Name) -> bool {
     name.utf8().starts_with(DPDK)
 }
 
-/// The interface that a port sends by.
+/// Returns the interface through which a port sends.
 pub fn interface(name: &Name) -> Option<&str> {
     let name = name.utf8();
     let queue =
@@ -53,94 +53,94 @@ pub fn interface(name: &Name) -> Option<&str> {
     name.strip_prefix(AF_PACKET).or_else(|| queue(AF_XDP))
 }
 
-/// What became of frames.
+/// Counts of frames by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Frames that went out, as far as this machine can tell.
+    /// Frames sent, as far as this machine knows.
     pub sent: u64,
-    /// Bytes of them, without FCS.
+    /// Bytes of the sent frames, without FCS.
     pub bytes: u64,
-    /// Frames longer than the interface takes.
+    /// Frames longer than the interface's limit.
     pub too_long: u64,
     /// Frames shorter than a link header.
     pub too_short: u64,
-    /// Frames that the interface threw away for want of room.
+    /// Frames that the interface dropped for lack of room.
     pub no_room: u64,
-    /// Frames that were shorter than on the wire they came from.
+    /// Frames whose captured length was below their wire length.
     pub cut: u64,
 }
 
 impl Counts {
-    /// Frames that did not go out.
+    /// Returns the number of frames that were not sent.
     pub fn refused(&self) -> u64 {
         self.too_long + self.too_short + self.no_room
     }
 }
 
-/// Why a port cannot be had.
+/// Reason for which a port cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
     /// There is no such interface.
     #[error("no such network interface")]
     NoInterface,
-    /// It is down.
+    /// The interface is down.
     #[error("the interface is down")]
     Down,
-    /// No number of a queue.
+    /// The text is no queue number.
     #[error("{0} is no queue number")]
     Queue(String),
-    /// Packets are injected by who makes them.
+    /// The name begins with `inject:`: only the generator injects packets.
     #[error("packets are injected by who generates them, and not sent here")]
     Injects,
     /// weir was built without DPDK.
     #[error("this weir was built without DPDK")]
     WithoutDpdk,
-    /// DPDK refuses.
+    /// DPDK reported an error.
     #[error("{0}")]
     Dpdk(String),
-    /// AF_PACKET refuses.
+    /// AF_PACKET reported an error.
     #[error(transparent)]
     PacketSocket(#[from] packet_socket::Error),
-    /// AF_XDP refuses.
+    /// AF_XDP reported an error.
     #[error(transparent)]
     Xdp(#[from] xdp::Error),
 }
 
-/// A port takes nothing more.
+/// Failure of a port: no more frames are taken.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {cause}; {sent} packets were sent before that", .name.text())]
 pub struct PortFault {
-    /// The port.
+    /// Name of the port.
     pub name: Name,
-    /// Why.
+    /// Cause of the failure.
     pub cause: Cause,
-    /// Packets that were sent before.
+    /// Number of packets sent before.
     pub sent: u64,
 }
 
-/// Why a port takes nothing more.
+/// Cause for which a port takes no more frames.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {
-    /// It sends packets of another link type.
+    /// The packets have another link type than the port.
     #[error("packets of link type {} cannot be sent here, only those of {}", .packets.0, .port.0)]
     LinkType {
-        /// Of the packets.
+        /// Link type of the packets.
         packets: LinkType,
-        /// Of the port.
+        /// Link type of the port.
         port: LinkType,
     },
     /// The interface was removed.
     #[error("the interface is gone")]
     Gone,
-    /// It went down.
+    /// The interface went down.
     #[error("the interface went down")]
     Down {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
     },
-    /// The system, or the device, refuses.
+    /// The system or the device reported an error.
     #[error(transparent)]
     Io(io::Error),
 }
@@ -148,19 +148,19 @@ pub enum Cause {
 /// Packets that a port did not send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Their number.
+    /// Number of packets.
     pub packets: u64,
-    /// Why.
+    /// Reason of the refusal.
     pub why: Refusal,
 }
 
-/// Why a port does not send a packet.
+/// Reason for which a port does not send a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It is longer than the interface takes, whose MTU may be known.
+    /// The packet is longer than the interface's limit. Carries the MTU, if known.
     TooLong(Option<usize>),
-    /// It is shorter than a link header.
+    /// The packet is shorter than a link header.
     TooShort,
     /// The interface had no room.
     NoRoom,
@@ -169,7 +169,7 @@ pub enum Refusal {
 /// An open port. **Cost**: system calls for each 64 frames, and a copy of each frame that is [taken](Port::take).
 pub struct Port {
     name: Name,
-    /// What it takes; `null` takes all.
+    /// Link type of the port; `None` for `null`, which takes all.
     link: Option<LinkType>,
     way: Way,
     bytes: Vec<u8>,
@@ -188,7 +188,7 @@ enum Way {
 }
 
 impl Port {
-    /// Opens the port that `name` names.
+    /// Opens the port with this name.
     pub fn open(name: &Name) -> Result<Self, PortError> {
         let text = name.utf8();
         let (way, link) = if let Some(interface) = text.strip_prefix(AF_PACKET) {
@@ -215,7 +215,8 @@ impl Port {
         }
     }
 
-    /// Takes a frame; `cut` if it was longer once. It goes out with the others of its batch. **Errors**: nothing is taken from then on.
+    /// Takes a frame, which is sent with the others of its batch; `cut` if its captured length is below its wire length.
+    /// **Errors**: the port failed, and takes no more frames.
     pub fn take(&mut self, frame: &[u8], cut: bool) -> Result<(), PortFault> {
         if !self.is_for_device(frame, cut) {
             return Ok(());
@@ -225,7 +226,7 @@ impl Port {
         if self.ends.len() == BATCH { self.flush() } else { Ok(()) }
     }
 
-    /// Counts a frame, which may be `cut`, unless the device is to count it: `true` then.
+    /// Returns whether the device sends and counts the frame. If not, counts the frame here.
     fn is_for_device(&mut self, frame: &[u8], cut: bool) -> bool {
         if self.link == Some(LinkType::ETHERNET) && frame.len() < ETHERNET || frame.is_empty() {
             self.too_short += 1;
@@ -240,7 +241,7 @@ impl Port {
         true
     }
 
-    /// Sends what was taken. **Errors**: as for [`Self::take`].
+    /// Sends the frames taken so far. **Errors**: as for [`Self::take`].
     pub fn flush(&mut self) -> Result<(), PortFault> {
         let (bytes, ends) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.ends));
         let mut frames = [&[][..]; BATCH];
@@ -255,7 +256,7 @@ impl Port {
         done
     }
 
-    /// Sends frames, at most [`BATCH`], from where they lie; those that were taken before have gone.
+    /// Sends at most [`BATCH`] frames without a copy. Frames taken before must have been sent.
     fn send(&mut self, frames: &[&[u8]]) -> Result<(), PortFault> {
         if frames.is_empty() || self.broken {
             return Ok(());
@@ -270,7 +271,7 @@ impl Port {
         done.map_err(|error| self.broke(error))
     }
 
-    /// Sends what is left, and waits until it is gone where that can be told. **Errors**: as for [`Self::take`].
+    /// Sends the remaining frames. If the port reports completions, waits for them. **Errors**: as for [`Self::take`].
     pub fn finish(&mut self) -> Result<(), PortFault> {
         self.flush()?;
         if self.broken {
@@ -283,7 +284,7 @@ impl Port {
         done.map_err(|error| self.broke(error))
     }
 
-    /// What became of the frames so far, without those that wait.
+    /// Returns the counts of the frames so far, without the frames that wait in the batch.
     pub fn counts(&self) -> Counts {
         let counts = match &self.way {
             Way::Null(counts) => *counts,
@@ -298,12 +299,12 @@ impl Port {
         Counts { too_short: counts.too_short + self.too_short, cut: self.cut, ..counts }
     }
 
-    /// Whether frames are thrown away here.
+    /// Whether the port discards all frames.
     pub fn is_null(&self) -> bool {
         matches!(self.way, Way::Null(_))
     }
 
-    /// Frames that did not go out, and why.
+    /// Returns the numbers of frames that were not sent, by reason.
     pub fn refused(&self) -> Vec<Refused> {
         let counts = self.counts();
         let too_long = || Refusal::TooLong(interface(&self.name).and_then(mtu));
@@ -329,7 +330,7 @@ impl Port {
     }
 }
 
-/// Why an interface does not work any more. One that is removed goes down first, so it is given a moment.
+/// Returns the cause for which an interface no longer works. Waits up to 0.2 s, because an interface under removal goes down first.
 pub fn what_befell(interface: &str) -> Option<Cause> {
     for _ in 0..10 {
         if packet_socket::index_of(interface).is_none() {
@@ -343,12 +344,12 @@ pub fn what_befell(interface: &str) -> Option<Cause> {
     Some(Cause::Down { interface: interface.to_owned() })
 }
 
-/// The largest packet of an interface without its link header, as sysfs has it.
+/// Returns the MTU of an interface from sysfs: its largest packet without the link header, bytes.
 fn mtu(interface: &str) -> Option<usize> {
     std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).ok()?.trim().parse().ok()
 }
 
-/// Refuses an interface that is not there, or down.
+/// Refuses an interface that does not exist or is down.
 pub fn check_interface(interface: &str) -> Result<(), PortError> {
     match () {
         () if packet_socket::index_of(interface).is_none() => Err(PortError::NoInterface),
@@ -360,18 +361,18 @@ pub fn check_interface(interface: &str) -> Result<(), PortError> {
 fn af_packet(interface: &str) -> Result<(packet_socket::Sender, LinkType), PortError> {
     check_interface(interface)?;
     let link = packet_socket::link_of(interface)?;
-    // By the queueing discipline: what is sent is seen by captures here, and is shaped as all else is.
+    // Frames pass the queueing discipline, so captures on this machine see them, and traffic shaping applies.
     Ok((packet_socket::Sender::open(interface, false)?, link))
 }
 
-/// A queue of AF_XDP that sends.
+/// A send queue of AF_XDP.
 struct Queue {
     sender: xdp::Sender,
     longest: usize,
     too_long: u64,
-    /// Lengths of frames that the kernel was not known to be done with, oldest first.
+    /// Lengths of frames not yet completed by the kernel, bytes, oldest first.
     under_way: VecDeque<usize>,
-    /// Bytes and number of those that it is done with.
+    /// Bytes of the completed frames. `done` is their number.
     bytes: u64,
     done: u64,
 }
@@ -389,7 +390,7 @@ impl Queue {
         Ok(Self { sender, longest: frame.min(chunk), too_long: 0, under_way, bytes: 0, done: 0 })
     }
 
-    /// AF_XDP itself does not ask whether a frame is longer than the interface takes: such ones would be lost unseen.
+    /// Whether a frame is longer than the interface's limit. AF_XDP does not check this, and such frames would be lost silently.
     fn is_too_long(&self, frame: &[u8]) -> bool {
         let tag = if frame[12..14] == [0x81, 0x00] { TAG } else { 0 };
         frame.len() > self.longest + tag
@@ -415,7 +416,7 @@ impl Queue {
         done.map(drop)
     }
 
-    /// Frames are completed in their order.
+    /// Counts the completed frames. Frames are completed in their order.
     fn book(&mut self) {
         let done = self.sender.counts().completed;
         let now = (done - self.done) as usize;
@@ -452,10 +453,10 @@ mod device {
     use std::time::{Duration, Instant};
     use weir_io::dpdk::{SendError, Sender, sender};
 
-    /// How long a device may have no room before sending fails.
+    /// Longest time for which a device may have no room before a send fails.
     const PATIENCE: Duration = Duration::from_secs(2);
 
-    /// A device of DPDK's that sends.
+    /// A sending device of DPDK.
     pub struct Device {
         sender: Sender,
         bytes: u64,
@@ -470,13 +471,13 @@ mod device {
 
         pub fn send(&mut self, frames: &[&[u8]]) -> io::Result<()> {
             let Err(SendError::TooLong { room, .. }) = self.send_all(frames)? else { return Ok(()) };
-            // Nothing was sent of them.
+            // None of the frames was sent.
             let fit: Vec<&[u8]> = frames.iter().copied().filter(|frame| frame.len() <= room).collect();
             self.too_long += (frames.len() - fit.len()) as u64;
             self.send_all(&fit)?.map_err(io::Error::other)
         }
 
-        /// Tries until the device has taken all.
+        /// Tries until the device has taken all frames.
         fn send_all(&mut self, mut frames: &[&[u8]]) -> io::Result<Result<(), SendError>> {
             let mut moved = Instant::now();
             while !frames.is_empty() {
@@ -504,13 +505,13 @@ mod device {
     }
 }
 
-/// A port that sends what is kept.
+/// A sink that sends packets through a port.
 pub struct PortSink {
     /// The port.
     pub port: Port,
-    /// Packets are cut to this many bytes; 0 cuts nothing.
+    /// Largest length to send, bytes: longer packets are cut. 0 means no limit.
     pub snaplen: u32,
-    /// Send each packet at once.
+    /// Whether each packet is sent at once.
     pub flush_each: bool,
 }
 
@@ -519,7 +520,8 @@ fn failed(fault: PortFault) -> End {
 }
 
 impl PortSink {
-    /// What of a packet is to be sent, and whether that is less than it was. **Errors**: it is of another link type than the port.
+    /// Returns the bytes of a packet to send, and whether they are fewer than its wire length. **Errors**: the packet's link
+    /// type is not that of the port.
     fn part<'a>(&self, layout: &Layout, record: &Record<'a>) -> Result<(&'a [u8], bool), PortFault> {
         let Frame { mut data, wire_len, interface } = record.frame;
         self.port.check(layout.interfaces[interface as usize].link)?;
@@ -529,7 +531,7 @@ impl PortSink {
         Ok((data, data.len() < wire_len as usize))
     }
 
-    /// Sends the packets of a batch from where they lie, and says how many that were; `None` for a mapped file.
+    /// Sends the packets of a batch without a copy, and returns their number; `None` for a mapped file.
     fn send_in_place(&mut self, packets: &Packets<'_>) -> Option<Result<Handed, PortFault>> {
         let (mut frames, mut waiting) = ([&[][..]; BATCH], 0);
         let mut handed = Handed::default();
@@ -551,7 +553,7 @@ impl PortSink {
                 self.port.send(&frames)
             });
         });
-        // Those before one that is refused go out.
+        // The frames before a refused one are still sent.
         let rest = self.port.send(&frames[..waiting]);
         in_place.then_some(sent.and(rest).map(|()| handed))
     }

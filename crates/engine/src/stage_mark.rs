@@ -1,4 +1,4 @@
-//! Mark of the stage that the run's thread is in: a panic there ends the run with an error that names it.
+//! Mark of the current stage of the run's thread: after a panic, the error of the run names the stage.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) enum Stage {
     Measurement,
     Events,
-    /// An output by its number, the main one first.
+    /// An output by its number, the main output first.
     Output(usize),
 }
 
-/// The stage that the run's thread is in: the reader, unless it calls another. **Cost**: a store for each call of a stage.
+/// Current stage of the run's thread: the reader, unless another stage is called. **Cost**: a store for each call of a stage.
 #[derive(Debug, Default)]
 pub(crate) struct StageMark(AtomicUsize);
 
 impl StageMark {
-    /// Calls `work` of a stage.
+    /// Calls `work`, which belongs to `stage`, and marks the stage during the call.
     #[inline]
     pub fn during<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
         let number = match stage {
@@ -31,7 +31,7 @@ impl StageMark {
         result
     }
 
-    /// Name of the stage.
+    /// Returns the name of the current stage.
     pub fn name(&self) -> String {
         match self.0.load(Ordering::Relaxed) {
             0 => "reader".to_owned(),

@@ -1,4 +1,4 @@
-//! Time zones: offsets of stamps, and names of files by time.
+//! Time zones: offsets of time stamps, and file names by time.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -9,17 +9,17 @@ use std::os::unix::ffi::OsStrExt;
 #[derive(Debug)]
 pub struct Zone {
     zone: TimeZone,
-    /// The quarter of an hour last asked for and its offset: no zone changes within one.
+    /// Latest quarter of an hour and its offset: no zone changes within a quarter of an hour.
     cached: Option<(i64, i32)>,
 }
 
 impl Zone {
-    /// UTC, or this machine's zone.
+    /// Returns UTC, or this machine's zone.
     pub fn new(utc: bool) -> Self {
         Self { zone: if utc { TimeZone::UTC } else { TimeZone::system() }, cached: None }
     }
 
-    /// Seconds east of UTC at `ns`.
+    /// Returns the offset east of UTC at the time `ns` (ns since 1970), seconds.
     pub fn east_s(&mut self, ns: i64) -> i32 {
         let quarter = ns.div_euclid(900_000_000_000);
         match self.cached {
@@ -33,7 +33,7 @@ impl Zone {
         }
     }
 
-    /// `ns` by the strftime format `format`, in which bytes that are not UTF-8 stand for themselves.
+    /// Formats the time `ns` (ns since 1970) by the strftime format `format`. Bytes of `format` that are not UTF-8 are copied.
     pub fn strftime(&self, format: &OsStr, ns: i64) -> OsString {
         let moment = Timestamp::from_second(ns.div_euclid(1_000_000_000)).unwrap_or_default();
         let moment = moment.to_zoned(self.zone.clone());

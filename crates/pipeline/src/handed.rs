@@ -44,8 +44,8 @@ impl Gone {
 impl<C: Consumer> Delivery<C> {
     /// Hands the records at `records` (offsets, in order) to `each` until `each` fails, or until a record is no longer in the file.
     ///
-    /// A frame of a mapped file is first copied to `scratch`, and `each` gets the copy, which no process can change. The check that
-    /// the file still holds the frame follows the copy. **Cost**: the copy of a mapped frame; nothing for other sources.
+    /// A frame of a mapped file is first copied to `scratch`, and `each` gets the copy, which no process can change. The check
+    /// that the file still holds the frame follows the copy. **Cost**: the copy of a mapped frame; nothing for other sources.
     pub fn hand_on<E>(
         &self,
         records: &[u32],

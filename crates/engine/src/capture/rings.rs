@@ -1,29 +1,29 @@
-//! The memory of rings, held against what is free before the kernel is asked for it.
+//! Check of the memory for rings against the free memory, before the kernel is asked for it.
 
 use super::{Live, Settings};
 use crate::name::Name;
 use weir_io::sys::xdp;
 use weir_memory::{Available, HUGE, Policy};
 
-/// What DPDK takes beside the rings of its ports, bytes.
+/// Memory that DPDK takes beside the rings of its ports, bytes.
 const BESIDE_DPDK: u64 = 64 << 20;
 
 #[cfg(feature = "dpdk")]
 const _: () = assert!(BESIDE_DPDK == weir_io::dpdk::BESIDE as u64);
 
-/// Rings of a run, each of `--ring` bytes.
+/// Numbers of rings of a run, by kind of memory; each ring has `--ring` bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Rings {
-    /// In pages of the kernel's choice.
+    /// Rings in pages of the kernel's choice.
     ordinary: u64,
-    /// Each in pages of 2 MiB if their pool has enough for it.
+    /// Rings that lie in pages of 2 MiB, if the pool has enough for the ring.
     huge: u64,
-    /// Of DPDK: all in huge pages of any size if their pools have enough.
+    /// Rings of DPDK. All lie in huge pages of any size, if the pools have enough.
     dpdk: u64,
 }
 
 impl Rings {
-    /// How many of them take ordinary pages, and what DPDK takes of these beside its rings, bytes.
+    /// Returns the number of rings in ordinary pages, and the ordinary memory that DPDK takes beside its rings, bytes.
     fn in_ordinary_pages(self, ring: u64, available: &Available) -> (u64, u64) {
         let pages = ring.div_ceil(HUGE as u64).max(1);
         let in_pool = self.huge.min(available.huge / HUGE as u64 / pages);
@@ -34,25 +34,25 @@ impl Rings {
     }
 }
 
-/// Rings that take more than half of the memory that is free.
+/// Rings that take more than half of the free memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rings of {ring} bytes each take {wanted} bytes, and at most half of the {free} that are free")]
 pub struct TooLarge {
-    /// Bytes of each.
+    /// Size of each ring, bytes.
     pub ring: u64,
-    /// There are several.
+    /// Whether there are several rings.
     pub several: bool,
-    /// Bytes of all of them.
+    /// Size of all rings, bytes.
     pub wanted: u64,
-    /// Bytes that are free.
+    /// Free memory, bytes.
     pub free: u64,
-    /// They are free to this control group.
+    /// Whether the free memory is that of this control group.
     pub grouped: bool,
-    /// Bytes that each may have.
+    /// Largest size of each ring, bytes.
     pub most: u64,
 }
 
-/// Refuses rings that take more than half of the memory that is free, unless the settings force them.
+/// Refuses rings that take more than half of the free memory, unless the settings force them.
 pub fn check(sources: &[Name], settings: &Settings) -> Result<(), TooLarge> {
     if settings.ring_force {
         return Ok(());
@@ -66,7 +66,7 @@ pub fn check(sources: &[Name], settings: &Settings) -> Result<(), TooLarge> {
                 let queues = if queue.is_some() { 1 } else { u64::from(xdp::queues_of(name)) };
                 match settings.pages {
                     Policy::Auto => rings.huge += queues,
-                    // Of a pool that was filled beforehand, and refuses what it does not have.
+                    // These pages come from a pool that was filled beforehand, and that refuses any excess itself.
                     Policy::Hugetlb2M | Policy::Hugetlb1G => {}
                     Policy::Thp | Policy::Contiguous | Policy::Virtual => rings.ordinary += queues,
                 }
@@ -81,7 +81,7 @@ pub fn check(sources: &[Name], settings: &Settings) -> Result<(), TooLarge> {
     }
 }
 
-/// Why rings of `ring` bytes each are too much, and what would do.
+/// Returns the refusal with the largest possible size, if rings of `ring` bytes each are too large.
 fn refusal(ring: u64, rings: Rings, available: &Available) -> Option<TooLarge> {
     let most = most(available);
     let (count, beside) = rings.in_ordinary_pages(ring, available);
@@ -91,7 +91,7 @@ fn refusal(ring: u64, rings: Rings, available: &Available) -> Option<TooLarge> {
     (wanted > most).then(|| TooLarge { ring, several: count > 1, wanted, free: bytes, grouped, most: each() })
 }
 
-/// Bytes that all rings of a run may take.
+/// Returns the limit for all rings of a run, bytes.
 pub fn most(available: &Available) -> u64 {
     available.bytes / 2
 }
@@ -126,15 +126,15 @@ mod tests {
     fn huge_pages_are_apart() {
         let two = Rings { huge: 2, ..NONE };
         assert_eq!(refusal(500 * MIB, two, &available(100, 1000)), None);
-        // One of them finds no room in the pool; neither does.
+        // If the pool has no room for one of the rings, that ring is ordinary memory.
         assert_eq!(refusal(501 * MIB, two, &available(100, 1000)).map(|why| why.wanted), Some(501 * MIB));
         assert_eq!(refusal(501 * MIB, two, &available(100, 501)).map(|why| why.most), Some(25 * MIB));
-        // A packet socket's ring never lies in them.
+        // A packet socket's ring never lies in huge pages.
         let why = refusal(500 * MIB, Rings { ordinary: 1, ..two }, &available(100, 1000)).unwrap();
         assert_eq!(why.most, 50 * MIB);
     }
 
-    /// A ring of AF_XDP never lies in pages of 1 GiB, and what it does not find in pages of 2 MiB is ordinary memory.
+    /// A ring of AF_XDP never lies in pages of 1 GiB. If the pool of 2 MiB pages has no room, the ring is ordinary memory.
     #[test]
     fn pages_of_other_sizes_are_for_dpdk_alone() {
         let gigantic = Available { other_huge: 24 << 30, ..available(1000, 0) };
@@ -142,12 +142,12 @@ mod tests {
         assert_eq!((why.several, why.wanted, why.free), (false, 20 << 30, 1000 * MIB));
         let dpdk = |dpdk| Rings { dpdk, ..NONE };
         assert_eq!(refusal(20 << 30, dpdk(1), &gigantic), None);
-        // Beside its rings it needs some, in pages of whichever kind.
+        // DPDK needs more memory beside its rings, in pages of the same kind.
         assert_eq!(refusal(12 << 30, dpdk(2), &gigantic).map(|why| why.several), Some(true));
         assert_eq!(refusal((12 << 30) - 32 * MIB, dpdk(2), &gigantic), None);
         assert_eq!(refusal(436 * MIB, dpdk(1), &available(1000, 499)), None, "64 MiB more are half of what is free");
         assert_eq!(refusal(437 * MIB, dpdk(1), &available(1000, 499)).map(|why| why.most), Some(436 * MIB));
-        // What the rings of AF_XDP leave.
+        // DPDK gets the huge pages left by the rings of AF_XDP.
         let both = Rings { huge: 1, dpdk: 1, ordinary: 0 };
         assert_eq!(refusal(100 * MIB, both, &available(0, 264)), None);
         assert!(refusal(100 * MIB, both, &available(0, 263)).is_some());

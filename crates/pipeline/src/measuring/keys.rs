@@ -16,7 +16,7 @@ pub struct KeyChange {
     spares: Arc<Spares>,
     /// One for each worker.
     aggregates: Mutex<Vec<Aggregate>>,
-    /// Receives a message once the counts of the earlier keys are given out. Dropped if they never will be.
+    /// Channel to the caller: sends a message once the counts of the earlier keys are given out. Dropped if they never will be.
     done: Mutex<Option<Sender<()>>>,
 }
 
