@@ -285,7 +285,7 @@ impl Batch {
         &self.delivery.current.layout
     }
 
-    /// Number of the change of the filter that it was judged under.
+    /// Number of the latest change that it was judged under.
     pub fn change(&self) -> u64 {
         self.delivery.current.plan.change()
     }

@@ -658,6 +658,7 @@ impl Team {
                 self.merger.turn(self.turns, i64::MAX);
                 self.merger.begin();
                 self.turns += 1;
+                self.most_turns = most_turns(change.config(), pool.members());
                 pool.replace(&change, &mut self.events)?;
             }
         }

@@ -12,7 +12,7 @@ use weir_measure::Config;
 /// Room for parts of windows; each part has tables of its own.
 #[derive(Debug)]
 pub(super) struct Room {
-    most: usize,
+    most: AtomicUsize,
     parts: AtomicUsize,
     /// For each source: whether a message without a window was sent and not read yet.
     unread: Vec<AtomicBool>,
@@ -21,18 +21,26 @@ pub(super) struct Room {
 impl Room {
     /// Makes the room for `sources` sources.
     pub fn new(config: &Config, sources: usize) -> Self {
+        let unread = (0..sources).map(|_| AtomicBool::new(false)).collect();
+        let room = Self { most: AtomicUsize::new(0), parts: AtomicUsize::new(0), unread };
+        room.fit(config);
+        room
+    }
+
+    /// Sets the number of parts to what tables for `config` leave memory for.
+    fn fit(&self, config: &Config) {
         /// Approximate memory of all parts, bytes.
         const MOST_BYTES: usize = 256 << 20;
         let bytes = config.memory.saturating_mul(config.keys.len()).max(512 << 10);
         let open = usize::try_from(config.windowing.most_open()).unwrap_or(usize::MAX);
-        let least = open.saturating_mul(sources).saturating_mul(4);
-        let unread = (0..sources).map(|_| AtomicBool::new(false)).collect();
-        Self { most: (MOST_BYTES / bytes).max(least), parts: AtomicUsize::new(0), unread }
+        let least = open.saturating_mul(self.unread.len()).saturating_mul(4);
+        self.most.store((MOST_BYTES / bytes).max(least), Ordering::Relaxed);
     }
 
     /// Takes room for `parts` parts if then at most 1/`share` of all room is taken. Returns whether the room was taken.
     fn take(&self, parts: usize, share: usize) -> bool {
-        let fits = |taken: usize| Some(taken + parts).filter(|&taken| taken <= self.most / share);
+        let most = self.most.load(Ordering::Relaxed) / share;
+        let fits = |taken: usize| Some(taken + parts).filter(|&taken| taken <= most);
         self.parts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
     }
 
@@ -109,6 +117,7 @@ impl Gate {
     pub fn replace(&mut self, worker: &mut Worker, change: &Arc<KeyChange>) -> Result<Closed, weir_measure::Error> {
         let closed = self.close_all(worker);
         worker.aggregate.replace(change.aggregate()?);
+        self.room.fit(change.config());
         Ok(Closed { replaces: Some(Arc::clone(change)), ..closed })
     }
 
