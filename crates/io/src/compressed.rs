@@ -1,4 +1,4 @@
-//! Compressed captures: the decoders of well-kept libraries, behind one door.
+//! Compressed captures: the decoders of several libraries, behind one function.
 
 use std::io::{self, BufRead, BufReader, Read};
 use weir_packet::savefile::magic::Compression;
@@ -6,16 +6,16 @@ use weir_packet::savefile::magic::Compression;
 /// Bytes of compressed input read at once.
 const INPUT: usize = 256 << 10;
 
-/// The largest window of zstd data that is decoded unless more is allowed, bytes: what the zstd library and its command allow.
+/// Default limit of the window of zstd data, in bytes; the zstd library and its command have the same limit.
 pub const ZSTD_WINDOW: u64 = 128 << 20;
 
-/// The least and the largest windows that the format knows on a 64-bit machine, bytes.
+/// Smallest and largest window of the format on a 64-bit machine, in bytes.
 pub const ZSTD_WINDOWS: (u64, u64) = (1 << 10, 1 << 31);
 
-/// A decoder over `source`; members or frames that follow each other are read as one.
+/// Creates a decoder over `source`; successive members or frames are read as one stream.
 ///
-/// Zstd data whose header asks for a window of more than `zstd_window` bytes, rounded up to a power of two, is refused before the
-/// memory for it is taken.
+/// If the header of zstd data asks for a window of more than `zstd_window` bytes, rounded up to a power of two, the decoder
+/// refuses the data before it takes the memory.
 pub fn decoder(
     kind: Compression,
     source: impl Read + Send + 'static,
@@ -35,7 +35,7 @@ pub fn decoder(
     Ok(Box::new(Named { name, decoder }))
 }
 
-/// Says which window was refused: the library's own words name neither a size nor a way out.
+/// Zstd decoder whose error names the refused window, because the library's error names neither a size nor a remedy.
 struct Windowed<R: Read> {
     decoder: R,
     largest: u64,
@@ -56,7 +56,7 @@ impl<R: Read> Read for Windowed<R> {
     }
 }
 
-/// Says of a decoder's error what it is about: the libraries' own words name no format.
+/// Decoder whose errors name the format, because the libraries' errors do not.
 struct Named {
     name: &'static str,
     decoder: Box<dyn Read + Send>,
@@ -77,7 +77,7 @@ impl Read for Named {
     }
 }
 
-/// Reads lz4 frames one after another.
+/// Decoder that reads lz4 frames one after another.
 struct Lz4Frames<R: BufRead> {
     decoder: lz4_flex::frame::FrameDecoder<R>,
 }
@@ -86,7 +86,7 @@ impl<R: BufRead> Read for Lz4Frames<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.decoder.read(buf)? {
-                // The decoder says 0 at the end of each frame and begins the next one at the next call.
+                // The decoder returns 0 at the end of each frame and begins the next frame at the next call.
                 0 if !self.decoder.get_mut().fill_buf()?.is_empty() => {}
                 n => return Ok(n),
             }

@@ -1,15 +1,16 @@
-//! Capturing from a port of DPDK.
+//! Capture from a port of DPDK.
 //!
-//! One backend for each receive queue. Packets stay where the device put them, each in a slot of its own
-//! ([`weir_packet::savefile::slots`]). Nobody tells when something comes, so a queue is asked again and again; once it
-//! was empty for a while the thread sleeps in between, unless it is told to be busy.
+//! Each receive queue has a backend of its own. Packets stay where the device stored them, each in a slot of its own
+//! ([`weir_packet::savefile::slots`]). The device does not signal arrivals, so the thread polls its queue. If the queue has
+//! been empty for a while, the thread sleeps between polls, unless `busy` is set.
 //!
-//! **Times** are software's: the system's clock is read once for each burst of up to 256 packets, and never goes back
+//! **Times** come from software: the system's clock is read once for each burst of up to 256 packets. Times never decrease
 //! within a queue.
 //!
-//! **Losses** are the device's counts (`imissed`, `ierrors`), what the kernel dropped at the sockets of `net_af_packet`,
-//! and frames that nobody had room to put together. Those of the device are told by the queue that asks first: the sum over
-//! the queues is right. At the end what was handed over is held against the device's own counts, and the kernel's.
+//! **Losses** are the device's counts (`imissed`, `ierrors`), the kernel's drops at the sockets of `net_af_packet`, and frames
+//! dropped because no memory was left to join their segments. The queue that reads the device's counts first takes their
+//! increase, so that only the sum over the queues is right. At the end, the packets handed over are compared with the counts of
+//! the device and of the kernel.
 
 use crate::live::{Backend, Counts, Lease, Next};
 use crate::sys::privilege::Capability;
@@ -24,31 +25,31 @@ use weir_packet::savefile::{Bytes, Interface, Layout, MAX_SNAPLEN, Resolution};
 
 pub use weir_dpdk::{BESIDE, Error, SendError, Sender};
 
-/// How often the device is asked for its counts.
+/// Interval at which the device's counts are read.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a device may take at the end to hand over what it counted before.
+/// Longest time that a stopped device may take to hand over the packets that it has counted.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Empty polls before the thread sleeps in between: a few microseconds.
+/// Number of empty polls, a few microseconds, before the thread sleeps between polls.
 const EMPTY: u32 = 256;
 
-/// The first and the longest of these sleeps. The kernel adds its timer slack, 50 us.
+/// Shortest and longest of these sleeps. The kernel adds its timer slack, 50 us.
 const NAPS: [Duration; 2] = [Duration::from_micros(10), Duration::from_micros(100)];
 
-/// Packets that a queue hands over at most once it was stopped, if its device never runs dry and does not say how many it has.
+/// Largest number of packets that a stopped queue hands over, if its device keeps delivering and reports no count.
 const AFTER_STOP: u64 = 1 << 12;
 
-/// How to capture.
+/// Settings of a capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Receive queues: one backend each.
+    /// Number of receive queues; each has a backend of its own.
     pub queues: u16,
-    /// Packets of each queue that there is memory for.
+    /// Number of packets of each queue that the memory holds.
     pub packets: u32,
-    /// Have the device receive what is for others too, where it can.
+    /// Whether the device also receives packets for other hosts, if it can.
     pub promiscuous: bool,
-    /// Never sleep: a processor for each queue.
+    /// Whether the threads never sleep; each queue then occupies a processor.
     pub busy: bool,
 }
 
@@ -59,20 +60,21 @@ impl Default for Settings {
     }
 }
 
-/// Begins to capture from a device: its DPDK name (`net_af_packet0,iface=eth1`) or a PCI address, see [`weir_dpdk::open`].
+/// Starts the capture from a device, by its DPDK name (`net_af_packet0,iface=eth1`) or its PCI address, see
+/// [`weir_dpdk::open`].
 pub fn open(device: &str, settings: &Settings) -> Result<Vec<Capture>, Error> {
     let Settings { queues, packets, promiscuous, busy } = *settings;
     let asked = weir_dpdk::Settings { queues: queues.max(1), senders: 0, mbufs: packets, promiscuous };
     Ok(captures(weir_dpdk::open(device, &asked)?, busy))
 }
 
-/// Begins to send by a device, named as in [`open`]. Nothing is received from it.
+/// Opens a device for sending, named as in [`open`]; nothing is received from it.
 pub fn sender(device: &str) -> Result<Sender, Error> {
     let asked = weir_dpdk::Settings { queues: 0, senders: 1, promiscuous: false, ..weir_dpdk::Settings::default() };
     Ok(weir_dpdk::open(device, &asked)?.senders.remove(0))
 }
 
-/// Captures from all receive queues of a port.
+/// Creates the captures for all receive queues of a port.
 pub fn captures(opened: Opened, busy: bool) -> Vec<Capture> {
     let Opened { port, queues, .. } = opened;
     let whole = Whole {
@@ -98,20 +100,20 @@ pub fn captures(opened: Opened, busy: bool) -> Vec<Capture> {
     queues.into_iter().map(capture).collect()
 }
 
-/// A receive queue that is captured from.
+/// Capture from one receive queue.
 #[derive(Debug)]
 pub struct Capture {
     queue: Queue,
     burst: Burst,
-    /// Packets in `burst` that are to be handed over next.
+    /// Number of packets in `burst` to hand over next.
     waiting: u64,
     whole: Arc<Whole>,
     busy: bool,
-    /// The latest time that a packet got, ns.
+    /// Latest time given to a packet, in ns.
     last_ns: i64,
-    /// Polls since something came.
+    /// Number of empty polls since the last packet.
     empty: u32,
-    /// When the device was asked for its counts.
+    /// Time of the last read of the device's counts.
     asked: Instant,
     counts: Counts,
     state: State,
@@ -120,32 +122,32 @@ pub struct Capture {
 #[derive(Clone, Copy, Debug)]
 enum State {
     Running,
-    /// Stopped; so many packets may still come.
+    /// Stopped; at most this number of packets may still come.
     Ending(u64),
     Over,
 }
 
-/// What the queues of a port share.
+/// State that the queues of a port share.
 #[derive(Debug)]
 struct Whole {
     port: Port,
     queues: usize,
-    /// Packets that were taken from all queues.
+    /// Number of packets taken from all queues.
     taken: AtomicU64,
-    /// Queues that have ended.
+    /// Number of queues that have ended.
     over: AtomicUsize,
     losses: Mutex<Losses>,
 }
 
-/// Losses that device and kernel have counted so far.
+/// Losses that the device and the kernel have counted so far.
 #[derive(Debug, Default)]
 struct Losses {
-    /// Packets lost on the way to us, and how many of them some queue has counted.
+    /// Number of packets lost before they reached weir; `counted` of them are in the counts of some queue.
     lost: u64,
     counted: u64,
-    /// What the kernel counted at the driver's sockets; `None` if it does not.
+    /// Counts of the kernel at the driver's sockets; `None` if the driver has no such sockets.
     kernel: Option<weir_dpdk::Kernel>,
-    /// The driver tells what the kernel dropped.
+    /// Whether the driver's counts include the kernel's drops.
     by_driver: bool,
     end: Option<Ending>,
 }
@@ -153,14 +155,14 @@ struct Losses {
 #[derive(Clone, Copy, Debug)]
 struct Ending {
     since: Instant,
-    /// Nothing more is let in.
+    /// Whether the sockets reject all new packets.
     rejecting: bool,
-    /// Packets that the device had counted then.
+    /// Packets that the device had counted when the port was stopped.
     received: u64,
 }
 
 impl Whole {
-    /// Brings `losses` up to date. A driver without counters has counted nothing.
+    /// Updates `losses` and returns the device's counts; for a driver without counters, all counts are zero.
     fn ask(&self, losses: &mut Losses) -> weir_dpdk::Stats {
         let stats = self.port.stats().unwrap_or_default();
         if let Some(more) = self.port.kernel() {
@@ -178,7 +180,7 @@ impl Whole {
         self.losses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Losses that no queue has counted yet.
+    /// Returns the losses that no queue has counted yet, and marks them as counted.
     fn losses(&self) -> u64 {
         let mut losses = self.lock();
         self.ask(&mut losses);
@@ -187,7 +189,7 @@ impl Whole {
         new
     }
 
-    /// The first queue that is stopped stops the port; says whether nothing more is let in.
+    /// Stops the port at the first stopped queue; returns whether the port rejects all new packets.
     fn stop(&self) -> bool {
         let mut losses = self.lock();
         if losses.end.is_none() {
@@ -198,7 +200,7 @@ impl Whole {
         losses.end.is_some_and(|end| end.rejecting)
     }
 
-    /// Packets that device or kernel counted for us, and whether there can be no others.
+    /// Returns the number of packets that the device or the kernel counted for this capture, and whether this number is exact.
     fn expected(&self, losses: &Losses) -> (u64, bool) {
         match (losses.end, losses.kernel) {
             (Some(end), Some(kernel)) if end.rejecting => (kernel.packets - kernel.dropped, !losses.by_driver),
@@ -207,9 +209,9 @@ impl Whole {
         }
     }
 
-    /// Whether a queue that is stopped and was found empty is done.
+    /// Returns whether a queue that is stopped and was found empty has ended.
     fn is_drained(&self) -> bool {
-        /// A packet may be on its way through the kernel when nothing more is let in.
+        /// Time for packets that were in the kernel when the sockets began to reject.
         const UNDER_WAY: Duration = Duration::from_millis(5);
         let mut losses = self.lock();
         self.ask(&mut losses);
@@ -219,7 +221,7 @@ impl Whole {
         quiet >= wait && (self.taken.load(Ordering::Relaxed) >= expected || quiet > PATIENCE)
     }
 
-    /// The queue that ends last holds what was taken against what was counted.
+    /// Compares, at the end of the last queue, the packets taken with the packets counted.
     fn end(&self) -> io::Result<()> {
         if self.over.fetch_add(1, Ordering::AcqRel) + 1 < self.queues {
             return Ok(());
@@ -241,7 +243,7 @@ impl Whole {
     }
 }
 
-/// A burst that is out.
+/// Lease of one burst.
 #[derive(Debug)]
 struct Held {
     burst: Burst,
@@ -255,12 +257,12 @@ impl Lease for Held {
 }
 
 impl Capture {
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> &Port {
         &self.whole.port
     }
 
-    /// Stamps the burst, and gives it away.
+    /// Gives the burst a time and turns it into a lease.
     fn lease(&mut self) -> Held {
         let burst = std::mem::replace(&mut self.burst, self.queue.burst());
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64);
@@ -268,7 +270,7 @@ impl Capture {
         Held { burst, time_ns: self.last_ns }
     }
 
-    /// Takes up what was lost on the way to us.
+    /// Adds new losses to the counts of this queue.
     fn ask(&mut self) {
         let lost = self.whole.losses();
         self.counts.received += lost;
@@ -276,7 +278,7 @@ impl Capture {
         self.asked = Instant::now();
     }
 
-    /// Takes what has come, unless something still waits: says whether something did, lost or not.
+    /// Receives a burst, unless packets still wait; returns whether packets wait or arrived, lost packets included.
     fn receive(&mut self) -> bool {
         if self.waiting > 0 {
             return true;
@@ -297,7 +299,7 @@ impl Capture {
         true
     }
 
-    /// Lets time pass after a poll that found nothing.
+    /// Spins or sleeps after an empty poll.
     fn idle(&mut self) {
         self.empty = self.empty.saturating_add(1);
         if self.busy || self.empty <= EMPTY {
@@ -344,7 +346,7 @@ impl Backend for Capture {
         }
     }
 
-    /// A driver that polls tells nothing: the queue is asked again and again.
+    /// Polls the queue until packets arrive, because a polling driver does not signal arrivals.
     fn wait(&mut self, most: Duration) -> io::Result<()> {
         let begun = Instant::now();
         while !self.receive() && begun.elapsed() < most {
@@ -370,7 +372,7 @@ impl Backend for Capture {
         "device"
     }
 
-    /// Drivers over AF_XDP change their maps when they stop.
+    /// Returns the right to change BPF maps, because drivers over AF_XDP change their maps when they stop.
     fn keeps(&self) -> &'static [Capability] {
         &[Capability::Bpf]
     }

@@ -1,4 +1,4 @@
-//! Files that are followed: one that grows, and those that take its name one after another, as `tail -F` follows them.
+//! Following of files: a file that grows, and then the files that take its name, as with `tail -F`.
 
 use crate::input::{Input, Opening};
 use crate::stream::Stream;
@@ -10,35 +10,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often the end of a file, and its name, are looked at.
+/// Interval between two looks at the end of a file and at its name.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Looks in a row that find no file of the name, until that is told: between two steps of a rotation there is none either.
+/// Number of looks in a row without a file of the name before [`Change::Removed`] is reported. Between two steps of a rotation,
+/// no file has the name for a short time.
 const PATIENCE: u32 = 10;
 
-/// What became of a followed file.
+/// Change of a followed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is shorter than what was read of it. The next file is what is in it now.
+    /// The file is shorter than the bytes read from it. Its present content is the next file.
     Truncated,
-    /// Another file has its name. The old one was read to its end.
+    /// Another file has the name. The old file was read to its end.
     Replaced,
-    /// No file has its name.
+    /// No file has the name.
     Removed,
-    /// A file has its name again.
+    /// A file has the name again.
     Appeared,
 }
 
-/// Hears what becomes of a followed file.
+/// Function that is called with each change of a followed file.
 pub type Tell = Arc<dyn Fn(Change) + Send + Sync>;
 
-/// A name, and the files that have it one after another. Each file is a source of its own.
+/// Name that is followed, for the files that have it one after another. Each file is a source of its own.
 #[derive(Clone)]
 pub struct Followed {
     name: OsString,
     tell: Tell,
     stop: Arc<AtomicBool>,
-    /// The file that was opened last has been read to its end, and is not the one to be read on.
+    /// Whether the file that was opened last has been read to its end and was replaced or truncated.
     over: Arc<AtomicBool>,
 }
 
@@ -49,12 +50,12 @@ impl core::fmt::Debug for Followed {
 }
 
 impl Followed {
-    /// Follows `name`, where `-` is the file that is standard input, until `stop` is set.
+    /// Follows `name` until `stop` is set; `-` is standard input, if that is a file.
     pub fn new(name: impl AsRef<OsStr>, tell: Tell, stop: &Arc<AtomicBool>) -> Self {
         Self { name: name.as_ref().to_owned(), tell, stop: Arc::clone(stop), over: Arc::default() }
     }
 
-    /// The bytes of `file` from its current position on, and what is appended to it.
+    /// Returns the bytes of `file` from its current position on, with all bytes that are appended later.
     pub(crate) fn stream(&self, mut file: File) -> io::Result<Stream> {
         self.over.store(false, Ordering::Relaxed);
         let at = file.stream_position()?;
@@ -62,8 +63,9 @@ impl Followed {
         Ok(Stream::direct(tail, Arc::clone(&self.stop)))
     }
 
-    /// The source that follows the one opened last, once there is a file of the name; `None` if that one ended for another reason
-    /// than that the file was replaced or cut, or if `stop` is set. A name without a file is told like that of an open file.
+    /// Waits for a file of the name and opens it as the source that follows the last source. Returns `None` if `stop` is set,
+    /// or if the last source ended although its file was neither replaced nor truncated. During the wait, a missing file is
+    /// reported as for an open file.
     pub fn next(&self, opening: &Opening<'_>) -> Option<io::Result<Input>> {
         let mut missing = 0;
         while self.over.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed) {
@@ -83,7 +85,7 @@ impl Followed {
         None
     }
 
-    /// Counts a look that found no file of the name, and tells it if there were [`PATIENCE`] of them in a row.
+    /// Counts a look that found no file of the name; after [`PATIENCE`] such looks in a row, reports [`Change::Removed`].
     fn miss(&self, missing: &mut u32) {
         *missing = missing.saturating_add(1);
         if *missing == PATIENCE {
@@ -91,18 +93,18 @@ impl Followed {
         }
     }
 
-    /// What the name stands for now; `None` if it is no name of a file, or if nothing has it.
+    /// Returns the metadata of the file that has the name now; `None` if no file has it, or if its metadata cannot be read.
     fn named(&self) -> Option<Metadata> {
         std::fs::metadata(&self.name).ok()
     }
 }
 
-/// A file that may grow.
+/// File that may grow.
 struct Tail {
     file: File,
-    /// Bytes of it that were read.
+    /// Number of bytes read.
     at: u64,
-    /// How often no file had the name, in a row.
+    /// Number of looks in a row without a file of the name.
     missing: u32,
     followed: Followed,
 }
@@ -119,7 +121,7 @@ impl Tail {
         (self.followed.tell)(change);
     }
 
-    /// What has become of the file, if it is not the one to be read on.
+    /// Returns the change that ends this source, or `None` if the file is to be read on.
     fn look(&mut self) -> io::Result<Option<Change>> {
         let about = self.file.metadata()?;
         if about.len() < self.at {
@@ -139,7 +141,7 @@ impl Tail {
             }
             Some(_) => Ok(Some(if told { Change::Appeared } else { Change::Replaced })),
             None => {
-                // Whoever has the old file open may still write to it.
+                // A program that has the old file open may still write to it.
                 self.followed.miss(&mut self.missing);
                 Ok(None)
             }
@@ -160,7 +162,7 @@ impl Read for Tail {
                     self.end(Change::Truncated);
                     return Ok(0);
                 }
-                // What was written to the old file before its name was given away comes first.
+                // Bytes written to the old file before it lost its name come first.
                 Some(change) => match self.read_some(buf)? {
                     0 => {
                         self.end(change);

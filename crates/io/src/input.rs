@@ -1,4 +1,4 @@
-//! Opening a source by what it is: a file to map, or bytes that come one after another.
+//! Opening of sources by their nature: files to map, or bytes in order.
 
 use crate::compressed;
 use crate::follow::Followed;
@@ -17,32 +17,32 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use weir_packet::savefile::magic;
 
-/// A source of packets.
+/// Source of packets.
 #[derive(Debug)]
 pub struct Input {
-    /// What it is called in lines for people.
+    /// Name of the source in messages for users.
     pub name: String,
-    /// What it is.
+    /// Kind of the source.
     pub kind: Kind,
 }
 
-/// The ways to read.
+/// Kinds of source.
 #[derive(Debug)]
 pub enum Kind {
-    /// A plain file: any piece of it at any time.
+    /// Plain file: any piece can be read at any time.
     File(PlainFile),
-    /// Bytes in order: pipe, compressed file, growing file.
+    /// Bytes in order, from a pipe, a compressed file or a growing file.
     Stream(Stream),
-    /// What an interface receives and sends.
+    /// Capture of the packets that an interface receives and sends.
     Live(Box<Live>),
 }
 
-/// How to open a source.
+/// Settings for opening a source.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening<'a> {
-    /// Read a file as it grows, and the files that have its name after it.
+    /// Name to follow: the file is read as it grows, and then the later files of the same name.
     pub follow: Option<&'a Followed>,
-    /// The largest window of zstd data, bytes: as much memory is taken for it.
+    /// Largest window of zstd data, in bytes; decoding takes as much memory.
     pub zstd_window: u64,
 }
 
@@ -53,9 +53,9 @@ impl Default for Opening<'_> {
 }
 
 impl Input {
-    /// Opens `name`; `-` is standard input. Whatever comes in order ends early once `stop` is set.
+    /// Opens `name`; `-` is standard input. If `stop` is set, a source of bytes in order ends early.
     ///
-    /// Compression is recognised by content. **Errors**: those of the system; a directory is `IsADirectory`.
+    /// Compression is recognised by content. **Errors**: errors of the system; `IsADirectory` for a directory.
     pub fn open(name: impl AsRef<OsStr>, opening: &Opening<'_>, stop: &Arc<AtomicBool>) -> io::Result<Self> {
         let name = name.as_ref();
         let file = if name == "-" {
@@ -68,13 +68,13 @@ impl Input {
         Ok(Self { name: name.into_owned(), kind })
     }
 
-    /// Captures by `backend`, until `stop` is set; `name` is what the user called it.
+    /// Creates a source that captures by `backend` until `stop` is set; `name` is the user's name of the source.
     pub fn live(name: &str, backend: Box<dyn Backend>, stop: &Arc<AtomicBool>) -> Self {
         let live = Live::new(backend, Arc::clone(stop));
         Self { name: name.to_owned(), kind: Kind::Live(Box::new(live)) }
     }
 
-    /// Size in bytes of what will be delivered, where that is known.
+    /// Returns the number of bytes that the source will deliver, if it is known.
     pub fn len_hint(&self) -> Option<u64> {
         match &self.kind {
             Kind::File(file) => Some(file.len),
@@ -83,7 +83,7 @@ impl Input {
     }
 }
 
-/// Whether the file of this name is read in order by its nature: a pipe, or compressed. Nothing is read of a pipe.
+/// Returns whether the file of this name can be read in order only: a pipe, or a compressed file. Nothing is read from a pipe.
 pub fn comes_in_order(name: impl AsRef<OsStr>) -> bool {
     let path = Path::new(name.as_ref());
     match path.metadata() {
@@ -102,7 +102,7 @@ fn classify(mut file: File, opening: &Opening<'_>, stop: Arc<AtomicBool>) -> io:
     if about.is_dir() {
         return Err(io::Error::from(io::ErrorKind::IsADirectory));
     }
-    // A pipe says by itself when it ends.
+    // Only regular files are followed: a pipe reports its end by itself.
     if let Some(followed) = opening.follow.filter(|_| about.is_file()) {
         let mut head = [0u8; magic::MAX_MAGIC];
         let here = file.stream_position()?;
@@ -113,7 +113,7 @@ fn classify(mut file: File, opening: &Opening<'_>, stop: Arc<AtomicBool>) -> io:
         }
         return Ok(Kind::Stream(followed.stream(file)?));
     }
-    // Standard input may be a file that someone has read a part of already.
+    // Standard input may be a file that another program has read in part.
     if about.is_file() && file.stream_position()? == 0 {
         let mut head = [0u8; magic::MAX_MAGIC];
         let got = file.read_at(&mut head, 0)?;
@@ -132,7 +132,8 @@ fn classify(mut file: File, opening: &Opening<'_>, stop: Arc<AtomicBool>) -> io:
     }))
 }
 
-/// A pipe, or a device: bytes come when they come. The wait for them ends once `stop` is set, by a signal or by another thread.
+/// Pipe or device, whose bytes arrive at any time. The wait for bytes ends once `stop` is set, by a signal or by another
+/// thread.
 struct Pipe {
     file: File,
     stop: Arc<AtomicBool>,
@@ -140,11 +141,12 @@ struct Pipe {
 
 impl Read for Pipe {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        /// How often `stop` is looked at.
+        /// Interval between two looks at `stop`.
         const LOOK: Duration = Duration::from_millis(100);
         while !sys::wait_for_bytes(&self.file, LOOK)? {
             if self.stop.load(Ordering::Relaxed) {
-                // As at the end of the pipe: a decoder would try again for ever.
+                // The result is the same as at the end of the pipe, because a decoder would repeat an interrupted read for
+                // ever.
                 return Ok(0);
             }
         }
@@ -152,7 +154,7 @@ impl Read for Pipe {
     }
 }
 
-/// The first bytes of a pipe, as many as tell a compression; fewer if it ends, or if `stop` is set.
+/// Reads the first bytes of a pipe, enough to recognise a compression; fewer if the pipe ends or `stop` is set.
 fn first_bytes(file: &mut Pipe, stop: &AtomicBool) -> io::Result<Vec<u8>> {
     let mut head = [0u8; 4];
     let mut got = 0;
@@ -167,13 +169,13 @@ fn first_bytes(file: &mut Pipe, stop: &AtomicBool) -> io::Result<Vec<u8>> {
     Ok(head[..got].to_vec())
 }
 
-/// A regular file with a size fixed at opening.
+/// Regular file whose size is taken at opening.
 #[derive(Clone, Debug)]
 pub struct PlainFile {
     file: Arc<File>,
-    /// Size when it was opened, bytes.
+    /// Size at opening, in bytes.
     pub len: u64,
-    /// The last page, mapped when it is asked for first; `None` if it could not be.
+    /// Last page, mapped at its first use; `None` inside if it could not be mapped.
     last: Arc<OnceLock<Option<Mapping>>>,
 }
 
@@ -184,18 +186,18 @@ impl PlainFile {
         Ok(Self { file: Arc::new(file), len, last: Arc::default() })
     }
 
-    /// Where the page begins that holds the last byte.
+    /// Returns the offset of the page that holds the last byte.
     fn last_page(&self) -> u64 {
         let page = sys::page_size() as u64;
         self.len.saturating_sub(1) / page * page
     }
 
-    /// Whether the first `end` bytes end before the last page.
+    /// Returns whether the first `end` bytes end before the last page.
     pub(crate) fn is_before_last_page(&self, end: u64) -> bool {
         end <= self.last_page()
     }
 
-    /// Whether the last page is not in the file any more, or that cannot be told so.
+    /// Returns whether the file has lost its last page, or might have lost it because the page cannot be mapped.
     pub(crate) fn last_is_gone(&self) -> bool {
         let map = || {
             let from = self.last_page();
@@ -204,12 +206,12 @@ impl PlainFile {
         self.last.get_or_init(map).as_ref().is_none_or(Mapping::last_is_gone)
     }
 
-    /// Whether mapping this file is possible ([`guard_mappings`](sys::guard_mappings)), and cheaper than reading it: yes if the page
-    /// cache holds it in huge folios.
+    /// Returns whether mapping this file is possible ([`guard_mappings`](sys::guard_mappings)) and cheaper than reading.
+    /// Mapping is cheaper if the page cache holds the file in huge folios.
     ///
-    /// A file in small folios costs a page table entry for every 4 KiB, which is more than copying them (measured: 12-17
-    /// against 6-8 ns per 60-byte packet). Three places are touched 1 MiB apart: in a huge folio only the first touch
-    /// faults. **Cost**: six page faults.
+    /// A file in small folios costs a page table entry for every 4 KiB, which takes longer than copying (measured: 12-17
+    /// against 6-8 ns per 60-byte packet). To find the size of the folios, the function touches three places twice, 1 MiB
+    /// apart: in a huge folio, only the first touch faults. **Cost**: six page faults.
     pub fn prefers_mapping(&self) -> bool {
         const PLACES: u64 = 3;
         let huge = HUGE as u64;
@@ -233,19 +235,19 @@ impl PlainFile {
         one_fault * 2 > PLACES
     }
 
-    /// Maps `len` bytes from `offset` on (a multiple of the page size), fewer where the file ends.
+    /// Maps `len` bytes from `offset` on (a multiple of the page size), fewer at the end of the file.
     pub fn map(&self, offset: u64, len: usize) -> io::Result<Chunk> {
         let left = self.len.saturating_sub(offset);
         let len = left.min(len as u64);
         if len == 0 {
-            // Nothing cannot be mapped.
+            // An empty range cannot be mapped.
             return Ok(Chunk::owned(offset, true, Vec::new(), 0..0));
         }
         let mapping = Mapping::new(&self.file, offset, len as usize)?;
         Ok(Chunk::mapped(offset, len == left, mapping, self.clone()))
     }
 
-    /// Reads `len` bytes from `offset` on into `buffer`, fewer where the file ends.
+    /// Reads `len` bytes from `offset` on into `buffer`, fewer at the end of the file.
     pub fn read(&self, offset: u64, len: usize, mut buffer: Vec<u8>) -> io::Result<Chunk> {
         let left = self.len.saturating_sub(offset);
         let wanted = left.min(len as u64) as usize;
@@ -266,7 +268,7 @@ impl PlainFile {
         Ok(Chunk::owned(offset, eof || got < wanted, buffer, 0..got))
     }
 
-    /// The file's size now.
+    /// Returns the current size of the file, in bytes.
     pub fn current_len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }

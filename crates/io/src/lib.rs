@@ -1,9 +1,9 @@
-//! Where packets come from and go to: capture files, mapped or read, compressed or growing, and the files we write.
+//! Sources and sinks of packets: capture files, mapped or read, compressed or growing; live captures; files to write.
 //!
-//! Attaching, opening, mapping live here; the bytes of the formats are `weir-packet`'s.
+//! This crate attaches, opens and maps; `weir-packet` reads and writes the bytes of the formats.
 #![deny(unsafe_code)]
 
-// Under loom there is the slot table and nothing else.
+// Under loom, only the slot table is compiled.
 mod slots;
 
 #[cfg(not(loom))]

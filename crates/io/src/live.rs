@@ -1,4 +1,4 @@
-//! What an interface receives and sends, as it comes, by one of several backends.
+//! Live captures: packets that an interface receives and sends, by one of several backends.
 
 use crate::sys::packet_socket::Insn;
 use crate::sys::privilege::Capability;
@@ -10,23 +10,23 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use weir_packet::savefile::{Bytes, Layout};
 
-/// How long a wait lasts before the caller has its turn again.
+/// Longest wait before control returns to the caller.
 pub const TURN: Duration = Duration::from_millis(20);
 
-/// A way to capture. It ends when its `stop` is set, and hands over all that it has received before.
+/// Method of capture. After its `stop` is set, a backend hands over all packets received before, and then ends.
 pub trait Backend: Send + Debug {
-    /// What has come, without waiting for it. Once `stop` is set nothing more is let in, and what was received by then is
-    /// handed over, up to [`Next::End`].
+    /// Returns the packets that have arrived, without waiting. Once `stop` is set, the backend accepts no more packets and
+    /// hands over all packets received by then, up to [`Next::End`].
     ///
-    /// **Errors**: the interface is gone, or the counts do not agree with what was handed over; all that was received came
-    /// before.
+    /// **Errors**: the interface is gone, or the counts do not agree with the packets handed over. All received packets were
+    /// returned before the error.
     fn next(&mut self, stop: &AtomicBool) -> io::Result<Next>;
 
-    /// Waits until [`Self::next`] may have something, for `most` at most. If nothing came in that time, [`Self::counts`] is
-    /// brought up to date. The wait may be shorter.
+    /// Waits until [`Self::next`] may return packets, at most for `most`; the wait may be shorter. If no packet arrived, the
+    /// function updates [`Self::counts`].
     fn wait(&mut self, most: Duration) -> io::Result<()>;
 
-    /// What comes next, within `most`.
+    /// Returns the next packets, and waits for them at most for `most`.
     fn next_within(&mut self, stop: &AtomicBool, most: Duration) -> io::Result<Next> {
         let begun = Instant::now();
         loop {
@@ -39,73 +39,76 @@ pub trait Backend: Send + Debug {
         }
     }
 
-    /// What was counted so far; complete once [`Self::next`] has returned [`Next::End`] or an error.
+    /// Returns the counts so far; they are complete once [`Self::next`] has returned [`Next::End`] or an error.
     fn counts(&self) -> Counts;
 
-    /// What it noticed beside the packets.
+    /// Returns observations about the capture, beside the packets.
     fn marks(&self) -> Marks {
         Marks::default()
     }
 
-    /// How the records in its pieces are laid out.
+    /// Returns the layout of the records in the leases.
     fn layout(&self) -> Layout;
 
-    /// Where it drops what it has no room for: one word, `kernel` or `device`.
+    /// Returns the place where packets without room are dropped, in one word: `kernel` or `device`.
     fn place(&self) -> &'static str;
 
-    /// The filter before packets are copied, if there is one; another thread may replace it while this one captures.
+    /// Returns the filter that runs before packets are copied, if there is one. Another thread may replace the filter's
+    /// programs during the capture.
     fn pre_filter(&self) -> Option<Arc<dyn PreFilter>> {
         None
     }
 
-    /// Whether a filter before packets are copied rejects some: they are in no piece.
+    /// Returns whether a filter rejects packets before they are copied; rejected packets are in no lease.
     fn rejects_before(&self) -> bool {
         false
     }
 
-    /// Rights that it needs for as long as it captures.
+    /// Returns the capabilities that the backend needs as long as it captures.
     fn keeps(&self) -> &'static [Capability] {
         &[]
     }
 
-    /// What it does, in a line: memory, modes, directions.
+    /// Describes the capture in one line: memory, modes, directions.
     fn describe(&self) -> String;
 }
 
-/// The filter that the kernel runs before it copies packets: whoever gets them filters again.
+/// Filter that the kernel runs before it copies packets. The receiver of the packets filters again.
 pub trait PreFilter: Send + Sync + Debug {
-    /// Passes what one of `programs` accepts from now on, and everything if there is none, or one that the kernel does not take.
-    /// It holds at once for all packets that come, and what is rejected is counted on. **Cost**: some system calls.
+    /// Replaces the programs: from now on, a packet passes if one of `programs` accepts it. If there is no program, or the
+    /// kernel refuses one, every packet passes. The change holds at once for all new packets, and the count of rejected packets
+    /// continues. **Cost**: some system calls.
     ///
-    /// **Errors**: the system refuses; the program before stays.
+    /// **Errors**: an error of the system; the previous program stays.
     fn replace(&self, programs: &[Vec<Insn>]) -> io::Result<()>;
 }
 
-/// Memory of a backend with packets in it; dropping the last share of it gives it back, in any order and from any thread.
+/// Memory of a backend that holds packets. Dropping the last share gives the memory back, in any order and from any thread.
 pub trait Lease: Send + Sync + Debug {
-    /// What the records lie in: nothing that others may write to meanwhile. The first record is at offset 0.
+    /// Returns the content that holds the records; no other program or device writes to it meanwhile. The first record is at
+    /// offset 0.
     fn bytes(&self) -> Bytes<'_>;
 }
 
-/// What a backend found.
+/// Result of [`Backend::next`].
 #[derive(Debug)]
 pub enum Next {
-    /// Records, and how many there are.
+    /// Records, and their number.
     Records(Arc<dyn Lease>, u64),
-    /// Nothing has come.
+    /// No packet has arrived.
     Nothing,
-    /// The capture was stopped, and all that it received is handed over.
+    /// The capture was stopped, and all received packets were handed over.
     End,
 }
 
-/// What was counted where it happened. None of these is computed from the others.
+/// Counts of a capture, each counted where the event occurs. No count is computed from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets that reached us, rejected and lost ones too.
+    /// Packets that reached the capture, with rejected and lost packets.
     pub received: u64,
-    /// Packets that a filter before us rejected; `None` if there is one that does not count.
+    /// Packets that a filter before the capture rejected; `None` if such a filter does not count.
     pub filtered: Option<u64>,
-    /// Packets for which there was no room.
+    /// Packets dropped because there was no room.
     pub dropped: u64,
     /// Packets that were handed over.
     pub handed_over: u64,
@@ -117,57 +120,57 @@ impl Default for Counts {
     }
 }
 
-/// What a backend noticed: why a capture may not look as the wire did.
+/// Observations of a backend: reasons why captured packets may differ from the packets on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// How often the interface was down meanwhile.
+    /// Number of times that the interface went down during the capture.
     pub downs: u64,
-    /// Packets whose checksum was not filled in yet: their sender is this host, and its card does it.
+    /// Packets without a checksum yet: this host sent them, and its network card fills in the checksum later.
     pub unfinished_checksums: u64,
-    /// Packets larger than the medium takes: the kernel or the card merged them, or did not cut them yet.
+    /// Packets larger than the medium takes, because the kernel or the card merged them or has not segmented them yet.
     pub large: u64,
-    /// Packets of which the ring kept less than the snap length asks for, because its blocks hold no more.
+    /// Packets whose captured length is less than the snap length asks for, because the blocks of the ring hold no more.
     pub cut: u64,
 }
 
-/// A capture that runs.
+/// Running capture.
 #[derive(Debug)]
 pub struct Live {
     backend: Box<dyn Backend>,
     layout: Layout,
     stop: Arc<AtomicBool>,
-    /// Bytes, or packets of bursts, of the pieces so far.
+    /// Offset of the next chunk: sum of the bytes so far, or of the packets if chunks are bursts.
     offset: u64,
 }
 
-/// What [`Live::next`] found.
+/// Result of [`Live::next`].
 #[derive(Debug)]
 pub enum Piece {
-    /// Records, and how many there are.
+    /// Records, and their number.
     Records(Chunk, u64),
-    /// Nothing has come.
+    /// No packet has arrived.
     Nothing,
-    /// The capture was stopped, and all that it received is delivered.
+    /// The capture was stopped, and all received packets were delivered.
     End,
 }
 
 impl Live {
-    /// A capture by `backend`, until `stop` is set.
+    /// Starts a capture by `backend`, which ends when `stop` is set.
     pub fn new(backend: Box<dyn Backend>, stop: Arc<AtomicBool>) -> Self {
         Self { layout: backend.layout(), backend, stop, offset: 0 }
     }
 
-    /// How the records are laid out.
+    /// Returns the layout of the records.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The way it captures.
+    /// Returns the backend.
     pub fn backend(&self) -> &dyn Backend {
         self.backend.as_ref()
     }
 
-    /// What has come, without waiting for it. **Errors**: those of [`Backend::next`].
+    /// Returns the packets that have arrived, without waiting. **Errors**: see [`Backend::next`].
     #[expect(clippy::should_implement_trait, reason = "a capture fails")]
     pub fn next(&mut self) -> io::Result<Piece> {
         Ok(match self.backend.next(&self.stop)? {
@@ -181,7 +184,7 @@ impl Live {
         })
     }
 
-    /// Waits until something may have come, for `most` at most. **Errors**: those of [`Backend::wait`].
+    /// Waits until a packet may have arrived, at most for `most`. **Errors**: see [`Backend::wait`].
     pub fn wait(&mut self, most: Duration) -> io::Result<()> {
         self.backend.wait(most)
     }

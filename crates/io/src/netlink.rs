@@ -1,7 +1,8 @@
-//! Netlink messages: questions to the kernel, and the attributes of its answers. Bytes in, values out.
+//! Netlink messages: requests to the kernel, and the attributes of its answers. The module works on bytes and opens no socket.
 //!
-//! **Layout**, native byte order: `struct nlmsghdr` (length u32, type u16, flags u16, sequence u32, port u32), then a header of the
-//! family, then attributes, each of length (u16, with these four bytes), kind (u16), value, and padding to four bytes.
+//! **Layout**, native byte order: `struct nlmsghdr` (length u32, type u16, flags u16, sequence u32, port u32), then a header of
+//! the family, then attributes. Each attribute has a length (u16, with these four bytes), a kind (u16), a value, and padding to
+//! four bytes.
 //! **Source**: linux/netlink.h, linux/genetlink.h, linux/rtnetlink.h.
 
 use std::io;
@@ -18,7 +19,7 @@ pub const LINK: usize = MESSAGE + 16;
 /// `RTM_GETLINK` of linux/rtnetlink.h.
 const RTM_GETLINK: u16 = 18;
 
-/// A generic request with one attribute.
+/// Encodes a generic request with one attribute.
 pub fn generic(family: u16, command: u8, version: u8, kind: u16, value: &[u8]) -> Vec<u8> {
     let attribute = 4 + value.len();
     let mut bytes = header(GENERIC + attribute.next_multiple_of(4), family);
@@ -30,7 +31,7 @@ pub fn generic(family: u16, command: u8, version: u8, kind: u16, value: &[u8]) -
     bytes
 }
 
-/// A request for all about interface number `index`.
+/// Encodes a request for all attributes of interface number `index`.
 pub fn link(index: u32) -> Vec<u8> {
     let mut bytes = header(LINK, RTM_GETLINK);
     // `struct ifinfomsg`: family, padding, hardware type, index, flags and their mask.
@@ -40,7 +41,7 @@ pub fn link(index: u32) -> Vec<u8> {
     bytes
 }
 
-/// `struct nlmsghdr` of a request of `len` bytes.
+/// Encodes `struct nlmsghdr` of a request of `len` bytes.
 fn header(len: usize, kind: u16) -> Vec<u8> {
     /// `NLM_F_REQUEST` of linux/netlink.h.
     const REQUEST: u16 = 1;
@@ -48,13 +49,13 @@ fn header(len: usize, kind: u16) -> Vec<u8> {
     bytes.extend_from_slice(&(len as u32).to_ne_bytes());
     bytes.extend_from_slice(&kind.to_ne_bytes());
     bytes.extend_from_slice(&REQUEST.to_ne_bytes());
-    // Sequence number and port: one question at a time, and the kernel fills in the port.
+    // Sequence number and port are zero: only one request is under way at a time, and the kernel fills in the port.
     bytes.extend_from_slice(&[0; 8]);
     bytes
 }
 
-/// The attributes of a message, which stand behind `headers` bytes. **Errors**: the one that the message carries; an answer
-/// that is shorter than it says.
+/// Returns the attributes of a message, which follow `headers` bytes. **Errors**: the error that the message carries; an answer
+/// shorter than its stated length.
 pub fn attributes(answer: &[u8], headers: usize) -> io::Result<&[u8]> {
     /// `NLMSG_ERROR` of linux/netlink.h.
     const ERROR: u16 = 2;
@@ -67,7 +68,7 @@ pub fn attributes(answer: &[u8], headers: usize) -> io::Result<&[u8]> {
     answer.get(headers..len).ok_or_else(malformed)
 }
 
-/// The value of the first attribute of this kind.
+/// Returns the value of the first attribute of this kind.
 pub fn attribute(mut attributes: &[u8], kind: u16) -> io::Result<&[u8]> {
     while let [a, b, c, d, ..] = *attributes {
         let (len, this) = (usize::from(u16::from_ne_bytes([a, b])), u16::from_ne_bytes([c, d]));
@@ -80,18 +81,18 @@ pub fn attribute(mut attributes: &[u8], kind: u16) -> io::Result<&[u8]> {
     Err(malformed())
 }
 
-/// The error of an answer that cannot be read.
+/// Returns the error for an answer that cannot be read.
 pub fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is not understood")
 }
 
-/// The body that the fuzz target and the tests share.
+/// Body that the fuzz target and the tests share.
 #[doc(hidden)]
 pub mod fuzz_body {
     use super::{GENERIC, LINK, attribute, attributes};
 
-    /// Any bytes as a kernel's answer: what is found of it is what a list of all attributes holds. The first byte chooses the
-    /// family's header, the next two the attribute that is looked for.
+    /// Reads any bytes as a kernel's answer, and compares the attribute found with a list of all attributes. The first byte
+    /// chooses the family's header; the next two bytes choose the attribute.
     pub fn answer(data: &[u8]) {
         let Some((&[family, low, high], answer)) = data.split_first_chunk() else { return };
         let headers = if family & 1 == 0 { GENERIC } else { LINK };
@@ -132,7 +133,8 @@ pub mod fuzz_body {
 mod tests {
     use super::*;
 
-    /// A request as linux/netlink.h and linux/genetlink.h draw it, and an answer the other way.
+    /// Compares an encoded request with the layout of linux/netlink.h and linux/genetlink.h, and reads the same bytes as an
+    /// answer.
     #[test]
     fn messages_are_as_the_kernel_has_them() {
         let request = generic(0x10, 3, 2, 2, b"netdev\0");
@@ -159,7 +161,7 @@ mod tests {
         assert_eq!(attributes(&error, GENERIC).unwrap_err().raw_os_error(), Some(2));
     }
 
-    /// `ip link show` sends this, but for its sequence number and a filter of what is told.
+    /// `ip link show` sends the same request, except for the sequence number and an attribute that filters the answer.
     #[test]
     fn a_question_about_an_interface_names_it() {
         let mut golden = Vec::new();

@@ -1,4 +1,4 @@
-//! Capture files we write: buffered, rotated, well-formed even when the disk is full.
+//! Writing of capture files: buffered, rotated, and well-formed even when the disk is full.
 
 use crate::sys::standard;
 use crate::sys::writer::Writer;
@@ -10,55 +10,56 @@ use weir_packet::Frame;
 use weir_packet::savefile::write::{Encoder, WriteError};
 use weir_packet::savefile::{Format, Interface, Statistics};
 
-/// Bytes gathered before they are written: few enough to stay in the second-level cache.
+/// Bytes gathered before a write, few enough to stay in the second-level cache.
 const BUFFER: usize = 256 << 10;
 
-/// More bytes than a record has beside its packet.
+/// Upper limit of the bytes that a record has beside its packet.
 const AROUND: usize = 256;
 
-/// When a new file begins.
+/// Conditions for the start of a new file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rotation {
-    /// Begin a new file once the current one is larger than this, bytes (`-C`).
+    /// Size in bytes; if the current file is larger, a new file begins (`-C`).
     pub size: Option<u64>,
-    /// Begin a new file when packet time passes a multiple of this, s (`-G`).
+    /// Interval in seconds; when packet time passes a multiple, a new file begins (`-G`).
     pub seconds: Option<u64>,
-    /// With `size`: reuse the oldest of this many names. With `seconds`: end after this many files (`-W`). With both: no limit, as
-    /// in tcpdump.
+    /// Number of files (`-W`). With `size`: number of names, of which the oldest is reused. With `seconds`: writing ends after
+    /// this many files. With both: no limit, as in tcpdump.
     pub count: Option<u32>,
 }
 
-/// Names the next file, or refuses: gets its number from 0 on and, with `-G`, the time of the window's first packet, ns.
+/// Function that names the next file or refuses. The arguments are the file's number from 0 on and, with `-G`, the time of the
+/// window's first packet in ns.
 pub type Naming = Box<dyn FnMut(u32, i64) -> Result<PathBuf, OutputError> + Send>;
 
-/// Where the bytes go.
+/// Target of the bytes.
 enum Target {
-    /// Standard output, without the library's buffer: what is written is counted, and is out.
+    /// Standard output, without the library's buffer, so that counted bytes have really been written.
     Stdout(Writer<File>),
-    /// Files named one after another.
+    /// Files with names from `naming`.
     Files { naming: Naming, current: Option<Writer<File>> },
 }
 
-/// Why writing ended.
+/// Reason why writing ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputError {
-    /// The system refused. Whole records before that are in the file, and nothing after them.
+    /// Error of the system. The file holds the whole records before the error, and nothing after them.
     #[error("{error} after {packets} packets")]
     Io {
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
-        /// Packets that are whole in the output.
+        /// Number of packets that are complete in the output.
         packets: u64,
-        /// The file that was being written; `None` for standard output.
+        /// File that was being written; `None` for standard output.
         path: Option<PathBuf>,
     },
-    /// A file cannot be made.
+    /// A file cannot be created.
     #[error("{}: {error}", path.display())]
     Create {
-        /// Its name.
+        /// Name of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
     /// The packet does not fit the format.
@@ -69,31 +70,31 @@ pub enum OutputError {
     LastFile,
 }
 
-/// A capture file being written.
+/// Capture file, or series of files, being written.
 pub struct Output {
     encoder: Encoder,
     target: Target,
-    /// The current file's name.
+    /// Name of the current file.
     path: Option<PathBuf>,
     rotation: Rotation,
     flush_each: bool,
     buffer: Vec<u8>,
-    /// Ends of the records in `buffer`, so that a write that stops midway can be cut at a record.
+    /// Ends of the records in `buffer`, so that the file can be cut at a record if a write stops midway.
     ends: Vec<u32>,
     /// End of the file header in `buffer`; 0 if it was written before.
     header_end: u32,
-    /// Bytes of the current file that were written.
+    /// Bytes written to the current file.
     written: u64,
     packets: u64,
     files: u32,
-    /// `-C` with `-W`: packets of the files that are complete, by their numbers.
+    /// `-C` with `-W`: numbers of packets in the complete files, by file number.
     in_files: Vec<u64>,
-    /// Packets of files that were emptied to be written again.
+    /// Packets of files that were truncated for reuse.
     overwritten: u64,
-    /// Packets of the files before the current one.
+    /// Packets of the files before the current file.
     before: u64,
     window: Option<i64>,
-    /// Time of the window's first packet, ns: its files are named by it.
+    /// Time of the window's first packet, in ns; the names of the window's files depend on it.
     window_ns: i64,
 }
 
@@ -104,15 +105,15 @@ impl core::fmt::Debug for Output {
 }
 
 impl Output {
-    /// Writes to standard output.
+    /// Creates an output to standard output.
     pub fn stdout(format: Format, snaplen: u32, flush_each: bool) -> Result<Self, OutputError> {
         let open = standard::check_output().and_then(|()| io::stdout().as_fd().try_clone_to_owned());
         let out = open.map_err(|error| OutputError::Io { error, packets: 0, path: None })?;
         Self::new(Target::Stdout(Writer::new(out.into())), format, snaplen, flush_each, Rotation::default())
     }
 
-    /// Writes to the files that `naming` names; the first is created at once unless its name needs a packet's time
-    /// (`-G`).
+    /// Creates an output to the files that `naming` names. The first file is created at once, unless its name needs a packet's
+    /// time (`-G`).
     pub fn files(
         naming: Naming,
         format: Format,
@@ -182,7 +183,7 @@ impl Output {
         Ok(())
     }
 
-    /// Appends what was counted at interface `id`; a pcap file has no place for it.
+    /// Appends the statistics of interface `id`; a pcap file has no place for them.
     pub fn statistics(&mut self, id: u32, counts: &Statistics) {
         if !matches!(&self.target, Target::Files { current: None, .. }) {
             self.begin();
@@ -190,17 +191,17 @@ impl Output {
         }
     }
 
-    /// Packets whose times the output could not hold; see [`Encoder::clamped`].
+    /// Returns the number of packets whose times the output could not hold; see [`Encoder::clamped`].
     pub fn clamped(&self) -> u64 {
         self.encoder.clamped()
     }
 
-    /// Packets without a time; see [`Encoder::unstamped`].
+    /// Returns the number of packets without a time; see [`Encoder::unstamped`].
     pub fn unstamped(&self) -> u64 {
         self.encoder.unstamped()
     }
 
-    /// Writes the file header, with the interfaces announced so far, if there is a file that lacks it.
+    /// Writes the file header, with the interfaces announced so far, if the current file has none yet.
     pub fn start(&mut self) -> Result<(), OutputError> {
         if matches!(&self.target, Target::Files { current: None, .. }) {
             return Ok(());
@@ -219,17 +220,17 @@ impl Output {
         }
     }
 
-    /// Packets that are whole in the output; those that wait in the buffer are not.
+    /// Returns the number of packets that are complete in the output, without the packets that wait in the buffer.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Packets of [`Self::packets`] in files that were emptied later, because their names came round again.
+    /// Returns how many of [`Self::packets`] were in files that were truncated later, because their names were reused.
     pub fn overwritten(&self) -> u64 {
         self.overwritten
     }
 
-    /// Writes out what is buffered.
+    /// Writes the buffered bytes.
     pub fn flush(&mut self) -> Result<(), OutputError> {
         let mut done = 0;
         while done < self.buffer.len() {
@@ -253,7 +254,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes what is left; an output without packets gets its file header. Returns the packets written.
+    /// Writes the rest; an output without packets gets its file header. Returns the number of packets written.
     pub fn finish(mut self) -> Result<u64, OutputError> {
         if matches!(&self.target, Target::Files { current: None, .. }) && self.packets == 0 && self.files == 0 {
             self.open_next(0)?;
@@ -263,7 +264,7 @@ impl Output {
         Ok(self.packets)
     }
 
-    /// After a write that stopped at `done`: cuts the file behind its last whole record, or behind its header.
+    /// Cuts the file after its last whole record, or after its header, when a write stopped at `done`.
     fn cut(&mut self, done: usize, error: io::Error) -> OutputError {
         let whole = self.ends.partition_point(|&end| end as usize <= done);
         let header = if self.header_end as usize <= done { self.header_end } else { 0 };
@@ -322,7 +323,7 @@ impl Output {
                 Err(error) => return Err(OutputError::Create { path, error }),
             };
             if let (true, None, Some(count)) = (current.is_some(), self.rotation.seconds, self.rotation.count) {
-                // A name came round again where there is a count for its number.
+                // If its number has a count, the name was used before.
                 let last = ((self.files - 1) % count.max(1)) as usize;
                 self.in_files.resize(self.in_files.len().max(last + 1), 0);
                 self.in_files[last] = self.packets - self.before;

@@ -1,7 +1,7 @@
-//! The table of mappings that a signal handler reads while threads change it.
+//! Slots of the table of mappings, which a signal handler reads while threads change it.
 //!
-//! A slot is claimed by one thread, published with its bounds, read by the handler, and given back. Only atomics: the
-//! handler may run in any thread at any instruction. Checked under loom as it is shipped.
+//! A thread claims a slot, publishes it with its bounds, and gives it back; the handler reads it. All fields are atomics,
+//! because the handler may run in any thread at any instruction. Tests under loom check this very code.
 
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicUsize, Ordering};
 
-/// A slot that nobody has.
+/// Base of a free slot.
 const FREE: usize = 0;
 
-/// A slot that is being filled.
+/// Base of a slot that is being filled.
 const CLAIMED: usize = 1;
 
-/// No fault so far.
+/// Value of `fault` while no fault has occurred.
 const NO_FAULT: usize = usize::MAX;
 
-/// One mapping, or none.
+/// Slot for one mapping.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// Address of the first byte; [`FREE`] and [`CLAIMED`] are no addresses of mappings.
+    /// Address of the first byte. No mapping has the address [`FREE`] or [`CLAIMED`].
     base: AtomicUsize,
     len: AtomicUsize,
     /// Lowest offset that faulted.
@@ -39,26 +39,26 @@ impl Slot {
         Self { base: AtomicUsize::new(FREE), len: AtomicUsize::new(0), fault: AtomicUsize::new(NO_FAULT) }
     }
 
-    /// Takes the slot for `base..base + len`, if it is free.
+    /// Claims the slot for `base..base + len`, if it is free; returns whether it was.
     pub(crate) fn claim(&self, base: usize, len: usize) -> bool {
         if self.base.compare_exchange(FREE, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
         }
         self.fault.store(NO_FAULT, Ordering::Relaxed);
         self.len.store(len, Ordering::Release);
-        // Publishes the two stores above to whoever sees the address.
+        // This store publishes the two stores above to every thread that reads the address.
         self.base.store(base, Ordering::Release);
         true
     }
 
-    /// Gives the slot back; the mapping is still there, and nobody reads it any more.
+    /// Frees the slot. The mapping must still exist, and no thread may read it any more.
     pub(crate) fn release(&self) {
         self.base.store(FREE, Ordering::Release);
     }
 
-    /// The offset of `address` in the slot's mapping, if it lies in it.
+    /// Returns the offset of `address` in the slot's mapping, if the address lies in it.
     ///
-    /// Never right by chance: bounds of two owners are not mixed, since the address is read again behind the length.
+    /// Bounds of two owners are never mixed, because the base is read again after the length.
     pub(crate) fn offset_of(&self, address: usize) -> Option<usize> {
         let base = self.base.load(Ordering::Acquire);
         if base == FREE || base == CLAIMED {
@@ -71,12 +71,12 @@ impl Slot {
         address.checked_sub(base).filter(|&offset| offset < len)
     }
 
-    /// Notes a fault at `offset`.
+    /// Records a fault at `offset`.
     pub(crate) fn note(&self, offset: usize) {
         self.fault.fetch_min(offset, Ordering::AcqRel);
     }
 
-    /// The lowest offset that faulted.
+    /// Returns the lowest offset that faulted.
     pub(crate) fn fault(&self) -> Option<usize> {
         let at = self.fault.load(Ordering::Acquire);
         (at != NO_FAULT).then_some(at)
@@ -89,8 +89,8 @@ mod tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Two threads use one slot in turn for mappings of different places; each one's reader (the handler runs in its thread)
-    /// finds its own bounds and its own fault, never the other's.
+    /// Two threads use one slot in turn, for mappings of different places. Each thread reads (as the handler in that thread
+    /// would) its own bounds and its own fault, never those of the other thread.
     #[test]
     fn a_slot_shows_each_owner_its_own_mapping() {
         loom::model(|| {
@@ -118,8 +118,8 @@ mod tests {
         });
     }
 
-    /// A handler in one thread looks for its own address while another thread claims and releases the same slot: it never
-    /// takes the slot for its own.
+    /// A handler looks for an address of its own thread while another thread claims and releases the same slot. The handler
+    /// never finds its address in the slot of the other thread.
     #[test]
     fn a_slot_in_change_is_nobody_elses() {
         loom::model(|| {
@@ -135,7 +135,7 @@ mod tests {
         });
     }
 
-    /// Readers on several threads fault in one mapping: the lowest place is kept.
+    /// Readers on several threads fault in one mapping; the slot keeps the lowest offset.
     #[test]
     fn the_lowest_fault_is_kept() {
         loom::model(|| {

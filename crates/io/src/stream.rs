@@ -1,4 +1,4 @@
-//! Bytes that come in order: pipes, decoders, growing files.
+//! Streams: bytes in order, from pipes, decoders and growing files.
 
 use crate::view::Chunk;
 use std::io::{self, Read};
@@ -7,23 +7,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
-/// Bytes asked for at once.
+/// Bytes that one read asks for.
 const CHUNK: usize = 1 << 20;
 
-/// Room in front of each chunk for the cut record that the chunk before ended with.
+/// Room in front of each chunk for the incomplete record at the end of the chunk before.
 const HEADROOM: usize = 64 << 10;
 
-/// How often a wait for a decoder looks whether it should end.
+/// Interval at which a wait for a decoder checks whether it should end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Chunks in flight between a decoder's thread and us.
+/// Chunks in flight between a decoder's thread and the reader.
 const IN_FLIGHT: usize = 4;
 
-/// A source of views that follow each other.
+/// Source of successive chunks.
 pub struct Stream {
     feed: Feed,
     stop: Arc<AtomicBool>,
-    /// Offset of the next byte that comes.
+    /// Offset of the next byte to read.
     offset: u64,
     ended: bool,
 }
@@ -39,17 +39,18 @@ enum Feed {
     Threaded { chunks: Receiver<Bytes>, spares: Sender<Vec<u8>> },
 }
 
-/// A buffer with data from [`HEADROOM`] to the given end, or how reading failed.
+/// Buffer with data from [`HEADROOM`] to the given end, or the error of the read.
 type Bytes = io::Result<(Vec<u8>, usize)>;
 
 impl Stream {
-    /// Reads when asked, in the caller's thread: the latest bytes are seen at once. Ends early once `stop` is set.
+    /// Creates a stream that reads in the caller's thread, so that the latest bytes are seen at once. The stream ends early
+    /// once `stop` is set.
     pub fn direct(source: impl Read + Send + 'static, stop: Arc<AtomicBool>) -> Self {
         Self { feed: Feed::Direct { source: Box::new(source) }, stop, offset: 0, ended: false }
     }
 
-    /// Reads ahead in a thread of its own, so that a decoder runs at its own speed. The thread ends with the source, or
-    /// when the stream is dropped. **Errors**: the thread cannot be had.
+    /// Creates a stream that reads ahead in a thread of its own, so that a decoder runs at its own speed. The thread ends with
+    /// the source, or when the stream is dropped. **Errors**: the thread cannot be started.
     pub fn threaded(source: Box<dyn Read + Send>, stop: Arc<AtomicBool>) -> io::Result<Self> {
         let (chunk_sender, chunks) = sync_channel(IN_FLIGHT);
         let (spares, spare_receiver) = channel();
@@ -61,15 +62,15 @@ impl Stream {
         Ok(Self { feed: Feed::Threaded { chunks, spares }, stop, offset: 0, ended: false })
     }
 
-    /// Whether the stream was told to end early; what it delivered last may be cut anywhere.
+    /// Returns whether the stream was stopped early; the last chunk may then end anywhere.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// The next bytes behind `tail`, which is what the view before ended with and was not used up.
+    /// Returns the next bytes after `tail`; `tail` is the unused end of the chunk before.
     ///
-    /// The view begins with `tail` and holds more bytes than it, unless the source has ended. `spent` is a buffer to use
-    /// again. **Cost**: copies `tail`, and the whole chunk if `tail` is longer than 64 KiB.
+    /// The chunk begins with `tail` and holds further bytes, unless the source has ended. `spent` is a buffer to reuse.
+    /// **Cost**: copies `tail`, and the whole chunk if `tail` is longer than 64 KiB.
     pub fn next(&mut self, tail: &[u8], spent: Option<Vec<u8>>) -> io::Result<Chunk> {
         let start = self.offset - tail.len() as u64;
         let (mut buffer, mut end) = self.chunk(spent)?;
@@ -92,7 +93,8 @@ impl Stream {
         Ok(Chunk::owned(start, self.ended, buffer, begin..end))
     }
 
-    /// `view` with more bytes behind it, or marked as the end. **Cost**: copies what is new, all of it the first time.
+    /// Returns `view` with more bytes appended, or marked as the end. **Cost**: copies the new bytes, and at the first call the
+    /// whole chunk.
     pub fn more(&mut self, view: Chunk) -> io::Result<Chunk> {
         let (buffer, end) = self.chunk(None)?;
         self.ended = end == HEADROOM;
@@ -100,7 +102,7 @@ impl Stream {
         view.grown(&buffer[HEADROOM..end], self.ended)
     }
 
-    /// The next chunk; one without data means the end.
+    /// Returns the next chunk; a chunk without data means the end.
     fn chunk(&mut self, spent: Option<Vec<u8>>) -> Bytes {
         if self.is_stopped() {
             return Ok((vec![0; HEADROOM], HEADROOM));
@@ -117,7 +119,7 @@ impl Stream {
                     match chunks.recv_timeout(LOOK) {
                         Ok(chunk) => return chunk,
                         Err(RecvTimeoutError::Timeout) if !self.stop.load(Ordering::Relaxed) => {}
-                        // The decoder says when the source ends: silence before that is no end.
+                        // The decoder reports the end of the source, so a closed channel without that report is an error.
                         Err(RecvTimeoutError::Disconnected) if !self.ended => {
                             return Err(io::Error::other(
                                 "the decoder's thread ended with a panic: this is a mistake in weir",
@@ -131,7 +133,7 @@ impl Stream {
     }
 }
 
-/// Fills `buffer` behind the headroom: with what is there, or, if `full`, until it is full or the source ends.
+/// Fills `buffer` after the headroom: with one read, or, if `full`, until the buffer is full or the source ends.
 fn read_chunk(source: &mut dyn Read, mut buffer: Vec<u8>, full: bool, stop: &AtomicBool) -> Bytes {
     if buffer.len() != HEADROOM + CHUNK {
         buffer.clear();
@@ -149,7 +151,7 @@ fn read_chunk(source: &mut dyn Read, mut buffer: Vec<u8>, full: bool, stop: &Ato
                 }
                 continue;
             }
-            // What was decoded before the damage is delivered first; the next call meets the damage again.
+            // Bytes decoded before the damage are delivered first; the next call meets the same error again.
             Err(_) if end > HEADROOM => break,
             Err(error) => return Err(error),
         }
@@ -172,7 +174,7 @@ fn decode(mut source: Box<dyn Read + Send>, chunks: &SyncSender<Bytes>, spares: 
     }
 }
 
-/// Repeats a reader's first error for ever: decoders need not.
+/// Reader that repeats the first error for ever, because decoders need not repeat theirs.
 struct Remember<'a> {
     source: &'a mut (dyn Read + Send),
     error: &'a mut Option<(io::ErrorKind, String)>,

@@ -1,30 +1,31 @@
-//! Temporary files that have no name.
+//! Temporary files without a name.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// A file in `directory`, to write and to read, which no other process finds and which vanishes with its last descriptor.
+/// Creates a file in `directory` for writing and reading. No other process can open it by a name, and it vanishes with its last
+/// descriptor.
 ///
-/// **Platform**: `O_TMPFILE` where the file system has it; elsewhere a new file whose name is removed at once.
+/// **Platform**: `O_TMPFILE` if the file system supports it; otherwise a new file whose name is removed at once.
 pub fn unnamed(directory: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
     match options.clone().custom_flags(libc::O_TMPFILE).open(directory) {
         Ok(file) => Ok(file),
-        // Full, or not allowed: another way would fail too, and less clearly.
+        // If the disk is full or the access denied, the other method would fail too, with a less clear error.
         Err(error) if !is_unsupported(&error) => Err(error),
         Err(_) => named(&options, directory),
     }
 }
 
-/// Whether the file system, or an old kernel, has no files without a name.
+/// Returns whether the file system, or an old kernel, has no files without a name.
 fn is_unsupported(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL))
 }
 
-/// A new file whose name is removed at once.
+/// Creates a file and removes its name at once.
 fn named(options: &OpenOptions, directory: &Path) -> io::Result<File> {
     let mut number = 0u32;
     loop {

@@ -1,4 +1,4 @@
-//! A piece of a source in memory.
+//! Chunks: pieces of a source in memory.
 
 use crate::input::PlainFile;
 use crate::live::Lease;
@@ -7,12 +7,12 @@ use std::io;
 use std::sync::Arc;
 use weir_packet::savefile;
 
-/// Bytes of a source from `offset` on: mapped, owned, or lent by a capture.
+/// Bytes of a source from `offset` on: mapped, owned, or leased from a capture.
 #[derive(Debug)]
 pub struct Chunk {
     /// Offset of the first byte in the source.
     pub offset: u64,
-    /// The source ends with these bytes.
+    /// Whether the source ends with these bytes.
     pub eof: bool,
     bytes: Bytes,
 }
@@ -26,22 +26,23 @@ enum Bytes {
 }
 
 impl Chunk {
-    /// A mapped piece of `file`.
+    /// Creates a chunk from a mapped piece of `file`.
     pub(crate) fn mapped(offset: u64, eof: bool, mapping: Mapping, file: PlainFile) -> Self {
         Self { offset, eof, bytes: Bytes::Mapped(Arc::new(mapping), file) }
     }
 
-    /// A piece in a buffer, of which `part` holds data.
+    /// Creates a chunk from a buffer, of which `part` holds data.
     pub fn owned(offset: u64, eof: bool, buffer: Vec<u8>, part: std::ops::Range<usize>) -> Self {
         Self { offset, eof, bytes: Bytes::Owned(Arc::new(buffer), part) }
     }
 
-    /// Memory of a capture, which gets it back when the last chunk that shares it is dropped or [released](Self::release).
+    /// Creates a chunk from the memory of a capture. The memory goes back to the capture when the last chunk that shares it is
+    /// dropped or [released](Self::release).
     pub fn leased(offset: u64, lease: Arc<dyn Lease>) -> Self {
         Self { offset, eof: false, bytes: Bytes::Lease(lease) }
     }
 
-    /// The same bytes once more, without a copy. **Cost**: an atomic update, two for a mapped file.
+    /// Returns a chunk that shares the same bytes, without a copy. **Cost**: an atomic update, two for a mapped file.
     pub fn share(&self) -> Self {
         let bytes = match &self.bytes {
             Bytes::Mapped(mapping, file) => Bytes::Mapped(Arc::clone(mapping), file.clone()),
@@ -51,7 +52,7 @@ impl Chunk {
         Self { bytes, ..*self }
     }
 
-    /// Nobody reads the bytes any more: what others wait for is given back now, and the chunk is empty if it held that.
+    /// Gives leased memory back to its capture and returns an empty chunk; other chunks are returned unchanged.
     pub fn release(self) -> Self {
         match self.bytes {
             Bytes::Lease(_) => Self::owned(self.offset, self.eof, Vec::new(), 0..0),
@@ -59,7 +60,7 @@ impl Chunk {
         }
     }
 
-    /// The same piece with `more` behind it. **Errors**: no memory for it.
+    /// Returns the chunk with `more` appended. **Errors**: no memory for the bytes.
     pub(crate) fn grown(self, more: &[u8], eof: bool) -> io::Result<Self> {
         let (mut buffer, part) = match self.bytes {
             Bytes::Owned(buffer, part) => (Arc::unwrap_or_clone(buffer), part),
@@ -73,7 +74,7 @@ impl Chunk {
         Ok(Self { offset: self.offset, eof, bytes: Bytes::Owned(Arc::new(buffer), part.start..end) })
     }
 
-    /// What the records lie in.
+    /// Returns the content that holds the records.
     #[inline]
     pub fn content(&self) -> savefile::Bytes<'_> {
         match &self.bytes {
@@ -82,7 +83,7 @@ impl Chunk {
         }
     }
 
-    /// The bytes of a piece in one slice, as files are; none of a burst, whose packets lie apart: see [`Self::content`].
+    /// Returns the bytes as one slice. The slice is empty for a burst, whose packets are not contiguous: see [`Self::content`].
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Mapped(mapping, _) => mapping.bytes(),
@@ -91,7 +92,8 @@ impl Chunk {
         }
     }
 
-    /// Offset in the source from which on the bytes were made up, because the file could not be read there.
+    /// Returns the offset in the source from which on the bytes are not those of the file, because the file could not be read
+    /// there.
     pub fn fault(&self) -> Option<u64> {
         match &self.bytes {
             Bytes::Mapped(mapping, _) => mapping.fault().map(|at| self.offset + at as u64),
@@ -99,16 +101,17 @@ impl Chunk {
         }
     }
 
-    /// Whether others can change the bytes while they are read.
+    /// Returns whether other programs can change the bytes while weir reads them.
     pub fn is_mapped(&self) -> bool {
         matches!(self.bytes, Bytes::Mapped(..))
     }
 
-    /// Whether the first `end` bytes, as they were read up to now, were those of the file: false if it lost them meanwhile.
+    /// Returns whether the first `end` bytes, as read up to now, were bytes of the file; `false` if the file lost them
+    /// meanwhile.
     ///
-    /// Behind the new end of a mapped file the rest of its page reads as zeros and the pages behind that fault, so the file's last
-    /// page is touched here: it faults as soon as the file ends in a page before it. **Cost**: two loads; a system call where
-    /// `end` lies in the last page itself, or once the file is known to have shrunk.
+    /// After the new end of a mapped file, the rest of the page reads as zeros, and later pages fault. The function therefore
+    /// touches the last page that the file had: it faults as soon as the file ends in a page before it. **Cost**: two loads; a
+    /// system call if `end` lies in the last page itself, or if the file is known to have shrunk.
     #[inline]
     pub fn is_intact(&self, end: usize) -> bool {
         let Bytes::Mapped(mapping, file) = &self.bytes else { return true };
@@ -123,7 +126,7 @@ impl Chunk {
         readable && file.current_len().is_ok_and(|now| self.offset + end as u64 <= now)
     }
 
-    /// The buffer, to be used again; of several views that share it the last one has it.
+    /// Returns the buffer for reuse; of several chunks that share a buffer, the last one returns it.
     pub fn into_buffer(self) -> Option<Vec<u8>> {
         match self.bytes {
             Bytes::Mapped(..) | Bytes::Lease(_) => None,
