@@ -7,8 +7,8 @@ use std::sync::Arc;
 /// Largest number of packets in a burst.
 pub const MOST: usize = 256;
 
-/// Packets in the memory where the device put them. They are given back when the burst is dropped or [cleared](Self::clear),
-/// by any thread.
+/// Packets in the memory where the device put them. The packets are given back when the burst is dropped or
+/// [cleared](Self::clear), by any thread.
 ///
 /// **Layout**: all frames of a queue's bursts lie in one memory area of less than 4 GiB.
 #[derive(Debug)]

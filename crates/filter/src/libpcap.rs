@@ -1,7 +1,7 @@
 //! libpcap's compiler and interpreter: bindings of eight functions, and of nothing else.
 //!
-//! Since libpcap 1.8 the compiler keeps its state in the handle and not in globals, so each call here opens a handle of its
-//! own and needs no lock. **Threads**: any.
+//! Since libpcap 1.8 the compiler keeps its state in the handle and not in globals. So each call here opens a handle of its
+//! own, and needs no lock. **Threads**: any.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_uint};
 use std::mem::MaybeUninit;
@@ -197,8 +197,8 @@ impl Compiler {
 
 impl Drop for Compiler {
     fn drop(&mut self) {
-        // SAFETY: the handle came from pcap_fopen_offline or pcap_open_dead. It is closed here once, together with its
-        // stream, and nothing derived from it is left.
+        // SAFETY: the handle came from pcap_fopen_offline or pcap_open_dead. The handle is closed here once, together with
+        // its stream, and nothing derived from it is left.
         unsafe { pcap_close(self.handle.as_ptr()) }
     }
 }

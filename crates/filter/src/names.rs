@@ -1,7 +1,7 @@
 //! Finds the words of an expression that libpcap would send to a resolver.
 //!
-//! libpcap looks a name up as soon as its parser has read it. So the expression is read here first, with the tokens of its
-//! `scanner.l` and the part of its `grammar.y` that decides the kind of a name. The kind follows from the qualifiers before it
+//! libpcap looks a name up as soon as its parser has read it. So the expression is read here first, with the tokens of
+//! `scanner.l` and the part of `grammar.y` that decides the kind of a name. The kind follows from the qualifiers before it
 //! (`port http`, `proto ospf`, `host a`), or those of the previous name (`port http or https`), through parentheses. A name
 //! that no qualifier reaches is a syntax error, and is not looked up.
 
@@ -342,8 +342,8 @@ const ICMP6: [&str; 26] = [
     "certpathadvert",
 ];
 
-/// The keywords of libpcap 1.10. A keyword of a later version counts as a name. This is harmless, because such words stand where
-/// no qualifier reaches.
+/// The keywords of libpcap 1.10. A keyword of a later version counts as a name. The error is harmless, because such words
+/// stand where no qualifier reaches.
 fn keyword(text: &str) -> Option<Keyword> {
     Some(match text {
         "and" | "or" => Keyword::Joint,

@@ -1,4 +1,4 @@
-//! Writes the bytes of one frame. Its contents are decided elsewhere.
+//! Writes the bytes of one frame. Other modules decide its contents.
 
 use crate::FRAME_MAX;
 use crate::flow::{Flow, Kind};

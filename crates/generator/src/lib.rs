@@ -11,7 +11,7 @@
 //! locally administered: the traffic cannot reach a real host.
 //!
 //! Deliberately not done: connections that end (no FIN or RST), both directions of one connection, TCP options, IPv6
-//! extension headers, nested tags, payloads that mean anything, all fragments of one datagram.
+//! extension headers, nested tags, meaningful payloads, all fragments of one datagram.
 //!
 //! ```
 //! use weir_generator::{FRAME_MAX, Generator, Profile, Sizes};

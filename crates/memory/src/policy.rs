@@ -1,4 +1,4 @@
-//! Properties that a request for memory can ask for.
+//! Properties of a request for memory.
 
 use std::fmt;
 use std::str::FromStr;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Each side keeps a copy of the other's index, and loads the index again only if the copy leaves no room or no values. So a
-//! batch costs one store that the other side sees, and seldom a load of a line that the other side wrote (the cached
-//! indices of FastForward-like queues; Lamport 1983 for the two indices). Nothing blocks and nothing spins here.
+//! batch costs one store that the other side sees. Loads of a line that the other side wrote are rare (the cached indices of
+//! FastForward-like queues; Lamport 1983 for the two indices). Nothing blocks and nothing spins here.
 //!
 //! Checked under loom as shipped, except for the slots, which are loom's own cells there.
 
@@ -75,7 +75,7 @@ pub struct Producer<T> {
 }
 
 impl<T: Copy> Producer<T> {
-    /// Puts as many of `items` as fit, the first ones first, and returns their number. They become visible together.
+    /// Puts as many of `items` as fit, the first ones first, and returns their number. All of them become visible together.
     ///
     /// **Cost**: copies, one store; one load if the ring seems too full.
     #[inline]
@@ -196,8 +196,8 @@ side!(Consumer, "producer");
 #[cfg(not(loom))]
 struct Slots<T>(crate::Table<std::cell::UnsafeCell<T>>);
 
-// SAFETY: values are copied in by one thread and out by another, which `T: Send` allows. Which thread may access which slot is
-// the caller's promise at `write` and `read`.
+// SAFETY: values are copied in by one thread and out by another, which `T: Send` allows. The caller of `write` and `read`
+// promises that no two threads access a slot at the same time.
 #[cfg(not(loom))]
 unsafe impl<T: Send> Sync for Slots<T> {}
 

@@ -27,7 +27,7 @@ pub struct Descriptor {
     pub time_ns: i64,
     /// Captured length, bytes from `offset` on. All of them lie in the region.
     pub captured: u32,
-    /// Length on the wire without FCS and preamble, bytes. It may exceed `captured`, and in odd files be less.
+    /// Length on the wire without FCS and preamble, bytes. The wire length may exceed `captured`, and in odd files be less.
     pub wire_len: u32,
     /// Index in [`Layout::interfaces`].
     pub interface: u32,
@@ -46,10 +46,10 @@ impl Descriptor {
 
 /// Smallest region of memory that holds all frames in `bytes`: address and length.
 ///
-/// If the records lie back to back, the region is the slice that holds them. The frames of a burst lie apart, so its region
-/// begins with the frame of the lowest address and ends with the frame of the highest. **Safety** for readers: other threads,
-/// the kernel or a device may write to a burst's region between its frames. Only the bytes that a [`Descriptor`] names may be
-/// read, and only while the batch is held.
+/// If the records lie back to back, the region is the slice that holds them. The frames of a burst lie apart. Its region
+/// begins with the frame of the lowest address and ends with the frame of the highest. **Safety** for readers: other
+/// threads, the kernel or a device may write to a burst's region between its frames. Only the bytes that a [`Descriptor`]
+/// names may be read, and only while the batch is held.
 pub fn region(bytes: Bytes<'_>) -> *const [u8] {
     match bytes {
         Bytes::Slice(bytes) => bytes,
@@ -135,7 +135,7 @@ mod tests {
         }
         assert_eq!(pos, begin as usize);
         let found = layout.descriptors(&file.bytes, &at);
-        // Ticks of 1 ns, as the second interface has it, then of 1 us.
+        // Ticks of 1 ns, the resolution of the second interface, then of 1 us.
         let expected = [
             Descriptor {
                 offset: u64::from(begin) + 28,

@@ -1,4 +1,4 @@
-//! One line of text per packet, as `tcpdump -n` prints it but shorter, and hex dumps exactly as tcpdump's.
+//! A line of text per packet, as `tcpdump -n` prints it but shorter, and hex dumps exactly as tcpdump's.
 //!
 //! Intended differences from tcpdump: no `IP `, `IP6 ` in front of the outermost addresses; TCP sequence numbers are absolute
 //! (`-S`) and TCP options are left out; VLAN tags are always shown; application protocols (DNS, HTTP, ...) are not decoded;
@@ -113,8 +113,8 @@ pub mod fuzz_body {
         LinkType(147),
     ];
 
-    /// Prints `data[3..]` with a link type, style and wire length taken from the first three bytes; the text must be one
-    /// line of printable characters and the dump lines must be as many as the style asks for.
+    /// Prints `data[3..]` with a link type, style and wire length taken from the first three bytes. The text must be one
+    /// line of printable characters, and the number of dump lines must be that of the style.
     pub fn line(data: &[u8]) {
         let Some((head, rest)) = data.split_first_chunk::<3>() else { return };
         let link = LINKS[usize::from(head[0]) % LINKS.len()];

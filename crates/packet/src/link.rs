@@ -1,4 +1,4 @@
-//! Link types: what the first byte of a frame means.
+//! Link types: the meaning of the first byte of a frame.
 
 /// A LINKTYPE_ value as capture files store it (<https://www.tcpdump.org/linktypes.html>).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -4,7 +4,7 @@
 //! record to record over a byte slice with one or several cursors. Nothing here opens a file.
 //!
 //! Sources: pcap <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html>, pcapng
-//! <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-03.html>, libpcap's `sf-pcap.c` for what readers accept.
+//! <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-03.html>, libpcap's `sf-pcap.c` for the files that readers accept.
 
 pub mod magic;
 pub mod pcap;
@@ -175,8 +175,8 @@ impl Interface {
         texts as u64
     }
 
-    /// Largest captured length of a record of this interface, bytes. This is the snap length, but never less than libpcap's
-    /// maximum, because some files have a wrong snap length.
+    /// Largest captured length of a record of this interface, bytes. The limit is the snap length (at most 128 MiB), but never
+    /// less than libpcap's maximum, because some files have a wrong snap length.
     pub fn max_captured(&self) -> u32 {
         max_snaplen(self.link).max(self.snaplen.min(128 << 20))
     }
@@ -293,7 +293,7 @@ pub enum Fault {
     /// A Section Header Block without a byte order mark.
     #[error("section header with byte order mark {0:#010x}, which is neither byte order")]
     ByteOrder(u32),
-    /// A version that nobody has defined.
+    /// An undefined version of the format.
     #[error("{format} version {major}.{minor}, which is not supported (known: {known})")]
     Version {
         /// Name of the format.

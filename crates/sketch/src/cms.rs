@@ -3,10 +3,10 @@
 //! The sketch has d rows of w cells. A key has one cell in each row; a packet is added to all of them. The estimate of a key is
 //! the least of its d cells. Other keys in the same cells make the estimate too high.
 //!
-//! **Rows from one hash**: row i takes the upper bits of `a + i b`, where `a` is the hash times an odd constant and `b`
-//! is `a` with its halves exchanged, made odd. Such rows are not pairwise independent in the sense that the textbook's
-//! proof needs. The bound holds all the same: this is *empirically verified* by the tests of this crate, over many seeds
-//! and skews.
+//! **Rows from one hash**: row i takes the upper bits of `a + i b`. Here `a` is the hash times an odd constant, and `b` is
+//! `a` with its halves exchanged, made odd. Such rows are not pairwise independent in the sense that the textbook's proof
+//! needs. The bound holds all the same: this is *empirically verified* by the tests of this crate, over many seeds and
+//! skews.
 //!
 //! **Conservative update** (Estan and Varghese): only cells below the key's new estimate are raised, and only to it.
 //! Estimates are never below the truth and never above those of the plain sketch. But nothing can be subtracted, and a merge
@@ -111,9 +111,9 @@ impl Cell for u64 {
 
 /// Count-Min over hashed keys.
 ///
-/// **Cost**: an update touches one cache line of each row. **Error bound**: an estimate is never below the truth. For each key
-/// asked about, it exceeds the truth by more than [`Bound::excess`] with probability [`Bound::delta`] at most. Cells of `u32`
-/// saturate at 4 294 967 295: an estimate of that value means as much or more, see
+/// **Cost**: an update touches one cache line of each row. **Error bound**: an estimate is never below the truth. For each
+/// queried key, the estimate exceeds the truth by more than [`Bound::excess`] with probability [`Bound::delta`] at most.
+/// Cells of `u32` saturate at 4 294 967 295: an estimate of that value means as much or more, see
 /// [`is_saturated`](Self::is_saturated). To count bytes, use `u64`.
 ///
 /// ```

@@ -1,8 +1,8 @@
 //! Number of distinct keys: two independent estimators.
 //!
-//! [`Distinct`] counts hashes that the caller has seeded, so that without the seed nobody can choose keys that bend its estimate.
-//! [`Mergeable`] is the HyperLogLog of the Apache DataSketches library, whose images other engines read and merge. The seed of
-//! its hash is public, so a sender who chooses the keys can make its estimate as small or as large as desired.
+//! [`Distinct`] counts hashes that the caller has seeded, so that a sender without the seed cannot choose keys that bend its
+//! estimate. [`Mergeable`] is the HyperLogLog of the Apache DataSketches library, whose images other engines read and merge.
+//! The seed of its hash is public, so a sender who chooses the keys can make its estimate as small or as large as desired.
 
 mod mergeable;
 mod seeded;
@@ -89,8 +89,8 @@ impl Distinct {
         self.seeded.estimate()
     }
 
-    /// A range that holds the true number with a probability of 95 % (two standard errors), whoever chose the keys, as long as
-    /// the seed was unknown to them.
+    /// A range that holds the true number with a probability of 95 % (two standard errors), also for hostile keys, if the
+    /// sender does not know the seed.
     pub fn range(&self) -> (f64, f64) {
         self.seeded.range()
     }

@@ -231,7 +231,7 @@ impl<K: Key> Exact<K> {
 
     /// The doubt after a table with these counts is merged into this one.
     ///
-    /// The counts of a key that is in one table alone lack at most the doubt of that table and the untracked counts of the
+    /// If a key is in one table alone, its counts lack at most the doubt of that table and the untracked counts of the
     /// other. The counts of a key in both tables lack at most both doubts, which is less.
     fn doubt_with(&self, total: Counts, untracked: Counts, doubt: Counts) -> Counts {
         let both = self.total.packets > 0 && total.packets > 0;

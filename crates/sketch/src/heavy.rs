@@ -13,7 +13,7 @@
 //!                           floor = max(floor, m)             // m - floor of every slot and of the packet is lost
 //! ```
 //!
-//! Where Misra and Gries take w from every counter of the table, here the floor of one bucket rises by w: a miss
+//! Misra and Gries take w from every counter of the table; here, the floor of one bucket rises by w instead. So a miss
 //! touches one or two cache lines, and no counter is stored for the keys that come and go.
 //!
 //! # Why the bounds hold
@@ -25,19 +25,19 @@
 //! 2. *A key outside the table has f <= floor.* At the start both are 0. If its packet is forgotten, f and floor grow by the same
 //!    w. If the key was replaced, f <= count by 1, and the floor is at least that count.
 //!
-//! The width of the bounds: let R be the sum of max(count - floor, 0) over the slots, and P = R + 14 floor. A hit adds w
-//! to P at most. A miss that raises the floor takes 13 w from R, because no count falls under the floor, and adds 14 w. A
-//! miss that replaces takes 13 d from R, where d = max(m - floor, 0) <= w, adds 14 d, and the new slot adds w - d. So P
-//! never exceeds the weight N_b of the bucket's packets, and **floor <= N_b / 14**; error is the floor of an earlier
-//! moment. With B buckets, N_b is about N / B, apart from the heavy keys of a bucket. These do not raise the floor, because it
-//! only rises with misses.
+//! The width of the bounds: let R be the sum of max(count - floor, 0) over the slots, and P = R + 14 floor. A hit adds w to
+//! P at most. A miss that raises the floor takes 13 w from R, because no count falls under the floor, and adds 14 w. A miss
+//! that replaces takes 13 d from R, where d = max(m - floor, 0) <= w. It adds 14 d, and the new slot adds w - d. So P never
+//! exceeds the weight N_b of the bucket's packets, and **floor <= N_b / 14**; error is the floor of an earlier moment. With
+//! B buckets, N_b is about N / B, apart from the heavy keys of a bucket. These do not raise the floor, because it only rises
+//! with misses.
 //!
 //! # Merge
 //!
-//! Bucket by bucket. If a key is in both buckets, its counts and errors are added up. If it is in only one bucket, the floor of
-//! the other bucket is added to its count and its error, because the key may have weighed that much there. The 13 largest counts
-//! stay. The floor is the sum of both floors, or the largest dropped count if that is larger. Both properties hold for the
-//! result as above, and so does P, by the argument of Agarwal et al.
+//! Bucket by bucket. If a key is in both buckets, its counts and errors are added up. If a key is in only one bucket, the
+//! floor of the other is added to its count and error, because the key may have weighed that much there. The 13 largest
+//! counts stay. The floor is the sum of both floors, or the largest dropped count if that is larger. Both properties hold
+//! for the result as above, and so does P, by the argument of Agarwal et al.
 //!
 //! # Measured alternatives
 //!
@@ -170,8 +170,8 @@ impl<K: Key> Heavy<K> {
         self.update_and_tell(items, |_| {});
     }
 
-    /// Counts a batch of packets. Calls `new` with the index of each packet whose key was not in the table before. It may
-    /// have been in the table earlier, and replaced since.
+    /// Counts a batch of packets. Calls `new` with the index of each packet whose key was not in the table before. The key
+    /// may have been in the table earlier, and replaced since.
     pub fn update_and_tell<P: Packet<K>>(&mut self, items: &[P], new: impl FnMut(usize)) {
         self.update_as(items, |item| item, new);
     }
@@ -350,8 +350,8 @@ impl<K: Key> Heavy<K> {
         self.ranking(k).0
     }
 
-    /// The keys of [`top`](Self::top), and the largest possible weight of any other key. That is the larger of two values: the
-    /// largest upper bound of the other keys in the table, and [`absent_upper`](Self::absent_upper).
+    /// The keys of [`top`](Self::top), and the largest possible weight of any other key. This weight is the larger of two
+    /// values: the largest upper bound of the other keys in the table, and [`absent_upper`](Self::absent_upper).
     ///
     /// **Cost**: reads all keys; allocates room for a little more than `2 * k` of them.
     pub fn ranking(&self, k: usize) -> (Vec<Entry<K>>, u64) {

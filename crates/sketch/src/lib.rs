@@ -39,7 +39,7 @@ pub trait Key: Copy + Eq + FromZeros + IntoBytes + Immutable + Send + Sync + cor
 
 impl<K: Copy + Eq + FromZeros + IntoBytes + Immutable + Send + Sync + core::fmt::Debug + 'static> Key for K {}
 
-/// One packet, in the form that a sketch counts.
+/// A packet, in the form that a sketch counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<K> {
     /// Hash of the key, uniform over all 64 bits, seeded by the caller; equal keys have equal hashes.

@@ -1,8 +1,8 @@
 //! Native code for up to 64 packets a call: a loop that judges four packets at a time, without a branch that depends on them.
 //!
-//! The time of a filter is not spent on instructions but on mispredicted branches. So every field that any path could need is
-//! loaded, every test is made, and the results are folded from the leaves of the decision graph to its root. As all packets
-//! then take the same steps, four of them are judged in the lanes of one vector ([`super::lanes`]).
+//! The time of a filter is not spent on instructions but on mispredicted branches. So every field that any path could need
+//! is loaded, and every test is made. The results are folded from the leaves of the decision graph to its root. As all
+//! packets then take the same steps, four of them are judged in the lanes of one vector ([`super::lanes`]).
 //!
 //! ```text
 //! slow = all packets if there are fewer than four or there is no decision graph, else none

@@ -1,7 +1,7 @@
 //! Native code for one packet at a time: each instruction is translated alone, in basic blocks, with every load checked.
 //!
-//! This covers the whole language, loops included; the batch code falls back to it. A load is not checked again if an earlier
-//! load on every path already covers it.
+//! This code covers the whole language, loops included; the batch code falls back to it. A load is not checked again if an
+//! earlier load on every path already covers it.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, Value, types};

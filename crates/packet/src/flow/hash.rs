@@ -6,12 +6,12 @@
 //! hash(x) =  mix( half with a, b  <<  32  |  half with a', b' )
 //! ```
 //!
-//! This is pair-multiply-shift (Thorup, *High Speed Hashing for Integers and Strings*, arXiv 1504.06804, section 3.5). One
-//! multiplication takes two words.
+//! The hash is pair-multiply-shift (Thorup, *High Speed Hashing for Integers and Strings*, arXiv 1504.06804, section 3.5).
+//! Each multiplication takes two words.
 //!
-//! **Theorem.** Let `a`, `b`, `a'`, `b'` be independent and uniform over 64 bits, and let `x`, `y` be two different keys, chosen
-//! without knowledge of them. Then the pair (hash(x), hash(y)) is uniform over all 2^128 pairs. So each value is uniform, and
-//! any `k` bits of the two are equal with probability 2^-k exactly.
+//! **Theorem.** Let `a`, `b`, `a'`, `b'` be independent and uniform over 64 bits. Let `x`, `y` be two different keys, chosen
+//! without knowledge of these words. Then the pair (hash(x), hash(y)) is uniform over all 2^128 pairs. So each value is
+//! uniform, and any `k` bits of the two are equal with probability 2^-k exactly.
 //!
 //! **Why.** Multiply out: half's sum is `B + c(x) + sum of a[j] * x[j]` (with indices in pairs exchanged). Here `c(x)` depends on
 //! the key alone. `B`, which is `b` plus the products of the `a`, is uniform and independent of the `a`. Let word `j` differ, and
@@ -40,7 +40,7 @@ const WORDS: usize = 10;
 /// Random words of a half: one per word of the key, and one to add.
 const HALF: usize = WORDS + 1;
 
-/// One function of a family of hash functions of flow keys, chosen by random words.
+/// A hash function of flow keys, of a family in which random words choose the function.
 ///
 /// Hash values do not depend on the machine, so sketches can be stored and merged on another machine with the same seed.
 /// **Cost**: six multiplications for a key of IPv4, twelve for a key of IPv6.
@@ -164,8 +164,9 @@ impl Hasher {
         ShortHasher { high: half(&self.high), low: half(&self.low) }
     }
 
-    /// The hash of an address alone, strongly universal over the addresses of both families. It differs from [`Self::plain`] of a
-    /// key with only this address, and is cheaper. If the family is IPv4, bytes past the fourth are ignored.
+    /// The hash of an address alone, strongly universal over the addresses of both families. The result differs from
+    /// [`Self::plain`] of a key with only this address, and is cheaper. If the family is IPv4, bytes past the fourth are
+    /// ignored.
     #[inline(always)]
     pub fn address(&self, family: u8, address: &[u8; 16]) -> u64 {
         let all = u128::from_le_bytes(*address);

@@ -1,9 +1,9 @@
 //! From the IP header to the key.
 //!
-//! **Lengths are claims.** The captured bytes are the limit. Within it, a shorter total length (IPv4) or payload length (IPv6)
-//! is believed, so that the padding of a short Ethernet frame is not read as ports. A length of zero is ignored: hosts that
-//! leave the segmentation to the network card write it, and jumbograms have it. If a total length is below the header's own
-//! length, there is no room for ports, but the addresses are there and make a key.
+//! **Lengths are claims.** The captured bytes are the limit. Within it, a shorter total length (IPv4) or payload length
+//! (IPv6) is believed. So the padding of a short Ethernet frame is not read as ports. A length of zero is ignored: hosts
+//! that leave the segmentation to the network card write it, and jumbograms have it. If a total length is below the header's
+//! own length, there is no room for ports, but the addresses are there and make a key.
 
 use super::link::{Packet, be16, byte, head};
 use super::{FlowKey, NoKey};

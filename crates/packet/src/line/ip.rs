@@ -30,7 +30,7 @@ pub(super) fn packet(line: &mut Line<'_>, data: &[u8], wire: usize) {
     if total < header {
         return put!(line, "bad-len {total}");
     }
-    // The lengths that follow are counted from the header's claim, as tcpdump does; the mark in front says that the claim is
+    // The following lengths are counted from the header's claim, as tcpdump does; the mark in front shows that the claim is
     // wrong.
     let length = total - header;
     let offset_bytes = u32::from(offset & 0x1fff) * 8;

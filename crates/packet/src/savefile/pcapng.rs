@@ -77,8 +77,8 @@ impl<'a, const BE: bool> Codec<'a, BE> {
 
     #[inline(always)]
     pub(super) fn record<'b>(&self, buf: &'b [u8], pos: usize) -> Option<Record<'b>> {
-        // The type is read only once, because it may change in a mapped file, and a simple packet is too short for the
-        // fields of the others.
+        // The type is read only once, because it may change in a mapped file. A simple packet is too short for the fields of
+        // the others.
         let (kind, block) = block::<BE>(buf.get(pos..)?, 0, self.eof).ok()?;
         if !matches!(kind, ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET) {
             return None;

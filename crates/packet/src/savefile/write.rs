@@ -243,7 +243,7 @@ fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// Writes the block `kind` around what `body` appends. `out` is 4-byte aligned from the block's start on.
+/// Writes the block `kind` around the bytes that `body` appends. `out` is 4-byte aligned from the block's start on.
 fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = Vec::with_capacity(128);
     body(&mut bytes);

@@ -115,7 +115,7 @@ pub fn link_header(line: &str) -> Option<String> {
     Some(first[..at + 9 + end].to_owned())
 }
 
-/// One field of a line; empty if the line does not hold the field.
+/// A field of a line; empty if the line does not hold the field.
 pub fn get(line: &str, name: &str) -> String {
     read(line).into_iter().find(|field| field.0 == name).map(|field| field.1).unwrap_or_default()
 }

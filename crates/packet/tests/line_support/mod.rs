@@ -13,7 +13,7 @@ use weir_packet::{Frame, LinkType};
 pub use weir_testkit::{Random, captures};
 use weir_testkit::{have, savefile::Pcap};
 
-/// One packet of a capture, owned.
+/// A packet of a capture, owned.
 #[derive(Clone, Debug)]
 pub struct Packet {
     pub data: Vec<u8>,

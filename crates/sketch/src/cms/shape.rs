@@ -15,7 +15,7 @@ pub struct Shape {
 pub struct Bound {
     /// Share of the total by which an estimate may be too high.
     pub epsilon: f64,
-    /// Probability that the error is larger, for each key asked about. For n keys at once, n times as much.
+    /// Probability that the error is larger, for each queried key. For n keys at once, n times as much.
     pub delta: f64,
     /// `epsilon` times the total, rounded up: the error in packets or bytes.
     pub excess: u64,

@@ -13,7 +13,7 @@ const LG_K: u8 = 14;
 /// canonical bytes of each key.
 ///
 /// The library hashes with MurmurHash3 under the seed 9001, as its Java and C++ forms do, so that images from different
-/// engines can be merged. **Hostile traffic can bend it**: the seed is public, and a sender who chooses keys for it can make
+/// engines can be merged. **Hostile traffic can bend it**: the seed is public. A sender that chooses keys for it can make
 /// the estimate as small or as large as desired (20 000 keys have been shown as 1 500). If traffic may be hostile, trust
 /// [`Distinct`](super::Distinct) instead. weir's commands neither keep nor show a `Mergeable`.
 ///

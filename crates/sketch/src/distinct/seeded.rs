@@ -19,8 +19,8 @@
 //! **The error** has a standard deviation of 1.04 / sqrt(m) = 0.81 % of the truth, less below m keys. The probability that two
 //! of 1024 hashes of 64 bits are equal is 2^-45.
 //!
-//! **Merge**: the union of the sets and the maxima of the registers, which equals one estimator of both streams, because a union
-//! has more than 1024 hashes if a part has.
+//! **Merge**: the union of the sets, and the maxima of the registers. The result equals one estimator of both streams,
+//! because a union has more than 1024 hashes if a part has.
 //!
 //! **Why mix.** Hashes of the two directions of one conversation differ by the same number in all conversations. Both hashes are
 //! uniform, but an estimator needs more than pairwise independence. `mix`, a permutation without such structure, separates them.

@@ -43,7 +43,7 @@ impl<K: Key> Heavy<K> {
         image.finish()
     }
 
-    /// Reads the table from its serialised bytes. It takes as much memory as the written table: at most some hundred
+    /// Reads the table from its serialised bytes. The table takes as much memory as the written one: at most some hundred
     /// times the length of the image.
     ///
     /// **Errors**: the bytes are no result of [`to_bytes`](Self::to_bytes). Whether each key is in its own bucket is not
