@@ -1,9 +1,9 @@
-/* What comparisons measure against: loops as one writes them in C, and a device whose packets are known. */
+/* Support for comparisons: a plain receive loop in C, and a device with known packets. */
 #include "shim.h"
 
 #include <string.h>
 
-/* The loop of DPDK's own examples: receives at least `packets` packets and frees them; says how many. */
+/* The loop of DPDK's own examples: receives at least `packets` packets and frees them. Returns their number. */
 uint64_t weir_bench_loop(uint16_t port, uint16_t queue, uint64_t packets)
 {
 	struct rte_mbuf *burst[64];
@@ -18,7 +18,7 @@ uint64_t weir_bench_loop(uint16_t port, uint16_t queue, uint64_t packets)
 	return received;
 }
 
-/* Frames one behind the other, each behind its length (u32, native order). */
+/* Frames stored one behind another, each behind its length (u32, native order). */
 struct weir_frames {
 	const uint8_t *next;
 	uint64_t left;
@@ -44,7 +44,7 @@ static uint16_t fill(uint16_t port, uint16_t queue, struct rte_mbuf *burst[], ui
 	return filled;
 }
 
-/* Whatever the queue receives from now on is given these frames, and is nothing when they are over. */
+/* From now on, received packets get the contents of these frames. After the last frame, all packets are dropped. */
 const void *weir_bench_fill(uint16_t port, uint16_t queue, struct weir_frames *frames)
 {
 	return rte_eth_add_rx_callback(port, queue, fill, frames);

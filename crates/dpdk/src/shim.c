@@ -1,6 +1,6 @@
 /*
- * What cannot be called from Rust: DPDK's inline functions and macros, and functions that take structures whose layout
- * is this version's. Everything returns 0 or a positive count, or a negative errno.
+ * Parts of DPDK that Rust cannot call: inline functions, macros, and functions on structures whose layout depends on
+ * DPDK's version. Each function returns 0 or a positive count, or a negative errno.
  */
 #define _GNU_SOURCE
 #include "shim.h"
@@ -18,7 +18,7 @@
 #include <rte_log.h>
 #include <rte_version.h>
 
-/* What DPDK logs goes here, to be put into errors; the beginning tells the cause, so that is what is kept. */
+/* DPDK's log messages, to be put into errors. If there is no room for all, the beginning is kept, because it has the cause. */
 static FILE *log_stream;
 static char log_text[8192];
 static size_t log_len;
@@ -34,12 +34,12 @@ static ssize_t log_write(void *cookie, const char *bytes, size_t len)
 	return len;
 }
 
-/* Moves what was logged to `to`; says how many bytes. */
+/* Moves the log messages to `to`; returns their length in bytes. */
 size_t weir_log_take(char *to, size_t len)
 {
 	size_t n;
 
-	/* No log could be made: DPDK was not started either. */
+	/* The log could not be made, so DPDK was not started either. */
 	if (log_stream == NULL)
 		return 0;
 	flockfile(log_stream);
@@ -50,7 +50,7 @@ size_t weir_log_take(char *to, size_t len)
 	return n;
 }
 
-/* A thread that receives gives its number back when it ends. */
+/* Key whose destructor gives a thread's number back when the thread ends. */
 static pthread_key_t leaving;
 
 static void leave(void *unused)
@@ -69,7 +69,7 @@ int weir_init(int argc, char **argv)
 	rte_openlog_stream(log_stream);
 	if (rte_eal_init(argc, argv) < 0)
 		return -rte_errno;
-	/* A folder for files that other processes find us by: there are none, and it would stay. */
+	/* The folder is for files by which other processes find this one. It is empty, and would stay. */
 	rmdir(rte_eal_get_runtime_dir());
 	return 0;
 }
@@ -84,7 +84,7 @@ int weir_error(void)
 	return rte_errno;
 }
 
-/* A thread with a number of DPDK's has a cache of mbufs, which are then used again while they are warm. */
+/* Gives this thread a number of DPDK, and so a cache of mbufs, which are then reused while they are warm. */
 static inline void enter(void)
 {
 	static __thread int tried;
@@ -102,7 +102,7 @@ void weir_pool_free(struct weir_pool *pool)
 	rte_memzone_free(pool->zone);
 }
 
-/* `count` mbufs for frames of up to `room` bytes, and `slots` slots of `slot_len` bytes. */
+/* Makes `count` mbufs for frames of up to `room` bytes, and `slots` slots of `slot_len` bytes. */
 int weir_pool_create(const char *name, unsigned int count, unsigned int cache, uint32_t room, unsigned int slots,
 		     size_t slot_len, int socket, struct weir_pool *pool)
 {
@@ -124,7 +124,7 @@ int weir_pool_create(const char *name, unsigned int count, unsigned int cache, u
 	if (result < 0)
 		goto failed;
 	rte_pktmbuf_pool_init(pool->mempool, &about);
-	/* One zone for all of it: a pool that finds memory for itself may take several. */
+	/* One zone for all memory, because a pool that reserves its own may take several. */
 	result = rte_mempool_get_page_size(pool->mempool, &page);
 	if (result < 0)
 		goto failed;
@@ -176,7 +176,7 @@ int weir_port_about(uint16_t port, struct weir_about *about)
 	return 0;
 }
 
-/* Queues of a port, not started yet. `spread` says afterwards whether the device spreads flows over them. */
+/* Sets up the queues of a port, without starting it. `spread` returns whether the device spreads flows over the queues. */
 int weir_port_set_up(uint16_t port, uint16_t receiving, uint16_t sending, uint16_t *descriptors,
 		     struct weir_pool *const *pools, int *spread)
 {
@@ -195,7 +195,7 @@ int weir_port_set_up(uint16_t port, uint16_t receiving, uint16_t sending, uint16
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 	else
 		conf.rx_adv_conf.rss_conf.rss_hf = 0;
-	/* Frames that are larger than an mbuf come in several. */
+	/* A frame that is larger than an mbuf arrives in several. */
 	conf.rxmode.offloads = info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
 	result = rte_eth_dev_configure(port, receiving, sending, &conf);
 	if (result < 0)
@@ -208,7 +208,7 @@ int weir_port_set_up(uint16_t port, uint16_t receiving, uint16_t sending, uint16
 	return result < 0 ? result : 0;
 }
 
-/* Ends a port and removes its device. */
+/* Closes a port and removes its device. */
 void weir_port_close(uint16_t port)
 {
 	struct rte_eth_dev_info info;
@@ -232,7 +232,7 @@ int weir_port_stats(uint16_t port, struct weir_stats *to)
 	return 0;
 }
 
-/* Whether the frame lies in the pool's area in one piece that is nobody else's. */
+/* Whether the frame lies in the pool's area, in one piece that has no other owner. */
 static inline int is_plain(const struct weir_pool *pool, const struct rte_mbuf *mbuf)
 {
 	return mbuf->pool == pool->mempool && mbuf->nb_segs == 1 && RTE_MBUF_DIRECT(mbuf) &&
@@ -247,7 +247,7 @@ static void copy(uint8_t *to, const struct rte_mbuf *mbuf)
 	}
 }
 
-/* Copies a frame to where it can be handed over, and gives its mbufs back. */
+/* Copies a frame into one mbuf or slot of the pool, and gives its own mbufs back. */
 static void __rte_noinline put_together(const struct weir_pool *pool, struct rte_mbuf *mbuf, uint64_t free_slots,
 					struct rte_mbuf **mbufs, struct weir_place *places, struct weir_received *found)
 {
@@ -275,14 +275,15 @@ static void __rte_noinline put_together(const struct weir_pool *pool, struct rte
 	rte_pktmbuf_free(mbuf);
 }
 
-/* Packets of one call of the driver, and no more than there are slots. */
+/* Largest number of packets in one call of the driver: not more than there are slots. */
 #define BURST 64u
-/* A call that brings fewer has emptied the queue. */
+/* A call that returns fewer packets has emptied the queue. */
 #define FULL 32
 
 /*
- * Receives up to `max` packets; `free_slots` are the slots that may be taken. Once a packet took one, `large` is set, and
- * from then on no more are received than there are slots free: none that fits in a slot is ever lost for want of one.
+ * Receives up to `max` packets; `free_slots` are the slots that may be taken. Once a packet has taken a slot, `large` is
+ * set. From then on, no more packets are received than slots are free, so no packet that fits in a slot is ever lost
+ * because slots are missing.
  */
 void weir_receive(uint16_t port, uint16_t queue, const struct weir_pool *pool, uint64_t free_slots, uint32_t max,
 		  int *large, struct rte_mbuf **mbufs, struct weir_place *places, struct weir_received *found)
@@ -304,7 +305,7 @@ void weir_receive(uint16_t port, uint16_t queue, const struct weir_pool *pool, u
 		for (i = 0; i < got; i++) {
 			struct rte_mbuf *mbuf = burst[i];
 
-			/* Some drivers of devices that take the tag out do not put it back. */
+			/* If a device removes VLAN tags, some drivers do not put them back. */
 			if (unlikely(mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED))
 				rte_vlan_insert(&mbuf);
 			if (likely(is_plain(pool, mbuf))) {
@@ -325,13 +326,13 @@ void weir_receive(uint16_t port, uint16_t queue, const struct weir_pool *pool, u
 	} while (got >= FULL && max > 0);
 }
 
-/* Gives mbufs back that were handed over by weir_receive: plain ones, which need no look before they are used again. */
+/* Gives back mbufs from weir_receive. They are plain, so they need no check before they are reused. */
 void weir_give_back(const struct weir_pool *pool, struct rte_mbuf **mbufs, uint32_t count)
 {
 	rte_mempool_put_bulk(pool->mempool, (void **)mbufs, count);
 }
 
-/* Sends copies of frames, `count` of them, up to BURST; says how many the device took. -ENOBUFS: no mbufs now. */
+/* Sends copies of `count` frames, at most BURST. Returns the number that the device took; -ENOBUFS if no mbufs are free. */
 int weir_send(uint16_t port, uint16_t queue, const struct weir_pool *pool, const uint8_t *const *frames,
 	      const uint32_t *lens, uint32_t count)
 {

@@ -1,4 +1,4 @@
-/* What shim.c gives to the Rust side; raw.rs says the same in Rust. */
+/* Structures that shim.c shares with the Rust side; raw.rs declares the same in Rust. */
 #ifndef WEIR_DPDK_SHIM_H
 #define WEIR_DPDK_SHIM_H
 
@@ -9,34 +9,34 @@
 #include <rte_mempool.h>
 #include <rte_memzone.h>
 
-/* Memory of mbufs, and slots for frames that do not fit in one; all of it in one zone. */
+/* Memory of mbufs, and slots for frames that do not fit in an mbuf; all in one zone. */
 struct weir_pool {
 	struct rte_mempool *mempool;
 	const struct rte_memzone *zone;
 	uint8_t *area;
 	size_t area_len;
-	/* Where in the area the slots begin, how many bytes each has. */
+	/* Offset of the first slot in the area, and size of a slot, bytes. */
 	size_t slots_at;
 	size_t slot_len;
-	/* Bytes of a frame that an mbuf holds. */
+	/* Bytes of a frame that fit in an mbuf. */
 	uint32_t room;
 };
 
-/* Where in the area a frame lies. */
+/* Offset of a frame in the area, and its length, bytes. */
 struct weir_place {
 	uint32_t at;
 	uint32_t len;
 };
 
-/* What one call received. */
+/* Result of one receive call. */
 struct weir_received {
-	/* Places and mbufs that were written. */
+	/* Number of places and mbufs that were written. */
 	uint32_t packets;
 	uint32_t mbufs;
-	/* Packets for which there was no room. */
+	/* Number of packets for which there was no room. */
 	uint32_t dropped;
 	uint32_t unused;
-	/* Slots taken, a bit each. */
+	/* Slots that were taken, a bit for each. */
 	uint64_t slots;
 };
 
