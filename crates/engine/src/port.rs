@@ -27,7 +27,7 @@ const CHUNKS: [usize; 2] = [2048, 4096];
 /// Whether a sink of this name is a port. `null` is a port; `./null` is a file.
 pub fn is_port(name: &Name) -> bool {
     let text = name.utf8();
-    text == NULL || [AF_PACKET, AF_XDP, DPDK].iter().any(|way| text.starts_with(way)) || injected(name).is_some()
+    text == NULL || [AF_PACKET, AF_XDP, DPDK].iter().any(|scheme| text.starts_with(scheme)) || injected(name).is_some()
 }
 
 /// Returns the interface of a name `inject:IF`.
@@ -171,7 +171,7 @@ pub struct Port {
     name: Name,
     /// Link type of the port; `None` for `null`, which takes all.
     link: Option<LinkType>,
-    way: Way,
+    transmitter: Transmitter,
     bytes: Vec<u8>,
     ends: Vec<usize>,
     too_short: u64,
@@ -179,7 +179,7 @@ pub struct Port {
     broken: bool,
 }
 
-enum Way {
+enum Transmitter {
     Null(Counts),
     AfPacket(packet_socket::Sender),
     AfXdp(Box<Queue>),
@@ -191,20 +191,20 @@ impl Port {
     /// Opens the port with this name.
     pub fn open(name: &Name) -> Result<Self, PortError> {
         let text = name.utf8();
-        let (way, link) = if let Some(interface) = text.strip_prefix(AF_PACKET) {
+        let (transmitter, link) = if let Some(interface) = text.strip_prefix(AF_PACKET) {
             let (sender, link) = af_packet(interface)?;
-            (Way::AfPacket(sender), Some(link))
+            (Transmitter::AfPacket(sender), Some(link))
         } else if let Some(queue) = text.strip_prefix(AF_XDP) {
-            (Way::AfXdp(Box::new(Queue::open(queue)?)), Some(LinkType::ETHERNET))
+            (Transmitter::AfXdp(Box::new(Queue::open(queue)?)), Some(LinkType::ETHERNET))
         } else if let Some(device) = text.strip_prefix(DPDK) {
             (dpdk(device)?, Some(LinkType::ETHERNET))
         } else if injected(name).is_some() {
             return Err(PortError::Injects);
         } else {
-            (Way::Null(Counts::default()), None)
+            (Transmitter::Null(Counts::default()), None)
         };
         let (bytes, ends) = (Vec::new(), Vec::with_capacity(BATCH));
-        Ok(Self { name: name.clone(), link, way, bytes, ends, too_short: 0, cut: 0, broken: false })
+        Ok(Self { name: name.clone(), link, transmitter, bytes, ends, too_short: 0, cut: 0, broken: false })
     }
 
     /// Refuses packets of a link type other than the port's.
@@ -233,7 +233,7 @@ impl Port {
             return false;
         }
         self.cut += u64::from(cut);
-        if let Way::Null(counts) = &mut self.way {
+        if let Transmitter::Null(counts) = &mut self.transmitter {
             counts.sent += 1;
             counts.bytes += frame.len() as u64;
             return false;
@@ -261,12 +261,12 @@ impl Port {
         if frames.is_empty() || self.broken {
             return Ok(());
         }
-        let done = match &mut self.way {
-            Way::Null(_) => Ok(()),
-            Way::AfPacket(sender) => sender.send(frames),
-            Way::AfXdp(queue) => queue.send(frames),
+        let done = match &mut self.transmitter {
+            Transmitter::Null(_) => Ok(()),
+            Transmitter::AfPacket(sender) => sender.send(frames),
+            Transmitter::AfXdp(queue) => queue.send(frames),
             #[cfg(feature = "dpdk")]
-            Way::Dpdk(device) => device.send(frames),
+            Transmitter::Dpdk(device) => device.send(frames),
         };
         done.map_err(|error| self.broke(error))
     }
@@ -277,8 +277,8 @@ impl Port {
         if self.broken {
             return Ok(());
         }
-        let done = match &mut self.way {
-            Way::AfXdp(queue) => queue.finish(),
+        let done = match &mut self.transmitter {
+            Transmitter::AfXdp(queue) => queue.finish(),
             _ => Ok(()),
         };
         done.map_err(|error| self.broke(error))
@@ -286,22 +286,22 @@ impl Port {
 
     /// Returns the counts of the frames so far, without the frames that wait in the batch.
     pub fn counts(&self) -> Counts {
-        let counts = match &self.way {
-            Way::Null(counts) => *counts,
-            Way::AfPacket(sender) => {
+        let counts = match &self.transmitter {
+            Transmitter::Null(counts) => *counts,
+            Transmitter::AfPacket(sender) => {
                 let packet_socket::Sent { frames, bytes, too_long, too_short, .. } = sender.sent();
                 Counts { sent: frames, bytes, too_long, too_short, ..Counts::default() }
             }
-            Way::AfXdp(queue) => queue.counts(),
+            Transmitter::AfXdp(queue) => queue.counts(),
             #[cfg(feature = "dpdk")]
-            Way::Dpdk(device) => device.counts(),
+            Transmitter::Dpdk(device) => device.counts(),
         };
         Counts { too_short: counts.too_short + self.too_short, cut: self.cut, ..counts }
     }
 
     /// Whether the port discards all frames.
     pub fn is_null(&self) -> bool {
-        matches!(self.way, Way::Null(_))
+        matches!(self.transmitter, Transmitter::Null(_))
     }
 
     /// Returns the numbers of frames that were not sent, by reason.
@@ -437,13 +437,13 @@ impl Queue {
 }
 
 #[cfg(not(feature = "dpdk"))]
-fn dpdk(_: &str) -> Result<Way, PortError> {
+fn dpdk(_: &str) -> Result<Transmitter, PortError> {
     Err(PortError::WithoutDpdk)
 }
 
 #[cfg(feature = "dpdk")]
-fn dpdk(name: &str) -> Result<Way, PortError> {
-    Ok(Way::Dpdk(device::Device::open(name)?))
+fn dpdk(name: &str) -> Result<Transmitter, PortError> {
+    Ok(Transmitter::Dpdk(device::Device::open(name)?))
 }
 
 #[cfg(feature = "dpdk")]

@@ -122,7 +122,7 @@ pub struct SourceFault {
     pub what: SourceError,
 }
 
-/// Kinds of trouble with a source.
+/// Errors of a source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
@@ -528,7 +528,7 @@ impl<C: Consumer> Reader<C> {
         if pos >= file.len && self.current.is_some() {
             self.finished = true;
             return match lost.take() {
-                Some(trouble) => Err(trouble),
+                Some(error) => Err(error),
                 None => Ok(None),
             };
         }

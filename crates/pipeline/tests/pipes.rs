@@ -273,12 +273,12 @@ fn both(packed: &[u8], workers: usize) -> [(Answer, Option<SourceError>); 2] {
         found.received = reader.report().received;
         let fault = reader.report().fault.as_ref();
         found.fault = fault.map(|fault| (fault.packet, fault.offset));
-        let trouble = fault.map(|fault| match &fault.what {
+        let fault = fault.map(|fault| match &fault.what {
             SourceError::Io(error) => SourceError::Io(io::Error::new(error.kind(), error.to_string())),
             SourceError::Format(fault) => SourceError::Format(*fault),
             other => panic!("{other}"),
         });
-        (found, trouble)
+        (found, fault)
     };
     let file = finish(Input::open(scratch.path(), &Opening::default(), &flag()).unwrap());
     let (receiver, sender) = io::pipe().unwrap();
@@ -300,8 +300,8 @@ fn compressed_in_one_piece_and_in_several() {
             let parts = [&file[..1000], &file[1000..1000], &file[1000..5_000_000], &file[5_000_000..]];
             let members: Vec<Vec<u8>> = parts.iter().map(|part| through(tool, arguments, part)).collect();
             for (what, packed) in [("one", through(tool, arguments, &file)), ("several", members.concat())] {
-                for (found, trouble) in both(&packed, 2) {
-                    assert!(trouble.is_none(), "{tool}, {what}: {trouble:?}");
+                for (found, fault) in both(&packed, 2) {
+                    assert!(fault.is_none(), "{tool}, {what}: {fault:?}");
                     same(&format!("{tool}, {what}"), &found, &right);
                 }
             }
@@ -321,8 +321,8 @@ fn compressed_and_cut_short() {
         let first = through(tool, arguments, &file[..half]);
         let packed = [&first[..], &through(tool, arguments, &file[half..])].concat();
         for len in [5, 11, 30, first.len() / 2, first.len() - 1, first.len(), first.len() + 40, packed.len() - 1] {
-            for (found, trouble) in both(&packed[..len], 1) {
-                assert!(trouble.is_some(), "{tool}, cut to {len} bytes");
+            for (found, fault) in both(&packed[..len], 1) {
+                assert!(fault.is_some(), "{tool}, cut to {len} bytes");
                 assert!(found.kept[..] == all.kept[..found.kept.len()], "{tool}, cut to {len} bytes");
                 assert_eq!(found.received, found.passed + found.filtered);
                 assert_eq!(
@@ -350,8 +350,8 @@ fn compressed_and_damaged() {
         for at in [good.len() / 2, good.len() - 3] {
             let mut packed = good.clone();
             packed[at..at + 2].copy_from_slice(&[!good[at], !good[at + 1]]);
-            for (found, trouble) in both(&packed, 1) {
-                assert!(trouble.is_some(), "{tool}, damaged at {at}");
+            for (found, fault) in both(&packed, 1) {
+                assert!(fault.is_some(), "{tool}, damaged at {at}");
                 assert_eq!(found.received, found.passed + found.filtered);
                 assert_eq!(found.fault.map(|(packet, _)| packet), Some(found.received + 1));
                 // A checksum comes after what it is of: only what was decoded may be wrong, and only behind the damage.
@@ -370,8 +370,8 @@ fn garbage_behind_a_compressed_file_is_a_fault() {
         }
         let file = pcap(100_000);
         let packed = [&through(tool, arguments, &file)[..], b"garbage that is no frame of anything"].concat();
-        for (found, trouble) in both(&packed, 1) {
-            assert!(matches!(trouble, Some(SourceError::Io(_))), "{tool}: {trouble:?}");
+        for (found, fault) in both(&packed, 1) {
+            assert!(matches!(fault, Some(SourceError::Io(_))), "{tool}: {fault:?}");
             assert_eq!(found.received, right(&file).received, "{tool}");
         }
     }

@@ -65,11 +65,11 @@ pub fn answer(text: &str) -> Outcome {
 /// Line about a source that failed: its place, the cause, and the packets delivered before.
 pub fn fault_line(name: &str, fault: &SourceFault) -> String {
     let SourceFault { packet, offset, what } = fault;
-    format!("{name}: packet {packet}, offset {offset}: {}; {}", trouble_words(what), kept_words(packet - 1))
+    format!("{name}: packet {packet}, offset {offset}: {}; {}", source_error_words(what), kept_words(packet - 1))
 }
 
 /// Short description of a source's error.
-pub fn trouble_words(what: &SourceError) -> String {
+pub fn source_error_words(what: &SourceError) -> String {
     match what {
         SourceError::Io(error) => io_words(error),
         what => what.to_string(),
@@ -99,7 +99,7 @@ struct LiveFault {
 impl LiveFaults {
     /// Adds the fault of a source.
     pub fn add(&mut self, name: &str, fault: &SourceFault) {
-        let (what, delivered) = (trouble_words(&fault.what), fault.packet - 1);
+        let (what, delivered) = (source_error_words(&fault.what), fault.packet - 1);
         let same = |known: &&mut LiveFault| interface_of(&known.name) == interface_of(name) && known.what == what;
         match self.0.iter_mut().find(same) {
             Some(known) => {

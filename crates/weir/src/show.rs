@@ -105,7 +105,7 @@ impl Show {
         if self.stats {
             self.notes.push(match &report.live {
                 Some(counts) => capture::standing_line(name, counts),
-                None => format!("{name}: {} bytes, {}", grouped(report.offset), sources::way_words(way)),
+                None => format!("{name}: {} bytes, {}", grouped(report.offset), sources::access_mode_words(way)),
             });
         }
         if report.live.is_some() {

@@ -81,7 +81,7 @@ fn missing_words(name: &Name) -> String {
 }
 
 /// Way in which the bytes of a source got into memory, for `--stats`.
-pub fn way_words(way: AccessMode) -> &'static str {
+pub fn access_mode_words(way: AccessMode) -> &'static str {
     match way {
         AccessMode::Mapped => "mapped",
         AccessMode::Read => "read in pieces (the page cache holds it in small folios, or not at all)",

@@ -24,7 +24,7 @@ impl Command<'_> {
         let (mut inputs, mut kept, mut about) = (Vec::new(), Vec::new(), Vec::new());
         capture::check_memory(&arguments.sources, &arguments.live)?;
         for name in &arguments.sources {
-            let opened = capture::open(name, &wish(arguments), stop, &mut about)?;
+            let opened = capture::open(name, &capture_request(arguments), stop, &mut about)?;
             if opened.is_empty() {
                 // Stopped while waiting for the interface.
                 return Ok(());
@@ -59,7 +59,7 @@ impl Command<'_> {
     }
 }
 
-fn wish(arguments: &FilterArgs) -> CaptureRequest<'_> {
+fn capture_request(arguments: &FilterArgs) -> CaptureRequest<'_> {
     let replaces = arguments.filter_file.is_some();
     // The kernel's filter sees the outer packet of a tunnel, and cannot be inverted.
     let here = arguments.invert || arguments.inner;

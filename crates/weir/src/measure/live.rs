@@ -36,7 +36,7 @@ impl Command<'_> {
         capture::check_memory(sources, &arguments.live)?;
         for name in sources {
             let mut about = Vec::new();
-            let opened = capture::open(name, &self.wish(shares), stop, &mut about)?;
+            let opened = capture::open(name, &self.capture_request(shares), stop, &mut about)?;
             about.iter().for_each(|line| say_plain(line));
             if opened.is_empty() {
                 // Stopped while waiting for the interface.
@@ -71,7 +71,7 @@ impl Command<'_> {
         Ok(())
     }
 
-    fn wish(&self, shares: usize) -> CaptureRequest<'_> {
+    fn capture_request(&self, shares: usize) -> CaptureRequest<'_> {
         let arguments = self.arguments;
         // An expression may test any byte, and tunnels nest headers.
         let output = &arguments.output;
