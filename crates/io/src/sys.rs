@@ -1,9 +1,10 @@
 //! System calls: mapping a file and surviving its end, positioned reads, fault counts, processor affinity.
 //!
-//! A mapped file that shrinks, or whose disk fails, raises SIGBUS in whoever touches it. One handler for the process (the
-//! documented exception to "no global state", since signals are global) puts a page of zeros under the touched address,
-//! notes the place in the mapping's slot and lets the reader go on; the reader asks [`Mapping::fault`] before it believes
-//! what it read. A SIGBUS outside our mappings goes to the handler that was there before.
+//! If a mapped file shrinks or its disk fails, the thread that touches the lost page gets SIGBUS. One handler serves the
+//! process; signals are global, so this is the documented exception to "no global state". The handler maps a page of zeros at
+//! the touched address, records the place in the mapping's slot, and lets the reader continue. The reader checks
+//! [`Mapping::fault`] before it relies on the bytes. A SIGBUS outside these mappings goes to the handler that was installed
+//! before.
 
 pub mod bpf;
 pub mod device;
@@ -26,24 +27,24 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Size of a huge page of the page table's middle level, bytes: a window aligned to it can be mapped by one entry.
+/// Size in bytes of a huge page of the page table's middle level; one entry can map a piece with this alignment.
 pub const HUGE: usize = 2 << 20;
 
-/// Mappings that can exist at once in the process: a reader has two for each of its workers, and a few more.
+/// Largest number of mappings in the process; a reader has two for each of its workers, and a few more.
 const SLOTS: usize = 2048;
 
 static MAPPED: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 
 static PREVIOUS: OnceLock<Previous> = OnceLock::new();
 
-/// The disposition of SIGBUS before ours.
+/// Disposition of SIGBUS before [`guard_mappings`].
 struct Previous(libc::sigaction);
 // SAFETY: the struct is plain data (an address, a mask, flags) and is never written after it was stored.
 unsafe impl Send for Previous {}
 // SAFETY: as above.
 unsafe impl Sync for Previous {}
 
-/// A read-only mapping of a piece of a file, at an address aligned to [`HUGE`].
+/// Read-only mapping of a piece of a file, at an address aligned to [`HUGE`].
 ///
 /// **Cost**: three system calls to make, one to drop. **Platform**: Linux.
 #[derive(Debug)]
@@ -61,15 +62,15 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps `len > 0` bytes of `file` from `offset` on; `offset` is a multiple of the page size.
     ///
-    /// The bytes change under the reader if another process writes the file: see [`Self::bytes`]. **Errors**: those of `mmap`; out of
-    /// slots is `ENOMEM`; `Unsupported` before [`guard_mappings`].
+    /// If another process writes the file, the bytes change while they are read: see [`Self::bytes`]. **Errors**: errors of
+    /// `mmap`; `ENOMEM` if no slot is free; `Unsupported` before [`guard_mappings`].
     pub fn new(file: &File, offset: u64, len: usize) -> io::Result<Self> {
         if !are_mappings_guarded() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "no handler of SIGBUS guards mapped files"));
         }
         let base = reserve_aligned(len)?;
-        // SAFETY: `base..base+len` was reserved by us just now and nobody else knows it, so MAP_FIXED replaces only our
-        // own reservation.
+        // SAFETY: `reserve_aligned` has just reserved `base..base+len`, and no other code knows the range, so MAP_FIXED
+        // replaces only this reservation.
         let mapped = unsafe {
             libc::mmap(
                 base.cast(),
@@ -92,27 +93,30 @@ impl Mapping {
         Err(io::Error::from_raw_os_error(libc::ENOMEM))
     }
 
-    /// The mapped bytes, as they are at the moment of each load.
+    /// Returns the mapped bytes; each load sees the bytes of that moment.
     ///
-    /// Readers read a length, an offset or a kind once, into a local; they check an index against the slice, never against a byte
-    /// read before; they copy text before they judge it, and a frame before it is kept.
+    /// Rules for readers: read a length, an offset or a kind once, into a local; check an index against the slice, never
+    /// against a byte read before; copy text before checking it, and a frame before keeping it.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `base..base+len` stays mapped readable until drop; where the file has no bytes the signal handler maps
-        // zeros. That nobody writes the bytes is *not* promised: another process may write the file, which the language calls a
-        // data race however it is read through a slice. What is relied on is that the compiler makes plain loads of plain bytes
-        // and assumes nothing of their values, which any reader of a mapped file relies on; and that readers keep to the rules
-        // above, so that changing bytes give a wrong answer, or an index that is caught, and no access outside the mapping.
+        // SAFETY: `base..base+len` stays mapped and readable until drop; where the file has no bytes, the signal handler maps
+        // zeros. It is *not* promised that the bytes stay unwritten: another process may write the file, and the language calls
+        // that a data race for any read through a slice. The code relies on two facts. The compiler makes plain loads of plain
+        // bytes and assumes nothing about their values; every reader of a mapped file relies on this. Readers keep to the rules
+        // above, so that changing bytes lead to a wrong answer, or to an index that is caught, and to no access outside the
+        // mapping.
         unsafe { std::slice::from_raw_parts(self.base, self.len) }
     }
 
-    /// Whether the last page cannot be read any more, as if the file had been cut before it. **Cost**: two loads.
+    /// Returns whether the last page cannot be read any more, as after a truncation of the file. **Cost**: two loads.
     pub fn last_is_gone(&self) -> bool {
-        // SAFETY: the byte lies in the mapping, which stays readable until drop. It is read because reading faults, whatever it is.
+        // SAFETY: the byte lies in the mapping, which stays readable until drop. Its value does not matter, because only a
+        // fault of the read is of interest.
         unsafe { self.base.add(self.len - 1).read_volatile() };
         self.slot.fault().is_some()
     }
 
-    /// The lowest offset at which the file could not be read so far. What was read at or behind it was made up.
+    /// Returns the lowest offset at which the file could not be read so far. Bytes read at or after this offset were not bytes
+    /// of the file.
     pub fn fault(&self) -> Option<usize> {
         self.slot.fault()
     }
@@ -128,7 +132,7 @@ impl Drop for Mapping {
 /// Reserves `len` bytes of address space at a multiple of [`HUGE`].
 fn reserve_aligned(len: usize) -> io::Result<*mut u8> {
     let total = len.checked_add(HUGE).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
-    // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing of ours.
+    // SAFETY: the kernel chooses the address of the anonymous mapping, so it touches no existing memory.
     let raw =
         unsafe { libc::mmap(ptr::null_mut(), total, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
     if raw == libc::MAP_FAILED {
@@ -148,18 +152,19 @@ fn reserve_aligned(len: usize) -> io::Result<*mut u8> {
 }
 
 fn unmap(base: *mut u8, len: usize) {
-    // SAFETY: called only with pieces of reservations made above that nobody refers to any more.
+    // SAFETY: callers pass only pieces of reservations made above, and no reference to these pieces exists any more.
     unsafe { libc::munmap(base.cast(), len) };
 }
 
-/// Size of a page, bytes.
+/// Returns the size of a page, in bytes.
 pub(crate) fn page_size() -> usize {
     // SAFETY: sysconf has no preconditions.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Lets this process map files: from now on a read of a page that the file has lost gives zeros, and the mapping says so. Before that,
-/// files are read and not mapped. It handles SIGBUS of the whole process, and passes those of other memory on to the handler before.
+/// Lets this process map files: from now on, a read of a page that the file has lost gives zeros, and the mapping reports the
+/// fault. Before this call, files are read and not mapped. The function installs a handler of SIGBUS for the whole process; a
+/// SIGBUS of other memory goes on to the former handler.
 pub fn guard_mappings() {
     PREVIOUS.get_or_init(|| {
         let mut old = MaybeUninit::<libc::sigaction>::zeroed();
@@ -176,19 +181,19 @@ pub fn guard_mappings() {
     });
 }
 
-/// Whether [`guard_mappings`] was called.
+/// Returns whether [`guard_mappings`] was called.
 pub fn are_mappings_guarded() -> bool {
     PREVIOUS.get().is_some()
 }
 
-/// Async-signal-safe: atomics, `mmap` and `sigaction` only.
+/// Handles SIGBUS. The function is async-signal-safe: it uses only atomics, `mmap` and `sigaction`.
 extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid siginfo for SA_SIGINFO handlers.
     let address = unsafe { (*info).si_addr() } as usize;
     for slot in &MAPPED {
         let Some(offset) = slot.offset_of(address) else { continue };
         let within = address & (page_size() - 1);
-        // SAFETY: the page lies in a mapping of ours that is being read this moment, so it is not being unmapped.
+        // SAFETY: the page lies in a live `Mapping`; the interrupted thread is reading it, so no thread unmaps it.
         let zeros = unsafe {
             libc::mmap(
                 (address - within) as *mut libc::c_void,
@@ -207,20 +212,20 @@ extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context
     forward(signal, info, context);
 }
 
-/// Gives a SIGBUS that is not ours to the handler before us, or dies of it.
+/// Passes a SIGBUS of other memory to the former handler; without one, the signal ends the process.
 fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let Some(Previous(old)) = PREVIOUS.get() else { return };
     let handler = old.sa_sigaction;
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
-        // SAFETY: restores the old disposition; on return the access faults again and is handled by it.
+        // SAFETY: the call restores the old disposition; after the return, the access faults again under that disposition.
         unsafe { libc::sigaction(signal, old, ptr::null_mut()) };
     } else if old.sa_flags & libc::SA_SIGINFO != 0 {
-        // SAFETY: whoever installed this handler with SA_SIGINFO promised this signature.
+        // SAFETY: the code that installed this handler with SA_SIGINFO promised this signature.
         let call: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
             unsafe { std::mem::transmute(handler) };
         call(signal, info, context);
     } else {
-        // SAFETY: whoever installed this handler without SA_SIGINFO promised this signature.
+        // SAFETY: the code that installed this handler without SA_SIGINFO promised this signature.
         let call: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(handler) };
         call(signal);
     }
@@ -228,33 +233,35 @@ fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// When the first of these signals but SIGALRM came, ns of the monotonic clock; 0 if none did.
+/// Time of the first stop signal other than SIGALRM, in ns of the monotonic clock; 0 if none has come.
 static STOPPED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// An eventfd that is readable once one did; -1 if there is none. It is never closed.
+/// Descriptor of an eventfd that becomes readable at the first stop signal; -1 if there is no eventfd. The descriptor is never
+/// closed.
 static STOP_EVENT: AtomicI32 = AtomicI32::new(-1);
 
-/// The descriptor that is readable once a stop signal came, for `poll`; -1 if signals do as they always do.
+/// Returns the descriptor, for `poll`, that becomes readable at the first stop signal; -1 without [`stop_on_signals`].
 fn stop_event() -> libc::c_int {
     STOP_EVENT.load(Ordering::Relaxed)
 }
 
-/// Whether a stop signal came: see [`stop_on_signals`]. The end of [`stop_after`] is none.
+/// Returns whether a stop signal has come: see [`stop_on_signals`]. The end of [`stop_after`] does not count.
 pub fn is_interrupted() -> bool {
     since_stop().is_some()
 }
 
-/// The time since the first stop signal; `None` if none came.
+/// Returns the time since the first stop signal; `None` if none has come.
 fn since_stop() -> Option<Duration> {
     let then = STOPPED_NS.load(Ordering::Relaxed);
     (then > 0).then(|| Duration::from_nanos(monotonic_ns().saturating_sub(then)))
 }
 
-/// From now on SIGINT, SIGTERM, SIGALRM, and SIGHUP unless it is ignored, set `flag`, and interrupt a blocked read. One that comes a
-/// second and more after the first ends the process as usual; before that it is taken for the same wish, said twice. After SIGALRM,
-/// which is a duration that was asked for, outputs are waited for as before; after the others only for a moment, see [`writer`].
+/// From now on, SIGINT, SIGTERM, SIGALRM, and SIGHUP unless it is ignored, set `flag` and interrupt a blocked read. If a
+/// further signal comes a second or more after the first, it ends the process as usual; an earlier one counts as a repetition
+/// of the first. After SIGALRM, the end of a requested duration, the process still waits for its outputs as before. After the
+/// other signals, it waits only for a moment, see [`writer`].
 ///
-/// The first call of the process counts.
+/// Only the first call in the process has an effect.
 pub fn stop_on_signals(flag: Arc<AtomicBool>) {
     extern "C" fn on_stop(signal: libc::c_int) {
         const PATIENCE_NS: u64 = 1_000_000_000;
@@ -268,16 +275,16 @@ pub fn stop_on_signals(flag: Arc<AtomicBool>) {
             (Ok(_), Some(flag)) => {
                 flag.store(true, Ordering::Relaxed);
                 let one = 1u64.to_ne_bytes();
-                // SAFETY: a handler may write; the bytes are live, and whoever was interrupted finds its errno as it was.
+                // SAFETY: a handler may call `write`; the bytes are live, and the interrupted code finds its errno unchanged.
                 unsafe {
                     let errno = *libc::__errno_location();
                     libc::write(stop_event(), one.as_ptr().cast(), one.len());
                     *libc::__errno_location() = errno;
                 }
             }
-            // Another thread may have taken the first with a clock read after ours.
+            // Another thread may have handled the first signal, with a clock read later than this one.
             (Err(first), _) if now.saturating_sub(first) < PATIENCE_NS => {}
-            // SAFETY: both calls may be made in a handler; the signal arrives when this one returns.
+            // SAFETY: both calls may be made in a handler; the raised signal is delivered when this handler returns.
             _ => unsafe {
                 libc::signal(signal, libc::SIG_DFL);
                 libc::raise(signal);
@@ -287,15 +294,15 @@ pub fn stop_on_signals(flag: Arc<AtomicBool>) {
     if STOP.set(flag).is_err() {
         return;
     }
-    // SAFETY: no preconditions. Without the event, outputs that have no room are waited for as long as that takes.
+    // SAFETY: no preconditions. Without the eventfd, the process waits without limit for outputs that have no room.
     STOP_EVENT.store(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }, Ordering::Relaxed);
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGALRM, libc::SIGHUP] {
-        // SAFETY: `sigaction` is plain data for which zero is valid; the handler stores to atomics, reads a clock, and makes calls
-        // that handlers may make. Without SA_RESTART a blocked read returns.
+        // SAFETY: `sigaction` is plain data for which zero is valid. The handler only stores to atomics, reads a clock, and
+        // makes calls that handlers may make. Without SA_RESTART, a blocked read returns.
         unsafe {
             let mut old: libc::sigaction = MaybeUninit::zeroed().assume_init();
             libc::sigaction(signal, ptr::null(), &mut old);
-            // Who starts us with nohup wants to keep us.
+            // An ignored SIGHUP comes from nohup, whose user wants the process to stay.
             if signal == libc::SIGHUP && old.sa_sigaction == libc::SIG_IGN {
                 continue;
             }
@@ -313,11 +320,12 @@ fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// SIGUSR1 asks how things stand, and must not end who has nothing to tell: see [`tell_on_signal`]. Nor must SIGXFSZ: a file that
-/// may not grow any more is then an error of the write, after which the file ends at a whole record. For SIGABRT see [`exhausted`].
+/// Ignores SIGUSR1 and SIGXFSZ, and handles SIGABRT (see [`exhausted`]). SIGUSR1 asks for a report, and must not end a process
+/// that has none: see [`tell_on_signal`]. With SIGXFSZ ignored, a file that may not grow any more is an error of the write,
+/// after which the file ends at a whole record.
 pub fn bear_signals() {
     exhausted::bear();
-    // SAFETY: ignoring a signal touches no memory of ours.
+    // SAFETY: ignoring a signal touches no memory of this process.
     unsafe {
         libc::signal(libc::SIGUSR1, libc::SIG_IGN);
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
@@ -326,7 +334,7 @@ pub fn bear_signals() {
 
 static TELL: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// From now on SIGUSR1 sets `flag`: whoever looks at it next tells how things stand, and clears it.
+/// From now on, SIGUSR1 sets `flag`. The thread that checks the flag next clears it and reports the state of the run.
 pub fn tell_on_signal(flag: Arc<AtomicBool>) {
     extern "C" fn on_tell(_: libc::c_int) {
         if let Some(flag) = TELL.get() {
@@ -336,7 +344,7 @@ pub fn tell_on_signal(flag: Arc<AtomicBool>) {
     if TELL.set(flag).is_err() {
         return;
     }
-    // SAFETY: as in `stop_on_signals`; with SA_RESTART a blocked read goes on.
+    // SAFETY: as in `stop_on_signals`. With SA_RESTART, a blocked read continues.
     unsafe {
         let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
         action.sa_sigaction = on_tell as *const () as usize;
@@ -345,14 +353,15 @@ pub fn tell_on_signal(flag: Arc<AtomicBool>) {
     }
 }
 
-/// SIGHUP that ends nothing: it asks for something to be read again.
+/// Receiver of SIGHUP, for processes that reread their settings at this signal and do not end.
 #[derive(Debug)]
 pub struct Hangups(&'static OwnedFd);
 
-/// The descriptor that the handler of SIGHUP writes to, of the first call of [`hangups`].
+/// Descriptor that the handler of SIGHUP writes to, made by the first call of [`hangups`].
 static HANGUPS: OnceLock<OwnedFd> = OnceLock::new();
 
-/// From now on SIGHUP is [waited for](Hangups::wait), also by who was started with nohup. Call it behind [`stop_on_signals`].
+/// Makes SIGHUP an event that can be [waited for](Hangups::wait), also under nohup. Call this function after
+/// [`stop_on_signals`].
 pub fn hangups() -> io::Result<Hangups> {
     extern "C" fn on_hangup(_: libc::c_int) {
         let Some(event) = HANGUPS.get() else { return };
@@ -369,10 +378,10 @@ pub fn hangups() -> io::Result<Hangups> {
     if event < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was just made, and is nobody else's.
+    // SAFETY: the call above has just made the descriptor, and no other code owns it.
     let event = unsafe { OwnedFd::from_raw_fd(event) };
     let event = HANGUPS.get_or_init(|| event);
-    // SAFETY: as in `stop_on_signals`; with SA_RESTART a blocked read goes on.
+    // SAFETY: as in `stop_on_signals`. With SA_RESTART, a blocked read continues.
     unsafe {
         let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
         action.sa_sigaction = on_hangup as *const () as usize;
@@ -383,11 +392,11 @@ pub fn hangups() -> io::Result<Hangups> {
 }
 
 impl Hangups {
-    /// Waits until SIGHUP has come since the last call.
+    /// Waits for SIGHUP; returns at once if it has come since the last call.
     pub fn wait(&self) -> io::Result<()> {
         let mut times = [0u8; 8];
         loop {
-            // SAFETY: the buffer is live and as long as said.
+            // SAFETY: the buffer is live and has the length given.
             let read = unsafe { libc::read(self.0.as_raw_fd(), times.as_mut_ptr().cast(), times.len()) };
             if read == times.len() as isize {
                 return Ok(());
@@ -400,7 +409,8 @@ impl Hangups {
     }
 }
 
-/// Waits until `file` has bytes to read or is at its end, for `most` at most; says whether it is so. **Errors**: `Interrupted` by a signal.
+/// Waits until `file` has bytes to read or is at its end, at most for `most`; returns whether it is so. **Errors**:
+/// `Interrupted` by a signal.
 pub fn wait_for_bytes(file: &File, most: Duration) -> io::Result<bool> {
     let mut asked = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let most = libc::c_int::try_from(most.as_millis()).unwrap_or(libc::c_int::MAX);
@@ -411,28 +421,28 @@ pub fn wait_for_bytes(file: &File, most: Duration) -> io::Result<bool> {
     }
 }
 
-/// Opens `path` for reading without waiting for the writer of a FIFO: reads wait for it, see [`wait_for_bytes`].
+/// Opens `path` for reading, without a wait for the writer of a FIFO; reads wait for the writer, see [`wait_for_bytes`].
 pub fn open(path: &std::path::Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    // SAFETY: the descriptor is open, and the call takes numbers only. The open file is this process's own.
+    // SAFETY: the descriptor is open, and the call takes numbers only. No other process shares the open file.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, libc::O_RDONLY) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(file),
     }
 }
 
-/// What is to be done with a file.
+/// Kind of access to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It is read.
+    /// Reading of the file.
     Read,
-    /// It is written, or made in its directory.
+    /// Writing of the file, or its creation in its directory.
     Write,
 }
 
-/// Whether the rights of this process allow `access` to the file at `path`; to its directory, if there is no such file to write.
-/// Landlock is not asked. **Source**: faccessat(2), landlock(7).
+/// Returns whether the rights of this process allow `access` to the file at `path`. If a file to write does not exist, its
+/// directory is checked. Rules of Landlock are not checked. **Source**: faccessat(2), landlock(7).
 pub fn may(path: &std::path::Path, access: Access) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let (path, mode) = match access {
@@ -449,18 +459,18 @@ pub fn may(path: &std::path::Path, access: Access) -> bool {
     unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), mode, libc::AT_EACCESS) == 0 }
 }
 
-/// Has the kernel send SIGALRM after `time`: see [`stop_on_signals`].
+/// Makes the kernel send SIGALRM after `time`: see [`stop_on_signals`].
 pub fn stop_after(time: std::time::Duration) {
     let micros = time.subsec_micros().max(u32::from(time.as_secs() == 0));
     let once = libc::itimerval {
         it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 },
         it_value: libc::timeval { tv_sec: time.as_secs() as libc::time_t, tv_usec: micros.into() },
     };
-    // SAFETY: the pointer is to a live local; no old value is asked for.
+    // SAFETY: the pointer is to a live local; the null pointer asks for no old value.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &once, ptr::null_mut()) };
 }
 
-/// Minor page faults of this thread so far.
+/// Returns the number of minor page faults of this thread so far.
 pub fn minor_faults() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to a live local, and zero is a valid rusage should the call fail.
@@ -471,7 +481,7 @@ pub fn minor_faults() -> u64 {
     usage.ru_minflt as u64
 }
 
-/// Processor time of this process so far, user and system, in ns.
+/// Returns the processor time of this process so far, user and system, in ns.
 pub fn process_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a live local.
@@ -479,7 +489,7 @@ pub fn process_cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Allows this process to have `needed` descriptors open, as far as the system lets it raise its own limit; gives the limit.
+/// Raises this process's limit of open descriptors to `needed`, as far as the system allows; returns the limit.
 pub fn allow_open_files(needed: u64) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a live local.

@@ -1,10 +1,10 @@
-//! A packet socket with a receive ring that the kernel and we share (AF_PACKET, TPACKET_V3).
+//! Packet socket with a receive ring that the kernel and the process share (AF_PACKET, TPACKET_V3).
 //!
-//! The kernel fills one block after another and hands each over by a bit in its first words; a block of the ring that is
-//! dropped goes back to it. Blocks may be out in any number and come back in any order. Everything ends with the last of ring
-//! and blocks: mapping, socket, promiscuous membership.
+//! The kernel fills one block after another, and hands each over by a bit in its first words. When the last lease on a block is
+//! dropped, the block goes back to the kernel. Any number of blocks may be leased, and they come back in any order. Mapping,
+//! socket and promiscuous membership end when the ring and all leases are dropped.
 //!
-//! An interface that goes down is waited for; one that is removed ends the capture.
+//! If an interface goes down, the capture waits for it; if an interface is removed, the capture ends.
 //!
 //! **Platform**: Linux, linux/if_packet.h, Documentation/networking/packet_mmap.rst; `PACKET_IGNORE_OUTGOING` needs 4.20.
 
@@ -41,54 +41,54 @@ use std::time::{Duration, Instant};
 use weir_packet::LinkType;
 use weir_packet::savefile::{Interface, Layout, MAX_SNAPLEN, Resolution};
 
-/// The name that stands for all interfaces.
+/// Name that stands for all interfaces.
 pub const ANY: &str = "any";
 
 /// `ARPHRD_RAWIP` of linux/if_arp.h.
 const ARPHRD_RAWIP: u16 = 519;
 
-/// Bytes of an Ethernet header, and of two VLAN tags behind it.
+/// Bytes of an Ethernet header, and of two VLAN tags after it.
 const ETHERNET: u32 = 14;
 const TAGS: u32 = 8;
 
-/// What the kernel is given to hand over at the end, once nothing new comes.
+/// Longest wait at the end for the kernel to hand over the last packets.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How to capture.
+/// Settings of a capture.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Have the interface receive what is for others too.
+    /// Whether the interface also receives packets for other hosts.
     pub promiscuous: bool,
-    /// Bytes of a block: a power of two, a multiple of the page size. Packets that it does not hold are cut, and counted in
-    /// [`Marks::cut`]; see [`Settings::least_block`].
+    /// Bytes of a block: a power of two and a multiple of the page size. Packets that do not fit into a block are cut, and
+    /// counted in [`Marks::cut`]; see [`Settings::least_block`].
     pub block: usize,
-    /// Blocks of the ring. While traffic is thin the kernel hands over a block at each `retire`, full or not, so their
-    /// number also bounds for how long the reader may be away.
+    /// Number of blocks of the ring. While traffic is thin, the kernel hands over a block at each `retire`, full or not. The
+    /// number of blocks therefore also limits the time for which the reader may be away.
     pub blocks: usize,
-    /// A block is handed over at the latest this long after its first packet.
+    /// Longest time from the first packet of a block until the block is handed over.
     pub retire: Duration,
-    /// Bytes of a packet that are kept, at least one; its length on the wire is told all the same.
+    /// Snap length: bytes of a packet that are kept, at least one; records keep the wire length too.
     pub snaplen: u32,
-    /// Which packets.
+    /// Direction of the captured packets.
     pub direction: Direction,
-    /// A program that rejects packets before they are copied. The kernel may let more through than it would accept, see
-    /// [`Ring::kernel_filter`]: who gives one filters again what comes out, with a program for frames as they are on the wire.
-    /// It sees packets whole, and who filters again sees `snaplen` bytes of them.
+    /// Program that rejects packets before they are copied. The kernel may let through more packets than the program accepts,
+    /// see [`Ring::kernel_filter`]. The reader therefore filters again, with a program for frames as on the wire. The kernel's
+    /// program sees whole packets; the reader's program sees `snaplen` bytes of them.
     pub filter: Option<Vec<Insn>>,
-    /// That program will be replaced, by [`Backend::pre_filter`].
+    /// Whether the program will be replaced later, by [`Backend::pre_filter`].
     pub replaces_filter: bool,
-    /// Whose clock.
+    /// Clock that stamps the packets.
     pub stamps: Stamps,
 }
 
-/// Packets by the way they go.
+/// Direction of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// What the interface receives.
+    /// Packets that the interface receives.
     In,
-    /// What it sends.
+    /// Packets that the interface sends.
     Out,
-    /// Both; on the loopback, where each packet is sent and received, what it receives.
+    /// Both directions. The loopback sends and receives each packet, so only received packets are captured there.
     #[default]
     Both,
 }
@@ -98,17 +98,18 @@ impl Settings {
     const LARGEST_BLOCK: usize = 1 << 20;
     const ENOUGH: usize = 16;
 
-    /// A ring of about `bytes`, in blocks of at most 1 MiB, of which there are 16 where they hold 128 KiB each.
+    /// Returns settings for a ring of about `bytes`: 16 blocks or more, unless blocks would be smaller than 128 KiB; no block
+    /// is larger than 1 MiB.
     ///
-    /// Large blocks wake the reader seldom, which costs more than reading. But whether full or not, one is handed over at each
-    /// `retire`, and a ring of two blocks has room for nothing while the reader has one of them: on a busy machine that loses
-    /// packets while nearly all memory is free.
+    /// Large blocks wake the reader less often, and a wakeup costs more than reading. But a block is handed over at each
+    /// `retire`, whether full or not. A ring of two blocks thus has no room while the reader holds one of them: on a busy
+    /// machine, it loses packets while nearly all its memory is free.
     pub fn of_size(bytes: usize) -> Self {
         let block = 1 << (bytes / Self::ENOUGH).max(1).ilog2();
         Self::of_blocks(bytes, block.clamp(Self::LEAST_BLOCK, Self::LARGEST_BLOCK))
     }
 
-    /// A ring of about `bytes`, at least two blocks, in blocks of `block` bytes.
+    /// Returns settings for a ring of about `bytes`, at least two blocks, in blocks of `block` bytes.
     pub fn of_blocks(bytes: usize, block: usize) -> Self {
         Self {
             promiscuous: true,
@@ -125,10 +126,11 @@ impl Settings {
 }
 
 impl Settings {
-    /// Bytes of the smallest block that holds frames of `largest` bytes, as far as the snap length keeps them.
+    /// Returns the size in bytes of the smallest block that holds frames of `largest` bytes, as far as the snap length keeps
+    /// them.
     pub fn least_block(&self, largest: u32) -> usize {
-        /// What the kernel writes in front of a block's first frame, rounded up: the headers of block and record, and what is
-        /// kept free for headers of ours. 48 + 68 + 16 + 24 bytes, aligned to 16.
+        /// Bytes in front of a block's first frame, rounded up: the headers of block and record, and the reserve for headers
+        /// that weir inserts. 48 + 68 + 16 + 24 bytes, aligned to 16.
         const BEFORE: usize = 176;
         let page = 4096;
         let copied = filter::kernel_snaplen(self.snaplen.clamp(1, MAX_SNAPLEN), true);
@@ -142,44 +144,44 @@ impl Default for Settings {
     }
 }
 
-/// Why an interface cannot be captured from, or sent to.
+/// Reason why capturing from an interface, or sending to it, is not possible.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is none of this name.
+    /// No interface has this name.
     #[error("no such network interface")]
     NoInterface,
     /// Packet sockets need CAP_NET_RAW.
     #[error("capturing needs CAP_NET_RAW")]
     NotPermitted,
-    /// It is down.
+    /// The interface is down.
     #[error("the interface is down")]
     Down,
-    /// Frames of a kind that is not read; the number is an ARPHRD_ value of linux/if_arp.h.
+    /// Frames of a kind that weir does not read; the number is an ARPHRD_ value of linux/if_arp.h.
     #[error("frames of hardware type {0}, which are not captured: Ethernet, loopback and IP tunnels are")]
     Hardware(u16),
-    /// The start-up was told to end.
+    /// The stop flag was set during the start.
     #[error("told to end before it began")]
     Stopped,
-    /// The system refuses.
+    /// Error of the system.
     #[error("{what}: {error}")]
     System {
-        /// What was asked for.
+        /// Operation that failed.
         what: &'static str,
-        /// What it says.
+        /// Error of the operation.
         error: io::Error,
     },
 }
 
-/// The reading end of the ring.
+/// Reading end of the ring.
 #[derive(Debug)]
 pub struct Ring {
     shared: Arc<Shared>,
     next: usize,
-    /// The block before that one, while it is not handed on whole.
+    /// Block before `next`, while parts of it are not handed on yet.
     opened: Option<Opened>,
     name: String,
-    /// 0 for all interfaces.
+    /// Number of the interface; 0 for all interfaces.
     index: u32,
     link: LinkType,
     modes: String,
@@ -199,32 +201,32 @@ pub struct Ring {
 /// Counts of the kernel so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct KernelCounts {
-    /// Packets that passed the filter, lost ones among them.
+    /// Number of packets that passed the filter, lost ones included.
     packets: u64,
     drops: u64,
 }
 
 #[derive(Debug)]
 struct Ending {
-    /// When nothing came for [`PATIENCE`], it is over.
+    /// Time of the last packet or of the stop; after [`PATIENCE`] without packets, the capture ends.
     quiet_since: Instant,
-    /// Of what the ring ends, if nobody asked for it.
+    /// Reason of the end, if it was not requested.
     why: Option<&'static str>,
 }
 
 impl Ring {
-    /// Begins to capture from interface `name`, or from all of them for [`ANY`]: then packets are of link type LINUX_SLL2,
-    /// their interface stands in their header, and the kernel does not filter them.
+    /// Starts the capture from interface `name`, or from all interfaces for [`ANY`]. Packets of [`ANY`] have link type
+    /// LINUX_SLL2, which names their interface in the header, and the kernel does not filter them.
     pub fn open(name: &str, settings: &Settings) -> Result<Self, Error> {
         Self::start(name, settings, false)
     }
 
-    /// Whether the kernel filters.
+    /// Returns the state of the filter in the kernel.
     pub fn kernel_filter(&self) -> &KernelFilter {
         &self.kernel_filter
     }
 
-    /// If `held`, nothing comes before [`Self::release`].
+    /// Starts a capture; if `held`, no packet arrives before [`Self::release`].
     fn start(name: &str, settings: &Settings, held: bool) -> Result<Self, Error> {
         let any = name == ANY;
         let index = if any { 0 } else { index_of(name).ok_or(Error::NoInterface)? };
@@ -256,7 +258,7 @@ impl Ring {
         if held {
             filter.hold(&socket).map_err(|error| Error::System { what: "the filter", error })?;
         } else {
-            // Before it is bound: nothing that the filter would have rejected ever arrives.
+            // The filter is attached before the socket is bound, so that no packet arrives unfiltered.
             filter.attach(&socket)?;
         }
         let shared = Arc::new(Shared::new(socket, settings)?);
@@ -297,25 +299,25 @@ impl Ring {
         })
     }
 
-    /// Lets packets in.
+    /// Lets packets in, after a start with `held`.
     fn release(&mut self) -> Result<(), Error> {
         let (attached, how) = self.filter.with(|filter| (filter.attach(self.shared.socket()), filter.how().clone()));
         self.kernel_filter = how;
         attached
     }
 
-    /// Lets nothing more in.
+    /// Ends the capture: lets no more packets in.
     fn end(&mut self, why: Option<&'static str>) -> io::Result<()> {
         self.filter.with(|filter| filter.hold(self.shared.socket()))?;
         self.ending = Some(Ending { quiet_since: Instant::now(), why });
         Ok(())
     }
 
-    /// Whether all that was received is handed over.
+    /// Returns whether all received packets were handed over.
     ///
-    /// A packet may be on its way through the old filter when the new one is attached, and the last block is handed over when
-    /// its time is up: so the counts must agree after that time, and not before. While the next block is out, from the last round, the
-    /// kernel has put nothing behind it: whoever holds it may keep it.
+    /// When the rejecting filter is attached, a packet may still be passing the old one, and the last block is handed over only
+    /// after `retire`. The counts must therefore agree after that time, and not before. A next block that is still leased from
+    /// the last round does not delay the end, because the kernel has written nothing after it.
     fn is_over(&mut self) -> io::Result<bool> {
         let Some(ending) = &self.ending else { return Ok(false) };
         let quiet = ending.quiet_since.elapsed();
@@ -323,16 +325,16 @@ impl Ring {
             return Ok(false);
         }
         self.read_counts()?;
-        // Asked again: between the first look and the counts a block may have come.
+        // Another check is necessary, because a block may have come between the first check and the counts.
         Ok(!self.shared.is_ready(self.next) && (self.agree() || quiet > PATIENCE))
     }
 
-    /// Packets that reached the filter, and how many of them it rejected, if it counts.
+    /// Returns the numbers of packets that reached the filter and that it rejected, if it counts.
     fn filter_counts(&self) -> Option<(u64, u64)> {
         self.counters.as_ref().map(|counters| counters.now())
     }
 
-    /// Whether each packet is where it should be: the kernel's counters, the filter's and ours.
+    /// Returns whether the counts of the kernel, of the filter and of this ring agree.
     fn agree(&self) -> bool {
         let KernelCounts { packets, drops } = self.kernel;
         let passed = |(seen, rejected): (u64, u64)| seen.checked_sub(rejected) == Some(packets);
@@ -357,9 +359,9 @@ impl Ring {
         }
     }
 
-    /// Waits until the socket has something to say, for `time` at most.
+    /// Waits for a block or an error of the socket, at most for `time`.
     fn poll(&mut self, time: Duration) -> io::Result<()> {
-        /// What is waited for may be a block that is out, of which `poll` says at once that it is ready.
+        /// Pause if the next block is still leased, because `poll` then reports readiness at once.
         const PAUSE: Duration = Duration::from_millis(1);
         let time = time.as_nanos().div_ceil(1_000_000);
         let mut asked = libc::pollfd { fd: self.shared.socket().as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -381,7 +383,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Sees what became of an interface that went down. It goes down before it is removed, and the kernel says no more then.
+    /// Checks an interface that went down. An interface goes down before it is removed, and the kernel does not report the
+    /// removal.
     fn look_after(&mut self) -> io::Result<()> {
         if !self.is_down || self.ending.is_some() {
             return Ok(());
@@ -389,7 +392,7 @@ impl Ring {
         let socket = self.shared.socket();
         match options::name_of(self.index).and_then(|name| options::flags_of(&name, socket)) {
             None => {
-                // It was not down, it was removed.
+                // The interface was removed, which does not count as going down.
                 self.is_down = false;
                 self.end(Some("the interface is gone"))?;
             }
@@ -402,7 +405,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Adds what the kernel counted since the last call: it forgets what it has told.
+    /// Adds the kernel's counts since the last call; the kernel resets its counters at each read.
     fn read_counts(&mut self) -> io::Result<()> {
         let counted: libc::tpacket_stats_v3 =
             get_option(self.shared.socket(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
@@ -509,7 +512,7 @@ impl Backend for Ring {
     }
 }
 
-/// What packets of interface `name` begin with, as a capture of it will say.
+/// Returns the link type of packets of interface `name`, as a capture will report it.
 pub fn link_of(name: &str) -> Result<LinkType, Error> {
     if name == ANY {
         return Ok(LinkType::LINUX_SLL2);
@@ -525,7 +528,7 @@ fn link(hardware: u16) -> Result<LinkType, Error> {
     }
 }
 
-/// Has the interface receive what is for others, as long as the socket lives.
+/// Makes the interface receive packets for other hosts, as long as the socket lives.
 fn join_promiscuous(socket: &OwnedFd, index: u32) -> Result<(), Error> {
     let mut wanted = zeroed::<libc::packet_mreq>();
     wanted.mr_ifindex = index as c_int;

@@ -1,4 +1,4 @@
-//! Rights that a process gives up: capabilities, which are the rights of root taken apart, and the user that it runs as.
+//! Giving up of privileges: capabilities, into which the rights of root are divided, and the user of the process.
 //!
 //! **Platform**: Linux, linux/capability.h, capabilities(7), credentials(7).
 
@@ -10,18 +10,18 @@ use std::ptr;
 /// `_LINUX_CAPABILITY_VERSION_3`.
 const VERSION: u32 = 0x2008_0522;
 
-/// Rights that may be needed once all interfaces are open, with their numbers of linux/capability.h.
+/// Capabilities that may be needed after all interfaces are open, with their numbers of linux/capability.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
-    /// Files are made in directories that may be somebody else's.
+    /// Creation of files in directories of other users.
     DacOverride = 1,
-    /// Files are read that may be somebody else's.
+    /// Reading of files of other users.
     DacReadSearch = 2,
-    /// Packets are injected into an interface.
+    /// Injection of packets into an interface.
     NetAdmin = 12,
-    /// Places of memory in the machine are asked for.
+    /// Queries of physical addresses of memory.
     SysAdmin = 21,
-    /// Maps of programs in the kernel are changed.
+    /// Changes of maps of programs in the kernel.
     Bpf = 39,
 }
 
@@ -32,7 +32,7 @@ struct Header {
     pid: libc::c_int,
 }
 
-/// `struct __user_cap_data_struct`; there are two, for capabilities 0 to 31 and from 32 on.
+/// `struct __user_cap_data_struct`; the calls take two, for capabilities 0 to 31 and from 32 on.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Data {
@@ -41,13 +41,13 @@ struct Data {
     inheritable: u32,
 }
 
-/// Gives up, for this thread and those it starts, all rights but those `kept`. What was not there is no reason to fail.
-/// Nothing that this process starts can get it back.
+/// Gives up all capabilities but `kept`, for this thread and all threads it starts. A capability that the thread does not have
+/// is no error. No program that this process starts can regain the capabilities.
 pub fn give_up(kept: &[Capability]) -> io::Result<()> {
     limit(kept, |data| data.effective)
 }
 
-/// Leaves the capabilities `kept` alone, as far as they are permitted; those in force are among the ones that `wanted` gives.
+/// Keeps only the capabilities `kept`, as far as they are permitted. Effective are those among them that `wanted` returns.
 fn limit(kept: &[Capability], wanted: impl Fn(&Data) -> u32) -> io::Result<()> {
     let mut header = Header { version: VERSION, pid: 0 };
     let mut data = [Data::default(); 2];
@@ -69,13 +69,13 @@ fn check(result: libc::c_long) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Number of the user whose rights this process has.
+/// Returns the number of the effective user of this process.
 pub fn user_id() -> u32 {
     // SAFETY: the call has no preconditions.
     unsafe { libc::geteuid() }
 }
 
-/// A user that root can become, with the groups that the system's tables give it.
+/// User that root can become, with the groups of the system's tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     uid: libc::uid_t,
@@ -84,7 +84,7 @@ pub struct User {
 }
 
 impl User {
-    /// The user `name`; `None` if there is none. **Errors**: a name with a NUL, and those of the tables.
+    /// Returns the user `name`; `None` if there is no such user. **Errors**: a name with a NUL; errors of the tables.
     pub fn named(name: &str) -> io::Result<Option<Self>> {
         let name = CString::new(name)?;
         let found = look_up(|entry, buffer, len, found| {
@@ -94,7 +94,7 @@ impl User {
         Ok(found.map(|(_, uid, gid)| Self { uid, gid, groups: groups_of(&name, gid) }))
     }
 
-    /// The user of these numbers, who need not be in the system's tables.
+    /// Returns the user of these numbers; the user need not be in the system's tables.
     pub fn numbered(uid: u32, gid: u32) -> Self {
         let found = look_up(|entry, buffer, len, found| {
             // SAFETY: the pointers are to live memory, the buffer of `len` bytes.
@@ -104,17 +104,17 @@ impl User {
         Self { uid, gid, groups: name.map_or_else(|| vec![gid], |name| groups_of(&name, gid)) }
     }
 
-    /// Its number.
+    /// Returns the number of the user.
     pub fn id(&self) -> u32 {
         self.uid
     }
 }
 
-/// Name, user and group of an entry of the users' table; `ask` has the signature of `getpwnam_r` behind its name.
+/// Returns name, user and group of an entry of the users' table; `ask` takes the arguments of `getpwnam_r` after the name.
 fn look_up(
     ask: impl Fn(*mut libc::passwd, *mut libc::c_char, usize, *mut *mut libc::passwd) -> libc::c_int,
 ) -> io::Result<Option<(CString, libc::uid_t, libc::gid_t)>> {
-    /// More than any entry has.
+    /// Upper limit of the bytes of an entry.
     const MOST: usize = 1 << 20;
     let mut buffer: Vec<libc::c_char> = vec![0; 4096];
     loop {
@@ -132,14 +132,14 @@ fn look_up(
             }
             libc::ERANGE if buffer.len() < MOST => buffer.resize(2 * buffer.len(), 0),
             libc::EINTR => {}
-            // Where there is no table there is no user: glibc says so in several ways, see getpwnam(3).
+            // Without a table there is no user; glibc reports this in several ways, see getpwnam(3).
             libc::ENOENT | libc::ESRCH => return Ok(None),
             error => return Err(io::Error::from_raw_os_error(error)),
         }
     }
 }
 
-/// The groups of user `name`, whose own is `gid`.
+/// Returns the groups of user `name`, whose primary group is `gid`.
 fn groups_of(name: &CString, gid: libc::gid_t) -> Vec<libc::gid_t> {
     /// NGROUPS_MAX of linux/limits.h.
     const MOST: usize = 65_536;
@@ -159,20 +159,20 @@ fn groups_of(name: &CString, gid: libc::gid_t) -> Vec<libc::gid_t> {
     }
 }
 
-/// Has this process, all its threads, run as `user`, and leaves the calling thread the capabilities `kept` of those it had. The user
-/// that it was cannot be had back. **Errors**: those of the system; without root's rights nothing is changed.
+/// Makes this process, with all its threads, run as `user`. The calling thread keeps the capabilities `kept`, as far as it had
+/// them. The former user cannot be regained. **Errors**: errors of the system; without root's rights, nothing is changed.
 pub fn become_user(user: &User, kept: &[Capability]) -> io::Result<()> {
     let User { uid, gid, groups } = user;
-    // SAFETY: the list is live, and its length is told; the other calls take numbers only.
+    // SAFETY: the list is live and has the length given; the other calls take numbers only.
     unsafe {
         check(libc::setgroups(groups.len(), groups.as_ptr()).into())?;
-        // Without it all capabilities go with the user.
+        // Without this flag, the change of the user would remove all capabilities.
         check(libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0).into())?;
         check(libc::setresgid(*gid, *gid, *gid).into())?;
         check(libc::setresuid(*uid, *uid, *uid).into())?;
         check(libc::prctl(libc::PR_SET_KEEPCAPS, 0, 0, 0, 0).into())?;
     }
-    // The change of users has left them permitted, and not in force.
+    // After the change of the user, the capabilities are permitted but not effective.
     limit(kept, |data| data.permitted)
 }
 
@@ -182,7 +182,7 @@ mod tests {
     use std::process::Command;
     use weir_testkit::skipped;
 
-    /// A number that no user of the tables has, and that a process can have all the same.
+    /// Number of a user that is not in the tables, but that a process can have.
     const STRANGER: u32 = 61_234;
 
     #[test]
@@ -201,11 +201,11 @@ mod tests {
             assert_eq!([libc::setuid(0), libc::setgid(0), libc::setresuid(0, 0, 0)], [-1; 3]);
             assert_eq!(libc::setgroups(0, ptr::null()), -1);
         }
-        // The right that stayed can be given up, and not be had back.
+        // The remaining capability can be given up and cannot be regained.
         give_up(&[]).unwrap();
         assert!(limit(&[], |_| u32::MAX).is_ok());
         let (header, sets) = ([VERSION, 0], [1u32 << 12, 1 << 12, 0, 0, 0, 0]);
-        // SAFETY: both are as long as version 3 has it.
+        // SAFETY: both have the lengths of version 3.
         unsafe { assert_eq!(libc::syscall(libc::SYS_capset, &raw const header, &raw const sets), -1) };
         assert_eq!(std::fs::File::open("/proc/1/environ").unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         println!("nothing came back");

@@ -1,10 +1,10 @@
-//! Writing that a signal ends, to whatever descriptor an output has.
+//! Writing to any descriptor, which a stop signal can end.
 //!
-//! A pipe that nobody reads, a terminal that is held with ^S and a FIFO that nobody opens would keep a thread in `write` or `open`
-//! for ever, and a signal that comes just before such a call is not seen by it. So nothing here waits in them: what has no room is
-//! waited for in `poll`, together with the descriptor that the stop signals make readable (see [`stop_on_signals`](super::stop_on_signals)).
-//! O_NONBLOCK would do the same, and is a property of the open file, which an inherited descriptor shares with other processes:
-//! it is set only on what is opened here.
+//! A pipe without a reader, a terminal held with ^S, and a FIFO that no program opens would keep a thread in `write` or `open`
+//! for ever. A signal that comes just before such a call does not interrupt it. This module therefore never waits in `write` or
+//! `open`. For room, it waits in `poll`, together with the descriptor that the stop signals make readable (see
+//! [`stop_on_signals`](super::stop_on_signals)). O_NONBLOCK would have the same effect, but is a property of the open file,
+//! which an inherited descriptor shares with other processes. The module sets it only on files that it opens itself.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -14,35 +14,35 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long after the first stop signal an output that has no room is waited for.
+/// Longest wait, after the first stop signal, for an output that has no room.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A descriptor to write to.
+/// Descriptor to write to.
 ///
-/// **Errors** of writing, beside those of the system: `TimedOut` once a stop signal came and there is no room.
-/// **Cost**: one system call per write where there is room.
+/// **Errors** of writing, beside errors of the system: `TimedOut` if a stop signal has come and there is no room.
+/// **Cost**: one system call per write, if there is room.
 #[derive(Debug)]
 pub struct Writer<F> {
     fd: F,
-    /// A file or a disk: it takes bytes without anybody who reads them, and has no `poll`.
+    /// Whether the descriptor is a file or a disk, which takes bytes without a reader and has no `poll`.
     storage: bool,
-    /// The kernel writes as much as there is room for and does not wait (RWF_NOWAIT): pipes since Linux 6.4, sockets.
+    /// Whether the kernel can write as much as there is room for, without a wait (RWF_NOWAIT): pipes since Linux 6.4, sockets.
     nowait: bool,
 }
 
 impl<F: AsFd> Writer<F> {
-    /// Writes to `fd`, whose flags stay as they are.
+    /// Creates a writer to `fd`, whose flags stay unchanged.
     pub fn new(fd: F) -> Self {
         let storage = matches!(kind_of(fd.as_fd()), Some(libc::S_IFREG | libc::S_IFBLK));
         Self { fd, storage, nowait: true }
     }
 
-    /// What is written to.
+    /// Returns the descriptor.
     pub fn get_ref(&self) -> &F {
         &self.fd
     }
 
-    /// Cuts the last `bytes` that were written off a file, unless another process wrote behind them.
+    /// Removes the last `bytes` written bytes from a file, unless another process has written after them.
     pub fn take_back(&self, bytes: u64) -> io::Result<()> {
         let mut file = File::from(self.fd.as_fd().try_clone_to_owned()?);
         let about = file.metadata()?;
@@ -57,13 +57,13 @@ impl<F: AsFd> Writer<F> {
 }
 
 impl Writer<File> {
-    /// Makes the file `path`, or empties it. For the reader of a FIFO it waits until a stop signal comes.
+    /// Creates the file `path`, or truncates it. For the reader of a FIFO, the function waits until a stop signal comes.
     pub fn create(path: &Path) -> io::Result<Self> {
-        /// How often a FIFO is tried.
+        /// Interval between two attempts to open a FIFO.
         const TURN: Duration = Duration::from_millis(50);
         loop {
             let mut options = File::options();
-            // Packets are nobody else's business.
+            // Packets are private, so only the owner may read the file.
             options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NONBLOCK);
             match options.open(path) {
                 Err(error) if error.raw_os_error() == Some(libc::ENXIO) && is_fifo(path) => {}
@@ -87,14 +87,15 @@ impl<F: AsFd> Write for Writer<F> {
             let result = if self.nowait {
                 at_once(fd, bytes)
             } else {
-                // With room for one byte there is room for this many, unless another process takes it first.
+                // If `poll` reports room, there is room for this many bytes, unless another process takes it first.
                 wait(fd)?;
                 plain(fd, &bytes[..bytes.len().min(libc::PIPE_BUF)])
             };
             match result {
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN) => wait(fd)?,
-                    // What waited after all was interrupted by a signal: the wait says whether that ends it.
+                    // The call waited after all, and a signal interrupted it; the next `wait` decides whether that ends the
+                    // writing.
                     Some(libc::EINTR) => {}
                     Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) if self.nowait => self.nowait = false,
                     _ => return Err(error),
@@ -109,7 +110,7 @@ impl<F: AsFd> Write for Writer<F> {
     }
 }
 
-/// The S_IF value of what is open.
+/// Returns the S_IF value of the open file.
 fn kind_of(fd: BorrowedFd<'_>) -> Option<libc::mode_t> {
     let mut about = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: the pointer is to a live local, and zero is a valid stat.
@@ -127,27 +128,29 @@ fn plain(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }
 
-/// Writes what there is room for. **Errors**: `EAGAIN` if there is none, `EOPNOTSUPP` where the kernel cannot.
+/// Writes as many bytes as there is room for. **Errors**: `EAGAIN` if there is no room; `EOPNOTSUPP` if the kernel does not
+/// support the flag.
 fn at_once(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: one live vector of live bytes, which the call only reads; at -1 it writes as `write` does.
+    // SAFETY: one live vector of live bytes, which the call only reads. With offset -1, it writes at the file position, as
+    // `write` does.
     let written = unsafe { libc::pwritev2(fd.as_raw_fd(), &raw const part, 1, -1, libc::RWF_NOWAIT) };
     usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }
 
-/// The descriptor that a stop signal makes readable, as `poll` takes it.
+/// Returns the `poll` entry of the descriptor that a stop signal makes readable.
 fn stop_event() -> libc::pollfd {
     libc::pollfd { fd: super::stop_event(), events: libc::POLLIN, revents: 0 }
 }
 
-/// Waits until there is room, or an error for the next write to tell.
+/// Waits until there is room, or an error that the next write will return.
 fn wait(fd: BorrowedFd<'_>) -> io::Result<()> {
     let room = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     loop {
         let left = super::since_stop().map(|time| PATIENCE.saturating_sub(time));
         let mut asked = [room, stop_event()];
         if left.is_some() {
-            // It is readable from now on, and tells nothing more.
+            // The descriptor stays readable from now on, so it is not polled any more.
             asked[1].fd = -1;
         }
         let ready = poll(&mut asked, left)?;
@@ -163,11 +166,11 @@ fn wait(fd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Whether something happened within this time; also if a signal came.
+/// Polls; returns whether a descriptor became ready or a signal came within this time.
 fn poll(asked: &mut [libc::pollfd], time: Option<Duration>) -> io::Result<bool> {
-    // Rounded up: a wait that ends early would be one without a pause.
+    // The time is rounded up, because a wait of zero would poll without a pause.
     let time = time.map_or(-1, |time| time.as_micros().div_ceil(1000).min(60_000) as libc::c_int);
-    // SAFETY: as many live entries as said; `poll` takes no notice of negative descriptors.
+    // SAFETY: the entries are live, and their number is correct; `poll` ignores negative descriptors.
     let ready = unsafe { libc::poll(asked.as_mut_ptr(), asked.len() as libc::nfds_t, time) };
     if ready >= 0 {
         return Ok(ready > 0);

@@ -7,18 +7,18 @@ use std::ffi::c_int;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Which of the rings gets a packet.
+/// Rule that chooses the ring for a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fanout {
     /// By the kernel's hash of addresses and ports, the same for both directions of a flow. Fragments of IP packets have no
-    /// ports: all of a packet's are in one ring, which need not be that of its flow. They are not put together first
-    /// (PACKET_FANOUT_FLAG_DEFRAG): a capture would show packets that were never on the wire.
+    /// ports: all fragments of a packet go to one ring, possibly not the ring of their flow. Fragments are not reassembled
+    /// first (PACKET_FANOUT_FLAG_DEFRAG), because a capture would then show packets that were never on the wire.
     Hash,
-    /// By the processor on which it is received.
+    /// By the processor that receives the packet.
     Cpu,
-    /// By the queue of the card in which it arrived.
+    /// By the queue of the card in which the packet arrived.
     Queue,
-    /// By what this classic BPF program returns, modulo the number of rings.
+    /// By the result of this classic BPF program, modulo the number of rings.
     Program(Vec<Insn>),
 }
 
@@ -29,7 +29,7 @@ const HASH: u32 = 0;
 const CPU: u32 = 2;
 const QUEUE: u32 = 5;
 const PROGRAM: u32 = 6;
-/// The kernel chooses a number that no other group has.
+/// Flag that makes the kernel choose an unused group number.
 const UNIQUE: u32 = 0x2000;
 
 impl Fanout {
@@ -44,14 +44,15 @@ impl Fanout {
 }
 
 impl Ring {
-    /// Begins to capture from an interface into `rings` rings, each as `settings` say.
+    /// Starts the capture from an interface into `rings` rings, each with `settings`.
     ///
-    /// Nothing is let in before all have joined, so no packet is where it would not be later. They are let in one ring after
-    /// the other, and each ring ends by itself: what arrives in the moment in which some capture and others do not is
-    /// captured by the former only. A ring that is dropped leaves its share to the others; packets for one that has ended and
-    /// is not dropped yet are nobody's.
+    /// No packet is let in before all rings have joined, so each packet is in the ring that later packets of its flow go to.
+    /// The rings let packets in one after another, and each ring ends by itself. While only some rings are capturing, packets
+    /// of the other rings are lost. If a ring is dropped, the other rings take its share. If a ring has ended but is not
+    /// dropped yet, its packets are lost.
     ///
-    /// **Errors**: those of [`Ring::open`]; [`Error::Stopped`] once `stop` is set, which is looked at before each ring; `EINVAL` of the kernel for no program, or one that it does not take.
+    /// **Errors**: errors of [`Ring::open`]; [`Error::Stopped`] if `stop` is set, which is checked before each ring; `EINVAL`
+    /// of the kernel for an empty program or one that it refuses.
     pub fn open_fanout(
         name: &str,
         settings: &Settings,
@@ -73,7 +74,7 @@ impl Ring {
         Ok(all)
     }
 
-    /// Joins the group, or makes one.
+    /// Joins the group, or creates it.
     fn join(&self, group: &mut Option<u32>, fanout: &Fanout) -> io::Result<()> {
         let socket = self.shared.socket();
         let id = group.unwrap_or(UNIQUE << 16);

@@ -1,4 +1,4 @@
-//! The ring's memory, which the kernel and we share, and the blocks of it that are out.
+//! Memory of the ring, which the kernel and the process share, and its leased blocks.
 
 use super::record::{Finish, word};
 use super::{Error, Settings};
@@ -16,41 +16,41 @@ const STATUS: usize = 8;
 const PACKETS: usize = 12;
 const FIRST: usize = 16;
 const USED: usize = 20;
-/// Bytes of it.
+/// Bytes of this structure.
 const BLOCK_HEADER: usize = 48;
 
-/// What ring and blocks have in common.
+/// State that the ring and its blocks share.
 #[derive(Debug)]
 pub(super) struct Shared {
     map: Map,
     block: usize,
-    /// For each block, whether it is out.
+    /// Whether each block is leased.
     out: Box<[AtomicBool]>,
-    // Behind the mapping, so that it is closed after it.
+    // The socket is declared after the mapping, so that it is closed after the mapping is removed.
     socket: OwnedFd,
 }
 
-/// The mapping.
+/// Mapping of the ring.
 #[derive(Debug)]
 struct Map {
     base: *mut u8,
     len: usize,
 }
 
-// SAFETY: the mapping is owned memory, not tied to a thread. Who may touch which block is decided by its status word and
-// `Shared::out`, both atomic.
+// SAFETY: the mapping is owned memory, not tied to a thread. The status word of a block and `Shared::out`, both atomic, decide
+// whether the kernel or the process may touch it.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: mapped by `Shared::new` with this length; ring and blocks, which alone point into it, are gone.
+        // SAFETY: `Shared::new` mapped the memory with this length; only ring and blocks point into it, and they are dropped.
         unsafe { libc::munmap(self.base.cast(), self.len) };
     }
 }
 
-/// A block that the kernel filled. Dropping it hands it back.
+/// Block that the kernel filled. Dropping it hands the block back to the kernel.
 #[derive(Debug)]
 struct Block {
     shared: Arc<Shared>,
@@ -59,43 +59,43 @@ struct Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // In this order, and `is_ready` asks in the other: who sees that it is not out sees that it was handed back, and does
-        // not take the kernel's old word for a new one.
+        // The order matters, and `is_ready` reads in the opposite order: a thread that sees `out` cleared also sees the new
+        // status. The thread thus cannot mistake the old status for a block filled again.
         self.shared.status(self.index).store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.shared.out[self.index].store(false, Ordering::Release);
     }
 }
 
-/// Bytes of records that are handed on at once: what follows finds them in the second-level cache, where a whole block has
-/// no room.
+/// Bytes of records that are handed on at once: they fit into the second-level cache, where later stages find them; a whole
+/// block would not fit.
 pub(super) const PORTION: usize = 128 << 10;
 
-/// A block that is handed on in portions.
+/// Block that is handed on in portions.
 #[derive(Debug)]
 pub(super) struct Opened {
     block: Arc<Block>,
-    /// The records that were not handed on yet, and how many the kernel says they are.
+    /// Place of the records that were not handed on yet; `packets` is their number according to the kernel.
     rest: Range<usize>,
     packets: u32,
 }
 
 impl Opened {
-    /// Itself, if there is more of it.
+    /// Returns the block, if it holds further records.
     pub(super) fn more(self) -> Option<Self> {
         (self.packets > 0).then_some(self)
     }
 
-    /// Finishes the next records, and says how many packets the kernel counted there.
+    /// Finishes the next records; returns them with the number of packets that the kernel counted there.
     pub(super) fn portion(&mut self, finish: &Finish, marks: &mut Marks) -> (Portion, u32) {
         let Block { shared, index } = &*self.block;
-        // SAFETY: `rest` was brought into the block's bounds by `Shared::take` and only shrinks; the block is ours until the
-        // last of its portions is dropped, and no portion made so far reaches into `rest`.
+        // SAFETY: `Shared::take` checked that `rest` lies in the block, and `rest` only shrinks. The process owns the block
+        // until the last of its portions is dropped, and no portion made so far reaches into `rest`.
         let records = unsafe {
             let base = shared.base(*index).add(self.rest.start);
             std::slice::from_raw_parts_mut(base, self.rest.len())
         };
         let (bytes, packets) = finish.records(records, self.packets, PORTION, marks);
-        // Fewer packets than the kernel counted are noticed where they are read.
+        // If there are fewer packets than the kernel counted, the reader of the records notices it.
         let (bytes, packets) = if bytes < records.len() { (bytes, packets) } else { (bytes, self.packets) };
         let part = self.rest.start..self.rest.start + bytes;
         self.rest.start = part.end;
@@ -104,7 +104,7 @@ impl Opened {
     }
 }
 
-/// Records of a block.
+/// Part of a block's records.
 #[derive(Debug)]
 pub(super) struct Portion {
     block: Arc<Block>,
@@ -114,15 +114,16 @@ pub(super) struct Portion {
 impl Lease for Portion {
     fn bytes(&self) -> Bytes<'_> {
         let Block { shared, index } = &*self.block;
-        // SAFETY: `part` lies in the block; until the block is dropped it is ours, so the kernel does not write to it, and we
-        // wrote to it only before the portion was made.
+        // SAFETY: `part` lies in the block. Until the block is dropped, the process owns it, so the kernel does not write to
+        // it; the process itself wrote to it only before the portion was made.
         let records = unsafe { std::slice::from_raw_parts(shared.base(*index).add(self.part.start), self.part.len()) };
         records.into()
     }
 }
 
-/// Where in a block of `len` bytes its records lie, and how many they are, by its header from [`PACKETS`] on; `None` if they
-/// would lie behind the block, or over its header: the status there is written while records are read.
+/// Returns the place of the records in a block of `len` bytes, and their number, from its header from [`PACKETS`] on. Returns
+/// `None` if the records would lie outside the block, or over its header, because the status there is written while records are
+/// read.
 pub(super) fn records_of(header: &[u8], len: usize) -> Option<(Range<usize>, u32)> {
     let [packets, first, used] = [PACKETS, FIRST, USED].map(|at| word(header, at - PACKETS));
     let (first, used) = (first as usize, used as usize);
@@ -133,9 +134,9 @@ pub(super) fn records_of(header: &[u8], len: usize) -> Option<(Range<usize>, u32
 }
 
 impl Shared {
-    /// Gives the socket a ring, and maps it.
+    /// Creates the socket's ring and maps it.
     pub(super) fn new(socket: OwnedFd, settings: &Settings) -> Result<Self, Error> {
-        /// The kernel wants it and TPACKET_V3 does not use it.
+        /// Size of a frame, which the kernel requires although TPACKET_V3 does not use it.
         const FRAME_SIZE: usize = 2048;
         let Settings { block, blocks, retire, .. } = *settings;
         let len = block * blocks;
@@ -150,7 +151,7 @@ impl Shared {
         };
         let failed = |error| Error::System { what: "the ring", error };
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request).map_err(failed)?;
-        // SAFETY: a mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: the kernel chooses the address of the mapping, so it touches no existing memory.
         let base = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, socket.as_raw_fd(), 0)
@@ -166,12 +167,12 @@ impl Shared {
         &self.socket
     }
 
-    /// Bytes of the ring.
+    /// Returns the size of the ring, in bytes.
     pub(super) fn len(&self) -> usize {
         self.map.len
     }
 
-    /// Number of the block behind this one.
+    /// Returns the index of the block after this one.
     pub(super) fn behind(&self, index: usize) -> usize {
         (index + 1) % self.out.len()
     }
@@ -182,8 +183,8 @@ impl Shared {
     }
 
     fn status(&self, index: usize) -> &AtomicU32 {
-        // SAFETY: the word lies in the mapping, 8 bytes behind a page's start, so it is aligned; the kernel and we access it
-        // as one word (Documentation/networking/packet_mmap.rst).
+        // SAFETY: the word lies in the mapping, 8 bytes after a page's start, so it is aligned; the kernel and the process
+        // access it as one word (Documentation/networking/packet_mmap.rst).
         unsafe { AtomicU32::from_ptr(self.base(index).wrapping_add(STATUS).cast()) }
     }
 
@@ -191,20 +192,21 @@ impl Shared {
         self.out[index].load(Ordering::Acquire)
     }
 
-    /// Whether the kernel has handed this block over and it is not out.
+    /// Returns whether the kernel has handed this block over and the block is not leased.
     pub(super) fn is_ready(&self, index: usize) -> bool {
         !self.is_out(index) && self.status(index).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Takes over a block.
+    /// Takes a block over from the kernel.
     ///
     /// **Panics**: the block is not ready.
     pub(super) fn take(self: &Arc<Self>, index: usize) -> io::Result<Opened> {
         let claimed = !self.out[index].swap(true, Ordering::AcqRel);
         assert!(claimed && self.status(index).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0, "it is ready");
         let block = Arc::new(Block { shared: Arc::clone(self), index });
-        // SAFETY: the block is ours (its status was read with Acquire, and it was not out until we said so), lies in the
-        // mapping and is longer than its header; behind the status, nobody writes to the header before the block is handed back.
+        // SAFETY: the process owns the block (its status was read with Acquire, and it was not leased before the swap above).
+        // The block lies in the mapping and is longer than its header; after the status word, nothing is written to the header
+        // before the block is handed back.
         let header = unsafe { std::slice::from_raw_parts(self.base(index).add(PACKETS), BLOCK_HEADER - PACKETS) };
         let (rest, packets) = records_of(header, self.block)
             .ok_or_else(|| io::Error::other("the kernel's ring is damaged: a block claims more than it holds"))?;

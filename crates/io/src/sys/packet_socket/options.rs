@@ -1,4 +1,4 @@
-//! What is asked of a socket and of an interface: options, addresses, flags.
+//! Requests to sockets and interfaces: options, addresses, flags.
 
 use super::{Error, Insn};
 use crate::sys::option::{get_option, set_option, zeroed};
@@ -6,23 +6,23 @@ use std::ffi::{CStr, CString, c_int};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-// Of linux/if_packet.h, where the libc crate has no name for it.
+// Of linux/if_packet.h; the libc crate does not name these constants.
 pub(super) const PACKET_QDISC_BYPASS: c_int = 20;
 pub(super) const PACKET_IGNORE_OUTGOING: c_int = 23;
 
 /// `SIOCGIFMTU` of linux/sockios.h.
 const SIOCGIFMTU: libc::Ioctl = 0x8921;
 
-/// The number of the interface of this name, in the network namespace of the caller.
+/// Returns the number of the interface of this name, in the network namespace of the caller.
 pub fn index_of(name: &str) -> Option<u32> {
-    // The kernel would look for what stands before a colon: such names are labels of addresses.
+    // For a name with a colon, which is the label of an address, the kernel would look up the part before the colon.
     let name = CString::new(name).ok().filter(|_| !name.contains(':'))?;
     // SAFETY: the name ends with NUL and outlives the call.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
     (index != 0).then_some(index)
 }
 
-/// The name of the interface of this number, in the network namespace of the caller.
+/// Returns the name of the interface of this number, in the network namespace of the caller.
 pub fn name_of(index: u32) -> Option<String> {
     let mut name = [0 as libc::c_char; libc::IFNAMSIZ];
     // SAFETY: the buffer has the IFNAMSIZ bytes that the call may write, a NUL among them.
@@ -34,39 +34,40 @@ pub fn name_of(index: u32) -> Option<String> {
     Some(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
 }
 
-/// The flags (IFF_) of an interface; `None` if there is none.
+/// Returns the flags (IFF_) of an interface; `None` if there is no such interface.
 pub(super) fn flags_of(name: &str, socket: &OwnedFd) -> Option<c_int> {
     let request = about(name, socket, libc::SIOCGIFFLAGS)?;
     // SAFETY: the command wrote the flags.
     Some(c_int::from(unsafe { request.ifr_ifru.ifru_flags }))
 }
 
-/// What kind of frames an interface has: an ARPHRD_ value of linux/if_arp.h. `None` if there is no such interface.
+/// Returns the hardware type of an interface, an ARPHRD_ value of linux/if_arp.h; `None` if there is no such interface.
 pub fn hardware_of(name: &str) -> Option<u16> {
-    // Any socket will do, and this kind needs no privilege.
+    // Any socket serves for the request, and this kind needs no privilege.
     let socket = super::super::device::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).ok()?;
     let request = about(name, &socket, libc::SIOCGIFHWADDR)?;
     // SAFETY: the command wrote the address, whose family is the hardware type.
     Some(unsafe { request.ifr_ifru.ifru_hwaddr.sa_family })
 }
 
-/// Whether an interface is there and up.
+/// Returns whether an interface exists and is up.
 pub fn is_up(name: &str) -> bool {
     let socket = super::super::device::socket(libc::AF_INET, libc::SOCK_DGRAM, 0);
     socket.ok().and_then(|socket| flags_of(name, &socket)).is_some_and(|flags| flags & libc::IFF_UP != 0)
 }
 
-/// The largest packet of an interface, without its link header.
+/// Returns the MTU of an interface: bytes of its largest packet, without the link header.
 pub(super) fn mtu_of(name: &str, socket: &OwnedFd) -> Option<u32> {
     let request = about(name, socket, SIOCGIFMTU)?;
     // SAFETY: the command wrote the MTU.
     u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).ok()
 }
 
-/// Bytes of the longest frame that interface `name` may show, link header and VLAN tags included: what its MTU allows, or
-/// what is merged or not cut yet. Of all interfaces ([`ANY`](super::ANY)) it is the latter.
+/// Returns the length in bytes of the longest frame that interface `name` may show, with link header and VLAN tags. The length
+/// follows from the MTU, or from packets that are merged or not segmented yet. For all interfaces ([`ANY`](super::ANY)), only
+/// the latter counts.
 pub fn largest_frame(name: &str) -> u32 {
-    /// What the kernel merges at most unless an interface is told to merge more.
+    /// Largest packet that the kernel merges, unless an interface is configured to merge more.
     const MERGED: u32 = 64 << 10;
     let socket = super::super::device::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).ok();
     let mtu = socket.and_then(|socket| mtu_of(name, &socket)).unwrap_or(0);
@@ -74,7 +75,7 @@ pub fn largest_frame(name: &str) -> u32 {
     mtu.max(merged).saturating_add(super::ETHERNET + super::TAGS)
 }
 
-/// A request that names an interface.
+/// Returns a request that names an interface.
 pub(super) fn request_for(name: &str) -> libc::ifreq {
     let mut request = zeroed::<libc::ifreq>();
     for (to, byte) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.bytes()) {
@@ -90,7 +91,7 @@ fn about(name: &str, socket: &OwnedFd, command: libc::Ioctl) -> Option<libc::ifr
     (done == 0).then_some(request)
 }
 
-/// A packet socket that receives nothing before it is bound.
+/// Opens a packet socket that receives nothing before it is bound.
 pub(super) fn open() -> Result<OwnedFd, Error> {
     super::super::device::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => Error::NotPermitted,
@@ -98,7 +99,7 @@ pub(super) fn open() -> Result<OwnedFd, Error> {
     })
 }
 
-/// Binds to interface `index`, or to all of them for 0; with `protocol` ETH_P_ALL packets arrive from here on. Says the
+/// Binds to interface `index`, or to all interfaces for 0; with `protocol` ETH_P_ALL, packets arrive from here on. Returns the
 /// ARPHRD_ type of the interface.
 pub(super) fn bind(socket: &OwnedFd, index: u32, protocol: c_int) -> Result<u16, Error> {
     let system = |error| Error::System { what: "binding to the interface", error };
@@ -126,10 +127,10 @@ pub(super) fn bind(socket: &OwnedFd, index: u32, protocol: c_int) -> Result<u16,
     if named < 0 { Err(system(io::Error::last_os_error())) } else { Ok(address.sll_hatype) }
 }
 
-/// Makes `program` the socket's filter. **Errors**: `EINVAL` for one that the kernel does not take.
+/// Makes `program` the socket's filter. **Errors**: `EINVAL` for a program that the kernel refuses.
 pub(super) fn attach(socket: &OwnedFd, program: &[Insn]) -> io::Result<()> {
     let len = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-    // The kernel copies the instructions and does not write to them; they are laid out as it has them.
+    // The kernel copies the instructions and does not write to them; `Insn` has the kernel's layout.
     let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() };
     set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }

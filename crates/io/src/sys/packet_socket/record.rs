@@ -1,5 +1,4 @@
-//! What is done to the records of a block before they are handed on: what the kernel tells beside a frame is put back into
-//! it.
+//! Finishing of the records of a block before they are handed on: facts that the kernel stores beside a frame go back into it.
 //!
 //! ```text
 //! struct sockaddr_ll of linux/if_packet.h, behind the 48 bytes of a record's header
@@ -21,50 +20,51 @@ const NETWORK: usize = 26;
 const TAG: usize = 32;
 const TAG_PROTOCOL: usize = 36;
 const ADDRESS: usize = 48;
-/// Bytes of it and of the `sockaddr_ll` behind it: what lies between them and the frame is nobody's.
+/// Bytes of the record header and of the `sockaddr_ll` after it; the bytes between them and the frame are unused.
 pub(super) const RECORD_HEADER: usize = ADDRESS + 20;
 
-/// Bytes of a VLAN tag, and of the addresses before it.
+/// Bytes of a VLAN tag; [`ADDRESSES`] are the bytes of the addresses before it.
 const VLAN: usize = 4;
 pub(super) const ADDRESSES: usize = 12;
 const ETHERTYPE_VLAN: u16 = 0x8100;
 
-/// The least number that is a type of Ethernet and no length.
+/// Least number in the type field that is an Ethernet type and not a length.
 const LEAST_TYPE: u16 = 0x600;
 
 /// Bytes of a LINUX_SLL2 header.
 pub(super) const COOKED: usize = 20;
 
-/// Room in front of each frame for what is put back.
+/// Room in front of each frame for the bytes that are put back.
 pub(super) const RESERVE: usize = COOKED + VLAN;
 
 /// `TP_STATUS_GSO_TCP` of linux/if_packet.h, since Linux 6.5.
 const TP_STATUS_GSO_TCP: u32 = 1 << 8;
 
-/// What is done to records.
+/// Settings of the finishing of records.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Finish {
-    /// A LINUX_SLL2 header replaces the link header, whatever that is.
+    /// Whether a LINUX_SLL2 header replaces the link header, of any kind.
     pub cooked: bool,
-    /// Bytes of a packet that are kept.
+    /// Bytes of a packet that are kept (snap length).
     pub snaplen: u32,
-    /// Bytes of a packet that the kernel is to copy into the ring.
+    /// Bytes of a packet that the kernel copies into the ring.
     pub copied: u32,
-    /// The longest frame that fits the medium, tags included; the largest number if that is not known.
+    /// Length of the longest frame that fits the medium, tags included; the largest number if it is not known.
     pub largest: u32,
 }
 
 impl Finish {
-    /// Puts the VLAN tags back where they were on the wire (the kernel takes the outermost one out and tells it apart), and
-    /// counts what does not look as on the wire.
+    /// Puts VLAN tags back to their place on the wire, and counts packets that differ from the packets on the wire. (The kernel
+    /// removes the outermost tag and stores it beside the frame.)
     ///
-    /// Ends with the last of `packets`, with the record that leads out of `records`, or behind `enough` bytes; returns how many
-    /// bytes and packets that were.
+    /// The function ends with the last of `packets`, at a record that leads out of `records`, or after `enough` bytes. Returns
+    /// the numbers of bytes and packets finished.
     ///
-    /// **Cost**: a look at each record's header, which the reader needs next anyway; for a tagged or cooked packet some 20
-    /// bytes moved.
+    /// **Cost**: one read of each record's header, which the reader needs next anyway; for a tagged or cooked packet, a move of
+    /// some 20 bytes.
     pub(super) fn records(&self, records: &mut [u8], packets: u32, enough: usize, marks: &mut Marks) -> (usize, u32) {
-        /// Records that are fetched ahead, where all are as long as this one: the kernel wrote them on another processor.
+        /// Distance of the prefetch in records, if all are as long as this one. Prefetching pays because the kernel wrote the
+        /// records on another processor.
         const AHEAD: usize = 8;
         let (mut at, mut done) = (0, 0);
         while done < packets && at < enough {
@@ -102,7 +102,7 @@ impl Finish {
             put_tag_back(record);
         }
         if word(record, CAPTURED) > self.snaplen {
-            // What was put back is counted too.
+            // The bytes that were put back count towards the snap length.
             set_word(record, CAPTURED, self.snaplen);
         }
     }
@@ -111,7 +111,7 @@ impl Finish {
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// The tag that the kernel told, as it was on the wire.
+/// Returns the tag that the kernel removed, as it was on the wire.
 fn tag_of(record: &[u8]) -> Option<[u8; VLAN]> {
     let flags = word(record, FLAGS);
     if flags & libc::TP_STATUS_VLAN_VALID == 0 {
@@ -126,7 +126,7 @@ fn tag_of(record: &[u8]) -> Option<[u8; VLAN]> {
 
 fn put_tag_back(record: &mut [u8]) {
     let frame = usize::from(half(record, FRAME));
-    // A frame too short for addresses has none.
+    // A frame too short for addresses has no tag.
     if word(record, CAPTURED) < ADDRESSES as u32 || !shift(record, VLAN as isize) {
         return;
     }
@@ -138,11 +138,11 @@ fn put_tag_back(record: &mut [u8]) {
     set_word(record, FLAGS, flags & !libc::TP_STATUS_VLAN_VALID);
 }
 
-/// Puts a LINUX_SLL2 header in the place of the link header; VLAN tags stand behind it as they would behind the addresses of
-/// Ethernet. (libpcap 1.10 leaves the outermost out.)
+/// Replaces the link header by a LINUX_SLL2 header. VLAN tags follow it as they follow the addresses of Ethernet. (libpcap 1.10
+/// omits the outermost tag.)
 ///
-/// The kernel would take the link header off itself (SOCK_DGRAM), and with it tags, or what says that there are tags: so it is
-/// done here.
+/// The kernel could remove the link header itself (SOCK_DGRAM), but would remove tags, or the type that announces them, with
+/// it. The replacement is therefore done here.
 fn cook(record: &mut [u8]) {
     let frame = usize::from(half(record, FRAME));
     let captured = word(record, CAPTURED) as usize;
@@ -154,12 +154,12 @@ fn cook(record: &mut [u8]) {
     header[4..8].copy_from_slice(&word(record, ADDRESS + 4).to_be_bytes());
     header[8..10].copy_from_slice(&half(record, ADDRESS + 8).to_be_bytes());
     header[10..12].copy_from_slice(&record[ADDRESS + 10..ADDRESS + 12]);
-    // The kernel leaves what lies behind a short address as it was.
+    // The kernel does not clear the bytes after a short address.
     let address = usize::from(header[11]).min(8);
     header[12..12 + address].copy_from_slice(&record[ADDRESS + 12..ADDRESS + 12 + address]);
     let link = match (half(record, ADDRESS + 8), record[frame..frame + captured].first_chunk()) {
         (libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK, Some([_, _, _, _, _, _, _, _, _, _, _, _, a, b])) => {
-            // A length stands where others have a type, and the kernel says what follows.
+            // Frames of IEEE 802.3 have a length in the place of the type; the kernel then reports the protocol.
             if u16::from_be_bytes([*a, *b]) >= LEAST_TYPE {
                 header[..2].copy_from_slice(&[*a, *b]);
             }
@@ -180,7 +180,7 @@ fn cook(record: &mut [u8]) {
     }
 }
 
-/// Has the frame begin `by` bytes earlier; `false` if there is no room or the record lies.
+/// Moves the start of the frame `by` bytes to the front; `false` if there is no room or the lengths of the record are invalid.
 fn shift(record: &mut [u8], by: isize) -> bool {
     let frame = usize::from(half(record, FRAME));
     let end = frame + word(record, CAPTURED) as usize;

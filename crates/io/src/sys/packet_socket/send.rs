@@ -1,4 +1,4 @@
-//! Sending frames as they are.
+//! Sending of complete frames.
 
 use super::Error;
 use super::options::{PACKET_QDISC_BYPASS, bind, index_of, open};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 /// Frames that go to the kernel in one call.
 const BATCH: usize = 64;
 
-/// How long the kernel may have no room before sending fails.
+/// Longest time without room in the kernel before sending fails.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A socket that sends frames with their link headers.
+/// Socket that sends frames with their link headers.
 ///
 /// **Platform**: as [`Ring`](super::Ring).
 #[derive(Debug)]
@@ -23,18 +23,18 @@ pub struct Sender {
     sent: Sent,
 }
 
-/// What became of the frames.
+/// Counts of frames by the result of sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Frames that the kernel took, and their bytes. What becomes of them behind it, nobody says.
+    /// Frames that the kernel accepted; the kernel does not report their further fate.
     pub frames: u64,
-    /// Bytes of them.
+    /// Bytes of these frames.
     pub bytes: u64,
-    /// Frames refused since they are longer than the interface takes.
+    /// Frames refused because they are longer than the interface takes.
     pub too_long: u64,
-    /// Frames refused since they are shorter than a link header.
+    /// Frames refused because they are shorter than a link header.
     pub too_short: u64,
-    /// How often the kernel had no room and was asked again.
+    /// Number of attempts repeated because the kernel had no room.
     pub waits: u64,
 }
 
@@ -47,20 +47,20 @@ impl Sender {
             set_option(&socket, libc::SOL_PACKET, PACKET_QDISC_BYPASS, &(1 as c_int))
                 .map_err(|error| Error::System { what: "PACKET_QDISC_BYPASS", error })?;
         }
-        // Of protocol 0: it receives nothing.
+        // With protocol 0, the socket receives nothing.
         bind(&socket, index, 0)?;
         Ok(Self { socket, sent: Sent::default() })
     }
 
-    /// What became of all frames so far.
+    /// Returns the counts of all frames so far.
     pub fn sent(&self) -> Sent {
         self.sent
     }
 
     /// Sends frames in their order, 64 in a system call, and waits while the kernel has no room.
     ///
-    /// **Cost**: a system call for 64 frames, no allocation. **Errors**: those of `sendmmsg`, such as `ENETDOWN`, and
-    /// `ENOBUFS` if there is no room for two seconds: then [`Self::sent`] tells how many went before.
+    /// **Cost**: a system call for 64 frames, no allocation. **Errors**: errors of `sendmmsg`, such as `ENETDOWN`; `ENOBUFS` if
+    /// there is no room for two seconds. [`Self::sent`] then gives the number of frames sent before.
     pub fn send(&mut self, frames: &[&[u8]]) -> io::Result<()> {
         let mut rest = frames;
         let mut stuck: Option<Instant> = None;
@@ -73,7 +73,7 @@ impl Sender {
                     rest = left;
                     stuck = None;
                 }
-                // It is the first frame that the error is about: those before it were taken.
+                // The error concerns the first frame, because the kernel accepted all frames before it.
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EMSGSIZE) => {
                         self.sent.too_long += 1;
@@ -98,7 +98,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends a batch; how many of them the kernel took, at least one.
+    /// Sends a batch; returns the number of frames that the kernel accepted, at least one.
     fn send_some(&self, frames: &[&[u8]]) -> io::Result<usize> {
         let mut parts = [const { libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 } }; BATCH];
         let mut messages = [zeroed::<libc::mmsghdr>(); BATCH];

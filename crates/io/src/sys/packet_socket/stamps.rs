@@ -1,4 +1,4 @@
-//! Whose clock stamps packets.
+//! Clocks that stamp packets.
 
 use super::Error;
 use super::options::request_for;
@@ -6,16 +6,16 @@ use crate::sys::option::set_option;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Whose clock stamps packets, where there is a choice. All stamps are in ns.
+/// Clock that stamps packets. All stamps are in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stamps {
-    /// The kernel's, when it first has the packet in hand.
+    /// The kernel's clock, when the kernel first handles the packet.
     #[default]
     Software,
-    /// The card's, when the packet arrives, where card and driver stamp all packets; else the kernel's.
+    /// The card's clock, when the packet arrives, if card and driver stamp all packets; else the kernel's clock.
     ///
-    /// The card is told to stamp, and still does so when the capture has ended. Its clock is set by nobody unless somebody
-    /// does (ptp4l, phc2sys). A packet that it did not stamp, such as one that is sent, has the kernel's stamp.
+    /// The card keeps stamping after the capture has ended. Its clock is right only if a program such as ptp4l or phc2sys sets
+    /// it. Packets without a stamp of the card, such as sent packets, have the kernel's stamp.
     Hardware,
 }
 
@@ -36,7 +36,7 @@ struct Config {
 }
 
 impl Stamps {
-    /// Asks for them; says which they are.
+    /// Requests the stamps; returns a description of the stamps that packets will have.
     pub(super) fn ask(self, name: &str, socket: &OwnedFd) -> Result<&'static str, Error> {
         if self == Self::Software {
             return Ok("stamps of the kernel");
@@ -51,7 +51,7 @@ impl Stamps {
     }
 }
 
-/// Has the card stamp all it receives, and leaves as it is what it does with what it sends.
+/// Makes the card stamp all received packets; its setting for sent packets stays unchanged.
 fn stamps_all(name: &str, socket: &OwnedFd) -> bool {
     let mut config = Config::default();
     if exchange(name, socket, SIOCGHWTSTAMP, &mut config) && config.received == ALL {
@@ -64,6 +64,6 @@ fn stamps_all(name: &str, socket: &OwnedFd) -> bool {
 fn exchange(name: &str, socket: &OwnedFd, command: libc::Ioctl, config: &mut Config) -> bool {
     let mut request = request_for(name);
     request.ifr_ifru.ifru_data = std::ptr::from_mut(config).cast();
-    // SAFETY: the request is a live local; both commands read and write the structure that it points to, which lives too.
+    // SAFETY: the request is a live local; both commands read and write the live structure that it points to.
     unsafe { libc::ioctl(socket.as_raw_fd(), command, &raw mut request) == 0 }
 }
