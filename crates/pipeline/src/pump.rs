@@ -1,7 +1,7 @@
 //! Several live sources at once, by packet time.
 //!
-//! Each source has a reading side, which takes steps ([`crate::steps`]) and has a thread of its own in a real capture. Which packet is
-//! next is a function of what has come ([`pick`]).
+//! Each source has a reading side, which runs in steps ([`crate::steps`]), in a thread of its own in a real capture. [`pick`]
+//! chooses the next packet from the deliveries so far.
 
 use crate::reader::{SourceError, Step};
 use crate::steps::{Moment, Progress, SystemClock};
@@ -14,39 +14,40 @@ use std::time::Duration;
 use weir_io::live::TURN;
 use weir_packet::savefile::Layout;
 
-/// Deliveries of a source that may wait. More stay in its own memory, where there is a place that drops and counts.
+/// Number of deliveries of a source that may wait. Further ones stay in the source's memory, which drops and counts packets.
 const WAITING: usize = 64;
 
-/// Kind of the threads here, for names and faults.
+/// Kind of the reading threads, for names and faults.
 const READER: &str = "reader";
 
-/// What the reading side of a source says.
+/// Message of the reading side of a source.
 enum Message<C: Consumer> {
-    /// Packets, and when they were read.
+    /// Packets, and the time of reading.
     Delivery(Arc<Delivery<C>>, Moment),
-    /// Nothing came for a turn, as of this time and under this change.
+    /// No packet arrived for a turn; the time, and the number of the current change.
     Quiet(Moment, u64),
     End(Box<Report>, Option<Layout>),
 }
 
-/// Hands what a source delivers to its merging side.
+/// Sender of the deliveries of a source to its merging side.
 pub(crate) struct MergeSender<C: Consumer> {
     messages: SyncSender<Message<C>>,
-    /// A message that is to be sent next.
+    /// The next message to send.
     held: Option<Message<C>>,
-    /// Steady time since when nothing has come.
+    /// Steady time at which the source became quiet.
     quiet_since: Option<Duration>,
     ended: bool,
 }
 
 impl<C: Consumer> MergeSender<C> {
-    /// Packets came.
+    /// Holds a delivery to send next.
     pub(crate) fn deliver(&mut self, delivery: Arc<Delivery<C>>, now: Moment) {
         self.quiet_since = None;
         self.held = Some(Message::Delivery(delivery, now));
     }
 
-    /// Nothing came, under change `change`. Gives the steady time until which that need not be told.
+    /// Notes that no packet arrived, under change `change`. Returns the steady time before which no message is needed; `None` if a
+    /// message is now held.
     pub(crate) fn quiet(&mut self, now: Moment, change: u64) -> Option<Duration> {
         let until = self.quiet_since.get_or_insert(now.steady).saturating_add(TURN);
         if now.steady < until {
@@ -57,18 +58,18 @@ impl<C: Consumer> MergeSender<C> {
         None
     }
 
-    /// The source has ended.
+    /// Holds the end of the source to send next.
     pub(crate) fn end(&mut self, report: Report, layout: Option<Layout>) {
         self.ended = true;
         self.held = Some(Message::End(Box::new(report), layout));
     }
 
-    /// The end was told, or is about to be.
+    /// Whether the end was sent or is held.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Sends what is held, if there is room; `None` if nothing is held.
+    /// Sends the held message if there is room; `None` if no message is held.
     pub(crate) fn try_send(&mut self) -> Option<Progress> {
         Some(match self.messages.try_send(self.held.take()?) {
             Ok(()) => Progress::Busy,
@@ -80,7 +81,7 @@ impl<C: Consumer> MergeSender<C> {
         })
     }
 
-    /// Sends what is held, once there is room; says whether somebody listens.
+    /// Sends the held message, and waits for room. Returns whether the merging side still exists.
     pub(crate) fn send(&mut self) -> bool {
         self.held.take().is_none_or(|message| self.messages.send(message).is_ok())
     }
@@ -101,12 +102,13 @@ impl<C: Consumer> core::fmt::Debug for Reading<C> {
 }
 
 impl<C: Consumer> Reading<C> {
-    /// Takes what has come, or sends what was taken. While there is no room for that it idles, and the source's own memory fills.
+    /// Takes the next delivery, or sends the one taken before. If there is no room, the step idles, and the source's own memory
+    /// fills.
     pub fn step(&mut self, now: Moment) -> Progress {
         self.sender.try_send().unwrap_or_else(|| self.take(now))
     }
 
-    /// Takes what has come.
+    /// Takes the next delivery.
     fn take(&mut self, now: Moment) -> Progress {
         let Some(reader) = &mut self.reader else { return Progress::Ended };
         match reader.look() {
@@ -121,7 +123,7 @@ impl<C: Consumer> Reading<C> {
         Progress::Busy
     }
 
-    /// Closes the source. That comes before its end is told, and may panic.
+    /// Closes the source before its end is sent. The close may panic.
     fn close(&mut self) {
         let Some(mut reader) = self.reader.take() else { return };
         let (layout, mut report) = (reader.layout().cloned(), reader.take_report());
@@ -131,9 +133,9 @@ impl<C: Consumer> Reading<C> {
         self.sender.end(report, layout);
     }
 
-    /// Reads up to the source's end or until nobody listens, and waits in between.
+    /// Reads up to the end of the source, or until the merging side is gone, and waits in between.
     fn run(mut self, system: SystemClock) {
-        // What was delivered before stays counted; the interface is not read on, which is a fault.
+        // Packets delivered before a panic stay counted. The interface is read no further, which is a fault.
         if threads::caught(|| self.deliver(system)).is_none() {
             if let Some(reader) = &mut self.reader {
                 reader.fail(SourceError::Panic { thread: READER, number: self.number });
@@ -163,16 +165,16 @@ impl<C: Consumer> Reading<C> {
 pub struct Pump<C: Consumer> {
     messages: Receiver<Message<C>>,
     waiting: VecDeque<Arc<Delivery<C>>>,
-    /// Records of the first that waits, of those that the consumer kept, that are passed on.
+    /// Number of kept records of the first waiting delivery that are passed on.
     next: usize,
-    /// All packets of up to this time were delivered, ns.
+    /// Time up to which all packets were delivered, ns.
     until: i64,
-    /// Packet time less steady time, ns, when packets were delivered last.
+    /// Packet time minus steady time, ns, at the last delivery.
     offset: Option<i64>,
     ended: Option<(Report, Option<Layout>)>,
     /// Number of the source.
     number: usize,
-    /// What comes from now on is of this change or a later one.
+    /// Number of a change: the next packets belong to it or to a later one.
     change: u64,
 }
 
@@ -183,20 +185,20 @@ impl<C: Consumer> core::fmt::Debug for Pump<C> {
 }
 
 impl<C: Consumer> Pump<C> {
-    /// Starts the thread that reads source `number`. **Errors**: the thread cannot be had.
+    /// Starts the thread that reads source `number`. **Errors**: the thread cannot be started.
     pub fn start(reader: Reader<C>, number: usize) -> io::Result<Self> {
         let (reading, pump) = Self::pair(reader, number);
         threads::spawn(READER, number, move || reading.run(SystemClock::default()))?;
         Ok(pump)
     }
 
-    /// Both sides of source `number`, for callers who step the reading side themselves.
+    /// Makes both sides of source `number`, for a caller that steps the reading side itself.
     pub fn pair(reader: Reader<C>, number: usize) -> (Reading<C>, Self) {
         let (sender, pump) = Self::channel(number);
         (Reading { reader: Some(reader), number, sender }, pump)
     }
 
-    /// The merging side of source `number`, and what feeds it.
+    /// Makes the merging side of source `number`, and its sender.
     pub(crate) fn channel(number: usize) -> (MergeSender<C>, Self) {
         let (send, messages) = sync_channel(WAITING);
         let waiting = VecDeque::with_capacity(WAITING);
@@ -204,7 +206,7 @@ impl<C: Consumer> Pump<C> {
         (MergeSender { messages: send, held: None, quiet_since: None, ended: false }, pump)
     }
 
-    /// Takes up what was delivered meanwhile; `each` sees every delivery once.
+    /// Takes the messages so far; `each` is called once with every delivery.
     pub fn take_up(&mut self, each: &mut dyn FnMut(&Delivery<C>)) {
         while self.has_room() {
             match self.messages.try_recv() {
@@ -215,7 +217,7 @@ impl<C: Consumer> Pump<C> {
         }
     }
 
-    /// The same, and waits for at most `time` if nothing was delivered.
+    /// Takes the messages so far; if there is none, waits at most `time` for one.
     pub fn look(&mut self, time: Duration, each: &mut dyn FnMut(&Delivery<C>)) {
         if self.has_room() {
             match self.messages.recv_timeout(time) {
@@ -232,7 +234,8 @@ impl<C: Consumer> Pump<C> {
     }
 
     fn take(&mut self, message: Message<C>, each: &mut dyn FnMut(&Delivery<C>)) {
-        /// What may still be on its way, at most: the kernel hands a block over by a timer, which a busy machine keeps waiting.
+        /// Longest time for which a packet may be on its way, ns: the kernel hands a block over by a timer, which a busy machine
+        /// delays.
         const SLACK_NS: i64 = 500_000_000;
         let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         match message {
@@ -245,7 +248,7 @@ impl<C: Consumer> Pump<C> {
                 }
                 self.waiting.push_back(delivery);
             }
-            // Packet time goes on as steady time does. Before the first packet it is taken for the time of day.
+            // Packet time advances like steady time. Before the first packet, the time of day stands in for packet time.
             Message::Quiet(now, change) => {
                 self.change = change;
                 let now = self.offset.map_or(now.wall_ns, |offset| offset.saturating_add(ns(now.steady)));
@@ -255,7 +258,7 @@ impl<C: Consumer> Pump<C> {
         }
     }
 
-    /// A thread that panics says how far it came; of one that says nothing no more is known than that it ended.
+    /// Ends a source whose thread is gone without a report. (A thread that panics sends its progress before.)
     fn lose(&mut self) {
         let what = SourceError::Panic { thread: READER, number: self.number };
         let fault = Some(SourceFault { packet: 1, offset: 0, what });
@@ -267,61 +270,61 @@ impl<C: Consumer> Pump<C> {
         (self.until, self.change) = (i64::MAX, u64::MAX);
     }
 
-    /// All packets of up to this time have come, ns.
+    /// Returns the time up to which all packets have arrived, ns.
     pub fn until(&self) -> i64 {
         self.until
     }
 
-    /// While no delivery waits: what comes from now on is of this change or a later one.
+    /// Returns the number of a change. If no delivery waits, the next packets belong to this change or a later one.
     pub fn change(&self) -> u64 {
         self.change
     }
 
-    /// What came of the source, once it has ended.
+    /// Returns the report and the layout of the source, once it has ended.
     pub fn ended(&self) -> Option<&(Report, Option<Layout>)> {
         self.ended.as_ref()
     }
 
-    /// The delivery that the next packet is in, and which of the records that the consumer kept it is.
+    /// Returns the delivery with the next packet, and the packet's number among the records that the consumer kept.
     pub fn next(&mut self, kept: impl Fn(&C::Part) -> usize) -> Option<(&Delivery<C>, usize)> {
         while self.next >= self.waiting.front().map(|delivery| kept(&delivery.part))? {
-            // Its memory goes back to where it came from.
+            // The memory of the delivery returns to its source.
             self.waiting.pop_front();
             self.next = 0;
         }
         self.waiting.front().map(|delivery| (&**delivery, self.next))
     }
 
-    /// That packet is passed on.
+    /// Passes the next packet on.
     pub fn pass(&mut self) {
         self.next += 1;
     }
 }
 
-/// How far a source has come, for [`pick`].
+/// State of a source, for [`pick`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Time of its next packet, ns; `None` if none waits.
+    /// Time of the next packet of the source, ns; `None` if no packet waits.
     pub next: Option<i64>,
-    /// All its packets of up to this time have come, ns: see [`Pump::until`].
+    /// Time up to which all packets of the source have arrived, ns: see [`Pump::until`].
     pub until: i64,
-    /// It has ended.
+    /// Whether the source has ended.
     pub ended: bool,
 }
 
-/// What [`pick`] comes to.
+/// Result of [`pick`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pick {
-    /// The next packet is one of this source.
+    /// The next packet belongs to this source.
     Packet(usize),
-    /// An earlier one may still come of this source, or nothing waits.
+    /// This source may still deliver an earlier packet, or no packet waits.
     Wait(usize),
-    /// All sources have ended, and all is passed on.
+    /// All sources have ended, and all packets are passed on.
     End,
 }
 
-/// Says of which source the next packet is: the earliest that waits, of equal times that of the first source, once no other source
-/// can have an earlier one. **Cost**: no allocation.
+/// Chooses the source of the next packet: the earliest waiting packet, once no other source can have an earlier one. If times are
+/// equal, the first source is chosen. **Cost**: no allocation.
 pub fn pick(sources: impl IntoIterator<Item = Standing>) -> Pick {
     let (mut first, mut behind) = (None, None);
     for (i, Standing { next, until, ended }) in sources.into_iter().enumerate() {

@@ -1,8 +1,8 @@
 //! Reads a source from start to end and hands its pieces on in order.
 //!
-//! A file is cut into windows. Each is processed from a start that is either certain (the end of the one before) or a
-//! guess made by a worker ahead of us. A guess counts only if the window before lands exactly on it, under the same
-//! layout; otherwise the window is thrown away, read again and counted as such. So the answer never depends on a guess.
+//! A file is cut into windows. The start of a window is either certain (the end of the window before) or a guess made by a worker
+//! ahead of the reader. A guess counts only if the window before lands exactly on it, under the same layout. Otherwise the window
+//! is discarded, read again and counted as such. So the result never depends on a guess.
 
 mod merged;
 
@@ -26,28 +26,28 @@ use weir_io::{Chunk, Input, Kind};
 use weir_memory::changes::Steps;
 use weir_packet::savefile::{Fault, InterfaceStats, Layout, Statistics, Stop};
 
-/// Sources shorter than this are not worth settling in for, bytes.
+/// Source length, bytes, below which a warm-up of the consumer costs more than it saves.
 const LONG: u64 = 256 << 10;
 
-/// Behind a change of layout this much is walked first, bytes, and four times as much in each step after that: where
-/// layouts change often, a whole window walked by many cursors would be thrown away at each change.
+/// Bytes walked in the first step behind a change of layout; each later step walks four times as many. If layouts change often, a
+/// whole window walked by many cursors would be discarded at each change.
 const FIRST_REACH: usize = 64 << 10;
 
-/// How a file's bytes get into memory.
+/// Access mode of a source: the way its bytes get into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessMode {
-    /// Mapped: for files that the page cache holds in huge folios.
+    /// Mapped file, for files that the page cache holds in huge folios.
     Mapped,
-    /// Read into a buffer that stays in the cache.
+    /// File read into a buffer that stays in the cache.
     Read,
-    /// Bytes that come in order.
+    /// Stream of bytes in order.
     Stream,
-    /// Blocks of a packet socket's ring, where the kernel put them.
+    /// Blocks of a packet socket's ring, read in place.
     Live,
 }
 
 impl AccessMode {
-    /// Bytes of a file that one worker takes at a time.
+    /// Returns the size of a window, the part of a file that one worker takes at a time, bytes.
     pub(crate) fn window(self) -> u64 {
         match self {
             Self::Mapped => 16 << 20,
@@ -55,7 +55,7 @@ impl AccessMode {
         }
     }
 
-    /// Bytes behind a window that a record which begins in it may reach into.
+    /// Returns the number of bytes read behind a window, for records that begin in the window and end behind it.
     pub(crate) fn overhang(self) -> usize {
         match self {
             Self::Mapped => 1 << 20,
@@ -71,20 +71,20 @@ impl AccessMode {
     }
 }
 
-/// How to read.
+/// Options of a reader.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Threads that process windows; 0 and 1 mean the caller's own.
+    /// Number of threads that process windows; 0 and 1 mean the caller's own.
     pub workers: usize,
-    /// Processors to bind them to, in turn.
+    /// Processors to bind the threads to, in turn.
     pub cpus: Vec<usize>,
-    /// Read a file this way instead of the cheaper one (for tests and comparisons).
+    /// Access mode for a file; `None` chooses the cheaper one.
     pub way: Option<AccessMode>,
-    /// Most bytes to read at once of a file that is not mapped, unless a packet is larger.
+    /// Largest number of bytes per read of a file that is not mapped, unless a packet is larger.
     pub piece: Option<usize>,
 }
 
-/// A layout and what the consumer prepared for it.
+/// A layout and the consumer's plan for it.
 pub struct Current<P> {
     /// The layout.
     pub layout: Layout,
@@ -101,24 +101,24 @@ impl<P> core::fmt::Debug for Current<P> {
 /// The next piece of a source, in order.
 #[derive(Debug)]
 pub struct Delivery<C: Consumer> {
-    /// How the source is laid out here.
+    /// Layout of the source at this piece, and the consumer's plan.
     pub current: Arc<Current<C::Plan>>,
-    /// The bytes that the piece's record offsets point into.
+    /// Bytes to which the record offsets of the piece refer.
     pub view: Chunk,
-    /// Offset of its last packet's record.
+    /// Offset of the record of the last packet.
     pub last: usize,
-    /// What the consumer made of it.
+    /// Result of the consumer for the piece.
     pub part: C::Part,
 }
 
-/// What is wrong with a source, and where.
+/// Fault of a source, and its position.
 #[derive(Debug)]
 pub struct SourceFault {
-    /// Number of the packet that could not be read, from 1 on; packets before it were delivered.
+    /// Number of the packet that could not be read, from 1 on; all packets before it were delivered.
     pub packet: u64,
     /// Offset in the source (in the decoded bytes, if it is compressed).
     pub offset: u64,
-    /// What it is.
+    /// Kind of the fault.
     pub what: SourceError,
 }
 
@@ -129,7 +129,7 @@ pub enum SourceError {
     /// The bytes are not a capture file from here on.
     #[error(transparent)]
     Format(Fault),
-    /// The system, or a decoder, could not deliver them.
+    /// The system or a decoder could not deliver the bytes.
     #[error("{0}")]
     Io(io::Error),
     /// The file lost bytes while it was read.
@@ -140,16 +140,16 @@ pub enum SourceError {
         /// Size found.
         to: u64,
     },
-    /// A mapped page could not be read although the file has it.
+    /// A mapped page could not be read, although it lies within the file.
     #[error("the file cannot be read here (input/output error)")]
     Unreadable,
-    /// A packet that was found is not there any more, though the file is as long as before.
+    /// A packet found before is gone, although the file has its old length.
     #[error("the file was changed while it was read")]
     Changed,
-    /// The kernel counted other packets into a block than there are.
+    /// The kernel's packet count of a block differs from the packets in the block.
     #[error("the kernel handed over a block of {claimed} packets, and {found} are in it")]
     Block {
-        /// Packets of the block, as the kernel has it.
+        /// Packets of the block according to the kernel.
         claimed: u64,
         /// Packets found.
         found: u64,
@@ -157,7 +157,7 @@ pub enum SourceError {
     /// The consumer cannot work on the source from here on.
     #[error(transparent)]
     Plan(PlanError),
-    /// A merge did not pass on what it read.
+    /// A merge did not pass on all packets that it read.
     #[error("{read} packets were read to be merged and {passed} were passed on: this is a mistake in weir")]
     Merge {
         /// Packets that the reader of the source delivered.
@@ -175,27 +175,28 @@ pub enum SourceError {
     },
 }
 
-/// What happened while a source was read.
+/// Report of the reading of a source.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Packets that were delivered, in order.
+    /// Number of packets delivered, in order.
     pub received: u64,
-    /// What a live source counted before it delivered anything; its `handed_over` are those that were delivered.
+    /// Counts of a live source; its `handed_over` packets are those delivered.
     pub live: Option<Counts>,
-    /// What a live source noticed beside its packets.
+    /// Marks of a live source, beside its packets.
     pub marks: Marks,
-    /// Packets found from wrong starts, thrown away and read again.
+    /// Number of packets found from wrong starts, discarded and read again.
     pub reread: u64,
-    /// What the source itself says of the capture it comes from: the last word for each section and interface.
+    /// Interface statistics in the source: the last ones for each section and interface.
     pub interface_stats: BTreeMap<(u32, u32), InterfaceStats>,
-    /// Bytes of the source that are done.
+    /// Number of bytes of the source read so far.
     pub offset: u64,
-    /// What ended the source early.
+    /// Fault that ended the source early, if one did.
     pub fault: Option<SourceFault>,
 }
 
 impl Report {
-    /// Takes up what the source says. A file of nothing but such words is not worth all memory: later ones are left out.
+    /// Takes interface statistics. Beyond `MOST` interfaces, later ones are ignored, so that a file of nothing but statistics
+    /// takes bounded memory.
     fn note_stats(&mut self, stats: InterfaceStats) {
         const MOST: usize = 1 << 16;
         let key = (stats.section, stats.id);
@@ -204,7 +205,7 @@ impl Report {
         }
     }
 
-    /// What the source says of its interfaces, over all sections: the index of each, and its counts.
+    /// Returns the sums of the interface statistics over all sections, by index of the interface.
     pub fn stats_by_interface(&self) -> BTreeMap<u32, Statistics> {
         let mut sums = BTreeMap::new();
         for stats in self.interface_stats.values() {
@@ -218,41 +219,41 @@ impl Report {
         self.fault = Some(SourceFault { packet: self.received + 1, offset: self.offset, what });
     }
 
-    /// Packets that were lost before the source was written, as it says itself.
+    /// Returns the number of packets lost before the source was written, according to its interface statistics.
     pub fn lost_before(&self) -> u64 {
         self.interface_stats.values().fold(0, |sum, stats| sum.saturating_add(stats.counts.dropped()))
     }
 }
 
-/// Reads one source for one consumer.
+/// Reader of one source for one consumer.
 pub struct Reader<C: Consumer> {
     consumer: Arc<C>,
     source: Source<C>,
     current: Option<Arc<Current<C::Plan>>>,
     settled: bool,
     report: Report,
-    /// Bytes that the record at `report.offset` needs.
+    /// Number of bytes that the record at `report.offset` needs.
     need: usize,
-    /// Most bytes to walk in the next step.
+    /// Largest number of bytes to walk in the next step.
     reach: usize,
-    /// Bytes from `report.offset` on that are in memory and were not walked, since the layout changed in front of them.
+    /// Bytes from `report.offset` on that are in memory but were not walked, because the layout changed in front of them.
     held: Option<Chunk>,
     finished: bool,
-    /// Nothing has come.
+    /// Whether the step found no packet of a live source.
     quiet: bool,
     options: Options,
     spent: Option<Vec<u8>>,
-    /// Steps as whoever changes the consumer sees them, and the change that the plan was made under.
+    /// Steps as seen by threads that change the consumer, and the change of the current plan.
     steps: Option<(Steps, u64)>,
 }
 
-/// What [`Reader::step`] came to.
+/// Result of [`Reader::step`].
 pub enum Step<C: Consumer> {
-    /// A piece that holds packets.
+    /// A piece with packets.
     Delivery(Delivery<C>),
-    /// Nothing has come; live sources only.
+    /// No packet arrived; live sources only.
     Quiet,
-    /// The end, of which the report says whether it is the real one.
+    /// The end of the source; the report has a fault if the end is early.
     End,
 }
 
@@ -273,7 +274,7 @@ enum Source<C: Consumer> {
         pool: Option<Pool<C>>,
         lost: Option<SourceError>,
     },
-    /// `tail` is what the last view ended with.
+    /// A stream; `tail` holds the incomplete record at the end of the last chunk.
     Stream {
         stream: Stream,
         tail: Vec<u8>,
@@ -291,7 +292,7 @@ impl<C: Consumer> core::fmt::Debug for Reader<C> {
 }
 
 impl<C: Consumer> Reader<C> {
-    /// A reader of `input`.
+    /// Makes a reader of `input`.
     pub fn new(input: Input, consumer: Arc<C>, options: Options) -> Self {
         let source = match input.kind {
             Kind::File(file) => {
@@ -325,22 +326,22 @@ impl<C: Consumer> Reader<C> {
         }
     }
 
-    /// What happened so far; complete once [`Self::next`] has returned `None`.
+    /// Returns the report so far; complete once [`Self::next`] has returned `None`.
     pub fn report(&self) -> &Report {
         &self.report
     }
 
-    /// What happened; the source is not read on.
+    /// Returns the report. The source is read no further.
     pub fn into_report(self) -> Report {
         self.report
     }
 
-    /// Takes what happened out of a reader that is not used any more.
+    /// Takes the report out of a reader that is no longer used.
     pub(crate) fn take_report(&mut self) -> Report {
         std::mem::take(&mut self.report)
     }
 
-    /// How the bytes get into memory.
+    /// Returns the access mode of the source.
     pub fn way(&self) -> AccessMode {
         match &self.source {
             Source::File { way, .. } => *way,
@@ -351,7 +352,7 @@ impl<C: Consumer> Reader<C> {
         }
     }
 
-    /// Bytes that are done, of a merge those of all its sources.
+    /// Returns the number of bytes read so far; for a merge, over all its sources.
     pub fn progress(&self) -> u64 {
         match &self.source {
             Source::Merged(merged) => merged.offset(),
@@ -359,28 +360,28 @@ impl<C: Consumer> Reader<C> {
         }
     }
 
-    /// The layout as it is known so far.
+    /// Returns the layout known so far.
     pub fn layout(&self) -> Option<&Layout> {
         self.current.as_ref().map(|current| &current.layout)
     }
 
-    /// The latest change when the last step began: what comes next is of it or a later one.
+    /// Returns the latest change at the start of the last step: the next packets belong to this change or a later one.
     pub fn change(&self) -> u64 {
         self.steps.as_ref().map_or(0, |(_, change)| *change)
     }
 
-    /// Gives back the bytes of a delivery, whose memory is then used again.
+    /// Gives back the bytes of a delivery, for reuse of their memory.
     pub fn recycle(&mut self, view: Chunk) {
         let Some(buffer) = view.into_buffer() else { return };
         match &mut self.source {
-            // The reader's own buffer comes first: only a reader that finds none takes one of the workers'.
+            // The reader keeps one buffer of its own, and takes a buffer of the workers only if it has none.
             Source::File { pool: Some(pool), .. } if self.spent.is_some() => pool.give_back(buffer),
             Source::Merged(merged) => merged.give_back(buffer),
             _ => self.spent = Some(buffer),
         }
     }
 
-    /// A buffer to read into.
+    /// Returns a buffer to read into.
     fn buffer(&mut self) -> Vec<u8> {
         let spare = match &self.source {
             Source::File { pool: Some(pool), .. } if self.spent.is_none() => pool.spare(),
@@ -389,7 +390,7 @@ impl<C: Consumer> Reader<C> {
         spare.unwrap_or_default()
     }
 
-    /// The view that is held, if the record at `report.offset` lies in it.
+    /// Takes the held chunk, if the record at `report.offset` lies in it.
     fn take_held_view(&mut self) -> Option<Chunk> {
         let view = self.held.take()?;
         if self.need == 0 && (view.offset..view.offset + view.bytes().len() as u64).contains(&self.report.offset) {
@@ -399,7 +400,7 @@ impl<C: Consumer> Reader<C> {
         None
     }
 
-    /// Holds `view` for the next step if that begins in it and needs no more than it has.
+    /// Holds the chunk `view` for the next step, if that step begins in it and needs no more bytes.
     fn hold_view(&mut self, view: &Chunk) {
         let rest = self.report.offset < view.offset + view.bytes().len() as u64;
         if self.need == 0 && rest && !self.finished {
@@ -407,12 +408,12 @@ impl<C: Consumer> Reader<C> {
         }
     }
 
-    /// Takes packets out of the account that were delivered and are left, because the run was stopped.
+    /// Takes packets out of the account that were delivered but not used, because the run was stopped.
     pub(crate) fn remove_left_packets(&mut self, packets: u64) {
         self.report.received -= packets;
     }
 
-    /// Takes packets out of the account that were delivered and gone when they were to be used. The source ends there.
+    /// Takes packets out of the account that were delivered but gone at the time of their use. The source ends there.
     pub fn gone(&mut self, gone: Gone) {
         self.report.received -= gone.packets;
         if let Some(fault) = &mut self.report.fault {
@@ -432,7 +433,7 @@ impl<C: Consumer> Reader<C> {
         self.fail(what);
     }
 
-    /// The next piece that holds packets; `None` at the end, of which [`Self::report`] says whether it is the real one.
+    /// Returns the next piece with packets; `None` at the end. If the end is early, [`Self::report`] has the fault.
     #[expect(clippy::should_implement_trait, reason = "a delivery is given back with `recycle` between the calls")]
     pub fn next(&mut self) -> Option<Delivery<C>> {
         loop {
@@ -444,7 +445,7 @@ impl<C: Consumer> Reader<C> {
         }
     }
 
-    /// The same for those who have something to do while nothing comes: a live source is waited for, for a while.
+    /// Returns the next step, for callers with other work meanwhile: waits for a live source for at most a turn.
     pub fn step(&mut self) -> Step<C> {
         let begun = Instant::now();
         loop {
@@ -457,7 +458,7 @@ impl<C: Consumer> Reader<C> {
         }
     }
 
-    /// Waits until a live source may have something, for `most` at most.
+    /// Waits at most `most` until a live source may have packets.
     pub fn wait(&mut self, most: Duration) {
         if let (Source::Live(live), false) = (&mut self.source, self.finished)
             && let Err(error) = live.wait(most)
@@ -466,7 +467,7 @@ impl<C: Consumer> Reader<C> {
         }
     }
 
-    /// The same without waiting for a live source.
+    /// Returns the next step without waiting for a live source.
     pub fn look(&mut self) -> Step<C> {
         if let Err(what) = self.begin_step() {
             self.fault(what);
@@ -476,7 +477,7 @@ impl<C: Consumer> Reader<C> {
         step
     }
 
-    /// From here on the consumer works by its latest change.
+    /// Begins a step: switches to the latest change of the consumer.
     fn begin_step(&mut self) -> Result<(), SourceError> {
         let Some((steps, planned)) = &mut self.steps else { return Ok(()) };
         let change = steps.begin();
@@ -489,7 +490,7 @@ impl<C: Consumer> Reader<C> {
         }
     }
 
-    /// The consumer is not at work: a change need not wait for what comes next, which may be long.
+    /// Ends a step: the consumer does not work now, so a change need not wait for the next packets, which may take long.
     fn end_step(&self) {
         if let Some((steps, _)) = &self.steps {
             steps.end();
@@ -521,7 +522,7 @@ impl<C: Consumer> Reader<C> {
         self.report.fail(what);
     }
 
-    /// Takes the source on from `report.offset`: a window of a file.
+    /// Reads the next window of a file, from `report.offset` on.
     fn step_file(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
         let pos = self.report.offset;
         let Source::File { file, way, pool, lost } = &mut self.source else { unreachable!("asked by source") };
@@ -536,7 +537,7 @@ impl<C: Consumer> Reader<C> {
         let index = pos / window;
         let mut ready = None;
         if let (Some(pool), Some(current), 0) = (pool.as_mut(), &self.current, self.need) {
-            // A window that failed under another layout is thrown away like any other window of that layout.
+            // A window that failed under another layout is discarded, like any other window of that layout.
             ready =
                 pool.take(index, current).filter(|ready| ready.result.is_ok() || Arc::ptr_eq(&ready.current, current));
             self.report.reread += pool.wasted();
@@ -583,7 +584,7 @@ impl<C: Consumer> Reader<C> {
             self.recycle(view);
             return begun.map(|()| None);
         };
-        // Where workers are ahead, what begins in the next window is theirs.
+        // If there are workers ahead, records that begin in the next window are theirs.
         let limit = match (*way, &pool) {
             (AccessMode::Read, None) => view.bytes().len(),
             _ => view.bytes().len().min(((index + 1) * window - view.offset) as usize),
@@ -604,9 +605,9 @@ impl<C: Consumer> Reader<C> {
         Ok(delivery)
     }
 
-    /// Takes the source on from `report.offset`: the next bytes of a stream, behind what was left over.
+    /// Reads the next bytes of a stream, from `report.offset` on, behind the rest of the last step.
     fn step_stream(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
-        // More bytes may be long in coming: what is here goes first.
+        // More bytes may take long, so the bytes at hand are processed first.
         let held = self.take_held_view();
         self.end_step();
         let Source::Stream { stream, tail } = &mut self.source else { unreachable!("asked by source") };
@@ -644,7 +645,7 @@ impl<C: Consumer> Reader<C> {
         Ok(self.accept(view, current, done))
     }
 
-    /// Takes the next block of a ring. Each is whole: nothing is left over, and nothing is guessed.
+    /// Takes the next block of a ring. Each block is whole, so there is no rest and no guess.
     fn step_live(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
         let Source::Live(live) = &mut self.source else { unreachable!("asked by source") };
         let Some(current) = self.current.clone() else {
@@ -675,7 +676,7 @@ impl<C: Consumer> Reader<C> {
         Ok(delivery)
     }
 
-    /// Reads the file header, and the layout blocks behind it, from the source's first bytes.
+    /// Reads the file header and the layout blocks behind it from the first bytes of the source.
     fn begin(&mut self, view: &Chunk) -> Result<(), SourceError> {
         let read = first_layout(view);
         if let Source::File { file, way, lost, .. } = &mut self.source
@@ -700,7 +701,7 @@ impl<C: Consumer> Reader<C> {
         Ok(())
     }
 
-    /// Makes `layout` the current one. Told to stop meanwhile, the source ends before it.
+    /// Makes `layout` the current one. If the run is stopped meanwhile, the source ends before this layout.
     fn take_up(&mut self, layout: Layout) -> Result<(), SourceError> {
         let before = self.current.as_ref().map(|current| &current.plan);
         let plan = match self.consumer.plan(&layout, before) {
@@ -714,7 +715,7 @@ impl<C: Consumer> Reader<C> {
         let long = match &self.source {
             Source::File { file, .. } => file.len >= LONG,
             Source::Stream { .. } => self.report.offset >= LONG,
-            // It may go on for ever, and while code is made the kernel gathers packets.
+            // A live source may go on for ever, and the kernel buffers packets while native code is made.
             Source::Live(_) => true,
             Source::Merged(merged) => merged.len_hint() >= LONG,
             Source::Memory(_) => true,
@@ -727,7 +728,7 @@ impl<C: Consumer> Reader<C> {
         Ok(())
     }
 
-    /// Threads that the source deserves; 1 is the caller's own.
+    /// Returns the number of threads for the source; 1 is the caller's own.
     fn workers(&self) -> usize {
         match &self.source {
             Source::File { file, way, .. } if !self.consumer.in_order() => {
@@ -748,7 +749,7 @@ impl<C: Consumer> Reader<C> {
         Ok(())
     }
 
-    /// Counts a proven window and moves on behind it.
+    /// Counts a proven window, and moves the position behind it.
     fn accept(&mut self, view: Chunk, current: Arc<Current<C::Plan>>, done: Window<C::Part>) -> Option<Delivery<C>> {
         self.report.received += done.received;
         for stats in done.statistics.iter().filter_map(|&at| current.layout.interface_stats(view.bytes(), at)) {
@@ -778,7 +779,7 @@ impl<C: Consumer> Reader<C> {
         Some(Delivery { current, view, last: done.last, part: done.part })
     }
 
-    /// A fault in the bytes; if the file lost bytes, that is the reason for it.
+    /// Ends the source with a fault. If the file lost bytes, that loss is the fault instead.
     fn fault(&mut self, what: SourceError) {
         let lost = match &mut self.source {
             Source::File { lost, .. } => lost.take(),
@@ -787,7 +788,7 @@ impl<C: Consumer> Reader<C> {
         self.fail(lost.unwrap_or(what));
     }
 
-    /// Takes up the layout blocks at `pos` of `view`.
+    /// Applies the layout blocks at `pos` of the chunk `view`.
     fn relayout(&mut self, view: &Chunk, pos: usize, layout: &Layout) {
         self.reach = FIRST_REACH;
         let (bytes, mut pos, mut layout) = (view.bytes(), pos, layout.clone());
@@ -812,7 +813,8 @@ impl<C: Consumer> Reader<C> {
         }
     }
 
-    /// Keeps what `view` of a stream holds from `report.offset` on: whole records as they lie, a cut one for the next view.
+    /// Keeps the bytes of the chunk `view` of a stream from `report.offset` on: whole records in place, an incomplete record as
+    /// `tail` for the next chunk.
     fn keep_rest(&mut self, view: &Chunk) {
         self.hold_view(view);
         if let (Source::Stream { tail, .. }, None) = (&mut self.source, &self.held) {
@@ -823,25 +825,25 @@ impl<C: Consumer> Reader<C> {
     }
 }
 
-/// The layout that a source begins with, and the offset behind the blocks that describe it.
+/// Returns the first layout of a source, and the offset behind the blocks that describe it.
 fn first_layout(view: &Chunk) -> Result<(Layout, usize), Stop> {
     let bytes = view.bytes();
     let (mut layout, mut pos) = Layout::read(bytes, view.eof)?;
     while layout.is_layout_block(bytes, pos) {
         match layout.apply(bytes, pos, view.eof) {
             Ok(next) => pos = next,
-            // Met again, and dealt with, by the walk that begins here.
+            // The walk that begins here meets the block again, and handles it.
             Err(_) => break,
         }
     }
     Ok((layout, pos))
 }
 
-/// Whether what was read in `view` was really in the file. If not, the file is taken to end where it could be read last,
-/// and `lost` says why.
+/// Returns whether all bytes of the chunk `view` were really in the file. If not, the end of the file is set to the last readable
+/// byte, and `lost` gets the reason.
 fn sound(file: &mut PlainFile, way: AccessMode, view: &Chunk, lost: &mut Option<SourceError>) -> io::Result<bool> {
     let end = view.offset + view.bytes().len() as u64;
-    // A read that came short has met the file's end where it was not.
+    // A short read met the end of the file earlier than the known length.
     let short = view.eof && end < file.len;
     let now = if short || way == AccessMode::Mapped { file.current_len()? } else { file.len };
     let readable = view.fault().unwrap_or(end).min(now);

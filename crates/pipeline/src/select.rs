@@ -1,8 +1,8 @@
-//! Keeps the packets that match: one expression, and further ones that split what it lets through.
+//! Selection of packets by one expression, and by further expressions that split the packets kept.
 //!
 //! libpcap compiles an expression for one link type, and may refuse it there: `tcp` means nothing to USB. Packets of such a
-//! link type do not match, and are counted as [`Misfit`]s. An expression that no link type takes is refused at once, and one
-//! that none of a source's link types takes is refused when all of them are known: see [`Select::refusal`].
+//! link type do not match, and are counted as [`Misfit`]s. If no link type takes an expression, it is refused at once. If none of
+//! a source's link types takes it, the expression is refused when all of them are known: see [`Select::refusal`].
 
 mod tunnels;
 
@@ -16,50 +16,51 @@ use weir_packet::list::List;
 use weir_packet::savefile::{Direction, Format, Layout};
 use weir_packet::{Frame, LinkType};
 
-/// Link types of one run that get native code: making it takes a millisecond, and a file can name thousands of them.
+/// Number of link types of one run that get native code: its compilation takes a millisecond, and a file can name thousands of
+/// link types.
 const MOST_NATIVE: usize = 64;
 
-/// What to select.
+/// Settings of a selection.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// The tcpdump expression that packets must match; empty matches all.
     pub expression: String,
-    /// Keep what does not match instead.
+    /// Whether the packets that do not match are kept instead.
     pub invert: bool,
-    /// Judge the innermost packet of tunnels, and not the packet around it.
+    /// Whether the innermost packet of a tunnel is judged, not the packet around it.
     pub inner: bool,
-    /// Expressions over the packets kept, each with an output of its own.
+    /// Expressions over the packets kept, each with its own output.
     pub splits: Vec<String>,
-    /// Look host names up.
+    /// Whether host names are looked up.
     pub resolve: bool,
-    /// Remember where the kept packets lie, not only how many there are.
+    /// Whether the offsets of the kept packets are remembered, not only their number.
     pub remember: bool,
-    /// End after this many kept packets.
+    /// Number of kept packets after which the source ends.
     pub limit: Option<u64>,
-    /// Answers are given before a source ends: its first layout tells whether the expression fits it.
+    /// Whether results are given before a source ends. If so, the first layout decides whether the expression fits the source.
     pub at_once: bool,
-    /// Never make native code (for comparisons).
+    /// Whether native code is never made (for comparisons).
     pub interpret: bool,
-    /// Once this is set, no expression is compiled any more, and a compilation under way is given up.
+    /// Stop flag: once set, no further expression is compiled, and a compilation under way is abandoned.
     pub stop: Arc<AtomicBool>,
 }
 
-/// Link types with words of their own in the language of libpcap: an expression that none of them takes is wrong as such. The
-/// first takes nearly all that make sense anywhere.
+/// Link types with keywords of their own in the language of libpcap: an expression refused for all of them is wrong as such. The
+/// first one takes nearly all expressions that any link type takes.
 const KNOWN: [u16; 14] = [1, 101, 113, 105, 127, 117, 9, 107, 123, 139, 140, 201, 276, 0];
 
 /// The filter of a run and its splits, one of the [revocable stages](crate::stages).
 #[derive(Debug)]
 pub struct Select {
     selection: Selection,
-    /// Kept packets that count for the limit.
+    /// Number of kept packets that count for the limit.
     taken: Arc<AtomicU64>,
-    /// Filters made so far: one set for each link type and direction, whatever the number of interfaces. Both directions share
-    /// a set if no expression asks for the direction.
+    /// Filters made so far: one set for each link type and direction, for any number of interfaces. If no expression asks for the
+    /// direction, both directions share a set.
     made: Mutex<Vec<Made>>,
 }
 
-/// Filters for packets of a link type that all went one way, or of which nobody knows the way.
+/// Filters for packets of one link type and one direction; the direction may be unknown.
 #[derive(Debug)]
 struct Made {
     link: LinkType,
@@ -67,23 +68,23 @@ struct Made {
     filters: Arc<Filters>,
 }
 
-/// What an expression becomes for a link type, or why it makes no sense for it.
+/// Result of a compilation for a link type, or the reason for which the expression makes no sense for it.
 type Sense<T> = Result<T, PlanError>;
 
-/// The programs of the main expression and of the splits for one link type; those of a live capture are for both directions.
+/// Programs of the main expression and of the splits for one link type; programs of a live capture are for both directions.
 struct Compiled {
     main: Sense<Program>,
     splits: Vec<Sense<Program>>,
 }
 
 impl Compiled {
-    /// Whether packets that were received and packets that were sent are judged by different programs.
+    /// Whether received packets and sent packets are judged by different programs.
     fn asks_direction(&self) -> bool {
         let programs = std::iter::once(&self.main).chain(&self.splits).flatten();
         programs.into_iter().any(|program| program.of_direction(Direction::In) != program.of_direction(Direction::Out))
     }
 
-    /// Filters for packets of one direction, or for all.
+    /// Returns the filters for packets of one direction, or of any.
     fn filters(&self, link: LinkType, direction: Option<Direction>) -> Arc<Filters> {
         let filter = |program: &Sense<Program>| {
             let program = program.clone()?;
@@ -103,9 +104,9 @@ pub struct Filters {
     link: LinkType,
     main: Sense<Filter>,
     splits: Vec<Sense<Filter>>,
-    /// Packets that [`Select::kept`] rejected because the main expression makes no sense for them.
+    /// Number of packets that [`Select::kept`] rejected because the main expression makes no sense for them.
     misfits: AtomicU64,
-    /// Native code is made, or being made.
+    /// Whether native code is made or in the making.
     settled: AtomicBool,
 }
 
@@ -118,31 +119,32 @@ impl Filters {
         self.all().flatten().for_each(Filter::make_native);
     }
 
-    /// The filter of the main expression, or of a split.
+    /// Returns the filter of the main expression, or of a split.
     fn filter(&self, split: Option<usize>) -> &Sense<Filter> {
         split.map_or(&self.main, |split| &self.splits[split])
     }
 
-    /// The main expression makes sense, and is interpreted.
+    /// Whether the main expression makes sense and is interpreted.
     fn is_interpreted(&self) -> bool {
         self.main.as_ref().is_ok_and(|filter| !filter.is_native())
     }
 }
 
-/// The frames that match: bit i for frame i. None does where the expression makes no sense.
+/// Returns the mask of matching frames: bit i for frame i. If the expression makes no sense, no frame matches.
 #[inline]
 fn matches(filter: &Sense<Filter>, frames: &[Frame<'_>]) -> u64 {
     filter.as_ref().map_or(0, |filter| filter.matches(frames))
 }
 
-/// The frames that the main expression, or that of a split, matches, if what is inside `tunnels` is judged in their place.
+/// Returns the mask of frames that match the main expression, or that of a split. Packets inside `tunnels` are judged in place of
+/// the outer frames.
 #[inline]
 fn matched(filters: &Filters, frames: &[Frame<'_>], tunnels: Option<&Tunnels<'_>>, split: Option<usize>) -> u64 {
     let verdicts = matches(filters.filter(split), frames);
     tunnels.map_or(verdicts, |tunnels| tunnels.correct(verdicts, split))
 }
 
-/// Notes the frames of `mask` that the main expression, or that of a split, makes no sense for.
+/// Notes the frames of `mask` for which the main expression, or that of a split, makes no sense.
 #[inline]
 fn note_misfits(
     part: &mut Selected,
@@ -161,13 +163,13 @@ fn note_misfits(
     }
 }
 
-/// The programs for the interfaces of a layout.
+/// Programs for the interfaces of a layout.
 #[derive(Clone, Debug)]
 struct Programs {
     by_interface: List<Arc<Filters>>,
-    /// All interfaces have one link type: a batch is judged in one call.
+    /// Whether all interfaces have one link type, so that a batch is judged in one call.
     uniform: bool,
-    /// Whether the main expression, and that of each split, makes sense for one of the interfaces, or inside its tunnels.
+    /// For the main expression and each split: whether it makes sense for one of the interfaces, or inside its tunnels.
     sense: Vec<bool>,
 }
 
@@ -178,7 +180,7 @@ impl Default for Programs {
 }
 
 impl Programs {
-    /// Another interface.
+    /// Adds the filters of the next interface.
     fn push(&mut self, filters: Arc<Filters>) {
         self.uniform &= self.by_interface.first().is_none_or(|first| Arc::ptr_eq(first, &filters));
         self.note_sense(&filters);
@@ -190,7 +192,7 @@ impl Programs {
         self.sense.iter_mut().zip(filters.all()).for_each(|(sense, program)| *sense |= program.is_ok());
     }
 
-    /// Why the main expression, or that of a split, cannot be used where there are these interfaces: it makes sense for none.
+    /// Returns the refusal of the main expression, or of a split, if it makes sense for none of these interfaces.
     fn refused(&self, split: Option<usize>) -> Option<PlanError> {
         let first = self.by_interface.first()?.filter(split).as_ref().err()?;
         let makes_sense = self.sense[split.map_or(0, |split| 1 + split)];
@@ -203,14 +205,14 @@ impl Programs {
 pub struct Misfit {
     /// The link type.
     pub link: LinkType,
-    /// Number of the split whose expression it is; `None` for the main one.
+    /// Number of the split; `None` for the main expression.
     pub split: Option<usize>,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
 }
 
 impl Misfit {
-    /// Adds `more` to those of its kind in `sums`.
+    /// Adds `more` to the entry of the same link type and split in `sums`.
     pub fn add(sums: &mut Vec<Self>, more: Self) {
         match sums.iter_mut().find(|sum| (sum.link, sum.split) == (more.link, more.split)) {
             Some(sum) => sum.packets += more.packets,
@@ -219,21 +221,21 @@ impl Misfit {
     }
 }
 
-/// The programs for each interface of a layout.
+/// Plan of a selection: the programs for each interface of a layout.
 #[derive(Debug)]
 pub struct SelectPlan {
     here: Programs,
-    /// The main expression makes sense for one of the interfaces.
+    /// Whether the main expression makes sense for one of the interfaces.
     fits: bool,
     big_endian: bool,
-    /// Programs, as far as they were asked for, of a section in the other byte order.
+    /// Programs made so far for sections in the other byte order.
     other: Programs,
-    /// Packets are judged by what is inside their tunnels.
+    /// Judges of the packets inside tunnels, if these are judged.
     inside: Option<Inside>,
 }
 
 impl SelectPlan {
-    /// The innermost packets of tunnels among these frames, if these are what is judged.
+    /// Returns the innermost packets of the tunnels among these frames, if the selection judges them.
     #[inline]
     fn tunnels<'a>(&'a self, frames: &[Frame<'a>]) -> Option<Tunnels<'a>> {
         self.inside.as_ref().map(|inside| inside.tunnels(frames))
@@ -245,36 +247,36 @@ impl SelectPlan {
     }
 }
 
-/// What was found in a piece of the source.
+/// Result of a selection for a piece of the source.
 #[derive(Debug, Default)]
 pub struct Selected {
-    /// Packets kept.
-    pub passed: u64,
-    /// Packets rejected.
+/// Number of packets kept.
+pub passed: u64,
+/// Number of packets rejected.
     pub filtered: u64,
     /// Wire bytes of the packets kept.
     pub bytes: u64,
     /// Record offsets of the packets kept, if they are remembered.
     pub records: Vec<u32>,
-    /// The same for each split.
+    /// Result of each split.
     pub splits: Vec<SplitPart>,
-    /// Packets that expressions make no sense for.
+    /// Packets for which an expression makes no sense.
     pub misfits: Vec<Misfit>,
 }
 
-/// What one split found in a piece of the source.
+/// Result of one split for a piece of the source.
 #[derive(Debug, Default)]
 pub struct SplitPart {
-    /// Packets that went to it.
+    /// Number of packets of the split.
     pub passed: u64,
-    /// Their wire bytes.
+    /// Wire bytes of these packets.
     pub bytes: u64,
-    /// Their record offsets, if they are remembered.
+    /// Record offsets of these packets, if they are remembered.
     pub records: Vec<u32>,
 }
 
 impl Selected {
-    /// Appends what was found in the piece that follows.
+    /// Appends the result for the next piece.
     pub(crate) fn append(&mut self, next: Self) {
         self.passed += next.passed;
         self.filtered += next.filtered;
@@ -291,15 +293,15 @@ impl Selected {
 }
 
 impl Select {
-    /// A consumer for `selection`.
+    /// Makes the filter for `selection`. Nothing is compiled yet.
     pub fn new(selection: Selection) -> Self {
         Self { selection, taken: Arc::default(), made: Mutex::default() }
     }
 
-    /// The same with another expression, to [take its place](crate::stages::Stages::replace): compiled, with native code, for all
-    /// packets that this one was compiled for so far. **Cost**: milliseconds, in the caller's thread.
+    /// Returns the same filter with another expression, to [take its place](crate::stages::Stages::replace). The new one is
+    /// compiled, with native code, for all link types and directions of this one. **Cost**: milliseconds, in the caller's thread.
     ///
-    /// **Errors**: the expression is wrong, or makes sense for none of them.
+    /// **Errors**: the expression is wrong, or makes sense for none of these link types.
     pub fn with_expression(&self, expression: &str) -> Result<Self, PlanError> {
         let selection = Selection { expression: expression.to_owned(), ..self.selection.clone() };
         let new = Self { selection, taken: Arc::clone(&self.taken), made: Mutex::default() };
@@ -308,7 +310,7 @@ impl Select {
             made.iter().map(|made| (made.link, made.direction)).collect()
         };
         if known.is_empty() {
-            // Wrong words; whether it makes sense is not known yet.
+            // Finds wrong words only: the link types of the packets are not known yet.
             let _ = new.compile(expression, LinkType::ETHERNET, false)?;
         }
         let made = known.iter().map(|&(link, direction)| new.filters(link, direction));
@@ -322,35 +324,35 @@ impl Select {
         Ok(new)
     }
 
-    /// Whether a program for the expression alone, before us, rejects no packet that is kept here.
+    /// Whether a kernel program for the expression alone rejects no packet that this filter keeps.
     pub fn suits_a_filter_before(&self) -> bool {
         !self.selection.invert && !self.selection.inner
     }
 
-    /// The expression that packets must match.
+    /// Returns the expression that packets must match.
     pub fn expression(&self) -> &str {
         &self.selection.expression
     }
 
-    /// Compiles the expressions for a layout, as reading a source of it would.
+    /// Compiles the expressions for a layout, like a reader of a source with this layout.
     pub fn check(&self, layout: &Layout) -> Result<(), PlanError> {
         self.plan(layout, None).map(drop)
     }
 
-    /// Why no packet of a source can match, if the main expression makes no sense for any of its link types. The layout is
-    /// that of the source's end.
+    /// Returns the refusal of the main expression, if it makes no sense for any link type of a source. `layout` is that of the
+    /// source's end.
     pub fn refusal(&self, layout: &Layout) -> Option<PlanError> {
         self.programs(layout, Programs::default()).ok()?.refused(None)
     }
 
-    /// Why the main expression, or that of a split, makes no sense for a link type that was planned for.
+    /// Returns the reason for which the main expression, or that of a split, makes no sense for a planned link type.
     pub fn misfit(&self, link: LinkType, split: Option<usize>) -> Option<PlanError> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let mut made = made.iter().filter(|made| made.link == link);
         made.find_map(|made| made.filters.filter(split).as_ref().err().cloned())
     }
 
-    /// Takes the count of packets that [`Self::kept`] rejected because the expression makes no sense for them.
+    /// Takes the counts of packets that [`Self::kept`] rejected because the expression makes no sense for them.
     pub fn take_misfits(&self) -> Vec<Misfit> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = made.iter().map(|made| (made.link, made.filters.misfits.swap(0, Ordering::Relaxed)));
@@ -362,13 +364,13 @@ impl Select {
         self.selection.limit.is_some_and(|limit| self.taken.load(Ordering::Relaxed) >= limit)
     }
 
-    /// Whether native code judges; false where nothing was compiled yet.
+    /// Whether native code judges all packets; false before the first compilation.
     pub fn is_native(&self) -> bool {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         !made.is_empty() && !made.iter().any(|made| made.filters.is_interpreted())
     }
 
-    /// The frames, at most 64 of any link types, that are kept: bit i for frame i.
+    /// Returns the mask of frames that are kept: bit i for frame i. Takes at most 64 frames, of any link types.
     #[inline]
     pub fn kept(&self, plan: &SelectPlan, frames: &[Frame<'_>]) -> u64 {
         let filters = |frame: &Frame<'_>| &plan.here.by_interface[frame.interface as usize];
@@ -381,7 +383,7 @@ impl Select {
         }
     }
 
-    /// The filters for packets of a link type, made when they are asked for first.
+    /// Returns the filters for packets of a link type, made at the first request.
     fn filters(&self, link: LinkType, direction: Option<Direction>) -> Result<Arc<Filters>, PlanError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = made.iter().find(|made| (made.link, made.direction) == (link, direction)) {
@@ -404,7 +406,7 @@ impl Select {
         Ok(Compiled { main: compile(expression)?, splits: splits.iter().map(compile).collect::<Result<_, _>>()? })
     }
 
-    /// **Errors**: the expression is wrong, whatever the link type.
+    /// Compiles an expression for one link type. **Errors**: the expression is wrong for every link type.
     fn compile(&self, expression: &str, link: LinkType, live: bool) -> Result<Sense<Program>, PlanError> {
         let Selection { resolve, stop, .. } = &self.selection;
         let (resolve, for_source) = (*resolve, if live { libpcap::compile_live } else { libpcap::compile });
@@ -421,10 +423,10 @@ impl Select {
         if known.iter().any(takes) { Ok(Err(refused)) } else { Err(refused) }
     }
 
-    /// The programs for a layout, of whose interfaces `known` has the first ones.
+    /// Returns the programs for a layout; `known` has those of its first interfaces.
     fn programs(&self, layout: &Layout, known: Programs) -> Result<Programs, PlanError> {
-        // BSD loopback frames begin with an address family in the byte order of the machine that captured them, which libpcap
-        // knows of files but not of programs made without one. In a big-endian file they are what LOOP frames always are.
+        // BSD loopback frames begin with an address family in the byte order of the capturing machine. libpcap knows this order for
+        // files, but not for programs compiled without a file. In a big-endian file, these frames have the form of LOOP frames.
         let link = |link| if link == LinkType::NULL && layout.big_endian { LinkType::LOOP } else { link };
         let inside = if self.selection.inner { &tunnels::LINKS[..] } else { &[] };
         let mut programs = known;
@@ -439,7 +441,7 @@ impl Select {
         Ok(programs)
     }
 
-    /// The same as [`Self::verdicts`], and counts what the expression makes no sense for.
+    /// Returns the result of [`Self::verdicts`], and counts packets for which the expression makes no sense.
     #[inline]
     fn counted_verdicts(&self, filters: &Filters, frames: &[Frame<'_>]) -> u64 {
         if filters.main.is_err() {
@@ -448,14 +450,14 @@ impl Select {
         self.verdicts(filters, frames, None)
     }
 
-    /// The frames, of one link type, that are kept: bit i for frame i.
+    /// Returns the mask of frames, all of one link type, that are kept: bit i for frame i.
     #[inline]
     fn verdicts(&self, filters: &Filters, frames: &[Frame<'_>], tunnels: Option<&Tunnels<'_>>) -> u64 {
         let matched = matched(filters, frames, tunnels, None);
         if self.selection.invert { !matched & ones(frames.len()) } else { matched }
     }
 
-    /// Cuts `mask` behind the last packet the limit allows; returns how many frames that takes.
+    /// Cuts `mask` behind the last packet that the limit allows. Returns the number of frames up to that packet.
     fn within_limit(&self, limit: u64, mask: &mut u64, frames: usize) -> usize {
         let taken = self.taken.load(Ordering::Relaxed);
         let mut room = limit.saturating_sub(taken);
@@ -473,9 +475,10 @@ impl Select {
     }
 }
 
-/// What `make` makes of `expression`. Some take libpcap minutes: once `stop` is set, it is left to itself.
+/// Calls `make` with `expression` and returns its result. libpcap may take minutes for an expression: if `stop` is set meanwhile,
+/// the compilation is left behind.
 ///
-/// **Errors**: libpcap refuses it; `stop` was set first.
+/// **Errors**: libpcap refuses the expression; `stop` was set first.
 pub fn compile<T: Send + 'static>(
     expression: &str,
     stop: &AtomicBool,
@@ -490,9 +493,9 @@ pub fn compile<T: Send + 'static>(
     }
 }
 
-/// The start of a long expression: enough to tell which one it is.
+/// Returns the start of a long expression, enough to recognize it.
 pub fn shortened(expression: &str) -> Cow<'_, str> {
-    /// Characters that are shown, and of a longer text.
+    /// Number of characters shown in full. Of a longer text, `START` characters are shown.
     const WHOLE: usize = 400;
     const START: usize = 80;
     match (expression.char_indices().nth(WHOLE), expression.char_indices().nth(START)) {
@@ -517,12 +520,13 @@ fn for_bits(mut mask: u64, mut each: impl FnMut(usize)) {
 /// Wire bytes of the frames in `mask`.
 #[inline]
 fn wire_bytes(mask: u64, frames: &[Frame<'_>]) -> u64 {
-    // Without branches: which packets match is what a processor cannot learn.
+    // Without branches, because a processor cannot predict the packets that match.
     frames.iter().enumerate().map(|(i, frame)| u64::from(frame.wire_len) & (mask >> i & 1).wrapping_neg()).sum()
 }
 
 impl Select {
-    /// Programs for a layout; `before` is the plan of the layout that it grew from. See [`Consumer::plan`](crate::Consumer::plan).
+    /// Makes the plan for a layout; `before` is the plan of the layout from which it grew. See
+    /// [`Consumer::plan`](crate::Consumer::plan).
     pub fn plan(&self, layout: &Layout, before: Option<&SelectPlan>) -> Result<SelectPlan, PlanError> {
         match self.try_plan(layout, before)? {
             (_, Some(refused)) => Err(refused),
@@ -530,8 +534,8 @@ impl Select {
         }
     }
 
-    /// Programs for a layout whose packets were judged by another expression before: where this one makes no sense they do not
-    /// match, and the source goes on.
+    /// Makes the plan for a layout whose packets were judged by another expression before. If this expression makes no sense for
+    /// a packet, the packet does not match, and the source goes on.
     pub(crate) fn plan_after_change(
         &self,
         layout: &Layout,
@@ -540,7 +544,7 @@ impl Select {
         Ok(self.try_plan(layout, before)?.0)
     }
 
-    /// Programs for a layout, and why an expression is refused there.
+    /// Makes the plan for a layout. Also returns the refusal of an expression, if there is one.
     fn try_plan(
         &self,
         layout: &Layout,
@@ -558,7 +562,7 @@ impl Select {
         let inside = self.selection.inner.then(inside).transpose()?;
         let main = here.refused(None);
         let fits = main.is_none();
-        // More interfaces may be described later. What goes out before the end cannot wait for that.
+        // Interfaces described later may change the decision, but results given before the end cannot wait for them.
         let waits = matches!(layout.format, Format::Pcapng | Format::Spool)
             && !self.selection.at_once
             && !self.selection.invert;
@@ -585,16 +589,16 @@ impl Select {
         }
         let make = move || new.iter().for_each(|filters| filters.make_native());
         if aside {
-            // Until it is done, the interpreter judges; without the thread it goes on.
+            // The interpreter judges until the code is ready, or always if no thread can be started.
             let _ = threads::spawn("compiler", 0, make);
         } else {
-            // Told to stop, the interpreter goes on for the little that is left.
+            // If the run is stopped, the interpreter judges the few packets left.
             let _ = threads::unless_stopped(&self.selection.stop, make);
         }
     }
 
-    /// Judges up to 64 frames, whose records lie at `records`. Gives how many it took, and which of these are kept: bit i for frame i.
-    /// Fewer than all end the source: there are enough.
+    /// Judges up to 64 frames, whose records lie at `records`. Returns the number of frames taken, and the mask of those kept:
+    /// bit i for frame i. If fewer than all are taken, the limit is reached and the source ends.
     #[inline]
     pub(crate) fn judge(
         &self,
@@ -627,7 +631,7 @@ impl Select {
         self.selection.expression.trim().is_empty() && !self.selection.invert
     }
 
-    /// Whether a limit ends the source: frames must come one after another.
+    /// Whether a limit can end the source, so that frames must come in order.
     pub fn is_limited(&self) -> bool {
         self.selection.limit.is_some()
     }
@@ -685,7 +689,7 @@ mod tests {
         Layout::ring(Interface::plain(link, 0, Resolution::NANOSECOND))
     }
 
-    /// Verdicts on a packet that was received (bit 0) and on the same packet sent (bit 1).
+    /// Returns the verdicts on a received packet (bit 0) and on the same packet sent (bit 1).
     fn verdicts(select: &Select, link: LinkType) -> u64 {
         let plan = select.plan(&ring(link), None).expect("the expression makes sense");
         let frame = |interface| Frame { data: &[0; 60], wire_len: 60, interface };
@@ -705,7 +709,7 @@ mod tests {
         }
     }
 
-    /// Inside the tunnels of all interfaces the direction is not known; on a single interface it is.
+    /// For tunnels of a capture on all interfaces, the direction is unknown; on a single interface, it is known.
     #[test]
     fn a_layout_that_tells_no_direction_takes_none_from_others() {
         let select = Select::new(Selection { expression: "inbound".into(), inner: true, ..Selection::default() });

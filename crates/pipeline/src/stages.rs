@@ -1,8 +1,8 @@
-//! The revocable stages of a run: what is found out about packets before it is proven that they are packets.
+//! The revocable stages of a run: work on packets before the proof that they are packets.
 //!
-//! What a provisional cursor finds may turn out wrong. So these stages keep nothing but columns, which are appended or thrown away
-//! with the cursor. Stages that cannot forget (sketches, counters, outputs) are committed: they get batches that are proven, in the
-//! order of the source.
+//! The findings of a provisional cursor may turn out wrong. So these stages keep only columns, which are appended or discarded
+//! with the cursor. Stages that cannot forget (sketches, counters, outputs) are committed: they get proven batches, in the order
+//! of the source.
 
 use crate::select::{Select, SelectPlan, Selected};
 use crate::{Consumer, PlanError, With};
@@ -13,14 +13,14 @@ use weir_packet::flow::Parser;
 use weir_packet::list::List;
 use weir_packet::savefile::Layout;
 
-/// The revocable stages, and the columns that they fill.
+/// The revocable stages of a run: a filter with splits, and the columns to fill.
 #[derive(Debug)]
 pub struct Stages {
     filter: Mutex<Numbered>,
     changes: Arc<Changes>,
-    /// The filter judges before the proof; else the committed stage that measures asks it.
+    /// Whether the filter judges before the proof. Else the committed stage that measures calls the filter.
     pub judge: bool,
-    /// What is noted of each packet, whatever the filter says of it; `None` if that is nothing.
+    /// Notes taken of each packet, independent of the filter's verdict; `None` for no notes.
     pub locate: Option<Locate>,
 }
 
@@ -34,12 +34,12 @@ struct Numbered {
     select: Arc<Select>,
 }
 
-/// What is noted of each packet, for a measurement or for batches that hold all packets.
+/// Notes taken of each packet, for a measurement or for batches that hold all packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Locate {
-    /// Flow keys come from inside tunnels.
+    /// Whether flow keys are read inside tunnels.
     pub inner: bool,
-    /// Time stamps matter: [`Times`] are noted.
+    /// Whether the time stamps are noted, as [`Times`].
     pub timed: bool,
 }
 
@@ -49,9 +49,9 @@ pub struct StagesPlan {
     change: u64,
     pub(crate) select: Arc<Select>,
     pub(crate) filter: SelectPlan,
-    /// Every packet passes.
+    /// Whether every packet passes.
     pub(crate) keeps_all: bool,
-    /// The parser of each interface, if there is a measurement; `None` inside where no flow key is looked for.
+    /// Parser of each interface, if packets are located; an inner `None` means that the link type has no flow key.
     pub(crate) parsers: List<Option<Parser>>,
 }
 
@@ -61,22 +61,22 @@ impl StagesPlan {
         self.filter.fits()
     }
 
-    /// Number of the latest change that the packets are judged under, 0 before the first: of the filter, or of what comes behind it.
+    /// Returns the number of the latest change for the packets, of the filter or of a later stage; 0 before the first change.
     pub fn change(&self) -> u64 {
         self.change
     }
 }
 
-/// The columns of a batch: what the revocable stages found in a piece of the source.
+/// The columns of a batch: the findings of the revocable stages in a piece of the source.
 #[derive(Debug, Default)]
 pub struct Columns {
     /// Offset of each packet's record, if packets are [located](Stages::locate).
     pub records: Vec<u32>,
-    /// Verdict of the filter on each of them, if it judges before the proof.
+    /// Verdict of the filter on each of these packets, if the filter judges before the proof.
     pub kept: Bits,
-    /// Time stamps, if they matter and there are any.
+    /// Summary of the time stamps, if they are noted and there are any.
     pub times: Option<Times>,
-    /// Verdicts of the filter and the splits, if they judge before the proof.
+    /// Result of the filter and the splits, if they judge before the proof.
     pub selected: Selected,
 }
 
@@ -88,7 +88,7 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// Which of the records at `all` are those at `some`, offsets in the same order: bit i for `all[i]`.
+    /// Returns the mask of the records at `all` that are also at `some`, offsets in the same order: bit i for `all[i]`.
     pub fn marking(all: &[u32], some: &[u32]) -> Self {
         let (mut mask, mut some) = (Self::default(), some);
         for records in all.chunks(64) {
@@ -104,39 +104,40 @@ impl Bits {
         mask
     }
 
-    /// So many bits that are all 1.
+    /// Returns `len` bits that are all 1.
     pub fn ones(len: usize) -> Self {
         let mut bits = Self::default();
         (0..len).step_by(64).for_each(|at| bits.push(u64::MAX >> (64 - (len - at).min(64)), (len - at).min(64)));
         bits
     }
 
-    /// So many bits that are all 0.
+    /// Returns `len` bits that are all 0.
     pub fn zeros(len: usize) -> Self {
         Self { words: vec![0; len.div_ceil(64)], len }
     }
 
-    /// Number of bits that are 1.
+    /// Returns the number of bits that are 1.
     pub fn count_ones(&self) -> u64 {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Number of bits.
+    /// Returns the number of bits.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether there is no bit.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bits, 64 to a word: bit i is bit `i % 64`, counted from the lowest, of word `i / 64`. Bits behind the last are 0.
+    /// Returns the bits, 64 to a word: bit i is bit `i % 64`, counted from the lowest, of word `i / 64`. Bits behind the last are
+    /// 0.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Appends the lowest `n` bits of `bits`, at most 64; those above must be 0.
+    /// Appends the lowest `n` bits of `bits`, at most 64; the higher bits must be 0.
     #[inline]
     pub fn push(&mut self, bits: u64, n: usize) {
         debug_assert!(n == 64 || bits >> n == 0, "bits above the {n} that are appended");
@@ -160,7 +161,7 @@ impl Bits {
         }
     }
 
-    /// The `n` bits, at most 64, from number `at` on: bit i is number `at + i`. Bits behind the last are 0.
+    /// Returns the `n` bits, at most 64, from number `at` on: bit i is number `at + i`. Bits behind the last are 0.
     #[inline]
     pub fn get(&self, at: usize, n: usize) -> u64 {
         let (word, shift) = (at / 64, at % 64);
@@ -170,7 +171,7 @@ impl Bits {
     }
 }
 
-/// What is known of the time stamps of some packets, ns since 1970.
+/// Summary of the time stamps of some packets, ns since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// The first stamp in the order of the source.
@@ -179,7 +180,7 @@ pub struct Times {
     pub earliest: i64,
     /// The largest stamp.
     pub latest: i64,
-    /// By how much a stamp is behind the largest one before it, at most.
+    /// Largest distance of a stamp behind the largest stamp before it, ns.
     pub behind: i64,
 }
 
@@ -188,7 +189,7 @@ impl Times {
         Self { first: stamp, earliest: stamp, latest: stamp, behind: 0 }
     }
 
-    /// The times of these packets and of the next ones.
+    /// Returns the summary of these packets and of the next ones.
     #[inline]
     fn and(self, next: Self) -> Self {
         Self {
@@ -201,12 +202,12 @@ impl Times {
 }
 
 impl Stages {
-    /// The stages of a run that measures nothing: the filter judges, and that is all.
+    /// Makes the stages of a run without a measurement: the filter judges, and no notes are taken.
     pub fn filter(select: Arc<Select>) -> Self {
         Self::new(select, true, None)
     }
 
-    /// The stages of a run.
+    /// Makes the stages of a run.
     pub fn new(select: Arc<Select>, judge: bool, locate: Option<Locate>) -> Self {
         let filter = Mutex::new(Numbered { change: 0, filter_change: 0, select });
         Self { filter, changes: Arc::default(), judge, locate }
@@ -216,29 +217,29 @@ impl Stages {
         self.filter.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The filter and the splits, as of now.
+    /// Returns the current filter with its splits.
     pub fn select(&self) -> Arc<Select> {
         self.numbered().select
     }
 
-    /// The same, and the number of the change that brought them.
+    /// Returns the current filter with its splits, and the number of the change that brought it.
     pub fn current(&self) -> (u64, Arc<Select>) {
         let Numbered { filter_change, select, .. } = self.numbered();
         (filter_change, select)
     }
 
-    /// Puts another filter in place of the present one, and returns the number of that change. Batches that readers begin from
-    /// now on are judged by it; [`Changes::wait`] waits for those under way. Make it with [`Select::with_expression`].
+    /// Replaces the filter, and returns the number of the change. Batches that readers begin from now on are judged by the new
+    /// filter; [`Changes::wait`] waits for the batches under way. The new filter is made with [`Select::with_expression`].
     pub fn replace(&self, select: Arc<Select>) -> u64 {
         let mut filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
         filter.select = select;
-        // Nobody reads the numbers without the lock.
+        // The numbers are only read with the lock held.
         filter.change = self.changes.publish();
         filter.filter_change = filter.change;
         filter.change
     }
 
-    /// Numbers a change of what comes behind these stages: batches that readers begin from now on have this number or a later one.
+    /// Returns the number of a change in a later stage: batches that readers begin from now on have this number or a later one.
     pub fn mark(&self) -> u64 {
         let mut filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
         filter.change = self.changes.publish();

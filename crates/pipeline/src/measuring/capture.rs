@@ -1,8 +1,8 @@
-//! Design `rss` on live sources: each worker has a source of its own, a queue of an interface or a share of its packets, and
-//! runs to completion: it does everything to its packets. Nothing is handed to others but what is known of windows.
+//! Design `rss` on live sources: each worker has its own source, a queue of an interface or a share of its packets. The worker
+//! runs to completion: it does all work on its packets, and hands only its part of each window on.
 //!
-//! Workers and the merging side take steps ([`crate::steps`]). In a real capture each worker has a thread, and the merging side is
-//! the caller's; the workers' messages are all that they have in common.
+//! Workers and the merging side run in steps ([`crate::steps`]). In a real capture, each worker has a thread, and the merging side
+//! runs in the caller's thread. The workers' messages are the only connection between them.
 
 use super::clock::{Act, Booked, Clock, Paces};
 use super::keys::Keys;
@@ -22,26 +22,26 @@ use std::time::{Duration, Instant};
 use weir_io::Input;
 use weir_measure::Window;
 
-/// What a worker says.
+/// Message of a worker.
 enum Message {
-    /// What it knows of windows that are complete.
+    /// The worker's part of complete windows.
     Closed(Closed),
-    /// It is at its end; all its windows were closed before.
+    /// The worker has ended; all its windows were closed before.
     Ended(Box<(Measured, Ended)>),
     Failed(weir_measure::Error),
     Died,
 }
 
-/// What a live source has come to, for display while it is measured.
+/// Counters of a live source, for display during the measurement.
 #[derive(Debug, Default)]
 pub struct LiveCounters {
     /// Packets that reached the source.
     pub received: AtomicU64,
     /// Packets that were delivered.
     pub delivered: AtomicU64,
-    /// Packets that a filter before us rejected.
+    /// Packets rejected by a filter before the source, such as the kernel's.
     pub filtered: AtomicU64,
-    /// Packets for which there was no room.
+    /// Packets dropped for lack of room.
     pub dropped: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ impl LiveCounters {
     }
 }
 
-/// A worker that runs to completion, and its source.
+/// A run-to-completion worker and its source.
 struct LiveWorker {
     id: usize,
     reader: Reader<Stages>,
@@ -66,18 +66,18 @@ struct LiveWorker {
     counters: Arc<LiveCounters>,
     messages: Sender<(usize, Message)>,
     keys: Arc<Keys>,
-    /// Changes of keys up to this number are taken up.
+    /// Number of the latest change whose keys are in use here.
     taken_up: u64,
     /// Sends deliveries to the merge by time, if packets are passed on too.
     sender: Option<MergeSender<Stages>>,
 }
 
 impl LiveWorker {
-    /// Takes what has come, and measures it. **Cost**: one look at the source, and at most one of its blocks.
+    /// Takes the next delivery, and measures it. **Cost**: one check of the source, and at most one of its blocks.
     fn step(&mut self, now: Moment) -> Result<Progress, weir_measure::Error> {
         match self.sender.as_mut().and_then(MergeSender::try_send) {
             None => {}
-            // Who passed packets on has ended; what comes is measured all the same.
+            // The merge by time has ended; packets are still measured.
             Some(Progress::Ended) => self.sender = None,
             Some(progress) => return Ok(progress),
         }
@@ -94,7 +94,7 @@ impl LiveWorker {
         let mut act = |act| {
             match act {
                 Act::Begun(_) => {}
-                // Nothing is gone from the memory of a capture.
+                // No packet can vanish from the memory of a capture.
                 Act::Measure(piece) => _ = worker.slice(&piece)?,
                 Act::Close(before) => {
                     if let Some(closed) = gate.close(worker, before) {
@@ -115,7 +115,7 @@ impl LiveWorker {
                     sender.deliver(Arc::clone(&delivery), now);
                 }
                 clock.take(delivery, handed_ns, &mut act)?;
-                // Nobody waits for the memory of a ring: that is back where it came from.
+                // No reader waits for the chunks of a ring: their memory is back in the ring.
                 clock.freed().for_each(drop);
                 Progress::Busy
             }
@@ -124,7 +124,7 @@ impl LiveWorker {
                 (until, Some(Some(other))) => Progress::Idle(until.min(other)),
                 (_, Some(None)) => Progress::Busy,
             },
-            // What came of the source is told with the measurement.
+            // The report of the source is sent with the measurement.
             Step::End => match sender.as_mut().filter(|sender| !sender.has_ended()) {
                 Some(sender) => {
                     sender.end(Report::default(), None);
@@ -137,14 +137,14 @@ impl LiveWorker {
         Ok(progress)
     }
 
-    /// The source has ended: all windows close.
+    /// Ends the worker after its source: closes all windows.
     fn end(self) {
         let Self { id, reader, mut worker, clock, gate, messages, .. } = self;
         let closed = Closed { ended: clock.ended(), ..gate.end(&mut worker) };
         tell(&messages, id, Message::Closed(closed));
         let Worker { aggregate, timing, .. } = worker;
         let (way, layout) = (reader.way(), reader.layout().cloned());
-        // The source is closed before its end is told.
+        // The source is closed before its end is sent.
         let measured = Measured { way, report: reader.into_report(), layout };
         tell(&messages, id, Message::Ended(Box::new((measured, Ended { processed: aggregate.taken(), timing }))));
     }
@@ -177,14 +177,14 @@ impl LiveWorker {
 }
 
 fn tell(messages: &Sender<(usize, Message)>, id: usize, message: Message) {
-    // Who hears nothing more has ended the run.
+    // If the receiver is gone, the run has ended.
     let _ = messages.send((id, message));
 }
 
-/// A measurement of live sources that goes on step by step: a worker for each, and the merging side.
+/// A measurement of live sources in steps: a worker for each source, and the merging side.
 pub struct Capture<'r> {
     run: &'r mut Run,
-    /// A worker is gone once its source has ended, or if it has a thread.
+    /// Workers stepped here; `None` once the source has ended, or if the worker has a thread.
     workers: Vec<Option<LiveWorker>>,
     messages: Receiver<(usize, Message)>,
     room: Arc<Room>,
@@ -230,8 +230,8 @@ impl<'r> Capture<'r> {
         Ok(Self { run, workers, messages, room, counters, measured })
     }
 
-    /// The merging sides of all sources, for who passes their packets on, by time, while they are measured. To be called before
-    /// the first step. A worker waits while there is no room, and its source's memory fills.
+    /// Returns the merging sides of all sources, for a caller that passes the packets on by time during the measurement. Must be
+    /// called before the first step. If a merging side has no room, its worker waits, and the memory of the source fills.
     pub fn pumps(&mut self) -> Vec<Pump<Stages>> {
         let workers = self.workers.iter_mut().flatten();
         let pump = |worker: &mut LiveWorker| {
@@ -242,18 +242,18 @@ impl<'r> Capture<'r> {
         workers.map(pump).collect()
     }
 
-    /// Starts a thread for each worker, which steps it to its end. What remains is to [merge](Self::merge).
+    /// Starts a thread for each worker, which steps it to its end. The caller then only has to [merge](Self::merge).
     pub fn start(&mut self, system: SystemClock) -> Result<(), Failure> {
         let mut workers = self.workers.iter_mut().filter_map(Option::take);
         workers.try_for_each(|worker| spawn(&self.run.settings.cpus, worker.id, move || worker.run(system)))
     }
 
-    /// What each source has come to.
+    /// Returns the counters of each source.
     pub fn counters(&self) -> &[Arc<LiveCounters>] {
         &self.counters
     }
 
-    /// A step of the worker of source `id`.
+    /// Runs one step of the worker of source `id`.
     pub fn step(&mut self, id: usize, now: Moment) -> Result<Progress, Failure> {
         let Some(worker) = &mut self.workers[id] else { return Ok(Progress::Ended) };
         let progress = worker.step(now).map_err(Failure::Later)?;
@@ -265,7 +265,7 @@ impl<'r> Capture<'r> {
         Ok(progress)
     }
 
-    /// A step of the merging side: takes up one message. `each` gets the windows that are complete, in order.
+    /// Runs one step of the merging side, which takes one message. `each` is called with the complete windows, in order.
     pub fn merge(&mut self, each: &mut dyn FnMut(Window<'_>)) -> Result<Progress, Failure> {
         if self.is_over() {
             return Ok(Progress::Ended);
@@ -277,25 +277,25 @@ impl<'r> Capture<'r> {
         }
     }
 
-    /// What came of each source; complete once [`Self::merge`] has come to its end.
+    /// Returns the outcome of each source; complete once [`Self::merge`] has returned [`Progress::Ended`].
     pub fn end(self) -> Vec<Measured> {
         debug_assert!(!self.is_over() || self.room.is_empty(), "what is merged is given back: {:?}", self.room);
         self.measured.into_iter().flatten().collect()
     }
 
-    /// All sources have ended, and what their workers said is taken up.
+    /// Whether all sources have ended, and all messages of their workers are taken.
     fn is_over(&self) -> bool {
         self.run.team.ended == self.workers.len()
     }
 
-    /// Steps each worker in a thread of its own, and the merging side here; `look` has its turn ten times a second.
+    /// Steps each worker in a thread of its own, and the merging side here; `look` is called ten times a second.
     pub(super) fn in_threads(
         &mut self,
         system: SystemClock,
         look: &mut dyn FnMut(&[Arc<LiveCounters>]),
         each: &mut dyn FnMut(Window<'_>),
     ) -> Result<(), Failure> {
-        /// How long a turn lasts.
+        /// Length of a turn.
         const TURN: Duration = Duration::from_millis(100);
         self.start(system)?;
         let mut looked = Instant::now();

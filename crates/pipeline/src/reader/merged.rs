@@ -1,7 +1,7 @@
-//! A source that is several: their packets by time, copied into pieces of one layout.
+//! Several sources read as one: their packets by time, copied into pieces of one layout.
 //!
-//! For consumers whose packets must come in one order, whatever the number of sources. (Who keeps few of the packets merges
-//! what it keeps, with [`Merge`] itself, and copies nothing.)
+//! For consumers that need all packets in one order, with any number of sources. (A consumer that keeps few packets merges only
+//! these, with [`Merge`] itself, and copies nothing.)
 
 use super::{AccessMode, Current, Delivery, Options, Reader, Report, Source, SourceError};
 use crate::Consumer;
@@ -15,45 +15,45 @@ use weir_io::input::PlainFile;
 use weir_io::{Chunk, Input};
 use weir_packet::savefile::{Interface, Layout, Statistics, spool};
 
-/// Bytes of a piece: it stays in the cache from the copy to the consumer.
+/// Size of a piece, bytes: small enough to stay in the cache from the copy to the consumer.
 const PIECE: usize = 1 << 20;
 
-/// What came of one source of several.
+/// Outcome of one source of several.
 #[derive(Debug)]
 pub struct Part {
-    /// As the user wrote it.
+    /// Name as the user wrote it.
     pub name: String,
-    /// What happened while it was read; its `received` are the packets that were passed on.
+    /// Report of the reading; its `received` counts the packets passed on.
     pub report: Report,
-    /// Its layout, as far as it is known.
+    /// Layout of the source, if known.
     pub layout: Option<Layout>,
-    /// How its bytes got into memory.
+    /// Access mode of the source.
     pub way: AccessMode,
-    /// After a sort, what the source says of the capture it comes from, for the interfaces that its packets have now.
+    /// After a sort: interface statistics in the source, for the interfaces that its packets have now.
     pub stats: Vec<(Interface, Statistics)>,
 }
 
-/// Sources by time, as one.
+/// Sources merged by time.
 pub(super) struct Merged {
     merge: Merge<Every>,
     begun: bool,
     interfaces: Interfaces,
-    /// For each source, the places of its interfaces.
+    /// For each source, the indexes of its interfaces in the table.
     ids: Vec<Ids>,
-    /// Interfaces that the current layout has.
+    /// Number of interfaces of the current layout.
     announced: usize,
     len_hint: u64,
     spares: Vec<Vec<u8>>,
-    /// What the merge is of, if it is of the runs of a sort.
+    /// Sorted sources, if the merge is that of the runs of a sort.
     sorted: Option<Sorted>,
 }
 
 /// Sources whose packets were sorted.
 pub(crate) struct Sorted {
     pub parts: Vec<Part>,
-    /// Packets of all sources.
+    /// Number of packets of all sources.
     pub packets: u64,
-    /// Bytes of all runs.
+    /// Size of all runs, bytes.
     pub bytes: u64,
 }
 
@@ -80,12 +80,12 @@ impl Merged {
         self.spares.push(buffer);
     }
 
-    /// The next packets in the order of time, in spool form; none at the end.
+    /// Returns the next packets in the order of time, in spool form; none at the end.
     fn fill(&mut self) -> Result<Vec<u8>, SourceError> {
         if !self.begun {
             self.begun = true;
             self.merge.begin(&mut |_| {});
-            // An expression is judged by all the link types there are, not by that of the first packet.
+            // An expression is checked against the link types of all sources, not only against that of the first packet.
             let sources = self.merge.sources().iter().filter(|_| self.sorted.is_none());
             for (ids, source) in self.ids.iter_mut().zip(sources) {
                 if let Some(layout) = source.reader().layout() {
@@ -95,14 +95,14 @@ impl Merged {
         }
         let mut piece = self.spares.pop().unwrap_or_else(|| Vec::with_capacity(2 * PIECE));
         piece.clear();
-        // What the next bytes of a pipe hold back is passed on now.
+        // If the next packet must wait for a pipe, the packets so far are passed on now.
         while piece.len() < PIECE && (piece.is_empty() || !self.merge.waits()) {
             let Some(next) = self.merge.next(&mut |_| {}) else { break };
             let (layout, interface) = (&next.current.layout, next.record.frame.interface);
             let id = match self.interfaces.id(&mut self.ids[next.source], layout, interface) {
                 Ok(id) => id,
                 Err(what) if piece.is_empty() => return Err(what),
-                // What is in the piece already was passed on; the next call meets the fault again.
+                // The packets in the piece were passed on; the next call meets the fault again.
                 Err(_) => break,
             };
             spool::append(&mut piece, id, next.key, &next.record);
@@ -111,13 +111,13 @@ impl Merged {
         Ok(piece)
     }
 
-    /// The layout that the last piece needs, if it is another one than that of the piece before.
+    /// Returns the layout of the last piece, if it differs from that of the piece before.
     fn layout(&mut self) -> Option<Layout> {
         let known = std::mem::replace(&mut self.announced, self.interfaces.len());
         (known < self.interfaces.len()).then(|| self.interfaces.layout())
     }
 
-    /// At the end, all that was read was passed on.
+    /// Checks at the end that all packets read were passed on.
     fn check(&self) -> Result<(), SourceError> {
         if let Some(sorted) = &self.sorted {
             let passed: u64 = self.merge.sources().iter().map(merge::Source::passed).sum();
@@ -147,7 +147,7 @@ fn part(source: merge::Source<Every>) -> Part {
 }
 
 impl<C: Consumer> Reader<C> {
-    /// A reader of several sources, by packet time; [`Self::into_parts`] tells of each.
+    /// Makes a reader of several sources, by packet time; [`Self::into_parts`] returns the outcome of each.
     pub fn merged(inputs: Vec<Input>, consumer: Arc<C>, options: Options) -> Self {
         let len_hint = inputs.iter().filter_map(Input::len_hint).sum();
         let merge = Merge::new(inputs, &Arc::new(Every), Every::records);
@@ -155,7 +155,7 @@ impl<C: Consumer> Reader<C> {
         Self::of(Source::Merged(Box::new(merged)), consumer, options)
     }
 
-    /// A reader of the runs of a sort, whose packets have these interfaces.
+    /// Makes a reader of the runs of a sort, whose packets have these interfaces.
     pub(crate) fn sorted(
         merge: Merge<Every>,
         interfaces: Interfaces,
@@ -167,18 +167,18 @@ impl<C: Consumer> Reader<C> {
         Self::of(Source::Merged(Box::new(merged)), consumer, options)
     }
 
-    /// A reader of a file that holds nothing but packets in spool form, of this layout.
+    /// Makes a reader of a file that holds only packets in spool form, of this layout.
     pub(crate) fn spooled(file: PlainFile, layout: Layout, consumer: Arc<C>, options: Options) -> Self {
         let source = Source::File { file, way: AccessMode::Read, pool: None, lost: None };
         Self::laid_out(source, layout, consumer, options)
     }
 
-    /// A reader of packets of this layout that stayed in memory.
+    /// Makes a reader of packets in memory, of this layout.
     pub(crate) fn in_memory(packets: InMemory, layout: Layout, consumer: Arc<C>, options: Options) -> Self {
         Self::laid_out(Source::Memory(Box::new(packets)), layout, consumer, options)
     }
 
-    /// A reader of a source whose layout is known.
+    /// Makes a reader of a source whose layout is known.
     fn laid_out(source: Source<C>, layout: Layout, consumer: Arc<C>, options: Options) -> Self {
         let mut reader = Self::of(source, consumer, options);
         if let Err(what) = reader.take_up(layout) {
@@ -187,7 +187,7 @@ impl<C: Consumer> Reader<C> {
         reader
     }
 
-    /// What happened in all, and to each source of a merge or a sort (none if it is neither).
+    /// Returns the report of the whole, and the outcome of each source of a merge or a sort (none if it is neither).
     pub fn into_parts(self) -> (Report, Vec<Part>) {
         let parts = match self.source {
             Source::Merged(merged) => merged.into_parts(),
@@ -196,7 +196,7 @@ impl<C: Consumer> Reader<C> {
         (self.report, parts)
     }
 
-    /// Takes a merge on by one piece.
+    /// Reads one piece of a merge.
     pub(super) fn step_merged(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
         self.end_step();
         let Source::Merged(merged) = &mut self.source else { unreachable!("asked by source") };
@@ -217,7 +217,7 @@ impl<C: Consumer> Reader<C> {
         Ok(self.take_piece(piece))
     }
 
-    /// Takes packets in memory on by one piece.
+    /// Takes one piece of packets in memory.
     pub(super) fn step_memory(&mut self) -> Result<Option<Delivery<C>>, SourceError> {
         let mut piece = self.spent.take().unwrap_or_default();
         piece.clear();
@@ -230,7 +230,7 @@ impl<C: Consumer> Reader<C> {
         Ok(self.take_piece(piece))
     }
 
-    /// Takes up a piece of packets in spool form.
+    /// Processes a piece of packets in spool form.
     fn take_piece(&mut self, piece: Vec<u8>) -> Option<Delivery<C>> {
         let current: Arc<Current<C::Plan>> = Arc::clone(self.current.as_ref().expect("packets have interfaces"));
         let len = piece.len();

@@ -1,4 +1,4 @@
-//! Judging packets by what is inside their tunnels.
+//! Verdicts on packets by the contents of their tunnels.
 
 use super::{Filters, MAX_BATCH, Misfit, matches};
 use crate::PlanError;
@@ -9,31 +9,31 @@ use weir_packet::list::List;
 use weir_packet::savefile::{Direction, Layout};
 use weir_packet::{Frame, LinkType};
 
-/// Link types of what is inside tunnels.
+/// Link types of packets inside tunnels.
 pub(super) const LINKS: [LinkType; 2] = [LinkType::ETHERNET, LinkType::RAW];
 
-/// What is needed to judge the innermost packets of tunnels, for each interface.
+/// Parsers and programs to judge the innermost packets of tunnels, for each interface.
 #[derive(Debug)]
 pub(super) struct Inside(List<Judges>);
 
 #[derive(Clone, Debug)]
 struct Judges {
-    /// `None` where no tunnel is looked for.
+    /// Parser that finds tunnels; `None` if the link type can have none.
     parser: Option<Parser>,
-    /// The programs for tunnels that carry Ethernet, and for those that carry IP.
+    /// Programs for tunnels that carry Ethernet. `raw` has those for tunnels that carry IP.
     ethernet: Arc<Filters>,
     raw: Arc<Filters>,
 }
 
 /// The innermost packets of a batch.
 pub(super) struct Tunnels<'a> {
-    /// Those of the batch: number, programs, and bytes.
+    /// Tunneled packets of the batch: number in the batch, programs, and inner frame.
     found: [Option<(usize, &'a Filters, Frame<'a>)>; MAX_BATCH],
     len: usize,
 }
 
 impl Inside {
-    /// What judges the tunnels of a layout, of whose interfaces `known` has the first ones, by the programs that `filters` gives.
+    /// Makes the judges for the tunnels of a layout; `known` has those of its first interfaces. `filters` returns the programs.
     pub fn new(
         layout: &Layout,
         known: Option<&Self>,
@@ -48,7 +48,7 @@ impl Inside {
         Ok(Self(judges))
     }
 
-    /// The innermost packets of those frames that are tunnels.
+    /// Returns the innermost packets of the tunnels among the frames.
     pub fn tunnels<'a>(&'a self, frames: &[Frame<'a>]) -> Tunnels<'a> {
         let mut tunnels = Tunnels { found: [None; MAX_BATCH], len: 0 };
         for (i, frame) in frames.iter().enumerate() {
@@ -63,10 +63,10 @@ impl Inside {
     }
 }
 
-/// The frame of `data`, a part of the bytes of `outer`.
+/// Returns the frame of `data`, a part of the bytes of `outer`.
 fn inner_frame<'a>(outer: &Frame<'a>, data: &'a [u8]) -> Frame<'a> {
     let before = data.as_ptr() as usize - outer.data.as_ptr() as usize;
-    // What the capture cut off belongs to the inner packet, unless that ends before.
+    // Bytes cut off by the capture belong to the inner packet, unless it ends before them.
     let whole = before + data.len() < outer.data.len();
     let wire_len = if whole { data.len() as u32 } else { outer.wire_len.saturating_sub(before as u32) };
     Frame { data, wire_len, interface: outer.interface }
@@ -77,13 +77,13 @@ impl<'a> Tunnels<'a> {
         self.found[..self.len].iter().flatten()
     }
 
-    /// The frames that are tunnels: bit i for frame i.
+    /// Returns the mask of frames that are tunnels: bit i for frame i.
     pub fn mask(&self) -> u64 {
         self.found().fold(0, |mask, (i, ..)| mask | 1 << i)
     }
 
-    /// `verdicts` over the frames as they are, corrected by those of the main expression, or of a split, over what is inside the
-    /// tunnels among them.
+    /// Corrects `verdicts` over the outer frames: for tunnels, the verdict of the main expression, or of a split, on the inner
+    /// packet replaces that on the outer frame.
     #[inline]
     pub fn correct(&self, verdicts: u64, split: Option<usize>) -> u64 {
         self.found().fold(verdicts, |verdicts, (i, filters, frame)| {
@@ -91,7 +91,7 @@ impl<'a> Tunnels<'a> {
         })
     }
 
-    /// The packets of `mask` inside tunnels that the expression makes no sense for.
+    /// Returns the tunneled packets of `mask` for whose link type the expression makes no sense.
     pub fn misfits(&self, mask: u64, split: Option<usize>) -> impl Iterator<Item = Misfit> {
         let refused = self.found().filter(move |(i, filters, _)| mask >> i & 1 == 1 && filters.filter(split).is_err());
         refused.map(move |(_, filters, _)| Misfit { link: filters.link, split, packets: 1 })
