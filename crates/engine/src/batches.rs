@@ -1,10 +1,10 @@
-//! Batches that a front end takes out of a run, when it wants them.
+//! Batches that a front end pulls out of a run.
 //!
-//! A batch holds all packets of a piece of a source, where they lie: a region of memory, descriptors of the frames in it, and masks of
-//! the verdicts. What a kernel's filter rejected before is in no batch.
+//! A batch holds all packets of a piece of a source, in place: a region of memory, descriptors of the frames in it, and masks of
+//! the verdicts. Packets rejected by a kernel's filter are in no batch.
 //!
-//! If the limit of outstanding batches is reached, the run waits. Files then wait too; a capture drops packets for which its ring has
-//! no room, and counts them. A batch that is dropped gives its memory back, in any order and from any thread.
+//! If the limit of outstanding batches is reached, the run waits. Files then wait too; a capture drops packets for which its ring
+//! has no room, and counts them. A dropped batch gives its memory back, in any order and from any thread.
 
 use std::collections::VecDeque;
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
@@ -18,37 +18,37 @@ use weir_pipeline::Delivery;
 use weir_pipeline::select::Selected;
 use weir_pipeline::stages::{Bits, Columns, Stages};
 
-/// Most batches that may be out at once: a byte for each fits into a pipe.
+/// Largest number of batches that may be out at once: a byte for each fits into a pipe.
 pub const MOST: usize = 4096;
 
-/// A wait without end is cut into such.
+/// Longest single wait: an endless wait is a sequence of such waits.
 const TURN: Duration = Duration::from_secs(3600);
 
-/// How often a run that waits for room looks whether it was told to end.
+/// Interval at which a run that waits for room checks its stop flag.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a run that was told to end waits for room, in all: what finds none by then is dropped, and counted.
+/// Total time for which a stopped run waits for room. Batches without room by then are dropped, and their packets counted.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Delivery<Stages>>,
-    /// Batches that the front end holds.
+    /// Number of batches that the front end holds.
     held: usize,
-    /// How often the run found no room.
+    /// Number of times that the run found no room.
     full: u64,
-    /// The run is over.
+    /// Whether the run is over.
     ended: bool,
-    /// The receiver was dropped.
+    /// Whether the receiver was dropped.
     left: bool,
-    /// Packets that passed, in batches that waited then.
+    /// Number of passed packets in batches that waited when the receiver was dropped.
     unread: u64,
 }
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// There is room, or something to take.
+    /// Signals that there is room, a batch to take, or an end.
     changed: Condvar,
     most: usize,
 }
@@ -58,33 +58,34 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a change, for `most` at most.
+    /// Waits at most `most` for a change.
     fn wait<'a>(&self, state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
         self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
-/// The end of a run that hands batches out.
+/// The sending end, which hands batches out of a run.
 #[derive(Debug)]
 pub(crate) struct BatchSender {
     shared: Arc<Shared>,
-    /// When it was found that the run was told to end.
+    /// Time at which the stop of the run was noticed.
     stopped: Option<Instant>,
-    /// A byte for each batch that waits.
+    /// Pipe that holds a byte for each waiting batch.
     ready: PipeWriter,
 }
 
-/// The end that takes them.
+/// The receiving end, from which a front end takes batches.
 #[derive(Debug)]
 pub struct Batches {
     shared: Arc<Shared>,
     ready: PipeReader,
 }
 
-/// A batch: packets of one source in its order, with the memory that they lie in. Packets are numbered from 0 on.
+/// A batch: packets of one source in its order, with the memory of their frames. Packets are numbered from 0 on.
 ///
-/// One that is pulled holds what the filter passed and what it rejected, and one that a sink [keeps](crate::sink::Packets::keep) what
-/// the sink was handed; masks tell them apart. Dropping it gives the memory back, in any order and from any thread.
+/// A pulled batch holds the packets that the filter passed and those that it rejected. A batch that a sink
+/// [keeps](crate::sink::Packets::keep) holds the packets that the sink was handed. Masks tell matching packets apart. A dropped
+/// batch gives its memory back, in any order and from any thread.
 #[derive(Debug)]
 pub struct Batch {
     delivery: Delivery<Stages>,
@@ -93,16 +94,16 @@ pub struct Batch {
     splits: OnceLock<Vec<Bits>>,
 }
 
-/// Where a batch is counted while it is out.
+/// Count of which a batch is part while it is out.
 #[derive(Debug)]
 enum Counted {
-    /// Among those that are pulled.
+    /// Pulled batches, counted in the shared state.
     Pulled(Arc<Shared>),
-    /// By the number of shares of this.
+    /// Kept batches, counted by the number of shares of this value.
     Kept(#[expect(dead_code, reason = "a share that counts")] Arc<()>),
 }
 
-/// Both ends; at most `most` batches, up to [`MOST`], wait or are held at once.
+/// Makes both ends; at most `most` batches, up to [`MOST`], wait or are held at once.
 pub(crate) fn channel(most: usize) -> io::Result<(BatchSender, Batches)> {
     let shared = Shared { state: Mutex::default(), changed: Condvar::new(), most: most.clamp(1, MOST) };
     let (shared, (reader, writer)) = (Arc::new(shared), pipe()?);
@@ -110,7 +111,8 @@ pub(crate) fn channel(most: usize) -> io::Result<(BatchSender, Batches)> {
 }
 
 impl BatchSender {
-    /// Hands a batch out, and waits for room, not for long once `stop` is set. Gives it back if nobody wants it.
+    /// Hands a batch out, and waits for room; once `stop` is set, only for a short time. Returns the batch if the receiver is
+    /// gone or there is no room.
     pub(crate) fn give(&mut self, delivery: Delivery<Stages>, stop: &AtomicBool) -> Option<Delivery<Stages>> {
         let mut state = self.shared.state();
         let is_full = |state: &State| state.waiting.len() + state.held >= self.shared.most;
@@ -127,22 +129,22 @@ impl BatchSender {
         state.waiting.push_back(delivery);
         drop(state);
         self.shared.changed.notify_all();
-        // There is room for it; whoever waits at the other end may be gone.
+        // The pipe has room for the byte. The error of a dropped receiver is no fault.
         let _ = self.ready.write_all(&[0]);
         None
     }
 
-    /// The receiver was dropped.
+    /// Whether the receiver was dropped.
     pub(crate) fn is_left(&self) -> bool {
         self.shared.state().left
     }
 
-    /// Packets that passed, in batches that waited when the receiver was dropped.
+    /// Returns the number of passed packets in batches that waited when the receiver was dropped.
     pub(crate) fn unread(&self) -> u64 {
         self.shared.state().unread
     }
 
-    /// Batches that wait or are held.
+    /// Returns the number of batches that wait or are held.
     pub(crate) fn outstanding(&self) -> usize {
         let state = self.shared.state();
         state.waiting.len() + state.held
@@ -156,19 +158,19 @@ impl Drop for BatchSender {
     }
 }
 
-/// What [`Batches::next`] came to.
+/// Result of [`Batches::next`].
 #[derive(Debug)]
 pub enum Next {
     /// A batch.
     Batch(Box<Batch>),
-    /// None came in that time.
+    /// No batch arrived in that time.
     Nothing,
     /// The run is over, and all its batches are taken.
     End,
 }
 
 impl Batches {
-    /// The next batch, within `most`.
+    /// Waits at most `most` for the next batch.
     pub fn next(&mut self, most: Duration) -> Next {
         let begun = Instant::now();
         let mut state = self.shared.state();
@@ -176,7 +178,7 @@ impl Batches {
             if let Some(delivery) = state.waiting.pop_front() {
                 state.held += 1;
                 drop(state);
-                // Written by now, or soon.
+                // The byte of this batch is in the pipe by now, or soon.
                 let _ = self.ready.read_exact(&mut [0]);
                 return Next::Batch(Box::new(Batch::new(delivery, Counted::Pulled(Arc::clone(&self.shared)))));
             }
@@ -189,19 +191,19 @@ impl Batches {
         }
     }
 
-    /// Batches that are out of the run and not given back: those that wait, and those that are held.
+    /// Returns the numbers of batches that are out of the run and not given back: those that wait, and those that are held.
     pub fn outstanding(&self) -> (usize, usize) {
         let state = self.shared.state();
         (state.waiting.len(), state.held)
     }
 
-    /// How often the run had a batch and found as many out as may be.
+    /// Returns the number of times that the run had a batch, but the limit of outstanding batches was reached.
     pub fn full(&self) -> u64 {
         self.shared.state().full
     }
 }
 
-/// Readable while a batch waits, and once the run is over: for `poll`. Nobody else may read from it.
+/// Descriptor for `poll`: readable while a batch waits, and once the run is over. The caller must not read from it.
 impl AsFd for Batches {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
@@ -228,7 +230,8 @@ impl Batch {
         Self { delivery, _counted: counted, descriptors: OnceLock::new(), splits: OnceLock::new() }
     }
 
-    /// The packets at `records` of a piece, with the verdicts on them; it shares the memory of the piece. `count` is shared while it is out.
+    /// Makes a batch of the packets at `records` of a piece, with their verdicts. The batch shares the memory of the piece, and a
+    /// share of `count` while it is out.
     pub(crate) fn kept(piece: &Delivery<Stages>, records: &[u32], verdicts: Bits, count: &Arc<()>) -> Self {
         let passed = verdicts.count_ones();
         let selected = Selected { passed, filtered: records.len() as u64 - passed, ..Selected::default() };
@@ -238,7 +241,7 @@ impl Batch {
         Self::new(delivery, Counted::Kept(Arc::clone(count)))
     }
 
-    /// Number of packets, whatever the verdicts on them.
+    /// Returns the number of packets, with any verdict.
     pub fn len(&self) -> usize {
         self.delivery.part.records.len()
     }
@@ -248,25 +251,25 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Memory that the frames lie in, to which offsets of [descriptors](Self::descriptors) are relative: see [`descriptor::region`],
-    /// which says what of it may be read. It stays where it is until the batch is dropped.
+    /// Returns the memory of the frames, to which offsets of [descriptors](Self::descriptors) are relative. The readable parts are
+    /// documented at [`descriptor::region`]. The memory stays in place until the batch is dropped.
     pub fn region(&self) -> *const [u8] {
         descriptor::region(self.delivery.view.content())
     }
 
-    /// Descriptor of each packet. **Cost**: made at the first call, in the caller's thread.
+    /// Returns the descriptor of each packet. **Cost**: the descriptors are made at the first call, in the caller's thread.
     pub fn descriptors(&self) -> &[Descriptor] {
         let Delivery { current, view, part, .. } = &self.delivery;
         self.descriptors.get_or_init(|| current.layout.descriptors(view.content(), &part.records))
     }
 
-    /// Verdicts of the filter: bit i is 1 if packet i passed.
+    /// Returns the verdicts of the filter: bit i is 1 if packet i passed.
     pub fn verdicts(&self) -> &Bits {
         &self.delivery.part.kept
     }
 
-    /// Verdicts of each split, in a batch that is pulled: bit i is 1 if packet i passed and matches the split. **Cost**: made at the first call, in the caller's
-    /// thread.
+    /// Returns the verdicts of each split, for a pulled batch: bit i is 1 if packet i passed and matches the split. **Cost**: the
+    /// masks are made at the first call, in the caller's thread.
     pub fn split_verdicts(&self) -> &[Bits] {
         let part = &self.delivery.part;
         self.splits.get_or_init(|| {
@@ -274,32 +277,32 @@ impl Batch {
         })
     }
 
-    /// Packet `number` where it lies; `None` behind the last.
+    /// Returns packet `number` in place; `None` behind the last.
     pub fn packet(&self, number: usize) -> Option<Record<'_>> {
         let Delivery { current, view, part, .. } = &self.delivery;
         current.layout.record(view.content(), *part.records.get(number)? as usize)
     }
 
-    /// How the source is laid out here.
+    /// Returns the layout of the source at this batch.
     pub fn layout(&self) -> &Layout {
         &self.delivery.current.layout
     }
 
-    /// Number of the latest change that it was judged under.
+    /// Returns the number of the latest change for this batch.
     pub fn change(&self) -> u64 {
         self.delivery.current.plan.change()
     }
 
-    /// Packets of it that passed, and that did not.
+    /// Returns the numbers of packets that passed, and that did not.
     pub fn judged(&self) -> (u64, u64) {
         let selected = &self.delivery.part.selected;
         (selected.passed, selected.filtered)
     }
 
-    /// The packets that passed, in the order of the source, where they lie.
+    /// Returns the packets that passed, in place, in the order of the source.
     pub fn packets(&self) -> impl Iterator<Item = Record<'_>> {
         let passed = |&number: &usize| self.verdicts().get(number, 1) == 1;
-        // Found before, in memory that nobody writes to.
+        // Each record was found before, in memory that no process writes to.
         (0..self.len()).filter(passed).filter_map(|number| self.packet(number))
     }
 }

@@ -1,4 +1,4 @@
-//! What other threads ask of a run while it goes on.
+//! Control of a run from other threads.
 
 use crate::ledger::Ledger;
 use crate::output_changes::{Closed, OutputChange, OutputChanges, OutputSlot, Refusal};
@@ -19,81 +19,82 @@ use weir_pipeline::select::{Select, compile};
 use weir_pipeline::stages::Stages;
 use weir_pipeline::{Consumer, PlanError};
 
-/// Controls a run from other threads.
+/// Control of a run, for other threads: stop, snapshots and changes.
 #[derive(Debug)]
 pub struct Control {
     stop: Arc<AtomicBool>,
     stages: Arc<Stages>,
     resolve: bool,
-    /// One change at a time. Filters by which batches may be under way that were begun before the latest change.
+    /// Earlier filters that may still judge batches begun before the latest change. The lock admits one change at a time.
     changing: Mutex<Vec<Arc<Select>>>,
     kernel_filters: Mutex<Vec<CaptureFilter>>,
     outputs: OutputChanges,
-    /// What the measurement counts by, if there is one.
+    /// Keys of the measurement, if there is one.
     keys: Option<Arc<Keys>>,
-    /// Somebody waits for a snapshot.
+    /// Whether a caller waits for a snapshot.
     asked: AtomicBool,
     askers: Mutex<Vec<Sender<Snapshot>>>,
 }
 
-/// How a run stands between two batches. Each figure was counted where it happens.
+/// State of a run between two batches. Each figure is counted at the place of the event.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Snapshot {
     /// Number of the latest change.
     pub change: u64,
-    /// What the filter and the outputs have counted. `received` is what readers in the run's thread have delivered: a capture with a
-    /// thread of its own tells at its end, and what a kernel filtered or dropped is taken up then. Where the workers of a measurement
-    /// judge, what passed is known at the end only.
+    /// Counts of the filter and the outputs. `received` counts packets delivered by readers in the run's thread. A capture with a
+    /// thread of its own is added at its end, with the packets that its kernel filtered or dropped. If the workers of a measurement
+    /// judge, the number of passed packets is known at the end only.
     pub ledger: Ledger,
-    /// What each capture has counted, by its name; not of several that are merged.
+    /// Counts of each capture, by its name; empty for several captures that are merged.
     pub captures: Vec<(String, Counts)>,
-    /// Packets that each output has written, by its name; of those that were replaced none.
+    /// Packets written by each output, by its name, without replaced outputs.
     pub written: Vec<(String, u64)>,
-    /// Batches that workers hold, those that were pulled or can be, and those that outputs keep.
+    /// Number of batches held by workers, pulled or waiting to be pulled, and kept by outputs.
     pub in_flight: usize,
 }
 
-/// The filter of the kernel before a capture.
+/// A capture's filter in the kernel.
 #[derive(Debug)]
 struct CaptureFilter {
-    /// What packets begin with there.
+    /// Link type of the capture.
     link: LinkType,
     filter: Arc<dyn PreFilter>,
 }
 
-/// Why a filter, an output or keys were not replaced, or is not in place everywhere.
+/// Reason for which a filter, an output or keys were not replaced, or are not yet in place everywhere.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
-    /// The expression is wrong, or makes sense for nothing that is read. The filter before stays.
+    /// The expression is wrong, or makes sense for no source. The filter before stays.
     #[error(transparent)]
     Refused(PlanError),
-    /// The kernel's filter cannot be widened for packets that the new filter wants. The filter before stays.
+    /// The kernel's filter cannot be widened for the packets of the new filter. The filter before stays.
     #[error("the kernel's filter: {0}")]
     Kernel(io::Error),
-    /// Batches that were begun before are under way still. What is begun now is judged by the new filter, or goes to the new output.
+    /// Batches begun before the change are still under way. Later batches are judged by the new filter, or go to the new output.
     #[error("change {change} is in place, and batches from before it are still under way")]
     UnderWay {
         /// Number of the change.
         change: u64,
     },
-    /// The new output cannot be made. The one before stays.
+    /// The new output cannot be made. The output before stays.
     #[error("{}", end_words(.0))]
     Output(End),
-    /// There is no such output, or its packets are only counted.
+    /// The output does not exist, or its packets are only counted.
     #[error("there is no such output")]
     NoOutput,
-    /// The new output [wants](Sink::wants) other packets than the one before, or [keeps](Sink::keeps) batches where that does not.
+    /// The new output [wants](Sink::wants) other packets than the output before, or [keeps](Sink::keeps) batches although the
+    /// output before does not.
     #[error("the new output wants other packets than the one before, or keeps them")]
     Wants,
-    /// An earlier change of this output, or of the keys, is under way still.
+    /// An earlier change of this output, or of the keys, is still under way.
     #[error("an earlier change is still under way")]
     Earlier,
-    /// The tables for other keys cannot be had. The keys before stay.
+    /// The tables for other keys cannot be allocated. The keys before stay.
     #[error(transparent)]
     Tables(weir_measure::Error),
-    /// Nothing is measured.
+    /// The run has no measurement.
     #[error("nothing is measured")]
     NoMeasurement,
     /// The run is over.
@@ -131,7 +132,7 @@ impl From<Refusal> for ChangeError {
 }
 
 impl Control {
-    /// For a run whose outputs need this; `None` if packets are only counted.
+    /// Makes the control of a run whose outputs have these needs; `None` if packets are only counted.
     pub(crate) fn new(
         stop: Arc<AtomicBool>,
         stages: Arc<Stages>,
@@ -152,13 +153,13 @@ impl Control {
         }
     }
 
-    /// Ends the run. A capture delivers what it has received by then.
+    /// Ends the run. A capture still delivers the packets received so far.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// How the run stands, as of the end of a batch; `None` if it has no answer within `most`: before its first source and behind its
-    /// last, or while it waits for a pipe or an output.
+    /// Returns the state of the run at the end of a batch; `None` if there is no answer within `most`. The run does not answer
+    /// before its first source, after its last one, or while it waits for a pipe or an output.
     pub fn snapshot(&self, most: Duration) -> Option<Snapshot> {
         let (say, said) = channel();
         self.askers.lock().unwrap_or_else(PoisonError::into_inner).push(say);
@@ -166,28 +167,29 @@ impl Control {
         said.recv_timeout(most).ok()
     }
 
-    /// Answers who asked for a snapshot. **Cost**: a load if nobody did.
+    /// Answers all requests for a snapshot. **Cost**: a load if there is none.
     pub(crate) fn answer(&self, snapshot: impl FnOnce() -> Snapshot) {
         if self.asked.load(Ordering::Relaxed) && self.asked.swap(false, Ordering::Acquire) {
             let askers = std::mem::take(&mut *self.askers.lock().unwrap_or_else(PoisonError::into_inner));
             let snapshot = snapshot();
-            // Who waits no longer has dropped its end.
+            // A caller that no longer waits has dropped its end of the channel.
             askers.into_iter().for_each(|asker| drop(asker.send(snapshot.clone())));
         }
     }
 
-    /// Number of the latest change, 0 before the first.
+    /// Returns the number of the latest change, 0 before the first.
     pub fn change(&self) -> u64 {
         self.stages.changes().map_or(0, |changes| changes.number())
     }
 
-    /// Replaces the filter's expression between two batches, without loss, and returns the number of the change; the splits stay. The
-    /// call waits until every reader has ended the step that it began under the old filter: no batch begins under that any more, and
-    /// each batch has the number of the filter that judges it. Until then the kernel's filter passes what either expression matches.
+    /// Replaces the filter's expression between two batches, without loss, and returns the number of the change; the splits stay.
+    /// The call waits until every reader has ended the step that it began under the old filter. After that, no batch begins under
+    /// the old filter, and each batch has the number of the filter that judges it. Until then, the kernel's filter passes packets
+    /// that match either expression.
     ///
-    /// **Cost**: compiles and makes native code in this thread, milliseconds for each link type that is captured; `timeout` at most for
-    /// steps under way, which readers that wait for packets have none of. **Errors**: but for the last of [`ChangeError`]'s, nothing
-    /// has changed.
+    /// **Cost**: compiles and makes native code in this thread, milliseconds for each captured link type. Waits at most `timeout`
+    /// for steps under way; a reader that waits for packets has no step under way. **Errors**: but for [`ChangeError::UnderWay`],
+    /// nothing has changed.
     pub fn set_filter(&self, expression: &str, timeout: Duration) -> Result<u64, ChangeError> {
         let mut before = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.stages.select();
@@ -196,7 +198,7 @@ impl Control {
         all.extend([old, Arc::clone(&new)]);
         if let Err(error) = self.set_kernel_filters(&all) {
             all.pop();
-            // A filter that stays wider is right too.
+            // A filter that stays wider is still correct.
             let _ = self.set_kernel_filters(&all);
             return Err(ChangeError::Kernel(error));
         }
@@ -212,15 +214,16 @@ impl Control {
     }
 
     /// Replaces the sink of an output between two batches, without loss, and returns the number of the change. Batches of earlier
-    /// numbers go to the sink before, which is then completed: [`Event::OutputReplaced`](crate::event::Event::OutputReplaced) has its
-    /// report. Of several captures, packets go to the sink before until no capture has an earlier batch. A sink that ended early can be
-    /// replaced too, as long as the run goes on. The file of the sink before cannot be written again by the run.
+    /// numbers go to the old sink, which is then completed: [`Event::OutputReplaced`](crate::event::Event::OutputReplaced) has its
+    /// report. If there are several captures, packets go to the old sink until no capture has an earlier batch. A sink that ended
+    /// early can be replaced too, as long as the run goes on. The run cannot write the file of the old sink again.
     ///
-    /// What is counted of a capture (pcapng's interface statistics) is in the last file alone.
+    /// The counts of a capture (pcapng's interface statistics) are in the last file alone.
     ///
-    /// **Cost**: makes the file in this thread, and completes the one before in the run's. The run takes the change up with its next
-    /// batch, or, while it waits for a capture, within some [turns](weir_io::live::TURN); while it waits for a pipe, once bytes come.
-    /// **Errors**: but for [`ChangeError::UnderWay`] nothing has changed; an empty file may have been made.
+    /// **Cost**: makes the file in this thread, and completes the old file in the run's thread. The run applies the change with its
+    /// next batch. While the run waits for a capture, it applies the change within some [turns](weir_io::live::TURN); while it
+    /// waits for a pipe, once bytes arrive. **Errors**: but for [`ChangeError::UnderWay`], nothing has changed; an empty file may
+    /// have been made.
     pub fn set_output(
         &self,
         slot: OutputSlot,
@@ -236,22 +239,23 @@ impl Control {
         hear(change, &hears, timeout)
     }
 
-    /// Replaces the keys that the measurement counts by, and returns the number of the change. Batches of earlier numbers are counted by
-    /// the keys before, and all others, in fresh tables, by these: each packet once. Windows that are open end early, and behind them
-    /// comes the sum of all that was counted by the keys before, each as an [`Event::Window`](crate::event::Event::Window) with the
-    /// [number](weir_measure::Window::change). What comes later of such a window is a further result of it.
+    /// Replaces the keys by which the measurement counts, and returns the number of the change. Batches of earlier numbers are
+    /// counted by the old keys, and all others by the new keys, in fresh tables: each packet once. Open windows end early, and
+    /// the sum of all counts by the old keys follows them. Each comes as an [`Event::Window`](crate::event::Event::Window) with
+    /// the [number](weir_measure::Window::change) of the change. Later packets of such a window are in a further result of it.
     ///
-    /// The call waits until all workers have begun with the new tables, and that sum is told.
+    /// The call waits until all workers have begun with the new tables, and the sum is given out.
     ///
-    /// **Cost**: makes the tables of all workers, in this thread; those before are there until all are past the change. The run takes the change up as
-    /// [that of an output](Self::set_output). **Errors**: but for [`ChangeError::UnderWay`] nothing has changed.
+    /// **Cost**: makes the tables of all workers, in this thread. The old tables stay allocated until all workers are past the
+    /// change. The run applies the change like [that of an output](Self::set_output). **Errors**: but for
+    /// [`ChangeError::UnderWay`], nothing has changed.
     pub fn set_keys(&self, keys: Vec<KeyKind>, timeout: Duration) -> Result<u64, ChangeError> {
         let known = self.keys.as_ref().ok_or(ChangeError::NoMeasurement)?;
         let (change, hears) = known.replace(keys, || self.stages.mark())?;
         hear(change, &hears, timeout)
     }
 
-    /// The run is over: who waits for a change hears that, and others are refused.
+    /// Ends the changes with the run: callers that wait for a change get an error, and further changes are refused.
     pub(crate) fn end(&self) {
         drop(self.outputs.end());
         if let Some(keys) = &self.keys {
@@ -259,12 +263,13 @@ impl Control {
         }
     }
 
-    /// The changes of outputs that the run has not taken up.
+    /// Returns the changes of outputs that the run has not applied yet.
     pub(crate) fn outputs(&self) -> &OutputChanges {
         &self.outputs
     }
 
-    /// Notes the kernel's filters of captures that are about to begin. The filter may be another one since they were opened.
+    /// Notes the kernel's filters of captures that are about to begin, and updates them if the filter was replaced since the
+    /// opening.
     pub(crate) fn begin(&self, inputs: &[Input]) {
         let mut all = self.changing.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let filters = inputs.iter().filter_map(|input| {
@@ -279,17 +284,17 @@ impl Control {
         }
     }
 
-    /// The kernel's filters pass what one of these filters keeps.
+    /// Sets the kernel's filters to pass every packet that one of these filters keeps.
     fn set_kernel_filters(&self, selects: &[Arc<Select>]) -> io::Result<()> {
         let filters = self.kernel_filters.lock().unwrap_or_else(PoisonError::into_inner);
         filters.iter().try_for_each(|CaptureFilter { link, filter }| {
-            // Without a program for one of them everything passes.
+            // If one of the filters has no program, all packets pass.
             let programs: Option<Vec<_>> = selects.iter().map(|select| self.program(select, *link)).collect();
             filter.replace(&programs.unwrap_or_default())
         })
     }
 
-    /// The program of a filter's expression for the kernel; none if it makes no sense there, or would reject what is kept.
+    /// Returns the kernel program of a filter's expression; `None` if it makes no sense there, or would reject packets to keep.
     fn program(&self, select: &Select, link: LinkType) -> Option<Vec<Insn>> {
         if !select.suits_a_filter_before() {
             return None;
@@ -307,9 +312,9 @@ fn hear(change: u64, hears: &Receiver<()>, timeout: Duration) -> Result<u64, Cha
     }
 }
 
-/// What an expression becomes for the kernel's filter of a capture whose packets are of this link type.
+/// Compiles an expression for the kernel's filter of a capture with this link type.
 ///
-/// **Errors**: libpcap refuses it; `stop` was set first.
+/// **Errors**: libpcap refuses the expression; `stop` was set first.
 pub fn kernel_program(
     expression: &str,
     link: LinkType,

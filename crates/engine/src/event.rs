@@ -1,4 +1,4 @@
-//! What happens in a run, for the front end that shows it.
+//! Events of a run, for a front end to show.
 
 use crate::name::Name;
 use crate::output_changes::OutputSlot;
@@ -11,116 +11,116 @@ use weir_pipeline::select::{Misfit, Select};
 use weir_pipeline::sort::SortFault;
 use weir_pipeline::{AccessMode, PlanError, Report, SourceFault};
 
-/// Something that happened. Events come in the thread of the run, in the order in which things happen.
+/// An event of a run. Events are delivered in the thread of the run, in their order of occurrence.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A source, or several that are read as one, is read from now on; `bytes` is its size, where that is known.
+    /// The reading of a source, or of several as one, begins.
     Begun {
-        /// Size.
+        /// Size of the source, bytes, if known.
         bytes: Option<u64>,
     },
-    /// So many bytes of it are done.
+    /// A part of the current source has been read.
     Progress {
-        /// Bytes.
+        /// Number of bytes read so far.
         bytes: u64,
     },
-    /// A source cannot be opened, and is passed over.
+    /// A source cannot be opened, and is skipped.
     Unopened {
-        /// As the user wrote it.
+        /// Name as the user wrote it.
         name: &'a Name,
-        /// Why.
+        /// Error of the system.
         error: &'a io::Error,
     },
     /// The first source cannot be split among the workers of a measurement: a distributor feeds them.
     Distributed {
-        /// What the source is called.
+        /// Name of the source.
         name: &'a str,
     },
-    /// A source was read to its end, or as far as was wanted.
+    /// A source was read to its end, or as far as needed.
     Closed(Closed<'a>),
     /// A source ended early.
     Fault {
-        /// What the source is called.
+        /// Name of the source.
         name: &'a str,
-        /// Why, and where.
+        /// Fault, with its position.
         fault: &'a SourceFault,
     },
-    /// A capture ended early. What befalls an interface befalls all its queues and workers: each of them tells.
+    /// A capture ended early. A fault of an interface affects the captures of all its queues and workers, and each has its event.
     LiveFault {
-        /// What the source is called.
+        /// Name of the source.
         name: &'a str,
-        /// Why.
+        /// Fault that ended the capture.
         fault: &'a SourceFault,
     },
-    /// Captures ended early, and others go on. They are told of at their end too.
+    /// Captures, by name, that ended early while others go on. Each also has an event at its end.
     LiveFaultsSoFar(&'a [(&'a str, &'a SourceFault)]),
-    /// Packets of several sources that expressions make no sense for.
+    /// Packets of several sources for which an expression makes no sense.
     Misfits {
-        /// What the sources are called together.
+        /// Common name of the sources.
         name: &'a str,
-        /// Of the only one.
+        /// Layout of the source, if there is only one.
         layout: Option<&'a Layout>,
-        /// Their numbers.
+        /// Numbers of packets.
         misfits: &'a [Misfit],
-        /// The filter, which knows why.
+        /// Filter, for the reasons: see [`Select::misfit`].
         select: &'a Select,
     },
     /// The layout of a copy of several sources.
     Copied {
-        /// What the sources are called together.
+        /// Common name of the sources.
         name: &'a str,
-        /// With the interfaces of all.
+        /// Layout with the interfaces of all sources.
         layout: &'a Layout,
     },
-    /// Packets were not sorted.
+    /// Not all packets were sorted.
     Unsorted {
-        /// Why.
+        /// Fault that ended the sort.
         fault: &'a SortFault,
-        /// Packets that were.
+        /// Number of packets that were sorted.
         sorted: u64,
     },
     /// Packets of a capture changed in its ring.
     Changed {
-        /// What the source is called.
+        /// Name of the source.
         name: &'a str,
     },
-    /// The filter was replaced: batches that were begun since are judged by this one.
+    /// The filter was replaced: batches begun since then are judged by the new one.
     FilterReplaced {
-        /// Number of the change, which counts them all.
+        /// Number of the change, in the common sequence of all changes.
         change: u64,
         /// The expression that packets must match.
         expression: &'a str,
     },
-    /// The sink of an output was replaced and completed: batches from this change on go to the new one.
+    /// The sink of an output was replaced and completed: batches from this change on go to the new sink.
     OutputReplaced {
-        /// Number of the change, which counts them all.
+        /// Number of the change, in the common sequence of all changes.
         change: u64,
         /// The output.
         output: OutputSlot,
-        /// What the sink before was called.
+        /// Name of the old sink.
         name: &'a str,
-        /// What that has done.
+        /// Report of the old sink.
         report: &'a SinkReport,
     },
     /// An output failed, and takes no more packets.
     Sink(&'a SinkFault),
     /// A window is complete.
     Window(Window<'a>),
-    /// How a capture stands; somebody asked.
+    /// Counts of a capture so far, on request.
     Standing {
-        /// What the source is called.
+        /// Name of the source.
         name: &'a str,
-        /// What was counted.
+        /// Counts so far.
         counts: Counts,
     },
-    /// How a run over several captures stands; somebody asked.
+    /// Counts of a run over several captures so far, on request.
     SoFar {
-        /// What the sources are called.
+        /// Names of the sources.
         names: &'a [&'a str],
-        /// Packets that matched.
+        /// Number of packets that matched.
         passed: u64,
-        /// Packets that did not.
+        /// Number of packets that did not match.
         filtered: u64,
     },
 }
@@ -128,21 +128,21 @@ pub enum Event<'a> {
 /// A source that was read.
 #[derive(Debug)]
 pub struct Closed<'a> {
-    /// What the source is called.
+    /// Name of the source.
     pub name: &'a str,
-    /// What happened while it was read.
+    /// Report of its reader.
     pub report: &'a Report,
-    /// Its layout, as far as it is known.
+    /// Layout of the source, if known.
     pub layout: Option<&'a Layout>,
-    /// How its bytes got into memory.
+    /// Access mode of the source.
     pub way: AccessMode,
-    /// Packets that expressions make no sense for.
+    /// Packets for which an expression makes no sense.
     pub misfits: &'a [Misfit],
-    /// Why no packet of it can match, though packets of another source can.
+    /// Reason for which no packet of this source can match, although packets of another source can.
     pub refused: Option<&'a PlanError>,
-    /// The filter, which knows why.
+    /// Filter, for the reasons of the misfits.
     pub select: &'a Select,
 }
 
-/// Who hears of events.
+/// Function called with each event.
 pub type On<'a> = &'a mut dyn FnMut(Event<'_>);

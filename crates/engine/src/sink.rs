@@ -1,4 +1,4 @@
-//! Sinks: where the packets of an output go.
+//! Sinks: the destinations of an output's packets.
 
 use crate::batches::Batch;
 use crate::name::Name;
@@ -10,83 +10,83 @@ use weir_pipeline::Delivery;
 use weir_pipeline::handed::Handed;
 use weir_pipeline::stages::{Bits, Stages};
 
-/// Why a sink takes no more packets.
+/// Reason for which a sink takes no more packets.
 #[derive(Debug)]
 pub enum End {
-    /// Nobody reads any more: a quiet end.
+    /// The reader of the pipe is gone: an end without an error.
     ClosedPipe,
-    /// All files that were asked for are written: a quiet end.
+    /// All requested files are written: an end without an error.
     Complete,
-    /// It failed.
+    /// The sink failed.
     Failed(SinkFault),
 }
 
-/// Why a sink failed.
+/// Failure of a sink.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SinkFault {
     /// A capture file cannot be made or written.
     #[error("{}: {error}", .name.as_output())]
     File {
-        /// The output, as the user calls it.
+        /// Name of the output as the user wrote it.
         name: Name,
-        /// Why.
+        /// Error of the file.
         error: OutputError,
     },
-    /// A port sends nothing more.
+    /// A port failed, and sends no more packets.
     #[error(transparent)]
     Port(PortFault),
-    /// What a sink of a front end says.
+    /// Message of a front end's own sink.
     #[error("{0}")]
     Said(String),
 }
 
-/// Packets that a sink did not write as they were.
+/// Packets that a sink wrote with changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
-    /// Their times are beyond what a file of this format holds: the nearest time stands there instead.
+    /// Packets with a time outside the range of the file's format: the nearest time is written instead.
     Clamped {
-        /// Their number.
+        /// Number of packets.
         packets: u64,
-        /// Of the file.
+        /// Format of the file.
         format: Format,
     },
-    /// They have no time stamp: 1970 stands there instead.
+    /// Packets without a time stamp: 1970 is written instead.
     Unstamped {
-        /// Their number.
+        /// Number of packets.
         packets: u64,
     },
-    /// They were cut, and were sent shorter than they were.
+    /// Packets that were cut, and were sent shorter than on the wire.
     Cut {
-        /// Their number.
+        /// Number of packets.
         packets: u64,
     },
-    /// What a sink of a front end says.
+    /// Message of a front end's own sink.
     Said(String),
 }
 
-/// What a sink has done.
+/// Report of a sink.
 #[derive(Clone, Debug, Default)]
 pub struct SinkReport {
-    /// Packets that the sink itself counted as written; of a port, as taken.
+    /// Packets written, counted by the sink itself; for a port, packets taken.
     pub written: u64,
-    /// Packets of these in files that were emptied later.
+    /// Written packets in files that were emptied later.
     pub overwritten: u64,
-    /// What was not written as it was.
+    /// Notes on packets written with changes.
     pub notes: Vec<Note>,
     /// Packets that a port sent.
     pub sent: Option<u64>,
-    /// Packets that a port threw away, as it was asked to.
+    /// Packets that the port `null` discarded on request.
     pub thrown_away: Option<u64>,
-    /// Packets that a port did not send.
+    /// Packets that a port did not send, by reason.
     pub refused: Vec<Refused>,
 }
 
-/// Which packets of a run a sink is handed.
+/// Kind of the packets that a run hands to a sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
-    /// Packets that match: those that the filter passes, and of a split those of them that match the split.
+    /// Packets that match: the packets that the filter passes; for a split, those of them that match the split.
     #[default]
     Passed,
     /// All other packets that the run reads.
@@ -95,11 +95,11 @@ pub enum Wanted {
     All,
 }
 
-/// What a sink needs of a run.
+/// Needs of a sink.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Needs {
     pub wanted: Wanted,
-    /// It keeps batches.
+    /// Whether the sink keeps batches.
     pub keeps: bool,
 }
 
@@ -109,7 +109,7 @@ impl Needs {
     }
 }
 
-/// Packets of a batch that a sink is handed, in the order of their source.
+/// Packets of a batch that are handed to a sink, in the order of their source.
 #[derive(Clone, Copy, Debug)]
 pub struct Packets<'a> {
     pub(crate) batch: &'a Delivery<Stages>,
@@ -121,11 +121,11 @@ pub struct Packets<'a> {
 }
 
 impl<'a> Packets<'a> {
-    /// The packets as a batch that the sink may keep, give to another thread, or forward, without a copy of their bytes. `None` for a
-    /// mapped file, which others may change: see [`Sink::keeps`].
+    /// Returns the packets as a batch that the sink may keep, give to another thread, or forward, without a copy of their bytes.
+    /// `None` for a mapped file, which other processes may change: see [`Sink::keeps`].
     ///
-    /// Dropping the batch gives its memory back. A capture whose memory is out drops packets, and counts them. **Cost**: four bytes and a
-    /// bit for each packet.
+    /// A dropped batch gives its memory back. If the memory of a capture is used up, the capture drops packets, and counts them.
+    /// **Cost**: four bytes and a bit for each packet.
     pub fn keep(&self) -> Option<Batch> {
         let verdicts = || match (self.wanted, self.matched) {
             (_, Some(matched)) => matched.clone(),
@@ -135,12 +135,12 @@ impl<'a> Packets<'a> {
         (!self.batch.view.is_mapped()).then(|| Batch::kept(self.batch, self.records, verdicts(), self.kept))
     }
 
-    /// How the source is laid out here.
+    /// Returns the layout of the source at these packets.
     pub fn layout(&self) -> &'a Layout {
         &self.batch.current.layout
     }
 
-    /// Number of packets.
+    /// Returns the number of packets.
     pub fn len(&self) -> usize {
         self.records.len()
     }
@@ -150,30 +150,30 @@ impl<'a> Packets<'a> {
         self.records.is_empty()
     }
 
-    /// Mask of the packets that match, for a sink that wants [`Wanted::All`]: bit i is 1 if packet i matches.
+    /// Returns the mask of the packets that match, for a sink that wants [`Wanted::All`]: bit i is 1 if packet i matches.
     pub fn matched(&self) -> Option<&'a Bits> {
         self.matched
     }
 
-    /// Number of the latest change that they were judged under.
+    /// Returns the number of the latest change for these packets.
     pub fn change(&self) -> u64 {
         self.batch.current.plan.change()
     }
 
-    /// Hands the packets to `each` where they lie, for as long as the batch is there. `false`, and nothing is handed, for a mapped file,
-    /// which others may change.
+    /// Hands the packets to `each` in place; they stay valid as long as the batch. Returns `false` and hands over none for a mapped
+    /// file, which other processes may change.
     pub fn in_place(&self, mut each: impl FnMut(Record<'a>)) -> bool {
         let Delivery { current, view, .. } = self.batch;
         if view.is_mapped() {
             return false;
         }
-        // Nobody writes to it: each record is found again.
+        // No process writes to this memory, so each record is found again.
         current.layout.records(view.content(), self.records, |_, record| record.into_iter().for_each(&mut each));
         true
     }
 
-    /// Hands the packets to `each`, until it fails. A packet of a mapped file is first copied to `scratch`, and the last one may be
-    /// followed by others that are not in the file any more.
+    /// Hands the packets to `each` until `each` fails. A packet of a mapped file is first copied to `scratch`. Packets that are no
+    /// longer in the file are not handed over, nor are those behind them.
     pub fn hand_on(
         &self,
         scratch: &mut Vec<u8>,
@@ -183,39 +183,40 @@ impl<'a> Packets<'a> {
     }
 }
 
-/// What becomes of the packets of an output. Batches come in the order of their source.
+/// Destination of the packets of an output. Batches arrive in the order of their source.
 pub trait Sink: Send {
     /// Takes a packet of the source's interface `record.frame.interface`.
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End>;
 
-    /// Takes packets of a batch; `scratch` is for [`Packets::hand_on`]. Packets of several captures, and of files that are merged and only
-    /// filtered, do not come in batches: [`Self::packet`] takes them.
+    /// Takes packets of a batch; `scratch` is for [`Packets::hand_on`]. [`Self::packet`] takes packets of several captures, and of
+    /// files that are merged and only filtered, because these do not come in batches.
     fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
         packets.hand_on(scratch, |record| self.packet(packets.layout(), record))
     }
 
-    /// Which packets it is handed; the answer is always the same. What it writes is held against the ledger: packets that passed, that
-    /// were filtered, or both.
+    /// Returns the kind of packets for this sink, always the same. The number of packets written is compared with the ledger:
+    /// packets passed, filtered, or both.
     ///
-    /// A sink that wants other packets than those that pass ends alone, and gets all packets in batches. Files are then read instead of
-    /// mapped. A run of several captures refuses it, and so does one of a capture with a kernel's filter, which would reject packets
-    /// that the run never sees ([`Error::RejectedBefore`](crate::run::Error::RejectedBefore)).
+    /// A sink that wants other packets than the passed ones ends alone, and gets all packets in batches. Files are then read
+    /// instead of mapped. A run of several captures refuses such a sink, and so does a run with a capture whose kernel filter
+    /// rejects packets before the run ([`Error::RejectedBefore`](crate::run::Error::RejectedBefore)).
     fn wants(&self) -> Wanted {
         Wanted::Passed
     }
 
-    /// Whether it [keeps](Packets::keep) batches; the answer is always the same. All its packets then come in batches, and files are
-    /// read instead of mapped; a run of several captures refuses it.
+    /// Whether the sink [keeps](Packets::keep) batches; the answer must not change. All its packets then come in batches, and
+    /// files are read instead of mapped. A run of several captures refuses such a sink.
     fn keeps(&self) -> bool {
         false
     }
 
-    /// Makes the file, if it is one, before its first packet. A file that cannot be made ends a run that measures nothing.
+    /// Makes the file, if the sink writes one, before the first packet. If the file cannot be made, a run without a measurement
+    /// ends.
     fn open(&mut self) -> Result<(), End> {
         Ok(())
     }
 
-    /// Another source follows: its interfaces are not those of the one before.
+    /// Begins a new source, whose interfaces differ from those of the source before.
     fn new_source(&mut self) {}
 
     /// Announces a source with this layout.
@@ -229,27 +230,28 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// Writes out what is buffered.
+    /// Writes out the buffered packets.
     fn flush(&mut self) -> Result<(), End>;
 
-    /// Notes what was counted at the interfaces of a source.
+    /// Notes the interface statistics of a source.
     fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
         let _ = counts;
     }
 
-    /// Completes the output; without a `layout` there was no source. An output that has `ended` took what it has before that.
+    /// Completes the output. Without a `layout`, there was no source. If the output has `ended` early, the packets taken before the
+    /// end are still completed.
     fn finish(&mut self, layout: Option<&Layout>, ended: bool) -> Result<(), End>;
 
-    /// Whether somebody waits for each packet: what is buffered goes out when no other packet waits.
+    /// Whether a reader waits for each packet, so that buffered packets are written out whenever no other packet waits.
     fn is_awaited(&self) -> bool {
         false
     }
 
-    /// Whether it is a capture file.
+    /// Whether the sink writes a capture file.
     fn is_file(&self) -> bool {
         false
     }
 
-    /// What it has done so far.
+    /// Returns the report so far.
     fn report(&self) -> SinkReport;
 }

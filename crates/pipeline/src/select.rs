@@ -250,9 +250,9 @@ impl SelectPlan {
 /// Result of a selection for a piece of the source.
 #[derive(Debug, Default)]
 pub struct Selected {
-/// Number of packets kept.
-pub passed: u64,
-/// Number of packets rejected.
+    /// Number of packets kept.
+    pub passed: u64,
+    /// Number of packets rejected.
     pub filtered: u64,
     /// Wire bytes of the packets kept.
     pub bytes: u64,
