@@ -1,4 +1,4 @@
-//! What the kernel says of a network interface, and whether a kind of socket can be had: questions only, nothing is changed.
+//! Queries about network interfaces and about kinds of socket; the module changes no setting.
 
 use crate::netlink::{self, attribute, malformed};
 use std::ffi::c_int;
@@ -11,7 +11,7 @@ const SIOCETHTOOL: libc::Ioctl = 0x8946;
 /// `AF_XDP` of linux/socket.h.
 const AF_XDP: c_int = 44;
 
-// Commands of linux/ethtool.h; each answers with the one number that follows the command.
+// Commands of linux/ethtool.h; most answer with one number after the command.
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GTSO: u32 = 0x1e;
 const ETHTOOL_GGSO: u32 = 0x23;
@@ -23,22 +23,22 @@ const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const FLAG_LRO: u32 = 1 << 15;
 const FLAG_RXVLAN: u32 = 1 << 8;
 
-/// Offloads of an interface that make captured packets differ from those on the wire.
+/// Offloads of an interface that make captured packets differ from the packets on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offloads {
-    /// Received packets of a flow are merged by the kernel.
+    /// Whether the kernel merges received packets of a flow.
     pub gro: bool,
-    /// Received packets of a flow are merged by the card.
+    /// Whether the card merges received packets of a flow.
     pub lro: bool,
-    /// Large TCP segments are cut by the card, behind the capture.
+    /// Whether the card cuts large TCP segments, after the capture.
     pub tso: bool,
-    /// Large packets are cut late by the kernel, behind the capture.
+    /// Whether the kernel cuts large packets late, after the capture.
     pub gso: bool,
-    /// The card takes the VLAN tag out of received packets.
+    /// Whether the card removes the VLAN tag from received packets.
     pub rxvlan: bool,
 }
 
-/// The offloads of an interface. **Errors**: those of the ioctl, `ENODEV` for no such interface.
+/// Returns the offloads of an interface. **Errors**: errors of the ioctl; `ENODEV` for no such interface.
 pub fn offloads(interface: &str) -> io::Result<Offloads> {
     let value = |command| ethtool::<1>(interface, command).map(|[value]| value);
     let flags = value(ETHTOOL_GFLAGS)?;
@@ -51,7 +51,7 @@ pub fn offloads(interface: &str) -> io::Result<Offloads> {
     })
 }
 
-/// The name of an interface's driver. **Errors**: `EOPNOTSUPP` where there is none, as for `lo`.
+/// Returns the name of an interface's driver. **Errors**: `EOPNOTSUPP` if there is none, as for `lo`.
 pub fn driver(interface: &str) -> io::Result<String> {
     // struct ethtool_drvinfo: the command, then the name in 32 bytes; 196 bytes in all.
     let words: [u32; 48] = ethtool(interface, ETHTOOL_GDRVINFO)?;
@@ -60,20 +60,21 @@ pub fn driver(interface: &str) -> io::Result<String> {
     Ok(weir_packet::text::from_bytes(&name))
 }
 
-/// The most receive queues that the driver could have. **Errors**: `EOPNOTSUPP` where the number cannot be changed.
+/// Returns the largest number of receive queues that the driver supports. **Errors**: `EOPNOTSUPP` if the number cannot be
+/// changed.
 pub fn max_rx_queues(interface: &str) -> io::Result<u32> {
-    // struct ethtool_channels: max_rx, max_tx, max_other, max_combined, then the four numbers of now.
+    // struct ethtool_channels: max_rx, max_tx, max_other, max_combined, then the four present numbers.
     let [rx, _, _, combined, ..]: [u32; 8] = ethtool(interface, ETHTOOL_GCHANNELS)?;
     Ok(rx + combined)
 }
 
-/// The receive queues that are in use. **Errors**: `EOPNOTSUPP` where the driver does not say.
+/// Returns the number of receive queues in use. **Errors**: `EOPNOTSUPP` if the driver does not report it.
 pub fn rx_queues(interface: &str) -> io::Result<u32> {
     let [_, _, _, _, rx, _, _, combined]: [u32; 8] = ethtool(interface, ETHTOOL_GCHANNELS)?;
     Ok(rx + combined)
 }
 
-/// One question to a driver: the command, and room for an answer of `N` words behind it.
+/// Sends one query to a driver: the command, followed by room for an answer of `N` words.
 fn ethtool<const N: usize>(interface: &str, command: u32) -> io::Result<[u32; N]> {
     #[repr(C)]
     struct Question<const N: usize> {
@@ -91,46 +92,48 @@ fn ethtool<const N: usize>(interface: &str, command: u32) -> io::Result<[u32; N]
     }
     let ifr_ifru = libc::__c_anonymous_ifr_ifru { ifru_data: (&raw mut question).cast() };
     let mut request = libc::ifreq { ifr_name: name, ifr_ifru };
-    // SAFETY: the request and the question behind it are live locals; each command used here writes at most the `N` words
-    // behind it (see the structures named at the callers).
+    // SAFETY: the request and the question that it points to are live locals. Each command used here writes at most the `N`
+    // words after the command (see the structures named at the callers).
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(question.answer) }
 }
 
-/// Whether a packet socket can be had, by opening one that receives nothing. **Errors**: `EPERM` without CAP_NET_RAW.
+/// Checks that a packet socket can be opened, by opening a socket that receives nothing. **Errors**: `EPERM` without
+/// CAP_NET_RAW.
 pub fn try_af_packet() -> io::Result<()> {
     socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map(drop)
 }
 
-/// Whether an AF_XDP socket can be had. **Errors**: `EPERM` without CAP_NET_RAW, `EAFNOSUPPORT` on a kernel without it.
+/// Checks that an AF_XDP socket can be opened. **Errors**: `EPERM` without CAP_NET_RAW; `EAFNOSUPPORT` on a kernel without
+/// AF_XDP.
 pub fn try_af_xdp() -> io::Result<()> {
     socket(AF_XDP, libc::SOCK_RAW, 0).map(drop)
 }
 
-/// `NETDEV_XDP_ACT_*` of linux/netdev.h: what a driver can do with XDP.
+/// Features of XDP that a driver supports: `NETDEV_XDP_ACT_*` of linux/netdev.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpFeatures(pub u64);
 
 impl XdpFeatures {
-    /// Programs run in the driver.
+    /// Returns whether programs run in the driver.
     pub fn native(self) -> bool {
         self.0 & 1 != 0
     }
 
-    /// They may send packets elsewhere, as to an AF_XDP socket.
+    /// Returns whether programs may redirect packets, as to an AF_XDP socket.
     pub fn redirect(self) -> bool {
         self.0 & 2 != 0
     }
 
-    /// AF_XDP sockets get packets without a copy.
+    /// Returns whether AF_XDP sockets receive packets without a copy.
     pub fn zero_copy(self) -> bool {
         self.0 & 8 != 0
     }
 }
 
-/// What the driver of interface number `index` can do with XDP.
+/// Returns the XDP features of the driver of interface number `index`.
 ///
-/// **Errors**: `ENOENT` on a kernel before 6.3, which does not say. **Platform**: generic netlink, linux/netdev.h.
+/// **Errors**: `ENOENT` on a kernel before 6.3, which does not report them. **Platform**: generic netlink, linux/netdev.h.
 pub fn xdp_features(index: u32) -> io::Result<XdpFeatures> {
     const CTRL_VERSION: u8 = 2;
     const NETDEV_VERSION: u8 = 1;
@@ -155,10 +158,11 @@ pub fn xdp_features(index: u32) -> io::Result<XdpFeatures> {
     Ok(XdpFeatures(u64::from_ne_bytes(features.try_into().map_err(|_| malformed())?)))
 }
 
-/// Bytes of the largest packet that the kernel makes of several, or cuts late, at interface number `index`; at least 64 KiB.
+/// Returns the size in bytes of the largest packet that the kernel merges, or cuts late, at interface number `index`; at least
+/// 64 KiB.
 ///
-/// Large segments of an interface's peer arrive whole as well, so its own offloads say nothing. **Platform**: the numbers are
-/// told since Linux 4.16, 5.19 and 6.3; one that is not told counts as 64 KiB.
+/// The interface's own offloads do not matter, because large segments of its peer arrive whole too. **Platform**: the kernel
+/// reports the numbers since Linux 4.16, 5.19 and 6.3; a missing number counts as 64 KiB.
 pub fn largest_merged(index: u32) -> io::Result<u32> {
     const LEAST: u32 = 64 << 10;
     // IFLA_GSO_MAX_SIZE, IFLA_GRO_MAX_SIZE, IFLA_GSO_IPV4_MAX_SIZE and IFLA_GRO_IPV4_MAX_SIZE of linux/if_link.h.
@@ -169,11 +173,11 @@ pub fn largest_merged(index: u32) -> io::Result<u32> {
     Ok(SIZES.into_iter().filter_map(size).fold(LEAST, u32::max))
 }
 
-/// Sends a request and returns the attributes of the answer, which stand behind `headers` bytes.
+/// Sends a request and returns the attributes of the answer, which follow `headers` bytes.
 fn exchange(socket: &OwnedFd, request: &[u8], headers: usize) -> io::Result<Vec<u8>> {
     let mut answer = vec![0u8; 8192];
-    // SAFETY: both buffers are live and as long as said. An unconnected netlink socket sends to the kernel, which answers
-    // before `send` returns, so that a read that would wait (MSG_DONTWAIT) is an error.
+    // SAFETY: both buffers are live and have the lengths given. An unconnected netlink socket sends to the kernel, which
+    // answers before `send` returns, so that a read that would wait (MSG_DONTWAIT) is an error.
     let got = unsafe {
         if libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) < 0 {
             return Err(io::Error::last_os_error());
@@ -190,7 +194,7 @@ pub(super) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was made by the call above and is nobody else's.
+    // SAFETY: the call above has just made the descriptor, and no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -201,7 +205,7 @@ mod tests {
     #[test]
     fn the_loopback_answers_and_nobody_else() {
         let loopback = offloads("lo").unwrap();
-        // The kernel's loopback driver is born with both and they are seldom changed; no tool is needed to know.
+        // The kernel's loopback driver starts with these settings, and they are seldom changed.
         assert!(loopback.gso && !loopback.lro, "{loopback:?}");
         assert_eq!(offloads("no-such-if").unwrap_err().raw_os_error(), Some(libc::ENODEV));
         assert_eq!(offloads("a-name-that-is-too-long").unwrap_err().raw_os_error(), Some(libc::ENODEV));

@@ -1,9 +1,9 @@
-//! Frames by the million without a sender: the kernel runs a program of ours on copies of one frame, each as if an interface
-//! had just received it (BPF_F_TEST_XDP_LIVE_FRAMES).
+//! Injection of millions of frames without a sender: the kernel runs an XDP program on copies of one frame, each as if an
+//! interface had just received it (BPF_F_TEST_XDP_LIVE_FRAMES).
 //!
-//! One system call repeats one frame, so the program writes into each copy what tells it from the others, see [`Fields`].
-//! It was chosen such that no checksum breaks: fields that a checksum covers come in pairs whose sum does not change, and
-//! the UDP checksum is 0, which means none (RFC 768).
+//! One system call repeats one frame, so the program writes fields into each copy that distinguish it, see [`Fields`]. The
+//! fields keep all checksums right: fields that a checksum covers come in pairs whose sum does not change. The UDP checksum is
+//! 0, which means none (RFC 768).
 //!
 //! **Platform**: Linux 5.18; privilege: CAP_NET_ADMIN with CAP_BPF, or CAP_SYS_ADMIN. **Source**:
 //! Documentation/bpf/bpf_prog_run.rst.
@@ -18,10 +18,12 @@ use std::sync::atomic::Ordering;
 /// Bytes of the headers of Ethernet, IPv4 without options, and UDP.
 pub const HEADERS: usize = 14 + 20 + 8;
 
-/// The longest frame: a page, less what the kernel keeps before it (256 bytes, and up to 128 of its own) and behind (320).
+/// Bytes of the longest frame: a page, less the kernel's reserve before it (256 bytes, and up to 128 of its own) and after it
+/// (320).
 pub const LONGEST: usize = 4096 - 256 - 128 - 320;
 
-/// How many frames a system call is asked for: a signal ends it early, and the caller has its turn between two.
+/// Largest number of frames of one system call. A signal ends the call early, and control returns to the injector between two
+/// calls.
 const AT_ONCE: u32 = 1 << 18;
 
 const IDENTIFICATION: usize = 14 + 4;
@@ -33,64 +35,66 @@ const UDP_CHECKSUM: usize = 14 + 20 + 6;
 // Words of the program's map.
 const COUNT: usize = 0;
 
-/// Why frames cannot be injected.
+/// Reason why frames cannot be injected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no interface of this name.
     #[error("no such network interface")]
     NoInterface,
-    /// A frame of a length that the kernel does not take.
+    /// A frame of a length that the kernel refuses.
     #[error("a frame of {0} bytes, the kernel injects 14 to {LONGEST}")]
     Length(usize),
     /// A field that does not lie in the frame.
     #[error("a field at {at} does not fit into a frame of {len} bytes")]
     Outside {
-        /// Where it begins.
+        /// Offset of the field.
         at: usize,
-        /// The frame's bytes.
+        /// Length of the frame, in bytes.
         len: usize,
     },
     /// Flows need a frame whose fields are known.
     #[error("flows need an Ethernet frame with IPv4 without options and UDP")]
     NoFlow,
-    /// The program cannot be had.
+    /// The program cannot be created.
     #[error(transparent)]
     Bpf(#[from] bpf::Error),
 }
 
-/// What the program writes into each copy of the frame.
+/// Fields that the program writes into each copy of the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
-    /// Where the copy's number goes: 8 bytes, network byte order, counted from 0 over the injector's life.
+    /// Offset of the copy's number: 8 bytes, network byte order, counted from 0 over the injector's life.
     pub counter: Option<usize>,
-    /// Where the time goes: 8 bytes, network byte order, ns of CLOCK_MONOTONIC.
+    /// Offset of the time: 8 bytes, network byte order, ns of CLOCK_MONOTONIC.
     pub time: Option<usize>,
-    /// How many flows there are; 0 leaves the frame's own. Copy `n` is of flow `f = n % flows`: the UDP source port is `f`'s
-    /// lower half, the lower half of the IPv4 source address its upper half, the identification the complement of the
-    /// latter, so that the header's checksum holds for all of them. The UDP checksum is made 0.
+    /// Number of flows; 0 keeps the frame's own flow. Copy `n` belongs to flow `f = n % flows`. The UDP source port is the
+    /// lower half of `f`, and the lower half of the IPv4 source address is its upper half. The identification is the complement
+    /// of that upper half, so that the header's checksum holds for all flows. The UDP checksum is set to 0.
     pub flows: u32,
 }
 
-/// What becomes of the copies.
+/// Destination of the copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The interface has received them: they go to the stack, and so to packet sockets and programs in generic mode.
+    /// The copies count as received by the interface and go to the stack, and thus to packet sockets and programs in generic
+    /// mode.
     Pass,
-    /// The interface of this number sends them; one end of a cable does, and the other receives them, native mode and all.
+    /// The interface of this number sends the copies. If it is one end of a virtual cable, the other end receives them, also in
+    /// native mode.
     Redirect(u32),
-    /// They are thrown away: what the injection itself costs.
+    /// The copies are dropped, to measure the cost of the injection itself.
     Drop,
 }
 
-/// Copies of a frame, ready to go.
+/// Injector of copies of one frame.
 #[derive(Debug)]
 pub struct Injector {
     program: Program,
     values: Values,
     frame: Vec<u8>,
     interface: u32,
-    /// Frames that are under way at once, up to 256.
+    /// Number of frames under way at once, up to 256.
     pub batch: u32,
 }
 
@@ -117,11 +121,11 @@ impl Injector {
         Ok(Self { program, values: map.memory()?, frame, interface, batch: 64 })
     }
 
-    /// Injects `count` copies and says how many it were: fewer if a signal came. What is lost behind the program, as by an
-    /// interface that has no room, is among them.
+    /// Injects `count` copies and returns the number injected, which is less after a signal. Copies lost after the program, as
+    /// by an interface without room, are included.
     ///
-    /// **Cost**: a system call for every 262144 copies, which runs on the caller's processor and does not return before they
-    /// are done. **Errors**: those of the system call: `EINVAL` or `EOPNOTSUPP` on a kernel before 5.18.
+    /// **Cost**: a system call for every 262144 copies, which runs on the caller's processor and returns after the last of
+    /// them. **Errors**: errors of the system call; `EINVAL` or `EOPNOTSUPP` on a kernel before 5.18.
     pub fn inject(&mut self, count: u64) -> io::Result<u64> {
         let before = self.injected();
         let mut left = count;
@@ -137,13 +141,13 @@ impl Injector {
         Ok(self.injected() - before)
     }
 
-    /// Copies that were injected so far, counted by the program.
+    /// Returns the number of copies injected so far, counted by the program.
     pub fn injected(&self) -> u64 {
         self.values.word(0, COUNT).load(Ordering::Relaxed)
     }
 }
 
-/// Makes the IPv4 checksum right for identification `!x` and a lower half of the source address of `x`, whatever `x`.
+/// Sets the IPv4 checksum so that it holds for every `x`, with identification `!x` and `x` as lower half of the source address.
 fn prepare(frame: &mut [u8]) -> Result<(), Error> {
     if frame.len() < HEADERS || frame[12..15] != [0x08, 0x00, 0x45] || frame[14 + 9] != libc::IPPROTO_UDP as u8 {
         return Err(Error::NoFlow);
@@ -190,7 +194,7 @@ fn assemble<'a>(map: &'a Map, len: usize, fields: &Fields, mode: Mode) -> Assemb
         a.store(Size::Eight, R6, at as i16, R0);
     }
     if fields.flows > 0 {
-        // As a register: a constant would be extended with its sign.
+        // The number is in a register, because a constant would be sign-extended.
         a.wide(R1, fields.flows.into());
         a.alu(Op::Mod, R7, R1);
         a.set(R1, R7);

@@ -4,7 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// # Safety Any bytes, all zeros included, must be a valid value.
+/// # Safety
+/// Any bytes, all zeros included, must be a valid value.
 pub(super) unsafe trait Plain: Copy {}
 // SAFETY: integers, and arrays and unions of integers and addresses.
 unsafe impl Plain for c_int {}

@@ -1,4 +1,4 @@
-//! What arrives, compared with what the fields say, by the headers' own rules.
+//! Tests that compare arrived copies with their fields, by the rules of the headers.
 
 use super::*;
 use crate::live::Counts;
@@ -6,7 +6,7 @@ use crate::sys::xdp;
 use crate::sys::xdp::tests::net::{cable, packets, until_end};
 use std::sync::atomic::AtomicBool;
 
-/// Ethernet, IPv4, UDP, and room for numbers.
+/// Returns a frame with Ethernet, IPv4 and UDP, and room for numbers.
 fn udp(payload: usize) -> Vec<u8> {
     let mut frame = vec![0xff; 6];
     frame.extend([2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0]);
@@ -61,7 +61,7 @@ fn each_copy_has_its_number_its_time_and_its_flow() {
     }
 }
 
-/// The checksum holds for every flow, not only for those of a short run.
+/// The checksum holds for every flow, not only for the flows of a short run.
 #[test]
 fn the_checksum_does_not_depend_on_the_flow() {
     let mut frame = udp(0);

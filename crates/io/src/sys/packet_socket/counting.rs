@@ -1,4 +1,4 @@
-//! Classic BPF programs translated into eBPF ones that count: packets that they saw, and packets that they rejected.
+//! Translation of classic BPF programs into eBPF programs that count the packets they see and the packets they reject.
 //!
 //! ```text
 //! R6 the packet   R7 A   R8 X   R9 its length   R10 - 64 + 4 i  M[i]        A and X are 0 in the upper half
@@ -7,10 +7,10 @@
 //!                   each instruction that can be reached, in order
 //! accept: the snap length        reject, of the last program: count one rejected; 0
 //! ```
-//! The kernel ends an eBPF program that loads from outside the packet at once, uncounted. So each load is preceded by a look
-//! at the length, in 64 bits, in which no sum overflows; libpcap's `bpf_filter` rejects the same loads.
+//! If an eBPF program loads from outside the packet, the kernel ends it at once, without a count. Each load is therefore
+//! preceded by a check of the length, in 64 bits, in which no sum overflows. libpcap's `bpf_filter` rejects the same loads.
 //!
-//! **Source**: libpcap `bpf_filter.c` for what an instruction does; linux/bpf.h, `struct __sk_buff`.
+//! **Source**: libpcap `bpf_filter.c` for the effect of each instruction; linux/bpf.h, `struct __sk_buff`.
 
 use super::filter::{Away, Insn, JA, RET_A, SCRATCH};
 use crate::sys::bpf::Register::{R0, R1, R2, R6, R7, R8, R9, R10};
@@ -25,11 +25,11 @@ const LEN: i16 = 0;
 const PACKET_TYPE: i16 = 4;
 const TAG_PRESENT: i16 = 20;
 
-/// Where the counters are in the map's one value.
+/// Offsets of the counters in the map's only value.
 const SEEN: usize = 0;
 const REJECTED: usize = 8;
 
-/// A program that counts, and its counters.
+/// Program that counts, and its counters.
 #[derive(Debug)]
 pub(super) struct Counting {
     program: Program,
@@ -37,20 +37,20 @@ pub(super) struct Counting {
     counters: Arc<Counters>,
 }
 
-/// What the programs of a filter have counted, one after the other.
+/// Counters of a filter, shared by all its successive programs.
 #[derive(Debug)]
 pub(super) struct Counters(Values);
 
 impl Counting {
-    /// The program, which is one that the kernel can run as libpcap does. **Errors**: eBPF is not permitted, or the verifier
-    /// refuses it for its size.
+    /// Translates and loads a program that the kernel can run as libpcap does. **Errors**: eBPF is not permitted, or the
+    /// verifier refuses the program because of its size.
     pub(super) fn new(program: &[Insn], away: Away, snaplen: u32) -> Result<Self, Error> {
         let map = Map::array(1, 16)?;
         let counters = Arc::new(Counters(map.memory()?));
         Ok(Self { program: load(&[program], away, snaplen, &map)?, map, counters })
     }
 
-    /// A program that accepts what one of these accepts, and counts on where this one is.
+    /// Loads a program that accepts a packet if one of `programs` accepts it, and that continues the same counters.
     pub(super) fn with(&self, programs: &[&[Insn]], away: Away, snaplen: u32) -> Result<Program, Error> {
         load(programs, away, snaplen, &self.map)
     }
@@ -65,7 +65,8 @@ impl Counting {
 }
 
 impl Counters {
-    /// Packets seen, and rejected of them. Each is exact, and while packets come they are not of the same moment.
+    /// Returns the numbers of packets seen and of packets rejected. Each number is exact, but while packets arrive, the two
+    /// numbers are from different moments.
     pub(super) fn now(&self) -> (u64, u64) {
         let counter = |at| self.0.word(0, at).load(Ordering::Acquire);
         (counter(SEEN), counter(REJECTED))
@@ -82,15 +83,15 @@ pub(super) fn attach(program: &Program, socket: &OwnedFd) -> io::Result<()> {
     crate::sys::option::set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &fd)
 }
 
-/// The instructions that are under translation.
+/// State of a translation.
 struct Translation<'a> {
     a: Assembler<'a>,
     counters: &'a Map,
-    /// One for each instruction of the program.
+    /// Labels of the instructions of the program.
     labels: Vec<Label>,
     accept: Label,
     reject: Label,
-    /// Whether anything in the program leads to `reject`: the verifier refuses what is never reached.
+    /// Whether any instruction leads to `reject`, because the verifier refuses unreachable code.
     rejects: bool,
 }
 
@@ -102,10 +103,10 @@ fn translate<'a>(programs: &[&[Insn]], away: Away, snaplen: u32, counters: &'a M
     for (i, program) in programs.iter().enumerate() {
         if i > 0 {
             if !std::mem::take(&mut t.rejects) {
-                // It accepts everything.
+                // This program accepts everything, so later programs are not needed.
                 break;
             }
-            // What the one before rejects is for the next one.
+            // A packet that the program before rejects goes to the next program.
             t.a.place(t.reject);
             t.reject = t.a.label();
         }
@@ -122,7 +123,7 @@ fn translate<'a>(programs: &[&[Insn]], away: Away, snaplen: u32, counters: &'a M
     t.a
 }
 
-/// Which instructions can be reached.
+/// Returns for each instruction whether it can be reached.
 fn reached(program: &[Insn]) -> Vec<bool> {
     let mut reached = vec![false; program.len()];
     reached[0] = true;
@@ -144,7 +145,7 @@ fn reached(program: &[Insn]) -> Vec<bool> {
 }
 
 impl Translation<'_> {
-    /// A program and what it finds at its start.
+    /// Translates a program, preceded by the initial values of its registers and scratch memory.
     fn program(&mut self, program: &[Insn]) {
         self.a.set(R7, 0);
         self.a.set(R8, 0);
@@ -187,7 +188,7 @@ impl Translation<'_> {
 
     fn insn(&mut self, insn: Insn, at: usize) {
         let k = insn.k as i32;
-        // Only of instructions for which k is below 16.
+        // The offset is used only for instructions whose k is below 16.
         let scratch = 4 * (insn.k % SCRATCH) as i16 - 4 * SCRATCH as i16;
         match insn.code {
             0x20 | 0x28 | 0x30 if insn.k == super::filter::PACKET_TYPE => self.a.load(Size::Four, R7, R6, PACKET_TYPE),
@@ -231,17 +232,17 @@ impl Translation<'_> {
         }
     }
 
-    /// `to` = the bytes at `k`.
+    /// Translates a load: `to` = the bytes at `k`.
     fn load(&mut self, size: Size, bytes: u32, k: u32, to: Register) {
         self.rejects = true;
-        // No packet is as long as the largest number.
+        // No packet is as long as `i32::MAX`, so the limit rejects every such load.
         let end = k.saturating_add(bytes).min(i32::MAX as u32);
         self.a.jump(If::Less, R9, end as i32, self.reject);
         self.a.load_absolute(size, k as i32);
         self.a.set(to, R0);
     }
 
-    /// A = the bytes at X + k.
+    /// Translates an indexed load: A = the bytes at X + k.
     fn load_behind_x(&mut self, size: Size, bytes: i32, k: u32) {
         self.rejects = true;
         self.a.wide(R1, k.into());
@@ -291,7 +292,7 @@ impl Translation<'_> {
                 self.a.alu32(op, R7, operand);
             }
             Op::ShiftLeft | Op::ShiftRight if computed => {
-                // eBPF takes the last five bits.
+                // eBPF would use only the last five bits of the shift.
                 let (fits, done) = (self.a.label(), self.a.label());
                 self.a.jump32(If::Less, R8, 32, fits);
                 self.a.set(R7, 0);

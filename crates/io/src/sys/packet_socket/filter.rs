@@ -1,11 +1,11 @@
-//! The filter that the kernel runs before it copies a packet into the ring.
+//! Filter that the kernel runs before it copies a packet into the ring.
 //!
-//! An expression's program was made for frames as they are on the wire, and the kernel takes the outermost VLAN tag out
-//! before it runs ours. So what had a tag passes, and whoever has the frame with its tag put back decides again. What had
-//! none is judged here as there.
+//! An expression's program is compiled for frames as on the wire, but the kernel removes the outermost VLAN tag before it runs
+//! the socket's filter. Packets that had a tag therefore pass, and the reader filters them again after the tag is put back. For
+//! packets without a tag, the verdict of the kernel is the verdict of the reader.
 //!
-//! Where eBPF is permitted the program is translated into one that counts, see [`counting`](super::counting); elsewhere it is
-//! given to the kernel as it is, and nobody knows how many packets it rejected.
+//! If eBPF is permitted, the program is translated into a program that counts, see [`counting`](super::counting). Otherwise the
+//! kernel gets the program unchanged, and the number of rejected packets is unknown.
 
 use super::counting::{self, Counters, Counting};
 use super::memory::Shared;
@@ -20,15 +20,15 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_packet::savefile::MAX_SNAPLEN;
 
-/// An instruction of classic BPF, laid out as the kernel's `struct sock_filter` and libpcap's `struct bpf_insn`.
+/// Instruction of classic BPF, with the layout of the kernel's `struct sock_filter` and libpcap's `struct bpf_insn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Insn {
     /// Operation class, size, mode.
     pub code: u16,
-    /// Instructions to skip when a conditional jump is taken.
+    /// Number of instructions to skip if the condition of a jump holds.
     pub jt: u8,
-    /// Instructions to skip when it is not.
+    /// Number of instructions to skip if the condition does not hold.
     pub jf: u8,
     /// Immediate operand.
     pub k: u32,
@@ -39,49 +39,49 @@ impl Insn {
         Self { code, jt, jf, k }
     }
 
-    /// Ends with `k`.
+    /// Returns the instruction that ends the program with `k`.
     pub(super) const fn ret(k: u32) -> Self {
         Self::new(RET_K, 0, 0, k)
     }
 
-    /// The class, which decides what the rest means.
+    /// Returns the class of the instruction, which determines the meaning of the other bits.
     pub(super) fn class(self) -> u16 {
         self.code & 7
     }
 }
 
-/// Whether packets are filtered before they are copied into the ring.
+/// State of the filtering of packets before they are copied into the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelFilter {
-    /// None was asked for.
+    /// No filter was requested.
     None,
-    /// The kernel filters, and counts what it rejects.
+    /// The kernel filters, and counts rejected packets.
     Counting,
-    /// The kernel filters without counting, for this reason.
+    /// The kernel filters without counting, for the given reason.
     Plain(String),
-    /// It does not filter, for this reason: who asked for it filters alone.
+    /// The kernel does not filter, for the given reason; only the reader filters.
     Refused(String),
 }
 
-/// Packets that are none of ours: turned away and not counted, as if they had not been there.
+/// Packets outside the requested direction, which are rejected without a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Away {
     Nothing,
-    /// What the interface receives.
+    /// Packets that the interface receives.
     Received,
-    /// What the loopback sends: it receives it too.
+    /// Packets that the loopback sends, because it receives them too.
     SentOnLoopback,
 }
 
-/// Most instructions of a program, the kernel's BPF_MAXINSNS.
+/// Largest number of instructions of a program, the kernel's BPF_MAXINSNS.
 const LONGEST: usize = 4096;
 
-/// Words of scratch memory, BPF_MEMWORDS.
+/// Number of words of scratch memory, BPF_MEMWORDS.
 pub(super) const SCRATCH: u32 = 16;
 
 const RET_K: u16 = 0x06;
 
-/// Passes everything.
+/// Program that passes everything.
 const PASS: [Insn; 1] = [Insn::ret(MAX_SNAPLEN)];
 pub(super) const RET_A: u16 = 0x16;
 const LD_W_ABS: u16 = 0x20;
@@ -89,30 +89,31 @@ const LD_IMM: u16 = 0x00;
 const JEQ_K: u16 = 0x15;
 pub(super) const JA: u16 = 0x05;
 
-/// What the kernel knows of a packet beside its bytes, at these offsets: `SKF_AD_OFF` of linux/filter.h.
+/// Offset from which on loads return facts about a packet that are not in its bytes: `SKF_AD_OFF` of linux/filter.h.
 const BESIDE: u32 = -0x1000_i32 as u32;
 pub(super) const PACKET_TYPE: u32 = BESIDE + 4;
 const HARDWARE_TYPE: u32 = BESIDE + 28;
 const TAG_PRESENT: u32 = BESIDE + 48;
 
-/// A filter that is ready to be attached.
+/// Filter that is ready to be attached.
 #[derive(Debug)]
 pub(super) struct Filter {
     how: KernelFilter,
     counting: Option<Counting>,
-    /// A program that counts and passes everything, for when another one cannot be loaded.
+    /// Program that counts and passes everything, used if another program cannot be loaded.
     open: Option<Program>,
-    /// Without the expression's program, if the kernel refuses that.
+    /// Program without the expression, used if the kernel refuses the expression's program.
     bare: Vec<Insn>,
     plain: Option<Vec<Insn>>,
     away: Away,
     snaplen: u32,
-    /// Nothing is let in any more.
+    /// Whether the filter rejects all packets.
     held: bool,
 }
 
 impl Filter {
-    /// A filter that lets `snaplen` bytes of what passes through. `program` may be refused; then it filters nothing.
+    /// Creates a filter that passes `snaplen` bytes of each accepted packet. If `program` is refused, the filter accepts every
+    /// packet.
     pub(super) fn new(program: Option<&[Insn]>, away: Away, snaplen: u32) -> Self {
         let mut filter = Self::none(KernelFilter::None, away, snaplen);
         let Some(program) = program else { return filter };
@@ -138,7 +139,7 @@ impl Filter {
         filter
     }
 
-    /// One that filters nothing, though it was asked to.
+    /// Creates a filter that accepts every packet, because of the reason `why`.
     pub(super) fn refused(why: &str, away: Away, snaplen: u32) -> Self {
         Self::none(KernelFilter::Refused(why.to_owned()), away, snaplen)
     }
@@ -148,19 +149,20 @@ impl Filter {
         Self { how, counting: None, open: None, bare, plain: None, away, snaplen, held: false }
     }
 
-    /// Gets ready for [`Self::replace`] by a process that has given up its rights.
+    /// Prepares the filter for [`Self::replace`] after the process has given up its privileges.
     pub(super) fn prepare_to_be_replaced(&mut self) {
         let (away, snaplen) = (self.away, self.snaplen);
         self.open = self.counting.as_ref().and_then(|counting| counting.with(&[&PASS], away, snaplen).ok());
     }
 
-    /// Lets nothing pass from now on.
+    /// Rejects all packets from now on.
     pub(super) fn hold(&mut self, socket: &OwnedFd) -> io::Result<()> {
         self.held = true;
         attach(socket, &[Insn::ret(0)])
     }
 
-    /// Passes what one of these programs accepts from now on, or everything; counts on.
+    /// Replaces the programs: from now on, a packet passes if one of `programs` accepts it, or if no program can be used. The
+    /// counters continue.
     fn replace(&mut self, programs: &[Vec<Insn>], socket: &OwnedFd) -> io::Result<()> {
         if self.held {
             return Ok(());
@@ -178,17 +180,17 @@ impl Filter {
                     (Err(error), None) => Err(io::Error::other(error)),
                 }
             }
-            // A load from outside the packet ends a program and all that is behind it: two of them are no one program.
+            // A load from outside the packet ends the whole classic program. Two programs thus cannot be joined to one.
             (None, KernelFilter::Plain(_)) => match programs[..] {
                 [one] if check_plain(one).is_ok() => attach(socket, &plain(one, self.away, self.snaplen)),
                 _ => attach(socket, &self.bare),
             },
-            // It passes everything as it is.
+            // The filter already passes everything.
             (None, _) => Ok(()),
         }
     }
 
-    /// Attaches it, in place of what was there.
+    /// Attaches the filter, in place of the present one.
     pub(super) fn attach(&mut self, socket: &OwnedFd) -> Result<(), Error> {
         self.held = false;
         let failed = |error| Error::System { what: "the filter", error };
@@ -205,7 +207,7 @@ impl Filter {
             return attach(socket, &self.bare).map_err(failed);
         }
         match set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &(0 as c_int)) {
-            // There was none.
+            // The socket had no filter.
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             other => other.map_err(failed),
         }
@@ -215,13 +217,13 @@ impl Filter {
         &self.how
     }
 
-    /// Packets that reached it, and how many of them it rejected, if it counts.
+    /// Returns the counters of the filter, if it counts.
     pub(super) fn counters(&self) -> Option<Arc<Counters>> {
         self.counting.as_ref().map(|counting| Arc::clone(counting.counters()))
     }
 }
 
-/// The filter of a ring, which another thread may replace.
+/// Filter of a ring, which another thread may replace.
 #[derive(Debug)]
 pub(super) struct RingFilter {
     ring: Weak<Shared>,
@@ -233,7 +235,7 @@ impl RingFilter {
         Arc::new(Self { ring: Arc::downgrade(ring), filter: Mutex::new(filter) })
     }
 
-    /// Works on the filter while nobody else does.
+    /// Calls `work` with exclusive access to the filter.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Filter) -> T) -> T {
         work(&mut self.filter.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -243,21 +245,21 @@ impl PreFilter for RingFilter {
     fn replace(&self, programs: &[Vec<Insn>]) -> io::Result<()> {
         match self.ring.upgrade() {
             Some(ring) => self.with(|filter| filter.replace(programs, ring.socket())),
-            // The capture is over.
+            // The capture has ended.
             None => Ok(()),
         }
     }
 }
 
-/// How many bytes the kernel is to copy so that `snaplen` remain once what it took out is put back.
+/// Returns the number of bytes that the kernel must copy so that `snaplen` bytes remain after the removed parts are put back.
 pub(super) fn kernel_snaplen(snaplen: u32, cooked: bool) -> u32 {
-    /// More than link headers have, which are replaced.
+    /// Upper limit of the bytes of a link header, which is replaced.
     const LINK: u32 = 64;
-    // The place of a tag is behind the addresses.
+    // The tag goes after the addresses, so these must be copied.
     if cooked { snaplen + LINK } else { snaplen.max(record::ADDRESSES as u32) }
 }
 
-/// The program that turns away what is none of ours.
+/// Returns the program that only rejects packets outside the requested direction.
 fn bare(away: Away, snaplen: u32) -> Vec<Insn> {
     let mut program = turn_away(away);
     program.push(Insn::ret(snaplen));
@@ -279,14 +281,14 @@ fn turn_away(away: Away) -> Vec<Insn> {
     }
 }
 
-/// The whole filter in classic BPF.
+/// Returns the whole filter in classic BPF.
 fn plain(program: &[Insn], away: Away, snaplen: u32) -> Vec<Insn> {
     let mut whole = turn_away(away);
     whole.extend([
         Insn::new(LD_W_ABS, 0, 0, TAG_PRESENT),
         Insn::new(JEQ_K, 1, 0, 0),
         Insn::ret(snaplen),
-        // As the expression's program expects it.
+        // The expression's program expects A = 0 at its start.
         Insn::new(LD_IMM, 0, 0, 0),
     ]);
     whole.extend(program.iter().map(|insn| match insn.code {
@@ -296,7 +298,7 @@ fn plain(program: &[Insn], away: Away, snaplen: u32) -> Vec<Insn> {
     whole
 }
 
-/// Whether the kernel can run a program as libpcap's `bpf_filter` does; if not, why.
+/// Checks that the kernel can run a program as libpcap's `bpf_filter` does. **Errors**: the reason why not.
 fn check(program: &[Insn]) -> Result<(), String> {
     if program.len() > LONGEST {
         return Err(format!("a program of {} instructions, the kernel takes {LONGEST}", program.len()));
@@ -311,13 +313,13 @@ fn check(program: &[Insn]) -> Result<(), String> {
     })
 }
 
-/// `behind` is the number of instructions that follow.
+/// Checks one instruction; `behind` is the number of instructions that follow.
 fn check_insn(insn: Insn, behind: usize) -> Result<(), &'static str> {
     let inside = |skip: u32| (skip as usize) < behind;
     match insn.code {
-        // Which way the packet goes.
+        // The direction of the packet.
         0x20 | 0x28 | 0x30 if insn.k == PACKET_TYPE => Ok(()),
-        // Loads and MSH at a place; at these the kernel tells what is not in the packet.
+        // Loads and MSH at fixed offsets; at these large offsets, the kernel returns facts that are not in the packet.
         0x20 | 0x28 | 0x30 | 0xb1 if insn.k > i32::MAX as u32 => Err("a load far behind the packet's end"),
         0x20 | 0x28 | 0x30 | 0xb1 | 0x40 | 0x48 | 0x50 => Ok(()),
         // Constants, lengths, A and X to each other, negation, ends.
@@ -337,7 +339,7 @@ fn check_insn(insn: Insn, behind: usize) -> Result<(), &'static str> {
     }
 }
 
-/// What only the translation can do.
+/// Checks that a program does not use features that only the translation supports.
 fn check_plain(program: &[Insn]) -> Result<(), &'static str> {
     let fault = |insn: &Insn| match insn.code {
         RET_A => Some("its result is computed"),

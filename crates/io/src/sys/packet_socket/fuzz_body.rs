@@ -1,4 +1,4 @@
-//! What the fuzz target of ring headers and the tests share, with its oracle.
+//! Body, with its oracle, that the fuzz target of ring headers and the tests share.
 
 use super::memory::{PORTION, records_of};
 use super::record::{CAPTURED, FLAGS, FRAME, Finish, NEXT, RECORD_HEADER, WIRE, half, word};
@@ -7,7 +7,7 @@ use weir_packet::savefile::walk::{Cursor, Visit, walk};
 use weir_packet::savefile::{Interface, Layout, Resolution, Stop};
 use weir_packet::{Frame, LinkType};
 
-/// Bytes of a block's header, and from where on it is read: its status is not.
+/// Bytes of a block's header, and the offset from which on it is read, after the status.
 const HEADER: usize = 48;
 const READ_FROM: usize = 12;
 
@@ -22,8 +22,8 @@ impl Visit for Seen {
     }
 }
 
-/// Any bytes as a block of a ring: its records lie behind its header, portions of them make up all of them, and where records do
-/// not lie over each other they come out as they are. The first three bytes choose what is done to the records.
+/// Reads any bytes as a block of a ring. The records must lie after the header, and the portions must make up all records. If
+/// records do not overlap, they must come out unchanged. The first three bytes choose the finishing of the records.
 pub fn block(data: &[u8]) {
     let Some((&[how, snaplen, enough], block)) = data.split_first_chunk() else { return };
     let Some(header) = block.get(READ_FROM..HEADER) else { return };
@@ -76,7 +76,7 @@ pub fn block(data: &[u8]) {
     }
 }
 
-/// The records, if they are as many as the block says and each holds its own frame: the plain reading of linux/if_packet.h.
+/// Returns the records, read plainly after linux/if_packet.h, if their number is as stated and each holds its own frame.
 fn apart(records: &[u8], packets: u32) -> Option<Vec<&[u8]>> {
     let (mut rest, mut found) = (records, Vec::new());
     for number in 1..=packets {
@@ -102,7 +102,7 @@ mod tests {
     use super::block;
     use weir_testkit::Random;
 
-    /// A block of `count` records, as the kernel lays it out, behind the three bytes that choose.
+    /// Returns a block of `count` records in the kernel's layout, after the three bytes that choose.
     fn whole(how: [u8; 3], count: u32) -> Vec<u8> {
         const RECORD: u32 = 192;
         let mut bytes = how.to_vec();
@@ -145,7 +145,7 @@ mod tests {
                 }
             }
         }
-        // A block without packets, and one whose records would lie over its header.
+        // A block without packets, and blocks whose records would overlap the header.
         block(&whole([0; 3], 0));
         for first in 0..60u32 {
             let mut over = whole([0; 3], 3);

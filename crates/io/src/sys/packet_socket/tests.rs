@@ -1,4 +1,4 @@
-//! The ring on networks of the test's own, and what it finds there by the word of others.
+//! Tests of the ring on private networks, compared with independent counts of the packets.
 
 mod counting;
 mod fanout;
@@ -20,7 +20,7 @@ fn names_that_are_none() {
     assert!(matches!(Ring::open("no-such-if", &Settings::default()), Err(Error::NoInterface)));
 }
 
-/// Two ends on the loopback; what is sent is not answered.
+/// Returns a function that sends packets on the loopback; no packet is answered.
 fn sender() -> impl Fn(u32) {
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
     let near = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -59,16 +59,16 @@ fn blocks_come_back_in_any_order_and_are_never_taken_twice() {
         assert_eq!(packets, 1);
         out.push((block.bytes().slice().to_vec(), block));
     }
-    // The ring is empty of blocks: what comes now is lost, and no block that is out comes again.
+    // All blocks are leased: new packets are lost, and no leased block is handed over again.
     send(50);
     assert!(matches!(ring.next_within(&stop, TURN).unwrap(), Next::Nothing));
     assert!(out.iter().all(|(bytes, block)| bytes == block.bytes().slice()));
     for at in [2, 0, 1, 0] {
-        // From another thread, as workers do.
+        // The block is dropped in another thread, as by workers.
         let (_, block) = out.remove(at);
         std::thread::spawn(move || drop(block)).join().unwrap();
     }
-    // The kernel finds out at its next look.
+    // The kernel notices the free block at its next check.
     std::thread::sleep(Duration::from_millis(50));
     send(6);
     stop.store(true, Ordering::Relaxed);
@@ -95,7 +95,7 @@ fn a_ring_that_is_full_ends_though_its_next_block_is_out() {
     let send = sender();
     send(5);
     let first = block(&mut ring, &stop);
-    // Fills the other three blocks, and more.
+    // These packets fill the other three blocks, and more.
     send(400);
     for _ in 0..3 {
         drop(block(&mut ring, &stop));
@@ -124,7 +124,7 @@ fn a_ring_ends_though_its_next_block_is_kept() {
     let kept = block(&mut ring, &stop);
     send(1);
     drop(block(&mut ring, &stop));
-    // Both blocks are the ring's last words: the next one is that which is kept.
+    // Both blocks are the last of the ring; the next block is the one still kept.
     stop.store(true, Ordering::Relaxed);
     let begun = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! The translation: the verdict of libpcap's own interpreter on the same packet, and counters that agree with it.
+//! Tests of the translation against the verdicts of libpcap's own interpreter, and against counters that must agree.
 
 #[allow(dead_code)]
 #[path = "../../../../../filter/tests/support/mod.rs"]
@@ -17,7 +17,7 @@ fn insns(program: &Program) -> Vec<Insn> {
     program.insns().iter().map(|&weir_filter::Insn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect()
 }
 
-/// Whether eBPF can be had.
+/// Returns whether eBPF is permitted.
 fn permitted(test: &str) -> bool {
     match Counting::new(&[Insn::ret(0)], Away::Nothing, 1) {
         Ok(_) => true,
@@ -28,7 +28,7 @@ fn permitted(test: &str) -> bool {
     }
 }
 
-/// Shows the frames to the program in the kernel.
+/// Runs the program in the kernel on the frames and compares the verdicts; returns the numbers accepted and rejected.
 fn agrees(program: &Program, frames: &[&[u8]], snaplen: u32) -> (usize, usize) {
     let counting =
         Counting::new(&insns(program), Away::Nothing, snaplen).unwrap_or_else(|error| panic!("{error}: {program:?}"));
@@ -36,7 +36,8 @@ fn agrees(program: &Program, frames: &[&[u8]], snaplen: u32) -> (usize, usize) {
     shown(&counting, &loaded, frames, snaplen, |frame| libpcap::bpf_filter(program, frame, frame.len() as u32) != 0)
 }
 
-/// Shows the frames to a program that counts where `counting` does: a socket of any kind runs it on the bytes that it would receive.
+/// Runs a program with the counters of `counting` on the frames: a socket of any kind runs its filter on the bytes that it
+/// would receive.
 fn shown(
     counting: &Counting,
     program: &crate::sys::bpf::Program,
@@ -64,7 +65,7 @@ fn shown(
     (accepted, frames.len() - accepted)
 }
 
-/// Writes what the program compares with where it loads, so that frames get deep into it.
+/// Writes values of the program's comparisons to the places of its loads, so that frames reach deep parts of the program.
 fn tempt(program: &Program, frame: &mut [u8], random: &mut Random) {
     let insns = program.insns();
     for _ in 0..random.below(6) {
@@ -116,7 +117,7 @@ fn expressions_judge_as_in_libpcap() {
     assert!(sums.0 > 250 && sums.1 > 2000 && sums.2 > 2000, "{sums:?}");
 }
 
-/// One valid instruction with `left` more behind it; jumps go forward.
+/// Returns a random valid instruction with `left` more after it; jumps go forward.
 fn insn(random: &mut Random, left: usize) -> weir_filter::Insn {
     const STATEMENTS: [u16; 44] = [
         0x20, 0x28, 0x30, 0x40, 0x48, 0x50, 0x40, 0x48, 0x50, 0xb1, 0x00, 0x01, 0x80, 0x81, 0x60, 0x61, 0x60, 0x61,
@@ -158,7 +159,7 @@ fn random_programs_judge_as_in_libpcap() {
     let mut sums = (0, 0);
     for _ in 0..1500 {
         let length = 1 + random.below(40);
-        // libpcap leaves scratch memory as it was.
+        // libpcap does not clear scratch memory.
         let scratch = (0..16).map(|word| weir_filter::Insn::statement(0x02, word));
         let body: Vec<_> = (0..length).map(|at| insn(&mut random, length - at - 1)).collect();
         let program = Program::new(scratch.chain(body).collect()).unwrap();
@@ -176,7 +177,7 @@ fn a_list_of_thousands_of_hosts_is_counted() {
         return;
     }
     let host = |number: usize| [10, (number >> 8) as u8, number as u8, 7];
-    // (libpcap takes most of a minute to make it.)
+    // (libpcap would take most of a minute to compile it.)
     let mut insns = vec![weir_filter::Insn::statement(0x20, 26)];
     for number in 0..1900 {
         insns.push(weir_filter::Insn::jump(0x15, u32::from_be_bytes(host(number)), 0, 1));
@@ -222,8 +223,8 @@ fn what_the_kernel_cannot_run_is_refused_with_the_reason() {
     assert!(how(&insns(&protochain)).contains("jump back"));
 }
 
-/// Two programs as one accept what either does, and count what neither does. Expressions cannot be joined by words: `vlan` and `mpls`
-/// move what stands behind them, and a load from outside the packet rejects it.
+/// Two joined programs accept a packet if either accepts it, and count a packet that neither accepts. The expressions cannot be
+/// joined by `or`: `vlan` and `mpls` move the offsets of all later terms, and a load from outside the packet rejects it.
 #[test]
 fn two_programs_as_one_accept_what_either_accepts() {
     if !permitted("two_programs_as_one_accept_what_either_accepts") {
@@ -241,7 +242,7 @@ fn two_programs_as_one_accept_what_either_accepts() {
     ];
     let mut random = Random(11);
     let insn = |code, k| weir_filter::Insn { code, jt: 0, jf: 0, k };
-    // The lowest bit of the first byte, as a result that is computed.
+    // A program with a computed result: the lowest bit of the first byte.
     let computed = Program::new(vec![insn(0x30, 0), insn(0x54, 1), insn(0x16, 0)]).unwrap();
     let compiled = expressions.iter().map(|text| libpcap::compile(text, LinkType::ETHERNET, false).unwrap());
     let programs: Vec<Program> = compiled.chain([computed]).collect();

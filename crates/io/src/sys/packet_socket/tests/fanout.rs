@@ -1,4 +1,4 @@
-//! Several rings, and sending: what is sent is in one of them, once.
+//! Tests of several rings and of sending: each sent packet is in exactly one ring.
 
 use super::super::{Error, Fanout, Insn, Ring, Sender, Sent, Settings};
 use super::net::{Plain, cable, finish, have, run, udp};
@@ -19,7 +19,7 @@ fn number_of(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[42..46].try_into().unwrap())
 }
 
-/// 300 flows, each in both directions.
+/// Returns packets of 300 flows, each in both directions.
 fn conversations() -> Vec<Vec<u8>> {
     let flow = |number: u32| {
         let there = udp(number, [1000 + number as u16, 53], 90);
@@ -46,7 +46,7 @@ fn each_packet_is_in_one_ring() {
     }
     let far = Plain::on("far");
     let sent = conversations();
-    // Of what is received the program sees what is behind the link header.
+    // Of received packets, the program sees the bytes after the link header.
     let program = vec![Insn { code: 0x20, jt: 0, jf: 0, k: 28 }, Insn { code: 0x16, jt: 0, jf: 0, k: 0 }];
     for fanout in [Fanout::Hash, Fanout::Cpu, Fanout::Queue, Fanout::Program(program)] {
         let mut rings = open_three(&settings(), &fanout);
@@ -79,7 +79,7 @@ fn each_packet_is_in_one_ring() {
     }
 }
 
-/// While the group is made and taken apart, and while other groups exist.
+/// Checks the rings while the group is created and dissolved, and while other groups exist.
 #[test]
 fn nothing_is_doubled_while_a_group_is_made() {
     if !cable("nothing_is_doubled_while_a_group_is_made") {
@@ -89,7 +89,7 @@ fn nothing_is_doubled_while_a_group_is_made() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let far = Plain::on("far");
-            // Of so many at most: the test may fail meanwhile.
+            // The number of packets is limited, because the test may fail meanwhile.
             while !stop.load(Ordering::Relaxed) && sent.load(Ordering::Relaxed) < 300_000 {
                 let number = sent.fetch_add(1, Ordering::Relaxed);
                 far.send(&udp(number, [(number % 500) as u16, 53], 90));
@@ -99,7 +99,7 @@ fn nothing_is_doubled_while_a_group_is_made() {
             }
         });
         for _ in 0..2 {
-            // Of blocks enough for the time in which the others are asked.
+            // The rings have enough blocks for the time in which the other rings are read.
             let settings = Settings { retire: Duration::from_millis(20), ..settings() };
             let mut groups = [0, 1].map(|_| open_three(&settings, &Fanout::Hash));
             let begun = sent.load(Ordering::Relaxed);
@@ -113,11 +113,11 @@ fn nothing_is_doubled_while_a_group_is_made() {
                 for (ring, frames) in got.iter().enumerate() {
                     for (frame, _) in frames {
                         assert!(numbers.insert(number_of(frame)), "it came twice");
-                        // Whoever has a flow has had it from the first packet on.
+                        // A ring that has a flow has had it from the first packet on.
                         assert_eq!(*ports.entry(number_of(frame) % 500).or_insert(ring), ring);
                     }
                 }
-                // Each ring: from some packet to some other without a gap in what is its own.
+                // Each ring has all packets of its flows from its first to its last packet.
                 for (ring, frames) in got.iter().enumerate() {
                     let own: Vec<_> = frames.iter().map(|(frame, _)| number_of(frame)).collect();
                     let (first, last) = (own[0], own[own.len() - 1]);

@@ -1,4 +1,4 @@
-//! Which packets come out, and what becomes of the others.
+//! Tests of modes: the packets that a ring delivers, and the counts of all others.
 
 use super::super::{Direction, Insn, KernelFilter, Ring, Settings, Stamps, options};
 use super::net::{Plain, cable, finish, have, ip, run, tagged, take_until, udp};
@@ -28,13 +28,13 @@ fn matches(filter: &Filter, frame: &[u8]) -> bool {
     filter.matches(&[Frame { data: frame, wire_len: frame.len() as u32, interface: 0 }]) != 0
 }
 
-/// Takes the right to load eBPF programs from this thread, and leaves it those for packet sockets.
+/// Removes this thread's right to load eBPF programs, and keeps its rights to packet sockets.
 fn without_bpf() {
     const VERSION: u32 = 0x2008_0522;
     let mut header = [VERSION, 0];
-    // Effective, permitted and inheritable, of the lower 32 and then of the upper.
+    // Effective, permitted and inheritable sets, of the lower 32 capabilities and then of the upper.
     let mut sets = [0u32; 6];
-    // SAFETY: header and sets are live locals, as linux/capability.h has them.
+    // SAFETY: header and sets are live locals with the layout of linux/capability.h.
     unsafe {
         assert_eq!(libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()), 0);
         for set in 0..2 {
@@ -45,8 +45,8 @@ fn without_bpf() {
     }
 }
 
-/// What comes out of a filter in the kernel and one behind it is what comes out of the latter alone; tags in the frame and
-/// beside it, on both sides of the cable.
+/// A filter in the kernel, followed by a filter in user space, delivers the packets of the latter alone. Tags are in the frame
+/// and beside it, on both sides of the cable.
 fn filters_as_user_space_does(test: &str, counts: bool) {
     if !cable(test) || !have(test, &["ethtool"]) {
         return;
@@ -116,8 +116,8 @@ fn a_kernel_that_does_not_count_filters_as_user_space_does() {
     filters_as_user_space_does("a_kernel_that_does_not_count_filters_as_user_space_does", false);
 }
 
-/// Each packet meets the program that is in place when it comes, and all programs count as one. Without the right to load eBPF a
-/// program that counts passes everything.
+/// Each packet meets the program attached at its arrival, and all programs share their counters. Without the right to load
+/// eBPF, a program that counts passes everything.
 #[test]
 fn a_filter_that_is_replaced_rejects_by_the_new_program_and_counts_on() {
     let test = "a_filter_that_is_replaced_rejects_by_the_new_program_and_counts_on";
@@ -138,7 +138,7 @@ fn a_filter_that_is_replaced_rejects_by_the_new_program_and_counts_on() {
         expected.extend((first..first + 20).filter(|&n| passes.contains(&port(n))).map(|n| udp(n, [1, port(n)], 100)));
     };
     send_and_expect(0, &[53]);
-    // From another thread, as whoever controls a run does.
+    // The filter is replaced from another thread, as by the control of a run.
     let (also, both) = (std::sync::Arc::clone(&theirs), [program(53), program(80)]);
     std::thread::spawn(move || also.replace(&both).unwrap()).join().unwrap();
     send_and_expect(20, &[53, 80]);
@@ -149,7 +149,7 @@ fn a_filter_that_is_replaced_rejects_by_the_new_program_and_counts_on() {
     without_bpf();
     theirs.replace(&[program(53)]).unwrap();
     send_and_expect(80, if counting { &[53, 80] } else { &[53] });
-    // A program that the kernel does not take.
+    // A program that the kernel refuses.
     theirs.replace(&[vec![Insn { code: 0x05, jt: 0, jf: 0, k: 7 }]]).unwrap();
     send_and_expect(100, &[53, 80]);
     let got = frames(finish(&mut ring).unwrap());
@@ -159,7 +159,7 @@ fn a_filter_that_is_replaced_rejects_by_the_new_program_and_counts_on() {
     if counting {
         assert_eq!((received, filtered), (120, Some(120 - handed_over)));
     }
-    // Behind the end nothing is let in again.
+    // After the end, no packet is let in again.
     theirs.replace(&[]).unwrap();
     send(120);
     assert_eq!(ring.counts().handed_over, handed_over);
@@ -182,7 +182,7 @@ fn one_packet_that_is_missing_is_noticed() {
         let far = Plain::on("far");
         (0..9).for_each(|number| far.send(&udp(number, [1, 53 + (number as u16) % 2], 100)));
         let [whole, lossy] = &mut rings;
-        // One that the kernel counted and that never came; and one that both know of and the filter does not.
+        // A packet that the kernel counted but did not deliver; and a packet that the filter did not count.
         lossy.kernel.packets = astray[0];
         lossy.handed_over = astray[1];
         let error = finish(lossy).unwrap_err().to_string();
@@ -275,7 +275,7 @@ fn a_capture_ends_while_the_interface_is_down() {
     assert!(matches!(Ring::open("near", &settings()), Err(super::super::Error::Down)));
 }
 
-/// No card here stamps packets; the kernel does so instead, and says so.
+/// No card stamps packets here; the kernel stamps them instead, and the description says so.
 #[test]
 fn stamps_are_the_kernels_where_the_card_has_none() {
     if !cable("stamps_are_the_kernels_where_the_card_has_none") {
@@ -321,7 +321,7 @@ fn a_direction_is_all_that_goes_that_way() {
                 expected.iter().filter(|frame| passes(frame)).cloned().collect::<Vec<_>>(),
                 "{direction:?}"
             );
-            // What goes the other way is not there, not rejected.
+            // Packets of the other direction do not appear, not even as rejected.
             assert_eq!(ring.counts().received, expected.len() as u64);
             let packets = finish(&mut any).unwrap().len();
             assert_eq!(packets, if direction == Direction::Both { 24 } else { 12 });
@@ -337,7 +337,7 @@ fn a_direction_is_all_that_goes_that_way() {
     }
 }
 
-/// The packets of a pcap file of this machine's byte order.
+/// Returns the packets of a pcap file in this machine's byte order.
 fn packets_of(file: &[u8]) -> Vec<(Vec<u8>, u32)> {
     let word = |at: usize| u32::from_ne_bytes(file[at..at + 4].try_into().unwrap());
     assert_eq!(word(20) & 0xffff, 276);
@@ -375,7 +375,7 @@ fn all_interfaces_are_captured_as_tcpdump_captures_them() {
         far.send(&udp(number, [1, 2], 60 + number as usize));
         near.send(&udp(number, [3, 4], 200));
         far.send(&tagged(&udp(number, [5, 6], 100), [0x81, 0, 0x20, number as u8]));
-        // A frame of IEEE 802.3, with a length where others have a type.
+        // A frame of IEEE 802.3, with a length in the place of the type.
         far.send(&[&udp(number, [5, 6], 100)[..12], &[0, 46], &[0x42; 46]].concat());
         one.send_to(&[1; 50], other.local_addr().unwrap()).unwrap();
     }
@@ -392,14 +392,14 @@ fn all_interfaces_are_captured_as_tcpdump_captures_them() {
     let mut tags = 0;
     for ((mut ours, mut wire), (mut theirs, theirs_wire)) in got.into_iter().zip(theirs) {
         if ours[..2] == [0x81, 0] {
-            // libpcap leaves the tag out.
+            // libpcap omits the tag.
             tags += 1;
             assert_eq!(ours[20], 0x20);
             ours.copy_within(22..24, 0);
             ours.drain(20..24);
             wire -= 4;
         }
-        // Behind an address of six bytes are two of nobody's.
+        // After an address of six bytes, two bytes are unused.
         theirs[18..20].fill(0);
         assert_eq!((ours, wire), (theirs, theirs_wire), "{rest}");
     }
@@ -472,7 +472,7 @@ fn all_tags_of_packets_of_all_interfaces_are_there() {
     let twice = tagged(&tagged(&plain, [0x81, 0, 0, 7]), [0x88, 0xa8, 0, 5]);
     let mut ring = Ring::open("any", &settings()).unwrap();
     Plain::on("far").send(&twice);
-    // As it was sent, and as it arrived.
+    // The packet appears twice: as sent, and as received.
     let got = finish(&mut ring).unwrap();
     assert_eq!(got.len(), 2);
     for (frame, wire) in got {
@@ -502,10 +502,10 @@ fn what_a_small_block_cuts_is_counted() {
         );
         let cut = found.iter().filter(|(kept, wire)| (kept.len() as u32) < snaplen.min(*wire)).count();
         assert_eq!(ring.marks().cut, cut as u64);
-        // A block of 4096 bytes has some 3940 for a frame.
+        // A block of 4096 bytes has about 3940 bytes for a frame.
         assert_eq!(cut, if (block, snaplen) == (4096, 262_144) { 21 } else { 0 });
         assert_eq!(block >= settings.least_block(8022), cut == 0);
-        // Of all interfaces at once the kernel copies more than is kept, since link headers are replaced.
+        // For all interfaces at once, the kernel copies more bytes than are kept, because link headers are replaced.
         assert_eq!(Settings { snaplen: 3900, ..settings }.least_block(u32::MAX), 8192);
     }
 }

@@ -1,4 +1,4 @@
-//! A network of the test's own, a sender whose count is its own, and a reading of records that is not weir's.
+//! Support for tests: a private network, a sender with its own count, and a second reader of records.
 
 use super::super::record::{CAPTURED, FRAME, NEXT, WIRE, half, word};
 use super::super::{Ring, index_of};
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 pub use weir_testkit::have;
 pub use weir_testkit::net::{ip, run};
 
-/// Moves this thread into a network of its own, in which interfaces `far` and `near` are joined by a cable.
+/// Moves this thread into a private network, in which a cable joins the interfaces `far` and `near`; returns whether it could.
 pub fn cable(test: &str) -> bool {
     weir_testkit::net::cable(test, "")
 }
 
-/// A plain socket on an interface.
+/// Plain socket on an interface.
 pub struct Plain(OwnedFd);
 
 impl Plain {
@@ -28,7 +28,7 @@ impl Plain {
 
     #[track_caller]
     pub fn send(&self, frame: &[u8]) {
-        // SAFETY: the frame lives through the call and is as long as said.
+        // SAFETY: the frame lives through the call and has the length given.
         let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
         assert_eq!(sent, frame.len() as isize, "{}", io::Error::last_os_error());
     }
@@ -38,7 +38,7 @@ impl Plain {
     }
 }
 
-/// The frames in a block, and their lengths on the wire.
+/// Returns the frames in a block, and their wire lengths.
 pub fn frames_in(block: &[u8]) -> Vec<(Vec<u8>, u32)> {
     let mut frames = Vec::new();
     let mut rest = block;
@@ -53,13 +53,13 @@ pub fn frames_in(block: &[u8]) -> Vec<(Vec<u8>, u32)> {
     frames
 }
 
-/// Stops a capture and takes all that it has.
+/// Stops a capture and returns all its packets.
 pub fn finish(ring: &mut Ring) -> io::Result<Vec<(Vec<u8>, u32)>> {
     let stop = AtomicBool::new(true);
     take_until(ring, &stop, |_| false)
 }
 
-/// Takes what comes, until the end or until enough is there.
+/// Takes packets until the end, or until there are enough.
 pub fn take_until(
     ring: &mut Ring,
     stop: &AtomicBool,
@@ -82,7 +82,7 @@ pub fn take_until(
     Ok(all)
 }
 
-/// An Ethernet frame with UDP in IPv4, numbered so that each is another.
+/// Returns an Ethernet frame with UDP in IPv4; the number makes each frame different.
 pub fn udp(number: u32, ports: [u16; 2], len: usize) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     let total = (len - 14) as u16;
@@ -98,7 +98,7 @@ pub fn udp(number: u32, ports: [u16; 2], len: usize) -> Vec<u8> {
     frame
 }
 
-/// The frame with a VLAN tag.
+/// Returns the frame with a VLAN tag.
 pub fn tagged(frame: &[u8], tag: [u8; 4]) -> Vec<u8> {
     [&frame[..12], &tag, &frame[12..]].concat()
 }

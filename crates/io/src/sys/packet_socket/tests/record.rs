@@ -1,11 +1,11 @@
-//! What can be known of records without a cable.
+//! Tests of records that need no network.
 
 use super::super::record::{CAPTURED, FRAME, Finish, NEXT, WIRE, half, word};
 use crate::live::Marks;
 
 const RAW: Finish = Finish { cooked: false, snaplen: u32::MAX, copied: u32::MAX, largest: u32::MAX };
 
-/// A record as the kernel leaves one whose tag it took out.
+/// Returns a record as the kernel writes it after removing a tag.
 fn record(next: u32, flags: u32, tag: u32, protocol: u16, frame: &[u8]) -> Vec<u8> {
     let mut bytes: Vec<u8> = [next, 1, 2, frame.len() as u32, frame.len() as u32, flags]
         .iter()
@@ -73,12 +73,12 @@ fn a_record_that_lies_is_left_alone() {
     finish(RAW, &mut [], 1);
 }
 
-/// The header of LINKTYPE_LINUX_SLL2 as tcpdump.org draws it.
+/// Compares the header of LINKTYPE_LINUX_SLL2 with the layout of tcpdump.org.
 #[test]
 fn cooked_packets_get_their_header() {
     let tag = libc::TP_STATUS_VLAN_VALID | libc::TP_STATUS_VLAN_TPID_VALID;
     let ethernet = |kind: [u8; 2]| [&[9; 12], &kind[..], b"payload"].concat();
-    // Type of hardware, tag beside the frame, frame, where the kernel sees its network header, and what is to come.
+    // Hardware type, tag beside the frame, frame, offset of the network header, and the expected protocol and payload.
     type Case = (u16, u32, Vec<u8>, u16, &'static [u8], &'static [u8]);
     let cases: [Case; 6] = [
         (1, 0, ethernet([0x86, 0xdd]), 40, &[0x86, 0xdd], b"payload"),
@@ -95,7 +95,7 @@ fn cooked_packets_get_their_header() {
         block[52..56].copy_from_slice(&0x0102_0304u32.to_ne_bytes());
         block[56..58].copy_from_slice(&hardware.to_ne_bytes());
         block[58..68].copy_from_slice(&[4, 6, 11, 12, 13, 14, 15, 16, 99, 99]);
-        // More room in front, as `RESERVE` makes it.
+        // The record gets more room in front of the frame, as with `RESERVE`.
         block[FRAME..FRAME + 2].copy_from_slice(&100u16.to_ne_bytes());
         block.splice(86..86, [0; 14]);
         finish(Finish { cooked: true, ..RAW }, &mut block, 1);
@@ -143,6 +143,6 @@ fn records_are_finished_portion_by_portion() {
     assert_eq!(portion(0, 4, 145), (288, 2));
     assert_eq!(portion(288, 2, 145), (block.len() - 288, 2));
     assert_eq!(portion(0, 3, usize::MAX), (432, 3));
-    // Fewer than were counted: all bytes, and those that are there.
+    // If there are fewer records than counted, the portion has all bytes and the records present.
     assert_eq!(portion(0, 9, usize::MAX), (block.len(), 4));
 }
