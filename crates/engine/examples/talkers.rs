@@ -1,41 +1,59 @@
-//! The largest flows of a capture, once per second of packet time: `talkers FILE`.
+//! The largest talkers of an interface or a file, once per second of packet time: `talkers SOURCE`. A line of standard input names
+//! another key to count by: `src`, `dport`, `5tuple`, `src/24`.
 
+use std::fmt::Write;
+use std::io::{BufRead, stdin};
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+use weir_engine::capture::{self, CaptureRequest};
 use weir_engine::event::Event;
+use weir_engine::handle::{Handle, Order, Sources};
 use weir_engine::name::Name;
-use weir_engine::run::{Files, Run, Setup};
+use weir_engine::run::{Run, Setup};
 use weir_measure::{Config, Window, Windowing};
 use weir_pipeline::measuring::Settings;
-use weir_pipeline::select::Selection;
 
-fn main() {
-    let names: Vec<Name> = std::env::args_os().skip(1).map(Name::from).collect();
-    let windowing = Windowing { window_ns: Some(1_000_000_000), late_ns: 1_000_000_000 };
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let source = Name::from(std::env::args_os().nth(1).ok_or("talkers SOURCE")?);
+    let windowing = Windowing { window_ns: Some(1_000_000_000), late_ns: 0 };
     let config = Arc::new(Config { windowing, ..Config::default() });
-    let mut run = Run::new(Setup {
-        selection: Selection { at_once: true, ..Selection::default() },
-        measure: Some(Settings { config, ..Settings::default() }),
-        ..Setup::default()
-    });
-    let mut on = |event: Event<'_>| match event {
-        Event::Window(window) => show(&window),
-        Event::Fault { name, fault } => eprintln!("{name}: {}", fault.what), // tidy: allow(print): an example is a program
-        _ => {}
+    let setup = Setup { measure: Some(Settings { config, ..Settings::default() }), ..Setup::default() };
+    let sources = if Path::new(&source).exists() {
+        Sources::Files { names: vec![source], order: Order::Given, zstd_window: 128 << 20, follow: None }
+    } else {
+        Sources::Captures(capture::open(&source, &CaptureRequest::default(), &setup.stop, &mut |_| {})?.inputs)
     };
-    let files = Files { names: &names, zstd_window: 128 << 20, follow: None };
-    if let Err(error) = run.merged(&files, &mut on) {
-        eprintln!("{error}"); // tidy: allow(print): an example is a program
-        std::process::exit(2);
-    }
-    let (ended, _) = run.finish(&mut on);
+    let hear = |event: Event<'_>| match event {
+        // Behind a change of keys comes the sum of what was counted before.
+        Event::Window(window) if window.span.is_some() => Some(lines(&window)),
+        Event::Fault { name, fault } | Event::LiveFault { name, fault } => Some(format!("{name}: {}\n", fault.what)),
+        _ => None,
+    };
+    let mut talkers = Handle::start(Run::new(setup), sources, 64, hear)?;
+    let control = Arc::clone(talkers.control());
+    std::thread::spawn(move || {
+        for line in stdin().lock().lines().map_while(Result::ok) {
+            match line.parse().map(|key| control.set_keys(vec![key], PATIENCE)) {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => println!("{error}"), // tidy: allow(print): an example is a program
+                Err(error) => println!("{error}"),     // tidy: allow(print): an example is a program
+            }
+        }
+    });
+    talkers.events().iter().for_each(|lines| print!("{lines}")); // tidy: allow(print): an example is a program
+    let (ended, _) = talkers.join(PATIENCE)??;
     println!("{} received, {} measured", ended.ledger.received, ended.ledger.passed); // tidy: allow(print): an example is a program
+    Ok(())
 }
 
-fn show(window: &Window<'_>) {
-    let Some(state) = window.state else { return };
-    println!("-- {} packets", state.tally().passed); // tidy: allow(print): an example is a program
-    for row in state.table(0, 5).rows {
-        let flow = &row.key;
-        println!("{:>10} packets  {flow:?}", row.counts.packets); // tidy: allow(print): an example is a program
+fn lines(window: &Window<'_>) -> String {
+    let mut text = format!("-- {} packets\n", window.arrivals.received);
+    for row in window.state.map_or_else(Vec::new, |state| state.table(0, 5).rows) {
+        let _ = writeln!(text, "{:>10} packets  {:?}", row.counts.packets, row.key);
     }
+    text
 }

@@ -4,6 +4,7 @@ mod running;
 
 use running::{Collect, Feed, LONG, captures, end, files, gate, setup, wait_for};
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use weir_engine::control::{ChangeError, Snapshot};
@@ -214,4 +215,39 @@ fn keys_are_refused_where_nothing_is_measured_and_in_a_run_that_ends_first() {
     end(&mut handle);
     let over = waits.join().unwrap();
     assert!(matches!(over, Err(ChangeError::Over)), "{over:?}");
+}
+
+#[test]
+fn keys_whose_tables_cannot_be_had_change_nothing() {
+    /// Set in the process whose memory is limited, in which there is room for a few tables of 256 MiB. Hardly any of it is touched.
+    const LIMITED: &str = "WEIR_TEST_MEMORY_IS_LIMITED";
+    if std::env::var_os(LIMITED).is_none() {
+        let done = Command::new("sh")
+            .args(["-c", "ulimit -v 1500000 && exec \"$0\" --exact keys_whose_tables_cannot_be_had_change_nothing"])
+            .arg(std::env::current_exe().unwrap())
+            .env(LIMITED, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut pcap = Pcap::new(1, 65535);
+    (0..PACKETS).for_each(|number| pcap.packet(&frame(number)));
+    let file = scratch.file("a.pcap", &pcap.bytes);
+    let ((name, sink), _) = Collect::target(Wanted::Passed);
+    let (sink, reached, lets_go_on, _) = gate(sink.unwrap());
+    let mut measure = measure(Design::Rss, 1, None, false);
+    measure.config = Arc::new(Config { memory: 256 << 20, ..measure.config.with_keys(vec![KeyKind::SRC]) });
+    let setup = Setup { main: (name, Some(sink)), measure: Some(measure), ..setup("", None) };
+    let (mut handle, told) = start(setup, files(&[&file], Order::Given));
+    reached.recv_timeout(LONG).unwrap();
+    let refused = handle.control().set_keys(vec![KeyKind::Sport; 8], LONG);
+    assert!(matches!(refused, Err(ChangeError::Tables(_))), "{refused:?}");
+    assert_eq!(handle.control().change(), 0);
+    drop(lets_go_on);
+    let measured = end(&mut handle).measured.unwrap();
+    assert_eq!(table(measured.state.as_ref()), counts(0..PACKETS, source));
+    assert!(told.lock().unwrap().is_empty());
 }
