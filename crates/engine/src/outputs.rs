@@ -1,6 +1,6 @@
-//! The outputs of a run: where the packets of a batch go, which outputs still take packets, and what each of them wrote.
+//! The outputs of a run: the distribution of a batch's packets, the outputs that still take packets, and their reports.
 //!
-//! An output that ends (its reader closed the pipe, its disk is full) takes no more packets, and the others get all of theirs.
+//! If an output ends (its reader closed the pipe, its disk is full), it takes no more packets, and the others get all of theirs.
 //! Without a measurement beside them, the run is over once no output is left, or once the files of `-w` are complete (`-W`).
 
 use crate::output_changes::OutputSlot;
@@ -15,20 +15,20 @@ use weir_pipeline::handed::{Gone, Handed};
 use weir_pipeline::select::Selected;
 use weir_pipeline::stages::{Bits, Stages};
 
-/// How far the kept packets of a piece were passed on.
+/// Position up to which the kept packets of a piece were passed on.
 ///
-/// The records of a split are some of those of the main output, in the same order: that of the source. Their offsets need not
-/// ascend, since a UMEM's slots are filled in any order. So a split has a position of its own, and nothing is searched.
+/// The records of a split are a subset of the main output's records, in the order of the source. Their offsets need not ascend,
+/// because the slots of a UMEM are filled in any order. So each split has its own position, and no search is needed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
-    /// Kept records that were passed on.
+    /// Number of kept records that were passed on.
     pub next: usize,
-    /// The same for each split.
+    /// Number of records passed on, for each split.
     splits: Vec<usize>,
 }
 
 impl Place {
-    /// Moves behind the next record; `each` gets the number of each split that keeps it.
+    /// Moves behind the next record; `each` is called with the number of each split that keeps it.
     pub fn pass(&mut self, part: &Selected, mut each: impl FnMut(usize)) {
         let Some(record) = part.records.get(self.next) else { return };
         self.next += 1;
@@ -42,18 +42,18 @@ impl Place {
     }
 }
 
-/// Packets of a piece that nobody wants any more, counted one by one.
+/// Packets of a piece that no output takes any more, counted one by one.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
-    /// Packets.
+    /// Number of packets.
     pub received: u64,
-    /// Packets that match.
+    /// Number of packets that match.
     pub passed: u64,
-    /// Packets that do not.
+    /// Number of packets that do not match.
     pub filtered: u64,
-    /// Wire bytes of those that match.
+    /// Wire bytes of the packets that match.
     pub bytes: u64,
-    /// Packets and wire bytes that each split would have got.
+    /// Packets and wire bytes that match each split.
     pub splits: Vec<(u64, u64)>,
 }
 
@@ -100,61 +100,61 @@ impl Rest {
     }
 }
 
-/// Which packets the outputs took.
+/// Packets that the outputs took.
 #[derive(Debug)]
 pub(crate) enum Given {
-    /// All, as far as outputs are left.
+    /// All packets, as far as outputs are left.
     All,
-    /// Those before this place: the files of `-w` are complete.
+    /// Packets before this place: the files of `-w` are complete.
     Until(Place),
-    /// A packet is not in the source any more.
+    /// Not all packets, because a packet is no longer in the source.
     Changed,
 }
 
-/// Why an output takes no more packets.
+/// Reason for which an output takes no more packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
-    /// Its reader has closed the pipe.
+    /// The reader of the output closed the pipe.
     Closed,
-    /// All its files are written.
+    /// All files of the output are written.
     Complete,
-    /// It failed, and that was said.
+    /// The output failed; the fault is reported once.
     Failed,
 }
 
 /// An output.
 struct Outlet {
-    /// Number among all outputs, the main one first.
+    /// Number among all outputs, the main output first.
     number: usize,
     mark: Arc<StageMark>,
-    /// As the user calls it.
+    /// Name as the user wrote it.
     name: String,
-    /// `None`: packets are only counted.
+    /// Sink of the output; `None` if packets are only counted.
     sink: Option<Box<dyn Sink>>,
     needs: Needs,
-    /// Shared by the batches that are kept.
+    /// Shared by the kept batches.
     kept: Arc<()>,
     ended: Option<Ended>,
-    /// Why it failed, until that is told.
+    /// Fault of the output, until it is reported.
     fault: Option<SinkFault>,
-    /// What it took of the last piece, if it was asked to take all of it.
+    /// Packets taken of the last piece, if the sink was handed all of them.
     handed: Option<Handed>,
-    /// Packets that it wanted while this sink was in place.
+    /// Number of wanted packets while this sink was in place.
     matched: u64,
-    /// What became of the sinks that were replaced.
+    /// Sums over the replaced sinks.
     replaced: Replaced,
 }
 
-/// What the sinks of an output came to that were replaced.
+/// Sums over the replaced sinks of an output.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replaced {
-    /// Their number.
+    /// Number of replaced sinks.
     pub sinks: u64,
-    /// Packets that they wanted while they were in place.
+    /// Number of wanted packets while these sinks were in place.
     pub matched: u64,
-    /// Packets that they wrote.
+    /// Number of packets that these sinks wrote.
     pub written: u64,
-    /// The first that did not end early and wrote another number of packets than it should have.
+    /// The first sink that did not end early but wrote a wrong number of packets.
     discrepancy: Option<Discrepancy>,
 }
 
@@ -166,7 +166,7 @@ impl Outlet {
         Self { number, mark, name, sink, needs, kept, ended: None, fault: None, handed: None, matched: 0, replaced }
     }
 
-    /// Completes the sink, and puts another in its place. Gives the name and the report of the one before.
+    /// Completes the sink, and puts another in its place. Returns the name and the report of the old sink.
     fn replace(&mut self, (name, sink): Target, layout: Option<&Layout>) -> (String, SinkReport) {
         self.finish(layout);
         let report = self.report().unwrap_or_default();
@@ -184,7 +184,7 @@ impl Outlet {
 
     /// Completes the output.
     fn finish(&mut self, layout: Option<&Layout>) {
-        // What an output took before a packet that did not fit is good, and still goes out.
+        // Packets taken before one that did not fit are good, and are still completed.
         let ended = self.ended.is_some();
         let stage = Stage::Output(self.number);
         let result = self.sink.as_mut().map_or(Ok(()), |sink| self.mark.during(stage, || sink.finish(layout, ended)));
@@ -195,7 +195,7 @@ impl Outlet {
         }
     }
 
-    /// Whether packets go anywhere from here.
+    /// Whether the output has a sink.
     fn is_real(&self) -> bool {
         self.sink.is_some()
     }
@@ -226,13 +226,13 @@ impl Outlet {
         }
     }
 
-    /// All its files are written, and packets behind those in them are not wanted.
+    /// Whether all files of the output are written, so that later packets are not wanted.
     fn is_complete(&self) -> bool {
         self.needs.wanted == Wanted::Passed && self.ended == Some(Ended::Complete)
     }
 
-    /// Gives it what it wants of the packets before the record at `behind`, of which those at `records` match. What it took of these stays
-    /// in `handed`, unless it went nowhere or did not ask for all.
+    /// Hands the sink the packets it wants of those before the record at `behind`; the packets at `records` match. The count of
+    /// packets taken stays in `handed`, unless the output has ended or wants other packets.
     fn give(&mut self, delivery: &Delivery<Stages>, records: &[u32], behind: Option<u32>, scratch: &mut Vec<u8>) {
         self.handed = None;
         self.matched += self.wanted_packets(delivery, records, behind);
@@ -250,7 +250,7 @@ impl Outlet {
         self.handed = Some(handed).filter(|_| matches!(self.ended, None | Some(Ended::Complete)));
     }
 
-    /// Packets that it wants of those before the record at `behind`, of which those at `records` match.
+    /// Returns the number of wanted packets before the record at `behind`; the packets at `records` match.
     fn wanted_packets(&self, delivery: &Delivery<Stages>, records: &[u32], behind: Option<u32>) -> u64 {
         let matched = records.len() as u64;
         match self.needs.wanted {
@@ -260,19 +260,20 @@ impl Outlet {
         }
     }
 
-    /// Packets and wire bytes that it took of the last piece, or, if it did not ask, that are still there to be taken.
+    /// Returns the packets and wire bytes taken of the last piece. If none were handed over, returns those that are still in the
+    /// source.
     fn there(&self, delivery: &Delivery<Stages>, records: &[u32], scratch: &mut Vec<u8>) -> Handed {
         self.handed.unwrap_or_else(|| there(delivery, records, scratch))
     }
 }
 
-/// The records of a batch before the one at `behind`.
+/// Returns the records of a batch before the one at `behind`.
 fn all_before(delivery: &Delivery<Stages>, behind: Option<u32>) -> &[u32] {
     let all = &delivery.part.records[..];
     &all[..behind.and_then(|behind| all.iter().position(|&at| at == behind)).unwrap_or(all.len())]
 }
 
-/// Gives `sink` those that do not match of the packets before the record at `behind`, or all of them; `matching` are those that do.
+/// Hands `sink` the packets before the record at `behind` that do not match, or all of them; `matching` are the packets that match.
 #[cold]
 fn give_others(
     sink: &mut dyn Sink,
@@ -294,25 +295,25 @@ fn give_others(
     sink.batch(&packets, scratch).1
 }
 
-/// What is still there of the packets at `records`.
+/// Returns the counts of the packets at `records` that are still in the source.
 fn there(delivery: &Delivery<Stages>, records: &[u32], scratch: &mut Vec<u8>) -> Handed {
     delivery.hand_on(records, scratch, |_| Ok::<_, End>(())).0
 }
 
-/// The name of an output, as the user calls it, and where its packets go.
+/// Name of an output as the user wrote it, and its sink.
 pub type Target = (String, Option<Box<dyn Sink>>);
 
 /// All outputs of a run.
 pub struct Outputs {
     main: Outlet,
     splits: Vec<Outlet>,
-    /// Stage that the run's thread is in.
+    /// Mark of the current stage of the run's thread.
     mark: Arc<StageMark>,
-    /// One could not be made: nothing more is read.
+    /// Whether an output could not be made, so that no more packets are read.
     refused: bool,
-    /// Beside a measurement each output ends alone, and takes all that matches it until then.
+    /// Whether each output ends alone, as beside a measurement, and takes all its matching packets until then.
     alone: bool,
-    /// Where packets of mapped files are copied to before they are passed on.
+    /// Buffer to which packets of mapped files are copied before they are passed on.
     scratch: Vec<u8>,
 }
 
@@ -323,16 +324,16 @@ impl core::fmt::Debug for Outputs {
 }
 
 impl Outputs {
-    /// The outputs with these names; without a sink packets are only counted.
+    /// Makes the outputs with these names; without a sink, packets are only counted.
     ///
-    /// Beside a measurement an output that ends, is complete or cannot be made ends `alone`.
+    /// Beside a measurement, an output that ends, is complete or cannot be made ends `alone`.
     pub(crate) fn new(main: Target, splits: Vec<Target>, alone: bool) -> Self {
         let mark = Arc::<StageMark>::default();
         let splits = splits.into_iter().enumerate().map(|(i, split)| Outlet::new(split, i + 1, &mark)).collect();
         Self { main: Outlet::new(main, 0, &mark), splits, mark, refused: false, alone, scratch: Vec::new() }
     }
 
-    /// The mark of the stage that the run's thread is in.
+    /// Returns the mark of the current stage of the run's thread.
     pub(crate) fn mark(&self) -> &Arc<StageMark> {
         &self.mark
     }
@@ -345,7 +346,7 @@ impl Outputs {
         std::iter::once(&self.main).chain(&self.splits).filter(|outlet| outlet.is_real())
     }
 
-    /// Whether packets go nowhere.
+    /// Whether no output has a sink.
     pub fn are_none(&self) -> bool {
         self.real().next().is_none()
     }
@@ -356,48 +357,48 @@ impl Outputs {
         self.refused || self.are_complete() || all_ended
     }
 
-    /// Whether the files of `-w` are complete: packets behind them are not wanted.
+    /// Whether the files of `-w` are complete, so that later packets are not wanted.
     pub fn are_complete(&self) -> bool {
         self.main.is_complete()
     }
 
-    /// Whether one of them wants other packets than those that pass.
+    /// Whether an output wants other packets than the passed ones.
     pub(crate) fn want_others(&self) -> bool {
         self.real().any(|outlet| outlet.needs.wanted != Wanted::Passed)
     }
 
-    /// Whether one of them must have its packets in batches, whose bytes do not change.
+    /// Whether an output needs its packets in batches, whose bytes do not change.
     pub(crate) fn need_batches(&self) -> bool {
         self.want_others() || self.real().any(|outlet| outlet.needs.keeps)
     }
 
-    /// Batches that outputs keep.
+    /// Returns the number of batches that outputs keep.
     pub(crate) fn kept(&self) -> usize {
-        // Each output has a share of its own.
+        // Each output holds one share itself.
         self.real().map(|outlet| Arc::strong_count(&outlet.kept) - 1).sum()
     }
 
-    /// Whether the main output ended before the packets did.
+    /// Whether the main output ended before the last packet.
     pub fn has_main_ended(&self) -> bool {
         self.main.ended.is_some()
     }
 
-    /// Whether there are files among them.
+    /// Whether there are files among the outputs.
     pub fn have_files(&self) -> bool {
         self.real().any(|outlet| outlet.sink.as_ref().is_some_and(|sink| sink.is_file()))
     }
 
-    /// Whether nobody reads any more what is written.
+    /// Whether the readers of all outputs are gone.
     pub fn are_closed(&self) -> bool {
         self.real().all(|outlet| outlet.ended == Some(Ended::Closed)) && !self.are_none()
     }
 
-    /// Why outputs failed since the last call.
+    /// Takes the faults of outputs since the last call.
     pub(crate) fn take_faults(&mut self) -> Vec<SinkFault> {
         self.all().filter_map(|outlet| outlet.fault.take()).collect()
     }
 
-    /// Makes the files that are not there yet. If one cannot be made, nothing more is read, unless it ends alone.
+    /// Makes the files that do not exist yet. If a file cannot be made, no more packets are read, unless its output ends alone.
     pub(crate) fn open(&mut self) {
         let mut refused = false;
         for outlet in self.all().filter(|outlet| outlet.ended.is_none()) {
@@ -407,7 +408,7 @@ impl Outputs {
         self.refused |= refused && !self.alone;
     }
 
-    /// Another source follows.
+    /// Begins a new source.
     pub(crate) fn new_source(&mut self) {
         self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.new_source());
     }
@@ -419,14 +420,15 @@ impl Outputs {
         }
     }
 
-    /// Passes on the packets of a piece. Tells of those that are not in the source any more, and what that takes from the counts.
+    /// Passes on the packets of a piece. Returns the packets that are no longer in the source, and the numbers to take from the
+    /// counts.
     pub(crate) fn piece(&mut self, delivery: &Delivery<Stages>) -> (Given, Option<(Gone, Rest)>) {
         if self.refused {
             return (Given::Until(Place::default()), None);
         }
         let (part, scratch) = (&delivery.part.selected, &mut self.scratch);
         self.main.give(delivery, &part.records, None, scratch);
-        // What other outputs get ends with the same packet.
+        // The packets for the other outputs end with the same packet.
         let until = (self.main.is_complete() && !self.alone).then(|| {
             let taken = self.main.handed.map_or(part.records.len(), |handed| handed.packets as usize);
             let mut place = Place { next: 0, splits: vec![0; part.splits.len()] };
@@ -439,14 +441,15 @@ impl Outputs {
             let end = until.as_ref().map_or(found.records.len(), |place| place.splits[i]);
             split.give(delivery, &found.records[..end], behind, scratch);
             let lost = split.handed.and_then(|handed| handed.gone);
-            // The account of the source is that of the main output.
+            // The account of the source follows the main output.
             gone = Gone::both(gone, lost.map(|lost| Gone { packets: 0, ..lost }));
         }
         let lost = gone.map(|gone| self.lost(delivery, gone, until.as_ref()));
         (until.map_or(Given::All, Given::Until), lost)
     }
 
-    /// What is taken from the counts of a piece of which packets are gone; with those of the main output that nobody asked for.
+    /// Returns the numbers to take from the counts of a piece with gone packets, including packets of a main output that was not
+    /// handed any.
     #[cold]
     fn lost(&mut self, delivery: &Delivery<Stages>, gone: Gone, until: Option<&Place>) -> (Gone, Rest) {
         let (part, scratch) = (&delivery.part.selected, &mut self.scratch);
@@ -471,7 +474,7 @@ impl Outputs {
         (gone, rest)
     }
 
-    /// Passes on the packet `record`, which is the one at `place`, and moves that behind it.
+    /// Passes on the packet `record` at `place`, and moves `place` behind it.
     pub(crate) fn packet(&mut self, layout: &Layout, record: &Record<'_>, part: &Selected, place: &mut Place) -> Given {
         self.main.matched += 1;
         self.main.work(|sink| sink.packet(layout, record));
@@ -479,7 +482,7 @@ impl Outputs {
             return Given::Until(place.clone());
         }
         let splits = &mut self.splits;
-        // With --count splits are counted, and have no outputs.
+        // With --count, splits are counted, and have no outputs.
         place.pass(part, |i| {
             if let Some(split) = splits.get_mut(i) {
                 split.matched += 1;
@@ -489,30 +492,30 @@ impl Outputs {
         Given::All
     }
 
-    /// Writes out what is buffered where a reader waits for each packet.
+    /// Writes out the buffered packets of outputs whose reader waits for each packet.
     pub(crate) fn flush_awaited(&mut self) {
         for outlet in self.all() {
             outlet.work(|sink| if sink.is_awaited() { sink.flush() } else { Ok(()) });
         }
     }
 
-    /// Writes out what is buffered.
+    /// Writes out the buffered packets.
     pub(crate) fn flush(&mut self) {
         self.all().for_each(|outlet| outlet.work(|sink| sink.flush()));
     }
 
-    /// Notes what was counted at the interfaces of a source.
+    /// Notes the interface statistics of a source.
     pub(crate) fn statistics(&mut self, counts: &[(Interface, Statistics)]) {
         self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.statistics(counts));
     }
 
-    /// Completes all outputs. `layout` is that of the last source; without one there is nothing to write a file about.
+    /// Completes all outputs. `layout` is that of the last source; without one, no file is written.
     pub(crate) fn finish(&mut self, layout: Option<&Layout>) {
         self.all().for_each(|outlet| outlet.finish(layout));
     }
 
-    /// Completes the sink of an output, and puts another in its place. `layout` is that of the source. Gives the name and the report of
-    /// the one before.
+    /// Completes the sink of an output, and puts another in its place. `layout` is that of the source. Returns the name and the
+    /// report of the old sink.
     pub(crate) fn replace(
         &mut self,
         slot: OutputSlot,
@@ -522,18 +525,19 @@ impl Outputs {
         self.all().nth(slot.index()).map(|outlet| outlet.replace(target, layout))
     }
 
-    /// What became of the sinks of each output that were replaced, the main output first.
+    /// Returns the sums over the replaced sinks of each output, the main output first.
     pub(crate) fn replaced(&self) -> impl Iterator<Item = &Replaced> {
         std::iter::once(&self.main).chain(&self.splits).map(|outlet| &outlet.replaced)
     }
 
-    /// What the sink of each output needs, the main one first; `None` if packets are only counted.
+    /// Returns the needs of the sink of each output, the main output first; `None` if packets are only counted.
     pub(crate) fn needs(&self) -> Vec<Option<Needs>> {
         let outlets = std::iter::once(&self.main).chain(&self.splits);
         outlets.map(|outlet| outlet.is_real().then_some(outlet.needs)).collect()
     }
 
-    /// Packets that each output is to write, the main one first, if `matched` match for each, of `judged` that the filter judged.
+    /// Returns the number of packets that each output must write, the main output first. `matched` are the numbers of matching
+    /// packets, `judged` is the number that the filter judged.
     pub(crate) fn expected(&self, matched: impl Iterator<Item = u64>, judged: u64) -> Vec<u64> {
         let expected = |(outlet, matched): (&Outlet, u64)| match outlet.needs.wanted {
             Wanted::Passed => matched,
@@ -543,14 +547,14 @@ impl Outputs {
         std::iter::once(&self.main).chain(&self.splits).zip(matched).map(expected).collect()
     }
 
-    /// Outputs that did not end before their time and wrote another number of packets than `expected`.
+    /// Returns the outputs that did not end early but wrote another number of packets than `expected`.
     pub(crate) fn discrepancies(&self, expected: &[u64]) -> Vec<Discrepancy> {
         let outlets = std::iter::once(&self.main).chain(&self.splits);
         let wrong = outlets.zip(expected).filter_map(|(outlet, &expected)| {
             let written = outlet.report()?.written;
             let expected = expected.saturating_sub(outlet.replaced.matched);
             let complete = std::ptr::eq(outlet, &self.main) && outlet.is_complete();
-            // Where an output could not be made, packets were read and nobody got any.
+            // If an output could not be made, packets were read but not handed to any output.
             let unread = self.refused && outlet.needs.wanted != Wanted::Passed;
             let whole = !unread && (outlet.ended.is_none() || complete && !self.alone);
             (whole && written != expected).then(|| Discrepancy { name: outlet.name.clone(), expected, written })
@@ -558,26 +562,26 @@ impl Outputs {
         self.replaced().filter_map(|replaced| replaced.discrepancy.clone()).chain(wrong).collect()
     }
 
-    /// The outputs, the main one first: the name of each, and what its sink has done; `None` if it only counts.
+    /// Returns the name of each output and the report of its sink, the main output first; `None` if packets are only counted.
     pub fn reports(&self) -> impl Iterator<Item = (&str, Option<SinkReport>)> {
         std::iter::once(&self.main).chain(&self.splits).map(|outlet| (&outlet.name[..], outlet.report()))
     }
 
-    /// Whether there are several, so that a figure of one has to name it.
+    /// Whether there are several outputs, so that a figure of one must name it.
     pub fn are_several(&self) -> bool {
         self.real().nth(1).is_some()
     }
 }
 
-/// An output that wrote another number of packets than it should have: a mistake in weir.
+/// An output that wrote a wrong number of packets, which is a mistake in weir.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{expected} packets matched for {name}, and it took {written}")]
 pub struct Discrepancy {
-    /// As the user calls the output.
+    /// Name of the output as the user wrote it.
     pub name: String,
-    /// Packets that it should have written.
+    /// Number of packets that the output should have written.
     pub expected: u64,
-    /// Packets that it wrote.
+    /// Number of packets that the output wrote.
     pub written: u64,
 }
 

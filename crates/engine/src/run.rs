@@ -1,7 +1,7 @@
-//! A run: sources are read, and what they hold goes through the stages in one pass.
+//! A run: reads sources, and passes their packets through the stages in one pass.
 //!
 //! ```text
-//! source -> walk -> filter, locate      revocable: columns of a batch, thrown away with a wrong guess
+//! source -> walk -> filter, locate      revocable: columns of a batch, discarded with a wrong guess
 //!        -> outputs, measurement        committed: each batch once, proven, in the order of its source
 //! ```
 
@@ -35,33 +35,33 @@ use weir_pipeline::{AccessMode, Consumer, Delivery, Options, PlanError, Reader, 
 
 pub use files::Files;
 
-/// What a run is to do, in plain values.
+/// Settings of a run, in plain values.
 pub struct Setup {
-    /// What passes, and what the splits keep of it. `remember` and `limit` are set by the run.
+    /// Filter and splits. `remember` and `limit` are set by the run.
     pub selection: Selection,
-    /// What to measure of what passes, and how; `None` measures nothing. Its `selection` is not used.
+    /// Settings of the measurement of the passed packets; `None` for no measurement. Its `selection` is not used.
     pub measure: Option<Settings>,
-    /// Where the packets go that pass.
+    /// Main output, for the passed packets.
     pub main: Target,
-    /// Where those of each split go; none if they are only counted.
+    /// Output of each split; empty if splits are only counted.
     pub splits: Vec<Target>,
-    /// Ends the run after this many packets that pass; only without a measurement.
+    /// Number of passed packets after which the run ends; only without a measurement.
     pub limit: Option<u64>,
-    /// The limit is that of all sources by time: so many packets have to be passed on.
+    /// Whether the limit counts the packets passed on by time, over all sources.
     pub merges: bool,
-    /// Threads that read and filter files. (Those that measure are a setting of the measurement.)
+    /// Number of threads that read and filter files. (The number of measuring threads is a setting of the measurement.)
     pub workers: usize,
-    /// Processors to bind them to, in turn.
+    /// Processors to bind the threads to, in turn.
     pub cpus: Vec<usize>,
-    /// Hands out batches, of which so many at most wait or are held: see [`Run::batches`].
+    /// Largest number of batches that wait or are held, if the run hands batches out: see [`Run::batches`].
     pub pull: Option<usize>,
-    /// Ends the run once it is set. A capture delivers what it has received by then.
+    /// Stop flag: once set, the run ends. A capture still delivers the packets received so far.
     pub stop: Arc<AtomicBool>,
-    /// Asks a capture how it stands: [`Event::Standing`].
+    /// Request flag: once set, a capture sends [`Event::Standing`].
     pub look: Arc<AtomicBool>,
 }
 
-/// Passes all packets, and counts them; reads files with a thread for each processor.
+/// Settings that pass and count all packets, and read files with a thread for each processor.
 impl Default for Setup {
     fn default() -> Self {
         Self {
@@ -80,58 +80,58 @@ impl Default for Setup {
     }
 }
 
-/// Why a run cannot begin, or cannot go on.
+/// Reason for which a run cannot begin, or cannot go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An expression makes no sense, or none for the source `name` (where there are several).
+    /// An expression makes no sense, or none for the source `name` (if there are several).
     #[error("{why}")]
     Refused {
-        /// What the source is called.
+        /// Name of the source.
         name: Option<String>,
-        /// Why.
+        /// Reason of the refusal.
         why: PlanError,
     },
-    /// The tables of the measurement cannot be had.
+    /// The tables of the measurement cannot be allocated.
     #[error(transparent)]
     Tables(Failure),
-    /// Design `rss` splits a source among the workers, and this one cannot be split.
+    /// Design `rss` splits a source among the workers, but this source cannot be split.
     #[error("{name} cannot be split among the workers")]
     CannotBeSplit {
-        /// What the source is called.
+        /// Name of the source.
         name: String,
     },
-    /// More sources are to be merged than this process may have open.
+    /// The merge has more sources than this process may have open.
     #[error("{sources} sources are to be merged, and this process may have {limit} files open of {needed} needed")]
     TooManySources {
-        /// Their number.
+        /// Number of sources.
         sources: u64,
-        /// Descriptors that it may have.
+        /// Number of descriptors that the process may have.
         limit: u64,
-        /// Descriptors that it needs.
+        /// Number of descriptors that the run needs.
         needed: u64,
     },
-    /// More pipes and compressed files are to be merged than can be at once: each has a thread and some megabytes of memory.
+    /// The merge has too many pipes and compressed files: each has a thread and some megabytes of memory.
     #[error("{streams} pipes and compressed files are to be merged, and {most} can be at once")]
     TooManyStreams {
-        /// Their number.
+        /// Number of pipes and compressed files.
         streams: u64,
-        /// How many can be.
+        /// Largest possible number.
         most: u64,
     },
-    /// A limit of packets is that of all queues of an interface, which are read at once.
+    /// A limit of packets cannot apply to several queues of an interface, because they are read at once.
     #[error("a limit of packets, and an interface of several queues")]
     LimitOfQueues,
-    /// Batches are pulled of files, or of one capture, in place of outputs and a measurement.
+    /// Batches can only be pulled from files or from one capture, in place of outputs and a measurement.
     #[error("batches are pulled of files, or of one capture, in place of outputs and a measurement")]
     CannotBePulled,
-    /// An output wants packets that the filter rejects, and a kernel rejects them before.
+    /// An output wants packets that the filter rejects, but a kernel rejects them before the run.
     #[error("{name} is filtered by the kernel, and an output wants packets that do not match")]
     RejectedBefore {
-        /// What the capture is called.
+        /// Name of the capture.
         name: String,
     },
-    /// An output keeps batches, or wants packets that the filter rejects, of several captures, whose packets are passed on one by one.
+    /// An output keeps batches, or wants packets that the filter rejects, but packets of several captures are passed on one by one.
     #[error("an output keeps batches, or wants packets that do not match, of files or of one capture")]
     BatchesOfSeveral,
     /// A stage panicked, which is a mistake in it.
@@ -140,21 +140,21 @@ pub enum Error {
         /// The stage: `reader`, `measurement`, `main output`, `output of split 1`, `function that hears events`.
         stage: String,
     },
-    /// The system refuses what the run needs.
+    /// The system refused a resource of the run.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// A run. It is assembled before anything is read; a measurement starts its threads with the first source.
+/// A run. A run is assembled before any source is read; a measurement starts its threads with the first source.
 pub struct Run {
-    /// The filter at the start; those that replace it share its limit.
+    /// The filter at the start; later filters share its limit.
     first: Arc<Select>,
     stages: Arc<Stages>,
     control: Arc<Control>,
-    /// The latest change that was told of, and its filter.
+    /// Number of the latest change with an event; `select` is its filter.
     told: u64,
     select: Arc<Select>,
-    /// Changes of outputs up to this number are taken up.
+    /// Number of the latest applied change of outputs.
     output_change: u64,
     /// Refuses changes once the run is gone.
     _closing: Closing,
@@ -162,103 +162,103 @@ pub struct Run {
     batches: Option<BatchSender>,
     options: Options,
     measure: Option<measuring::Run>,
-    /// Why the measurement ended before the sources did.
+    /// Failure of the measurement, if it ended before the sources.
     failure: Option<Failure>,
     outputs: Outputs,
     ledger: Ledger,
-    /// Packets that were read behind the last that an output took.
+    /// Number of packets read behind the last one taken by an output.
     unwanted: u64,
-    /// Packets of the current source that expressions make no sense for.
+    /// Packets of the current source for which an expression makes no sense.
     misfits: Vec<Misfit>,
-    /// The expression makes sense for a source.
+    /// Whether the expression makes sense for a source.
     fits: bool,
     limit: Option<u64>,
-    /// A merge has passed on as many packets as were wanted.
+    /// Whether a merge has passed on as many packets as the limit.
     merged_enough: bool,
-    /// Layout of the last source that was read.
+    /// Layout of the last source read.
     layout: Option<Layout>,
-    /// A source could be opened.
+    /// Whether a source could be opened.
     has_opened: bool,
-    /// Sources of the run.
+    /// Number of sources of the run.
     sources: usize,
-    /// Packets that readers delivered.
+    /// Number of packets that readers delivered.
     delivered: u64,
-    /// Packets that the kernel rejected before they were delivered.
+    /// Number of packets that the kernel rejected before the delivery.
     filtered_before: u64,
-    /// A file lost packets while it was read: the outputs may have found another number of them than the measurement.
+    /// Whether a file lost packets while it was read: the outputs may have found another number of them than the measurement.
     shrank: bool,
     stop: Arc<AtomicBool>,
     look: Arc<AtomicBool>,
 }
 
-/// What a run came to.
+/// Final result of a run.
 #[derive(Debug)]
 pub struct Ended {
-    /// Where each packet went.
+    /// Counts of all packets by their fate.
     pub ledger: Ledger,
-    /// What the measurement knows, if there is one.
+    /// Result of the measurement, if there is one.
     pub measured: Option<measuring::Finished>,
-    /// Why the measurement ended before the sources did.
+    /// Failure of the measurement, if it ended before the sources.
     pub failure: Option<Failure>,
-    /// The ledger does not add up: a mistake in weir.
+    /// Set if the ledger does not add up, which is a mistake in weir.
     pub imbalance: Option<Imbalance>,
-    /// Outputs that wrote another number of packets than matched: mistakes in weir.
+    /// Outputs that wrote a wrong number of packets, which is a mistake in weir.
     pub discrepancies: Vec<Discrepancy>,
-    /// What was counted at each stage, in their order.
+    /// Counts of each stage, in the order of the stages.
     pub stages: Vec<Stage>,
 }
 
-/// What was counted at a stage.
+/// Counts of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
     /// Packets that the reader delivered.
     Read {
-        /// Their number.
+        /// Number of packets.
         delivered: u64,
     },
     /// Packets that the filter judged here.
     Filter {
-        /// Packets that passed.
+        /// Number of packets that passed.
         passed: u64,
-        /// Packets that did not.
+        /// Number of packets that did not pass.
         filtered: u64,
-        /// Native code judged.
+        /// Whether native code judged.
         native: bool,
     },
     /// Packets that the measurement counted.
     Measure {
-        /// Their number.
+        /// Number of packets.
         counted: u64,
-        /// Packets that its workers rejected, where the filter did not judge before.
+        /// Number of packets that the workers rejected, if the filter did not judge before.
         filtered: u64,
-        /// Packets that came too late to be counted.
+        /// Number of packets that arrived too late to be counted.
         late: u64,
     },
-    /// Packets of outputs that were replaced, all of one place.
+    /// Packets of the replaced outputs of one place.
     ReplacedOutputs {
-        /// The output that is there at the end.
+        /// Name of the output that is in place at the end.
         by: String,
-        /// Number of those before it.
+        /// Number of replaced outputs.
         outputs: u64,
-        /// Packets that matched while they were there, or whatever packets they want.
+        /// Number of packets wanted by these outputs while they were in place.
         matched: u64,
-        /// Packets that they wrote.
+        /// Number of packets that these outputs wrote.
         written: u64,
     },
     /// Packets of an output.
     Output {
-        /// As the user calls it.
+        /// Name as the user wrote it.
         name: String,
-        /// Packets that matched while it was in place, or whatever packets it [wants](crate::sink::Sink::wants).
+        /// Number of packets that matched while the output was in place, or of the packets it [wants](crate::sink::Sink::wants).
         matched: u64,
-        /// Packets that it wrote.
+        /// Number of packets that the output wrote.
         written: u64,
     },
 }
 
 impl Ended {
-    /// Packets that matched for each output, the main one first; the filter judged before them.
+    /// Returns the number of packets that matched for each output, the main output first, as judged by the filter.
     pub fn matched(&self) -> impl Iterator<Item = u64> {
         let main = self.stages.iter().find_map(|stage| match stage {
             Stage::Filter { passed, .. } => Some(*passed),
@@ -269,15 +269,15 @@ impl Ended {
 }
 
 impl Run {
-    /// Prepares a run; nothing is opened or read yet, and no thread is started.
+    /// Prepares a run. No source is opened or read yet, and no thread is started.
     pub fn new(setup: Setup) -> Self {
         let Setup { mut selection, measure, main, splits, limit, merges, workers, cpus, pull, stop, look } = setup;
         let ledger = Ledger::new(selection.splits.len());
         let outputs = Outputs::new(main, splits, measure.is_some());
         let (others, whole) = (outputs.want_others(), pull.is_some() || outputs.need_batches());
-        // Batches come in one order, merged ones too.
+        // Batches arrive in one order, merged ones too.
         let merges = merges && !whole;
-        // What an output was given cannot be refused later.
+        // Packets given to an output cannot be refused later.
         selection.at_once |= others;
         selection.limit = limit.filter(|_| !merges);
         selection.remember = !outputs.are_none() || selection.limit != limit || pull.is_some();
@@ -288,7 +288,7 @@ impl Run {
         let measure = measure.map(|settings| measuring::Run::beside(settings, Arc::clone(&first), judge));
         let stages = match &measure {
             Some(measure) => Arc::clone(measure.stages()),
-            // Batches hold all packets, whatever the verdicts on them.
+            // Batches hold all packets, with any verdict.
             None => {
                 let locate = (pull.is_some() || others).then(Locate::default);
                 Arc::new(Stages::new(Arc::clone(&first), true, locate))
@@ -307,8 +307,8 @@ impl Run {
             told: 0,
             pull,
             batches: None,
-            // Batches may be kept: what is in them must not change with a file. Nor must packets that were counted as rejected, which an
-            // output gets.
+            // Batches may be kept, so their bytes must not change with a file. The same holds for packets counted as rejected, if
+            // an output gets them.
             options: Options { workers, cpus, way: whole.then_some(AccessMode::Read), ..Options::default() },
             measure,
             failure: None,
@@ -330,8 +330,9 @@ impl Run {
         }
     }
 
-    /// The end from which batches are taken, if [`Setup::pull`] asks for it; it is given once. Without it they are thrown away; once
-    /// it is dropped, the run ends. **Errors**: there are outputs or a measurement, which take them; no descriptor can be had.
+    /// Returns the end from which batches are taken, if [`Setup::pull`] asks for it; only the first call returns it. If it is never
+    /// taken, batches are discarded; once it is dropped, the run ends. **Errors**: there are outputs or a measurement, which take
+    /// the batches; no descriptor is available.
     pub fn batches(&mut self) -> Result<Option<Batches>, Error> {
         let Some(most) = self.pull.take() else { return Ok(None) };
         if self.measure.is_some() || !self.outputs.are_none() {
@@ -342,22 +343,22 @@ impl Run {
         Ok(Some(batches))
     }
 
-    /// Controls the run from other threads.
+    /// Returns the control of the run, for other threads.
     pub fn control(&self) -> &Arc<Control> {
         &self.control
     }
 
-    /// The outputs.
+    /// Returns the outputs.
     pub fn outputs(&self) -> &Outputs {
         &self.outputs
     }
 
-    /// Counts so far.
+    /// Returns the counts so far.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// A source could be opened.
+    /// Whether a source could be opened.
     pub fn has_opened(&self) -> bool {
         self.has_opened
     }
@@ -372,13 +373,13 @@ impl Run {
         self.is_stopped() || self.failure.is_some() || self.measure.is_none() && self.has_enough()
     }
 
-    /// Whether there are enough packets, or no output that takes more.
+    /// Whether the limit of packets is reached, or no output takes more.
     fn has_enough(&self) -> bool {
         let left = self.batches.as_ref().is_some_and(BatchSender::is_left);
         self.first.has_enough() || self.merged_enough || self.outputs.are_over() || left
     }
 
-    /// How to read a source.
+    /// Returns the options for a reader.
     fn options(&self) -> Options {
         match &self.measure {
             Some(measure) => {
@@ -389,12 +390,12 @@ impl Run {
         }
     }
 
-    /// A reader of an opened source.
+    /// Makes a reader of an opened source.
     fn reader(&self, input: Input) -> Reader<Stages> {
         Reader::new(input, Arc::clone(&self.stages), self.options())
     }
 
-    /// A source that could be opened; one that could not is told of and passed over.
+    /// Returns the input if the source could be opened. If not, sends an event; the source is skipped.
     fn opened(&mut self, name: &Name, opened: io::Result<Input>, on: On<'_>) -> Option<Input> {
         match opened {
             Ok(input) => {
@@ -402,7 +403,7 @@ impl Run {
                 self.has_opened = true;
                 Some(Input { name: name.as_source(), ..input })
             }
-            // Told to end while a pipe had no writer.
+            // The run was stopped while a pipe had no writer.
             Err(_) if self.is_stopped() => None,
             Err(error) => {
                 on(Event::Unopened { name, error: &error });
@@ -411,13 +412,13 @@ impl Run {
         }
     }
 
-    /// Starts the workers of a measurement, unless they run.
+    /// Starts the workers of a measurement, unless they run already.
     fn start_measuring(&mut self, can_be_split: bool) -> Result<(), Error> {
-        // The tables are made here: memory that cannot be had is a wrong command.
+        // The tables are made here, so that a lack of memory is an error of the command.
         self.measure.as_mut().map_or(Ok(()), |measure| measure.start(can_be_split)).map_err(Error::Tables)
     }
 
-    /// Passes on what a reader of files delivers, to its end or as far as is wanted.
+    /// Passes on the deliveries of a reader of files, to its end or as far as needed.
     fn pass(&mut self, reader: &mut Reader<Stages>, on: On<'_>) {
         self.outputs.new_source();
         if let Err(failure) = self.try_pass(reader, on) {
@@ -427,7 +428,7 @@ impl Run {
 
     fn try_pass(&mut self, reader: &mut Reader<Stages>, on: On<'_>) -> Result<(), Failure> {
         let (way, stop) = (reader.way(), Arc::clone(&self.stop));
-        // What an output has taken is counted too.
+        // Packets taken by an output must be measured too.
         let leaves = !self.stages.judge;
         let stopped = || leaves && stop.load(Ordering::Relaxed);
         let system = SystemClock::default();
@@ -436,7 +437,7 @@ impl Run {
             match reader.step() {
                 Step::Delivery(delivery) => {
                     let gone = self.commit(delivery, reader, reading.as_mut(), system.now(), &stopped, on)?;
-                    // The next packets may be long in coming.
+                    // The next packets may take long to arrive.
                     if way == AccessMode::Stream {
                         self.outputs.flush_awaited();
                     }
@@ -463,7 +464,7 @@ impl Run {
         }
     }
 
-    /// Gives a batch to the committed stages. Tells of packets that are not in the source any more, and were not told of.
+    /// Gives a batch to the committed stages. Returns the packets that are no longer in the source, if not yet accounted for.
     fn commit(
         &mut self,
         delivery: Delivery<Stages>,
@@ -485,12 +486,12 @@ impl Run {
                 let mut give = |window: Window<'_>| on(Event::Window(window));
                 let mark = self.outputs.mark();
                 mark.during(MarkedStage::Measurement, || measure.take(reading, delivery, now, stopped, &mut give))?;
-                // The measurement accounts for what is in the source.
+                // The measurement accounts for the packets in the source.
                 Ok(gone.map(|gone| Gone { packets: 0, ..gone }))
             }
             _ => {
                 let back = match &mut self.batches {
-                    // What is gone is out of its verdicts' columns only when they are read.
+                    // The columns still hold the verdicts on gone packets, so a batch with gone packets is not handed out.
                     Some(batches) if gone.is_none() => batches.give(delivery, &self.stop),
                     _ => Some(delivery),
                 };
@@ -505,7 +506,7 @@ impl Run {
         }
     }
 
-    /// What a measurement does between batches.
+    /// Does the work of a measurement between batches.
     fn settle(
         &mut self,
         reader: &mut Reader<Stages>,
@@ -522,10 +523,10 @@ impl Run {
         }
     }
 
-    /// Gives a batch to the outputs, and counts what was there to be passed on. Tells of what was not.
+    /// Gives a batch to the outputs, and counts its packets. Returns the packets that are no longer in the source.
     fn give(&mut self, delivery: &Delivery<Stages>) -> Option<Gone> {
         self.take_up(&delivery.part.selected);
-        // Until the expression makes sense for a link type it may have to be refused, and nothing is written.
+        // Before the expression makes sense for a link type, it may still be refused, so no file is made.
         if self.fits {
             self.outputs.open();
         }
@@ -534,7 +535,7 @@ impl Run {
             self.ledger.take_back(&rest);
             gone
         });
-        // A measurement goes on behind the last packet of an output.
+        // A measurement continues behind the last packet of an output.
         if let (Given::Until(place), None) = (given, &self.measure) {
             let rest = Rest::of(delivery, place);
             self.ledger.take_back(&rest);
@@ -543,13 +544,13 @@ impl Run {
         gone
     }
 
-    /// Counts what a batch holds.
+    /// Counts the packets of a batch.
     fn take_up(&mut self, part: &Selected) {
         self.ledger.add(part);
         part.misfits.iter().for_each(|misfit| Misfit::add(&mut self.misfits, *misfit));
     }
 
-    /// The measurement failed: what the source says is kept for the outputs, which are completed all the same.
+    /// Notes the statistics of a source after the measurement failed, because the outputs are still completed.
     fn note_failed_source(&mut self, reader: &Reader<Stages>) {
         self.note_statistics(reader);
         if let Some(layout) = reader.layout() {
@@ -558,14 +559,14 @@ impl Run {
         self.delivered += reader.report().received;
     }
 
-    /// Packets that expressions make no sense for, of the sources since the last call.
+    /// Takes the packets since the last call for which an expression makes no sense.
     fn take_misfits(&mut self) -> Vec<Misfit> {
         let mut misfits = std::mem::take(&mut self.misfits);
         self.stages.select().take_misfits().into_iter().for_each(|misfit| Misfit::add(&mut misfits, misfit));
         misfits
     }
 
-    /// Does what other threads ask for while a source is read.
+    /// Handles the requests of other threads while a source is read.
     fn between_batches(&mut self, name: &str, reader: &Reader<Stages>, reading: Option<&Reading>, on: On<'_>) {
         self.tell_changes(on);
         self.control.answer(|| {
@@ -575,7 +576,7 @@ impl Run {
         });
     }
 
-    /// How the run stands, with `delivered` packets of sources that are read and not closed.
+    /// Returns the state of the run; `delivered` counts packets of sources that are not closed yet.
     fn snapshot(&self, delivered: u64, captures: Vec<(String, Counts)>, in_flight: usize) -> Snapshot {
         let mut ledger = self.ledger.clone();
         ledger.received += delivered;
@@ -585,13 +586,13 @@ impl Run {
         Snapshot { change: self.control.change(), ledger, captures, written, in_flight }
     }
 
-    /// Tells of a filter that was replaced since the last call.
+    /// Sends an event if the filter was replaced since the last call.
     fn tell_changes(&mut self, on: On<'_>) {
         tell_changes(&self.stages, (&mut self.told, &mut self.select, &mut self.misfits), on);
     }
 
-    /// Puts sinks in place whose changes have numbers up to `reached`: no batch of an earlier change comes any more. **Cost**: a comparison
-    /// if there is no new change.
+    /// Puts the sinks of changes up to number `reached` in place, because no batch of an earlier change follows. **Cost**: a
+    /// comparison if there is no new change.
     fn replace_outputs(&mut self, reached: u64, layout: Option<&Layout>, on: On<'_>) {
         if reached > self.output_change {
             self.output_change = reached;
@@ -605,19 +606,19 @@ impl Run {
         for OutputChange { change, slot, name, sink, taken } in changes {
             if let Some((name, report)) = self.outputs.replace(slot, (name, Some(sink)), layout) {
                 on(Event::OutputReplaced { change, output: slot, name: &name, report: &report });
-                // Who waits no longer has dropped its end.
+                // A caller that no longer waits has dropped its end of the channel.
                 let _ = taken.send(());
             }
         }
         self.tell_sink_faults(on);
     }
 
-    /// Tells which outputs have failed.
+    /// Sends an event for each output that has failed.
     fn tell_sink_faults(&mut self, on: On<'_>) {
         self.outputs.take_faults().iter().for_each(|fault| on(Event::Sink(fault)));
     }
 
-    /// Notes what a source says of its capture, which holds for a copy of it too.
+    /// Notes the interface statistics of a source, which hold for a copy of it too.
     fn note_statistics(&mut self, reader: &Reader<Stages>) {
         let Some(layout) = reader.layout() else { return };
         let stats = reader.report().stats_by_interface().into_iter();
@@ -625,7 +626,7 @@ impl Run {
         self.outputs.statistics(&stats.collect::<Vec<_>>());
     }
 
-    /// Books a source that was read to its end, or as far as was wanted: `received` packets of it.
+    /// Books `received` packets of a source that was read to its end, or as far as needed.
     fn close(&mut self, received: u64, source: Source<'_>, on: On<'_>) -> Result<(), Error> {
         let Source { name, report, layout, way } = source;
         self.ledger.received += received;
@@ -638,7 +639,7 @@ impl Run {
         let misfits = self.take_misfits();
         self.tell_changes(on);
         let select = self.stages.select();
-        // A source of which packets were judged by another filter was read for that one.
+        // If another filter judged packets of this source, the source was read for that filter, and this refusal does not count.
         let refused = layout.and_then(|layout| select.refusal(layout));
         let refused = refused.filter(|_| !self.is_stopped() && self.told == 0);
         if let (Some(why), false) = (&refused, self.fits) {
@@ -653,7 +654,7 @@ impl Run {
             let name = (self.sources > 1).then(|| name.to_owned());
             return Err(Error::Refused { name, why: why.clone() });
         }
-        // After an output that ended, or enough packets, nobody asks for the rest; packets that were lost are another matter.
+        // After an output ended or the limit was reached, the rest of the source does not matter, but lost packets do.
         let lost = matches!(fault.what, SourceError::Shrank { .. } | SourceError::Unreadable | SourceError::Changed);
         self.shrank |= lost;
         if way == AccessMode::Live {
@@ -664,7 +665,7 @@ impl Run {
         Ok(())
     }
 
-    /// Completes the outputs and the measurement, and draws up the account.
+    /// Completes the outputs and the measurement, and makes the final account.
     pub fn finish(mut self, on: On<'_>) -> (Ended, Outputs) {
         let measured = self.finish_measuring(on);
         if let Some(batches) = self.batches.take() {
@@ -704,7 +705,7 @@ impl Run {
                 judged: self.stages.judge.then_some(judged),
                 counted: finished.counted_before + finished.state.as_ref().map_or(0, |state| state.tally().passed),
             };
-            // Workers that a failure ended have not said how many packets they took; what is complete is in the tables.
+            // Workers ended by a failure have not reported their number of packets. The complete windows are in the tables.
             self.ledger.passed = if self.failure.is_some() { counted.counted } else { finished.processed };
             stages.push(Stage::Measure { counted: self.ledger.passed, filtered, late: arrivals.late });
             let differ = counted.arrived != self.ledger.received
@@ -723,7 +724,7 @@ impl Run {
             }
             stages.push(Stage::Output { name, matched: matched.saturating_sub(before), written: report.written });
         }
-        // A failure of the measurement leaves packets that were read and never counted.
+        // After a failure of the measurement, some packets were read but never counted.
         let imbalance = imbalance.or_else(|| self.ledger.check().err()).filter(|_| self.failure.is_none());
         let Self { ledger, failure, outputs, .. } = self;
         (Ended { ledger, measured, failure, imbalance, discrepancies, stages }, outputs)
@@ -738,7 +739,7 @@ impl Run {
                 Err(failure) => self.failure = Some(failure),
             }
         }
-        // What was complete was given out, and is accounted for.
+        // Complete windows were given out, and are accounted for.
         let finished = measure.abandon().ok()?;
         self.ledger.received = finished.arrivals.received;
         Some(finished)
@@ -750,7 +751,8 @@ impl Run {
     }
 }
 
-/// Tells of a filter that was replaced since change `told`, when the filter was `select`. **Cost**: a load if nothing changed.
+/// Sends an event if the filter was replaced since change `told`, when the filter was `select`. **Cost**: a load if nothing
+/// changed.
 fn tell_changes(stages: &Stages, (told, select, misfits): (&mut u64, &mut Arc<Select>, &mut Vec<Misfit>), on: On<'_>) {
     let number = stages.changes().map_or(0, |changes| changes.number());
     if number == std::mem::replace(told, number) {
@@ -761,7 +763,7 @@ fn tell_changes(stages: &Stages, (told, select, misfits): (&mut u64, &mut Arc<Se
         return;
     }
     let old = std::mem::replace(select, new);
-    // What the old one made no sense for is told now: the new one does not know why.
+    // Misfits of the old filter are reported now, because the new filter does not have their reasons.
     let mut misfits = std::mem::take(misfits);
     old.take_misfits().into_iter().for_each(|misfit| Misfit::add(&mut misfits, misfit));
     if !misfits.is_empty() {
@@ -770,7 +772,7 @@ fn tell_changes(stages: &Stages, (told, select, misfits): (&mut u64, &mut Arc<Se
     on(Event::FilterReplaced { change, expression: select.expression() });
 }
 
-/// Refuses changes of outputs and keys once it is dropped, which is when the run is gone.
+/// Guard of a run: refuses further changes of outputs and keys once it is dropped with the run.
 struct Closing(Arc<Control>);
 
 impl Drop for Closing {
@@ -779,7 +781,7 @@ impl Drop for Closing {
     }
 }
 
-/// A source that was read, to be booked.
+/// A source that was read, for booking.
 struct Source<'a> {
     name: &'a str,
     report: &'a Report,

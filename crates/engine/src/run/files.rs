@@ -1,4 +1,4 @@
-//! Reading files and pipes: one after another, merged by time, or sorted.
+//! Runs over files and pipes: one after another, merged by time, or sorted.
 
 use super::{Error, Run, Source};
 use crate::event::{Event, On};
@@ -17,25 +17,25 @@ use weir_pipeline::sort::SortFault;
 use weir_pipeline::stages::Stages;
 use weir_pipeline::{Consumer, PlanError, Reader, SourceFault};
 
-/// Descriptors for everything but sources.
+/// File descriptors reserved for everything but sources.
 const OTHERS: u64 = 64;
 
-/// Sources that are decoded, or read from pipes, at once: each has a thread and some megabytes of memory.
+/// Largest number of compressed sources and pipes that are read at once: each has a thread and some megabytes of memory.
 const MOST_STREAMS: usize = 64;
 
 /// Files, pipes and standard input.
 #[derive(Clone, Copy)]
 pub struct Files<'a> {
-    /// As the user wrote them, in the order given.
+    /// Names as the user wrote them, in the order given.
     pub names: &'a [Name],
-    /// Decode zstd data that needs this much memory for its window, bytes.
+    /// Largest window memory of zstd data to decode, bytes.
     pub zstd_window: u64,
-    /// Follows the files of a name, if that is wanted.
+    /// Function to follow the files of a name, if wanted.
     pub follow: Option<&'a dyn Fn(&Name) -> Followed>,
 }
 
 impl Files<'_> {
-    /// How sources are opened that are read to their end.
+    /// Returns the opening options for sources that are read to their end.
     fn opening(&self) -> Opening<'static> {
         Opening { zstd_window: self.zstd_window, ..Opening::default() }
     }
@@ -49,7 +49,7 @@ impl Run {
             let followed = files.follow.map(|follow| follow(name));
             let opening = Opening { follow: followed.as_ref(), ..files.opening() };
             let mut opened = Some(Input::open(name, &opening, &self.stop));
-            // Each of the files that have a followed name is a source of its own.
+            // Each file that has the followed name in turn is a source of its own.
             while let Some(input) = opened.take().and_then(|opened| self.opened(name, opened, on)) {
                 self.one_file(input, on)?;
                 if self.is_over() {
@@ -102,7 +102,7 @@ impl Run {
         self.as_one(reader, None, on)
     }
 
-    /// Reads all files, and passes their packets on in the order of time, whatever order they were in.
+    /// Reads all files, in any order of packets, and passes their packets on in the order of time.
     pub fn sorted(&mut self, files: &Files<'_>, on: On<'_>) -> Result<(), Error> {
         self.sources = files.names.len();
         self.start_measuring(true)?;
@@ -121,7 +121,7 @@ impl Run {
         self.as_one(reader, Some(fault), on)
     }
 
-    /// Passes on what a reader of several sources delivers; `sorted` is what happened to a sort.
+    /// Passes on the deliveries of a reader of several sources; `sorted` is the fault of a sort, if it was one.
     fn as_one(
         &mut self,
         mut reader: Reader<Stages>,
@@ -148,7 +148,7 @@ impl Run {
         };
         self.tell_misfits_of_all(parts.iter().map(|part| (part.name.as_str(), part.layout.as_ref())), all, on);
         for mut part in parts {
-            // A packet behind the damage may have been the earliest of all: it is told even if there were enough.
+            // A packet behind the damage may have been the earliest of all, so the fault is reported even if the limit was reached.
             let fault = part.report.fault.take();
             let stats = if sorted.is_some() { std::mem::take(&mut part.stats) } else { stats_of(&part) };
             self.outputs.statistics(&stats);
@@ -157,9 +157,9 @@ impl Run {
                 self.layout = Some(layout.clone());
             }
             let Part { name, mut report, layout, way, .. } = part;
-            // Of sources that are measured as one, those that an expression fits are enough.
+            // If sources are measured as one, the expression needs to fit only one of them.
             let layout = layout.filter(|_| self.measure.is_none());
-            // What was passed on is counted once, above: where a run is cut short that may be less than what was read.
+            // Passed packets are counted once, above. If a run ends early, they may be fewer than the packets read.
             self.delivered += std::mem::take(&mut report.received);
             self.close(0, Source { name: &name, report: &report, layout: layout.as_ref(), way }, on)?;
             if let Some(fault) = &fault {
@@ -192,7 +192,7 @@ impl Run {
         }
     }
 
-    /// Tells of packets of several sources, `all` together, that expressions make no sense for.
+    /// Sends an event about packets of several sources, together named `all`, for which an expression makes no sense.
     fn tell_misfits_of_all<'a>(
         &mut self,
         sources: impl Iterator<Item = (&'a str, Option<&'a Layout>)>,
@@ -208,12 +208,12 @@ impl Run {
         on(Event::Misfits { name, layout, misfits: &misfits, select: &self.stages.select() });
     }
 
-    /// Merges the packets that the expression keeps, and emits them from where they lie.
+    /// Merges the packets that the expression keeps, and passes them on in place.
     fn merged_packets(&mut self, inputs: Vec<Input>, on: On<'_>) -> Result<(), Error> {
         let stages = Arc::clone(&self.stages);
         let mut merge = Merge::new(inputs, &stages, |part| &part.selected.records);
         merge.begin(&mut |part| self.take_up(&part.selected));
-        // Before anything is written; later it would be a fault of one source.
+        // Checked before any output is written. Later, the refusal would be a fault of one source.
         for source in merge.sources() {
             if let Some(SourceFault { what: SourceError::Plan(why), packet: 1, .. }) = &source.reader().report().fault {
                 return Err(Error::Refused { name: None, why: why.clone() });
@@ -225,15 +225,15 @@ impl Run {
         if layouts(&merge).iter().any(|layout| self.first.refusal(layout).is_none()) {
             self.outputs.open();
         }
-        // How far the current piece of each source was passed on.
+        // Position up to which the current piece of each source was passed on.
         let mut places = vec![Place::default(); merge.sources().len()];
         let (mut last, mut passed) = (usize::MAX, 0u64);
-        // A batch was taken up since the last look.
+        // Whether a batch was taken since the last check.
         let mut looks = false;
         while !self.is_over() {
             if std::mem::take(&mut looks) {
                 self.tell_changes(on);
-                // What is read from now on is of the latest change.
+                // Packets read from now on belong to the latest change.
                 let latest = self.control.change();
                 let unfinished = merge.sources().iter().filter_map(|source| source.unfinished());
                 let reached = unfinished.map(|(delivery, _)| delivery.current.plan.change()).min();
@@ -244,7 +244,7 @@ impl Run {
                     self.snapshot(delivered, Vec::new(), 0)
                 });
             }
-            // The next packets may be long in coming.
+            // The next packets may take long to arrive.
             if merge.waits() {
                 self.outputs.flush_awaited();
                 if self.outputs.are_over() {
@@ -265,7 +265,7 @@ impl Run {
             if next.number == 0 {
                 *place = Place::default();
             }
-            // Behind the last file it is given back with all else that was read ahead.
+            // A packet behind the last file is taken out of the counts with all other packets read ahead.
             let (layout, part) = (&next.current.layout, &next.part.selected);
             if let Given::Until(_) = self.outputs.packet(layout, &next.record, part, place) {
                 break;
@@ -296,7 +296,7 @@ impl Run {
         Ok(())
     }
 
-    /// Opens sources that are read at the same time. **Errors**: more of them than can be open at once, before any is opened.
+    /// Opens sources that are read at the same time. **Errors**: more sources than can be open at once, before any is opened.
     fn open_together(&mut self, files: &Files<'_>, on: On<'_>) -> Result<Vec<Input>, Error> {
         let sources = files.names.len() as u64;
         let needed = sources + OTHERS;
@@ -312,7 +312,7 @@ impl Run {
         for name in files.names {
             match Input::open(name, &files.opening(), &self.stop) {
                 Ok(input) => inputs.push(Input { name: name.as_source(), ..input }),
-                // Told to end while a pipe had no writer.
+                // The run was stopped while a pipe had no writer.
                 Err(_) if self.is_stopped() => return Ok(Vec::new()),
                 Err(error) => on(Event::Unopened { name, error: &error }),
             }
@@ -321,7 +321,7 @@ impl Run {
     }
 }
 
-/// What a source of a merge says of its capture, for each of its interfaces.
+/// Returns the interface statistics of a source of a merge.
 fn stats_of(part: &Part) -> Vec<(Interface, Statistics)> {
     let Some(layout) = &part.layout else { return Vec::new() };
     let stats = part.report.stats_by_interface().into_iter();

@@ -1,4 +1,4 @@
-//! Capturing: one source, several by time, or a worker of the measurement for each.
+//! Captures: one source, several by time, or a worker of the measurement for each.
 
 use super::{Error, Run, Source, tell_changes};
 use crate::control::Snapshot;
@@ -20,16 +20,17 @@ use weir_pipeline::stages::{Columns, Stages};
 use weir_pipeline::steps::{Progress, SystemClock};
 use weir_pipeline::{AccessMode, Consumer, Options, PlanError, Reader, Report, SourceFault};
 
-/// How long to wait for the interface that holds up the others.
+/// Longest wait at once for the interface that delays the others.
 const TURN: Duration = Duration::from_millis(50);
 
-/// How often files are written out.
+/// Interval at which buffered packets are written to files.
 const FLUSHED: Duration = Duration::from_secs(1);
 
 impl Run {
-    /// Compiles the expressions for these captures, and opens the outputs; `false` if the run was told to stop meanwhile.
+    /// Compiles the expressions for these captures, and opens the outputs. Returns `false` if the run was stopped meanwhile.
     ///
-    /// The first packet may be long in coming: a file that cannot be made is told of now, and one that is made is a capture file.
+    /// The first packet may take long to arrive, so files are made and get their headers now. If a file cannot be made, the error
+    /// is reported now.
     pub fn begin_capture(&mut self, inputs: &[Input], on: On<'_>) -> Result<bool, Error> {
         if inputs.len() > 1 && self.batches.is_some() {
             return Err(Error::CannotBePulled);
@@ -68,18 +69,18 @@ impl Run {
         Ok(true)
     }
 
-    /// Whether a measurement has one distributor, for one source.
+    /// Whether the measurement has a distributor, for one source.
     pub fn distributes(&self) -> bool {
         self.asked(Design::Async) || self.asked(Design::Sync)
     }
 
-    /// Whether the packets of an interface are shared out among several workers of a measurement, each with a capture of its own. With
-    /// outputs beside they come in one piece, and batches are shared out.
+    /// Whether the packets of an interface are distributed among several workers of a measurement, each with its own capture. If
+    /// there are outputs, the interface has one capture, and its batches are distributed.
     pub fn shares_out(&self) -> bool {
         !self.distributes() && self.outputs.are_none()
     }
 
-    /// Captures until stopped, or until there are enough packets.
+    /// Captures until the run is stopped, or until the limit of packets is reached.
     pub fn capture(&mut self, inputs: Vec<Input>, on: On<'_>) -> Result<(), Error> {
         self.sources = inputs.len();
         if self.measure.is_none() && self.outputs.are_over() {
@@ -93,7 +94,7 @@ impl Run {
                 return self.capture_and_write(inputs, on);
             }
         }
-        // A capture is handed out by batches; only with a distributor packet by packet.
+        // A capture is handed out in batches, but packet by packet with a distributor.
         let can_be_split = !self.distributes();
         self.start_measuring(can_be_split)?;
         let alone = Options { workers: 1, ..self.options() };
@@ -109,14 +110,14 @@ impl Run {
         self.several_interfaces(readers, on)
     }
 
-    /// Each source has a worker that measures it; no packet changes threads.
+    /// Measures each source with a worker of its own; no packet changes threads.
     fn capture_by_workers(&mut self, inputs: Vec<Input>, on: On<'_>) -> Result<(), Error> {
         let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
         let Some(measure) = &mut self.measure else { return Ok(()) };
         let (look, control) = (Arc::clone(&self.look), Arc::clone(&self.control));
         let (stages, told, select, misfits) =
             (Arc::clone(&self.stages), &mut self.told, &mut self.select, &mut self.misfits);
-        // Both are called in this thread, one after the other.
+        // Both closures are called in this thread, one after the other.
         let on_both = std::cell::RefCell::new(&mut *on);
         let mut looked = |counters: &[Arc<LiveCounters>]| {
             tell_changes(&stages, (told, select, misfits), &mut **on_both.borrow_mut());
@@ -136,7 +137,7 @@ impl Run {
         self.close_measured(&names, measured, on)
     }
 
-    /// Books what workers have measured.
+    /// Books the sources that workers have measured.
     fn close_measured(
         &mut self,
         names: &[String],
@@ -147,10 +148,10 @@ impl Run {
             Ok(measured) => names.iter().zip(measured).try_for_each(|(name, Measured { report, layout, .. })| {
                 self.close_live(name, &report, layout.as_ref(), 0, on)
             }),
-            // Made before the first packet: memory that cannot be had is a wrong command.
+            // The tables are made before the first packet, so that a lack of memory is an error of the command.
             Err(failure @ Failure::Counters(_)) => Err(Error::Tables(failure)),
             Err(failure) => {
-                // Workers that have not failed end too.
+                // Ends the workers that have not failed.
                 self.stop.store(true, Ordering::Relaxed);
                 self.failure = Some(failure);
                 Ok(())
@@ -158,7 +159,8 @@ impl Run {
         }
     }
 
-    /// The same, and the outputs get the packets of all sources by time. Each of them ends alone.
+    /// Measures each source with a worker of its own, and passes the packets of all sources by time to the outputs. Each output
+    /// ends alone.
     fn capture_and_write(&mut self, inputs: Vec<Input>, on: On<'_>) -> Result<(), Error> {
         let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
         let Some(mut measure) = self.measure.take() else { return Ok(()) };
@@ -175,7 +177,7 @@ impl Run {
         inputs: Vec<Input>,
         on: On<'_>,
     ) -> Result<Vec<Measured>, Failure> {
-        /// Windows are given out in the turns.
+        /// Length of a turn; complete windows are given out in each turn.
         const TURN: Duration = Duration::from_millis(10);
         let system = SystemClock::default();
         let mut capture = measure.begin(inputs, system.now())?;
@@ -206,7 +208,7 @@ impl Run {
                 (true, _) => {
                     passes = !matches!(merge.step(self, TURN, on), MergeStep::End);
                     if !passes {
-                        // A worker must not wait for room that nobody makes.
+                        // A worker must not wait for room in a merge that has ended.
                         merge.sources.clear();
                     }
                 }
@@ -229,10 +231,10 @@ impl Run {
         let mut whole = true;
         let system = SystemClock::default();
         let mut reading = self.measure.as_mut().map(|measure| measure.begin_source(reader, system.now()));
-        // Once stopped, a capture still delivers what it has received, and ends by itself.
+        // A stopped capture still delivers the packets received so far, and ends by itself.
         while whole && (self.measure.is_some() || !self.has_enough()) {
             let now = system.now();
-            // A measurement knows until when there is nothing to do.
+            // A measurement returns the time until which there is no work.
             let step = if reading.is_some() { reader.look() } else { reader.step() };
             let mut idle = None;
             match step {
@@ -270,7 +272,7 @@ impl Run {
             return measure.end_source(reading, reader, &|| false, &mut |window| on(Event::Window(window)));
         }
         if !self.is_wanted_no_more() {
-            // What the capture holds was received: nothing more is let in, and the rest is counted.
+            // The packets in the capture's memory were received: the capture takes no more packets, and the rest is counted.
             self.stop.store(true, Ordering::Relaxed);
             while let Some(delivery) = reader.next() {
                 let part = &delivery.part.selected;
@@ -281,7 +283,7 @@ impl Run {
         Ok(())
     }
 
-    /// Passes packets on by time. Those of equal times keep the order of the interfaces.
+    /// Passes packets on by time. Packets of equal times keep the order of the interfaces.
     fn several_interfaces(&mut self, readers: Vec<(String, Reader<Stages>)>, on: On<'_>) -> Result<(), Error> {
         let start = |(i, (name, reader))| Ok(MergedSource::new(name, Pump::start(reader, i)?));
         let sources = readers.into_iter().enumerate().map(start).collect::<std::io::Result<Vec<MergedSource>>>()?;
@@ -309,7 +311,7 @@ impl Run {
         self.tell_sink_faults(on);
         self.stop.store(true, Ordering::Relaxed);
         for mut source in sources {
-            // What comes now is not passed on; what was dropped is told at the end.
+            // Packets that arrive now are not passed on. Dropped packets are reported at the end.
             let mut unwanted = source.give_back(self);
             while source.pump.ended().is_none() {
                 source.pump.look(TURN, &mut |delivery| self.take_up(&delivery.part.selected));
@@ -322,12 +324,12 @@ impl Run {
         Ok(())
     }
 
-    /// Whether packets that come now are in no figure: there are enough, or the files of an output are complete.
+    /// Whether later packets are in no count, because the limit is reached or the files of an output are complete.
     fn is_wanted_no_more(&self) -> bool {
         self.first.has_enough() || self.merged_enough || self.ledger.changed || self.outputs.are_complete()
     }
 
-    /// What was asked for, of all interfaces.
+    /// Sends the counts of all interfaces, if requested.
     fn tell_so_far(&self, sources: &[MergedSource], on: On<'_>) {
         if self.look.swap(false, Ordering::Relaxed) {
             let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
@@ -336,20 +338,20 @@ impl Run {
         }
     }
 
-    /// What was asked for.
+    /// Sends the counts of an interface, if requested.
     fn tell_standing(&self, name: &str, report: &Report, on: On<'_>) {
         if let (true, Some(counts)) = (self.look.swap(false, Ordering::Relaxed), report.live) {
             on(Event::Standing { name, counts });
         }
     }
 
-    /// The next packets may be long in coming: whoever reads along gets what there is.
+    /// Writes out the buffered packets for readers that wait, because the next packets may take long to arrive.
     fn flush_for_readers(&mut self, on: On<'_>) {
         self.outputs.flush_awaited();
         self.tell_sink_faults(on);
     }
 
-    /// What is written is in the files once nothing comes, and every second.
+    /// Writes the buffered packets to the files, if the last time was at least `after` ago.
     fn flush_files(&mut self, flushed: &mut Instant, after: Duration, on: On<'_>) {
         if flushed.elapsed() >= after {
             *flushed = Instant::now();
@@ -358,7 +360,7 @@ impl Run {
         }
     }
 
-    /// Books an interface whose capture has ended; `unwanted` packets were delivered when there were enough.
+    /// Books an interface whose capture has ended; `unwanted` packets were delivered after the limit was reached.
     fn close_live(
         &mut self,
         name: &str,
@@ -375,7 +377,7 @@ impl Run {
             self.ledger.dropped.source += counts.dropped;
             self.filtered_before += filtered;
             self.ledger.uncounted |= counts.filtered.is_none();
-            // What arrived after the last packet that was wanted is nobody's.
+            // Packets that arrived after the last wanted one are not counted.
             if self.is_wanted_no_more() {
                 received = report.received + counts.dropped + filtered - unwanted;
             }
@@ -403,40 +405,40 @@ fn standing(counters: &LiveCounters) -> Counts {
     }
 }
 
-/// The time, ns since 1970.
+/// Returns the time of day, ns since 1970.
 fn now_ns() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// An interface of several.
+/// One interface of several.
 struct MergedSource {
     name: String,
     pump: Pump<Stages>,
-    /// How far the first delivery that waits was passed on.
+    /// Position up to which the first waiting delivery was passed on.
     place: Place,
-    /// When it was found to have ended by itself.
+    /// Time at which the early end of the interface was noticed.
     ended: Option<Instant>,
-    /// That was told.
+    /// Whether that end was reported.
     told: bool,
 }
 
 /// Interfaces whose packets are passed on by time.
 struct TimeMerge {
     sources: Vec<MergedSource>,
-    /// Whose packet was the last.
+    /// Number of the source of the last packet.
     last: usize,
     passed: u64,
     flushed: Instant,
-    /// Whether it is time to see what came meanwhile: once for each batch, and while a packet waits for others.
+    /// Whether to check for new messages: once for each batch, and while a packet waits for others.
     looks: bool,
 }
 
-/// What a step of [`TimeMerge`] came to.
+/// Result of a step of [`TimeMerge`].
 enum MergeStep {
-    /// A packet is passed on.
+    /// A packet was passed on.
     Packet,
-    /// An earlier one may still come.
+    /// No packet was passed on, because an earlier one may still arrive.
     Waited,
     /// All sources have ended, or no output takes more.
     End,
@@ -447,7 +449,7 @@ impl TimeMerge {
         Self { sources, last: usize::MAX, passed: 0, flushed: Instant::now(), looks: true }
     }
 
-    /// Sees what came meanwhile, if it is time to.
+    /// Takes the new messages, if a check is due. Returns whether it was.
     fn takes_up(&mut self, run: &mut Run) -> bool {
         let looks = std::mem::take(&mut self.looks);
         for source in self.sources.iter_mut().filter(|_| looks) {
@@ -456,7 +458,7 @@ impl TimeMerge {
         looks
     }
 
-    /// Puts sinks in place once no source has an earlier batch.
+    /// Puts new sinks in place once no source has an earlier batch.
     fn replace_outputs(&mut self, run: &mut Run, on: On<'_>) {
         let latest = run.control.change();
         if latest > run.output_change {
@@ -467,7 +469,7 @@ impl TimeMerge {
         }
     }
 
-    /// Passes the next packet on, or waits for it, for `turn` at most.
+    /// Passes the next packet on, or waits at most `turn` for it.
     fn step(&mut self, run: &mut Run, turn: Duration, on: On<'_>) -> MergeStep {
         let next = match pick(self.sources.iter_mut().map(MergedSource::standing)) {
             Pick::Packet(next) => next,
@@ -485,7 +487,7 @@ impl TimeMerge {
         }
         match self.sources[next].emit(&mut run.outputs) {
             Given::All => {}
-            // It is given back with all else that waits.
+            // The packet is taken out of the counts with all others that wait.
             Given::Until(_) => return MergeStep::End,
             Given::Changed => {
                 run.ledger.changed = true;
@@ -498,9 +500,9 @@ impl TimeMerge {
     }
 }
 
-/// Tells, once, which interfaces ended by themselves while others go on.
+/// Reports, once, the interfaces that ended early while others go on.
 fn tell_ends(sources: &mut [MergedSource], on: On<'_>) {
-    /// How long the other queues of an interface have to end of the same cause.
+    /// Time for which the other queues of an interface may still end of the same cause.
     const TOGETHER: Duration = Duration::from_secs(1);
     let has_ended = |source: &MergedSource| source.pump.ended().is_some();
     let untold = sources.iter().any(|source| has_ended(source) && !source.told);
@@ -540,7 +542,7 @@ impl MergedSource {
         Standing { next, until: self.pump.until(), ended: self.pump.ended().is_some() }
     }
 
-    /// Time of the next packet; `None` if none waits.
+    /// Returns the time of the next packet, ns; `None` if no packet waits.
     fn time(&mut self) -> Option<i64> {
         let (delivery, next) = self.pump.next(kept)?;
         let at = delivery.part.selected.records[next] as usize;
@@ -548,7 +550,7 @@ impl MergedSource {
         Some(record.and_then(|record| record.time_ns).unwrap_or(i64::MIN))
     }
 
-    /// The change that the next packet was judged under, or an earlier one.
+    /// Returns the number of the change of the next packet, or of an earlier one.
     fn change(&mut self) -> u64 {
         match self.pump.next(kept) {
             Some((delivery, _)) => delivery.current.plan.change(),
@@ -556,12 +558,12 @@ impl MergedSource {
         }
     }
 
-    /// How the source is laid out at the next packet, if one waits.
+    /// Returns the layout of the source at the next packet, if a packet waits.
     fn layout(&mut self) -> Option<Layout> {
         self.pump.next(kept).map(|(delivery, _)| delivery.current.layout.clone())
     }
 
-    /// Whether the next packet is the first of a batch, or none waits.
+    /// Whether the next packet is the first of a batch, or no packet waits.
     fn is_at_batch(&mut self) -> bool {
         self.pump.next(kept).is_none_or(|(_, next)| next == 0)
     }
@@ -584,8 +586,8 @@ impl MergedSource {
         given
     }
 
-    /// Takes what waits, and was not passed on, out of the counts of what was: it is dropped, or no longer wanted. Says how many
-    /// packets are not wanted.
+    /// Takes the waiting packets out of the counts of passed packets, because they are dropped or no longer wanted. Returns the
+    /// number of packets no longer wanted.
     fn give_back(&mut self, run: &mut Run) -> u64 {
         let mut packets = 0;
         while let Some((delivery, next)) = self.pump.next(kept) {
