@@ -1,4 +1,4 @@
-//! Ports of DPDK against what is known otherwise: a capture file, frames that were sent, and the kernel's own counts.
+//! Tests of DPDK ports against independent facts: a capture file, sent frames, and the kernel's own counts.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,14 +14,14 @@ use weir_packet::savefile::walk::{Cursor, Visit, walk};
 use weir_testkit::net::cable;
 use weir_testkit::savefile::Pcap;
 
-/// How long nothing may come before all has.
+/// Time without packets after which all packets have come.
 const LOOK: Duration = Duration::from_millis(100);
 
 fn one(device: &str) -> Capture {
     open(device, &Settings::default()).unwrap_or_else(|error| panic!("{error}")).remove(0)
 }
 
-/// All frames of a walk.
+/// Frames of a walk.
 #[derive(Default)]
 struct Frames(Vec<Vec<u8>>);
 
@@ -32,14 +32,14 @@ impl Visit for Frames {
     }
 }
 
-/// What a burst holds, as the walk of the pipeline finds it.
+/// Returns the frames of a burst, as the walk of the pipeline finds them.
 fn walked(layout: &Layout, lent: &dyn Lease) -> Vec<Vec<u8>> {
     let (mut frames, mut cursor) = (Frames::default(), [Cursor::new(0, lent.bytes().len())]);
     walk(layout, lent.bytes(), true, &mut cursor, &mut frames);
     frames.0
 }
 
-/// All that comes until `enough` did or nothing comes any more, and then until the end.
+/// Returns all frames: waits for `enough` frames, or until no more come, and then reads to the end.
 fn all(capture: &mut Capture, enough: usize) -> io::Result<Vec<Vec<u8>>> {
     let (stop, layout) = (AtomicBool::new(false), capture.layout());
     let mut frames = Vec::new();
@@ -54,7 +54,7 @@ fn all(capture: &mut Capture, enough: usize) -> io::Result<Vec<Vec<u8>>> {
                 assert!(time >= last && time > 1_600_000_000_000_000_000, "{time} behind {last}");
                 last = time;
             }
-            // Frames that somebody still sends may be long in coming on a busy machine.
+            // Frames of a sender that is still running may take long to arrive on a busy machine.
             Next::Nothing if enough < usize::MAX && begun.elapsed().as_secs() < 60 => {}
             Next::Nothing => stop.store(true, Ordering::Relaxed),
             Next::End => return Ok(frames),
@@ -65,7 +65,7 @@ fn all(capture: &mut Capture, enough: usize) -> io::Result<Vec<Vec<u8>>> {
     }
 }
 
-/// A frame of `len` bytes that carries `n`: IPv4 with UDP, of many flows, with a VLAN tag if asked for.
+/// Returns a frame of `len` bytes that carries `n`: IPv4 with UDP, of many flows, with a VLAN tag if `tagged`.
 fn frame(n: u32, len: usize, tagged: bool) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     if tagged {
@@ -112,7 +112,7 @@ fn a_capture_file_comes_as_our_own_reader_reads_it() {
     assert_eq!(capture.counts(), Counts { received, filtered: Some(0), dropped: 0, handed_over: received });
 }
 
-/// A capture file of `count` frames of `len` bytes.
+/// Returns a capture file of `count` frames of `len` bytes.
 fn frames_of(count: u32, len: usize) -> Vec<u8> {
     let mut file = Pcap::new(1, 262_144);
     for n in 0..count {
@@ -193,7 +193,7 @@ fn a_device_that_never_runs_dry_can_be_stopped() {
 
 /// Sends frames `0..count` from interface `far`.
 fn send(count: u32, make: impl Fn(u32) -> Vec<u8>) {
-    // SAFETY: plain calls; the address is a live local of the length said; each frame lives through its call.
+    // SAFETY: the address is a live local with the length given; each frame lives through its call.
     unsafe {
         let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0);
         let mut address: libc::sockaddr_ll = std::mem::zeroed();
@@ -221,7 +221,7 @@ fn an_interface_brings_each_frame_that_was_sent() {
         return;
     }
     let mut capture = one("net_af_packet_each,iface=near");
-    // In the same namespace, as threads are.
+    // A new thread is in the same namespace.
     let sending = std::thread::spawn(|| send(FRAMES, made));
     let come = all(&mut capture, usize::MAX).unwrap();
     sending.join().unwrap();
@@ -239,7 +239,7 @@ fn what_the_kernel_drops_without_a_word_is_counted() {
     if !cable("what_the_kernel_drops_without_a_word_is_counted", "") {
         return;
     }
-    // A ring of 64 frames, which nobody reads while they are sent.
+    // A ring of 64 frames, which is not read while frames are sent.
     let mut capture = one("net_af_packet_few,iface=near,blocksz=4096,framesz=2048,framecnt=64");
     send(FRAMES, made);
     assert_eq!(capture.port().stats().unwrap().missed, 0, "the driver says nothing of it");

@@ -1,4 +1,4 @@
-//! Which aborts are taken for memory that cannot be had: this program runs itself, and then aborts.
+//! Tests of the aborts that count as lack of memory: this program runs itself, and the child aborts.
 
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
@@ -9,13 +9,13 @@ use weir_io::sys::exhausted::Allocator;
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// What the program does when it is run by itself.
+/// Environment variable that names the kind of abort in the child.
 const WAY: &str = "WEIR_TEST_ABORT";
 
-/// More than there is anywhere, bytes.
+/// Bytes that no machine has.
 const TOO_MUCH: usize = 1 << 60;
 
-/// Not a test of its own: how a run by itself ends.
+/// Body of the child process, not a test of its own.
 #[test]
 fn aborting() {
     let Some(way) = std::env::var_os(WAY) else { return };
@@ -28,7 +28,7 @@ fn aborting() {
     if way == "sent" {
         let me = std::process::id().to_string();
         Command::new("kill").args(["-ABRT", &me]).status().expect("kill can be run");
-        // It ends here, unless the signal is swallowed.
+        // The process ends here, unless the signal is ignored.
         (0..600).for_each(|_| std::thread::sleep(std::time::Duration::from_millis(100)));
     }
     std::process::abort();

@@ -1,4 +1,4 @@
-//! Files that are followed: what is told of a name, and what is read next.
+//! Tests of followed files: the changes reported for a name, and the bytes read next.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use weir_io::stream::Stream;
 use weir_io::{Input, Kind};
 use weir_testkit::Scratch;
 
-/// A bound against hanging.
+/// Longest wait, so that a test cannot hang.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The next bytes of a source; none at its end.
+/// Returns the next bytes of a source; none at its end.
 fn next_bytes(stream: &mut Stream) -> Vec<u8> {
     stream.next(&[], None).expect("it can be read").bytes().to_vec()
 }
@@ -24,9 +24,10 @@ fn stream(input: Input) -> Stream {
     stream
 }
 
-/// Follows `file` in a thread of its own: what is told of it, and the bytes of a first source, which then ends, and of a second.
+/// Follows `file` in a thread of its own; returns the reported changes, and the bytes of a first source, which then ends, and
+/// of a second source.
 ///
-/// `at_end` runs when the first one is found to be over, before the second is looked for.
+/// `at_end` runs at the end of the first source, before the search for the second.
 fn follow(file: &Path, at_end: impl Fn() + Send + Sync + 'static) -> (Receiver<Change>, Receiver<Vec<u8>>) {
     let ((say, told), (give, given)) = (channel(), channel());
     let tell = move |change| {

@@ -1,4 +1,4 @@
-//! Mappings of files that stay, shrink, and are many.
+//! Tests of mappings: of files that stay or shrink, and of many mappings at once.
 
 use weir_io::input::PlainFile;
 use weir_io::sys::{HUGE, Mapping, guard_mappings};
@@ -8,7 +8,7 @@ use weir_testkit::nameless;
 fn as_many_mappings_as_a_large_machine_has_use_for() {
     guard_mappings();
     let file = nameless(&[7; 5000]);
-    // Two for each of 500 workers, and a few readers.
+    // Two mappings for each of 500 workers, and some for a few readers.
     let all: Vec<Mapping> = (0..1100).map(|_| Mapping::new(&file, 0, 5000).expect("there is room for it")).collect();
     assert!(all.iter().all(|mapping| mapping.bytes()[4999] == 7));
     file.set_len(0).unwrap();
@@ -64,7 +64,7 @@ fn pieces_of_a_file_say_where_it_ends() {
             assert!(view.bytes() == &bytes[(offset as usize).min(100_000)..][..held]);
         }
     }
-    // Cut after opening: a read comes short, and says that the file ended.
+    // The file is cut after opening: a read returns fewer bytes, and reports the end of the file.
     let file = PlainFile::new(nameless(&bytes)).unwrap();
     let cut = nameless(&bytes);
     let shrinking = PlainFile::new(cut.try_clone().unwrap()).unwrap();

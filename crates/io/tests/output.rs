@@ -1,4 +1,4 @@
-//! Files we write: rotation, a disk that is full, and what other readers find in them.
+//! Tests of written files: rotation, a full disk, and the packets that other readers find in them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_testkit::{Scratch, have, skipped};
 
-/// All files, by name.
+/// Returns all files, by name.
 fn files(scratch: &Scratch) -> Vec<(String, Vec<u8>)> {
     scratch.names().into_iter().map(|name| (name.clone(), std::fs::read(scratch.at(&name)).unwrap())).collect()
 }
@@ -27,7 +27,7 @@ fn frame(data: &[u8], wire_len: u32) -> Frame<'_> {
 
 const START: i64 = 1_700_000_000_123_456_789;
 
-/// Packets `range` of a made-up source: time, wire length, data.
+/// Returns `count` packets of an artificial source: time, wire length, data.
 fn packets(count: usize) -> Vec<(i64, u32, Vec<u8>)> {
     (0..count)
         .map(|i| {
@@ -45,7 +45,7 @@ fn write(output: &mut Output, id: u32, packets: &[(i64, u32, Vec<u8>)]) -> Resul
     packets.iter().try_for_each(|(time, wire_len, data)| output.packet(id, Some(*time), &frame(data, *wire_len)))
 }
 
-/// The serial reader of our own pcap files: `(time in units, wire length, data)`, and nothing left over.
+/// Reads a pcap file serially: seconds, fraction, wire length and data of each packet; no bytes may be left over.
 fn read_pcap(bytes: &[u8]) -> Vec<(u32, u32, u32, Vec<u8>)> {
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     assert!(bytes.len() >= 24, "a file header");
@@ -177,7 +177,7 @@ fn the_last_file_of_so_many_seconds() {
     assert_eq!(joined, as_read(&all[..20], 1000), "both files are complete");
 }
 
-/// As the manual of tcpdump has it: the count is ignored where files end by size and by time.
+/// The manual of tcpdump says: if files end by size and by time, the count is ignored.
 #[test]
 fn a_count_limits_nothing_beside_both_size_and_seconds() {
     let all = packets(300);
@@ -252,7 +252,7 @@ fn a_file_that_cannot_be_made() {
     assert!(matches!(&error, OutputError::Create { path: named, .. } if *named == path), "{error}");
 }
 
-/// What the process below writes, and how it ends: the packets that are whole, on standard output.
+/// Body of the child process below: writes until an error, and prints the number of complete packets.
 #[test]
 #[ignore = "run by `a_full_disk_leaves_whole_records` in a process whose files may not grow"]
 fn writing_until_the_disk_is_full() {
@@ -279,7 +279,7 @@ fn writing_until_the_disk_is_full() {
     }
 }
 
-/// A limit on the size of files stands for the disk: it cuts a write short and then refuses the next.
+/// A limit on the size of files replaces a full disk: it cuts one write short and refuses the next.
 #[test]
 fn a_full_disk_leaves_whole_records() {
     if Command::new("sh").args(["-c", "trap '' XFSZ; ulimit -f 8"]).status().map_or(true, |status| !status.success()) {
@@ -302,7 +302,7 @@ fn a_full_disk_leaves_whole_records() {
             let whole = text.lines().find_map(|line| line.split("whole=").nth(1)).expect(&what);
             let whole: usize = whole.parse().expect(&what);
             let bytes = std::fs::read(&path).unwrap();
-            // A file header that fitted stays, so that the file is a capture also without packets.
+            // A complete file header stays, so that the file is a valid capture even without packets.
             let (header, record) = match (name.ends_with("pcap"), name.starts_with("large")) {
                 (true, large) => (24, 16 + if large { 4000 } else { 100 }),
                 (false, large) => (header_of_pcapng(&bytes), 32 + if large { 4000 } else { 100 }),
@@ -317,13 +317,13 @@ fn a_full_disk_leaves_whole_records() {
     }
 }
 
-/// Length of the section header and the interface block.
+/// Returns the length of the section header and the interface block.
 fn header_of_pcapng(bytes: &[u8]) -> usize {
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     word(4) + word(word(4) + 4)
 }
 
-/// What tcpdump, tshark and capinfos read from what we wrote, in µs and ns, pcap and pcapng.
+/// Compares the packets that tcpdump, tshark and capinfos read from written files, in µs and ns, pcap and pcapng.
 #[test]
 fn other_readers_find_the_same_packets() {
     if !have("other_readers_find_the_same_packets", &["tcpdump", "tshark", "capinfos"]) {

@@ -1,4 +1,4 @@
-//! Files of a program that handles no SIGBUS: they are read, and never mapped.
+//! Tests of a program without a handler of SIGBUS: files are read, and never mapped.
 
 use std::io::ErrorKind;
 use weir_io::input::PlainFile;

@@ -1,5 +1,5 @@
-//! How fast packets go through AF_XDP on a cable in a namespace of the test's own: `cargo test --release -p weir-io --test
-//! xdp_rates -- --ignored --nocapture`. The counts must agree here too.
+//! Packet rates through AF_XDP on a virtual cable in a private namespace: `cargo test --release -p weir-io --test xdp_rates --
+//! --ignored --nocapture`. The counts must agree here too.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use weir_io::sys::xdp::{self, Mode, SendSettings, Sender, Settings};
 use weir_packet::Frame;
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
 
-/// Reads a byte of each packet.
+/// Visitor that reads a byte of each packet.
 struct Walked(u64, u64);
 
 impl Visit for Walked {
@@ -30,7 +30,7 @@ fn udp(len: usize) -> Vec<u8> {
     frame
 }
 
-/// Packets per second of `send` into a capture; what was dropped of them, in per cent.
+/// Returns a line with the packets per second of `send` into a capture, and the drops in per cent.
 fn capture(mode: Mode, send: impl FnOnce() -> u64 + Send) -> String {
     let mut socket = xdp::open("near", 0, &Settings { mode: Some(mode), ..Settings::default() }).unwrap();
     let (stop, layout) = (AtomicBool::new(false), socket.layout());

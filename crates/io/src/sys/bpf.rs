@@ -1,6 +1,7 @@
-//! eBPF: programs put together here, maps that they share with us, attaching them to an interface, running them on frames.
+//! eBPF: assembling of programs, maps shared between programs and the process, attaching to an interface, and running on
+//! frames.
 //!
-//! Programs, maps and attachments are file descriptors: they end with their owner, also when the process dies.
+//! Programs, maps and attachments are file descriptors: they end with their owner, also if the process dies.
 //!
 //! **Platform**: Linux 5.9 for [`Link`], 5.18 for [`Program::run`]; privilege: CAP_BPF with CAP_NET_ADMIN, or CAP_SYS_ADMIN.
 //! **Source**: bpf(2), linux/bpf.h, Documentation/bpf/.
@@ -45,36 +46,36 @@ const LIVE_FRAMES: u32 = 1 << 1;
 const SKB_MODE: u32 = 1 << 1;
 const DRV_MODE: u32 = 1 << 2;
 
-// `enum xdp_action`: what an XDP program says of a packet.
+// `enum xdp_action`: verdicts of an XDP program on a packet.
 /// The packet is dropped.
 pub const XDP_DROP: i32 = 1;
 /// The packet goes on to the stack.
 pub const XDP_PASS: i32 = 2;
-/// The packet goes where a helper said.
+/// The packet goes to the destination that a helper has set.
 pub const XDP_REDIRECT: i32 = 4;
 
-/// Bytes of the verifier's story that an error keeps: its end, which has the reason.
+/// Bytes that an error keeps of the verifier's log: its end, which holds the reason.
 const LOG_KEPT: usize = 2 << 10;
 
-/// Why there is no such program, map or attachment.
+/// Reason why a program, a map or an attachment cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The kernel keeps it to the privileged.
+    /// The operation needs privileges that the process does not have.
     #[error("{0} needs CAP_BPF and CAP_NET_ADMIN, or CAP_SYS_ADMIN")]
     NotPermitted(&'static str),
-    /// The verifier does not believe that the program is harmless; the end of its reasons.
+    /// The verifier refuses the program; the text is the end of its log.
     #[error("the kernel's verifier refuses the program: {0}")]
     Refused(String),
-    /// A jump over more instructions than the machine can jump.
+    /// A jump over more instructions than an eBPF jump can skip.
     #[error("a jump over {0} instructions, more than 32767")]
     TooFar(isize),
-    /// The system refuses.
+    /// Error of the system.
     #[error("{what}: {error}")]
     System {
-        /// What was asked for.
+        /// Operation that failed.
         what: &'static str,
-        /// What it says.
+        /// Error of the operation.
         error: io::Error,
     },
 }
@@ -87,7 +88,7 @@ impl Error {
         }
     }
 
-    /// The system's number of the error, if it is one of its.
+    /// Returns the system's number of the error, if the system reported it.
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
             Self::System { error, .. } => error.raw_os_error(),
@@ -97,48 +98,48 @@ impl Error {
 }
 
 /// # Safety
-/// A part of `union bpf_attr` from its start, without padding, in which every address is valid for what the command does
-/// with it.
+/// The type must be a part of `union bpf_attr` from its start, without padding. Every address in it must be valid for the
+/// accesses of the command.
 unsafe trait Attribute {}
 
 fn bpf<T: Attribute>(command: c_int, attribute: &mut T) -> io::Result<c_int> {
-    // SAFETY: the attribute is a live local as long as said; `Attribute` promises for the addresses in it.
+    // SAFETY: the attribute is a live local with the length given; `Attribute` promises that the addresses in it are valid.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attribute), size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as c_int) }
 }
 
 fn owned(fd: c_int) -> OwnedFd {
-    // SAFETY: called only with descriptors that `bpf` has just made, which are nobody else's.
+    // SAFETY: callers pass only descriptors that `bpf` has just made and that no other code owns.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// A map: values by number, shared between programs and us.
+/// Map: values by number, shared between programs and the process.
 #[derive(Debug)]
 pub struct Map {
     fd: OwnedFd,
     entries: u32,
-    /// Bytes of a value, as the system calls move it.
+    /// Bytes that a system call moves for one entry.
     moved: usize,
-    /// Bytes from a value to the next where it can be mapped.
+    /// Distance in bytes from one value to the next in mapped memory.
     step: usize,
 }
 
 impl Map {
-    /// `entries` values of `bytes` bytes each, zero, that programs reach by [`Assembler::map_value`] and we by
-    /// [`Self::memory`].
+    /// Creates a map of `entries` zero values of `bytes` bytes each. Programs access them by [`Assembler::map_value`], the
+    /// process by [`Self::memory`].
     pub fn array(entries: u32, bytes: u32) -> Result<Self, Error> {
         let bytes = bytes.next_multiple_of(8);
         Self::new(ARRAY, entries, bytes, MMAPABLE, bytes as usize)
     }
 
-    /// The same with a copy for each processor, for a helper's lookup: programs need no atomics. [`Self::read`] gives the
-    /// copies one after the other.
+    /// Creates an array with a copy for each processor, which programs look up by a helper and change without atomics.
+    /// [`Self::read`] returns the copies one after the other.
     pub fn per_processor(entries: u32, bytes: u32) -> Result<Self, Error> {
         let bytes = bytes.next_multiple_of(8);
         Self::new(PERCPU_ARRAY, entries, bytes, 0, bytes as usize * possible_processors()?)
     }
 
-    /// Room for `entries` AF_XDP sockets; a value is a socket's descriptor (`u32`), which can be written and removed.
+    /// Creates a map of `entries` AF_XDP sockets; a value is a socket's descriptor (`u32`), which can be written and removed.
     pub fn sockets(entries: u32) -> Result<Self, Error> {
         Self::new(XSKMAP, entries, 4, 0, 4)
     }
@@ -159,13 +160,14 @@ impl Map {
         Ok(Self { fd: owned(fd), entries, moved, step: bytes as usize })
     }
 
-    /// The value of entry `index`; `value` has its length, for [`Self::per_processor`] times the processors.
+    /// Reads entry `index` into `value`, which must have the length of a value; for [`Self::per_processor`], that length times
+    /// the number of processors.
     pub fn read(&self, index: u32, value: &mut [u8]) -> Result<(), Error> {
         assert_eq!(value.len(), self.moved, "bytes of a value");
         self.element(MAP_LOOKUP_ELEM, index, value.as_mut_ptr(), "reading a BPF map")
     }
 
-    /// The sum of the values of entry `index` over all processors, where a value is one `u64`.
+    /// Returns the sum of the values of entry `index` over all processors, for values of one `u64`.
     pub fn sum(&self, index: u32) -> Result<u64, Error> {
         assert_eq!(self.step, 8, "bytes of a value");
         let mut values = vec![0; self.moved];
@@ -174,18 +176,19 @@ impl Map {
         Ok(numbers.iter().map(|&number| u64::from_ne_bytes(number)).sum())
     }
 
-    /// Writes entry `index`; `value` has its length.
+    /// Writes entry `index`; `value` must have the length of a value.
     pub fn write(&self, index: u32, value: &[u8]) -> Result<(), Error> {
         assert_eq!(value.len(), self.moved, "bytes of a value");
         self.element(MAP_UPDATE_ELEM, index, value.as_ptr().cast_mut(), "writing a BPF map")
     }
 
-    /// Empties entry `index`; of [`Self::sockets`] only.
+    /// Removes entry `index`; for maps of [`Self::sockets`] only.
     pub fn remove(&self, index: u32) -> Result<(), Error> {
         self.element(MAP_DELETE_ELEM, index, std::ptr::null_mut(), "removing from a BPF map")
     }
 
-    /// `value` points to `self.moved` bytes, to be written for a lookup, read for an update, and to nothing for a deletion.
+    /// Runs `command` on entry `index`. `value` points to `self.moved` bytes, which a lookup writes and an update reads; for a
+    /// deletion, it points to nothing.
     fn element(&self, command: c_int, index: u32, value: *mut u8, what: &'static str) -> Result<(), Error> {
         #[repr(C)]
         struct Element {
@@ -195,8 +198,8 @@ impl Map {
             value: u64,
             flags: u64,
         }
-        // SAFETY: the key is a live local of four bytes, as every map here has; the value has as many bytes as the kernel
-        // moves for this map, see the callers.
+        // SAFETY: the key is a live local of four bytes, the key length of every map here. The value has as many bytes as the
+        // kernel moves for this map, see the callers.
         unsafe impl Attribute for Element {}
         let key = std::ptr::from_ref(&index) as u64;
         let map = self.fd.as_raw_fd() as u32;
@@ -204,10 +207,10 @@ impl Map {
         bpf(command, &mut element).map(drop).map_err(|error| Error::new(what, error))
     }
 
-    /// The values of a [`Self::array`] in our memory.
+    /// Maps the values of a [`Self::array`] into the memory of this process.
     pub fn memory(&self) -> Result<Values, Error> {
         let len = self.step * self.entries as usize;
-        // SAFETY: a mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: the kernel chooses the address of the mapping, so it touches no existing memory.
         let base = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, self.fd.as_raw_fd(), 0)
@@ -218,7 +221,7 @@ impl Map {
         Ok(Values { base: base.cast(), len, step: self.step })
     }
 
-    /// Entries.
+    /// Returns the number of entries.
     pub fn entries(&self) -> u32 {
         self.entries
     }
@@ -230,7 +233,7 @@ impl AsFd for Map {
     }
 }
 
-/// The kernel's list of processors that there may ever be, such as `0-3`: a value per processor has as many copies.
+/// Returns the number of possible processors, from the kernel's list such as `0-3`; a value per processor has as many copies.
 fn possible_processors() -> Result<usize, Error> {
     let failed = |error| Error::System { what: "reading which processors there may be", error };
     let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").map_err(failed)?;
@@ -238,7 +241,7 @@ fn possible_processors() -> Result<usize, Error> {
     last.map(|last| last + 1).ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))
 }
 
-/// The values of a map, in memory that the programs share.
+/// Values of a map, in memory shared with the programs.
 #[derive(Debug)]
 pub struct Values {
     base: *mut u8,
@@ -252,45 +255,45 @@ unsafe impl Send for Values {}
 unsafe impl Sync for Values {}
 
 impl Values {
-    /// The 64 bits at byte `offset`, a multiple of 8, of entry `index`.
+    /// Returns the 64 bits at byte `offset`, a multiple of 8, of entry `index`.
     ///
     /// **Cost**: none; no system call.
     pub fn word(&self, index: u32, offset: usize) -> &AtomicU64 {
         let at = index as usize * self.step + offset;
         assert!(offset + 8 <= self.step && at + 8 <= self.len && at.is_multiple_of(8), "a word of a value");
-        // SAFETY: in bounds and aligned, since the mapping begins at a page; it lives as long as `self`, and programs and we
-        // access it as whole words.
+        // SAFETY: the word is in bounds, and aligned because the mapping begins at a page. The mapping lives as long as `self`,
+        // and programs and this process access it as whole words.
         unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) }
     }
 }
 
 impl Drop for Values {
     fn drop(&mut self) {
-        // SAFETY: mapped by `Map::memory` with this length; who borrowed from it is gone.
+        // SAFETY: `Map::memory` mapped the memory with this length; all borrows of it have ended.
         unsafe { libc::munmap(self.base.cast(), self.len) };
     }
 }
 
-/// What a program is for.
+/// Type of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It looks at a packet that a socket would get, and says how many bytes of it; also who of a fanout group gets it.
+    /// Program that returns how many bytes of a packet a socket gets, or which member of a fanout group gets it.
     SocketFilter,
-    /// It looks at a packet as it arrives, and says what becomes of it.
+    /// Program that decides on a packet at its arrival: drop, pass or redirect.
     Xdp,
 }
 
-/// A program that the kernel took.
+/// Program that the kernel has loaded.
 #[derive(Debug)]
 pub struct Program {
     fd: OwnedFd,
 }
 
 impl Program {
-    /// Loads a program. An XDP program takes packets of several buffers if `fragments` are asked for (Linux 5.18).
+    /// Loads a program. If `fragments` is set, an XDP program accepts packets of several buffers (Linux 5.18).
     ///
-    /// **Errors**: [`Error::Refused`] with what the verifier said. For that it is loaded a second time: it says nothing
-    /// unless asked, and costs less then.
+    /// **Errors**: [`Error::Refused`] with the end of the verifier's log. To get the log, the function loads the program a
+    /// second time, because loading without a log costs less.
     pub fn load(kind: Kind, assembler: &Assembler<'_>, fragments: bool) -> Result<Self, Error> {
         let instructions = assembler.finish()?;
         let flags = if fragments { HAS_FRAGS } else { 0 };
@@ -298,7 +301,7 @@ impl Program {
             Ok(fd) => return Ok(Self { fd }),
             Err(error) => Error::new("loading a BPF program", error),
         };
-        // Who may not load gets EPERM; who may, and is refused, EACCES or EINVAL or others.
+        // Without the right to load, the error is EPERM; for a refused program, it is EACCES, EINVAL or another.
         let mut log = vec![0; 1 << 20];
         match load(kind, &instructions, flags, &mut log) {
             Ok(fd) => Ok(Self { fd }),
@@ -310,11 +313,10 @@ impl Program {
         }
     }
 
-    /// Has the kernel run an XDP program on copies of a frame as if they had been received, with all that follows from
-    /// its verdicts.
+    /// Makes the kernel run an XDP program on copies of a frame, as if received, and carry out its verdicts.
     ///
-    /// **Errors**: those of the system call; `EINTR` when a signal came, some frames having gone out by then; `EINVAL` for a
-    /// frame that is shorter than an Ethernet header or longer than about 3400 bytes, or for a queue that is not there.
+    /// **Errors**: errors of the system call. `EINTR` after a signal, when some frames have already gone out. `EINVAL` for a
+    /// frame shorter than an Ethernet header or longer than about 3400 bytes, or for a queue that does not exist.
     /// **Platform**: Linux 5.18.
     pub fn run(&self, run: &Run<'_>) -> io::Result<()> {
         /// `struct xdp_md`.
@@ -346,7 +348,7 @@ impl Program {
             batch_size: u32,
             padding: u32,
         }
-        // SAFETY: frame and context live through the call and are as long as said; nothing is to be written.
+        // SAFETY: frame and context live through the call and have the lengths given; the kernel writes to neither.
         unsafe impl Attribute for TestRun {}
         let len = u32::try_from(run.frame.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let context = Context {
@@ -385,18 +387,18 @@ impl AsFd for Program {
     }
 }
 
-/// What [`Program::run`] does.
+/// Arguments of [`Program::run`].
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// The frame, from its destination address on.
+    /// Frame, from its destination address on.
     pub frame: &'a [u8],
-    /// Number of the interface that it seems to come from.
+    /// Number of the interface that the frame seems to come from.
     pub interface: u32,
-    /// Receive queue that it seems to come from.
+    /// Receive queue that the frame seems to come from.
     pub queue: u32,
-    /// How many times; 0 means once.
+    /// Number of runs; 0 means one.
     pub repeat: u32,
-    /// Frames that are under way at once, up to 256; 0 means 64.
+    /// Number of frames under way at once, up to 256; 0 means 64.
     pub batch: u32,
 }
 
@@ -416,8 +418,8 @@ fn load(kind: Kind, instructions: &[Instruction], flags: u32, log: &mut [u8]) ->
         interface: u32,
         expected_attach_type: u32,
     }
-    // SAFETY: instructions, license and log live through the call; lengths are given, or a NUL ends it. The kernel writes to
-    // the log alone.
+    // SAFETY: instructions, license and log live through the call. Their lengths are given, or a NUL ends them. The kernel
+    // writes only to the log.
     unsafe impl Attribute for Load {}
     let kind = match kind {
         Kind::SocketFilter => 1,
@@ -430,7 +432,7 @@ fn load(kind: Kind, instructions: &[Instruction], flags: u32, log: &mut [u8]) ->
         kind,
         count: instructions.len() as u32,
         instructions: instructions.as_ptr() as u64,
-        // Only few helpers ask for a license, none of those used here.
+        // Only a few helpers require a certain license, and none of the helpers used here does.
         license: c"MIT OR Apache-2.0".as_ptr() as u64,
         log_level,
         log_size,
@@ -444,16 +446,16 @@ fn load(kind: Kind, instructions: &[Instruction], flags: u32, log: &mut [u8]) ->
     bpf(PROG_LOAD, &mut load).map(owned)
 }
 
-/// Where XDP programs run.
+/// Place where XDP programs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// In the driver, before the kernel makes a packet of its own of it.
+    /// In the driver, before the kernel allocates a packet buffer (skb).
     Native,
-    /// In the kernel's stack: for every driver, and slower.
+    /// In the kernel's stack: works with every driver, but slower.
     Generic,
 }
 
-/// An XDP program at work on an interface, until this is dropped or the process dies.
+/// Attachment of an XDP program to an interface; it ends when the value is dropped or the process dies.
 #[derive(Debug)]
 pub struct Link {
     fd: OwnedFd,
@@ -462,8 +464,8 @@ pub struct Link {
 impl Link {
     /// Attaches a program to interface number `interface`.
     ///
-    /// **Errors**: `EBUSY` and `EEXIST` if there is another program already; `EOPNOTSUPP` where the driver has no native mode;
-    /// `ERANGE` and others of the driver if the MTU is too large.
+    /// **Errors**: `EBUSY` and `EEXIST` if another program is attached already; `EOPNOTSUPP` if the driver has no native mode;
+    /// `ERANGE` and other errors of the driver if the MTU is too large.
     pub fn xdp(program: &Program, interface: u32, mode: Mode) -> Result<Self, Error> {
         #[repr(C)]
         struct Create {
@@ -486,7 +488,7 @@ impl Link {
 }
 
 impl Drop for Link {
-    /// At once, even where a child of ours that has not yet become another program holds the descriptor too.
+    /// Detaches the program at once, even if a forked child that has not called exec yet holds the descriptor too.
     fn drop(&mut self) {
         #[repr(C)]
         struct Detach {
@@ -494,7 +496,7 @@ impl Drop for Link {
         }
         // SAFETY: no addresses.
         unsafe impl Attribute for Detach {}
-        // It fails if the interface is gone, and the program with it; closing the descriptor does the rest.
+        // The call fails if the interface, and with it the program, is gone; closing the descriptor does the rest.
         let _ = bpf(LINK_DETACH, &mut Detach { link: self.fd.as_raw_fd() as u32 });
     }
 }

@@ -1,13 +1,14 @@
-//! AF_XDP: packets of a receive queue, taken before the kernel makes a packet of its own of them, and frames to send.
+//! AF_XDP: packets of a receive queue, taken before the kernel allocates packet buffers for them, and frames to send.
 //!
-//! A program on the interface sends the packets of a queue to the queue's [`Socket`], which hands them over in bursts: they
-//! lie in memory that the kernel and we share, each in a slot of its own ([`weir_packet::savefile::slots`]). A burst gives
-//! its slots back when it is dropped, by any thread, in any order; nothing else of that memory can be seen through it.
+//! A program on the interface redirects the packets of a queue to the queue's [`Socket`], which hands them over in bursts. The
+//! packets lie in memory shared with the kernel, each in a slot of its own ([`weir_packet::savefile::slots`]). A burst gives
+//! its slots back when it is dropped, by any thread and in any order. No other part of that memory is visible through a burst.
 //!
-//! - Only what is **received** is seen, and it is taken: the stack does not get it. Queues without a socket are left alone.
-//! - **Time stamps**: AF_XDP has none. All packets of a burst have the time at which it was taken; times never go back.
-//! - **Counts**: `received` is counted by the program, `dropped` by the kernel and, for large packets, by us. At the end
-//!   they must agree exactly with what was handed over, or the end is an error.
+//! - The capture sees only **received** packets, and takes them: the stack does not get them. Queues without a socket are not
+//!   affected.
+//! - **Time stamps**: AF_XDP has none. All packets of a burst have the time at which the burst was taken; times never decrease.
+//! - **Counts**: the program counts `received`; the kernel and, for large packets, the socket count `dropped`. If the counts do
+//!   not agree exactly at the end with the packets handed over, the end is an error.
 //! - An interface that goes down ends the capture.
 //!
 //! **Platform**: Linux 5.9 (program attached by a link), 5.11 (busy polling), 6.6 (packets larger than a chunk); privilege:
@@ -37,53 +38,54 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_memory::Policy;
 
-/// How to capture.
+/// Settings of a capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Where the program runs; `None` is native where that is to be had, else generic. In generic mode packets of a driver
-    /// that does not note their queue, such as veth, are all of queue 0.
+    /// Mode of the program; `None` is native if possible, else generic. If a driver does not record queues, such as veth, all
+    /// its packets belong to queue 0 in generic mode.
     pub mode: Option<Mode>,
-    /// Whether the device may write into our memory itself.
+    /// Whether the device may write to the packet memory itself.
     pub zero_copy: ZeroCopy,
-    /// Bytes for packets, for each queue; up to half of them for packets larger than a chunk. Below 4 GiB.
+    /// Bytes of packet memory for each queue, below 4 GiB; up to half of it is for packets larger than a chunk.
     pub memory: usize,
-    /// Bytes of a chunk, 2048 or 4096: of them 256 lie before the packet.
+    /// Bytes of a chunk, 2048 or 4096, of which 256 lie before the packet.
     pub chunk: usize,
-    /// The pages that the memory is made of.
+    /// Kind of pages of the memory.
     pub pages: Policy,
-    /// The NUMA node that the memory lies on.
+    /// NUMA node of the memory.
     pub node: Option<u32>,
-    /// Let the kernel tell when it must be woken, instead of having it look all the time; matters with zero copy.
+    /// Whether the kernel reports when it must be woken, instead of checking its rings all the time; has an effect with zero
+    /// copy.
     pub need_wakeup: bool,
-    /// Fetch packets from the device on the reader's own processor.
+    /// Polling of the device on the reader's own processor; `None`: interrupts.
     pub busy_poll: Option<BusyPoll>,
-    /// Have the interface receive what is for others too.
+    /// Whether the interface also receives packets for other hosts.
     pub promiscuous: bool,
 }
 
-/// Whether the device may write into our memory itself.
+/// Use of zero copy, with which the device writes to the packet memory itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZeroCopy {
-    /// It does if it can, in native mode; [`Socket`]'s description says what came of it.
+    /// Zero copy if device and driver support it, in native mode; the description of [`Socket`] names the result.
     Auto,
-    /// The kernel copies.
+    /// No zero copy: the kernel copies the packets.
     Never,
-    /// It does, or there is no capture.
+    /// Zero copy is required: without it, the capture fails.
     Force,
 }
 
-/// How to poll the device; see `SO_PREFER_BUSY_POLL`. The reader never sleeps then. It takes effect where the interface's
-/// `napi_defer_hard_irqs` and `gro_flush_timeout` are set.
+/// Settings of busy polling; see `SO_PREFER_BUSY_POLL`. With busy polling, the reader never sleeps. It takes effect only if the
+/// interface's `napi_defer_hard_irqs` and `gro_flush_timeout` are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyPoll {
-    /// For how long at a time.
+    /// Duration of one poll.
     pub time: Duration,
-    /// Packets at a time, at most.
+    /// Largest number of packets of one poll.
     pub packets: u16,
 }
 
 impl Settings {
-    /// With `memory` bytes for each queue.
+    /// Returns the default settings with `memory` bytes for each queue.
     pub fn of_size(memory: usize) -> Self {
         Self {
             mode: None,
@@ -105,81 +107,81 @@ impl Default for Settings {
     }
 }
 
-/// Why an interface cannot be captured from, or sent to.
+/// Reason why capturing from an interface, or sending to it, is not possible.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is none of this name.
+    /// No interface has this name.
     #[error("no such network interface")]
     NoInterface,
-    /// It has fewer queues.
+    /// The interface has fewer queues.
     #[error("{interface} has {queues} receive queues, there is no queue {queue}")]
     NoQueue {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// What was asked for; queues are numbered from 0.
+        /// Queue requested; queues are numbered from 0.
         queue: u32,
-        /// What there is.
+        /// Number of queues.
         queues: u32,
     },
-    /// The kernel keeps it to the privileged.
+    /// The process lacks privileges.
     #[error("AF_XDP needs {0}")]
     NotPermitted(&'static str),
-    /// Another XDP program works on the interface.
+    /// Another XDP program is attached to the interface.
     #[error("an XDP program is already attached; `ip link set dev {0} xdp off` removes one that no process holds")]
     Attached(String),
     /// Another socket has the queue.
     #[error("queue {queue} of {interface} is in use by another socket")]
     QueueInUse {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// The queue.
+        /// Number of the queue.
         queue: u32,
     },
-    /// It is down.
+    /// The interface is down.
     #[error("the interface is down")]
     Down,
-    /// Frames of a kind that is not read; the number is an ARPHRD_ value of linux/if_arp.h.
+    /// Frames of a kind that weir does not read; the number is an ARPHRD_ value of linux/if_arp.h.
     #[error("frames of hardware type {0}, which AF_XDP does not capture: Ethernet is")]
     Hardware(u16),
-    /// Packets do not fit, and neither driver nor kernel can give them in pieces.
+    /// Packets do not fit into a chunk, and neither driver nor kernel can split them into pieces.
     #[error("an MTU of {0} is too large here: chunks of 4096 bytes, generic mode or a smaller MTU may help")]
     Mtu(usize),
-    /// Native mode was asked for.
+    /// Native mode was requested, but the driver does not support it.
     #[error("the driver has no native XDP mode")]
     NotNative,
-    /// Zero copy was asked for.
+    /// Zero copy was requested, but driver or mode do not support it.
     #[error("neither driver nor mode have zero copy: {0}")]
     NoZeroCopy(io::Error),
-    /// More locked memory than allowed.
+    /// The memory exceeds the limit of locked memory.
     #[error("{0} bytes of packet memory are more than may be locked: raise RLIMIT_MEMLOCK (`ulimit -l`)")]
     Locked(usize),
-    /// A kernel without.
+    /// The kernel has no AF_XDP.
     #[error("this kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS)")]
     NoAfXdp,
-    /// The start-up was told to end.
+    /// The stop flag was set during the start.
     #[error("told to end before it began")]
     Stopped,
-    /// Settings that nothing can be done with.
+    /// Invalid settings.
     #[error("{0}")]
     Settings(&'static str),
-    /// The memory cannot be had.
+    /// The packet memory cannot be allocated.
     #[error("packet memory: {0}")]
     Memory(#[from] weir_memory::Error),
-    /// The program or its maps cannot be had.
+    /// The program or its maps cannot be created.
     #[error(transparent)]
     Bpf(#[from] bpf::Error),
-    /// The system refuses.
+    /// Error of the system.
     #[error("{what}: {error}")]
     System {
-        /// What was asked for.
+        /// Operation that failed.
         what: &'static str,
-        /// What it says.
+        /// Error of the operation.
         error: io::Error,
     },
 }
 
-/// Begins to capture what receive queue `queue` of interface `name` receives.
+/// Starts the capture from receive queue `queue` of interface `name`.
 pub fn open(name: &str, queue: u32, settings: &Settings) -> Result<Socket, Error> {
     let interface = Arc::new(Interface::open(name)?);
     let queues = interface.queues();
@@ -190,9 +192,9 @@ pub fn open(name: &str, queue: u32, settings: &Settings) -> Result<Socket, Error
     Socket::open(&interface, &redirect, queue, settings, None)
 }
 
-/// Begins to capture what all receive queues of interface `name` receive: one socket for each, in their order.
+/// Starts the capture from all receive queues of interface `name`: one socket for each, in their order.
 ///
-/// **Errors**: [`Error::Stopped`] once `stop` is set, which is looked at before each socket.
+/// **Errors**: [`Error::Stopped`] if `stop` is set, which is checked before each socket.
 pub fn open_all(name: &str, settings: &Settings, stop: &AtomicBool) -> Result<Vec<Socket>, Error> {
     let interface = Arc::new(Interface::open(name)?);
     let queues = interface.queues();
@@ -205,7 +207,7 @@ pub fn open_all(name: &str, settings: &Settings, stop: &AtomicBool) -> Result<Ve
 }
 
 fn begin(interface: &Interface, queues: u32, settings: &Settings) -> Result<Redirect, Error> {
-    // Without a socket the program passes everything on, so it may come first: what can be bound depends on its mode.
+    // The program comes first, because the possible bindings depend on its mode; without sockets, it passes every packet on.
     let redirect = Redirect::attach(interface, queues, settings.mode)?;
     if settings.promiscuous {
         interface.promiscuous()?;

@@ -1,4 +1,4 @@
-//! Instructions of the kernel's eBPF machine, put together one after the other, with labels for jumps.
+//! Assembler for the kernel's eBPF machine: instructions one after the other, with labels for jumps.
 //!
 //! **Source**: linux/bpf.h, RFC 9669 (the instruction set).
 
@@ -6,7 +6,7 @@ use super::{Error, Map};
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 
-/// An instruction, as `struct bpf_insn` of linux/bpf.h.
+/// Instruction, with the layout of `struct bpf_insn` of linux/bpf.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Instruction {
@@ -24,8 +24,8 @@ impl Instruction {
     }
 }
 
-/// A register. `R0` has results, `R1` to `R5` arguments, which a call destroys, `R6` to `R9` stay; `R10` is the end of the
-/// stack, which reaches 512 bytes down.
+/// Register. `R0` holds results, and `R1` to `R5` hold arguments, which a call destroys; `R6` to `R9` keep their values. `R10`
+/// is the end of the stack, which reaches 512 bytes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Register {
@@ -42,16 +42,16 @@ pub enum Register {
     R10,
 }
 
-/// Bytes that an access moves.
+/// Number of bytes that an access moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// One.
+    /// One byte.
     One,
-    /// Two.
+    /// Two bytes.
     Two,
-    /// Four.
+    /// Four bytes.
     Four,
-    /// Eight.
+    /// Eight bytes.
     Eight,
 }
 
@@ -66,7 +66,8 @@ impl Size {
     }
 }
 
-/// What an arithmetic instruction does to its destination. A division by zero gives zero, a remainder by zero the dividend.
+/// Operation of an arithmetic instruction on its destination. A division by zero gives zero; a remainder by zero gives the
+/// dividend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Op {
@@ -84,7 +85,7 @@ pub enum Op {
     ShiftRightSigned = 0xc0,
 }
 
-/// When a jump is taken: destination, comparison, operand.
+/// Condition of a jump: the comparison of destination and operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum If {
     /// `==`
@@ -111,12 +112,12 @@ pub enum If {
     SignedLessEqual = 0xd0,
 }
 
-/// The second operand: a register, or a constant, which is extended with its sign where the instruction works on 64 bits.
+/// Second operand: a register or a constant. A constant is sign-extended if the instruction works on 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// A register's value.
+    /// Value of a register.
     Register(Register),
-    /// This value.
+    /// Constant value.
     Constant(i32),
 }
 
@@ -133,7 +134,7 @@ impl From<i32> for Operand {
 }
 
 impl Operand {
-    /// Bit of the instruction's code, source register, immediate.
+    /// Returns the bit for the instruction's code, the source register, and the immediate value.
     fn parts(self) -> (u8, u8, i32) {
         match self {
             Operand::Register(register) => (0x08, register as u8, 0),
@@ -142,7 +143,7 @@ impl Operand {
     }
 }
 
-/// A function of the kernel, by its number in `enum bpf_func_id`. Arguments are in `R1` to `R5`, the result in `R0`.
+/// Function of the kernel, by its number in `enum bpf_func_id`. Arguments are in `R1` to `R5`, the result is in `R0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Helper(pub i32);
 
@@ -155,11 +156,11 @@ impl Helper {
     pub const PROCESSOR: Self = Self(8);
     /// `bpf_redirect(interface, flags)`: `XDP_REDIRECT`, or `XDP_ABORTED`.
     pub const REDIRECT: Self = Self(23);
-    /// `bpf_redirect_map(map, key, flags)`: `XDP_REDIRECT`, or the flags where the map has nothing.
+    /// `bpf_redirect_map(map, key, flags)`: `XDP_REDIRECT`, or the flags if the map has no such entry.
     pub const REDIRECT_MAP: Self = Self(51);
 }
 
-/// A place in a program, to jump to.
+/// Place in a program that jumps can lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(usize);
 
@@ -184,19 +185,19 @@ const EXIT: u8 = 0x90;
 const PSEUDO_MAP_FD: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;
 
-/// A program in the making. The maps that it names live at least as long.
+/// Program under construction. The maps that it names live at least as long.
 #[derive(Debug, Default)]
 pub struct Assembler<'maps> {
     instructions: Vec<Instruction>,
-    /// Where each label is.
+    /// Index of the instruction of each label, once placed.
     labels: Vec<Option<usize>>,
-    /// Jumps, and where they lead.
+    /// Jumps, by the index of their instruction, with their labels.
     jumps: Vec<(usize, Label)>,
     maps: PhantomData<&'maps Map>,
 }
 
 impl<'maps> Assembler<'maps> {
-    /// Nothing yet.
+    /// Creates an empty program.
     pub fn new() -> Self {
         Self::default()
     }
@@ -235,7 +236,7 @@ impl<'maps> Assembler<'maps> {
         self.put(ALU | NEG, to as u8, 0, 0, 0);
     }
 
-    /// Between this machine's byte order and the network's, the lowest `bytes`; those above become zero.
+    /// Converts the lowest `bytes` between this machine's byte order and network byte order; the bytes above become zero.
     ///
     /// **Panics** for one byte, which has no order.
     pub fn swap(&mut self, to: Register, bytes: Size) {
@@ -248,22 +249,22 @@ impl<'maps> Assembler<'maps> {
         self.put(ALU | END | TO_BE, to as u8, 0, 0, bits);
     }
 
-    /// `to = value`, all 64 bits of it.
+    /// `to = value`, with all 64 bits.
     pub fn wide(&mut self, to: Register, value: u64) {
         self.pair(to, 0, value as u32, (value >> 32) as u32);
     }
 
-    /// `to` = the map, as helpers want it.
+    /// `to` = the map, as an argument for helpers.
     pub fn map(&mut self, to: Register, map: &'maps Map) {
         self.pair(to, PSEUDO_MAP_FD, map.fd.as_raw_fd() as u32, 0);
     }
 
-    /// `to` = the address of byte `offset` of the value of a [`Map::array`] of one entry: others have no such address.
+    /// `to` = the address of byte `offset` of the value of a [`Map::array`] of one entry; other maps have no such address.
     pub fn map_value(&mut self, to: Register, map: &'maps Map, offset: u32) {
         self.pair(to, PSEUDO_MAP_VALUE, map.fd.as_raw_fd() as u32, offset);
     }
 
-    /// The one instruction of two words.
+    /// Appends the only instruction of two words.
     fn pair(&mut self, to: Register, from: u8, low: u32, high: u32) {
         self.put(LD | Size::Eight.code(), to as u8, from, 0, low as i32);
         self.put(0, 0, 0, 0, high as i32);
@@ -282,8 +283,8 @@ impl<'maps> Assembler<'maps> {
         }
     }
 
-    /// `R0` = the packet's bytes at `offset`, as a number in network byte order; where it has none the program ends with 0.
-    /// In socket filters only, with the context in `R6`; destroys `R1` to `R5`.
+    /// `R0` = the packet's bytes at `offset`, as a number in network byte order. If the packet has no such bytes, the program
+    /// ends with 0. For socket filters only, with the context in `R6`; destroys `R1` to `R5`.
     pub fn load_absolute(&mut self, size: Size, offset: i32) {
         self.put(LD | ABS | size.code(), 0, 0, 0, offset);
     }
@@ -293,12 +294,12 @@ impl<'maps> Assembler<'maps> {
         self.put(LD | IND | size.code(), 0, from as u8, 0, offset);
     }
 
-    /// `*(to + offset) += from`, as one; four or eight bytes.
+    /// `*(to + offset) += from`, atomically, for four or eight bytes.
     pub fn atomic_add(&mut self, size: Size, to: Register, offset: i16, from: Register) {
         self.atomic(size, to, offset, from, 0);
     }
 
-    /// As [`Self::atomic_add`], and `from` = what was there before.
+    /// As [`Self::atomic_add`], and `from` = the former value.
     ///
     /// **Platform**: Linux 5.12.
     pub fn atomic_fetch_add(&mut self, size: Size, to: Register, offset: i16, from: Register) {
@@ -309,31 +310,31 @@ impl<'maps> Assembler<'maps> {
         self.put(STX | ATOMIC | size.code(), to as u8, from as u8, offset, what);
     }
 
-    /// A new label, to be [placed](Self::place).
+    /// Returns a new label, to be [placed](Self::place).
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// The label is here.
+    /// Places the label at the next instruction.
     pub fn place(&mut self, label: Label) {
         let old = self.labels[label.0].replace(self.instructions.len());
         assert!(old.is_none(), "a label has one place");
     }
 
-    /// Goes on at the label if `a` compares so with `b`, 64 bits.
+    /// Jumps to the label if the comparison `when` holds for `a` and `b`, 64 bits.
     pub fn jump(&mut self, when: If, a: Register, b: impl Into<Operand>, label: Label) {
         self.jumps.push((self.instructions.len(), label));
         self.with_operand(JMP | when as u8, a, b.into());
     }
 
-    /// Goes on at the label if `a` compares so with `b`, the lower 32 bits.
+    /// Jumps to the label if the comparison `when` holds for the lower 32 bits of `a` and `b`.
     pub fn jump32(&mut self, when: If, a: Register, b: impl Into<Operand>, label: Label) {
         self.jumps.push((self.instructions.len(), label));
         self.with_operand(JMP32 | when as u8, a, b.into());
     }
 
-    /// Goes on at the label.
+    /// Jumps to the label.
     pub fn go(&mut self, label: Label) {
         self.jumps.push((self.instructions.len(), label));
         self.put(JMP, 0, 0, 0, 0);
@@ -344,29 +345,29 @@ impl<'maps> Assembler<'maps> {
         self.put(JMP | CALL, 0, 0, 0, helper.0);
     }
 
-    /// Ends with what is in `R0`.
+    /// Ends the program with the result in `R0`.
     pub fn exit(&mut self) {
         self.put(JMP | EXIT, 0, 0, 0, 0);
     }
 
-    /// Ends with `value`.
+    /// Ends the program with `value`.
     pub fn result(&mut self, value: i32) {
         self.set(Register::R0, value);
         self.exit();
     }
 
-    /// Instructions so far.
+    /// Returns the number of instructions so far.
     pub fn len(&self) -> usize {
         self.instructions.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no instructions.
     pub fn is_empty(&self) -> bool {
         self.instructions.is_empty()
     }
 
-    /// The instructions, with every jump leading to its label. **Errors**: [`Error::TooFar`]. **Panics** if a label that is
-    /// jumped to has no place.
+    /// Returns the instructions, with the distances of all jumps filled in. **Errors**: [`Error::TooFar`]. **Panics** if the
+    /// label of a jump was not placed.
     pub fn finish(&self) -> Result<Vec<Instruction>, Error> {
         let mut instructions = self.instructions.clone();
         for &(at, label) in &self.jumps {
@@ -392,7 +393,7 @@ mod tests {
         assembler.finish().unwrap().iter().map(encode).collect()
     }
 
-    /// The other side is what clang's assembler for this machine makes of the text beside each line.
+    /// The expected bytes are the output of clang's assembler for this machine, for the text beside each line.
     #[test]
     #[cfg(target_endian = "little")]
     fn instructions_are_those_of_another_assembler() {

@@ -1,4 +1,4 @@
-//! Maps and programs, by the kernel's own verifier and by running them.
+//! Tests of maps and programs, by the kernel's own verifier and by runs.
 
 use super::Register::*;
 use super::*;
@@ -6,7 +6,7 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::Ordering;
 use weir_testkit::skipped;
 
-/// Maps to begin with, or a line that says why there are none.
+/// Creates a map, or prints the reason why it cannot be created.
 fn array(test: &str, entries: u32, bytes: u32) -> Option<Map> {
     match Map::array(entries, bytes) {
         Ok(map) => Some(map),
@@ -17,13 +17,13 @@ fn array(test: &str, entries: u32, bytes: u32) -> Option<Map> {
     }
 }
 
-/// Loads a socket filter and shows it these packets; how many bytes of each it lets through.
+/// Loads a socket filter and runs it on these packets; returns the number of bytes that it passes of each.
 fn filtered(assembler: &Assembler<'_>, packets: &[&[u8]]) -> Vec<usize> {
     let program = Program::load(Kind::SocketFilter, assembler, false).unwrap();
     let (near, far) = UnixDatagram::pair().unwrap();
     near.set_nonblocking(true).unwrap();
     let fd = program.as_fd().as_raw_fd();
-    // SAFETY: the value is a live local as long as said.
+    // SAFETY: the value is a live local with the length given.
     let attached = unsafe {
         let value = std::ptr::from_ref(&fd).cast();
         libc::setsockopt(near.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_BPF, value, 4)
@@ -64,7 +64,7 @@ fn a_filter_reads_packets_and_counts_in_two_kinds_of_maps() {
     let mut a = Assembler::new();
     let (reject, none) = (a.label(), a.label());
     a.set(R6, R1);
-    // How many were seen, in the first word; those of at least 3 bytes whose bytes 1 and 2 say 0x1234 in the second.
+    // The first word counts all packets; the second word counts packets of at least 3 bytes whose bytes 1 and 2 are 0x1234.
     a.map_value(R7, &map, 0);
     a.set(R1, 1);
     a.atomic_add(Size::Eight, R7, 0, R1);
@@ -89,7 +89,7 @@ fn a_filter_reads_packets_and_counts_in_two_kinds_of_maps() {
     a.result(0);
     let yes = [9, 0x12, 0x34, 1, 1];
     let seen = filtered(&a, &[&yes, &[0x12, 0x34, 0x12], &yes, &[1], &yes]);
-    // The filter says how many bytes go through: the number of packets that matched so far.
+    // The filter's result, the number of bytes to pass, is the number of packets that matched so far.
     assert_eq!(seen, [1, 0, 2, 0, 3]);
     let values = map.memory().unwrap();
     assert_eq!([0, 8].map(|at| values.word(0, at).load(Ordering::Relaxed)), [5, 3]);

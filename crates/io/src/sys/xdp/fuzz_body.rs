@@ -1,4 +1,4 @@
-//! What the fuzz target of ring headers and the tests share, with its oracle.
+//! Body, with its oracle, that the fuzz target of ring headers and the tests share.
 
 use super::Settings;
 use super::receive::{Owners, Plan};
@@ -6,9 +6,9 @@ use super::rings::between;
 use super::send::Places;
 use std::collections::BTreeSet;
 
-/// Any bytes as descriptors of a receive ring: what is accepted lies within one chunk that the kernel has, and nothing else is
-/// refused. Behind four bytes that choose the memory each descriptor has an address (u64), a length (u32) and options (u32).
-/// The addresses are entries of a completion ring too: a place is free again only if the kernel had it.
+/// Reads any bytes as descriptors of a receive ring: a descriptor must be accepted exactly if it lies within one chunk that the
+/// kernel has. The first four bytes choose the memory; each descriptor then has an address (u64), a length (u32) and options
+/// (u32). The addresses also serve as entries of a completion ring: a place must become free only if the kernel had it.
 pub fn descriptors(data: &[u8]) {
     let Some((&[size, memory, low, high], rest)) = data.split_first_chunk() else { return };
     let chunk = if size & 1 == 0 { 2048 } else { 4096 };
@@ -23,7 +23,7 @@ pub fn descriptors(data: &[u8]) {
         let (address, len) = (number(0, 8), number(8, 4));
         let (first, last) = (u128::from(address), u128::from(address) + u128::from(len).max(1) - 1);
         let home = first / chunk as u128;
-        // An empty packet may stand at a chunk's end.
+        // An empty packet may lie at the end of a chunk.
         let inside = home < plan.chunks as u128 && (last / chunk as u128 == home);
         match plan.packet(address, len as u32) {
             Some((place, at)) => {
@@ -45,7 +45,7 @@ pub fn descriptors(data: &[u8]) {
     completions(plan.chunks as u32, chunk, entries);
 }
 
-/// Addresses of completed frames; before each as many frames are sent as the number beside it says.
+/// Takes back places at the addresses of `entries`; before each address, as many frames are sent as its number says.
 fn completions(count: u32, chunk: usize, entries: impl Iterator<Item = (u64, u8)>) {
     let mut places = Places::new(count, chunk);
     let mut out = BTreeSet::new();
@@ -74,7 +74,7 @@ mod tests {
         for _ in 0..if cfg!(miri) { 20 } else { 3000 } {
             let mut data = next().to_le_bytes()[..4].to_vec();
             for _ in 0..20 {
-                // Near the memory's end and at chunk ends, more often than anywhere.
+                // Addresses near the end of the memory and at chunk ends are more frequent.
                 let address = match next() % 4 {
                     0 => next(),
                     1 => next() % (1 << 22),

@@ -1,4 +1,4 @@
-//! What an AF_XDP socket needs to know of its interface, and to ask of it: by a packet socket that receives nothing.
+//! Interface of an AF_XDP socket: queries and settings, by a packet socket that receives nothing.
 
 use super::super::device;
 use super::super::packet_socket::index_of;
@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// An interface, and a socket in its network namespace.
+/// Interface, with a socket in its network namespace.
 #[derive(Debug)]
 pub(super) struct Interface {
     socket: OwnedFd,
@@ -16,7 +16,7 @@ pub(super) struct Interface {
     pub(super) index: u32,
 }
 
-/// Whether packets can come.
+/// State of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Up,
@@ -25,7 +25,7 @@ pub(super) enum State {
 }
 
 impl Interface {
-    /// An Ethernet interface that is up.
+    /// Opens an Ethernet interface that is up.
     pub(super) fn open(name: &str) -> Result<Self, Error> {
         let index = index_of(name).ok_or(Error::NoInterface)?;
         let socket = device::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|error| match error.kind() {
@@ -44,12 +44,13 @@ impl Interface {
         }
     }
 
-    /// Asks about the interface by its present name, or its absence.
+    /// Runs a query on the interface by its present name. **Errors**: the interface is gone, or the query fails.
     fn ask(&self, command: libc::Ioctl) -> io::Result<libc::ifreq> {
         // SAFETY: integers, and a union of integers and addresses, for which zero is valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         request.ifr_ifru.ifru_ifindex = self.index as c_int;
-        // SAFETY: the request is a live local; the first command puts the name in it, the second the answer, within it.
+        // SAFETY: the request is a live local; the first command writes the name into it, the second the answer, and neither
+        // writes outside it.
         let done = unsafe {
             let fd = self.socket.as_raw_fd();
             libc::ioctl(fd, libc::SIOCGIFNAME, &raw mut request) == 0 && libc::ioctl(fd, command, &raw mut request) == 0
@@ -66,21 +67,21 @@ impl Interface {
         }
     }
 
-    /// An ARPHRD_ value.
+    /// Returns the hardware type, an ARPHRD_ value.
     fn hardware(&self) -> io::Result<u16> {
         let request = self.ask(libc::SIOCGIFHWADDR)?;
-        // SAFETY: the command wrote the address, whose family the kind is.
+        // SAFETY: the command wrote the address, whose family is the hardware type.
         Ok(unsafe { request.ifr_ifru.ifru_hwaddr.sa_family })
     }
 
-    /// The largest payload of a frame, bytes.
+    /// Returns the largest payload of a frame, in bytes.
     pub(super) fn mtu(&self) -> Result<usize, Error> {
         let request = self.ask(libc::SIOCGIFMTU).map_err(|error| Error::System { what: "the MTU", error })?;
         // SAFETY: the command wrote the number.
         Ok(unsafe { request.ifr_ifru.ifru_mtu } as usize)
     }
 
-    /// Has it receive what is for others too, as long as this lives.
+    /// Makes the interface receive packets for other hosts too, as long as this value lives.
     pub(super) fn promiscuous(&self) -> Result<(), Error> {
         let wanted = libc::packet_mreq {
             mr_ifindex: self.index as c_int,
@@ -92,13 +93,13 @@ impl Interface {
             .map_err(|error| Error::System { what: "promiscuous mode", error })
     }
 
-    /// Its receive queues.
+    /// Returns the number of receive queues.
     pub(super) fn queues(&self) -> u32 {
         queues_of(&self.name)
     }
 }
 
-/// Receive queues of an interface; one if that is not known, or there is no such interface.
+/// Returns the number of receive queues of an interface; 1 if the number is unknown, or if there is no such interface.
 pub fn queues_of(name: &str) -> u32 {
     let listed = || {
         let queues = std::fs::read_dir(format!("/sys/class/net/{name}/queues")).ok()?;

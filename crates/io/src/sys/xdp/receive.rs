@@ -1,4 +1,4 @@
-//! The reading end of a queue.
+//! Reading end of a queue.
 
 use super::interface::{Interface, State};
 use super::redirect::Redirect;
@@ -17,44 +17,44 @@ use weir_packet::LinkType;
 use weir_packet::savefile::slots::Slots;
 use weir_packet::savefile::{self, Bytes, Layout, MAX_SNAPLEN, Resolution};
 
-/// Descriptors that are taken at once.
+/// Largest number of descriptors that are taken at once.
 const BURST: u32 = 256;
 
-/// How long a wait lasts while others hold more than half of the memory: what they give back must reach the kernel.
+/// Longest wait while bursts hold more than half of the memory, because returned chunks must reach the kernel soon.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// The rest after packets came, before the kernel is asked to wake us: a wake-up for every few packets costs the reader, and
-/// in generic mode the sender, several times what the packets cost.
+/// Pause after packets, before a wait in the kernel. A wakeup for every few packets would cost the reader, and in generic mode
+/// the sender, several times the cost of the packets.
 const REST: Duration = Duration::from_micros(50);
 
-/// Chunks from which on it is taken: with the slack of the kernel's timers about 100 us pass, 1500 packets at 15 Mpps.
+/// Least number of chunks for this pause. With the slack of the kernel's timers, about 100 us pass: 1500 packets at 15 Mpps.
 const MANY: usize = 4096;
 
-/// What the kernel is given to agree with us at the end.
+/// Longest wait at the end for the kernel's counts to agree.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often the kernel is asked for its counts while there are packets.
+/// Interval between two reads of the kernel's counts while packets arrive.
 const COUNTS: Duration = Duration::from_millis(10);
 
-/// Marks a place in the jumbo area among the places that a burst holds.
+/// Bit that marks a place in the jumbo area among the places that a burst holds.
 const JUMBO: u32 = 1 << 31;
 
-/// Bytes of a frame around the payload that the MTU bounds: addresses, type, two VLAN tags.
+/// Bytes of a frame beside the payload that the MTU limits: addresses, type, two VLAN tags.
 const AROUND: usize = 14 + 8;
 
-/// Room for what is larger than the MTU: packets that a card or the kernel has merged, below 64 KiB.
+/// Bytes of a place for packets larger than the MTU, which a card or the kernel has merged; they are below 64 KiB.
 const MERGED: usize = 64 << 10;
 
-/// Where things lie in the memory: chunks first, the kernel's and ours; then places for packets that the kernel gives in
-/// several chunks, which are put together there.
+/// Layout of the memory: first chunks, of the kernel and of the process; then places, where packets of several chunks are
+/// joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     chunk: usize,
     pub(super) chunks: usize,
-    /// Bytes of a place.
+    /// Bytes of a place for a joined packet.
     place: usize,
     places: usize,
-    /// The interface's largest packets do not fit into a chunk.
+    /// Whether the interface's largest packets do not fit into a chunk.
     needs_places: bool,
 }
 
@@ -78,7 +78,7 @@ impl Plan {
         Ok(Self { chunk, chunks, place, places, needs_places })
     }
 
-    /// Bytes that are the kernel's: the places are behind them.
+    /// Returns the number of bytes shared with the kernel; the places follow them.
     pub(super) fn shared(&self) -> usize {
         self.chunk * self.chunks
     }
@@ -91,7 +91,8 @@ impl Plan {
         self.shared() + self.place * place as usize
     }
 
-    /// The chunk that the packet at `address` lies in, and where that is; `None` if it does not lie within one.
+    /// Returns the chunk of the packet at `address`, and the packet's offset; `None` if the packet does not lie within one
+    /// chunk.
     pub(super) fn packet(&self, address: u64, len: u32) -> Option<(u32, usize)> {
         let (at, len) = (usize::try_from(address).ok()?, len as usize);
         let (chunk, within) = (at / self.chunk, at % self.chunk);
@@ -99,31 +100,32 @@ impl Plan {
     }
 }
 
-/// Which chunks the kernel has: what it hands over twice would be lent twice.
+/// Record of the chunks that the kernel has, because a chunk that it hands over twice must not be leased twice.
 #[derive(Debug)]
 pub(super) struct Owners(Box<[bool]>);
 
 impl Owners {
-    /// It has none of `chunks`.
+    /// Creates the record for `chunks` chunks, of which the kernel has none.
     pub(super) fn new(chunks: usize) -> Self {
         Self(vec![false; chunks].into())
     }
 
-    /// It gets a chunk.
+    /// Records that the kernel gets a chunk.
     pub(super) fn give(&mut self, chunk: u32) {
         self.0[chunk as usize] = true;
     }
 
-    /// It hands a chunk over; `false` if it did not have that, or if there is no such chunk.
+    /// Records that the kernel hands a chunk over; `false` if it did not have the chunk, or if there is no such chunk.
     pub(super) fn take(&mut self, chunk: u32) -> bool {
         self.0.get_mut(chunk as usize).is_some_and(std::mem::take)
     }
 }
 
-/// A queue's packets.
+/// Socket for the packets of one receive queue.
 #[derive(Debug)]
 pub struct Socket {
-    // In this order: the rings' mappings and then the socket go, after which the kernel writes no more into the memory.
+    // The order matters: first the rings' mappings and then the socket are dropped; after that, the kernel writes no more to
+    // the memory.
     fill: Producer<u64>,
     receive: Consumer<libc::xdp_desc>,
     _completion: Consumer<u64>,
@@ -136,19 +138,19 @@ pub struct Socket {
     busy_poll: bool,
     about: String,
     owners: Owners,
-    /// Chunks that neither the kernel nor a burst has.
+    /// Chunks owned neither by the kernel nor by a burst.
     free: Vec<u32>,
     free_places: Vec<u32>,
-    /// Chunks and places that bursts have.
+    /// Number of chunks and places that bursts hold.
     out: usize,
-    /// A packet of several chunks whose last one has not come.
+    /// Packet of several chunks whose last chunk has not come yet.
     partial: Option<Partial>,
     counts: Counts,
-    /// Packets of several chunks for which there was no place.
+    /// Number of packets of several chunks that were dropped because there was no place.
     homeless: u64,
     counted_ns: i64,
     now_ns: i64,
-    /// Nothing came since the last rest.
+    /// Whether no packet has come since the last pause.
     rested: bool,
     ending: Option<Ending>,
 }
@@ -156,46 +158,46 @@ pub struct Socket {
 #[derive(Debug)]
 struct Shared {
     area: Area,
-    /// What dropped bursts gave back. It never has more than there is, which it has room for.
+    /// Chunks and places of dropped bursts; the capacity suffices for all chunks and places.
     returned: Mutex<Vec<u32>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Partial {
-    /// `None` if there is none, or the packet is too large.
+    /// Place of the packet; `None` if no place was free, or the packet is too large.
     place: Option<u32>,
     len: usize,
 }
 
 #[derive(Debug)]
 struct Ending {
-    /// From then on nothing new comes.
+    /// Time from which on no new packet comes.
     quiet: Instant,
-    /// Of what it ends, if nobody asked for it.
+    /// Reason of the end, if it was not requested.
     why: Option<&'static str>,
 }
 
-/// Packets that were taken together. Dropping it gives their places back.
+/// Packets that were taken together. Dropping the burst gives their chunks and places back.
 #[derive(Debug)]
 struct Burst {
     shared: Arc<Shared>,
-    /// Each packet's bytes, which lie in what is held.
+    /// Bytes of each packet, which lie in the chunks and places of `held`.
     frames: Vec<*const [u8]>,
     time_ns: i64,
     held: Vec<u32>,
 }
 
-// SAFETY: the chunks and places are memory that is tied to no thread, and those of a burst are its own.
+// SAFETY: the chunks and places are memory that is tied to no thread, and a burst alone owns its chunks and places.
 unsafe impl Send for Burst {}
-// SAFETY: as above; through a shared reference they are only read.
+// SAFETY: as above; a shared reference only reads them.
 unsafe impl Sync for Burst {}
 
 impl Lease for Burst {
     fn bytes(&self) -> Bytes<'_> {
         let (first, len) = (self.frames.as_ptr().cast::<&[u8]>(), self.frames.len());
-        // SAFETY: pointer and reference to a slice are laid out alike. Each frame lies in a chunk or place of this burst, as
-        // `take` found and checked it: the memory lives as long as the area, which the burst holds, and neither the kernel nor
-        // anybody else writes to it before the burst is dropped, which the references do not outlive.
+        // SAFETY: a pointer and a reference to a slice have the same layout. Each frame lies in a chunk or place of this burst,
+        // which `take` checked. The memory lives as long as the area, which the burst holds. Neither the kernel nor any other
+        // code writes to it before the burst is dropped, and the references do not outlive the burst.
         let frames = unsafe { std::slice::from_raw_parts(first, len) };
         Slots { frames, time_ns: self.time_ns }.into()
     }
@@ -209,13 +211,13 @@ impl Drop for Burst {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // The kernel does so too, when the socket is closed.
+        // The kernel removes the socket too, when it is closed.
         let _ = self.redirect.end(self.queue);
     }
 }
 
 impl Socket {
-    /// `entries` of the receive ring; by default it has room for every chunk.
+    /// Opens a socket; `entries` is the size of the receive ring, which by default has room for every chunk.
     pub(super) fn open(
         interface: &Arc<Interface>,
         redirect: &Arc<Redirect>,
@@ -227,8 +229,8 @@ impl Socket {
         let plan = Plan::new(settings, mtu)?;
         let xsk = Xsk::new()?;
         let area = Area::new(plan.len(), settings.pages, settings.node)?;
-        // SAFETY: `shared` and with it the area outlive the socket, see the order of the fields. A chunk is in a ring, or in
-        // `free`, or in a burst, never in two of them: only `take` and `fill_up` move it.
+        // SAFETY: `shared`, and with it the area, outlives the socket, see the order of the fields. A chunk is in a ring, or in
+        // `free`, or in a burst, never in two of them, because only `take` and `fill_up` move it.
         unsafe { xsk.register(&area, plan.shared(), plan.chunk)? };
         let system = |what| move |error| Error::System { what, error };
         let all = (plan.chunks as u32).next_power_of_two();
@@ -255,7 +257,7 @@ impl Socket {
             busy_poll: settings.busy_poll.is_some(),
             about: String::new(),
             owners: Owners::new(plan.chunks),
-            // The first chunk is the first to be used.
+            // The list is reversed, so that the first chunk is used first.
             free: (0..plan.chunks as u32).rev().collect(),
             free_places: (0..plan.places as u32).rev().collect(),
             out: 0,
@@ -268,13 +270,13 @@ impl Socket {
             ending: None,
         };
         socket.about = socket.words(settings, zero_copy, flags & libc::XDP_USE_SG != 0);
-        // All of it, before the first packet comes.
+        // All chunks go to the kernel before the first packet comes.
         socket.fill_up().map_err(system("the fill ring"))?;
         redirect.begin(queue, socket.xsk.fd())?;
         Ok(socket)
     }
 
-    /// What a mistake of ours would do: a packet is taken from the ring and not handed over.
+    /// Simulates a mistake of the program: a packet is taken from the ring and not handed over.
     #[cfg(test)]
     pub(super) fn lose_one(&mut self) {
         while self.receive.available() == 0 {
@@ -286,7 +288,7 @@ impl Socket {
         self.receive.release(1);
     }
 
-    /// Waits until the program has counted so many packets: a sender does not wait for the receiver.
+    /// Waits until the program has counted `packets` packets, because a sender does not wait for the receiver.
     #[cfg(test)]
     pub(super) fn await_count(&self, packets: u64) {
         let start = Instant::now();
@@ -295,13 +297,13 @@ impl Socket {
         }
     }
 
-    /// What the kernel counts.
+    /// Returns the kernel's counts.
     #[cfg(test)]
     pub(super) fn statistics(&self) -> libc::xdp_statistics {
         self.xsk.statistics().expect("an AF_XDP socket has statistics")
     }
 
-    /// Takes back what bursts gave back, and gives the kernel what is free.
+    /// Collects the chunks and places of dropped bursts, and gives the free chunks to the kernel.
     fn fill_up(&mut self) -> io::Result<()> {
         {
             let mut returned = self.shared.returned.lock().unwrap_or_else(PoisonError::into_inner);
@@ -312,7 +314,7 @@ impl Socket {
         }
         let count = self.free.len();
         for chunk in self.free.drain(..).rev() {
-            // The ring has room for every chunk there is.
+            // The ring has room for every chunk.
             if !self.fill.put(u64::from(chunk) * self.plan.chunk as u64) {
                 return Err(damaged());
             }
@@ -327,7 +329,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Takes what has come, up to [`BURST`] descriptors: packets, and how many.
+    /// Takes the packets that have come, up to [`BURST`] descriptors; returns them with their number.
     fn take(&mut self) -> io::Result<Option<(Burst, u64)>> {
         let count = self.receive.available().min(BURST);
         if count == 0 {
@@ -366,7 +368,7 @@ impl Socket {
         Ok((packets > 0).then(|| (Burst { shared, frames, time_ns, held }, packets)))
     }
 
-    /// Copies a piece of a packet to the others; after the last one its place and length.
+    /// Appends a piece of a packet to its earlier pieces; after the last piece, returns the place and length of the packet.
     fn piece(&mut self, area: &Area, at: usize, len: usize, continues: bool) -> Option<(u32, usize)> {
         let room = self.plan.place;
         let mut packet = match self.partial.take() {
@@ -379,8 +381,8 @@ impl Socket {
                 packet.place = None;
             } else {
                 let to = self.plan.place_at(place) + packet.len;
-                // SAFETY: both lie in the area, as `part` has it; the chunk and the place are ours: neither the kernel nor a
-                // burst has them. They cannot overlap, since the places are behind all chunks.
+                // SAFETY: both ranges lie in the area, which `part` checks. Neither the kernel nor a burst has the chunk or the
+                // place. They cannot overlap, because the places follow all chunks.
                 unsafe { std::ptr::copy_nonoverlapping(area.part(at, len), area.part(to, len), len) };
                 packet.len += len;
             }
@@ -395,7 +397,7 @@ impl Socket {
         packet.place.map(|place| (place, packet.len))
     }
 
-    /// What it is, in a line.
+    /// Describes the socket in one line.
     fn words(&self, settings: &Settings, zero_copy: bool, pieces: bool) -> String {
         let Plan { chunk, chunks, place, places, .. } = self.plan;
         let mode = match self.redirect.mode {
@@ -413,23 +415,23 @@ impl Socket {
         )
     }
 
-    /// Lets nothing more in.
+    /// Ends the capture: lets no more packets in.
     fn end(&mut self, why: Option<&'static str>) -> io::Result<()> {
         /// `MEMBARRIER_CMD_GLOBAL` of linux/membarrier.h.
         const GLOBAL: c_int = 1;
-        /// Long enough for a program that runs to end, where the kernel cannot say so.
+        /// Time in which a running program ends, used if the kernel cannot report its end.
         const UNSURE: Duration = Duration::from_millis(50);
         self.redirect.end(self.queue)?;
-        // A program that runs may have found the socket before it was taken away. The kernel runs it, and what follows from
-        // it, where no grace period ends (local_bh_disable): after one, all that it let in is in the ring, and counted.
-        // SAFETY: no memory is involved.
+        // A running program may have found the socket before its removal from the map. The kernel runs the program, and carries
+        // out its verdict, in a section in which no grace period ends (local_bh_disable). After a grace period, all packets
+        // that the program let in are in the ring and counted.
         let waited = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) } == 0;
         let quiet = if waited { Instant::now() } else { Instant::now() + UNSURE };
         self.ending = Some(Ending { quiet, why });
         Ok(())
     }
 
-    /// Whether all that was received is handed over.
+    /// Returns whether all received packets were handed over.
     fn is_over(&mut self) -> io::Result<bool> {
         let Some(ending) = &self.ending else { return Ok(false) };
         let now = Instant::now();
@@ -438,7 +440,7 @@ impl Socket {
         }
         let patience = ending.quiet + PATIENCE;
         self.read_counts()?;
-        // Asked again: between the first look and the counts something may have come.
+        // Another check is necessary, because packets may have come between the first check and the counts.
         Ok(self.receive.available() == 0 && (self.agrees() || now > patience))
     }
 
@@ -462,7 +464,7 @@ impl Socket {
         }
     }
 
-    /// Waits until something happens, for `most` at most.
+    /// Waits for packets, at most for `most`.
     fn pause(&mut self, most: Duration) -> io::Result<()> {
         if self.busy_poll {
             self.xsk.kick_receive();
@@ -478,9 +480,9 @@ impl Socket {
 
     fn read_counts(&mut self) -> io::Result<()> {
         self.counted_ns = self.now_ns;
-        // Packets for which no chunk was free are in `rx_dropped`, and counted in `rx_fill_ring_empty_descs` once more;
-        // those for which the receive ring had no room are in `rx_ring_full` alone. A bad address from us, of which
-        // `rx_invalid_descs` would tell, costs a chunk and no packet.
+        // Packets without a free chunk are counted in `rx_dropped`, and again in `rx_fill_ring_empty_descs`. Packets for which
+        // the receive ring had no room are counted in `rx_ring_full` alone. An invalid address in the fill ring, counted in
+        // `rx_invalid_descs`, costs a chunk and no packet.
         let told = self.xsk.statistics()?;
         self.counts.dropped = told.rx_dropped + told.rx_ring_full + self.homeless;
         self.counts.received = self.redirect.count(self.queue);
@@ -521,7 +523,7 @@ impl Backend for Socket {
         let mut left = most;
         while !left.is_zero() {
             self.pause(left)?;
-            // What others gave back meanwhile the kernel may be waiting for.
+            // The kernel may be waiting for chunks that were given back meanwhile.
             self.fill_up()?;
             if self.receive.available() > 0 || self.ending.is_some() {
                 return Ok(());
@@ -533,7 +535,7 @@ impl Backend for Socket {
     }
 
     fn counts(&self) -> Counts {
-        // Until the end, when nothing is let in any more, the program counts on.
+        // The program counts packets until the end, so its count can be ahead of the last read.
         Counts { received: self.counts.received.max(self.redirect.count(self.queue)), ..self.counts }
     }
 
@@ -547,7 +549,7 @@ impl Backend for Socket {
         "kernel"
     }
 
-    /// At the end the socket is taken out of the program's map.
+    /// Returns the right to change BPF maps, because the socket is removed from the program's map at the end.
     fn keeps(&self) -> &'static [Capability] {
         &[Capability::Bpf]
     }
@@ -562,8 +564,8 @@ fn damaged() -> io::Error {
     io::Error::other("the kernel's ring is damaged: a packet lies outside its memory, or where another one is")
 }
 
-/// Binds with the best of the ways that are allowed and to be had, and says which. `mtu` is given if packets of several
-/// chunks will come.
+/// Binds with the best flags that the settings allow and the kernel accepts, and returns the flags. `mtu` is given if packets
+/// of several chunks will come.
 fn bind(
     xsk: &Xsk,
     interface: &Interface,

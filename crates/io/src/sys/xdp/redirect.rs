@@ -1,4 +1,4 @@
-//! The program that sends packets to sockets instead of the stack, and counts them.
+//! XDP program that sends packets to sockets instead of the stack, and counts them.
 
 use super::Error;
 use super::interface::Interface;
@@ -12,14 +12,13 @@ use std::sync::atomic::Ordering;
 /// `rx_queue_index` in `struct xdp_md`.
 const RX_QUEUE: i16 = 16;
 
-/// Bytes from a queue's count to the next: they are written by different processors.
+/// Distance in bytes from one queue's count to the next: a cache line, because different processors write the counts.
 const LINE: u32 = 64;
 
-/// The program at work on an interface, until this is dropped. Queues without a socket are not its concern: their packets
-/// go on to the stack.
+/// Program attached to an interface until the value is dropped. Packets of queues without a socket go on to the stack.
 #[derive(Debug)]
 pub(super) struct Redirect {
-    // In this order: nobody redirects any more when the sockets go.
+    // The order matters: the program is detached before the map of sockets is closed.
     _link: Link,
     sockets: Map,
     counts: Values,
@@ -27,12 +26,12 @@ pub(super) struct Redirect {
 }
 
 impl Redirect {
-    /// Attaches the program, in the mode that is asked for, or else the first of native and generic that can be had.
+    /// Attaches the program, in the mode requested, or else in native mode, or else in generic mode.
     pub(super) fn attach(interface: &Interface, queues: u32, mode: Option<Mode>) -> Result<Self, Error> {
         let sockets = Map::sockets(queues)?;
         let counts = Map::array(1, queues * LINE)?;
         let program = assemble(&sockets, &counts, queues);
-        // A kernel before 5.18 does not know packets of several buffers.
+        // A kernel before 5.18 does not support packets of several buffers.
         let program =
             Program::load(Kind::Xdp, &program, true).or_else(|_| Program::load(Kind::Xdp, &program, false))?;
         let counts = counts.memory()?;
@@ -59,21 +58,21 @@ impl Redirect {
         Ok(Self { _link: link, sockets, counts, mode })
     }
 
-    /// From here on the packets of `queue` go to the socket.
+    /// Starts the redirection of packets of `queue` to the socket.
     pub(super) fn begin(&self, queue: u32, socket: &OwnedFd) -> Result<(), bpf::Error> {
         self.sockets.write(queue, &socket.as_raw_fd().to_ne_bytes())
     }
 
-    /// From here on they go to the stack again; a packet may be on its way still.
+    /// Ends the redirection; the packets of `queue` go to the stack again. A packet may still be on its way to the socket.
     pub(super) fn end(&self, queue: u32) -> io::Result<()> {
         match self.sockets.remove(queue) {
-            // Emptied before, or by the kernel when the interface went.
+            // The entry was removed before, or by the kernel when the interface was removed.
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             other => other.map_err(io::Error::other),
         }
     }
 
-    /// Packets that were sent to the socket of `queue`.
+    /// Returns the number of packets sent to the socket of `queue`.
     pub(super) fn count(&self, queue: u32) -> u64 {
         self.counts.word(0, (queue * LINE) as usize).load(Ordering::Relaxed)
     }
@@ -92,7 +91,7 @@ fn assemble<'a>(sockets: &'a Map, counts: &'a Map, queues: u32) -> Assembler<'a>
     a.set(R3, XDP_PASS);
     a.call(Helper::REDIRECT_MAP);
     a.jump(If::NotEqual, R0, XDP_REDIRECT, end);
-    // Never, since the map has a socket for it: the verifier wants to see it.
+    // This jump is never taken, because the map has a socket for the queue; the verifier requires the check.
     a.jump(If::GreaterEqual, R6, queues as i32, end);
     a.alu(Op::Mul, R6, LINE as i32);
     a.map_value(R1, counts, 0);

@@ -1,4 +1,4 @@
-//! The rings that an AF_XDP socket and the kernel share: numbers that go one way, each side with an index of its own.
+//! Rings that an AF_XDP socket and the kernel share: entries go one way, and each side has an index of its own.
 //!
 //! **Source**: linux/if_xdp.h, Documentation/networking/af_xdp.rst.
 
@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Which of a socket's rings.
+/// Kind of a socket's ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
     Fill,
@@ -19,7 +19,7 @@ pub(super) enum Which {
     Transmit,
 }
 
-/// A ring's memory, with entries of type `T`.
+/// Memory of a ring, with entries of type `T`.
 #[derive(Debug)]
 struct Raw<T> {
     base: *mut u8,
@@ -32,14 +32,14 @@ struct Raw<T> {
     kind: PhantomData<T>,
 }
 
-// SAFETY: the mapping is owned memory, not tied to a thread; the indices in it are accessed by atomics, and which entries
-// are whose they decide.
+// SAFETY: the mapping is owned memory, not tied to a thread. Its indices are accessed by atomics, and they determine which side
+// owns each entry.
 unsafe impl<T: Send> Send for Raw<T> {}
 
 impl<T> Raw<T> {
     fn index(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: the offset is one that the kernel gave for this ring, so it lies in the mapping and is aligned; kernel and
-        // we access it as one word.
+        // SAFETY: the kernel gave the offset for this ring, so it lies in the mapping and is aligned; the kernel and this
+        // process access it as one word.
         unsafe { AtomicU32::from_ptr(self.base.add(at).cast()) }
     }
 
@@ -47,7 +47,7 @@ impl<T> Raw<T> {
         self.base.wrapping_add(self.entries + (index & self.mask) as usize * size_of::<T>()).cast()
     }
 
-    /// `entries` is a power of two.
+    /// Creates and maps a ring of `entries` entries, a power of two.
     fn new(socket: &Xsk, which: Which, entries: u32) -> io::Result<Self> {
         assert!(entries.is_power_of_two());
         let offsets: libc::xdp_mmap_offsets = get_option(socket.fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
@@ -60,7 +60,7 @@ impl<T> Raw<T> {
         assert_eq!(width, size_of::<T>(), "entries of this ring");
         set_option(socket.fd(), libc::SOL_XDP, option, &(entries as c_int))?;
         let len = offset.desc as usize + entries as usize * width;
-        // SAFETY: a mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: the kernel chooses the address of the mapping, so it touches no existing memory.
         let base = unsafe {
             let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
             libc::mmap(std::ptr::null_mut(), len, access, shared, socket.fd().as_raw_fd(), page as libc::off_t)
@@ -83,17 +83,18 @@ impl<T> Raw<T> {
 
 impl<T> Drop for Raw<T> {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length; nobody borrows from it longer than `self`.
+        // SAFETY: `new` mapped the memory with this length; no borrow of it outlives `self`.
         unsafe { libc::munmap(self.base.cast(), self.len) };
     }
 }
 
-/// Entries from index `older` up to `newer`, of which one is the kernel's: whatever that is, no more than a ring has.
+/// Returns the number of entries from index `older` up to `newer`. One index is the kernel's, so the result is limited to the
+/// size of the ring.
 pub(super) fn between(newer: u32, older: u32, size: u32) -> u32 {
     newer.wrapping_sub(older).min(size)
 }
 
-/// Our end of a ring that we fill.
+/// Process's end of a ring that the process fills.
 #[derive(Debug)]
 pub(super) struct Producer<T> {
     raw: Raw<T>,
@@ -106,7 +107,7 @@ impl<T: Copy> Producer<T> {
         Ok(Self { raw: Raw::new(socket, which, entries)?, next: 0, taken: 0 })
     }
 
-    /// Entries that there is room for, at least: the kernel's index is looked at when there seems to be none.
+    /// Returns a lower bound of the free entries; the kernel's index is read only if there seems to be no room.
     fn room(&mut self) -> u32 {
         let size = self.raw.mask + 1;
         if between(self.next, self.taken, size) == size {
@@ -115,37 +116,37 @@ impl<T: Copy> Producer<T> {
         size - between(self.next, self.taken, size)
     }
 
-    /// Writes the next entry. The kernel sees it after [`Self::publish`]. `false` where there is no [room](Self::room).
+    /// Writes the next entry, which the kernel sees after [`Self::publish`]; `false` if there is no [room](Self::room).
     #[must_use]
     pub(super) fn put(&mut self, value: T) -> bool {
         if self.room() == 0 {
             return false;
         }
-        // SAFETY: in the mapping, and aligned, since the kernel places entries at multiples of a cache line; the consumer has
-        // passed the entry and will not read it before it is published.
+        // SAFETY: the entry is in the mapping, and aligned because the kernel places entries at multiples of a cache line. The
+        // consumer has passed the entry and will not read it before it is published.
         unsafe { self.raw.entry(self.next).write(value) };
         self.next = self.next.wrapping_add(1);
         true
     }
 
-    /// Shows the kernel what was put.
+    /// Makes the written entries visible to the kernel.
     pub(super) fn publish(&mut self) {
         self.raw.index(self.raw.producer).store(self.next, Ordering::Release);
     }
 
-    /// Entries that the kernel has not taken.
+    /// Returns the number of entries that the kernel has not taken yet.
     pub(super) fn waiting(&mut self) -> u32 {
         self.taken = self.raw.index(self.raw.consumer).load(Ordering::Acquire);
         self.next.wrapping_sub(self.taken)
     }
 
-    /// Whether the kernel looks at the ring only when it is told to.
+    /// Returns whether the kernel reads the ring only after a wakeup.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.raw.index(self.raw.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 }
 
-/// Our end of a ring that the kernel fills.
+/// Process's end of a ring that the kernel fills.
 #[derive(Debug)]
 pub(super) struct Consumer<T> {
     raw: Raw<T>,
@@ -158,7 +159,7 @@ impl<T: Copy> Consumer<T> {
         Ok(Self { raw: Raw::new(socket, which, entries)?, next: 0, put: 0 })
     }
 
-    /// Entries to be taken, at least: more may have come since the last look, if there were any then.
+    /// Returns a lower bound of the entries to take; the kernel's index is read only if there seem to be none.
     pub(super) fn available(&mut self) -> u32 {
         if self.put == self.next {
             self.put = self.raw.index(self.raw.producer).load(Ordering::Acquire);
@@ -166,15 +167,15 @@ impl<T: Copy> Consumer<T> {
         between(self.put, self.next, self.raw.mask + 1)
     }
 
-    /// The entry `ahead` of the next one, which is [available](Self::available).
+    /// Returns the entry `ahead` places after the next one. The entry must be [available](Self::available).
     pub(super) fn peek(&self, ahead: u32) -> T {
         assert!(ahead < self.put.wrapping_sub(self.next), "an entry of the ring");
-        // SAFETY: in the mapping and aligned, as for `Producer::put`; the kernel wrote it before it published the index,
-        // which was read with Acquire, and will not write it before it is released. `T` is integers.
+        // SAFETY: the entry is in the mapping and aligned, as for `Producer::put`. The kernel wrote it before it published the
+        // index, which was read with Acquire, and will not write it before it is released. `T` consists of integers.
         unsafe { self.raw.entry(self.next.wrapping_add(ahead)).read() }
     }
 
-    /// Gives the kernel back the next `count` entries.
+    /// Gives the next `count` entries back to the kernel.
     pub(super) fn release(&mut self, count: u32) {
         self.next = self.next.wrapping_add(count);
         self.raw.index(self.raw.consumer).store(self.next, Ordering::Release);

@@ -1,4 +1,4 @@
-//! Frames out of a queue.
+//! Sending of frames from a queue.
 
 use super::interface::{Interface, State};
 use super::receive::Owners;
@@ -9,24 +9,24 @@ use std::io;
 use std::time::{Duration, Instant};
 use weir_memory::Policy;
 
-/// How long [`Sender::finish`] waits while nothing moves.
+/// Longest wait of [`Sender::finish`] without a completed frame.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Frames after which the kernel is told: as many as it takes each time (`TX_BATCH_SIZE` of net/xdp/xsk.c).
+/// Number of frames after which the kernel is woken: as many as it takes at once (`TX_BATCH_SIZE` of net/xdp/xsk.c).
 const BATCH: u32 = 32;
 
-/// How to send.
+/// Settings of a sender.
 #[derive(Clone, Copy, Debug)]
 pub struct SendSettings {
-    /// The queue.
+    /// Number of the queue.
     pub queue: u32,
-    /// Frames that can be under way at once; rounded up to a power of two.
+    /// Number of frames that can be under way at once, rounded up to a power of two.
     pub frames: u32,
-    /// Bytes for each, 2048 or 4096: no frame is longer.
+    /// Bytes for each frame, 2048 or 4096; no frame is longer.
     pub chunk: usize,
-    /// Whether the device may read our memory itself.
+    /// Whether the device may read the packet memory itself.
     pub zero_copy: ZeroCopy,
-    /// The pages that the memory is made of.
+    /// Kind of pages of the memory.
     pub pages: Policy,
 }
 
@@ -36,47 +36,47 @@ impl Default for SendSettings {
     }
 }
 
-/// What became of frames.
+/// Counts of frames by the result of sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Frames that were given to [`Sender::send`] and taken.
+    /// Frames that [`Sender::send`] accepted.
     pub taken: u64,
-    /// Frames of these that the kernel is done with, those that it refused among them.
+    /// Accepted frames that the kernel has completed, refused frames included.
     pub completed: u64,
-    /// Frames of these that the kernel or the driver had no room for.
+    /// Accepted frames for which the kernel or the driver had no room.
     pub refused: u64,
 }
 
 impl Sent {
-    /// Frames that went out.
+    /// Returns the number of frames that went out.
     pub fn sent(&self) -> u64 {
         self.completed - self.refused
     }
 }
 
-/// The places for frames: which ones the kernel has, and which are free.
+/// Places for frames, each either free or held by the kernel.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// Bytes of each.
+    /// Bytes of each place.
     chunk: usize,
     owners: Owners,
     free: Vec<u32>,
 }
 
 impl Places {
-    /// `count` of them, all free.
+    /// Creates `count` places, all free.
     pub(super) fn new(count: u32, chunk: usize) -> Self {
         Self { chunk, owners: Owners::new(count as usize), free: (0..count).rev().collect() }
     }
 
-    /// The number of a free place, which is the kernel's from now on.
+    /// Returns the number of a free place, which belongs to the kernel from now on.
     pub(super) fn give(&mut self) -> Option<u32> {
         let place = self.free.pop()?;
         self.owners.give(place);
         Some(place)
     }
 
-    /// Takes back the place at `address`, as the completion ring has it; `false` if the kernel does not have such a place.
+    /// Takes back the place at `address`, an entry of the completion ring; `false` if the kernel does not have such a place.
     #[must_use]
     pub(super) fn take_back(&mut self, address: u64) -> bool {
         let place = u32::try_from(address / self.chunk as u64).ok();
@@ -86,12 +86,12 @@ impl Places {
     }
 }
 
-/// The writing end of a queue.
+/// Writing end of a queue.
 ///
-/// **Threads**: one at a time; it may be sent.
+/// **Threads**: one at a time; the sender may move between threads.
 #[derive(Debug)]
 pub struct Sender {
-    // In this order, as for `Socket`.
+    // The order of the fields matters, as for `Socket`.
     transmit: Producer<libc::xdp_desc>,
     completion: Consumer<u64>,
     _fill: Producer<u64>,
@@ -100,13 +100,13 @@ pub struct Sender {
     interface: Interface,
     chunk: usize,
     places: Places,
-    /// Frames in the ring that the kernel was not told of.
+    /// Number of frames in the ring that are not published to the kernel yet.
     untold: u32,
     sent: Sent,
 }
 
 impl Sender {
-    /// Begins to send out of interface `name`. No XDP program is needed, and none is touched.
+    /// Opens interface `name` for sending. No XDP program is needed, and no attached program is changed.
     pub fn open(name: &str, settings: &SendSettings) -> Result<Self, Error> {
         let SendSettings { queue, frames, chunk, .. } = *settings;
         if chunk != 2048 && chunk != 4096 {
@@ -116,7 +116,7 @@ impl Sender {
         let frames = frames.max(2).next_power_of_two();
         let xsk = Xsk::new()?;
         let area = Area::new(frames as usize * chunk, settings.pages, None)?;
-        // SAFETY: the area outlives the socket, see the order of the fields; a chunk is in a ring or in `free`.
+        // SAFETY: the area outlives the socket, see the order of the fields. A chunk is in a ring or in `free`, never in both.
         unsafe { xsk.register(&area, frames as usize * chunk, chunk)? };
         let system = |what| move |error| Error::System { what, error };
         let _fill = Producer::new(&xsk, Which::Fill, 1).map_err(system("the fill ring"))?;
@@ -141,11 +141,11 @@ impl Sender {
         Ok(Self { transmit, completion, _fill, xsk, area, interface, chunk, places, untold: 0, sent })
     }
 
-    /// Sends a frame, from its destination address on, sooner or later: see [`Self::flush`].
+    /// Queues a frame, from its destination address on; it is sent at the latest by [`Self::flush`].
     ///
-    /// **Cost**: a copy; a system call for every 32 frames. Waits where all places are under way. **Errors**: `InvalidInput`
-    /// for an empty frame or one longer than a chunk, which is not taken; those of the kernel, as for an interface that is
-    /// down.
+    /// **Cost**: a copy; a system call for every 32 frames. If all places are under way, the function waits. **Errors**:
+    /// `InvalidInput` for an empty frame or a frame longer than a chunk, which is not accepted; errors of the kernel, as for an
+    /// interface that is down.
     pub fn send(&mut self, frame: &[u8]) -> io::Result<()> {
         if frame.is_empty() || frame.len() > self.chunk {
             let why = format!("a frame of {} bytes, AF_XDP sends 1 to {} here", frame.len(), self.chunk);
@@ -156,12 +156,12 @@ impl Sender {
             None => self.wait_for_place()?,
         };
         let at = chunk as usize * self.chunk;
-        // SAFETY: the chunk lies in the area, as `part` has it, is long enough and ours: `places` had it, so it is in no ring.
-        // Nobody can have borrowed from it.
+        // SAFETY: the chunk lies in the area, which `part` checks, and is long enough. `places` had it, so it is in no ring,
+        // and no borrow of it can exist.
         unsafe {
             std::ptr::copy_nonoverlapping(frame.as_ptr(), self.area.part(at, frame.len()), frame.len());
         }
-        // There is room for as many as there are chunks.
+        // The ring has room for as many frames as there are chunks.
         if !self.transmit.put(libc::xdp_desc { addr: at as u64, len: frame.len() as u32, options: 0 }) {
             return Err(io::Error::other(
                 "the kernel's ring is damaged: it has no room for a frame that it has completed",
@@ -172,7 +172,7 @@ impl Sender {
         if self.untold >= BATCH { self.flush() } else { Ok(()) }
     }
 
-    /// Has the kernel begin with all that was given. **Errors**: as for [`Self::send`].
+    /// Makes the kernel start sending all queued frames. **Errors**: as for [`Self::send`].
     pub fn flush(&mut self) -> io::Result<()> {
         self.transmit.publish();
         self.untold = 0;
@@ -182,30 +182,31 @@ impl Sender {
         self.collect()
     }
 
-    /// Waits until the kernel is done with all frames, as long as some are completed from time to time.
+    /// Waits until the kernel has completed all frames, as long as some are completed from time to time.
     ///
-    /// **Errors**: `TimedOut` if none was for 2 s; those of the kernel. [`Self::counts`] says how far it came.
+    /// **Errors**: `TimedOut` if no frame was completed for 2 s; errors of the kernel. [`Self::counts`] then gives the frames
+    /// completed.
     pub fn finish(&mut self) -> io::Result<Sent> {
         self.flush()?;
         self.wait_until(|sender| sender.sent.completed == sender.sent.taken)?;
         Ok(self.sent)
     }
 
-    /// What became of the frames so far.
+    /// Returns the counts of the frames so far.
     pub fn counts(&self) -> Sent {
         self.sent
     }
 
-    /// Tells the kernel once; it may leave something in the ring.
+    /// Wakes the kernel once; it may leave frames in the ring.
     fn kick(&mut self) -> io::Result<()> {
         let Err(error) = self.xsk.kick_transmit() else { return Ok(()) };
         match error.raw_os_error() {
-            // One frame was thrown away by the device; it is completed nevertheless.
+            // The device dropped one frame; it is completed nevertheless.
             Some(libc::EBUSY) => {
                 self.sent.refused += 1;
                 Ok(())
             }
-            // Its turn is over, or the device has no room now.
+            // The kernel has taken its share of frames, or the device has no room now.
             Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Ok(()),
             Some(libc::ENETDOWN | libc::ENXIO) => Err(io::Error::other(match self.interface.state() {
                 State::Gone => "the interface is gone",

@@ -1,4 +1,4 @@
-//! The AF_XDP socket and the memory that its packets lie in.
+//! AF_XDP socket and the memory of its packets.
 
 use super::Error;
 use crate::sys::option::{get_option, set_option};
@@ -9,29 +9,30 @@ use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 use weir_memory::{Policy, Region, Request};
 
-/// Bytes that the kernel keeps free in front of each packet, below the headroom that is asked for.
+/// Bytes that the kernel keeps free in front of each packet, in addition to the requested headroom.
 pub(super) const XDP_PACKET_HEADROOM: usize = 256;
 
-/// How long a queue may be busy: the socket before us is taken down some time after it was closed.
+/// Longest wait for a busy queue, because the kernel removes a former socket some time after it was closed.
 const BUSY: Duration = Duration::from_secs(2);
 
-/// Memory for packets. It is accessed by raw pointers: the kernel and several threads each have their own parts.
+/// Memory for packets, accessed by raw pointers, because the kernel and several threads each have their own parts.
 #[derive(Debug)]
 pub(super) struct Area {
     base: NonNull<u8>,
     region: Region,
 }
 
-// SAFETY: the memory is owned by the region; nothing in it is tied to a thread. Who may touch which part is decided by the
-// rings and by who holds a burst.
+// SAFETY: the region owns the memory; nothing in it is tied to a thread. The rings and the holders of bursts determine which
+// side may touch a part.
 unsafe impl Send for Area {}
 // SAFETY: as above.
 unsafe impl Sync for Area {}
 
 impl Area {
-    /// `len` bytes, at a page's start, all there.
+    /// Allocates `len` bytes, aligned to a page and populated.
     pub(super) fn new(len: usize, pages: Policy, node: Option<u32>) -> Result<Self, Error> {
-        /// Small regions come from the allocator, which might use them again while the kernel still holds its pages.
+        /// Least size of a region with pages of its own. A smaller region comes from the allocator, which might reuse its
+        /// memory while the kernel still holds the pages.
         const OWN_PAGES: usize = 64 << 10;
         let request = Request { pages, node, populate: true, align: 4096, ..Request::default() };
         let mut region = Region::zeroed(len.max(OWN_PAGES), &request)?;
@@ -47,19 +48,19 @@ impl Area {
         self.base.as_ptr()
     }
 
-    /// Where `at..at + len` is. **Panics** if it does not lie within.
+    /// Returns the address of `at..at + len`. **Panics** if the range does not lie in the area.
     pub(super) fn part(&self, at: usize, len: usize) -> *mut u8 {
         assert!(at <= self.len() && len <= self.len() - at, "a part of the packets' memory");
         self.base().wrapping_add(at)
     }
 
-    /// What the memory is.
+    /// Describes the memory.
     pub(super) fn obtained(&self) -> String {
         self.region.obtained().to_string()
     }
 }
 
-/// An AF_XDP socket.
+/// AF_XDP socket.
 #[derive(Debug)]
 pub(super) struct Xsk(OwnedFd);
 
@@ -78,10 +79,10 @@ impl Xsk {
         &self.0
     }
 
-    /// Gives the kernel the first `len` bytes of the area, in chunks.
+    /// Registers the first `len` bytes of the area with the kernel, in chunks.
     ///
     /// # Safety
-    /// The area outlives the socket, and nobody but the kernel touches a chunk while a ring has it.
+    /// The area must outlive the socket, and only the kernel may touch a chunk while a ring has it.
     pub(super) unsafe fn register(&self, area: &Area, len: usize, chunk: usize) -> Result<(), Error> {
         let memory = libc::xdp_umem_reg {
             addr: area.part(0, len) as u64,
@@ -97,9 +98,9 @@ impl Xsk {
         })
     }
 
-    /// Binds to a queue with the first of these flags that the kernel takes, and returns them.
+    /// Binds to a queue with the first of these flags that the kernel accepts, and returns them.
     ///
-    /// A queue that is busy is asked for again, for a while.
+    /// If the queue is busy, the function repeats the attempt for a while.
     pub(super) fn bind(&self, interface: u32, queue: u32, choices: &[u16]) -> io::Result<u16> {
         const PAUSE: Duration = Duration::from_millis(5);
         let start = Instant::now();
@@ -114,7 +115,7 @@ impl Xsk {
                     sxdp_shared_umem_fd: 0,
                 };
                 let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
-                // SAFETY: the address is a live local as long as said.
+                // SAFETY: the address is a live local with the length given.
                 if unsafe { libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), len) } == 0 {
                     return Ok(flags);
                 }
@@ -122,7 +123,7 @@ impl Xsk {
                 match last.raw_os_error() {
                     Some(libc::EBUSY) if start.elapsed() < BUSY => std::thread::sleep(PAUSE),
                     Some(libc::EBUSY | libc::ENODEV | libc::ENETDOWN | libc::EPERM) => return Err(last),
-                    // Drivers differ in how they say that they cannot.
+                    // Drivers report missing support by different errors.
                     _ => break,
                 }
             }
@@ -139,9 +140,9 @@ impl Xsk {
         get_option(&self.0, libc::SOL_XDP, libc::XDP_STATISTICS)
     }
 
-    /// Has the kernel look at the fill ring, and poll the device where busy polling is on.
+    /// Makes the kernel read the fill ring, and poll the device if busy polling is on.
     pub(super) fn kick_receive(&self) {
-        // SAFETY: no buffer. That nothing is there, or the interface is down, is found out elsewhere.
+        // SAFETY: no buffer. The errors (no packet, interface down) are detected elsewhere.
         unsafe {
             libc::recvfrom(
                 self.0.as_raw_fd(),
@@ -154,7 +155,7 @@ impl Xsk {
         };
     }
 
-    /// Has the kernel look at the transmit ring.
+    /// Makes the kernel read the transmit ring.
     pub(super) fn kick_transmit(&self) -> io::Result<()> {
         // SAFETY: no buffer and no address.
         let done =
@@ -162,7 +163,7 @@ impl Xsk {
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Waits until there is something to receive, at most for `time`.
+    /// Waits until there are packets to receive, at most for `time`.
     pub(super) fn wait(&self, time: Duration) -> io::Result<()> {
         let mut asked = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: the pointer is to one live local.

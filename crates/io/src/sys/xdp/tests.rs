@@ -1,4 +1,4 @@
-//! On a cable of the test's own, against senders that number their frames.
+//! Tests on a private virtual cable, with senders that number their frames.
 
 pub(in crate::sys) mod net;
 
@@ -23,8 +23,8 @@ fn stopped() -> AtomicBool {
     AtomicBool::new(true)
 }
 
-/// What `capture` receives of `sent` frames in all, up to the end: the numbers of the frames, each compared with what was
-/// sent.
+/// Stops `capture` after `sent` frames in all; returns its counts and the numbers of the frames, each compared with the sent
+/// frame.
 fn rest(capture: &mut Socket, sent: u64, len: impl Fn(u64) -> usize) -> (Counts, Vec<u64>) {
     let mut numbers = Vec::new();
     capture.await_count(sent);
@@ -40,7 +40,7 @@ fn rest(capture: &mut Socket, sent: u64, len: impl Fn(u64) -> usize) -> (Counts,
     (counts, numbers)
 }
 
-/// Packets that the stack got, once it has got as many as expected.
+/// Waits until the stack has as many packets as expected; returns their number.
 fn passed(stack: &mut packet_socket::Ring, expected: u64) -> u64 {
     let start = Instant::now();
     let late = || start.elapsed() > Duration::from_secs(5);
@@ -74,7 +74,7 @@ fn every_frame_arrives_once_in_order_as_it_was_sent() {
             let mut capture = open("near", 0, &Settings { chunk, ..small(mode) }).unwrap();
             let word = if mode == Mode::Native { ", native, copied," } else { ", generic, copied," };
             assert!(capture.describe().contains(word), "{}", capture.describe());
-            // Not so many that a stop could not find them all in the memory.
+            // The memory holds all these packets at the stop.
             let sent = 150;
             (0..sent).for_each(|number| raw.send(&frame(number, len(number))));
             let (counted, numbers) = rest(&mut capture, sent, len);
@@ -100,7 +100,7 @@ fn every_frame_arrives_once_in_order_as_it_was_sent() {
     }
 }
 
-/// The reader that all others use reads the same.
+/// The common reader of records reads the same packets.
 #[test]
 fn bursts_are_laid_out_as_slots() {
     use weir_packet::savefile::walk::{Cursor, Visit, walk};
@@ -128,7 +128,7 @@ fn bursts_are_laid_out_as_slots() {
     assert!(seen.0 == sent, "{} frames", seen.0.len());
 }
 
-/// All that is injected as received is counted, to the last frame, whatever there is room for.
+/// Every injected frame is counted, whatever the room for frames.
 #[test]
 fn floods_are_counted_exactly() {
     if !cable("floods_are_counted_exactly", 1, 1500) {
@@ -160,7 +160,7 @@ fn floods_are_counted_exactly() {
             if mode == Mode::Generic {
                 assert_eq!(counted.received, sent);
             } else {
-                // The cable itself may be full, which it counts.
+                // The cable itself may be full and drop frames, which it counts.
                 assert!(counted.received <= sent);
             }
             sent
@@ -179,7 +179,7 @@ fn a_memory_that_is_full_drops_exactly_the_rest() {
     for mode in [Mode::Native, Mode::Generic] {
         let mut capture = open("near", 0, &Settings { memory: 16 << 10, ..small(mode) }).unwrap();
         (0..100).for_each(|number| raw.send(&frame(number, 100)));
-        // The first eight fill it: as long as they are out, nothing else comes.
+        // The first eight frames fill the memory: as long as their bursts are held, no other frame comes.
         let mut out = Vec::new();
         while out.iter().map(|(_, count)| count).sum::<u64>() < 8 {
             let Next::Records(burst, count) = capture.next_within(&stop, TURN).unwrap() else { panic!("8 were sent") };
@@ -191,7 +191,7 @@ fn a_memory_that_is_full_drops_exactly_the_rest() {
         assert_eq!(capture.counts(), counts(150, 142, 8));
         let numbers: Vec<_> = out.iter().flat_map(|(burst, _)| packets(&**burst)).map(|(_, b)| number(b)).collect();
         assert!(numbers.iter().copied().eq(0..8), "{numbers:?}");
-        // Given back from elsewhere, they are there again, once the reader has looked.
+        // Chunks dropped by another thread are available again after the next check of the reader.
         std::thread::spawn(move || drop(out)).join().unwrap();
         assert!(matches!(capture.next_within(&stop, TURN).unwrap(), Next::Nothing));
         (150..155).for_each(|number| raw.send(&frame(number, 100)));
@@ -200,7 +200,7 @@ fn a_memory_that_is_full_drops_exactly_the_rest() {
     }
 }
 
-/// What each of the kernel's numbers counts, so that none is counted twice.
+/// Checks the meaning of each of the kernel's counters, so that no packet is counted twice.
 #[test]
 fn the_kernels_counts_mean_what_we_take_them_for() {
     if !cable("the_kernels_counts_mean_what_we_take_them_for", 1, 1500) {
@@ -213,13 +213,13 @@ fn the_kernels_counts_mean_what_we_take_them_for() {
             [told.rx_dropped, told.rx_ring_full, told.rx_fill_ring_empty_descs, told.rx_invalid_descs]
         };
         let settings = Settings { memory: 16 << 10, ..small(mode) };
-        // Eight chunks and a receive ring of eight: a packet without a chunk is in two of the numbers.
+        // With eight chunks and a receive ring of eight, two counters count a packet without a chunk.
         let mut capture = open("near", 0, &settings).unwrap();
         (0..20).for_each(|number| raw.send(&frame(number, 100)));
         let (counted, _) = rest(&mut capture, 20, |_| 100);
         assert_eq!((told(&capture), counted), ([12, 0, 12, 0], counts(20, 12, 8)), "{mode:?}");
         drop(capture);
-        // Eight chunks and a receive ring of four: a packet without room in the ring is in one.
+        // With eight chunks and a receive ring of four, one counter counts a packet without room in the ring.
         let interface = Arc::new(Interface::open("near").unwrap());
         let redirect = Arc::new(begin(&interface, 1, &settings).unwrap());
         let mut capture = Socket::open(&interface, &redirect, 0, &settings, Some(4)).unwrap();
@@ -294,7 +294,7 @@ fn a_stop_in_the_middle_of_a_flood_loses_nothing() {
                 assert_eq!(counted.received, sum + counted.dropped);
                 assert!(numbers.is_sorted_by(|a, b| a < b));
                 if mode == Mode::Generic {
-                    // Nothing is missing but what was dropped, and what was dropped at the end is behind the last one.
+                    // Only dropped frames are missing; frames dropped at the end come after the last captured frame.
                     let missing = numbers[numbers.len() - 1] - numbers[0] + 1 - sum;
                     assert!(missing <= counted.dropped, "{missing} {counted:?}");
                     if counted.dropped == 0 {
@@ -308,7 +308,7 @@ fn a_stop_in_the_middle_of_a_flood_loses_nothing() {
     }
 }
 
-/// Bursts wait in another thread, many at once, and go in an order of chance: until then nobody writes to them.
+/// Another thread holds many bursts at once and drops them in random order; until then, their bytes must not change.
 #[test]
 fn bursts_may_come_back_in_any_order_from_elsewhere() {
     if !cable("bursts_may_come_back_in_any_order_from_elsewhere", 1, 1500) {
@@ -360,7 +360,7 @@ fn packets_larger_than_a_chunk_are_put_together() {
             assert_eq!(counted, counts(31, 0, 31), "{mode:?} {chunk}");
             assert!(numbers.iter().copied().eq(0..31), "{numbers:?}");
         }
-        // Three places of 9 KiB: while they are out, large packets are dropped and small ones are not.
+        // Three places of 9 KiB: while bursts hold them, large packets are dropped and small packets are not.
         let mut capture = open("near", 0, &Settings { memory: 64 << 10, ..small(mode) }).unwrap();
         let mut out = Vec::new();
         let stop = AtomicBool::new(false);
@@ -374,7 +374,7 @@ fn packets_larger_than_a_chunk_are_put_together() {
         let numbers: Vec<_> = out.iter().flat_map(|burst| packets(&**burst)).map(|(_, bytes)| number(bytes)).collect();
         assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 7, 9, 11]);
         drop(out);
-        // The reader looks at what came back before it takes what came.
+        // The reader collects returned places before it takes new packets.
         raw.send(&frame(12, 9000));
         let (counted, numbers) = rest(&mut capture, 13, |_| 9000);
         assert_eq!((counted, numbers), (counts(13, 3, 10), vec![12]));
@@ -387,7 +387,7 @@ fn each_queue_has_its_packets_and_its_counts() {
         return;
     }
     let mut senders = [0, 1].map(|queue| Sender::open("far", &SendSettings { queue, ..Default::default() }).unwrap());
-    // A cable tells generic mode nothing of queues: there all is of queue 0.
+    // A virtual cable does not report queues to generic mode, where all packets belong to queue 0.
     let settings = small(Mode::Native);
     assert!(matches!(open_all("near", &settings, &stopped()), Err(Error::Stopped)));
     let mut captures = open_all("near", &settings, &AtomicBool::new(false)).unwrap();
@@ -404,7 +404,7 @@ fn each_queue_has_its_packets_and_its_counts() {
     assert_eq!(rest(even, 200, |_| 200), (counts(200, 0, 200), (0..300).filter(|n| n % 3 != 0).collect()));
     assert_eq!(rest(odd, 100, |_| 200), (counts(100, 0, 100), (0..300).filter(|n| n % 3 == 0).collect()));
     drop(captures);
-    // With a socket on one of them, the other's packets go to the stack.
+    // With a socket on one queue, the packets of the other queue go to the stack.
     let mut stack = packet_socket::Ring::open("near", &packet_socket::Settings::of_size(1 << 20)).unwrap();
     let mut capture = open("near", 1, &settings).unwrap();
     for number in 0..50 {
@@ -425,12 +425,12 @@ fn a_sender_says_what_became_of_its_frames() {
     }
     let mut sender = Sender::open("far", &SendSettings { frames: 64, ..Default::default() }).unwrap();
     let mut capture = open("near", 0, &small(Mode::Generic)).unwrap();
-    // Many times what its memory holds.
+    // The frames are many times the size of the memory.
     let len = |number: u64| 60 + number as usize % 1400;
     (0..400).for_each(|number| sender.send(&frame(number, len(number))).unwrap());
     assert_eq!(sender.finish().unwrap(), Sent { taken: 400, completed: 400, refused: 0 });
     assert_eq!(rest(&mut capture, 400, len), (counts(400, 0, 400), (0..400).collect()));
-    // Nobody is at the other end.
+    // The other end of the cable is down.
     ip("link set near down");
     (0..100).for_each(|number| sender.send(&frame(number, 60)).unwrap());
     let sent = sender.finish().unwrap();
@@ -456,14 +456,14 @@ fn nothing_is_left_behind() {
         let Next::Records(burst, 1) = capture.next_within(&AtomicBool::new(false), TURN).unwrap() else { panic!() };
         drop(capture);
         assert!(!about().contains("xdp"), "{}", about());
-        // A child of another test may hold the socket for a moment.
+        // A child process of another test may hold the socket for a moment.
         let start = Instant::now();
         while !about().contains("promiscuity 0") {
             assert!(start.elapsed() < Duration::from_secs(5), "{}", about());
         }
         // A burst outlives its socket.
         assert_eq!(packets(&*burst)[0].1, frame(1, 100));
-        // At once again: the socket before is being taken down.
+        // The socket is opened again at once, while the kernel still removes the former one.
         drop(open("near", 0, &settings).unwrap());
     }
 }
@@ -567,7 +567,7 @@ fn who_may_not_is_told_what_is_lacking() {
     let without = |lacking: &[u32], memory: usize| {
         // `struct __user_cap_header_struct`, version 3, this thread; then effective, permitted, inheritable, twice.
         let (header, mut sets) = ([0x2008_0522u32, 0], [0u32; 6]);
-        // SAFETY: both are as long as version 3 has it. This thread alone changes.
+        // SAFETY: both have the lengths of version 3. Only this thread changes.
         unsafe { assert_eq!(libc::syscall(libc::SYS_capget, &raw const header, &raw mut sets), 0) };
         let before = sets;
         lacking.iter().for_each(|capability| sets[*capability as usize / 32 * 3] &= !(1 << (capability % 32)));

@@ -1,4 +1,5 @@
-//! A cable in a network namespace of the test's own, which vanishes with the test's thread, and frames that can be told apart.
+//! Support for tests: a virtual cable in a private network namespace, which vanishes with the test's thread, and
+//! distinguishable frames.
 
 use crate::live::{Backend, Counts, Lease, Next, TURN};
 use crate::sys::{bpf, device, packet_socket};
@@ -11,8 +12,8 @@ use weir_packet::savefile::slots::Slots;
 pub use weir_testkit::net::ip;
 pub use weir_testkit::skipped;
 
-/// Moves this thread into a network with interfaces `far` and `near` at the ends of a cable; `false`, with a line that says what was
-/// lacking, where that or AF_XDP cannot be had.
+/// Moves this thread into a network with interfaces `far` and `near` at the ends of a cable. If the cable or AF_XDP is not
+/// available, returns `false` and prints the reason.
 pub fn cable(test: &str, queues: u32, mtu: u32) -> bool {
     if let Err(error) = device::try_af_xdp() {
         skipped(test, format_args!("no AF_XDP: {error}"));
@@ -25,10 +26,10 @@ pub fn cable(test: &str, queues: u32, mtu: u32) -> bool {
     weir_testkit::net::cable(test, &format!("numrxqueues {queues} numtxqueues {queues} mtu {mtu}"))
 }
 
-/// Where a frame has its number.
+/// Offset of a frame's number.
 pub const NUMBER: usize = 14;
 
-/// Frame `number`: broadcast, of a type for experiments, and bytes that only it has.
+/// Returns frame `number`: broadcast, of a type for experiments, with bytes that differ from all other frames.
 pub fn frame(number: u64, len: usize) -> Vec<u8> {
     let mut frame = vec![0xff; 6];
     frame.extend([2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
@@ -41,7 +42,7 @@ pub fn number(frame: &[u8]) -> u64 {
     u64::from_be_bytes(frame[NUMBER..NUMBER + 8].try_into().unwrap())
 }
 
-/// A packet socket that sends out of `interface`.
+/// Packet socket that sends from an interface.
 pub struct Raw(OwnedFd);
 
 impl Raw {
@@ -52,35 +53,35 @@ impl Raw {
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_ifindex = packet_socket::index_of(interface).unwrap() as i32;
         let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the address is a live local as long as said.
+        // SAFETY: the address is a live local with the length given.
         assert_eq!(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }, 0);
-        // Else, as long as the kernel has not noticed that the cable was plugged in, frames vanish without an error.
+        // Without the bypass, frames vanish without an error until the kernel has noticed the new cable.
         let bypass: libc::c_int = 1;
         let (value, len) = ((&raw const bypass).cast(), size_of::<libc::c_int>() as libc::socklen_t);
-        // SAFETY: the value is a live local as long as said.
+        // SAFETY: the value is a live local with the length given.
         let set =
             unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, value, len) };
         assert_eq!(set, 0);
         Self(socket)
     }
 
-    /// Sends a frame that must not be refused: it is at the other end, though perhaps not looked at yet.
+    /// Sends a frame that must not be refused. After the call it has reached the other end, but may not be processed yet.
     pub fn send(&self, frame: &[u8]) {
-        // SAFETY: the frame is as long as said.
+        // SAFETY: the frame has the length given.
         let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
         assert_eq!(sent, frame.len() as isize, "{}", io::Error::last_os_error());
     }
 }
 
-/// The packets of a burst and their times.
+/// Returns the packets of a burst with their times.
 pub fn packets(burst: &dyn Lease) -> Vec<(i64, &[u8])> {
     let Bytes::Slots(Slots { frames, time_ns }) = burst.bytes() else { panic!("{burst:?}") };
-    // What a filter looks at lies in as few cache lines as can be.
+    // Frames are aligned, so that the bytes a filter reads lie in as few cache lines as possible.
     assert!(frames.iter().all(|frame| (frame.as_ptr() as usize).is_multiple_of(64)), "{burst:?}");
     frames.iter().map(|frame| (time_ns, *frame)).collect()
 }
 
-/// Shows `each` every burst up to the end; the counts then, and packets.
+/// Calls `each` with every burst up to the end; returns the final counts and the number of packets.
 pub fn until_end(
     backend: &mut dyn Backend,
     stop: &AtomicBool,
