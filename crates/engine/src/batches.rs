@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use weir_io::Chunk;
 use weir_packet::descriptor::{self, Descriptor};
 use weir_packet::savefile::{Layout, Record};
 use weir_pipeline::Delivery;
@@ -35,6 +36,8 @@ struct State {
     waiting: VecDeque<Delivery<Stages>>,
     /// Number of batches that the front end holds.
     held: usize,
+    /// Buffers of batches that were dropped, for the next ones.
+    spares: Vec<Vec<u8>>,
     /// Number of times that the run found no room.
     full: u64,
     /// Whether the run is over.
@@ -89,7 +92,7 @@ pub struct Batches {
 #[derive(Debug)]
 pub struct Batch {
     delivery: Delivery<Stages>,
-    _counted: Counted,
+    counted: Counted,
     descriptors: OnceLock<Vec<Descriptor>>,
     splits: OnceLock<Vec<Bits>>,
 }
@@ -134,6 +137,11 @@ impl BatchSender {
         None
     }
 
+    /// A buffer of a batch that was dropped.
+    pub(crate) fn spare(&self) -> Option<Vec<u8>> {
+        self.shared.state().spares.pop()
+    }
+
     /// Whether the receiver was dropped.
     pub(crate) fn is_left(&self) -> bool {
         self.shared.state().left
@@ -153,7 +161,10 @@ impl BatchSender {
 
 impl Drop for BatchSender {
     fn drop(&mut self) {
-        self.shared.state().ended = true;
+        let mut state = self.shared.state();
+        state.ended = true;
+        state.spares = Vec::new();
+        drop(state);
         self.shared.changed.notify_all();
     }
 }
@@ -227,7 +238,7 @@ impl Drop for Batches {
 
 impl Batch {
     fn new(delivery: Delivery<Stages>, counted: Counted) -> Self {
-        Self { delivery, _counted: counted, descriptors: OnceLock::new(), splits: OnceLock::new() }
+        Self { delivery, counted, descriptors: OnceLock::new(), splits: OnceLock::new() }
     }
 
     /// Makes a batch of the packets at `records` of a piece, with their verdicts. The batch shares the memory of the piece, and a
@@ -307,11 +318,18 @@ impl Batch {
     }
 }
 
-impl Drop for Counted {
+impl Drop for Batch {
     fn drop(&mut self) {
-        if let Self::Pulled(shared) = self {
-            shared.state().held -= 1;
-            shared.changed.notify_all();
+        let Counted::Pulled(shared) = &self.counted else { return };
+        let none = Chunk::owned(0, false, Vec::new(), 0..0);
+        // Memory of a capture goes back here.
+        let buffer = std::mem::replace(&mut self.delivery.view, none).into_buffer();
+        let mut state = shared.state();
+        state.held -= 1;
+        if !state.ended {
+            state.spares.extend(buffer);
         }
+        drop(state);
+        shared.changed.notify_all();
     }
 }

@@ -119,6 +119,12 @@ impl Ledger {
         self.dropped.output += rest.passed;
     }
 
+    /// Moves all passed packets of a batch to those that no output took.
+    pub(crate) fn drop_batch(&mut self, part: &Selected) {
+        let splits = part.splits.iter().map(|split| (split.passed, split.bytes)).collect();
+        self.drop_rest(&Rest { passed: part.passed, bytes: part.bytes, splits, ..Rest::default() });
+    }
+
     /// Takes counted packets out again, because no stage needs them any more. If another process changed the source meanwhile,
     /// their number may exceed the counts.
     pub(crate) fn take_back(&mut self, rest: &Rest) {

@@ -14,15 +14,15 @@ use crate::event::{Closed, Event, On};
 use crate::ledger::{Counted, Imbalance, Ledger};
 use crate::name::Name;
 use crate::output_changes::OutputChange;
-use crate::outputs::{Discrepancy, Given, Outputs, Place, Replaced, Rest, Target};
+use crate::outputs::{Discrepancy, Given, Outputs, Replaced, Rest, Target};
 use crate::sink::SinkReport;
 use crate::stage_mark::Stage as MarkedStage;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_io::Input;
 use weir_io::live::Counts;
+use weir_io::{Chunk, Input};
 use weir_measure::Window;
 use weir_packet::savefile::Layout;
 use weir_pipeline::handed::Gone;
@@ -280,7 +280,9 @@ impl Run {
         // Packets given to an output cannot be refused later.
         selection.at_once |= others;
         selection.limit = limit.filter(|_| !merges);
-        selection.remember = !outputs.are_none() || selection.limit != limit || pull.is_some();
+        // A batch that is pulled has masks; those of splits are made of what is remembered.
+        let marks = pull.is_some() && !selection.splits.is_empty();
+        selection.remember = !outputs.are_none() || selection.limit != limit || marks;
         selection.stop = Arc::clone(&stop);
         let judge = measure.is_none() || selection.remember || !selection.splits.is_empty();
         let resolve = selection.resolve;
@@ -492,12 +494,18 @@ impl Run {
             _ => {
                 let back = match &mut self.batches {
                     // The columns still hold the verdicts on gone packets, so a batch with gone packets is not handed out.
-                    Some(batches) if gone.is_none() => batches.give(delivery, &self.stop),
+                    Some(batches) if gone.is_none() => {
+                        let back = batches.give(delivery, &self.stop);
+                        if let Some(buffer) = batches.spare() {
+                            reader.recycle(Chunk::owned(0, false, buffer, 0..0));
+                        }
+                        back
+                    }
                     _ => Some(delivery),
                 };
                 if let Some(delivery) = back {
                     if self.batches.is_some() && gone.is_none() {
-                        self.ledger.drop_rest(&Rest::of(&delivery, Place::default()));
+                        self.ledger.drop_batch(&delivery.part.selected);
                     }
                     reader.recycle(delivery.view);
                 }

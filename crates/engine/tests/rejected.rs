@@ -2,7 +2,7 @@
 
 mod running;
 
-use running::{Collect, Got, LONG, PACKETS, Packet, end, files, frame, pcap, setup, tcpdump};
+use running::{Collect, Got, LONG, PACKETS, Packet, end, files, frame, pcap, setup, tcpdump, tcpdump_rejects};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_engine::capture::{self, CaptureRequest, Settings as CaptureSettings};
@@ -61,10 +61,10 @@ fn outputs_of_rejected_packets_hold_what_tcpdump_keeps_by_the_negated_expression
     paths.extend(captures(test).into_iter().map(|path| path.to_str().expect("a readable name").to_owned()));
     let (mut compared, mut both) = (0, 0);
     for path in &paths {
-        let (expression, split) = ("ip or arp", "greater 100");
-        let theirs = |expression: &str| tcpdump(path, expression);
-        let (Some(passed), Some(rejected)) = (theirs(expression), theirs("not (ip or arp)")) else { continue };
-        let (Some(all), Some(others)) = (theirs(""), theirs("not ((ip or arp) and greater 100)")) else { continue };
+        let (expression, split) = ("greater 100", "udp or arp");
+        let (passed, rejected) = (tcpdump(path, expression), tcpdump_rejects(path, expression));
+        let (all, others) = (tcpdump(path, ""), tcpdump_rejects(path, "greater 100 and (udp or arp)"));
+        let (Some(passed), Some(rejected), Some(all), Some(others)) = (passed, rejected, all, others) else { continue };
         let wanted = [("", Wanted::All), ("", REJECTED), ("", PASSED), (split, REJECTED)];
         let (mut setup, got) = with_outputs(expression, &wanted);
         setup.workers = 2;

@@ -83,6 +83,20 @@ pub fn tcpdump(path: &str, expression: &str) -> Option<Vec<Packet>> {
     done.status.success().then(|| read(&done.stdout))
 }
 
+/// The packets that tcpdump does not keep of a capture, by the negated expression and by what is left of all; `None` as above.
+///
+/// A load from outside a packet rejects it whatever the expression, so the negated one may keep fewer.
+pub fn tcpdump_rejects(path: &str, expression: &str) -> Option<Vec<Packet>> {
+    let (mut rest, passed) = (tcpdump(path, "")?, tcpdump(path, expression)?);
+    let mut passed = passed.into_iter().peekable();
+    rest.retain(|packet| passed.next_if_eq(packet).is_none());
+    assert!(passed.next().is_none(), "they are some of all");
+    let mut negated = tcpdump(path, &format!("not ({expression})"))?.into_iter().peekable();
+    rest.iter().for_each(|packet| drop(negated.next_if_eq(packet)));
+    assert!(negated.next().is_none(), "the negated expression keeps others");
+    Some(rest)
+}
+
 /// The packets of a little-endian pcap file.
 pub fn read(mut pcap: &[u8]) -> Vec<Packet> {
     let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
