@@ -14,8 +14,8 @@ pub const ZSTD_WINDOWS: (u64, u64) = (1 << 10, 1 << 31);
 
 /// Creates a decoder over `source`; successive members or frames are read as one stream.
 ///
-/// If the header of zstd data asks for a window of more than `zstd_window` bytes, rounded up to a power of two, the decoder
-/// refuses the data before it takes the memory.
+/// The limit of the window of zstd data is `zstd_window` bytes, rounded up to a power of two. If a header asks for more, the
+/// decoder refuses the data before it takes the memory.
 pub fn decoder(
     kind: Compression,
     source: impl Read + Send + 'static,

@@ -99,7 +99,7 @@ impl Mapping {
     /// against a byte read before; copy text before checking it, and a frame before keeping it.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `base..base+len` stays mapped and readable until drop; where the file has no bytes, the signal handler maps
-        // zeros. It is *not* promised that the bytes stay unwritten: another process may write the file, and the language calls
+        // zeros. It is *not* promised that the bytes stay unwritten. Another process may write the file, and the language calls
         // that a data race for any read through a slice. The code relies on two facts. The compiler makes plain loads of plain
         // bytes and assumes nothing about their values; every reader of a mapped file relies on this. Readers keep to the rules
         // above, so that changing bytes lead to a wrong answer, or to an index that is caught, and to no access outside the
@@ -257,9 +257,9 @@ fn since_stop() -> Option<Duration> {
 }
 
 /// From now on, SIGINT, SIGTERM, SIGALRM, and SIGHUP unless it is ignored, set `flag` and interrupt a blocked read. If a
-/// further signal comes a second or more after the first, it ends the process as usual; an earlier one counts as a repetition
-/// of the first. After SIGALRM, the end of a requested duration, the process still waits for its outputs as before. After the
-/// other signals, it waits only for a moment, see [`writer`].
+/// further signal comes a second or more after the first, it ends the process as usual. An earlier further signal counts as a
+/// repetition of the first. After SIGALRM, the end of a requested duration, the process still waits for its outputs as before.
+/// After the other signals, it waits only for a moment, see [`writer`].
 ///
 /// Only the first call in the process has an effect.
 pub fn stop_on_signals(flag: Arc<AtomicBool>) {

@@ -1,4 +1,4 @@
-//! Injection of millions of frames without a sender: the kernel runs an XDP program on copies of one frame, each as if an
+//! Injection of millions of frames without a sender. The kernel runs an XDP program on copies of one frame, each as if an
 //! interface had just received it (BPF_F_TEST_XDP_LIVE_FRAMES).
 //!
 //! One system call repeats one frame, so the program writes fields into each copy that distinguish it, see [`Fields`]. The

@@ -102,7 +102,7 @@ impl Settings {
     /// is larger than 1 MiB.
     ///
     /// Large blocks wake the reader less often, and a wakeup costs more than reading. But a block is handed over at each
-    /// `retire`, whether full or not. A ring of two blocks thus has no room while the reader holds one of them: on a busy
+    /// `retire`, whether full or not. A ring of two blocks thus has no room while the reader holds one of them. On a busy
     /// machine, it loses packets while nearly all its memory is free.
     pub fn of_size(bytes: usize) -> Self {
         let block = 1 << (bytes / Self::ENOUGH).max(1).ilog2();

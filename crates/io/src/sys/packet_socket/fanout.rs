@@ -51,8 +51,8 @@ impl Ring {
     /// of the other rings are lost. If a ring is dropped, the other rings take its share. If a ring has ended but is not
     /// dropped yet, its packets are lost.
     ///
-    /// **Errors**: errors of [`Ring::open`]; [`Error::Stopped`] if `stop` is set, which is checked before each ring; `EINVAL`
-    /// of the kernel for an empty program or one that it refuses.
+    /// **Errors**: errors of [`Ring::open`]; [`Error::Stopped`] if `stop` is set, which is checked before each ring. `EINVAL`
+    /// of the kernel for an empty program or a program that it refuses.
     pub fn open_fanout(
         name: &str,
         settings: &Settings,

@@ -115,7 +115,7 @@ impl Lease for Portion {
     fn bytes(&self) -> Bytes<'_> {
         let Block { shared, index } = &*self.block;
         // SAFETY: `part` lies in the block. Until the block is dropped, the process owns it, so the kernel does not write to
-        // it; the process itself wrote to it only before the portion was made.
+        // it. The process itself wrote to it only before the portion was made.
         let records = unsafe { std::slice::from_raw_parts(shared.base(*index).add(self.part.start), self.part.len()) };
         records.into()
     }
@@ -205,7 +205,7 @@ impl Shared {
         assert!(claimed && self.status(index).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0, "it is ready");
         let block = Arc::new(Block { shared: Arc::clone(self), index });
         // SAFETY: the process owns the block (its status was read with Acquire, and it was not leased before the swap above).
-        // The block lies in the mapping and is longer than its header; after the status word, nothing is written to the header
+        // The block lies in the mapping and is longer than its header. After the status word, nothing is written to the header
         // before the block is handed back.
         let header = unsafe { std::slice::from_raw_parts(self.base(index).add(PACKETS), BLOCK_HEADER - PACKETS) };
         let (rest, packets) = records_of(header, self.block)
