@@ -1,4 +1,4 @@
-//! What batches hold: descriptors of all packets, and the verdicts on them, against tcpdump, tshark and packets that were made.
+//! Contents of batches: descriptors of all packets, and the verdicts on them, against tcpdump, tshark and made packets.
 
 mod running;
 
@@ -17,7 +17,7 @@ use weir_engine::run::{Run, Setup};
 use weir_testkit::savefile::{Pcap, Pcapng};
 use weir_testkit::{Random, Scratch, captures, have, net, skipped};
 
-/// All that is left.
+/// Returns the packets of all batches that are left.
 fn all(batches: &mut Batches) -> Vec<Found> {
     let mut found = Vec::new();
     loop {
@@ -29,7 +29,7 @@ fn all(batches: &mut Batches) -> Vec<Found> {
     }
 }
 
-/// The packets that passed, or those that did not.
+/// Returns the packets that passed, or the packets that did not.
 fn those(found: &[Found], passed: bool) -> Vec<Packet> {
     let these = found.iter().filter(|found| found.passed == passed);
     these.map(|found| (if found.timed { found.packet.0 } else { 0 }, found.packet.1, found.packet.2.clone())).collect()
@@ -188,7 +188,7 @@ fn the_last_batch_of_a_limited_run_ends_with_the_last_packet_that_passes() {
     assert_eq!(end(&mut handle).ledger.received, 2 * 777);
 }
 
-/// Each byte that a descriptor names lies in the region, whatever is wrong with the file: `checked` says so.
+/// Each byte named by a descriptor lies in the region, for any damage of the file; `checked` verifies this.
 #[test]
 fn damaged_captures_have_no_descriptor_that_leads_out_of_the_region() {
     let mut random = Random(7);
@@ -221,7 +221,7 @@ fn damaged_captures_have_no_descriptor_that_leads_out_of_the_region() {
     assert!(packets > 300 && faults > 3);
 }
 
-/// What is sent into one end of a cable is described at the other, where the kernel put it.
+/// Checks that packets sent into one end of a cable are described in place at the other end.
 fn live(test: &str, source: &str) {
     const SENT: u32 = 3000;
     if !net::cable(test, "") {
@@ -240,7 +240,7 @@ fn live(test: &str, source: &str) {
     let (mut port, begun) = (Port::open(&Name::from("af_packet:far")).unwrap(), now());
     let (mut sent, mut numbers, mut held) = (0, Vec::new(), Vec::new());
     while numbers.len() < SENT as usize {
-        // Fewer than the memory has room for, whatever is held.
+        // Fewer packets than the memory has room for, with any number of held batches.
         while sent < SENT && sent < numbers.len() as u32 + 300 {
             port.take(&frame(sent), false).unwrap();
             sent += 1;
@@ -254,7 +254,7 @@ fn live(test: &str, source: &str) {
             assert!((found.packet.0 - begun).abs() < Duration::from_secs(60).as_nanos() as i64);
             numbers.push(number);
         }
-        // Some memory goes back late, and in another order.
+        // Some batches are given back late, and in another order.
         held.push(batch);
         if held.len() > 5 {
             held.remove(2);

@@ -1,4 +1,4 @@
-//! Runs in threads of their own: what a front end pulls, hears and changes, held against the packets that were made.
+//! Runs in threads of their own: batches, events and changes of a front end, against the made packets.
 
 mod running;
 
@@ -20,7 +20,7 @@ use weir_packet::savefile::{Layout, Record};
 use weir_pipeline::measuring::Settings;
 use weir_testkit::{Scratch, have};
 
-/// Numbers of the packets that passed.
+/// Returns the numbers of the packets that passed.
 fn numbers(batch: &Batch) -> Vec<u32> {
     let numbers: Vec<u32> = batch
         .packets()
@@ -35,7 +35,7 @@ fn numbers(batch: &Batch) -> Vec<u32> {
     numbers
 }
 
-/// All that is left.
+/// Returns the numbers of the packets in all batches that are left.
 fn all(batches: &mut Batches) -> Vec<u32> {
     let mut found = Vec::new();
     loop {
@@ -60,7 +60,7 @@ fn batches_hold_what_passed_in_order_and_come_back_in_any_order() {
                 assert_eq!(batch.change(), 0);
                 held.push(batch);
             }
-            // All that may be out are held: the run waits.
+            // As many batches as may be out are held, so the run waits.
             Next::Nothing => {
                 assert_eq!((held.len(), batches.outstanding()), (3, (0, 3)));
                 let middle = held.remove(1);
@@ -74,14 +74,14 @@ fn batches_hold_what_passed_in_order_and_come_back_in_any_order() {
     assert!(batches.full() > 2);
     let ended = end(&mut handle);
     assert_eq!((ended.ledger.received, ended.ledger.passed), (PACKETS.into(), u64::from(PACKETS / 2)));
-    // They outlive the run.
+    // The batches outlive the run.
     assert!(!held.is_empty() && held.iter().all(|batch| !numbers(batch).is_empty()));
 }
 
 #[test]
 fn files_that_are_merged_are_pulled_by_time() {
     let scratch = Scratch::new();
-    // The stamp of each packet is that of its place in its file.
+    // The stamp of each packet follows from its place in its file.
     let one = scratch.file("one.pcap", &pcap(0..1000));
     let other = scratch.file("other.pcap", &pcap(1000..2000));
     let (mut handle, mut batches) = pulled(&[&one, &other], Order::Merged, "", 8);
@@ -128,7 +128,7 @@ fn a_run_ends_when_nobody_takes_batches_any_more() {
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
     let (mut handle, mut batches) = pulled(&[&file], Order::Given, "", 2);
     let Next::Batch(batch) = batches.next(Duration::MAX) else { panic!("there are packets") };
-    // One waits, and the next one finds no room.
+    // One batch waits, and the next one finds no room.
     while batches.full() == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -136,7 +136,7 @@ fn a_run_ends_when_nobody_takes_batches_any_more() {
     drop(batches);
     let Ended { ledger, .. } = end(&mut handle);
     assert!(ledger.received < PACKETS.into(), "{ledger:?}");
-    // What nobody took is no part of what passed.
+    // Packets that were never taken do not count as passed.
     assert_eq!((ledger.passed, ledger.dropped.output > 0), (numbers(&batch).len() as u64, true));
 }
 
@@ -162,7 +162,7 @@ fn a_filter_is_replaced_between_two_batches_that_are_pulled() {
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
     let (mut handle, mut batches) = pulled(&[&file], Order::Given, "udp port 53", 1);
     let Next::Batch(first) = batches.next(LONG) else { panic!("there are packets") };
-    // The next one is judged, and waits for room.
+    // The next batch is judged, and waits for room.
     while batches.full() == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -251,7 +251,7 @@ fn a_run_that_waits_is_named_and_ends_when_it_is_stopped() {
     handle.control().stop();
     let ended = end(&mut handle);
     assert_eq!((ended.ledger.received, ended.ledger.passed), (10, 10));
-    // The thread says it just before its end.
+    // The thread sends the result just before its end.
     while !handle.threads().is_empty() {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -295,7 +295,7 @@ fn a_run_that_waits_for_the_writer_of_a_fifo_can_be_stopped() {
     handle.control().stop();
     assert!(matches!(batches.next(LONG), Next::End));
     assert_eq!(end(&mut handle).ledger.received, 0);
-    // A writer that comes late is waited for.
+    // The run waits for a late writer.
     let (mut handle, mut batches) = pulled(&[&fifo], Order::Given, "", 2);
     assert!(matches!(batches.next(Duration::from_millis(200)), Next::Nothing));
     std::fs::write(&fifo, pcap(0..10)).unwrap();
@@ -303,7 +303,7 @@ fn a_run_that_waits_for_the_writer_of_a_fifo_can_be_stopped() {
     assert_eq!(end(&mut handle).ledger.received, 10);
 }
 
-/// A sink that panics with its first packet.
+/// A sink that panics at its first packet.
 struct Panics;
 
 impl Sink for Panics {

@@ -1,4 +1,4 @@
-//! Batches that a sink keeps: their memory goes back in any order and from any thread, and no packet is lost on the way.
+//! Batches that a sink keeps: their memory goes back in any order and from any thread, and no packet is lost.
 
 mod running;
 
@@ -31,7 +31,7 @@ use weir_pipeline::measuring::Settings;
 use weir_testkit::savefile::Pcap;
 use weir_testkit::{Random, Scratch, net, skipped};
 
-/// A sink that sends each batch on, whole.
+/// A sink that sends each batch on as a whole.
 struct Forward {
     wanted: Wanted,
     keeps: bool,
@@ -40,7 +40,7 @@ struct Forward {
 }
 
 impl Forward {
-    /// An output, and where its batches come out.
+    /// Returns an output, and the receiver of its batches.
     fn target(wanted: Wanted, keeps: bool) -> (Target, Receiver<Option<Batch>>) {
         let (to, batches) = channel();
         (("forward".to_owned(), Some(Box::new(Self { wanted, keeps, to, written: 0 }))), batches)
@@ -83,8 +83,8 @@ fn number(found: &Found) -> u32 {
     u32::from_be_bytes(*found.packet.2.last_chunk().expect("each frame ends with its number"))
 }
 
-/// Holds up to `most` batches and gives them back by chance, late and in any order. What is in a batch is looked at when it goes: the
-/// numbers of all packets, sorted, and how many of them passed.
+/// Holds up to `most` batches, and gives them back by chance, late and in any order. A batch is read when it is given back. Returns
+/// the numbers of all packets, sorted, and the number of those that passed.
 fn holder(batches: Receiver<Option<Batch>>, most: usize, seed: u64) -> JoinHandle<(Vec<u32>, usize)> {
     std::thread::spawn(move || {
         let (mut random, mut held) = (Random(seed), Vec::new());
@@ -114,18 +114,18 @@ fn holder(batches: Receiver<Option<Batch>>, most: usize, seed: u64) -> JoinHandl
     })
 }
 
-/// A ring of blocks that a device fills in turn. While the next block is out, packets have no room.
+/// A ring of blocks that a device fills in turn. If the next block is out, packets have no room.
 #[derive(Debug)]
 struct Ring {
     blocks: Arc<Mutex<Blocks>>,
     random: Random,
     next: usize,
-    /// Packets that have reached it, of all that will.
+    /// Number of packets that have reached the ring so far.
     reached: u32,
     all: u32,
     dropped: Vec<u32>,
     handed: Arc<Mutex<Vec<u32>>>,
-    /// The rest of a block.
+    /// Remaining parts of a block.
     rest: Vec<(Arc<Out>, Vec<u32>)>,
 }
 
@@ -146,7 +146,7 @@ impl Drop for Out {
     }
 }
 
-/// A part of it.
+/// A part of a block that is out.
 #[derive(Debug)]
 struct Part(#[expect(dead_code, reason = "it is held")] Arc<Out>, Vec<u8>);
 
@@ -230,7 +230,7 @@ fn blocks_of_a_ring_that_sinks_keep_go_back_in_any_order_and_the_account_is_exac
         let wanted = [Wanted::Passed, Wanted::Rejected, Wanted::All][seed as usize % 3];
         let (main, batches) = Forward::target(wanted, true);
         let mut setup = Setup { main, ..setup("udp port 53", None) };
-        // The workers of a measurement hold the same memory beside.
+        // The workers of a measurement hold the same memory too.
         setup.measure = (seed % 2 == 0).then(|| Settings { workers: 2, ..Settings::default() });
         let holder = holder(batches, random.below(12), seed);
         let input = Input::live("ring", Box::new(ring), &setup.stop);
@@ -257,7 +257,7 @@ fn blocks_of_a_ring_that_sinks_keep_go_back_in_any_order_and_the_account_is_exac
     assert!(dropped > 0, "memory was never short");
 }
 
-/// What is sent into one end of a cable is kept at the other, where the kernel put it.
+/// Checks that packets sent into one end of a cable are kept in place at the other end.
 fn live(test: &str, source: &str) {
     const SENT: u32 = 3000;
     if !net::cable(test, "") {
@@ -276,7 +276,7 @@ fn live(test: &str, source: &str) {
     let mut seen = 0;
     for sent in 0..SENT {
         port.take(&frame(sent), false).unwrap();
-        // Fewer are under way than the memory has room for.
+        // Fewer packets are under way than the memory has room for.
         while sent % 300 == 299 && seen <= sent {
             port.flush().unwrap();
             let batch = batches.recv_timeout(LONG).unwrap();
@@ -356,7 +356,7 @@ fn a_port_sends_from_memory_and_from_a_mapped_file_alike() {
     let mut file = Pcap::new(1, 65_535);
     for number in 0..500 {
         let frame = frame(number);
-        // Some are shorter than a link header, and some longer than the interface takes.
+        // Some packets are shorter than a link header, and some are longer than the interface's limit.
         file.packet(match number % 10 {
             3 => &frame[..13],
             7 => &[7; 1600],
@@ -380,7 +380,7 @@ fn a_port_sends_from_memory_and_from_a_mapped_file_alike() {
     let [memory, read, mapped, cut] = reports;
     assert_eq!(memory, (500, Some(400), vec![50, 50], Vec::new()));
     assert_eq!((&read, &mapped), (&memory, &memory));
-    // All but the short ones are longer than 100 bytes.
+    // All packets but the short ones are longer than 100 bytes.
     assert_eq!(cut, (500, Some(450), vec![50], vec![Note::Cut { packets: 450 }]));
 }
 
@@ -401,7 +401,7 @@ fn a_sink_that_keeps_batches_takes_no_place_of_one_that_does_not() {
         set
     };
     assert!(matches!(run(false), Err(ChangeError::Wants)));
-    // Nothing is read that would take it up.
+    // No batch is read with which the run would apply the change.
     assert!(matches!(run(true), Err(ChangeError::UnderWay { change: 1 })));
 }
 
@@ -421,7 +421,7 @@ fn kept_batches_are_counted_as_in_flight() {
     }
     let control = Arc::clone(handle.control());
     let asking = std::thread::spawn(move || control.snapshot(LONG).expect("the run goes on").in_flight);
-    // It is answered at the end of a batch, this one or the next, which is kept too.
+    // The request is answered at the end of a batch, this one or the next, which is kept too.
     let rest: Vec<u8> = pcap(0..20)[24 + 10 * 316..].to_vec();
     while !asking.is_finished() {
         pipe.write_all(&rest).unwrap();

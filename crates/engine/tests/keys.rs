@@ -1,4 +1,4 @@
-//! Keys that a measurement counts by, replaced while it goes on, held against counts of the packets that were made.
+//! Replacement of a measurement's keys during the run, against counts of the made packets.
 
 mod running;
 
@@ -20,7 +20,7 @@ use weir_testkit::savefile::Pcap;
 
 const PACKETS: u32 = 60_000;
 
-/// Packets of each key.
+/// Number of packets of each key.
 type Table = BTreeMap<u32, u64>;
 
 fn source(number: u32) -> u32 {
@@ -31,7 +31,7 @@ fn port(number: u32) -> u32 {
     1000 + number % 11
 }
 
-/// A datagram whose source and source port follow from its number.
+/// Returns a datagram whose source and source port follow from its number.
 fn frame(number: u32) -> Vec<u8> {
     let mut frame = vec![0; 100];
     frame[12..18].copy_from_slice(&[8, 0, 0x45, 0, 0, 86]);
@@ -48,7 +48,7 @@ fn counts(numbers: impl Iterator<Item = u32>, key: fn(u32) -> u32) -> Table {
     table
 }
 
-/// What was counted by source addresses, or by source ports.
+/// Returns the counts by source address or by source port.
 fn table(state: Option<&State>) -> Table {
     let rows = state.map_or_else(Vec::new, |state| state.table(0, usize::MAX).rows);
     let key = |key: &weir_packet::flow::FlowKey| match key.sport {
@@ -58,7 +58,7 @@ fn table(state: Option<&State>) -> Table {
     rows.iter().map(|row| (key(&row.key), row.counts.packets)).collect()
 }
 
-/// A window as it was told: its beginning, the change that ended it early, what it holds.
+/// Windows as given out: beginning, change that ended the window early, and contents.
 type Told = Arc<Mutex<Vec<(Option<i64>, Option<u64>, Table)>>>;
 
 fn start(setup: Setup, sources: Sources) -> (Handle<()>, Told) {
@@ -86,7 +86,7 @@ fn measure(design: Design, workers: usize, window_ns: Option<i64>, shared: bool)
     Settings { config: Arc::new(config), design, workers, way: Some(AccessMode::Read), ..Settings::default() }
 }
 
-/// The sum of what was counted before the change, and of the windows before and behind it.
+/// Returns the sum of the counts before the change, and the sums of the windows before and behind it.
 fn parts(told: &Told) -> (Table, Table, Table) {
     let told = told.lock().unwrap();
     let sums: Vec<usize> = (0..told.len()).filter(|&i| told[i].0.is_none()).collect();
@@ -145,14 +145,14 @@ fn batches_up_to_the_change_are_counted_by_the_old_keys_and_all_others_by_the_ne
                 let told = told.lock().unwrap();
                 let early: Vec<_> = told.iter().filter(|window| window.0.is_some() && window.1.is_some()).collect();
                 let [early] = early[..] else { panic!("{case}: {early:?}") };
-                // What came later of that window is a further result of it.
+                // Later packets of that window are in a further result of it.
                 assert_eq!(told.iter().filter(|window| window.0 == early.0).count(), 2, "{case}");
             }
         }
     }
 }
 
-/// Packets from a number on, stamped by the time of day.
+/// Returns packets with these numbers, stamped with the time of day.
 fn packets(numbers: std::ops::Range<u32>) -> Feed {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as i64;
     numbers.map(|number| (now + i64::from(number), frame(number))).collect()
@@ -181,7 +181,7 @@ fn workers_of_captures_that_wait_for_packets_begin_with_other_keys() {
         };
         wait(500);
         assert_eq!(control.set_keys(vec![KeyKind::Sport], LONG).unwrap(), 1);
-        // The answer came once the sum was told.
+        // The call returned once the sum was given out.
         assert_eq!(parts(&told).0, counts(0..500, source), "{interfaces}, {design:?}");
         feeds[0].send(packets(500..800)).unwrap();
         wait(800);

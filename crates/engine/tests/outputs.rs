@@ -1,4 +1,4 @@
-//! Outputs that are replaced while a run goes on, held against what tcpdump reads from the source.
+//! Replacement of outputs during a run, against the packets that tcpdump reads from the source.
 
 mod running;
 
@@ -23,7 +23,7 @@ use weir_pipeline::measuring::Settings;
 use weir_testkit::savefile::Pcap;
 use weir_testkit::{Scratch, have};
 
-/// What a run said of outputs that were replaced: number of the change, name, packets written.
+/// Events of replaced outputs: number of the change, name, packets written.
 type Heard = Arc<Mutex<Vec<(u64, String, u64)>>>;
 
 fn start(setup: Setup, sources: Sources) -> (Handle<()>, Heard) {
@@ -42,7 +42,7 @@ fn claims(sources: &[&str]) -> Arc<Claims> {
     Arc::new(Claims::of(&sources.iter().map(|source| Name::from((*source).to_owned())).collect::<Vec<_>>()))
 }
 
-/// A pcap file as a sink.
+/// Returns a sink that writes a pcap file.
 fn pcap_sink(path: &str, claims: &Arc<Claims>) -> Box<dyn Sink> {
     let settings = FileSettings { format: Format::Pcap, ..FileSettings::default() };
     Box::new(FileSink::new(&Name::from(path.to_owned()), settings, claims))
@@ -52,10 +52,10 @@ fn set(control: &Control, slot: OutputSlot, path: &str, claims: &Arc<Claims>) ->
     control.set_output(slot, path, pcap_sink(path, claims), LONG)
 }
 
-/// Bytes of a record in a pcap file: each packet has 300.
+/// Length of a record in a pcap file, bytes: each packet has 300.
 const RECORD: usize = 316;
 
-/// The packets that tcpdump reads from these files, one after another, and matches.
+/// Returns the packets that tcpdump matches in these files, one file after another.
 fn tcpdump(files: &[&str], expression: &str) -> Vec<Packet> {
     files.iter().flat_map(|file| running::tcpdump(file, expression).expect("it is a capture file")).collect()
 }
@@ -136,12 +136,12 @@ fn an_output_of_rejected_packets_is_replaced_by_another_such_output() {
     assert!(!new.is_empty() && old.iter().chain(&new).copied().eq((1..PACKETS).step_by(2)));
 }
 
-/// A filter is replaced first, and then the output: what goes to that was judged by the new filter.
+/// If the filter is replaced first, and then the output, packets of the new output were judged by the new filter.
 #[test]
 fn an_output_gets_no_batch_that_was_judged_before_its_change() {
     let scratch = Scratch::new();
     let source = scratch.file("a.pcap", &pcap(0..PACKETS));
-    // Its batches end elsewhere.
+    // The batches of this file end at other places.
     let mut other = Pcap::new(1, 65535);
     other.packet(&[0; 60_000]);
     (0..PACKETS).for_each(|number| other.packet(&frame(number)));
@@ -181,11 +181,11 @@ type Taken = Arc<Mutex<Vec<u32>>>;
 struct Numbers {
     taken: Taken,
     waiting: Vec<u32>,
-    /// Behind so many packets it signals, and waits.
+    /// Number of packets after which the sink signals, and waits.
     stops: Option<(usize, Sender<()>, Receiver<()>)>,
-    /// Behind so many its reader has gone.
+    /// Number of packets after which the sink's reader has gone.
     ends: Option<usize>,
-    /// What waits at its end is lost.
+    /// Whether packets that wait at the sink's end are lost.
     loses: bool,
     begun: usize,
 }
@@ -265,7 +265,7 @@ fn an_output_that_ended_is_replaced_while_the_measurement_beside_goes_on() {
     let ended = end(&mut handle);
     assert!(ended.discrepancies.is_empty(), "{:?}", ended.discrepancies);
     assert_eq!(ended.measured.map(|measured| measured.processed), Some(PACKETS.into()));
-    // All from a batch on.
+    // All packets from a batch on.
     let new = new.lock().unwrap();
     assert!(new[0] > 100 && new.iter().copied().eq(new[0]..PACKETS), "{}", new[0]);
     assert_eq!(*heard.lock().unwrap(), [(1, "gone".to_owned(), 5)]);
@@ -287,7 +287,7 @@ fn an_output_that_cannot_be_made_takes_no_place() {
     let refused = |slot: OutputSlot, path: &str| set(control, slot, path, &claims).unwrap_err().to_string();
     let nowhere = scratch.at("no-such-folder/two.pcap");
     assert!(refused(OutputSlot::Main, &nowhere).contains(&nowhere));
-    // Its own file, that of another output, and the source.
+    // Refused names: the output's own file, the file of another output, and the source.
     for taken in [&one, &web] {
         assert!(refused(OutputSlot::Main, taken).contains("another output of this run"), "{taken}");
     }
@@ -342,7 +342,7 @@ fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capt
         let (inputs, feeds) = captures(interfaces, &setup.stop);
         let (mut handle, heard) = start(setup, Sources::Captures(inputs));
         let control = Arc::clone(handle.control());
-        // Nothing has come, and nothing comes until the output is another one.
+        // No packet has arrived, and none arrives until the output is replaced.
         assert_eq!(set(&control, OutputSlot::Main, &names[1], &claims).unwrap(), 1);
         let mut all = Pcap::with(1, 65535, false, true);
         for round in 0..2u32 {
@@ -357,7 +357,7 @@ fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capt
                 let packets = numbers.map(|number| (stamp(number).as_nanos() as i64, frame(number))).collect();
                 feeds[(first / 50) as usize % interfaces].send(packets).unwrap();
             }
-            // All of it is written.
+            // All packets are written.
             let written = |snapshot: weir_engine::control::Snapshot| snapshot.written[0].1;
             while control.snapshot(LONG).map(written) != Some(300) {
                 std::thread::sleep(Duration::from_millis(1));
@@ -383,7 +383,7 @@ fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capt
     }
 }
 
-/// The call is not answered while a pipe brings nothing; what comes then goes to the new output.
+/// The call returns no answer while a pipe has no bytes; later packets go to the new output.
 #[test]
 fn a_run_that_waits_for_a_pipe_takes_a_new_output_up_with_the_next_bytes() {
     let scratch = Scratch::new();

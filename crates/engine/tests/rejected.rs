@@ -20,7 +20,7 @@ use weir_pipeline::measuring::Settings;
 use weir_testkit::savefile::Pcapng;
 use weir_testkit::{Scratch, captures, have, net, skipped};
 
-/// A run with these outputs behind the filter: each gets all that matches it, or not.
+/// Makes a run with these outputs behind the filter: each gets the packets that match it, or those that do not.
 fn with_outputs(expression: &str, wanted: &[(&str, Wanted)]) -> (Setup, Vec<Got>) {
     let (mut setup, mut all) = (setup(expression, None), Vec::new());
     for (i, (split, wanted)) in wanted.iter().enumerate() {
@@ -139,7 +139,7 @@ fn all_ways_through_files_hand_out_what_does_not_match() {
 fn rejected_packets_end_where_the_main_output_is_complete() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
-    // The packet behind the last that is taken is the one that finds no room.
+    // The packet behind the last one taken finds no room.
     for (expression, most, rejected) in [("udp port 53", 100, 100), ("udp port 80", 5000, 5001), ("len > 0", 7, 0)] {
         let (mut setup, got) = with_outputs(expression, &[("", PASSED), ("", REJECTED)]);
         let sink = Collect { wanted: PASSED, most, got: Arc::clone(&got[0]) };
@@ -188,7 +188,7 @@ fn an_expression_that_makes_no_sense_at_first_is_refused_before_anything_is_hand
     assert!(packets(&got[0]).is_empty());
 }
 
-/// A capture of an end of a cable; `None`, with a line, where there is none.
+/// Opens a capture at an end of a cable. If there is no cable, prints a line and returns `None`.
 fn opened(test: &str, setup: &Setup, kernel_filter: bool, shares: usize) -> Option<Sources> {
     let settings = CaptureSettings { kernel_filter, ..CaptureSettings::default() };
     let request = CaptureRequest { settings, expression: "udp port 53", shares, ..CaptureRequest::default() };

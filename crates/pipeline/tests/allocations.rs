@@ -1,4 +1,4 @@
-//! Memory is asked for by the window, not by the packet.
+//! Allocations per window, not per packet.
 //!
 //! The allocator counts for the whole process, hence one test in this file.
 
@@ -20,10 +20,10 @@ use weir_pipeline::select::{Select, Selection};
 use weir_pipeline::stages::Stages;
 use weir_pipeline::{AccessMode, Options, Reader};
 
-/// Bytes that are handed on at once, at least: the chunk of a stream.
+/// Smallest number of bytes handed on at once: the chunk of a stream.
 const WINDOW: u64 = 1 << 20;
 
-/// Reads `input`; the records kept go to a file if `write`. Returns packets and allocations.
+/// Reads `input`; if `write`, the kept records go to a file. Returns the numbers of packets and allocations.
 fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, u64) {
     let scratch = Scratch::empty("written.pcapng");
     let path = scratch.0.clone();
@@ -55,7 +55,7 @@ fn cost(input: Input, options: Options, expression: &str, write: bool) -> (u64, 
     (reader.report().received, spent)
 }
 
-/// Measures `input` with one worker or several. Returns packets and allocations.
+/// Measures `input` with one or several workers. Returns the numbers of packets and allocations.
 fn measuring_cost(input: Input, design: Design, workers: usize, sketch: Sketch) -> (u64, u64) {
     let before = allocations();
     let settings = Settings {
@@ -82,7 +82,7 @@ fn measuring_cost(input: Input, design: Design, workers: usize, sketch: Sketch) 
     (measured.report.received, spent)
 }
 
-/// An Ethernet frame of 60 bytes with one of some thousand flows.
+/// Returns an Ethernet frame of 60 bytes of one of some thousand flows.
 fn flow(i: u32) -> Vec<u8> {
     let mut frame = [&[2; 12][..], &[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0]].concat();
     frame.extend((i.wrapping_mul(2_654_435_761) >> 20).to_be_bytes());
@@ -115,7 +115,7 @@ fn measuring() {
 #[test]
 fn allocations_do_not_grow_with_packets() {
     reading();
-    // Last: its workers may still be at their native code when it returns.
+    // Runs last, because its workers may still make native code when it returns.
     measuring();
 }
 
@@ -155,7 +155,7 @@ fn reading() {
                         );
                         // The lists of records of up to sixteen cursors in each piece double about six times.
                         let each = if write { 128 } else { 12 };
-                        // Native code is made aside by another thread, sooner or later: within one count or not.
+                        // Another thread makes native code at any time, within one of the counts or not.
                         let aside = if workers > 1 { 3000 } else { 0 };
                         assert!(more <= windows * each + aside, "{more} more allocations in {windows} MiB");
                     }

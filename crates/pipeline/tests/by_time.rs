@@ -1,4 +1,4 @@
-//! Several sources by time, and sorted: against what a naive reader finds in them.
+//! Several sources by time, and sorted, against the packets that a naive reader finds.
 
 mod reading;
 
@@ -15,10 +15,10 @@ use weir_pipeline::sort::{SortFault, Sorter};
 use weir_pipeline::stages::Stages;
 use weir_pipeline::{Options, Reader, Report};
 
-/// Packets of a source: the place of each in the order, and a hash of all that is known of it.
+/// Packets of a source: the sort key of each, and a hash of all its properties.
 type Source = Vec<(i128, u64)>;
 
-/// Files whose packets come in no order, with many equal times.
+/// Returns files with unordered packets and many equal times.
 fn unordered(seed: u64, packets: usize) -> Vec<Vec<u8>> {
     let mut random = Random(seed);
     let payload = |random: &mut Random| {
@@ -36,7 +36,7 @@ fn unordered(seed: u64, packets: usize) -> Vec<Vec<u8>> {
         }
         files.push(file.bytes);
     }
-    // Two interfaces, the second of which comes late, a second section, and packets without a time.
+    // Two interfaces, the second described late, a second section, and packets without a time.
     let mut file = Pcapng::new(false);
     file.interface(1, 0, 6);
     for i in 0..packets {
@@ -59,7 +59,7 @@ fn unordered(seed: u64, packets: usize) -> Vec<Vec<u8>> {
     files
 }
 
-/// What the naive reader finds in a file; a packet without a time has the place of the packet before it.
+/// Returns the packets that the naive reader finds in a file; a packet without a time has the sort key of the packet before it.
 fn source(file: &[u8]) -> Source {
     let contents = naive::read(file);
     let hashes = compare::expected(file, &contents, |_, _| true).kept;
@@ -79,7 +79,7 @@ fn all() -> Arc<Stages> {
     Arc::new(Stages::filter(Arc::new(Select::new(Selection { remember: true, ..Selection::default() }))))
 }
 
-/// What a reader delivers, and what it says at its end.
+/// Returns the packets that a reader delivers, and its final reports.
 fn delivered(mut reader: Reader<Stages>) -> (Vec<u64>, Report, Vec<Part>) {
     let mut answer = Answer::default();
     while let Some(delivery) = reader.next() {
@@ -91,7 +91,7 @@ fn delivered(mut reader: Reader<Stages>) -> (Vec<u64>, Report, Vec<Part>) {
     (answer.kept, report, parts)
 }
 
-/// The files, sorted as one.
+/// Sorts the files as one.
 fn sorted(files: &[Vec<u8>], sorter: Sorter) -> (Vec<u64>, Report, Vec<Part>, Option<SortFault>) {
     let mut sorter = sorter;
     for (i, file) in files.iter().enumerate() {
@@ -124,7 +124,7 @@ fn sorted_packets_are_those_of_a_stable_sort() {
     }
 }
 
-/// The earliest of the packets that are next in their sources, the first source's if times are equal.
+/// Merges naively: always takes the earliest next packet, that of the first source if times are equal.
 fn naive_merge(sources: &[Source]) -> Vec<u64> {
     let mut next = vec![0; sources.len()];
     let mut merged = Vec::new();
@@ -139,7 +139,7 @@ fn naive_merge(sources: &[Source]) -> Vec<u64> {
 #[test]
 fn a_merge_takes_the_earliest_of_the_packets_that_are_next() {
     let mut files = unordered(2, 1500);
-    // Sources that are in order too, and one that is empty.
+    // Sources in order too, and an empty one.
     for step in [1, 3] {
         let mut file = Pcap::new(1, 65_535);
         (0..2000).for_each(|i| {
@@ -152,7 +152,7 @@ fn a_merge_takes_the_earliest_of_the_packets_that_are_next() {
     let sources: Vec<Source> = files
         .iter()
         .map(|file| {
-            // Without a time, a packet goes at once.
+            // A packet without a time is passed on at once.
             let times = naive::read(file).packets.into_iter().map(|p| p.time_ns.unwrap_or(i64::MIN.into()));
             times.zip(source(file)).map(|(time, (_, hash))| (time, hash)).collect()
         })
@@ -163,7 +163,7 @@ fn a_merge_takes_the_earliest_of_the_packets_that_are_next() {
     assert_eq!(received, [1500, 1500, 1500, 1500, 2000, 2000, 0]);
 }
 
-/// The files, merged, and the packets received of each.
+/// Merges the files; returns the packets, and the number received of each file.
 fn merged(files: &[Vec<u8>]) -> (Vec<u64>, Vec<u64>) {
     let scratches: Vec<Scratch> = files.iter().map(|file| Scratch::new("merged", file)).collect();
     let inputs = scratches.iter().map(compare::plain).collect();
@@ -172,7 +172,8 @@ fn merged(files: &[Vec<u8>]) -> (Vec<u64>, Vec<u64>) {
     (kept, parts.iter().map(|part| part.report.received).collect())
 }
 
-/// Two files of a packet a second each; `damage` gives the stamp of a packet of the first from its number and true time.
+/// Returns two files of one packet per second each; `damage` returns the stamp of a packet of the first file from its number and
+/// true time.
 fn two_files(damage: impl Fn(u32, u32) -> u32) -> Vec<Vec<u8>> {
     let file = |offset: u32, stamp: &dyn Fn(u32, u32) -> u32| {
         let mut file = Pcap::new(1, 65_535);
@@ -191,7 +192,7 @@ fn a_damaged_stamp_does_not_hold_its_source_back() {
     let whole: Vec<Source> = two_files(|_, seconds| seconds).iter().map(|file| source(file)).collect();
     for (every, row) in [(1000, 1), (50, 1), (100, 31)] {
         let files = two_files(|i, seconds| if i % every < row && i >= every { u32::MAX - i } else { seconds });
-        // The order is that of the whole files, but packets with damaged stamps go when the packet behind them does.
+        // The order is that of the intact files, but packets with damaged stamps are passed on with the packet behind them.
         let mut sources: Vec<Source> = files.iter().map(|file| source(file)).collect();
         for i in (0..sources[0].len()).rev() {
             let next = sources[0].get(i + 1).map(|next| next.0);
@@ -228,7 +229,7 @@ fn without_room_for_temporary_files_what_was_sorted_is_delivered() {
     let (kept, report, parts, fault) = sorted(&files, Sorter::new(PathBuf::from("/nowhere/at/all"), 64 << 10, &flag()));
     let fault = fault.expect("there is no such directory");
     assert_eq!(fault.error.kind(), std::io::ErrorKind::NotFound);
-    // What was read until then is in memory, and in order.
+    // The packets read until then are in memory, and in order.
     let received: Vec<u64> = parts.iter().map(|part| part.report.received).collect();
     assert!(received[0] > 0 && received[3] == 0 && report.fault.is_none(), "{received:?} {report:?}");
     assert_eq!(report.received, received.iter().sum::<u64>());
@@ -255,18 +256,18 @@ fn a_sort_that_is_stopped_delivers_nothing() {
     assert!(kept.is_empty() && fault.is_none() && report.fault.is_none(), "{fault:?} {report:?}");
 }
 
-/// A layout that is refused ends the work before anything is read on.
+/// If a layout is refused, the work ends before any further packet is read.
 #[test]
 fn what_is_refused_is_not_sorted() {
     let file = Scratch::new("refused", &unordered(6, 50)[0]);
     let refused = |_: &weir_packet::savefile::Layout| Err(weir_pipeline::PlanError::Refused("no".to_owned()));
     let error = sorter(1 << 20).take(compare::plain(&file), &mut |layout| refused(layout), &mut |_| {});
     assert_eq!(error.expect_err("it is refused").to_string(), "no");
-    // A fault of a merge is one of its mistakes, and reads so.
+    // A fault of a merge is a mistake of weir, and its text says so.
     assert!(SourceError::Merge { read: 2, passed: 1 }.to_string().contains("mistake in weir"));
 }
 
-/// So many packets of each file in the order of time.
+/// Returns the first `received` packets of each file, in the order of time.
 fn first_in_order(files: &[Vec<u8>], received: &[u64]) -> Vec<u64> {
     let taken = files.iter().zip(received).flat_map(|(file, &n)| source(file).into_iter().take(n as usize));
     let mut right: Source = taken.collect();

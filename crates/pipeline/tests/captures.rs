@@ -1,4 +1,4 @@
-//! Captures that others made, against tcpdump, tshark and the serial reader.
+//! Captures from other sources, against tcpdump, tshark and the naive reader.
 
 mod reading;
 
@@ -13,7 +13,7 @@ use weir_io::input::Opening;
 use weir_pipeline::survey::{Survey, Surveyed};
 use weir_pipeline::{Consumer, Options, Reader, With};
 
-/// Time, length on the wire and captured length of each packet.
+/// Consumer that lists time, wire length and captured length of each packet.
 struct Listing;
 
 impl Consumer for Listing {
@@ -37,7 +37,7 @@ impl Consumer for Listing {
     }
 }
 
-/// All of a file, and whether it ended with a fault.
+/// Returns the result for a whole file, and whether it ended with a fault.
 fn whole<C: Consumer>(path: &Path, consumer: C) -> (C::Part, bool) {
     weir_io::sys::guard_mappings();
     let stop = Arc::new(AtomicBool::new(false));
@@ -55,7 +55,7 @@ fn whole<C: Consumer>(path: &Path, consumer: C) -> (C::Part, bool) {
 
 #[test]
 fn every_way_to_read_them_answers_the_same() {
-    /// Versions that nobody defined: the serial reader does not look at them.
+    /// Files with undefined versions, which the naive reader does not check.
     const REFUSED: [&str; 3] = ["pcap-invalid-version-1", "pcap-invalid-version-2", "pcapng-invalid-vers-1"];
     for path in captures("every_way_to_read_them_answers_the_same") {
         let name = file_name(&path);
@@ -80,7 +80,8 @@ fn counts_are_tcpdumps() {
         let (Surveyed { packets, .. }, fault) = whole(path, Survey);
         let name = file_name(path);
         if !output.status.success() {
-            // Of two interfaces that differ tcpdump reads neither; what it refuses for other reasons, we may too.
+            // If two interfaces differ, tcpdump reads neither. Files that tcpdump refuses for other reasons may be refused here
+            // too.
             refused += 1;
             println!("{name}: {packets} packets, fault: {fault}; {}", String::from_utf8_lossy(&output.stderr).trim());
             continue;
@@ -118,13 +119,13 @@ fn times_and_lengths_are_tsharks() {
         if !output.status.success() {
             let words = String::from_utf8_lossy(&output.stderr);
             println!("{name}: fault: {fault}; {}", words.lines().last().unwrap_or_default());
-            // A link type that tshark does not know is no reason for us not to read the file.
+            // A link type unknown to tshark is no reason to refuse the file.
             if words.contains("unknown or unsupported") {
                 continue;
             }
         }
         if let Some(snaplen) = snaplen_of_a_pcap(&std::fs::read(path).expect("as before")) {
-            // Some packets have more bytes in the file than its snap length: we cut them as libpcap does, tshark does not.
+            // Some packets have more bytes in the file than its snap length: weir cuts them like libpcap, tshark does not.
             for (_, _, captured) in theirs.iter_mut().filter(|(_, _, captured)| *captured > snaplen) {
                 *captured = snaplen;
                 cut += 1;
@@ -145,14 +146,14 @@ fn times_and_lengths_are_tsharks() {
     assert!(files >= 60 && packets >= 5000, "too little was compared");
 }
 
-/// The snap length in a little-endian pcap header, unless it stands for none.
+/// Returns the snap length in a little-endian pcap header, if it is a limit.
 fn snaplen_of_a_pcap(file: &[u8]) -> Option<usize> {
     let pcap = matches!(file.get(..4), Some([0xd4 | 0x4d, 0xc3 | 0x3c, 0xb2, 0xa1]));
     let snaplen = u32::from_le_bytes(file.get(16..20)?.try_into().ok()?);
     (pcap && snaplen != 0).then_some(snaplen as usize)
 }
 
-/// `1700000000.000000001  60  60`, tab-separated; a packet without a time has an empty first field.
+/// Parses a line like `1700000000.000000001  60  60`, tab-separated; a packet without a time has an empty first field.
 fn parse(line: &str) -> Option<(Option<i64>, u32, usize)> {
     let mut fields = line.split('\t');
     let time = fields.next()?;

@@ -16,12 +16,12 @@ use weir_pipeline::{AccessMode, Consumer, Delivery, Options, PlanError, Reader};
 use weir_testkit::savefile::Pcap;
 use weir_testkit::{Random, Scratch, ScratchFile};
 
-/// The filters, in the order in which they take each other's place.
+/// The filters, in the order of their replacement.
 const EXPRESSIONS: [&str; 5] = ["udp", "tcp and ip[19] & 1 = 0", "", "not ip", "ip[19] & 3 = 2 or len > 900"];
 
 const PACKETS: u32 = 40_000;
 
-/// A packet of the file: its number is in its last bytes.
+/// Returns a packet of the file, with its number in its last bytes.
 fn frame(random: &mut Random, number: u32) -> Vec<u8> {
     let mut frame = vec![0; 60 + random.below(200)];
     let kind: [u8; 2] = if random.below(8) == 0 { [0x08, 0x06] } else { [0x08, 0x00] };
@@ -71,11 +71,11 @@ fn input(file: &ScratchFile) -> Input {
     }
 }
 
-/// What a reader delivered, held against libpcap.
+/// Compares the deliveries of a reader with libpcap's verdicts.
 struct Judge {
     frames: Vec<Vec<u8>>,
     programs: Vec<Program>,
-    /// Packets so far.
+    /// Number of packets so far.
     at: usize,
     change: u64,
 }
@@ -90,7 +90,7 @@ impl Judge {
         libpcap::bpf_filter(program, frame, frame.len() as u32) != 0
     }
 
-    /// Each packet of the batch was judged under the change that the batch names, and none is missing.
+    /// Checks that each packet of the batch was judged under the change that the batch names, and that none is missing.
     fn batch(&mut self, delivery: &Delivery<Stages>) {
         let selected = &delivery.part.selected;
         let change = delivery.current.plan.change();
@@ -166,7 +166,7 @@ fn filters_that_another_thread_replaces_lose_no_packet_and_judge_none_twice() {
     }
 }
 
-/// A pipe that nobody writes to holds up no change, and what comes behind it is judged by the new filter.
+/// A pipe without a writer's bytes delays no change, and packets behind the change are judged by the new filter.
 #[test]
 fn a_reader_that_waits_for_a_pipe_holds_up_no_change() {
     let scratch = Scratch::new();
@@ -191,7 +191,7 @@ fn a_reader_that_waits_for_a_pipe_holds_up_no_change() {
     let bytes = pcap(&frames());
     let (head, tail) = bytes.split_at(bytes.len() / 2);
     pipe.write_all(head).unwrap();
-    // Whether the reader has taken all of it or not: it comes to wait for more.
+    // Whether or not the reader has taken all bytes yet, it will wait for more.
     let change = replace(&stages, 1);
     assert!(stages.changes().unwrap().wait(change, Duration::from_secs(60)));
     pipe.write_all(tail).unwrap();
@@ -200,11 +200,11 @@ fn a_reader_that_waits_for_a_pipe_holds_up_no_change() {
     assert_eq!(changes.last(), Some(&1), "{changes:?}");
 }
 
-/// The workers of a measurement judge by the filter of the batch, whenever they come to it.
+/// The workers of a measurement judge by the filter of the batch, at any later time.
 #[test]
 fn what_is_measured_is_what_the_filters_of_the_batches_pass() {
     let file = ScratchFile::new("changes.pcap", &pcap(&frames()));
-    // Offset of the record of each packet, and of the end.
+    // Offset of the record of each packet, then that of the end.
     let mut offsets = vec![24u64];
     for frame in frames() {
         offsets.push(offsets[offsets.len() - 1] + 16 + frame.len() as u64);
@@ -243,7 +243,7 @@ fn an_expression_that_is_wrong_or_fits_nothing_that_is_read_takes_no_place() {
         Err(PlanError::Refused(why)) => why,
         other => panic!("{expression}: {other:?}"),
     };
-    // Nothing is read yet: words are enough, whatever link type they are for.
+    // No source is read yet: the expression needs only valid words, for any link type.
     assert!(refused("udp porrt 53").contains("udp porrt 53"));
     stages.select().with_expression("wlan type mgt").unwrap();
     let file = ScratchFile::new("changes.pcap", &pcap(&frames()[..100]));

@@ -1,8 +1,8 @@
-//! Files made to fool a reader that starts in the middle: the answer is that of a serial one.
+//! Files made to mislead a reader that starts in the middle: the result must be that of a serial reader.
 //!
-//! A cursor inside a file is a guess: a pcap has no mark to find, and a payload may hold a capture itself. What a guess
-//! found counts only once the chain before it has landed exactly on its start. These files make the guesses wrong, and
-//! the tests ask that some were, so that the proof is what saves the answer.
+//! A cursor inside a file is a guess, because a pcap has no mark to find, and a payload may hold a capture itself. The findings of
+//! a guess count only once the chain before it has landed exactly on its start. These files make guesses wrong, and the tests check
+//! that some were wrong, so that the right result depends on the proof.
 
 mod reading;
 
@@ -10,14 +10,14 @@ use reading::Random;
 use reading::build::{Pcap, Pcapng};
 use reading::compare::everywhere;
 
-/// Two mapped windows and a bit: twenty windows of the other kind.
+/// Size of a large file, bytes: more than two mapped windows, and many windows of the other kind.
 const LARGE: usize = 40 << 20;
 
 fn fill(random: &mut Random, len: usize) -> Vec<u8> {
     random.bytes(len)
 }
 
-/// A whole pcap file of small packets.
+/// Returns a whole pcap file of small packets.
 fn inner_pcap(random: &mut Random, records: usize) -> Vec<u8> {
     let mut inner = Pcap::new(1, 65_535);
     for _ in 0..records {
@@ -49,7 +49,7 @@ fn ordinary_packets() {
         pcap.packet(&data);
         pcapng.packet(&data);
     }
-    // Guesses are right here, so that the cursors are worth having: nearly nothing is read twice.
+    // Guesses are right here, so nearly no packet is read twice.
     let twice = everywhere("pcap of ordinary packets", pcap.bytes);
     assert!(twice.total() < u64::from(pcap.count) / 10, "{twice:?}");
     let twice = everywhere("pcapng of ordinary packets", pcapng.bytes);
@@ -62,7 +62,7 @@ fn captures_inside_a_capture() {
     for big in [false, true] {
         let mut outer = Pcap::with(1, 262_144, big, big);
         while outer.bytes.len() < LARGE {
-            // Inner records end with the payload, so that a chain inside runs on into the outer one.
+            // Inner records end with the payload, so that a chain inside continues into the outer chain.
             let records = 300 + random.below(1800);
             let mut inner = inner_pcap(&mut random, records);
             if big {
@@ -75,7 +75,7 @@ fn captures_inside_a_capture() {
     }
 }
 
-/// The same pcap in the other byte order.
+/// Returns the same pcap in the other byte order.
 fn swapped(pcap: &[u8]) -> Vec<u8> {
     let mut other = pcap[..24].to_vec();
     let mut at = 24;
@@ -108,7 +108,7 @@ fn payloads_of_fake_headers() {
         }
         let mut random = Random(3);
         while outer.bytes.len() < LARGE {
-            // Shifted by each of sixteen bytes in turn.
+            // Shifted by 0 to 15 bytes in turn.
             let skip = outer.count as usize % 16;
             let len = 1000 + random.below(7000);
             outer.packet(&[&vec![0xaa; skip], &fake[..len]].concat());
@@ -169,7 +169,7 @@ fn packet_blocks_inside_packet_blocks() {
             for _ in 0..records {
                 let len = 40 + random.below(80);
                 let data = random.bytes(len);
-                // An interface the section has, mostly; sometimes one that it has not.
+                // Mostly an interface of the section; sometimes one that the section lacks.
                 let interface = u32::from(random.below(50) == 0);
                 inner.enhanced(interface, len as u32, &data);
             }
@@ -198,7 +198,7 @@ fn sections_of_alternating_byte_order() {
             next += (2 << 20) + random.below(5 << 20);
             big = !big;
             file.section(big);
-            // What interface 0 is changes with the section.
+            // Interface 0 changes with the section.
             file.interface(1, 65_535, if big { 9 } else { 6 });
             file.interface(101, 0, 3);
         }
@@ -236,7 +236,7 @@ fn interfaces_added_midway() {
 
 #[test]
 fn a_packet_of_an_interface_that_comes_later() {
-    // The cursor behind the interface block knows the interface only because of it; the one in front does not.
+    // A cursor behind the interface block needs the interface; a cursor in front does not know it yet.
     let mut random = Random(9);
     let mut file = Pcapng::new(false);
     file.interface(1, 0, 6);
@@ -292,7 +292,7 @@ fn giant_records() {
         } else {
             200 + random.below(1500)
         };
-        // Inside a giant lies a capture, so that guesses find records there.
+        // A giant record holds a capture, so that guesses find records there.
         let data = if len > 1 << 19 {
             let mut inner = inner_pcap(&mut random, len / 96);
             inner.resize(len, 0);
@@ -378,7 +378,7 @@ fn records_that_end_where_windows_end() {
     everywhere("blocks that end where windows end", file.bytes);
 }
 
-/// Bytes that nobody chose, put together from everything above.
+/// Random bytes, combined from all the parts above.
 #[test]
 fn files_of_anything() {
     let seed = std::env::var("WEIR_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_231_114u64);

@@ -1,5 +1,5 @@
-//! Files that end too early or hold wrong bytes: what is good before the place is delivered, and the place is the same
-//! whichever way the file is read.
+//! Files that end too early or hold wrong bytes: all good packets before the damage are delivered, and the fault has the same
+//! position in every way to read.
 
 mod reading;
 
@@ -77,7 +77,7 @@ fn cut_in_a_mapped_window_behind_the_first() {
     }
 }
 
-/// Every kind of wrong length in the middle of a file with one and with several windows.
+/// Every kind of wrong length in the middle of a file, with one and with several windows.
 #[test]
 fn lengths_that_cannot_be() {
     for len in [20_000, 5 << 20, 33 << 20] {
@@ -148,7 +148,7 @@ fn section_headers_that_cannot_be() {
     }
 }
 
-/// The fault of a file: packet, offset, what.
+/// Returns the fault of a file: packet number, offset and text.
 fn fault(file: &[u8]) -> (u64, u64, String) {
     let scratch = Scratch::new("fault", file);
     let mut reader = reading::compare::reader(plain(&scratch), "", Options::default());
@@ -159,7 +159,7 @@ fn fault(file: &[u8]) -> (u64, u64, String) {
     (fault.packet, fault.offset, format!("{:?}", fault.what))
 }
 
-/// A block of nearly 4 GiB in a file that has as many bytes: no memory is asked for it.
+/// A block of nearly 4 GiB in a file of that size: no memory is requested for it.
 #[test]
 fn a_block_of_gigabytes() {
     for kind in [0x0badu32, 6] {

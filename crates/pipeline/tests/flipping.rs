@@ -1,4 +1,4 @@
-//! A file that another writes while it is mapped: whatever is read, reading ends, counts what it gave out, and never panics.
+//! A mapped file that another thread changes: the reader always ends, counts the packets delivered, and never panics.
 
 mod reading;
 
@@ -17,7 +17,7 @@ use weir_pipeline::select::Selection;
 use weir_pipeline::survey::Survey;
 use weir_pipeline::{AccessMode, Consumer, Reader};
 
-/// Rounds of each reading: enough that bytes change between two loads of many packets.
+/// Number of rounds of each reading: enough for bytes to change between two loads of many packets.
 const ROUNDS: usize = 12;
 
 fn pcap() -> Vec<u8> {
@@ -30,7 +30,7 @@ fn pcap() -> Vec<u8> {
     file.bytes
 }
 
-/// Blocks of all kinds, and interfaces with names.
+/// Returns a file with blocks of all kinds, and interfaces with names.
 fn pcapng() -> Vec<u8> {
     let mut file = Pcapng::new(false);
     let mut random = Random(42);
@@ -51,7 +51,7 @@ fn pcapng() -> Vec<u8> {
     file.bytes
 }
 
-/// Set once nothing is read any more, by a panic too: the other thread must not go on for ever.
+/// Sets its flag when the reading ends, even by a panic, because the other thread must end too.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -71,7 +71,7 @@ fn while_flipped(file: &[u8], read: impl Fn(&Scratch)) {
             while !over.load(Ordering::Relaxed) {
                 let at = random.below(file.len() - 8);
                 let other = random.below(file.len() - 8);
-                // Bytes that mean something elsewhere, lengths that are just beside the right ones, and text that is none.
+                // Bytes with a meaning at other places, lengths just beside the right ones, and invalid text.
                 let bytes = match random.below(3) {
                     0 => file[other..other + 4].to_vec(),
                     1 => file[at..at + 4].iter().map(|byte| byte ^ 4).collect(),

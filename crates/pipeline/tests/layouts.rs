@@ -1,4 +1,4 @@
-//! Files whose layout changes all the time: what is held in memory, and how often it is asked for, does not grow with the changes.
+//! Files with frequent changes of the layout: neither the memory held nor the number of requests for it grows with the changes.
 //!
 //! The allocator counts for the whole process, hence one test in this file.
 
@@ -27,7 +27,7 @@ fn layouts_cost_no_more_memory_than_they_hold() {
     any_sequence();
 }
 
-/// Sections with an interface and a packet each.
+/// Returns a file of `count` sections with an interface and a packet each.
 fn sections(count: u32) -> Vec<u8> {
     let mut file = Pcapng::default();
     for i in 0..count {
@@ -44,7 +44,7 @@ fn stream(source: impl Read + Send + 'static) -> Input {
 }
 
 fn many_sections() {
-    /// Of these files, which are of 4.2 and 0.4 MB, in every way to read.
+    /// Limit of memory for these files of 4.2 and 0.4 MB, in every way to read, bytes.
     const MOST: usize = 12 << 20;
     for count in [3000, 30_000] {
         let file = sections(count);
@@ -72,7 +72,7 @@ fn many_sections() {
     }
 }
 
-/// Packets that were measured.
+/// Returns the number of packets measured.
 fn measured(input: Input, design: Design, workers: usize) -> u64 {
     let mut run = Run::new(Settings {
         config: Arc::new(Config { sketch: Sketch::Exact, memory: 1 << 16, ..Config::default() }),
@@ -86,7 +86,7 @@ fn measured(input: Input, design: Design, workers: usize) -> u64 {
     run.finish(&mut |_| {}).expect("workers live").arrivals.received
 }
 
-/// As many interfaces as a file may have, each other than all before and described just before its first packet.
+/// Checks a file with the largest number of interfaces, each different from all before and described just before its first packet.
 fn many_interfaces() {
     let mut file = Pcapng::new(false);
     for i in 0..MAX_INTERFACES as u32 {
@@ -112,7 +112,7 @@ fn many_interfaces() {
     }
 }
 
-/// Interfaces without end, of sixteen comments of 64 KB each, and a packet behind each.
+/// Source of endless interfaces with sixteen comments of 64 KB each, and a packet behind each.
 struct LongTexts {
     interfaces: u32,
     block: Vec<u8>,
@@ -130,7 +130,7 @@ impl LongTexts {
             body.extend([1, 0, 0xfc, 0xff]);
             body.extend(vec![b'a' + comment; 0xfffc]);
         }
-        // A name that no other has.
+        // A unique name.
         body.extend([2, 0, 8, 0]);
         body.extend(format!("{:08}", self.interfaces).bytes());
         file.block(1, &body);
@@ -168,13 +168,13 @@ fn long_texts() {
         let layout = reader.layout().expect("it has one");
         let kept: usize =
             layout.interfaces.iter().flat_map(|one| one.name.iter().chain(&one.comments)).map(String::len).sum();
-        // The comments of the first interface fit, and then nothing: 299 names and 16 times as many comments are left out.
+        // Only the comments of the first interface fit: 299 names and 16 times as many comments are left out.
         assert_eq!((received, kept <= MAX_TEXT, layout.texts_left_out), (300, true, 299 * 17), "{kept}");
     });
     assert!(most < 16 << 20, "{most} bytes");
 }
 
-/// The body of the fuzz target, over bytes that nobody chose and over the sequences that hold most.
+/// Runs the body of the fuzz target over random bytes, and over the sequences that hold the most memory.
 fn any_sequence() {
     let chosen: [&[u8]; 5] = [
         // Sections of one interface and one packet each, thousands of times; long texts in all of them.

@@ -18,7 +18,7 @@ use weir_pipeline::select::Selection;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// A packet that a test made: it knows what the program must find out.
+/// A made packet, with the facts that the program must find.
 #[derive(Clone, Copy, Debug)]
 struct Made {
     time_ns: i64,
@@ -53,7 +53,7 @@ impl Made {
     }
 }
 
-/// Packets of a few heavy flows and many light ones, times that go on and now and then back, some of them far.
+/// Returns packets of a few heavy flows and many light ones. Their times advance, and step back now and then, some of them far.
 fn traffic(packets: usize, disorder_ns: u64) -> Vec<Made> {
     let mut numbers = Random(0x5eed);
     let mut clock = 1_700_000_000 * SECOND;
@@ -63,7 +63,7 @@ fn traffic(packets: usize, disorder_ns: u64) -> Vec<Made> {
             let back = if numbers.below(50) == 0 { numbers.below(disorder_ns as usize) as i64 } else { 0 };
             let class = numbers.below(10);
             let flow = if class < 6 { numbers.below(20) } else { 100 + numbers.below(40_000) };
-            // Whole microseconds, as the file has them.
+            // Whole microseconds, the resolution of the file.
             let time_ns = (clock - back) / 1000 * 1000;
             Made { time_ns, flow: flow as u32, bytes: 60 + numbers.below(1400) as u32, arp: numbers.below(100) == 0 }
         })
@@ -81,7 +81,7 @@ fn file(packets: &[Made]) -> Vec<u8> {
     file.bytes
 }
 
-/// What one result must hold.
+/// Expected contents of one result.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Expected {
     number: i64,
@@ -104,7 +104,7 @@ impl Expected {
     }
 }
 
-/// One packet after the other, and one source after the other. The results in the order they are given out in.
+/// Reference: takes one packet after the other, one source after the other. Returns the results in their order of output.
 fn serial(sources: &[&[Made]], windowing: Windowing, kind: KeyKind, keep: impl Fn(&Made) -> bool) -> Vec<Expected> {
     let mut windows = times::Serial::new(windowing);
     for packets in sources {
@@ -129,7 +129,7 @@ fn serial(sources: &[&[Made]], windowing: Windowing, kind: KeyKind, keep: impl F
     windows.finish()
 }
 
-/// A way to measure.
+/// A combination of settings to measure with.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     design: Design,
@@ -143,7 +143,7 @@ struct Case {
     kind: KeyKind,
     windowing: Windowing,
     filtering: bool,
-    /// Bytes of an exact table, and eight times those of a sketch.
+    /// Size of an exact table, bytes: eight times that of a sketch.
     memory: usize,
 }
 
@@ -195,7 +195,7 @@ impl Case {
     }
 }
 
-/// Compares a window with what it must hold.
+/// Compares a window with its expected contents.
 fn compare(case: &Case, expected: &Expected, arrivals: Arrivals, state: Option<&State>) {
     assert_eq!(arrivals, expected.arrivals, "{case:?}");
     let passed = arrivals.received - arrivals.filtered - arrivals.late;
@@ -226,7 +226,7 @@ fn compare(case: &Case, expected: &Expected, arrivals: Arrivals, state: Option<&
             assert!(found * 100 >= table.rows.len() * 98, "{case:?}: {found} of {}", table.rows.len())
         }
     }
-    // The heaviest are named by every sketch.
+    // Every sketch must name the heaviest flows.
     let mut heaviest: Vec<(u64, FlowKey)> = expected
         .table
         .iter()
@@ -241,12 +241,12 @@ fn compare(case: &Case, expected: &Expected, arrivals: Arrivals, state: Option<&
     }
 }
 
-/// Runs a case over the packets of one source and compares all its windows, and the sum of them.
+/// Runs a case over the packets of one source, and compares all its windows and their sum.
 fn check(case: Case, packets: &[Made], inputs: impl IntoIterator<Item = Input>) {
     check_all(case, &[packets], inputs);
 }
 
-/// The same for several sources.
+/// Runs a case over several sources, and compares all windows and their sum.
 fn check_all(case: Case, sources: &[&[Made]], inputs: impl IntoIterator<Item = Input>) {
     let expected = serial(sources, case.windowing, case.kind, case.keep());
     let mut run = Run::new(case.settings());
@@ -341,7 +341,8 @@ fn every_key_weight_batch_and_way_gives_the_serial_answer() {
 
 #[test]
 fn windows_close_in_order_and_late_packets_are_a_further_result_of_theirs() {
-    // Packets go back by up to 700 ms: more than is waited for in the second cut, and in the third more than a window.
+    // Packets step back by up to 700 ms: more than the wait for late packets in the second case, and more than a window in the
+    // third.
     let packets = traffic(16_000, 700_000_000);
     let bytes = file(&packets);
     let scratch = Scratch::new("windows.pcap", &bytes);
@@ -366,7 +367,7 @@ fn windows_close_in_order_and_late_packets_are_a_further_result_of_theirs() {
     assert!(late > 50, "the test holds late packets: {late}");
 }
 
-/// All packets come in one delivery: a run that is stopped does not measure the rest of it, however long that takes.
+/// All packets come in one delivery: a stopped run does not measure the rest of it.
 #[test]
 fn a_run_that_is_stopped_leaves_the_packets_that_no_worker_has() {
     let packets = traffic(20_000, 0);

@@ -1,4 +1,4 @@
-//! Threads that panic: the source ends with a fault that names the thread, never as if all had been read, and never not at all.
+//! Threads that panic: the source ends with a fault that names the thread. It never seems complete, and the run never hangs.
 
 mod reading;
 
@@ -20,10 +20,10 @@ use weir_pipeline::pump::Pump;
 use weir_pipeline::reader::SourceError;
 use weir_pipeline::{AccessMode, Consumer, Options, PlanError, Reader, SourceFault, With};
 
-/// What a trap's packet begins with.
+/// First bytes of a trap, a packet that makes its worker panic.
 const TRAP: &[u8] = b"this packet is a trap";
 
-/// What a packet begins with that keeps its worker until a trap has sprung.
+/// First bytes of a packet that keeps its worker until a trap has sprung.
 const WAIT: &[u8] = b"this packet waits for a trap";
 
 /// Counts packets, and panics at a trap unless it is in this thread.
@@ -34,7 +34,7 @@ struct Trapped {
 }
 
 impl Trapped {
-    /// No trap for the calling thread.
+    /// Returns a consumer without traps for the calling thread.
     fn safe_here() -> Self {
         Self { safe: Some(std::thread::current().id()), ..Self::default() }
     }
@@ -69,13 +69,13 @@ impl Consumer for Trapped {
 /// Six windows of a file that is read in pieces, with a trap in the fourth.
 struct Trap {
     bytes: Vec<u8>,
-    /// Packets that begin in the windows before that of the trap.
+    /// Number of packets that begin in the windows before that of the trap.
     windows: u64,
-    /// Packets before the trap.
+    /// Number of packets before the trap.
     before: u64,
 }
 
-/// Its first packet is `first`.
+/// Returns a file with a trap whose first packet is `first`.
 fn file_with_a_trap(first: &[u8]) -> Trap {
     let mut random = Random(5);
     let mut file = Pcap::new(1, 65_535);
@@ -100,7 +100,7 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     said.recv_timeout(Duration::from_secs(60)).expect("it ends")
 }
 
-/// Packets delivered and the fault, if there is one.
+/// Returns the number of packets delivered, and the fault, if any.
 fn read(mut reader: Reader<Trapped>) -> (u64, Option<SourceFault>) {
     let mut delivered = 0;
     while let Some(delivery) = reader.next() {
@@ -112,7 +112,7 @@ fn read(mut reader: Reader<Trapped>) -> (u64, Option<SourceFault>) {
     (delivered, report.fault)
 }
 
-/// Packets that a pump passed on; how many its source says were received, and number and words of its fault.
+/// Returns the number of packets that a pump passed on, the number received by its source, and packet number and text of its fault.
 fn pumped(reader: Reader<Trapped>, number: usize) -> (u64, u64, (u64, String)) {
     let mut pump = Pump::start(reader, number).unwrap();
     let mut delivered = 0;
@@ -131,7 +131,7 @@ fn pumped(reader: Reader<Trapped>, number: usize) -> (u64, u64, (u64, String)) {
 #[test]
 fn a_worker_that_panics_ends_the_file_with_a_fault_that_names_it() {
     for way in [AccessMode::Read, AccessMode::Mapped] {
-        // The first result to come is that of the trap's window, and the first window's the last before that one's turn.
+        // The result of the trap's window arrives first; that of the first window arrives last.
         let Trap { mut bytes, windows, before } =
             file_with_a_trap(if way == AccessMode::Read { WAIT } else { b"first" });
         if way == AccessMode::Mapped {
@@ -156,7 +156,7 @@ fn a_worker_that_panics_ends_the_file_with_a_fault_that_names_it() {
     }
 }
 
-/// Windows that were processed under a layout which changed before them are thrown away, and what went wrong in them too.
+/// If the layout changed before a window, the result under the old layout is discarded, and its fault too.
 #[test]
 fn a_panic_in_a_window_that_is_thrown_away_is_no_fault() {
     let mut file = Pcapng::new(false);

@@ -1,4 +1,4 @@
-//! Bytes that come in order: pipes that dawdle, files that grow, an end from outside, compressed files.
+//! Streams of bytes: slow pipes, growing files, a stop from outside, compressed files.
 
 mod reading;
 
@@ -56,7 +56,7 @@ fn open(pipe: &PipeReader, stop: &Arc<AtomicBool>) -> Input {
     input
 }
 
-/// What a file holds, by the serial reader.
+/// Returns the contents of a file according to the naive reader.
 fn right(file: &[u8]) -> Answer {
     expected(file, &naive::read(file), EXPRESSIONS[0].1)
 }
@@ -66,7 +66,7 @@ fn write_in_pieces(mut pipe: PipeWriter, file: &[u8], most: usize) {
     let mut rest = file;
     while !rest.is_empty() {
         let (piece, more) = rest.split_at(rest.len().min(1 + random.below(most)));
-        // A reader that has met a fault hangs up.
+        // After a fault, the reader closes the pipe.
         if pipe.write_all(piece).is_err() {
             return;
         }
@@ -101,7 +101,7 @@ fn a_large_pipe() {
     }
 }
 
-/// What has been written is delivered before more comes: the writer waits for each packet to arrive.
+/// Packets written so far are delivered before more bytes arrive: the writer waits for each packet.
 #[test]
 fn packets_are_delivered_as_they_come() {
     let mut file = Pcap::new(1, 65_535);
@@ -120,7 +120,7 @@ fn packets_are_delivered_as_they_come() {
         for i in 0..20u8 {
             let before = file.bytes.len();
             file.packet(&vec![i; 100 + usize::from(i)]);
-            // In two pieces, cut in the header and in the data in turn.
+            // Written in two pieces, cut in the header and in the data in turn.
             let (one, two) = file.bytes[before..].split_at(if i % 2 == 0 { 10 } else { 50 });
             sender.write_all(one).unwrap();
             sender.write_all(two).unwrap();
@@ -143,7 +143,7 @@ fn a_pipe_that_ends_in_a_record() {
     }
 }
 
-/// A reader that fails after so many bytes.
+/// A reader that fails at the end of its bytes.
 struct Failing(io::Cursor<Vec<u8>>);
 
 impl Read for Failing {
@@ -202,7 +202,7 @@ fn a_growing_file_is_followed_until_told_to_stop() {
             });
             let mut writer = OpenOptions::new().append(true).open(&scratch.0).unwrap();
             let (mut written, mut seen) = (0, 0);
-            // Cuts anywhere; after each piece all its whole packets arrive.
+            // Cuts at any place: after each piece, all its whole packets arrive.
             for len in [1, 25, 5000, 5001, 150_000, 399_990] {
                 writer.write_all(&file[written..len]).unwrap();
                 written = len;
@@ -232,13 +232,13 @@ fn a_pipe_is_left_when_told_to_stop() {
         received += reader.next().expect("packets are there").part.selected.passed;
     }
     stop.store(true, Ordering::Relaxed);
-    // More is there, and the writer is not done.
+    // More bytes are ready, and the writer is not done.
     sender.write_all(&file[50_000..60_000]).unwrap();
     assert!(reader.next().is_none());
     assert_eq!((reader.report().received, reader.report().fault.is_none()), (whole, true));
 }
 
-/// Runs `command` with `input`; its output.
+/// Runs `command` with `input`, and returns its output.
 fn through(command: &str, arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let mut child = Command::new(command)
         .args(arguments)
@@ -258,7 +258,7 @@ fn through(command: &str, arguments: &[&str], input: &[u8]) -> Vec<u8> {
 
 const TOOLS: [(&str, &[&str]); 3] = [("gzip", &["-c"]), ("zstd", &["-c", "-q"]), ("lz4", &["-c", "-q"])];
 
-/// `packed` as a file and through a pipe.
+/// Reads `packed` as a file and through a pipe.
 fn both(packed: &[u8], workers: usize) -> [(Answer, Option<SourceError>); 2] {
     let scratch = Scratch::new("packed", packed);
     let options = Options { workers, ..Options::default() };
@@ -330,7 +330,7 @@ fn compressed_and_cut_short() {
                     Some(found.received + 1),
                     "{tool}, cut to {len} bytes"
                 );
-                // What was whole comes: all of the first member once it is, all of the file but its last block.
+                // Whole parts are delivered: all of the first member once it is whole, all of the file but its last block.
                 let whole = if len >= first.len() { right(&file[..half]).received } else { 0 };
                 assert!(found.received >= whole, "{tool}, cut to {len} bytes: {} of {whole}", found.received);
             }
@@ -354,7 +354,7 @@ fn compressed_and_damaged() {
                 assert!(fault.is_some(), "{tool}, damaged at {at}");
                 assert_eq!(found.received, found.passed + found.filtered);
                 assert_eq!(found.fault.map(|(packet, _)| packet), Some(found.received + 1));
-                // A checksum comes after what it is of: only what was decoded may be wrong, and only behind the damage.
+                // A checksum follows its data, so decoded bytes may be wrong, but only behind the damage.
                 let same = found.kept.iter().zip(&all.kept).take_while(|(a, b)| a == b).count();
                 assert!(same * 4 >= found.kept.len(), "{tool}, damaged at {at}: {same} of {}", found.kept.len());
             }
@@ -379,7 +379,7 @@ fn garbage_behind_a_compressed_file_is_a_fault() {
 
 #[test]
 fn standard_input_that_is_a_file_read_partly() {
-    // A file that somebody has read a part of already is read on from there.
+    // A file that was read in part already is read from that position on.
     let file = pcap(50_000);
     let scratch = Scratch::new("partly", &[&b"a line of text\n"[..], &file].concat());
     let mut handle = File::open(&scratch.0).unwrap();

@@ -1,4 +1,5 @@
-//! A file that loses bytes while it is read: what was whole is delivered, the fault says where and why, nothing crashes.
+//! A file that loses bytes while it is read: whole packets are delivered, the fault has the position and the reason, and there is
+//! no crash.
 
 mod reading;
 
@@ -14,7 +15,7 @@ use weir_pipeline::measuring::{Design, Run, Settings};
 use weir_pipeline::reader::SourceError;
 use weir_pipeline::select::Selection;
 
-/// Three mapped windows.
+/// Length of a file of three mapped windows, bytes.
 const LEN: usize = 40 << 20;
 
 fn pcap() -> Vec<u8> {
@@ -68,7 +69,7 @@ fn read_while_cut(file: &[u8], way: AccessMode, workers: usize, deliveries: usiz
     (answer, fault.what.to_string())
 }
 
-/// What is whole in the first `len` bytes, and the place where that ends.
+/// Returns the whole packets in the first `len` bytes, and the offset of their end.
 fn whole(file: &[u8], len: usize) -> Answer {
     let contents = naive::read(&file[..len]);
     let mut right = expected(file, &contents, |_, _| true);
@@ -98,7 +99,7 @@ fn mapped_and_cut_behind_the_reader() {
 #[test]
 fn mapped_and_cut_in_front_of_the_reader() {
     for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
-        // What was delivered before stays delivered; the place is where the reader stood.
+        // Packets delivered before stay delivered. The offset of the fault is the reader's position.
         let contents = naive::read(&file);
         let first = contents.packets.iter().position(|packet| packet.end >= 16 << 20).unwrap() + 1;
         let end = contents.packets[first - 1].end as u64;
@@ -139,7 +140,7 @@ fn read_in_pieces_and_cut() {
                 same(&format!("{name}, {workers} workers, cut to {len}"), &found, &right);
             }
         }
-        // In front of the reader: how far the workers were ahead is their affair, but what came is what was there.
+        // A cut in front of the reader: the progress of the workers is not determined, but the packets delivered were in the file.
         let all = expected(&file, &naive::read(&file), |_, _| true);
         for len in [0, 5000, 1 << 20] {
             for workers in WORKERS {
@@ -154,7 +155,7 @@ fn read_in_pieces_and_cut() {
     }
 }
 
-/// A delivery's bytes are the file's: whoever reads them late may find them gone, and is told so.
+/// The bytes of a delivery are those of the file: a late use may find them gone, and gets an error.
 #[test]
 fn cut_between_delivery_and_use() {
     for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
@@ -167,7 +168,7 @@ fn cut_between_delivery_and_use() {
             let mut good = 0;
             for &at in &delivery.part.selected.records {
                 let record = delivery.current.layout.record(bytes, at as usize);
-                // What lies before the cut is whole; what lies behind it is nothing, or a packet without bytes.
+                // Packets before the cut are whole; behind it, there is no packet, or one without bytes.
                 if record.is_some_and(|record| !record.frame.data.is_empty()) {
                     good += 1;
                 }
@@ -190,11 +191,11 @@ fn cut_to(scratch: &Scratch, len: usize) {
     File::options().write(true).open(&scratch.0).unwrap().set_len(len as u64).unwrap();
 }
 
-/// A consumer that hands packets on gets those that are whole in what is left, byte for byte, and no others are counted.
+/// A consumer that hands packets on gets the whole packets of the remaining file, byte for byte, and no others are counted.
 #[test]
 fn packets_that_are_gone_when_they_are_used_are_not_counted() {
     for (name, file) in [("pcap", pcap()), ("pcapng", pcapng())] {
-        // In the middle of a page, at its start, in the file header, and in the last page of all.
+        // Cuts in the middle of a page, at its start, in the file header, and in the last page of the file.
         for len in [(9 << 20) + 1234, 9 << 20, 10, 0, file.len() - 700] {
             for workers in WORKERS {
                 let what = format!("{name}, {workers} workers, cut to {len}");
@@ -205,7 +206,7 @@ fn packets_that_are_gone_when_they_are_used_are_not_counted() {
                 let mut deliveries = 0;
                 while let Some(delivery) = reader.next() {
                     deliveries += 1;
-                    // The last delivery is the one of which a file cut in its last page loses packets.
+                    // A file cut in its last page loses packets of the last delivery.
                     if deliveries == 1 && len < 16 << 20 || delivery.view.eof {
                         cut_to(&scratch, len);
                     }
@@ -234,14 +235,14 @@ fn packets_that_are_gone_when_they_are_used_are_not_counted() {
     }
 }
 
-/// Bytes of the first record.
+/// Returns the length of the first record, bytes.
 fn file_first(file: &[u8]) -> usize {
     let packets = naive::read(file).packets;
     let header = packets[1].data.start - packets[0].end;
     packets[0].end - (packets[0].data.start - header)
 }
 
-/// What is measured after the file was cut is what is whole in the rest, whoever measures it.
+/// After the file was cut, every design measures the whole packets of the rest.
 #[test]
 fn a_measurement_counts_what_was_still_there() {
     const WINDOW_NS: i64 = 1_000_000_000;

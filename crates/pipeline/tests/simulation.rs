@@ -1,5 +1,5 @@
-//! The whole live path in one thread: simulated interfaces, and a scheduler that steps workers and the merging side in an order
-//! that a seed draws, at times that it draws too.
+//! The whole live path in one thread: simulated interfaces, and a scheduler that steps workers and the merging side. Order and
+//! times of the steps are drawn from a seed.
 //!
 //! `SEED=N cargo test -p weir-pipeline --test simulation NAME` runs one seed.
 
@@ -34,10 +34,10 @@ struct Given {
     left_out: u64,
     arrivals: Arrivals,
     table: Table,
-    /// The change of keys that ended it early, and changes before it was given out.
+    /// Change of keys that ended the window early, if one did; then the number of changes before it was given out.
     change: Option<u64>,
     changes: usize,
-    /// When it was given out: steady time, and whether sources had been told to stop.
+    /// Steady time at which the window was given out, then whether sources had been told to stop.
     at: Duration,
     stopped: bool,
 }
@@ -45,26 +45,26 @@ struct Given {
 /// A run, before and after.
 struct Case {
     windowing: Windowing,
-    /// Only packets from even ports are to be counted.
+    /// Whether only packets from even ports are counted.
     filters: bool,
-    /// Bytes of each table.
+    /// Size of each table, bytes.
     memory: usize,
     scheduler: Scheduler,
     stop: Arc<AtomicBool>,
-    /// The packets are passed on by time, too.
+    /// Whether the packets are passed on by time, too.
     passes_on: bool,
     /// Steps of the scheduler at which keys are replaced, descending.
     changes: Vec<u64>,
 }
 
-/// What was counted by keys that were replaced.
+/// Counts by replaced keys.
 struct Replaced {
     change: u64,
     arrivals: Arrivals,
     counted: Counted,
 }
 
-/// A table, and whether it is one of 5-tuples.
+/// A table, and whether its keys are 5-tuples.
 #[derive(Debug, Default, PartialEq)]
 struct Counted {
     table: Table,
@@ -83,9 +83,9 @@ impl Counted {
 struct Outcome {
     windows: Vec<Given>,
     replaced: Vec<Replaced>,
-    /// For each change of keys, packets that each source had handed over by then.
+    /// For each change of keys, the number of packets that each source had handed over before.
     handed_before: Vec<Vec<usize>>,
-    /// Numbers of the packets of each source that were passed on.
+    /// Numbers of the packets passed on, for each source.
     passed: Vec<Vec<u32>>,
     measured: Vec<Measured>,
     finished: Finished,
@@ -104,7 +104,7 @@ fn add(table: &mut Table, packet: &Packet) {
     *counts = (counts.0 + 1, counts.1 + u64::from(packet.bytes));
 }
 
-/// Packets in a table.
+/// Returns the number of packets in a table.
 fn sum(table: &Table) -> u64 {
     table.values().map(|(packets, _)| packets).sum()
 }
@@ -124,7 +124,7 @@ fn standing(pump: &mut Pump<Stages>) -> Standing {
 }
 
 impl Case {
-    /// `stalls` of 1000 times, a worker or the merging side does not run for a while.
+    /// Draws a case. After `stalls` of 1000 steps, a worker or the merging side does not run for a while.
     fn draw(seed: u64, weather: impl Fn(&mut Random, Windowing) -> Weather, window_ns: &[i64], stalls: usize) -> Self {
         let mut random = Random(seed);
         let window_ns = window_ns[random.below(window_ns.len())];
@@ -137,7 +137,7 @@ impl Case {
         let interfaces: Vec<Shared> =
             scripts.into_iter().map(|script| Shared::new(script, ring(&mut random), random.next())).collect();
         let stop = Arc::<AtomicBool>::default();
-        // Some are stopped while packets still come.
+        // Some runs are stopped while packets still arrive.
         let stops = if random.below(4) == 0 { length / 2 } else { length + ms(random.next() % 1000) };
         let order = Random(random.next());
         let scheduler = Scheduler::new(order, interfaces, sources + 1, stalls, (stops, Arc::clone(&stop)), steps);
@@ -215,7 +215,7 @@ impl Case {
                         handed_before.push(scheduler.interfaces.iter().map(handed).collect());
                         assert_eq!(number, handed_before.len() as u64);
                     }
-                    // Later, unless the run is over.
+                    // Try again later, unless the run is over.
                     Err(KeysRefused::Earlier) => self.changes.push(step + 50),
                     Err(refused) => panic!("{refused}"),
                 }
@@ -240,7 +240,7 @@ impl Case {
                     (Pick::Wait(_), _) => Progress::Idle(now.steady + ms(50)),
                 }
             } else {
-                // It may have said something.
+                // The worker may have sent a message.
                 scheduler.wake(merging);
                 capture.step(member, now).expect("packets can be counted")
             };
@@ -257,7 +257,7 @@ impl Case {
         Outcome { windows, replaced, handed_before, passed, measured, finished, truths }
     }
 
-    /// What holds for each run, whatever happened.
+    /// Checks the account that must hold for each run.
     fn check_ledger(&self, outcome: &Outcome) {
         let Outcome { windows, passed, measured, finished, truths, .. } = outcome;
         for (passed, truth) in passed.iter().zip(truths).filter(|_| self.passes_on) {
@@ -290,11 +290,11 @@ impl Case {
                 of(|truth| truth.rejected) + handed().filter(|packet| !self.counts(packet)).count() as u64
             );
         } else {
-            // A late packet is counted as late, whether it would pass or not.
+            // A late packet counts as late, with any verdict of the filter.
             assert!(sum(&kept) - passed <= all.late && counted.iter().all(|(flow, counts)| kept[flow] >= *counts));
             assert!(self.filters || sum(&kept) - passed == all.late);
         }
-        // The windows and those that were left out are the whole.
+        // The windows given out and those left out add up to the whole.
         let (mut arrivals, mut table) = (Arrivals::default(), Table::new());
         for window in windows {
             arrivals += window.arrivals;
@@ -312,9 +312,9 @@ impl Case {
         }
     }
 
-    /// A window comes 0.3 s after its end at most, apart from the time that it waits for late packets.
+    /// Checks that each window is given out at most 0.3 s after its end, plus its wait for late packets.
     fn check_times(&self, outcome: &Outcome, disorder_ns: i64) {
-        /// What the steps themselves take.
+        /// Time that the steps themselves take, ms.
         const BUSY_MS: i64 = 20;
         for window in outcome.windows.iter().filter(|window| !window.stopped) {
             let (_, end) = self.windowing.span(window.number);
@@ -323,11 +323,11 @@ impl Case {
         }
     }
 
-    /// What was counted by which keys: packets handed over before a change by those before it, all others by the new ones.
+    /// Checks the keys of each count: packets handed over before a change are counted by the old keys, all others by the new keys.
     fn check_keys(&self, outcome: &Outcome) {
         let Outcome { windows, replaced, handed_before, finished, truths, .. } = outcome;
         assert!(replaced.iter().map(|replaced| replaced.change).eq(1..=replaced.len() as u64));
-        // A change may have come when all sources had ended.
+        // The last change may have come after all sources had ended.
         assert!(handed_before.len() - replaced.len() <= 1);
         let last = Counted::of(finished.state.as_ref());
         let counted = replaced.iter().map(|replaced| &replaced.counted).chain([&last]);
@@ -364,7 +364,7 @@ impl Case {
         assert!(received.received <= all.received);
     }
 
-    /// Windows one by one, where each packet is in the window of its stamp.
+    /// Checks the windows one by one, for cases in which each packet is in the window of its stamp.
     fn check_windows(&self, outcome: &Outcome) {
         let mut expected = BTreeMap::<i64, Table>::new();
         for packet in outcome.truths.iter().flat_map(|truth| &truth.handed).filter(|packet| self.counts(packet)) {
@@ -383,7 +383,7 @@ impl Case {
     }
 }
 
-/// Stamps are behind by no more than a window waits for.
+/// Returns weather in which stamps are late by at most the time for which a window waits.
 fn calm(random: &mut Random, windowing: Windowing) -> Weather {
     let disorder_ns = if random.below(2) == 0 { windowing.late_ns / 2 } else { 0 };
     Weather { disorder_ns, downs: random.below(3) == 0, rejects: random.below(3) == 0, ..Weather::default() }
@@ -419,7 +419,7 @@ fn the_account_of_live_sources_is_exact_whatever_clocks_stamps_and_interfaces_do
         case.passes_on = seed % 3 > 0;
         let outcome = case.run();
         case.check_ledger(&outcome);
-        // In a window are packets of its time, and those without a believed stamp.
+        // A window holds packets of its time, and packets without a believed stamp.
         let other =
             outcome.truths.iter().flat_map(|truth| &truth.handed).filter(|packet| packet.stamp.is_none()).count();
         for window in &outcome.windows {
@@ -438,7 +438,7 @@ fn windows_that_nobody_takes_up_are_left_out_and_their_packets_are_in_the_sum() 
         let mut case = Case::draw(seed, |_, _| Weather::default(), &[MS / 4], 0);
         // Tables of which few have room at once.
         (case.windowing.late_ns, case.memory) = (0, 4 << 20);
-        // Until some of the sources have ended, or all.
+        // The merging side stalls until some of the sources have ended, or all.
         let merging = case.scheduler.interfaces.len();
         case.scheduler.stall(merging, ms(1000 + seed % 3 * 2000));
         let outcome = case.run();

@@ -1,4 +1,4 @@
-//! Runs over packets that are made here.
+//! Runs over made packets, shared by the tests.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -24,12 +24,12 @@ use weir_pipeline::handed::Handed;
 use weir_pipeline::select::Selection;
 use weir_testkit::savefile::Pcap;
 
-/// Longer than anything here takes, on a machine that is busy with other things.
+/// Longest wait for any step of the tests, even on a busy machine.
 pub const LONG: Duration = Duration::from_secs(60);
 
 pub const PACKETS: u32 = 60_000;
 
-/// A datagram to port 53 or, of odd number, to port 80, with its number at the end.
+/// Returns a datagram to port 53 (even numbers) or 80 (odd numbers), with its number at the end.
 pub fn frame(number: u32) -> Vec<u8> {
     let mut frame = vec![0; 300];
     frame[12..15].copy_from_slice(&[8, 0, 0x45]);
@@ -59,7 +59,7 @@ pub fn files(names: &[&str], order: Order) -> Sources {
     Sources::Files { names, order, zstd_window: 1 << 27, follow: None }
 }
 
-/// A run over these files of which batches are pulled.
+/// Starts a run over these files, from which batches are pulled.
 pub fn pulled(names: &[&str], order: Order, expression: &str, most: usize) -> (Handle<()>, Batches) {
     let mut run = Run::new(setup(expression, Some(most)));
     let batches = run.batches().unwrap().unwrap();
@@ -72,10 +72,11 @@ pub fn end<E: Send + 'static>(handle: &mut Handle<E>) -> Ended {
     ended
 }
 
-/// Time in ns, length on the wire, and captured bytes of a packet.
+/// Time (ns), wire length, and captured bytes of a packet.
 pub type Packet = (i64, u32, Vec<u8>);
 
-/// The packets that tcpdump keeps of a capture, all of them if `expression` is empty; `None` if it refuses the capture or the expression.
+/// Returns the packets that tcpdump keeps of a capture, all of them if `expression` is empty. `None` if tcpdump refuses the capture
+/// or the expression.
 pub fn tcpdump(path: &str, expression: &str) -> Option<Vec<Packet>> {
     let words = ["--nano", "-r", path, "-w", "-"];
     let done = Command::new("tcpdump").args(words).args((!expression.is_empty()).then_some(expression)).output();
@@ -97,7 +98,7 @@ pub fn tcpdump_rejects(path: &str, expression: &str) -> Option<Vec<Packet>> {
     Some(rest)
 }
 
-/// The packets of a little-endian pcap file.
+/// Returns the packets of a little-endian pcap file.
 pub fn read(mut pcap: &[u8]) -> Vec<Packet> {
     let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let unit = match word(pcap, 0) {
@@ -117,7 +118,7 @@ pub fn read(mut pcap: &[u8]) -> Vec<Packet> {
     packets
 }
 
-/// A packet as its descriptor has it, and its verdict.
+/// A packet according to its descriptor, and its verdict.
 pub struct Found {
     pub packet: Packet,
     pub interface: u32,
@@ -125,7 +126,7 @@ pub struct Found {
     pub passed: bool,
 }
 
-/// What a batch holds. Descriptors and masks agree with each other, and name no byte outside the region.
+/// Returns the packets of a batch. Checks that descriptors and masks agree, and that no descriptor names a byte outside the region.
 pub fn checked(batch: &Batch) -> Vec<Found> {
     let (region, verdicts) = (batch.region(), batch.verdicts());
     let words = verdicts.words();
@@ -155,10 +156,10 @@ pub fn checked(batch: &Batch) -> Vec<Found> {
     found
 }
 
-/// What a sink got: each packet, and whether it matched, if that was said.
+/// Packets of a sink, each with its match, if the sink got a mask.
 pub type Got = Arc<Mutex<Vec<(Packet, Option<bool>)>>>;
 
-/// A sink that keeps copies of its packets, and is complete after some.
+/// A sink that keeps copies of its packets, and is complete after a given number.
 pub struct Collect {
     pub wanted: Wanted,
     pub most: usize,
@@ -166,7 +167,7 @@ pub struct Collect {
 }
 
 impl Collect {
-    /// An output of all it wants, and where its packets go.
+    /// Returns an output for the wanted packets, and the list of its packets.
     pub fn target(wanted: Wanted) -> (Target, Got) {
         let got = Got::default();
         let sink = Self { wanted, most: usize::MAX, got: Arc::clone(&got) };
@@ -178,7 +179,7 @@ impl Collect {
         if got.len() == self.most {
             return Err(End::Complete);
         }
-        // As tcpdump writes a packet without a time.
+        // Time 0 for a packet without a time, as written by tcpdump.
         let packet = (record.time_ns.unwrap_or(0), record.frame.wire_len, record.frame.data.to_vec());
         got.push((packet, matched));
         Ok(())
@@ -217,15 +218,15 @@ impl Sink for Collect {
     }
 }
 
-/// Packets of batches.
+/// Numbers of packets of batches.
 pub type Sizes = Arc<Mutex<Vec<u64>>>;
 
-/// Stops at its first batch until the test goes on.
+/// A sink that stops at its first batch until the test releases it.
 pub struct Gate {
     sink: Box<dyn Sink>,
     reached: Sender<()>,
     goes_on: Receiver<()>,
-    /// Packets of each of its batches.
+    /// Number of packets of each batch.
     packets: Sizes,
 }
 
@@ -237,7 +238,7 @@ impl Sink for Gate {
     fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
         let done = self.sink.batch(packets, scratch);
         self.packets.lock().unwrap().push(packets.len() as u64);
-        // The other end may be gone: this is not the first batch.
+        // After the first batch, the other end may be gone.
         let _ = self.reached.send(());
         let _ = self.goes_on.recv();
         done
@@ -260,7 +261,8 @@ impl Sink for Gate {
     }
 }
 
-/// A sink that stops at its first batch; what it signals there, what lets it go on, and the packets of each batch that it took.
+/// Returns a sink that stops at its first batch, the receiver of its signal there, the sender that releases it, and the numbers of
+/// packets of its batches.
 pub fn gate(sink: Box<dyn Sink>) -> (Box<dyn Sink>, Receiver<()>, Sender<()>, Sizes) {
     let ((reached, hears), (lets, goes_on), packets) = (channel(), channel(), Arc::default());
     (Box::new(Gate { sink, reached, goes_on, packets: Arc::clone(&packets) }), hears, lets, packets)
@@ -273,7 +275,7 @@ pub fn wait_for(control: &Control, change: u64) {
     }
 }
 
-/// Packets: the time of each, ns since 1970, and its bytes.
+/// Packets: time of each, ns since 1970, and its bytes.
 pub type Feed = Vec<(i64, Vec<u8>)>;
 
 /// An interface whose packets the test hands over.
@@ -333,7 +335,7 @@ impl Backend for Fed {
     }
 }
 
-/// Captures of so many interfaces, and what feeds them.
+/// Returns captures of `interfaces` interfaces, and the senders that feed them.
 pub fn captures(interfaces: usize, stop: &Arc<AtomicBool>) -> (Vec<Input>, Vec<Sender<Feed>>) {
     let one = |i: usize| {
         let (feed, packets) = channel();

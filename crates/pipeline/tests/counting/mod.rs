@@ -1,4 +1,4 @@
-//! An allocator that counts: how often memory is asked for, how much is held, and the most that was held.
+//! An allocator that counts requests, bytes held, and the largest number of bytes held.
 #![allow(dead_code, reason = "each user uses its part")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -8,17 +8,17 @@ static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
-/// Requests for memory so far.
+/// Returns the number of requests for memory so far.
 pub fn allocations() -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed)
 }
 
-/// Bytes held now.
+/// Returns the number of bytes held now.
 pub fn held() -> usize {
     HELD.load(Ordering::Relaxed)
 }
 
-/// The most bytes that were held at once while this was done, less those held before.
+/// Returns the largest number of bytes held at once during `work`, minus those held before.
 pub fn most_held(work: impl FnOnce()) -> usize {
     let before = held();
     MOST.store(before, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use weir_pipeline::select::{Select, Selection};
 use weir_pipeline::stages::Stages;
 use weir_pipeline::{AccessMode, Delivery, Options, Reader};
 
-/// What an expression means, by hand, for a packet of a file.
+/// Meaning of an expression, written by hand, for a packet of a file.
 type Keep = fn(&[u8], &Packet) -> bool;
 
 /// Expressions and their meanings.
@@ -26,14 +26,14 @@ pub const EXPRESSIONS: [(&str, Keep); 2] = [
     }),
 ];
 
-/// What reading a file answered.
+/// Result of the reading of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub received: u64,
     pub passed: u64,
     pub filtered: u64,
     pub bytes: u64,
-    /// Each packet kept, in order, as a hash of all that is known of it.
+    /// Hash of all properties of each packet kept, in order.
     pub kept: Vec<u64>,
     /// Number of the packet that could not be read, and its offset.
     pub fault: Option<(u64, u64)>,
@@ -67,7 +67,7 @@ fn hash_of(layout: &Layout, record: &Record<'_>) -> u64 {
     hash(record.time_ns, frame.wire_len, link.0, (*snaplen, resolution.0, *offset_s), frame.data)
 }
 
-/// What the naive reader answers.
+/// Returns the result of the naive reader.
 pub fn expected(file: &[u8], contents: &Contents, keep: impl Fn(&[u8], &Packet) -> bool) -> Answer {
     let mut answer = Answer { received: contents.packets.len() as u64, ..Answer::default() };
     for packet in &contents.packets {
@@ -99,7 +99,7 @@ pub fn collect(answer: &mut Answer, delivery: &Delivery<Stages>) {
     }
 }
 
-/// Reads `input` to its end; returns the answer and the packets that were read again.
+/// Reads `input` to its end; returns the result and the number of packets read again.
 pub fn answer(input: Input, expression: &str, options: Options) -> (Answer, u64) {
     let mut reader = reader(input, expression, options);
     let mut answer = Answer::default();
@@ -122,14 +122,14 @@ pub fn options(way: AccessMode, workers: usize) -> Options {
     Options { workers, way: Some(way), ..Options::default() }
 }
 
-/// The file as a file, whatever its first bytes say.
+/// Returns the file as a plain file, for any first bytes.
 pub fn plain(scratch: &Scratch) -> Input {
     weir_io::sys::guard_mappings();
     let file = File::open(&scratch.0).expect("a scratch file can be opened");
     Input { name: scratch.path().to_owned(), kind: Kind::File(PlainFile::new(file).expect("it has a size")) }
 }
 
-/// Gives its bytes in pieces of sizes that fit nothing.
+/// Source that returns its bytes in pieces of odd sizes.
 pub struct Pieces {
     file: Arc<Vec<u8>>,
     at: usize,
@@ -153,13 +153,13 @@ impl Read for Pieces {
     }
 }
 
-/// The bytes as they would come from a pipe.
+/// Returns the bytes as a stream, like that of a pipe.
 pub fn piecewise(file: &Arc<Vec<u8>>, most: usize) -> Input {
     let stop = Arc::new(AtomicBool::new(false));
     Input { name: "pieces".to_owned(), kind: Kind::Stream(Stream::direct(Pieces::new(file, most), stop)) }
 }
 
-/// Packets that were read again, by the way to read.
+/// Number of packets read again, by access mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reread {
     pub mapped: [u64; 3],

@@ -1,4 +1,4 @@
-//! What the tests of reading share: files made by hand, a serial reader that knows nothing of weir, and the comparison of
+//! Shared parts of the tests of readers: files made by hand, a naive reader without any code of weir, and the comparison of
 //! every way to read with it.
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 

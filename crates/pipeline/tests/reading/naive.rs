@@ -1,8 +1,8 @@
-//! The plainest possible reader of capture files: the oracle. It shares no code with weir.
+//! The plainest possible reader of capture files, as an oracle: no code is shared with weir.
 
 use std::ops::Range;
 
-/// A packet, and where its bytes lie in the file.
+/// A packet, and the position of its bytes in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// `None` for a simple packet block.
@@ -10,7 +10,7 @@ pub struct Packet {
     pub wire_len: u32,
     pub data: Range<usize>,
     pub interface: Interface,
-    /// Where its record ends.
+    /// Offset of the end of its record.
     pub end: usize,
 }
 
@@ -23,7 +23,7 @@ pub struct Interface {
     pub offset_s: i64,
 }
 
-/// What a file holds, and where reading it ended if that is not its end.
+/// Contents of a file, and the offset of the end of reading if that is not the end of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     pub packets: Vec<Packet>,

@@ -1,4 +1,4 @@
-//! Several simulated sources that are passed on by time, as `weir filter` does.
+//! Several simulated sources whose packets are passed on by time, as in `weir filter`.
 
 use super::*;
 use weir_packet::savefile::Record;
@@ -27,7 +27,7 @@ impl Source {
         Standing { next, until: self.pump.until(), ended: self.pump.ended().is_some() }
     }
 
-    /// Number and time of the next packet.
+    /// Returns number and time of the next packet.
     fn next(&mut self) -> Option<(u32, Option<i64>)> {
         let (delivery, next) = self.pump.next(|part: &Columns| part.selected.records.len())?;
         let record = record(delivery, next);
@@ -44,7 +44,7 @@ fn reader(interface: &Shared, select: &Arc<Stages>, stop: &Arc<AtomicBool>) -> R
     Reader::new(interface.input("simulated", stop), Arc::clone(select), Options::default())
 }
 
-/// Keeps packets of even ports if it `filters`, and all otherwise.
+/// Returns a filter that keeps packets of even ports if `filters`, else all.
 fn select(filters: bool) -> Arc<Stages> {
     let expression = if filters { "udp[0:2] & 1 = 0" } else { "" }.to_owned();
     Arc::new(Stages::filter(Arc::new(Select::new(Selection {
@@ -70,7 +70,7 @@ fn run(seed: u64, weather: Weather) -> Vec<Passed> {
     pass_on(scheduler, filters, &stop)
 }
 
-/// Passes packets on until all sources have ended, and holds them against what was handed over.
+/// Passes packets on until all sources have ended, and compares them with the packets handed over.
 fn pass_on(mut scheduler: Scheduler, filters: bool, stop: &Arc<AtomicBool>) -> Vec<Passed> {
     let select = select(filters);
     let start = |(i, interface)| {
@@ -79,7 +79,7 @@ fn pass_on(mut scheduler: Scheduler, filters: bool, stop: &Arc<AtomicBool>) -> V
     };
     let mut all: Vec<Source> = scheduler.interfaces.iter().enumerate().map(start).collect();
     let (mut passed, mut kept, mut rejected, merging) = (Vec::new(), 0, 0, all.len());
-    // What the next batch of each source must be judged under at least.
+    // Smallest change under which the next batch of each source must be judged.
     let (mut steps, mut least) = (0u64, vec![0; all.len()]);
     loop {
         let (member, now) = scheduler.next();
@@ -130,7 +130,7 @@ fn pass_on(mut scheduler: Scheduler, filters: bool, stop: &Arc<AtomicBool>) -> V
     let truths: Vec<Truth> = scheduler.interfaces.iter().map(Shared::truth).collect();
     for (i, (truth, received)) in truths.iter().zip(reports).enumerate() {
         assert_eq!(received, truth.handed.len() as u64);
-        // Each once, in the order of its source.
+        // Each packet is passed on once, in the order of its source.
         let right = truth.handed.iter().filter(|packet| !filters || packet.flow & 1 == 0);
         let right = right.map(|packet| Passed { source: i, number: packet.number, time: packet.stamp });
         assert!(passed.iter().copied().filter(|packet| packet.source == i).eq(right), "source {i}");
@@ -204,7 +204,7 @@ fn deliveries_of_a_live_source_may_be_given_back_in_any_order() {
                 Step::Quiet => scheduler.idle(0, now.steady + ms(20)),
                 Step::End => break,
             }
-            // Some are held for long.
+            // Some batches are held for long.
             while !held.is_empty() && random.below(3) == 0 {
                 let delivery = held.swap_remove(random.below(held.len()));
                 numbers.extend(

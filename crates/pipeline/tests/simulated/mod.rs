@@ -1,7 +1,7 @@
 //! A simulated machine: interfaces that follow a script, a ring of blocks for each, and two clocks that only the scheduler moves.
 //!
-//! All is drawn from a seed, and the same seed gives the same run. An interface counts what reached it, what it rejected or had no
-//! room for, and keeps what it handed over: that is the truth that a run is held against.
+//! Everything is drawn from a seed, and the same seed gives the same run. An interface counts the packets that reached it, were
+//! rejected, or found no room, and keeps those handed over. A run is compared with these counts and packets.
 
 pub mod by_time;
 
@@ -20,25 +20,25 @@ pub use weir_testkit::Random;
 pub const MS: i64 = 1_000_000;
 pub const SECOND: i64 = 1000 * MS;
 
-/// Time of day when each run begins, ns since 1970: a round second.
+/// Time of day at the start of each run, ns since 1970: a whole second.
 pub const BEGUN_NS: i64 = 1_700_000_000 * SECOND;
 
 pub fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A packet that was made: the tests know it again by its number.
+/// A made packet, which the tests recognize by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     pub number: u32,
     pub flow: u16,
     pub bytes: u32,
-    /// What it is stamped with, ns since 1970.
+    /// Time stamp, ns since 1970.
     pub stamp: Option<i64>,
 }
 
 impl Packet {
-    /// UDP in IPv4, by its number and from the port that its flow is named by.
+    /// Returns a UDP frame in IPv4 with the packet's number, from the port that names its flow.
     fn frame(&self) -> [u8; 60] {
         let mut frame = [0; 60];
         frame[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0]);
@@ -50,13 +50,13 @@ impl Packet {
         frame
     }
 
-    /// The number of the packet that this frame is of.
+    /// Returns the number of the packet in this frame.
     pub fn number_in(frame: &[u8]) -> u32 {
         u32::from_be_bytes(*frame[42..].first_chunk().expect("the frame is whole"))
     }
 }
 
-/// What happens to an interface.
+/// An event of an interface.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     Packet(Packet),
@@ -67,18 +67,18 @@ pub enum Event {
     Gone,
 }
 
-/// What the interface knows: each figure is counted where it happens.
+/// The interface's own account: each figure is counted at the place of the event.
 #[derive(Clone, Debug, Default)]
 pub struct Truth {
     pub reached: u64,
     pub rejected: u64,
     pub dropped: u64,
     pub downs: u64,
-    /// Packets that were handed over, in this order.
+    /// Packets handed over, in this order.
     pub handed: Vec<Packet>,
-    /// Blocks that came back although they were not out.
+    /// Number of blocks that came back although they were not out.
     pub twice: u64,
-    /// The interface was removed while it was captured from.
+    /// Whether the interface was removed during the capture.
     pub gone: bool,
 }
 
@@ -86,7 +86,7 @@ pub struct Truth {
 enum State {
     Free,
     Ready,
-    /// Handed over for the n-th time.
+    /// Handed over; the number counts the handovers.
     Out(u64),
 }
 
@@ -96,14 +96,14 @@ struct Block {
     packets: Vec<Packet>,
 }
 
-/// How a ring is made.
+/// Settings of a ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring {
     pub blocks: usize,
-    /// Packets of a block, and of a portion of it that is handed over at once.
+    /// Number of packets of a block. `portion` is that of the part of a block that is handed over at once.
     pub room: usize,
     pub portion: usize,
-    /// A block is handed over so long after its first packet, or up to twice as long.
+    /// Time from the first packet of a block to its handover; the actual time may be up to twice as long.
     pub retire: Duration,
 }
 
@@ -113,21 +113,21 @@ pub struct Interface {
     script: VecDeque<(Duration, Event)>,
     ring: Ring,
     blocks: Vec<Block>,
-    /// The block that the kernel fills, and until when at most; and the one that the reader takes next.
+    /// Number of the block that the kernel fills. `retires` is its latest handover, `read` the block that the reader takes next.
     fill: usize,
     retires: Option<Duration>,
     read: usize,
-    /// Packets of the block before that one which are not handed over yet.
+    /// Packets of the block before `read` that are not handed over yet.
     opened: Option<(Arc<Out>, VecDeque<Packet>)>,
     handovers: u64,
     is_down: bool,
-    /// Nothing more is let in.
+    /// Whether no more packets are let in.
     ends: bool,
     random: Random,
     truth: Truth,
 }
 
-/// A block that is out. Its memory goes back with the last of its portions.
+/// A block that is out. Its memory goes back with the last portion.
 #[derive(Debug)]
 struct Out {
     interface: Shared,
@@ -155,7 +155,7 @@ impl Lease for Held {
 }
 
 impl Interface {
-    /// Lets time pass.
+    /// Advances the time to `to`.
     fn advance(&mut self, to: Duration) {
         while let Some(&(at, event)) = self.script.front().filter(|(at, _)| *at <= to) {
             self.script.pop_front();
@@ -165,7 +165,7 @@ impl Interface {
         self.retire(to);
     }
 
-    /// Hands a block over whose time is up.
+    /// Hands the current block over if its time is up.
     fn retire(&mut self, now: Duration) {
         if self.retires.is_some_and(|until| until <= now) {
             self.close();
@@ -224,17 +224,17 @@ impl Interface {
         }
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event.
     fn next_change(&self) -> Option<Duration> {
         self.script.front().map(|(at, _)| *at).into_iter().chain(self.retires).min()
     }
 
-    /// Whether a reader would find something new.
+    /// Whether a reader would find packets or the end.
     fn is_ready(&self) -> bool {
         self.opened.is_some() || self.blocks[self.read].state == State::Ready || self.is_over()
     }
 
-    /// Nothing more comes, and all is handed over.
+    /// Whether no more packets come, and all are handed over.
     fn is_over(&self) -> bool {
         let left = self.blocks.iter().any(|block| block.state == State::Ready);
         self.ends && !left && self.opened.is_none() && self.retires.is_none()
@@ -250,7 +250,7 @@ impl Interface {
     }
 }
 
-/// An interface as script, reader and test see it.
+/// An interface, shared by script, reader and test.
 #[derive(Clone, Debug)]
 pub struct Shared(Arc<Mutex<Interface>>);
 
@@ -278,12 +278,12 @@ impl Shared {
         self.0.lock().expect("no test panics while it holds this")
     }
 
-    /// What a reader reads.
+    /// Returns the interface as an input for a reader.
     pub fn input(&self, name: &str, stop: &Arc<AtomicBool>) -> Input {
         Input::live(name, Box::new(Reading(self.clone())), stop)
     }
 
-    /// What it knows, at the end of a run: its own account adds up, and each block came back once.
+    /// Returns the interface's account at the end of a run, and checks that it adds up and that each block came back once.
     pub fn truth(&self) -> Truth {
         let interface = self.lock();
         let truth = interface.truth.clone();
@@ -303,7 +303,7 @@ impl Shared {
     }
 }
 
-/// The reader's end.
+/// The reader's end of an interface.
 #[derive(Debug)]
 struct Reading(Shared);
 
@@ -341,7 +341,7 @@ impl Backend for Reading {
         if interface.truth.gone { Err(io::Error::other("the interface is gone")) } else { Ok(Next::End) }
     }
 
-    /// Whoever drives the run moves the clocks.
+    /// Never called: the driver of the run moves the clocks.
     fn wait(&mut self, _: Duration) -> io::Result<()> {
         unreachable!("a step does not wait")
     }
@@ -381,36 +381,36 @@ fn a_block_that_comes_back_twice_is_noticed() {
     interface.truth();
 }
 
-/// What the script of a run may hold.
+/// Kinds of events that the script of a run may hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weather {
-    /// The wall clock is set back and forth, by up to an hour.
+    /// Whether the wall clock is set back and forth, by up to an hour.
     pub steps: bool,
-    /// Each interface stamps by a clock of its own.
+    /// Whether each interface stamps by its own clock.
     pub offsets: bool,
-    /// Stamps that are far off, or missing.
+    /// Whether some stamps are far off, or missing.
     pub damaged: bool,
-    /// Stamps are behind the one before by up to this, ns.
+    /// Largest distance of a stamp behind the one before, ns.
     pub disorder_ns: i64,
-    /// Interfaces go down, come up, and are removed.
+    /// Whether interfaces go down, come up, and are removed.
     pub downs: bool,
-    /// Some packets are rejected before they come.
+    /// Whether some packets are rejected before they arrive.
     pub rejects: bool,
 }
 
-/// How often the wall clock is set: when, and by how much, ns.
+/// Settings of the wall clock: the time, and the difference, ns.
 type WallSteps = Vec<(Duration, i64)>;
 
-/// The time of day, ns since 1970.
+/// Returns the time of day, ns since 1970.
 fn wall_ns(at: Duration, steps: &WallSteps) -> i64 {
     let set: i64 = steps.iter().filter(|(step, _)| *step <= at).map(|(_, by)| by).sum();
     BEGUN_NS + at.as_nanos() as i64 + set
 }
 
-/// What happens to an interface, and when.
+/// Events of an interface, with their times.
 pub type Script = Vec<(Duration, Event)>;
 
-/// Draws the scripts of `sources` interfaces, `length` long, and how the wall clock is set.
+/// Draws the scripts of `sources` interfaces, `length` long, and the settings of the wall clock.
 pub fn scripts(random: &mut Random, sources: usize, length: Duration, weather: Weather) -> (Vec<Script>, WallSteps) {
     let length_ns = length.as_nanos() as u64;
     let steps: WallSteps = (0..if weather.steps { 1 + random.below(3) } else { 0 })
@@ -474,18 +474,19 @@ pub fn ring(random: &mut Random) -> Ring {
     Ring { blocks: 2 + random.below(6), room, portion: 1 + random.below(room), retire: ms(50) }
 }
 
-/// The machine: who steps next, and when. Members are numbered; the first ones read the interfaces.
+/// The simulated machine, which chooses the member of the next step and its time. Members are numbered; the first ones read the
+/// interfaces.
 pub struct Scheduler {
     pub random: Random,
     pub interfaces: Vec<Shared>,
     now: Duration,
-    /// Until when each member has nothing to do, and until when it is not let run.
+    /// Time until which each member has no work. `stalled` is the time until which it is kept from running.
     idle: Vec<Duration>,
     ended: Vec<bool>,
     stalled: Vec<Duration>,
-    /// How often, of 1000 times, a member is kept from running for a while.
+    /// Number of steps, of 1000, after which a member is kept from running for a while.
     stalls: usize,
-    /// When the run is told to stop.
+    /// Time at which the run is stopped.
     stops: Duration,
     stop: Arc<AtomicBool>,
     wall_steps: WallSteps,
@@ -527,7 +528,7 @@ impl Scheduler {
         self.interfaces.iter().for_each(|interface| interface.lock().advance(self.now));
         if self.now >= self.stops {
             self.stop.store(true, Ordering::Relaxed);
-            // Whoever waits looks at once, or after a turn.
+            // A waiting member checks at once, or after a turn.
             self.stops = Duration::MAX;
             self.idle
                 .iter_mut()
@@ -543,7 +544,7 @@ impl Scheduler {
             && (self.idle[member] <= self.now || ready && self.idle[member] < Duration::MAX)
     }
 
-    /// The member that steps next, and what time it is for it. Time goes on in between.
+    /// Returns the member of the next step and its time. Time advances in between.
     pub fn next(&mut self) -> (usize, Moment) {
         self.taken += 1;
         assert!(self.taken < 1_000_000, "the run does not end");
@@ -565,7 +566,7 @@ impl Scheduler {
                 continue;
             }
             let now = self.now();
-            // It looks at its clock, and what comes next takes its time.
+            // The member reads its clock, and its step takes time.
             if self.random.below(3) == 0 {
                 let more = Duration::from_micros(self.random.next() % 2000);
                 self.advance(self.now + more);
@@ -574,36 +575,36 @@ impl Scheduler {
         }
     }
 
-    /// A member has nothing to do before this time.
+    /// Notes that a member has no work before `until`.
     pub fn idle(&mut self, member: usize, until: Duration) {
         self.idle[member] = until;
     }
 
-    /// A member does not run before this time.
+    /// Keeps a member from running before `until`.
     pub fn stall(&mut self, member: usize, until: Duration) {
         self.stalled[member] = until;
     }
 
-    /// A member has something to do again.
+    /// Notes that a member has work again.
     pub fn wake(&mut self, member: usize) {
         self.idle[member] = Duration::ZERO;
     }
 
-    /// A member that waited for room, and for nothing else, has some.
+    /// Wakes a member that waited for room only.
     pub fn has_room(&mut self, member: usize) {
         if self.idle[member] == Duration::MAX && !self.ended[member] {
             self.idle[member] = Duration::ZERO;
         }
     }
 
-    /// A member has ended.
+    /// Notes the end of a member.
     pub fn end(&mut self, member: usize) {
         self.ended[member] = true;
         self.idle[member] = Duration::MAX;
     }
 }
 
-/// Runs a test for `runs` seeds, or for the one in the environment variable `SEED`. A seed that fails is said.
+/// Runs a test for `runs` seeds, or for the seed in the environment variable `SEED`. Prints a failing seed.
 pub fn each_seed(runs: u64, test: impl Fn(u64)) {
     struct Said(u64);
     impl Drop for Said {

@@ -1,4 +1,4 @@
-//! Packet time: stamps that jump, that are late, or that are not there, against a naive reader of all stamps of a source.
+//! Packet time: stamps that jump, are late, or are missing, against a naive reader of all stamps of a source.
 
 use super::reading::build::Pcapng;
 use super::*;
@@ -10,27 +10,27 @@ use weir_io::live::{Backend, Counts, Lease, Live, Next};
 use weir_packet::savefile::{Bytes, Interface, Layout, Record, Resolution, spool};
 use weir_packet::{Frame, LinkType};
 
-/// The time of a packet that has none.
+/// Time value of a packet without a time.
 const NO_TIME: i64 = i64::MIN;
 const HOUR: i64 = 3600 * SECOND;
 const DAY: i64 = 24 * HOUR;
 
-/// What becomes of a packet's stamp.
+/// Decision on a packet's stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamp {
     Believed(i64),
-    /// The first of a jump that is believed.
+    /// The first stamp of a believed jump.
     Begins(i64),
     Jumped,
     Missing,
 }
 
-/// Windows of one packet after the other.
+/// Reference for the windows: takes one packet after the other.
 pub struct Serial {
     windowing: Windowing,
-    /// The latest believed stamp, for stamps.
+    /// Latest believed stamp, for decisions on stamps.
     base: Option<i64>,
-    /// The same, for windows.
+    /// Latest believed stamp, for windows.
     latest: Option<i64>,
     first_open: i64,
     open: BTreeMap<i64, Expected>,
@@ -53,7 +53,7 @@ impl Serial {
         }
     }
 
-    /// What becomes of the stamps of a source: each that jumps is compared with the 31 packets behind it.
+    /// Returns the decisions on the stamps of a source: each stamp that jumps is compared with the 31 packets behind it.
     pub fn stamps(&mut self, packets: &[Made]) -> Vec<Stamp> {
         let reach = HOUR + self.windowing.late_ns;
         let mut stamps = Vec::new();
@@ -99,7 +99,7 @@ impl Serial {
         }
     }
 
-    /// The window that a packet belongs to.
+    /// Returns the window of a packet.
     pub fn place(&mut self, stamp: Stamp) -> &mut Expected {
         let time = match stamp {
             Stamp::Begins(time) => {
@@ -120,7 +120,7 @@ impl Serial {
             }
             self.reopened.push(number);
         }
-        // A packet never closes its own window: windows close first.
+        // A packet never closes its own window, because windows close first.
         if time > self.latest || matches!(stamp, Stamp::Begins(_)) {
             self.latest = time;
             let open = self.first_open_at(time.expect("a packet has a time"));
@@ -141,7 +141,7 @@ impl Serial {
         while let Some(entry) = self.open.first_entry().filter(|entry| *entry.key() < before) {
             let mut result = entry.remove();
             if result.number == Windowing::UNTIMED {
-                // It waits for the first window that is given out.
+                // This result waits for the first window that is given out.
                 self.results.push(result);
                 continue;
             }
@@ -163,7 +163,7 @@ impl Serial {
     }
 }
 
-/// The bytes of a pcapng file, for packets some of which have no stamp.
+/// Returns the bytes of a pcapng file, for packets with and without stamps.
 fn pcapng(packets: &[Made]) -> Vec<u8> {
     let mut file = Pcapng::new(false);
     file.interface(1, 65_535, 9);
@@ -184,10 +184,10 @@ fn pcapng(packets: &[Made]) -> Vec<u8> {
 
 const WINDOWING: Windowing = Windowing { window_ns: Some(SECOND), late_ns: SECOND / 10 };
 
-/// Small tables, since every window has its own.
+/// A case with small tables, because every window has its own.
 const SMALL: Case = Case { memory: 512 << 10, ..PLAIN };
 
-/// Every design, and ways to read that cut the source in different places.
+/// Checks every design, and ways to read that cut the source at different places.
 fn every_way(packets: &[Made], windowing: Windowing) {
     let bytes = pcapng(packets);
     let scratch = Scratch::new("stamps.pcapng", &bytes);
@@ -201,7 +201,7 @@ fn every_way(packets: &[Made], windowing: Windowing) {
     check(Case { design: Design::Async, shared: true, windowing, ..SMALL }, packets, [plain(&scratch)]);
 }
 
-/// Steady traffic, one packet a millisecond.
+/// Returns steady traffic, one packet per millisecond.
 fn steady(packets: usize) -> Vec<Made> {
     let mut packets = traffic(packets, 0);
     for (i, packet) in packets.iter_mut().enumerate() {
@@ -225,7 +225,7 @@ fn one_damaged_stamp_moves_no_other_packet() {
             every_way(&packets, WINDOWING);
         }
     }
-    // Behind the last packet there is none that contradicts; two hours after it one may well come.
+    // No packet behind the last one can contradict its stamp; two hours after the packet before are plausible.
     let last = |stamp: i64| {
         let mut packets = whole.clone();
         packets.last_mut().expect("there are packets").time_ns = stamp;
@@ -262,7 +262,7 @@ fn a_jump_that_many_packets_agree_on_is_believed_and_loses_none() {
 fn two_clocks_in_one_source_are_no_reason_to_lose_packets() {
     let mut packets = steady(2000);
     packets.iter_mut().step_by(2).for_each(|packet| packet.time_ns -= 3 * HOUR);
-    // The last packet has none behind it, and three hours are no damage.
+    // No packet is behind the last one, and three hours are no damage.
     assert_eq!(jumped(&packets), 999);
     every_way(&packets, WINDOWING);
 }
@@ -286,12 +286,12 @@ fn packets_without_a_stamp_belong_to_the_time_that_has_come() {
     every_way(&some(|i| i < 100), WINDOWING);
     every_way(&some(|i| i % 3 == 0), WINDOWING);
     every_way(&some(|i| i >= 100), WINDOWING);
-    // Tables that were shared are not what a later window begins with.
+    // A later window does not begin with shared tables.
     let first = some(|i| i == 0);
     let windowing = Windowing { window_ns: Some(SECOND / 20), late_ns: 0 };
     let case = Case { design: Design::Async, shared: true, windowing, ..SMALL };
     check(case, &first, [piecewise(&Arc::new(pcapng(&first)), 3000)]);
-    // Without any stamp there is no window, and the sum all the same.
+    // Without any stamp, there is no window, but still the sum.
     let none = some(|_| true);
     assert!(
         serial(&[&none], WINDOWING, KeyKind::FiveTuple, |_| true)
@@ -301,7 +301,7 @@ fn packets_without_a_stamp_belong_to_the_time_that_has_come() {
     every_way(&none, WINDOWING);
 }
 
-/// Stamps as hostile as a seed makes them: disorder, damage, steps, gaps, missing ones.
+/// Returns packets with hostile stamps drawn from a seed: disorder, damage, steps, gaps, missing stamps.
 fn hostile(seed: u64) -> Vec<Made> {
     let mut numbers = Random(seed);
     let mut packets = steady(1500);
@@ -337,7 +337,7 @@ fn hostile_stamps_give_the_serial_answer_in_every_design() {
         }
         let windowing = if seed % 2 == 0 { WINDOWING } else { Windowing { window_ns: Some(20 * SECOND), late_ns: 0 } };
         every_way(&packets, windowing);
-        // Held packets do not outlive their source.
+        // Held packets are decided at the end of their source.
         let (first, second) = packets.split_at(700);
         let scratches = [first, second].map(|packets| Scratch::new("part.pcapng", &pcapng(packets)));
         for (design, workers) in [(Design::Rss, 3), (Design::Async, 2)] {
@@ -347,7 +347,7 @@ fn hostile_stamps_give_the_serial_answer_in_every_design() {
     assert!(seen.jumped > 100 && seen.late > 20, "{seen:?}");
 }
 
-/// Packets with the stamps that any bytes describe, three for each step: gaps, steps back, damage, jumps, missing stamps.
+/// Returns packets with stamps described by `data`, three bytes for each step: gaps, steps back, damage, jumps, missing stamps.
 fn described(data: &[u8]) -> Vec<Made> {
     const LATEST: i64 = i64::MAX - 100 * DAY;
     const UNITS: [i64; 8] = [1000, SECOND / 1000, SECOND / 10, SECOND, 60 * SECOND, 600 * SECOND, HOUR, 10 * DAY];
@@ -374,7 +374,7 @@ fn described(data: &[u8]) -> Vec<Made> {
             }
             let time_ns = stamp.map_or(clock, |stamp| if stamp == NO_TIME { stamp } else { stamp.clamp(0, LATEST) });
             let bytes = 60 + packets.len() as u32 % 3 * 500;
-            // A simple packet block has no length of its own.
+            // A simple packet block has no captured length of its own.
             let bytes = if time_ns == NO_TIME { 60 } else { bytes };
             packets.push(Made { time_ns, flow: packets.len() as u32 % 40, bytes, arp: number % 64 == 1 });
             clock += if times > 1 { SECOND / 100 } else { 0 };
@@ -383,7 +383,7 @@ fn described(data: &[u8]) -> Vec<Made> {
     packets
 }
 
-/// Any stamps, windows and ways to read: the results are those of one packet after the other.
+/// Checks that the results for any stamps, windows and ways to read are those of the reference.
 pub(crate) fn any_stamps(data: &[u8]) {
     let Some((&[how, lengths], rest)) = data.split_first_chunk() else { return };
     let window_ns = [SECOND / 10, SECOND, 60 * SECOND, HOUR][usize::from(lengths & 3)];
@@ -417,7 +417,7 @@ fn any_stamps_give_the_serial_answer() {
     }
 }
 
-/// Memory with packets in it, as a live source hands it over.
+/// Memory with packets, as handed over by a live source.
 #[derive(Debug)]
 struct Burst(Vec<u8>);
 
@@ -427,12 +427,12 @@ impl Lease for Burst {
     }
 }
 
-/// A live source that was made beforehand.
+/// A live source with prepared packets.
 #[derive(Debug)]
 struct Prepared {
     bursts: VecDeque<Vec<Made>>,
     counts: Counts,
-    /// All was taken, and counted.
+    /// Set once all packets were taken and counted.
     ended: Arc<AtomicBool>,
 }
 
@@ -475,12 +475,12 @@ impl Backend for Prepared {
     }
 }
 
-/// A live source of these packets, in bursts of `most`.
+/// Returns a live source of these packets, in bursts of `most`.
 fn live(packets: &[Made], most: usize) -> Input {
     live_until(packets, most, &Arc::default())
 }
 
-/// The same; sets `ended` at its end.
+/// Returns a live source of these packets, in bursts of `most`, which sets `ended` at its end.
 fn live_until(packets: &[Made], most: usize, ended: &Arc<AtomicBool>) -> Input {
     let bursts = packets.chunks(most).map(<[Made]>::to_vec).collect();
     let backend = Prepared { bursts, counts: Counts::default(), ended: Arc::clone(ended) };
@@ -488,9 +488,9 @@ fn live_until(packets: &[Made], most: usize, ended: &Arc<AtomicBool>) -> Input {
     Input { name: "prepared".to_owned(), kind: Kind::Live(Box::new(live)) }
 }
 
-/// A live source, one packet after the other: number of the window, received, late and jumped of each result.
+/// Reference for a live source, one packet after the other: window number, received, late and jumped packets of each result.
 ///
-/// Nothing is held: a stamp more than ten seconds off jumps, until 32 that jumped one after the other agree.
+/// No packet is held: a stamp more than ten seconds off jumps, until 32 stamps that jumped one after the other agree.
 fn serial_live(packets: &[Made], windowing: Windowing) -> Vec<(i64, Arrivals)> {
     let (reach, window) = (10 * SECOND + windowing.late_ns, windowing.window_ns.expect("there are windows"));
     let (mut latest, mut first_open, mut run) = (None, i64::MIN, Vec::new());
@@ -548,9 +548,9 @@ fn serial_live(packets: &[Made], windowing: Windowing) -> Vec<(i64, Arrivals)> {
     results
 }
 
-/// Measures packets as a live source, `most` at a time, and compares the windows with the serial ones; gives the sum of all.
+/// Measures packets as a live source, `most` at a time, and compares the windows with the reference. Returns the sum of all.
 ///
-/// Run-to-completion workers capture themselves; with the other designs a distributor feeds workers.
+/// Run-to-completion workers capture themselves; in the other designs, a distributor feeds workers.
 fn compare_live(case: Case, packets: &[Made], most: usize) -> Arrivals {
     let expected = serial_live(packets, case.windowing);
     let mut whole = Arrivals::default();
@@ -588,7 +588,7 @@ fn hostile_stamps_of_live_sources_give_the_serial_answer_and_late_packets_are_co
     assert!(seen.jumped > 100 && seen.late > 5, "{seen:?}");
 }
 
-/// Nobody takes a result before the sources have ended: what there is room for is given out, whole; the rest is counted.
+/// No result is taken before the sources have ended. Windows with room are given out whole; the others are counted in the sum.
 #[test]
 fn windows_that_nobody_takes_in_time_are_left_out_and_their_packets_are_in_the_sum() {
     const WINDOWS: usize = 3000;
@@ -614,7 +614,7 @@ fn windows_that_nobody_takes_in_time_are_left_out_and_their_packets_are_in_the_s
         let finished = run.finish(&mut each).expect("it works");
         assert_eq!(given + finished.left_out, WINDOWS as u64, "{sources} sources");
         assert!(left_out <= finished.left_out);
-        // 256 MiB for tables of 8 MiB, and what is open at the end.
+        // 256 MiB for tables of 8 MiB, and the windows open at the end.
         assert!(!waits || given < 50, "{given} of {sources} sources");
         let mut whole = Expected::default();
         for _ in 0..sources {
