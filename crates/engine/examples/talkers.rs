@@ -14,7 +14,7 @@ use weir_engine::run::{Run, Setup};
 use weir_measure::{Config, Window, Windowing};
 use weir_pipeline::measuring::Settings;
 
-/// How long an answer may take.
+/// Longest time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Sources::Captures(capture::open(&source, &CaptureRequest::default(), &setup.stop, &mut |_| {})?.inputs)
     };
     let hear = |event: Event<'_>| match event {
-        // Behind a change of keys comes the sum of what was counted before.
+        // After a change of keys, a window without a span has the sum of the earlier counts.
         Event::Window(window) if window.span.is_some() => Some(lines(&window)),
         Event::Fault { name, fault } | Event::LiveFault { name, fault } => Some(format!("{name}: {}\n", fault.what)),
         _ => None,

@@ -1,7 +1,7 @@
 //! Batches that a front end pulls out of a run.
 //!
-//! A batch holds all packets of a piece of a source, in place: a region of memory, descriptors of the frames in it, and masks of
-//! the verdicts. Packets rejected by a kernel's filter are in no batch.
+//! A batch holds all packets of a piece of a source, in place. It has a region of memory, descriptors of the frames in the region,
+//! and masks of the verdicts. Packets rejected by a kernel's filter are in no batch.
 //!
 //! If the limit of outstanding batches is reached, the run waits. Files then wait too; a capture drops packets for which its ring
 //! has no room, and counts them. A dropped batch gives its memory back, in any order and from any thread.
@@ -36,7 +36,7 @@ struct State {
     waiting: VecDeque<Delivery<Stages>>,
     /// Number of batches that the front end holds.
     held: usize,
-    /// Buffers of batches that were dropped, for the next ones.
+    /// Buffers of dropped batches, for the next batches.
     spares: Vec<Vec<u8>>,
     /// Number of times that the run found no room.
     full: u64,
@@ -137,7 +137,7 @@ impl BatchSender {
         None
     }
 
-    /// A buffer of a batch that was dropped.
+    /// Returns a buffer of a dropped batch, if there is one.
     pub(crate) fn spare(&self) -> Option<Vec<u8>> {
         self.shared.state().spares.pop()
     }
@@ -322,7 +322,7 @@ impl Drop for Batch {
     fn drop(&mut self) {
         let Counted::Pulled(shared) = &self.counted else { return };
         let none = Chunk::owned(0, false, Vec::new(), 0..0);
-        // Memory of a capture goes back here.
+        // The memory of a capture returns to the capture here.
         let buffer = std::mem::replace(&mut self.delivery.view, none).into_buffer();
         let mut state = shared.state();
         state.held -= 1;

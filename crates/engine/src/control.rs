@@ -224,7 +224,7 @@ impl Control {
     /// next batch. While the run waits for a capture, it applies the change within some [turns](weir_io::live::TURN); while it
     /// waits for a pipe, once bytes arrive. **Errors**: but for [`ChangeError::UnderWay`], nothing has changed; an empty file may
     /// have been made.
-    /// **Threads**: any but the run's own, in which events are heard: that would wait for itself.
+    /// **Threads**: any but the run's own, which delivers the events: a call there would wait for itself.
     pub fn set_output(
         &self,
         slot: OutputSlot,
@@ -250,7 +250,7 @@ impl Control {
     /// **Cost**: makes the tables of all workers, in this thread. The old tables stay allocated until all workers are past the
     /// change. The run applies the change like [that of an output](Self::set_output). **Errors**: but for
     /// [`ChangeError::UnderWay`], nothing has changed.
-    /// **Threads**: any but the run's own, in which events are heard: that would wait for itself.
+    /// **Threads**: any but the run's own, which delivers the events: a call there would wait for itself.
     pub fn set_keys(&self, keys: Vec<KeyKind>, timeout: Duration) -> Result<u64, ChangeError> {
         let known = self.keys.as_ref().ok_or(ChangeError::NoMeasurement)?;
         let (change, hears) = known.replace(keys, || self.stages.mark())?;

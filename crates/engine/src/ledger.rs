@@ -113,13 +113,13 @@ impl Ledger {
         self.dropped.output += part.passed;
     }
 
-    /// Moves packets from the passed ones to those that no output took.
+    /// Moves packets from the count of passed packets to that of packets without an output.
     pub(crate) fn drop_rest(&mut self, rest: &Rest) {
         self.take_back(&Rest { filtered: 0, splits: rest.splits.clone(), ..*rest });
         self.dropped.output += rest.passed;
     }
 
-    /// Moves all passed packets of a batch to those that no output took.
+    /// Moves all passed packets of a batch to the count of packets without an output.
     pub(crate) fn drop_batch(&mut self, part: &Selected) {
         let splits = part.splits.iter().map(|split| (split.passed, split.bytes)).collect();
         self.drop_rest(&Rest { passed: part.passed, bytes: part.bytes, splits, ..Rest::default() });

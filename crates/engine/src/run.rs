@@ -280,7 +280,7 @@ impl Run {
         // Packets given to an output cannot be refused later.
         selection.at_once |= others;
         selection.limit = limit.filter(|_| !merges);
-        // A batch that is pulled has masks; those of splits are made of what is remembered.
+        // A pulled batch has masks of the verdicts. The masks of splits are made from the remembered offsets.
         let marks = pull.is_some() && !selection.splits.is_empty();
         selection.remember = !outputs.are_none() || selection.limit != limit || marks;
         selection.stop = Arc::clone(&stop);
@@ -365,7 +365,7 @@ impl Run {
         self.has_opened
     }
 
-    /// Whether the run was told to stop.
+    /// Whether the run was stopped.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

@@ -148,7 +148,7 @@ fn each_split_has_a_mask_of_its_own() {
     assert_eq!((number, end(&mut handle).ledger.splits), (5000, splits.to_vec()));
 }
 
-/// Buffers of dropped batches are read into again, while others are held.
+/// Buffers of dropped batches are reused while others are held.
 #[test]
 fn batches_of_several_workers_come_in_order_and_stay_as_they_were() {
     let scratch = Scratch::new();

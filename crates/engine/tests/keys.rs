@@ -219,7 +219,7 @@ fn keys_are_refused_where_nothing_is_measured_and_in_a_run_that_ends_first() {
 
 #[test]
 fn keys_whose_tables_cannot_be_had_change_nothing() {
-    /// Set in the process whose memory is limited, in which there is room for a few tables of 256 MiB. Hardly any of it is touched.
+    /// Variable set in the process with limited memory, which has room for a few tables of 256 MiB. Hardly any of it is touched.
     const LIMITED: &str = "WEIR_TEST_MEMORY_IS_LIMITED";
     if std::env::var_os(LIMITED).is_none() {
         let done = Command::new("sh")

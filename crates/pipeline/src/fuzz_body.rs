@@ -9,8 +9,8 @@ use weir_io::{Input, Kind};
 use weir_packet::Frame;
 use weir_packet::savefile::Layout;
 
-/// Most bytes that a reader of such a file may hold: the pieces of the source that are in memory, one block, and one layout with
-/// all its text. The bound does not depend on the number of sections and interfaces, nor on the length of their texts.
+/// Largest memory of a reader of such a file, bytes: pieces of the source in memory, one block, and one layout with all its text.
+/// The bound does not depend on the number of sections and interfaces, nor on the length of their texts.
 pub const MOST_HELD: usize = 12 << 20;
 
 /// Size limit of a file, bytes.

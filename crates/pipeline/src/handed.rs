@@ -5,7 +5,7 @@ use crate::reader::Delivery;
 use weir_packet::Frame;
 use weir_packet::savefile::Record;
 
-/// Number of records of a delivery that were handed on, and of those that were gone.
+/// Counts of the records of a delivery that were handed on, and of the records that were gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handed {
     /// Number of records taken.

@@ -1,5 +1,7 @@
-//! Joins the crates for input, filters and measurement: reads sources with one or several workers, proves the findings of
-//! provisional cursors, and hands the pieces on in order.
+//! Joins the crates for input, filters and measurement.
+//!
+//! The pipeline reads sources with one or several workers, proves the findings of provisional cursors, and hands the pieces on in
+//! order.
 #![forbid(unsafe_code)]
 
 #[doc(hidden)]
@@ -91,7 +93,7 @@ pub enum PlanError {
     /// The consumer cannot work with this layout, for the reason given.
     #[error("{0}")]
     Refused(String),
-    /// The run was told to stop before the plan was made.
+    /// The run was stopped before the plan was made.
     #[error("told to stop before the expression was compiled")]
     Stopped,
 }

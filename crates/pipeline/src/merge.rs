@@ -4,8 +4,8 @@
 //! heap, or none if its source stays the earliest. Packets of equal times keep the order of the sources; a packet
 //! without a time is passed on at once. Packets of one source keep their order: an unordered source stays unordered.
 //!
-//! A damaged stamp far in the future must not hold its source back until all others have ended. So up to 31 packets in a row
-//! that are more than an hour ahead of the packets before and behind them take the place of the packet behind them.
+//! A damaged stamp far in the future must not hold its source back until all others have ended. So a row of up to 31 packets takes
+//! the place of the packet behind it, if all of them are more than an hour ahead of the packets before and behind the row.
 //!
 //! If a source fails, it ends and the other sources go on. Each source keeps the report of its own reader.
 

@@ -350,8 +350,8 @@ fn blocks_that_hold_no_packets() {
 
 #[test]
 fn records_that_end_where_windows_end() {
-    // Records of 1024 bytes after a first one that makes up for the header: a record begins at every multiple of 1 KiB,
-    // moved by a few bytes so that each part of a header lies across the windows' ends.
+    // Records of 1024 bytes after a first one that makes up for the header, so a record begins at every multiple of 1 KiB. The
+    // shift by a few bytes puts each part of a header across the windows' ends.
     for shift in [0i32, 1, -1, 4, 15, 16, -15, -16] {
         let mut pcap = Pcap::new(1, 65_535);
         let mut random = Random(14);

@@ -1,4 +1,4 @@
-//! Files that end too early or hold wrong bytes: all good packets before the damage are delivered, and the fault has the same
+//! Files that end too early or hold wrong bytes. All good packets before the damage are delivered, and the fault has the same
 //! position in every way to read.
 
 mod reading;

@@ -84,9 +84,10 @@ pub fn tcpdump(path: &str, expression: &str) -> Option<Vec<Packet>> {
     done.status.success().then(|| read(&done.stdout))
 }
 
-/// The packets that tcpdump does not keep of a capture, by the negated expression and by what is left of all; `None` as above.
+/// Returns the packets of a capture that tcpdump does not keep: those left after all kept packets, checked with the negated
+/// expression. `None` as for [`tcpdump`].
 ///
-/// A load from outside a packet rejects it whatever the expression, so the negated one may keep fewer.
+/// If an expression loads bytes from outside a packet, the packet is rejected, so the negated expression may keep fewer packets.
 pub fn tcpdump_rejects(path: &str, expression: &str) -> Option<Vec<Packet>> {
     let (mut rest, passed) = (tcpdump(path, "")?, tcpdump(path, expression)?);
     let mut passed = passed.into_iter().peekable();
@@ -261,8 +262,8 @@ impl Sink for Gate {
     }
 }
 
-/// Returns a sink that stops at its first batch, the receiver of its signal there, the sender that releases it, and the numbers of
-/// packets of its batches.
+/// Returns a sink that stops at its first batch, with the receiver of its signal, the sender that releases it, and the sizes of
+/// its batches.
 pub fn gate(sink: Box<dyn Sink>) -> (Box<dyn Sink>, Receiver<()>, Sender<()>, Sizes) {
     let ((reached, hears), (lets, goes_on), packets) = (channel(), channel(), Arc::default());
     (Box::new(Gate { sink, reached, goes_on, packets: Arc::clone(&packets) }), hears, lets, packets)

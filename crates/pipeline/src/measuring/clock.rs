@@ -196,7 +196,7 @@ impl Clock {
 
     /// Moves time on, because a live source had delivered nothing more at the steady time `asked`.
     fn pass<E>(&mut self, asked: Duration, act: &mut dyn FnMut(Act) -> Result<(), E>) -> Result<(), E> {
-        /// Time that a packet may take to arrive: the kernel hands a block over at the second turn of a timer of 50 ms, and the
+        /// Time that a packet may take to arrive. The kernel hands a block over at the second turn of a timer of 50 ms, and the
         /// machine may be busy. The time for which a window waits for late packets counts towards it.
         const ON_ITS_WAY: Duration = Duration::from_millis(150);
         const LEAST: Duration = Duration::from_millis(50);
@@ -215,8 +215,8 @@ impl Clock {
         Ok(())
     }
 
-    /// Returns whether the packets of a delivery can be measured as one piece: no stamp jumps, no packet of a file is late, and
-    /// only a few windows begin. If so, time goes on.
+    /// Returns whether the packets of a delivery can be measured as one piece. The conditions: no stamp jumps, no packet of a file
+    /// is late, and only a few windows begin. If so, time goes on.
     fn flows(&mut self, times: Option<Times>) -> bool {
         if self.windowing.window_ns.is_none() {
             return true;

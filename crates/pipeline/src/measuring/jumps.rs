@@ -6,7 +6,7 @@
 //! 1. If one of the next packets continues from the time before the jump, the stamp is not believed: its packet *jumped*.
 //! 2. If none of [`TOGETHER`] packets continues so, and at least half of them agree with the first, the jump is believed: time
 //!    begins anew with the first. A stamp agrees if it lies before the first by at most the reach, or after it by at most
-//!    [`FAR_NS`], because the stamps of a thin source may all be far from one another.
+//!    [`FAR_NS`]. The latter is large because the stamps of a thin source may all be far from one another.
 //! 3. If the source ends, the remaining packets decide by the same rule. A last packet alone is believed up to [`FAR_NS`].
 //!
 //! The very first stamp of a source has no earlier time to compare with. The stamp is believed if the next one is within its reach,

@@ -14,7 +14,7 @@ pub struct KeyChange {
     number: u64,
     config: Arc<Config>,
     spares: Arc<Spares>,
-    /// One for each worker.
+    /// New tables, one set for each worker.
     aggregates: Mutex<Vec<Aggregate>>,
     /// Channel to the caller: sends a message once the counts of the earlier keys are given out. Dropped if they never will be.
     done: Mutex<Option<Sender<()>>>,
@@ -135,7 +135,7 @@ impl Keys {
         now.change.as_ref().filter(|change| change.number > before && change.number <= reached).cloned()
     }
 
-    /// Ends the changes with the measurement: a caller that waits for a change is told that it will not be done.
+    /// Ends the changes with the measurement. If a caller waits for a change, its channel closes.
     pub fn end(&self) {
         let mut now = lock(&self.0);
         now.over = true;

@@ -39,7 +39,7 @@ pub(super) struct Merger {
     /// Generation whose windows are given out. `next` has the changes that begin the later ones.
     generation: u64,
     next: VecDeque<Arc<KeyChange>>,
-    /// Latest generation that the worker pool was told to begin.
+    /// Latest generation begun in the worker pool.
     begun: u64,
     /// Arrivals and number of counted packets of the earlier generations.
     earlier: (Arrivals, u64),
@@ -208,7 +208,7 @@ impl Merger {
         }
     }
 
-    /// Notes that the worker pool was told to begin a generation, after the latest turn.
+    /// Notes that the worker pool begins a generation, after the latest turn.
     pub fn begin(&mut self) {
         self.begun += 1;
     }

@@ -27,7 +27,7 @@ impl Room {
         room
     }
 
-    /// Sets the number of parts to what tables for `config` leave memory for.
+    /// Sets the number of parts to the number for which there is memory, with tables for `config`.
     fn fit(&self, config: &Config) {
         /// Approximate memory of all parts, bytes.
         const MOST_BYTES: usize = 256 << 20;
@@ -128,8 +128,8 @@ impl Gate {
         Closed { before: i64::MAX, left_out, ..worker.fold(false) }
     }
 
-    /// Returns the message if it is due. A message without windows is due only if it ends a turn, or if the last such message was
-    /// read; else a later message stands in for it.
+    /// Returns the message if it is due. A message without windows is due only if it ends a turn, or if the last such message
+    /// was read. Else a later message stands in for it.
     fn tell(&self, closed: Closed) -> Option<Closed> {
         if closed.windows() > 0 || closed.before == i64::MAX {
             return Some(closed);

@@ -1,7 +1,7 @@
 //! Several sources read as one: their packets by time, copied into pieces of one layout.
 //!
-//! For consumers that need all packets in one order, with any number of sources. (A consumer that keeps few packets merges only
-//! these, with [`Merge`] itself, and copies nothing.)
+//! Serves consumers that need all packets in one order, with any number of sources. A consumer that keeps few packets merges only
+//! these, with [`Merge`] itself, and copies nothing.
 
 use super::{AccessMode, Current, Delivery, Options, Reader, Report, Source, SourceError};
 use crate::Consumer;

@@ -82,8 +82,8 @@ impl<'a> Tunnels<'a> {
         self.found().fold(0, |mask, (i, ..)| mask | 1 << i)
     }
 
-    /// Corrects `verdicts` over the outer frames: for tunnels, the verdict of the main expression, or of a split, on the inner
-    /// packet replaces that on the outer frame.
+    /// Corrects `verdicts` over the outer frames. For a tunnel, the verdict on the inner packet replaces that on the outer frame,
+    /// by the main expression or by a split.
     #[inline]
     pub fn correct(&self, verdicts: u64, split: Option<usize>) -> u64 {
         self.found().fold(verdicts, |verdicts, (i, filters, frame)| {

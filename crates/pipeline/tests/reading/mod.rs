@@ -1,5 +1,5 @@
-//! Shared parts of the tests of readers: files made by hand, a naive reader without any code of weir, and the comparison of
-//! every way to read with it.
+//! Shared parts of the tests of readers: files made by hand, a naive reader without any code of weir, and a comparison with it
+//! in every way to read.
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub mod compare;
