@@ -425,6 +425,7 @@ impl Socket {
         // A running program may have found the socket before its removal from the map. The kernel runs the program, and carries
         // out its verdict, in a section in which no grace period ends (local_bh_disable). After a grace period, all packets
         // that the program let in are in the ring and counted.
+        // SAFETY: the call takes numbers only; no memory is involved.
         let waited = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) } == 0;
         let quiet = if waited { Instant::now() } else { Instant::now() + UNSURE };
         self.ending = Some(Ending { quiet, why });
