@@ -162,7 +162,7 @@ macro_rules! side {
                 self.len() == 0
             }
 
-            #[doc = concat!("Whether the ", $other, " is gone. What it did before is visible once this is true:")]
+            #[doc = concat!("Whether the ", $other, " is gone. All that it did before is visible once this is true:")]
             /// a consumer that sees it, and then pops nothing, has taken all values.
             pub fn is_closed(&self) -> bool {
                 self.shared.closed.0.load(Ordering::Acquire)
