@@ -33,7 +33,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(version, about)]
 struct Arguments {
-    /// Which comparison; without it: a list of them
+    /// Comparison to run; without it: a list of them
     scenario: Option<Scenario>,
     /// How large the inputs are
     #[arg(long, default_value = "full")]

@@ -59,10 +59,10 @@ fn table(state: Option<&State>) -> Table {
 }
 
 /// Windows as given out: beginning, change that ended the window early, and contents.
-type Told = Arc<Mutex<Vec<(Option<i64>, Option<u64>, Table)>>>;
+type Heard = Arc<Mutex<Vec<(Option<i64>, Option<u64>, Table)>>>;
 
-fn start(setup: Setup, sources: Sources) -> (Handle<()>, Told) {
-    let told = Told::default();
+fn start(setup: Setup, sources: Sources) -> (Handle<()>, Heard) {
+    let told = Heard::default();
     let hears = Arc::clone(&told);
     let hear = move |event: Event<'_>| {
         if let Event::Window(window) = event {
@@ -87,7 +87,7 @@ fn measure(design: Design, workers: usize, window_ns: Option<i64>, shared: bool)
 }
 
 /// Returns the sum of the counts before the change, and the sums of the windows before and behind it.
-fn parts(told: &Told) -> (Table, Table, Table) {
+fn parts(told: &Heard) -> (Table, Table, Table) {
     let told = told.lock().unwrap();
     let sums: Vec<usize> = (0..told.len()).filter(|&i| told[i].0.is_none()).collect();
     let [at] = sums[..] else { panic!("one sum: {told:?}") };

@@ -21,7 +21,7 @@ use core::ptr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Descriptor {
-    /// Offset of the frame's first byte in the [region](region) of its batch, bytes. An empty frame may have the offset 0.
+    /// Offset of the frame's first byte in the [region](region()) of its batch, bytes. An empty frame may have the offset 0.
     pub offset: u64,
     /// Time of capture, ns since 1970; `i64::MIN` if the frame has no time stamp ([`Self::NO_TIME`]).
     pub time_ns: i64,
@@ -64,7 +64,7 @@ pub fn region(bytes: Bytes<'_>) -> *const [u8] {
 
 impl Layout {
     /// Descriptors of the frames of the records at `at`: offsets that a walk over `bytes` has passed. Their frames lie in the
-    /// [region](region) of `bytes`.
+    /// [region](region()) of `bytes`.
     ///
     /// **Cost**: one allocation, and a second read of each record's header.
     pub fn descriptors<'a>(&self, bytes: impl Into<Bytes<'a>>, at: &[u32]) -> Vec<Descriptor> {
