@@ -527,6 +527,7 @@ mod tests {
 
     #[test]
     fn a_mapping_shows_the_file_at_an_aligned_address() {
+        guard_mappings();
         let bytes: Vec<u8> = (0..3 * HUGE).map(|i| (i / 7) as u8).collect();
         let file = nameless(&bytes);
         for (offset, len) in [(0, 1), (0, bytes.len()), (4096, HUGE), (HUGE, HUGE + 5)] {
@@ -539,6 +540,7 @@ mod tests {
 
     #[test]
     fn a_file_that_shrinks_under_the_reader_is_noted_and_reads_as_zeros() {
+        guard_mappings();
         let file = nameless(&vec![7u8; 1 << 20]);
         let mapping = Mapping::new(&file, 0, 1 << 20).unwrap();
         file.set_len(8192).unwrap();
