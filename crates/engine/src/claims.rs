@@ -81,6 +81,12 @@ impl Claims {
             }
         }
     }
+
+    /// Frees the files of an output that has written none of them.
+    pub fn release(&self, output: &Claimant) {
+        let mut claims = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.retain(|_, owner| !matches!(owner, Owner::Output(other) if other.number == output.number));
+    }
 }
 
 /// Returns the device and inode number of a regular file.

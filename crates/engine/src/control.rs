@@ -6,7 +6,7 @@ use crate::sink::{End, Needs, Sink};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weir_filter::libpcap;
 use weir_io::live::{Counts, PreFilter};
@@ -33,7 +33,7 @@ pub struct Control {
     keys: Option<Arc<Keys>>,
     /// Whether a caller waits for a snapshot.
     asked: AtomicBool,
-    askers: Mutex<Vec<Sender<Snapshot>>>,
+    askers: Mutex<Askers>,
 }
 
 /// State of a run between two batches. Each figure is counted at the place of the event.
@@ -52,6 +52,29 @@ pub struct Snapshot {
     pub written: Vec<(String, u64)>,
     /// Number of batches held by workers, pulled or waiting to be pulled, and kept by outputs.
     pub in_flight: usize,
+}
+
+/// Callers that wait for a snapshot.
+#[derive(Debug, Default)]
+struct Askers {
+    /// No further callers are answered.
+    over: bool,
+    /// Number of callers so far.
+    count: u64,
+    /// Waiting callers by their numbers.
+    waiting: Vec<(u64, Sender<Snapshot>)>,
+}
+
+impl Askers {
+    /// Adds a caller and returns its number; `None` after the end of the run.
+    fn add(&mut self, caller: Sender<Snapshot>) -> Option<u64> {
+        if self.over {
+            return None;
+        }
+        self.count += 1;
+        self.waiting.push((self.count, caller));
+        Some(self.count)
+    }
 }
 
 /// A capture's filter in the kernel.
@@ -97,7 +120,7 @@ pub enum ChangeError {
     /// The run has no measurement.
     #[error("nothing is measured")]
     NoMeasurement,
-    /// The run is over.
+    /// The run is over. A change of keys that some workers had applied is named by the windows that they gave out.
     #[error("the run is over")]
     Over,
 }
@@ -162,19 +185,27 @@ impl Control {
     /// before its first source, after its last one, or while it waits for a pipe or an output.
     pub fn snapshot(&self, most: Duration) -> Option<Snapshot> {
         let (say, said) = channel();
-        self.askers.lock().unwrap_or_else(PoisonError::into_inner).push(say);
+        let number = self.askers().add(say)?;
         self.asked.store(true, Ordering::Release);
-        said.recv_timeout(most).ok()
+        let snapshot = said.recv_timeout(most).ok();
+        if snapshot.is_none() {
+            self.askers().waiting.retain(|(asker, _)| *asker != number);
+        }
+        snapshot
     }
 
     /// Answers all requests for a snapshot. **Cost**: a load if there is none.
     pub(crate) fn answer(&self, snapshot: impl FnOnce() -> Snapshot) {
         if self.asked.load(Ordering::Relaxed) && self.asked.swap(false, Ordering::Acquire) {
-            let askers = std::mem::take(&mut *self.askers.lock().unwrap_or_else(PoisonError::into_inner));
+            let askers = std::mem::take(&mut self.askers().waiting);
             let snapshot = snapshot();
             // A caller that no longer waits has dropped its end of the channel.
-            askers.into_iter().for_each(|asker| drop(asker.send(snapshot.clone())));
+            askers.into_iter().for_each(|(_, asker)| drop(asker.send(snapshot.clone())));
         }
+    }
+
+    fn askers(&self) -> MutexGuard<'_, Askers> {
+        self.askers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the number of the latest change, 0 before the first.
@@ -218,7 +249,7 @@ impl Control {
     /// report. If there are several captures, packets go to the old sink until no capture has an earlier batch. A sink that ended
     /// early can be replaced too, as long as the run goes on. The run cannot write the file of the old sink again.
     ///
-    /// The counts of a capture (pcapng's interface statistics) are in the last file alone.
+    /// The counts of a capture (pcapng's interface statistics) are in the file that is in place when the capture ends.
     ///
     /// **Cost**: makes the file in this thread, and completes the old file in the run's thread. The run applies the change with its
     /// next batch. While the run waits for a capture, it applies the change within some [turns](weir_io::live::TURN); while it
@@ -232,11 +263,9 @@ impl Control {
         sink: Box<dyn Sink>,
         timeout: Duration,
     ) -> Result<u64, ChangeError> {
-        let mut sink = sink;
-        self.outputs.prepare(slot, sink.as_mut())?;
         let (taken, hears) = channel();
         let change = OutputChange { change: 0, slot, name: name.to_owned(), sink, taken };
-        let change = self.outputs.push(change, || self.stages.mark()).map_err(Refusal::Closed)?;
+        let change = self.outputs.add(change, || self.stages.mark())?;
         hear(change, &hears, timeout)
     }
 
@@ -259,6 +288,7 @@ impl Control {
 
     /// Ends the changes with the run: callers that wait for a change get an error, and further changes are refused.
     pub(crate) fn end(&self) {
+        *self.askers() = Askers { over: true, ..Askers::default() };
         drop(self.outputs.end());
         if let Some(keys) = &self.keys {
             keys.end();

@@ -1,6 +1,6 @@
 //! A capture file as a sink, with rotation.
 
-use crate::claims::Claims;
+use crate::claims::{Claimant, Claims};
 use crate::name::Name;
 use crate::sink::{End, Note, Sink, SinkFault, SinkReport, Wanted};
 use crate::zone::Zone;
@@ -16,6 +16,7 @@ pub struct FileSink {
     name: Name,
     /// The files of the run.
     claims: Arc<Claims>,
+    claimant: Option<Claimant>,
     settings: FileSettings,
     output: Option<Output>,
     /// Ids of the current source's interfaces in the output.
@@ -68,6 +69,7 @@ impl FileSink {
             name: name.clone(),
             claims: Arc::clone(claims),
             settings,
+            claimant: None,
             output: None,
             ids: Vec::new(),
             announced: 0,
@@ -104,7 +106,10 @@ impl FileSink {
         let output = if self.name.is_dash() {
             Output::stdout(format, snaplen, flush_each)
         } else {
-            Output::files(naming(&self.name, rotation, utc, &self.claims), format, snaplen, flush_each, rotation)
+            let claimant = self.claims.output(&self.name);
+            let naming = naming(&self.name, rotation, utc, claimant.clone(), &self.claims);
+            self.claimant = Some(claimant);
+            Output::files(naming, format, snaplen, flush_each, rotation)
         };
         self.output = Some(output.map_err(|error| self.end(error))?);
         Ok(())
@@ -122,6 +127,12 @@ impl FileSink {
 }
 
 impl Sink for FileSink {
+    fn abandon(&mut self) {
+        if let Some(claimant) = self.claimant.take() {
+            self.claims.release(&claimant);
+        }
+    }
+
     /// Begins a new source, whose interfaces differ from those of the source before.
     fn new_source(&mut self) {
         self.ids.clear();
@@ -251,8 +262,8 @@ pub fn is_closed_pipe(error: &OutputError) -> bool {
 /// If two windows in a row get the same name from the fields, tcpdump overwrites the first file; here the second gets a number.
 ///
 /// The name of a source or of another output of the run is refused.
-fn naming(owner: &Name, rotation: Rotation, utc: bool, claims: &Arc<Claims>) -> Naming {
-    let (output, claims) = (claims.output(owner), Arc::clone(claims));
+fn naming(owner: &Name, rotation: Rotation, utc: bool, output: Claimant, claims: &Arc<Claims>) -> Naming {
+    let claims = Arc::clone(claims);
     let name = OsStr::new(owner).to_owned();
     let zone = Zone::new(utc);
     let width = match (rotation.size, rotation.count) {

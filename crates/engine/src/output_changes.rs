@@ -64,6 +64,8 @@ struct Queue {
     needs: Vec<Option<Needs>>,
     /// Layouts of the captures announced to the outputs.
     layouts: Vec<Layout>,
+    /// Outputs for which a sink is being opened.
+    reserved: Vec<OutputSlot>,
     /// Waiting changes, at most one for each output.
     waiting: VecDeque<OutputChange>,
 }
@@ -82,6 +84,7 @@ impl Queue {
             () if self.over => Err(Closed::Over),
             () if needs.wanted != before.wanted || needs.keeps && !before.keeps => Err(Closed::Wants),
             () if self.waiting.iter().any(|waiting| waiting.slot == slot) => Err(Closed::Waiting),
+            () if self.reserved.contains(&slot) => Err(Closed::Waiting),
             () => Ok(()),
         }
     }
@@ -102,30 +105,50 @@ impl OutputChanges {
         self.queue().layouts = layouts.to_vec();
     }
 
-    /// Makes the file of a new sink for the output `slot`, and writes the header that the sink before has.
-    pub fn prepare(&self, slot: OutputSlot, sink: &mut dyn Sink) -> Result<(), Refusal> {
-        let layouts = {
-            let queue = self.queue();
-            queue.check(slot, sink).map_err(Refusal::Closed)?;
-            queue.layouts.clone()
-        };
-        let prepared = sink.open().and_then(|()| {
-            if layouts.is_empty() {
-                return Ok(());
+    /// Makes the file of a new sink with the header that the sink before has, and queues the change. `number` gives its number while
+    /// the queue is locked, so a batch of this number finds the change here.
+    pub fn add(&self, mut change: OutputChange, number: impl FnOnce() -> u64) -> Result<u64, Refusal> {
+        let slot = change.slot;
+        {
+            let mut queue = self.queue();
+            queue.check(slot, change.sink.as_ref()).map_err(Refusal::Closed)?;
+            queue.reserved.push(slot);
+        }
+        let opened = self.open(change.sink.as_mut());
+        let mut queue = match opened {
+            Ok(queue) => queue,
+            Err(refusal) => {
+                change.sink.abandon();
+                self.queue().reserved.retain(|reserved| *reserved != slot);
+                return Err(refusal);
             }
-            layouts.iter().try_for_each(|layout| sink.begin(layout))?;
-            sink.start()
-        });
-        prepared.map_err(Refusal::Sink)
-    }
-
-    /// Queues a change. `number` gives its number while the queue is locked, so a batch of this number finds the change here.
-    pub fn push(&self, change: OutputChange, number: impl FnOnce() -> u64) -> Result<u64, Closed> {
-        let mut queue = self.queue();
-        queue.check(change.slot, change.sink.as_ref())?;
+        };
+        queue.reserved.retain(|reserved| *reserved != slot);
         let number = number();
         queue.waiting.push_back(OutputChange { change: number, ..change });
         Ok(number)
+    }
+
+    /// Opens a sink and announces all captures to it. Returns the queue, locked, in which no further capture has begun.
+    fn open(&self, sink: &mut dyn Sink) -> Result<MutexGuard<'_, Queue>, Refusal> {
+        sink.open().map_err(Refusal::Sink)?;
+        let mut announced = 0;
+        loop {
+            let layouts = {
+                let queue = self.queue();
+                match () {
+                    () if queue.over => return Err(Refusal::Closed(Closed::Over)),
+                    () if queue.layouts.len() == announced => return Ok(queue),
+                    () => queue.layouts.clone(),
+                }
+            };
+            announced = layouts.len();
+            layouts
+                .iter()
+                .try_for_each(|layout| sink.begin(layout))
+                .and_then(|()| sink.start())
+                .map_err(Refusal::Sink)?;
+        }
     }
 
     /// Takes the changes up to number `reached`, in their order.

@@ -533,10 +533,13 @@ impl PortSink {
 
     /// Sends the packets of a batch without a copy, and returns their number; `None` for a mapped file.
     fn send_in_place(&mut self, packets: &Packets<'_>) -> Option<Result<Handed, PortFault>> {
+        if packets.are_mapped() {
+            return None;
+        }
         let (mut frames, mut waiting) = ([&[][..]; BATCH], 0);
         let mut handed = Handed::default();
         let mut sent = self.port.flush();
-        let in_place = packets.in_place(|record| {
+        packets.in_place(|record| {
             let part = if sent.is_ok() { self.part(packets.layout(), &record) } else { return };
             sent = part.and_then(|(data, cut)| {
                 handed.packets += 1;
@@ -555,7 +558,7 @@ impl PortSink {
         });
         // The frames before a refused one are still sent.
         let rest = self.port.send(&frames[..waiting]);
-        in_place.then_some(sent.and(rest).map(|()| handed))
+        Some(sent.and(rest).map(|()| handed))
     }
 }
 

@@ -132,7 +132,7 @@ impl<'a> Packets<'a> {
             (Wanted::Rejected, None) => Bits::zeros(self.len()),
             (_, None) => Bits::ones(self.len()),
         };
-        (!self.batch.view.is_mapped()).then(|| Batch::kept(self.batch, self.records, verdicts(), self.kept))
+        (!self.are_mapped()).then(|| Batch::kept(self.batch, self.records, verdicts(), self.kept))
     }
 
     /// Returns the layout of the source at these packets.
@@ -160,11 +160,16 @@ impl<'a> Packets<'a> {
         self.batch.current.plan.change()
     }
 
+    /// Whether the packets lie in a mapped file, which other processes may change.
+    pub fn are_mapped(&self) -> bool {
+        self.batch.view.is_mapped()
+    }
+
     /// Hands the packets to `each` in place; they stay valid as long as the batch. Returns `false` and hands over none for a mapped
     /// file, which other processes may change.
     pub fn in_place(&self, mut each: impl FnMut(Record<'a>)) -> bool {
         let Delivery { current, view, .. } = self.batch;
-        if view.is_mapped() {
+        if self.are_mapped() {
             return false;
         }
         // No process writes to this memory, so each record is found again.
@@ -218,6 +223,9 @@ pub trait Sink: Send {
 
     /// Begins a new source, whose interfaces differ from those of the source before.
     fn new_source(&mut self) {}
+
+    /// Gives up the files that this sink has claimed, because it is refused as the new sink of an output.
+    fn abandon(&mut self) {}
 
     /// Announces a source with this layout.
     fn begin(&mut self, layout: &Layout) -> Result<(), End> {

@@ -413,3 +413,26 @@ fn a_run_that_waits_for_a_pipe_takes_a_new_output_up_with_the_next_bytes() {
     assert!(!new.is_empty() && new.last() == Some(&99));
     assert_eq!(*heard.lock().unwrap(), [(1, "old".to_owned(), old.len() as u64)]);
 }
+
+#[test]
+fn a_file_that_could_not_be_made_can_be_asked_for_again() {
+    let scratch = Scratch::new();
+    let (fifo, first, second) = (scratch.at("fifo"), scratch.at("first.pcapng"), scratch.at("later/second.pcapng"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let claims = Arc::new(Claims::of(&[]));
+    let file = |path: &str| -> Box<dyn Sink> {
+        Box::new(FileSink::new(&Name::from(path.to_owned()), FileSettings::default(), &claims))
+    };
+    let setup = Setup { main: (first.clone(), Some(file(&first))), ..setup("", None) };
+    let mut handle = Handle::<()>::start(Run::new(setup), files(&[&fifo], Order::Given), 1, |_| None).unwrap();
+    let mut pipe = File::options().write(true).open(&fifo).unwrap();
+    let set = |path: &str| handle.control().set_output(OutputSlot::Main, path, file(path), Duration::ZERO);
+    assert!(matches!(set(&second), Err(ChangeError::Output(_))));
+    std::fs::create_dir(scratch.at("later")).unwrap();
+    assert!(matches!(set(&second), Err(ChangeError::UnderWay { change: 1 })));
+    assert!(matches!(set(&scratch.at("third.pcapng")), Err(ChangeError::Earlier)));
+    assert!(!std::fs::exists(scratch.at("third.pcapng")).unwrap(), "it was refused before it was made");
+    pipe.write_all(&pcap(0..10)).unwrap();
+    drop(pipe);
+    assert_eq!(end(&mut handle).ledger.passed, 10);
+}

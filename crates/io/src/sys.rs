@@ -424,7 +424,11 @@ pub fn wait_for_bytes(file: &File, most: Duration) -> io::Result<bool> {
 /// Opens `path` for reading, without a wait for the writer of a FIFO; reads wait for the writer, see [`wait_for_bytes`].
 pub fn open(path: &std::path::Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let file = match File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
+        // A file server holds a lease on the file, for which such a call does not wait (fcntl(2), F_SETLEASE).
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return File::open(path),
+        opened => opened?,
+    };
     // SAFETY: the descriptor is open, and the call takes numbers only. No other process shares the open file.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, libc::O_RDONLY) } {
         -1 => Err(io::Error::last_os_error()),

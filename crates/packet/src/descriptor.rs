@@ -54,10 +54,15 @@ pub fn region(bytes: Bytes<'_>) -> *const [u8] {
     match bytes {
         Bytes::Slice(bytes) => bytes,
         Bytes::Slots(slots) => {
-            let ranges = || slots.frames.iter().filter(|frame| !frame.is_empty()).map(|frame| frame.as_ptr_range());
-            let first = ranges().map(|range| range.start).min().unwrap_or(ptr::null());
-            let end = ranges().map(|range| range.end).max().unwrap_or(first);
-            ptr::slice_from_raw_parts(first, end.addr() - first.addr())
+            // One pointer reaches all frames, each of which lies in an allocation of its own for the language.
+            let starts = || {
+                slots.frames.iter().filter(|frame| !frame.is_empty()).map(|frame| frame.as_ptr().expose_provenance())
+            };
+            let ends =
+                || slots.frames.iter().filter(|frame| !frame.is_empty()).map(|frame| frame.as_ptr_range().end.addr());
+            let first = starts().min().unwrap_or(0);
+            let len = ends().max().unwrap_or(first) - first;
+            ptr::slice_from_raw_parts(ptr::with_exposed_provenance(first), len)
         }
     }
 }

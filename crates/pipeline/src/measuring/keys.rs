@@ -46,6 +46,8 @@ impl KeyChange {
             // A caller that no longer waits has dropped its end of the channel.
             let _ = done.send(());
         }
+        // Workers that ended before the change leave theirs.
+        lock(&self.aggregates).clear();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::capture::net::{Capture, Net};
 use crate::support::*;
+use std::io::Write;
 
 /// Datagrams of growing sizes, each with its number. Every other datagram goes to port 53.
 fn frames(count: u32) -> Vec<Vec<u8>> {
@@ -237,6 +238,30 @@ fn sending_ends_with_its_count_when_interrupted_or_when_the_interface_goes() {
             done.err.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or_else(|| panic!("{}", done.err));
         assert_eq!(line.replace(' ', ""), format!("{sent}packetsweresentbeforethat"));
     }
+}
+
+/// Frames that wait for a full batch are sent before those of the next window of a mapped file: their error is that of the port.
+#[test]
+fn a_port_that_fails_between_two_windows_of_a_mapped_file_is_reported() {
+    let Some(net) = Net::new("a_port_that_fails_between_two_windows_of_a_mapped_file_is_reported") else { return };
+    let temp = Temp::new();
+    let fifo = temp.at("fifo");
+    tool("mkfifo", [&fifo]).ok();
+    // More than a window of 16 MiB between the packets that match.
+    let (few, others) = (pcap_record(1, &udp(53, 18)).repeat(10), pcap_record(1, &udp(80, 1400)).repeat(14_000));
+    let file = temp.file("large.pcap", &[&pcap_header(65_535, 1)[..], &few, &others, &few].concat());
+    let sending = [env!("CARGO_BIN_EXE_weir"), "filter", "udp port 53", &fifo, &file, "-w", "af_packet:near"];
+    let sending = net.start_at("near", &sending, "");
+    // The run has opened the port once it reads the pipe.
+    let mut pipe = std::fs::File::options().write(true).open(&fifo).unwrap();
+    pipe.write_all(&pcap_header(65_535, 1)).unwrap();
+    pipe.write_all(&few).unwrap();
+    net.inside("near", &["ip", "link", "set", "near", "down"]).ok();
+    drop(pipe);
+    let done = sending.done();
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    assert!(done.err.contains("the interface went down: sudo ip link set near up"), "{}", done.err);
+    assert!(!done.err.contains("does not add up"), "{}", done.err);
 }
 
 /// Number at the beginning of the summary.
