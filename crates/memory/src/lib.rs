@@ -2,7 +2,7 @@
 //!
 //! A [`Region`] is zeroed memory made of the pages that a [`Request`] names. A [`Table`] is a slice of values in a region. A
 //! [`ring`] passes values from one thread to another through a table. [`changes`] report when all threads use a changed
-//! value. The memory that was really obtained ([`Obtained`]) is read back from the kernel on request, never assumed. A
+//! value. [`chunks`] keep what one thread writes for other threads that look back. The memory that was really obtained ([`Obtained`]) is read back from the kernel on request, never assumed. A
 //! [`Pool`] lists the huge pages of the kernel, [`Available`] the free memory.
 //!
 //! Nothing here is an allocator: a region is made at the start and given back at the end.
@@ -10,6 +10,8 @@
 
 mod available;
 pub mod changes;
+#[allow(unsafe_code)]
+pub mod chunks;
 #[allow(unsafe_code)]
 mod equal;
 mod error;
