@@ -143,26 +143,13 @@ impl Writer {
         true
     }
 
-    /// Empties the oldest chunks for which `is_over` is true of their published front and back; ends at the first other one, or
-    /// one that a reader uses. Returns the number of emptied chunks. The chunk that is being filled is not asked about.
-    #[cfg(not(loom))]
-    pub fn expire(&mut self, now: u64, is_over: impl Fn(&[u8], &[u8]) -> bool) -> usize {
-        let mut emptied = 0;
-        // Chunks that hold nothing are in front of all others, because they are emptied in this order.
-        for &chunk in &self.order {
-            let state = &self.shared.states[chunk];
-            let published = state.published.load(Ordering::Relaxed);
-            if published == 0 {
-                continue;
-            }
-            // SAFETY: only the writer empties chunks, so what it published stays as it is during this borrow of `self`.
-            let (front, back) = unsafe { self.shared.published(chunk, published) };
-            if !is_over(front, back) || !self.empty(chunk, now, state.sequence.load(Ordering::Relaxed)) {
-                break;
-            }
-            emptied += 1;
-        }
-        emptied
+    /// Empties the oldest chunks for which `is_over` is true of their number in memory; ends at the first other one, or one that a
+    /// reader uses. Returns the number of emptied chunks. Empty chunks, and the one being filled, are not asked about.
+    pub fn expire(&mut self, now: u64, is_over: impl Fn(usize) -> bool) -> usize {
+        let is_filled = |&&chunk: &&usize| self.shared.states[chunk].published.load(Ordering::Relaxed) != 0;
+        let sequence = |chunk: usize| self.shared.states[chunk].sequence.load(Ordering::Relaxed);
+        let filled = self.order.iter().filter(is_filled);
+        filled.take_while(|&&chunk| is_over(chunk) && self.empty(chunk, now, sequence(chunk))).count()
     }
 
     /// Empties a chunk, which then has the place `sequence` in the order; `false` if a reader uses it.
@@ -225,6 +212,11 @@ impl Writer {
         self.shared.states[chunk].published.store(published, Ordering::Release);
     }
 
+    /// Number of the current chunk in memory, below [`Chunks::count`]; `None` before the first [`Self::take`].
+    pub fn chunk(&self) -> Option<usize> {
+        self.current
+    }
+
     /// Number of chunks taken so far; the current chunk has this sequence number minus 1.
     pub fn taken(&self) -> u64 {
         self.sequence
@@ -244,6 +236,13 @@ pub struct Place {
     pub sequence: u64,
     chunk: u32,
     generation: u32,
+}
+
+impl Place {
+    /// Number of the chunk in memory, below [`Chunks::count`].
+    pub fn chunk(self) -> usize {
+        self.chunk as usize
+    }
 }
 
 /// Reason for a chunk that cannot be pinned.
@@ -272,6 +271,20 @@ impl Chunks {
             }
         }
         places.sort_unstable_by_key(|place| place.sequence);
+    }
+
+    /// Number of published bytes of a chunk now, at its front and at its back, without a pin; `None` if the chunk was emptied.
+    pub fn published(&self, place: Place) -> Option<(usize, usize)> {
+        let published = self.shared.states[place.chunk as usize].published.load(Ordering::Acquire);
+        self.is_current(place).then_some((published as u32 as usize, (published >> 32) as usize))
+    }
+
+    /// Whether the chunk was not emptied since, seen from what this thread has read so far: bytes published before, and values that
+    /// the writer's thread stores by [`Place::chunk`] after it takes a chunk.
+    pub fn is_current(&self, place: Place) -> bool {
+        // Pairs with the fence in `Writer::empty`.
+        fence(Ordering::Acquire);
+        generation(self.shared.states[place.chunk as usize].word.load(Ordering::Relaxed)) == place.generation
     }
 
     /// Pins a chunk until the time `until` at most.

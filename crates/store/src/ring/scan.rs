@@ -1,0 +1,238 @@
+//! Scans: a compiled filter over what a ring holds.
+
+use super::{Cursor, From, History, Piece};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use weir_filter::{Error, Filter};
+use weir_memory::prefetch;
+use weir_packet::savefile::{Interface, Record};
+use weir_packet::{Frame, LinkType};
+
+/// Number of packets judged at once.
+const BATCH: usize = 32;
+
+/// Number of packets whose first line is fetched before it is needed.
+const AHEAD: usize = 16;
+
+/// An expression, compiled for each interface.
+#[derive(Debug)]
+pub struct Filters {
+    /// Filter of each interface; `None` if the expression makes no sense for its link type.
+    by_interface: Vec<Option<Arc<Filter>>>,
+    /// Whether all interfaces have the same filter.
+    same: bool,
+}
+
+impl Filters {
+    /// Compiles an expression for packets of these interfaces. No packet matches of an interface for whose link type the expression
+    /// makes no sense. Host names are refused unless `resolve`.
+    ///
+    /// **Errors**: the expression makes sense for none of them. **Cost**: milliseconds for each link type.
+    pub fn compile(expression: &str, interfaces: &[Interface], resolve: bool) -> Result<Self, Error> {
+        let mut links: Vec<(LinkType, Option<Arc<Filter>>)> = Vec::new();
+        let mut refused = None;
+        for interface in interfaces {
+            if links.iter().any(|(link, _)| *link == interface.link) {
+                continue;
+            }
+            let filter = match Filter::compile(expression, interface.link, resolve) {
+                Ok(filter) => {
+                    filter.make_native();
+                    Some(Arc::new(filter))
+                }
+                Err(error) => {
+                    refused = Some(error);
+                    None
+                }
+            };
+            links.push((interface.link, filter));
+        }
+        if let (Some(error), true) = (refused, links.iter().all(|(_, filter)| filter.is_none())) {
+            return Err(error);
+        }
+        let of = |link: LinkType| links.iter().find(|known| known.0 == link).and_then(|known| known.1.clone());
+        let by_interface = interfaces.iter().map(|interface| of(interface.link)).collect();
+        Ok(Self { by_interface, same: links.len() == 1 })
+    }
+
+    /// Number of interfaces for which the expression is compiled.
+    pub fn interfaces(&self) -> usize {
+        self.by_interface.len()
+    }
+
+    /// Mask of the matching frames: bit i is set if frame i matches. **Shape**: at most 64 frames.
+    #[inline]
+    pub fn matches(&self, frames: &[Frame<'_>]) -> u64 {
+        if self.same
+            && let Some(Some(filter)) = self.by_interface.first()
+        {
+            return filter.matches(frames);
+        }
+        self.matches_each(frames)
+    }
+
+    fn matches_each(&self, frames: &[Frame<'_>]) -> u64 {
+        frames.iter().enumerate().fold(0, |mask, (index, frame)| {
+            let filter = self.by_interface.get(frame.interface as usize).and_then(Option::as_deref);
+            mask | filter.map_or(0, |filter| filter.matches(std::slice::from_ref(frame))) << index
+        })
+    }
+
+    /// Appends the indices of the matching packets of a piece to `found`. **Cost**: one cache line of most packets.
+    pub fn find(&self, piece: &Piece, found: &mut Vec<u32>) {
+        let (bytes, offsets) = piece.bytes();
+        let mut frames = [Frame { data: &[], wire_len: 0, interface: 0 }; BATCH];
+        for index in 0..AHEAD.min(piece.len()) {
+            prefetch(bytes, piece.offset(offsets, index));
+        }
+        for begin in (0..piece.len()).step_by(BATCH) {
+            let count = BATCH.min(piece.len() - begin);
+            for (place, index) in frames[..count].iter_mut().zip(begin..) {
+                if index + AHEAD < piece.len() {
+                    prefetch(bytes, piece.offset(offsets, index + AHEAD));
+                }
+                let at = piece.offset(offsets, index);
+                *place = crate::record::frame(&bytes[at..]).expect("whole records are published");
+            }
+            let mut mask = self.matches(&frames[..count]);
+            while mask != 0 {
+                found.push(begin as u32 + mask.trailing_zeros());
+                mask &= mask - 1;
+            }
+        }
+    }
+}
+
+/// Matching packets of a piece.
+#[derive(Debug)]
+pub struct Matches {
+    /// The piece that holds them.
+    pub piece: Piece,
+    /// Indices of the matching packets, ascending.
+    pub found: Vec<u32>,
+}
+
+/// A scan of one ring: the packets that it holds at the scan's begin, and that match.
+#[derive(Debug)]
+pub struct Scan {
+    cursor: Cursor,
+    filters: Option<Arc<Filters>>,
+    /// Number of the first packet that is not part of the scan.
+    until: u64,
+    times_ns: RangeInclusive<i64>,
+    spare: Vec<u32>,
+}
+
+impl Scan {
+    /// A scan from packet `from` on, of packets within `times_ns` (ns since 1970) that match; without filters all match. A packet
+    /// without a time is within any times.
+    pub fn new(
+        history: &History,
+        from: Option<u64>,
+        filters: Option<Arc<Filters>>,
+        times_ns: RangeInclusive<i64>,
+    ) -> Self {
+        let until = history.next();
+        let from = from.map_or(From::Time(*times_ns.start()), From::Number);
+        Self { cursor: history.cursor(from), filters, until, times_ns, spare: Vec::new() }
+    }
+
+    /// The next piece, and what matches in it; `None` at the end. `now` as for [`Cursor::next`].
+    pub fn next(&mut self, now: u64) -> Option<Matches> {
+        if self.cursor.number().is_some_and(|number| number >= self.until) {
+            return None;
+        }
+        let mut piece = self.cursor.next(now)?;
+        if piece.number(0) >= self.until {
+            return None;
+        }
+        piece.truncate((self.until - piece.number(0)) as usize);
+        let mut found = std::mem::take(&mut self.spare);
+        found.clear();
+        match &self.filters {
+            Some(filters) => filters.find(&piece, &mut found),
+            None => found.extend(0..piece.len() as u32),
+        }
+        let times_ns = &self.times_ns;
+        if *times_ns != (i64::MIN..=i64::MAX) {
+            let is_within =
+                |index: &u32| piece.record(*index as usize).time_ns.is_none_or(|time| times_ns.contains(&time));
+            found.retain(is_within);
+        }
+        Some(Matches { piece, found })
+    }
+
+    /// Number of packets that were gone before the scan came to them.
+    pub fn missed(&self) -> u64 {
+        self.cursor.missed()
+    }
+}
+
+/// Scans of several rings in one order, that of time.
+#[derive(Debug)]
+pub struct Merged {
+    scans: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    scan: Scan,
+    matches: Option<Matches>,
+    /// Number of packets of `matches` that are taken.
+    taken: usize,
+    /// Time of the next packet, or of the one before it if it has none.
+    time_ns: i64,
+}
+
+impl Part {
+    /// Moves on to a packet; `false` at the end.
+    fn settle(&mut self, now: u64) -> bool {
+        loop {
+            if let Some(matches) = &self.matches {
+                if let Some(&index) = matches.found.get(self.taken) {
+                    self.time_ns = matches.piece.record(index as usize).time_ns.unwrap_or(self.time_ns);
+                    return true;
+                }
+                if let Some(done) = self.matches.take() {
+                    self.scan.spare = done.found;
+                }
+            }
+            self.taken = 0;
+            self.matches = self.scan.next(now);
+            if self.matches.is_none() {
+                return false;
+            }
+        }
+    }
+}
+
+impl Merged {
+    /// Merges scans. Of packets of one time, those of the first scan come first; each ring's packets keep their order.
+    pub fn new(scans: impl IntoIterator<Item = Scan>) -> Self {
+        let part = |scan| Part { scan, matches: None, taken: 0, time_ns: i64::MIN };
+        Self { scans: scans.into_iter().map(part).collect() }
+    }
+
+    /// Hands the next packet to `each`, with the index of its scan and its number; `None` at the end. `now` as for [`Cursor::next`].
+    ///
+    /// **Cost**: a look at each scan's next packet.
+    pub fn next<T>(&mut self, now: u64, each: impl FnOnce(usize, u64, &Record<'_>) -> T) -> Option<T> {
+        let mut first: Option<(i64, usize)> = None;
+        for (index, part) in self.scans.iter_mut().enumerate() {
+            if part.settle(now) && first.is_none_or(|(time_ns, _)| part.time_ns < time_ns) {
+                first = Some((part.time_ns, index));
+            }
+        }
+        let (_, index) = first?;
+        let part = &mut self.scans[index];
+        let matches = part.matches.as_ref()?;
+        let place = matches.found[part.taken] as usize;
+        part.taken += 1;
+        Some(each(index, matches.piece.number(place), &matches.piece.record(place)))
+    }
+
+    /// Number of packets that were gone before the scans came to them.
+    pub fn missed(&self) -> u64 {
+        self.scans.iter().map(|part| part.scan.missed()).sum()
+    }
+}
