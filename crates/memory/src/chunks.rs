@@ -499,7 +499,7 @@ mod tests {
         }
     }
 
-    /// What chunk `sequence` holds once it is full: two bytes that only it has.
+    /// Content of the full chunk `sequence`: two bytes that only this chunk has.
     fn content(sequence: u64) -> [u8; 2] {
         [2 * sequence as u8 + 1, 2 * sequence as u8 + 2]
     }
