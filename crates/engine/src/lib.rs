@@ -16,6 +16,7 @@ pub mod name;
 pub mod output_changes;
 pub mod outputs;
 pub mod port;
+pub mod record;
 pub mod run;
 pub mod sink;
 pub mod sorting;

@@ -187,7 +187,7 @@ impl Output {
     pub fn statistics(&mut self, id: u32, counts: &Statistics) {
         if !matches!(&self.target, Target::Files { current: None, .. }) {
             self.begin();
-            self.encoder.statistics(&mut self.buffer, id, counts);
+            self.encoder.statistics(&mut self.buffer, id, counts, &[]);
         }
     }
 

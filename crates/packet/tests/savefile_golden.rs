@@ -651,7 +651,7 @@ fn statistics_are_a_block_of_their_own() {
     let id = encoder.interface(&ethernet).unwrap();
     encoder.begin(&mut out);
     let before = out.len();
-    encoder.statistics(&mut out, id, &counts);
+    encoder.statistics(&mut out, id, &counts, &[]);
     // The draft's section 4.6: type, length, interface, time, options 4, 7 and 8 of eight bytes, end, length.
     let mut expected = Vec::new();
     for word in [5u32, 64, 0, 7, 9, 8 << 16 | 4, 0x0102, 0, 8 << 16 | 7, 3, 0, 8 << 16 | 8, 0xff, 0, 0, 64] {
@@ -670,7 +670,7 @@ fn statistics_are_a_block_of_their_own() {
     let mut out = Vec::new();
     let mut encoder = Encoder::new(Format::Pcap, 0);
     encoder.interface(&ethernet).unwrap();
-    encoder.statistics(&mut out, 0, &counts);
+    encoder.statistics(&mut out, 0, &counts, &[]);
     assert!(out.is_empty());
 }
 

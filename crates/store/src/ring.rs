@@ -276,6 +276,11 @@ impl Writer {
         self.next
     }
 
+    /// Number of chunks taken so far; the current chunk has this number minus 1.
+    pub fn chunks_taken(&self) -> u64 {
+        self.chunks.taken()
+    }
+
     /// Packets that the ring did not take.
     pub fn refused(&self) -> Refused {
         Refused { no_room: self.no_room, too_long: self.too_long }
@@ -328,6 +333,21 @@ impl History {
     /// Interfaces of the packets, by index.
     pub fn interfaces(&self) -> Vec<Interface> {
         self.shared.interfaces().clone()
+    }
+
+    /// Number of interfaces.
+    pub fn interface_count(&self) -> usize {
+        self.shared.interfaces().len()
+    }
+
+    /// Number of chunks.
+    pub fn chunks(&self) -> usize {
+        self.shared.chunks.count()
+    }
+
+    /// Whether packets have left the ring, so that it does not hold all that were ever written.
+    pub fn has_wrapped(&self) -> bool {
+        self.held().packets < self.next()
     }
 
     /// Number of packets written and published so far: the number of the next one.

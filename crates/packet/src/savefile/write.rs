@@ -45,6 +45,8 @@ pub struct Encoder {
     clamped: u64,
     /// Number of packets without a time.
     unstamped: u64,
+    /// Comments of the section header.
+    comments: Vec<String>,
 }
 
 impl Encoder {
@@ -60,7 +62,13 @@ impl Encoder {
             begun: false,
             clamped: 0,
             unstamped: 0,
+            comments: Vec::new(),
         }
+    }
+
+    /// Adds a comment to the section headers of the files that begin from now on; a pcap file has no place for it.
+    pub fn comment(&mut self, text: String) {
+        self.comments.push(text);
     }
 
     /// Announces an interface; equal interfaces share an id. **Cost**: a search, once per source interface, not per packet.
@@ -106,7 +114,7 @@ impl Encoder {
         match self.format {
             Format::Pcap => self.pcap_header(out),
             Format::Pcapng | Format::Ring | Format::Slots | Format::Spool => {
-                section_header(out);
+                section_header(out, &self.comments);
                 self.describe(out, self.interfaces.len());
             }
         }
@@ -167,10 +175,10 @@ impl Encoder {
         self.unstamped
     }
 
-    /// Appends the counts of interface `id`; a pcap file has no place for them, so nothing is written there.
+    /// Appends the counts of interface `id`, with comments; a pcap file has no place for them, so nothing is written there.
     ///
     /// **Source**: Interface Statistics Block of the pcapng draft, section 4.6.
-    pub fn statistics(&mut self, out: &mut Vec<u8>, id: u32, counts: &Statistics) {
+    pub fn statistics(&mut self, out: &mut Vec<u8>, id: u32, counts: &Statistics, comments: &[String]) {
         if self.format == Format::Pcap {
             return;
         }
@@ -180,6 +188,9 @@ impl Encoder {
         block(out, pcapng::STATISTICS, |body| {
             for field in [id, (ticks >> 32) as u32, ticks as u32] {
                 word(body, field);
+            }
+            for comment in comments {
+                option(body, 1, comment.as_bytes());
             }
             // isb_ifrecv, isb_ifdrop, isb_osdrop, isb_usrdeliv
             let Statistics { received, dropped_by_interface, dropped_by_system, delivered, .. } = *counts;
@@ -255,11 +266,14 @@ fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     word(out, total);
 }
 
-fn section_header(out: &mut Vec<u8>) {
+fn section_header(out: &mut Vec<u8>, comments: &[String]) {
     block(out, pcapng::SECTION, |body| {
         word(body, pcapng::BYTE_ORDER_MARK);
         word(body, 1);
         body.extend_from_slice(&u64::MAX.to_le_bytes());
+        for comment in comments {
+            option(body, 1, comment.as_bytes());
+        }
         option(body, 4, concat!("weir ", env!("CARGO_PKG_VERSION")).as_bytes());
         word(body, 0);
     });

@@ -144,6 +144,11 @@ impl Cursor {
         self.number
     }
 
+    /// Number of the chunk that is read next, in the order in which the writer took them.
+    pub fn chunk(&self) -> u64 {
+        self.current.as_ref().map_or(self.sequence, |current| current.sequence)
+    }
+
     /// Number of packets that were gone before this cursor came to them.
     pub fn missed(&self) -> u64 {
         self.missed

@@ -1,0 +1,241 @@
+//! Recording: packets kept in a ring in RAM, and saved by triggers.
+//!
+//! ```text
+//! run -> sink -> ring -> trigger thread   conditions; files of what fired, with packets from before
+//! ```
+//! The sink copies packets into the [ring](weir_store::ring), and waits for nothing. The threads are readers of the ring: a thread that
+//! is too slow misses packets, and says how many. Only a run over files waits for its readers, because files can wait.
+
+pub mod trigger;
+
+mod condition;
+mod firing;
+mod save;
+mod sink;
+mod threads;
+
+pub use sink::RecordSink;
+
+use crate::control::Control;
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use trigger::{Saved, Trigger};
+use weir_pipeline::steps::SystemClock;
+use weir_store::ring::{self, Held, History, Refused};
+
+/// Settings of a recording, in plain values.
+pub struct Settings {
+    /// Directory for what is saved. It exists.
+    pub directory: PathBuf,
+    /// The ring.
+    pub ring: ring::Settings,
+    /// Longest time for which packets stay in the ring; `None` for as long as there is room.
+    pub age: Option<Duration>,
+    /// Triggers.
+    pub triggers: Vec<Trigger>,
+    /// Whether the run waits for the readers of the ring, because its sources are files.
+    pub waits: bool,
+    /// Whether host names in expressions are looked up.
+    pub resolve: bool,
+    /// Permission bits of the files.
+    pub mode: u32,
+    /// Function called with each file that a trigger saved, or failed to save; in the trigger thread.
+    pub on_saved: Box<dyn FnMut(&Saved) + Send>,
+}
+
+/// Reason for which a recording cannot begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The memory of the ring cannot be obtained.
+    #[error("the ring: {0}")]
+    Ring(#[from] weir_memory::Error),
+    /// The expression of a trigger is wrong.
+    #[error("trigger {name}: {why}")]
+    Expression {
+        /// Name of the trigger.
+        name: String,
+        /// Reason.
+        why: weir_filter::Error,
+    },
+    /// Two triggers have the same name.
+    #[error("two triggers are named {0}")]
+    Namesakes(String),
+    /// The system refused a thread.
+    #[error("a thread for the triggers: {0}")]
+    Thread(io::Error),
+}
+
+/// State of a trigger.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TriggerStatus {
+    /// Name of the trigger.
+    pub name: String,
+    /// Number of times that its condition was met.
+    pub met: u64,
+    /// Number of times that it fired. If it is not armed, it does not fire.
+    pub fired: u64,
+    /// Files that it saved.
+    pub saved: u64,
+    /// Packets in these files.
+    pub packets: u64,
+    /// Files that could not be saved.
+    pub failed: u64,
+    /// Whether a file is being written.
+    pub active: bool,
+}
+
+/// State of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// Packets in the ring now.
+    pub held: Held,
+    /// Length of the ring, bytes.
+    pub capacity: u64,
+    /// Number of packets that the ring took.
+    pub taken: u64,
+    /// Packets that the ring did not take.
+    pub refused: Refused,
+    /// Packets that were gone before the conditions were checked on them.
+    pub unchecked: u64,
+    /// The triggers.
+    pub triggers: Vec<TriggerStatus>,
+}
+
+/// A request to the trigger thread.
+#[derive(Debug)]
+enum Request {
+    /// Fires the trigger of this name, or all, for this cause.
+    Fire(Option<String>, String),
+}
+
+/// Drops of the sources up to a time.
+#[derive(Clone, Copy, Debug)]
+struct Loss {
+    wall_ns: i64,
+    dropped: u64,
+}
+
+/// State that the sink, the threads and the handle share.
+struct Shared {
+    clock: SystemClock,
+    history: History,
+    /// Whether the sources are read to their end.
+    ended: AtomicBool,
+    no_room: AtomicU64,
+    too_long: AtomicU64,
+    unchecked: AtomicU64,
+    /// Oldest chunk of the ring that the trigger thread still reads; `u64::MAX` if there is no such thread.
+    triggers_at: AtomicU64,
+    triggers: Mutex<Vec<TriggerStatus>>,
+    control: OnceLock<Arc<Control>>,
+    losses: Mutex<VecDeque<Loss>>,
+}
+
+impl Shared {
+    /// Steady time, ns, by which pins of the ring end.
+    fn steady_ns(&self) -> u64 {
+        self.clock.now().steady.as_nanos() as u64
+    }
+
+    fn triggers(&self) -> MutexGuard<'_, Vec<TriggerStatus>> {
+        self.triggers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Handle of a recording, for any thread.
+#[derive(Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+    requests: Sender<Request>,
+}
+
+impl Handle {
+    /// Fires the trigger `name`, or all triggers, for this cause. Returns `false` if there is no such trigger.
+    pub fn fire(&self, name: Option<&str>, cause: &str) -> bool {
+        let known = name.is_none_or(|name| self.shared.triggers().iter().any(|trigger| trigger.name == name));
+        known && self.requests.send(Request::Fire(name.map(str::to_owned), cause.to_owned())).is_ok()
+    }
+
+    /// Returns the state of the recording now. **Cost**: a look at each chunk of the ring.
+    pub fn status(&self) -> Status {
+        let Shared { history, no_room, too_long, unchecked, .. } = &*self.shared;
+        Status {
+            held: history.held(),
+            capacity: history.capacity() as u64,
+            taken: history.next(),
+            refused: Refused { no_room: no_room.load(Ordering::Relaxed), too_long: too_long.load(Ordering::Relaxed) },
+            unchecked: unchecked.load(Ordering::Relaxed),
+            triggers: self.shared.triggers().clone(),
+        }
+    }
+
+    /// Returns the ring, for readers.
+    pub fn history(&self) -> &History {
+        &self.shared.history
+    }
+
+    /// Gives the control of the run, from which the drops of the sources are known. Only the first call counts.
+    pub fn set_control(&self, control: &Arc<Control>) {
+        let _ = self.shared.control.set(Arc::clone(control));
+    }
+}
+
+/// A recording under way.
+pub struct Recorder {
+    handle: Handle,
+    thread: JoinHandle<()>,
+}
+
+impl Recorder {
+    /// Begins a recording, and returns it with the sink that takes its packets.
+    pub fn start(settings: Settings) -> Result<(Self, RecordSink), Error> {
+        let Settings { directory, ring, age, triggers, waits, resolve, mode, on_saved } = settings;
+        for (index, trigger) in triggers.iter().enumerate() {
+            if triggers[..index].iter().any(|other| other.name == trigger.name) {
+                return Err(Error::Namesakes(trigger.name.clone()));
+            }
+        }
+        let (writer, history) = ring::ring(&ring)?;
+        let status = |trigger: &Trigger| TriggerStatus { name: trigger.name.clone(), ..TriggerStatus::default() };
+        let shared = Arc::new(Shared {
+            clock: SystemClock::default(),
+            history,
+            ended: AtomicBool::new(false),
+            no_room: AtomicU64::new(0),
+            too_long: AtomicU64::new(0),
+            unchecked: AtomicU64::new(0),
+            triggers_at: AtomicU64::new(0),
+            triggers: Mutex::new(triggers.iter().map(status).collect()),
+            control: OnceLock::new(),
+            losses: Mutex::default(),
+        });
+        let (requests, asked) = channel();
+        let target = save::Target { directory, mode };
+        let watch = threads::Triggers::new(Arc::clone(&shared), triggers, target, resolve, asked, on_saved, waits)?;
+        let thread = std::thread::Builder::new().name("weir-triggers".to_owned()).spawn(|| watch.run());
+        let thread = thread.map_err(Error::Thread)?;
+        let sink = RecordSink::new(writer, Arc::clone(&shared), age, waits);
+        Ok((Self { handle: Handle { shared, requests }, thread }, sink))
+    }
+
+    /// Returns the handle.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Ends the recording: what triggers are saving is completed with the packets that have come. Returns the final state, and whether
+    /// all threads ended without a panic.
+    pub fn finish(self) -> (Status, bool) {
+        self.handle.shared.ended.store(true, Ordering::Release);
+        let ended = self.thread.join().is_ok();
+        (self.handle.status(), ended)
+    }
+}

@@ -1,0 +1,246 @@
+//! Checks of conditions on the packets of the ring.
+
+use super::firing::{Cause, Interfaces, nanoseconds};
+use super::trigger::{Condition, Figure, Key, Threshold};
+use core::net::IpAddr;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use weir_packet::flow::FlowKey;
+use weir_packet::savefile::Interface;
+use weir_store::ring::{Filters, Piece};
+
+/// Largest number of keys, or of pairs of peers, that a condition counts in a window. Further ones are not counted.
+const MOST_KEYS: usize = 1 << 18;
+
+/// Smallest number of packets of a window that has grown.
+const GROWN: u64 = 100;
+
+/// Check of a condition.
+pub(super) enum Check {
+    /// Nothing is checked.
+    None,
+    Matches(String, Option<Filters>),
+    Exceeds(Box<Meter>),
+    /// Interval, and the time at which the next one ends; times in ns, the end since 1970.
+    Every(i64, Option<i64>),
+}
+
+impl Check {
+    pub fn new(condition: &Condition) -> Self {
+        match condition {
+            Condition::Asked => Self::None,
+            Condition::Matches(expression) => Self::Matches(expression.clone(), None),
+            Condition::Exceeds(threshold) => Self::Exceeds(Box::new(Meter::new(*threshold))),
+            Condition::Every(time) => Self::Every(nanoseconds(*time).max(1), None),
+        }
+    }
+
+    /// Whether packets are looked at.
+    pub fn reads_packets(&self) -> bool {
+        matches!(self, Self::Matches(..) | Self::Exceeds(_))
+    }
+
+    /// Compiles an expression for the interfaces that are known by now.
+    pub fn prepare(&mut self, interfaces: &[Interface]) {
+        if let Self::Matches(expression, filters) = self
+            && filters.as_ref().is_none_or(|filters| filters.interfaces() < interfaces.len())
+        {
+            *filters = Filters::compile(expression, interfaces, false).ok();
+        }
+    }
+
+    /// Calls `met` for each packet of a piece that meets the condition.
+    pub fn check(
+        &mut self,
+        piece: &Piece,
+        interfaces: &Interfaces,
+        found: &mut Vec<u32>,
+        met: &mut dyn FnMut(Met<'_>),
+    ) {
+        match self {
+            Self::Matches(expression, filters) => {
+                let Some(filters) = filters else { return };
+                found.clear();
+                filters.find(piece, found);
+                for &index in &*found {
+                    met(Met {
+                        piece,
+                        index: index as usize,
+                        host: None,
+                        text: &|| format!("a packet matches '{expression}'"),
+                    });
+                }
+            }
+            Self::Exceeds(meter) => {
+                for index in 0..piece.len() {
+                    meter.count(piece, index, interfaces, met);
+                }
+            }
+            Self::None | Self::Every(..) => {}
+        }
+    }
+
+    /// Whether an interval ended at `time_ns`, ns since 1970.
+    pub fn is_due(&mut self, time_ns: i64) -> bool {
+        let Self::Every(interval, next) = self else { return false };
+        let end = *next.get_or_insert(time_ns.saturating_add(*interval));
+        if time_ns < end {
+            return false;
+        }
+        // Intervals that passed meanwhile are not made up for.
+        let passed = (time_ns - end) / *interval + 1;
+        *next = Some(end.saturating_add(passed.saturating_mul(*interval)));
+        true
+    }
+}
+
+/// A packet that meets a condition.
+pub(super) struct Met<'a> {
+    piece: &'a Piece,
+    index: usize,
+    /// Address that is the cause.
+    host: Option<IpAddr>,
+    text: &'a dyn Fn() -> String,
+}
+
+impl Met<'_> {
+    /// Time of the packet, ns since 1970.
+    pub fn time_ns(&self) -> Option<i64> {
+        self.piece.record(self.index).time_ns
+    }
+
+    /// The cause, if the trigger fires. **Cost**: allocates.
+    pub fn cause(&self, time_ns: i64, interfaces: &Interfaces) -> Cause {
+        let flow = interfaces.key(&self.piece.record(self.index));
+        let host = self.host.or_else(|| flow.as_ref().and_then(FlowKey::source));
+        let ends = flow.map_or(String::new(), |key| format!(" ({})", ends(&key)));
+        Cause { text: format!("{}{ends}", (self.text)()), time_ns, flow, host }
+    }
+}
+
+/// Both ends of a flow, as a line of a packet shows them.
+fn ends(key: &FlowKey) -> String {
+    let (source, destination) = (key.source(), key.destination());
+    let name = |address: Option<IpAddr>, port: Option<u16>| {
+        let address = address.map_or(String::new(), |address| address.to_string());
+        port.map_or(address.clone(), |port| format!("{address}.{port}"))
+    };
+    let ports = key.ports();
+    format!("{} > {}", name(source, ports.map(|ports| ports.0)), name(destination, ports.map(|ports| ports.1)))
+}
+
+/// Key that a meter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Counted {
+    Total,
+    Address(IpAddr),
+    Flow(FlowKey),
+}
+
+/// Counts of a key in a window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    packets: u64,
+    bits: u64,
+    peers: u64,
+    /// Whether the threshold was exceeded in this window before.
+    told: bool,
+}
+
+/// Counts of the current window and of the one before, by key.
+pub(super) struct Meter {
+    threshold: Threshold,
+    window_ns: i64,
+    /// Number of the current window since 1970.
+    window: Option<i64>,
+    counts: HashMap<Counted, Counts>,
+    before: HashMap<Counted, Counts>,
+    peers: HashSet<(Counted, IpAddr)>,
+}
+
+impl Meter {
+    fn new(threshold: Threshold) -> Self {
+        let window_ns = nanoseconds(threshold.window).max(1);
+        let (counts, before, peers) = (HashMap::new(), HashMap::new(), HashSet::new());
+        Self { threshold, window_ns, window: None, counts, before, peers }
+    }
+
+    fn begin_window(&mut self, window: i64) {
+        let next = self.window.is_some_and(|before| before + 1 == window);
+        std::mem::swap(&mut self.counts, &mut self.before);
+        self.counts.clear();
+        if !next {
+            self.before.clear();
+        }
+        self.peers.clear();
+        self.window = Some(window);
+    }
+
+    fn count(&mut self, piece: &Piece, index: usize, interfaces: &Interfaces, met: &mut dyn FnMut(Met<'_>)) {
+        let record = piece.record(index);
+        let Some(time_ns) = record.time_ns else { return };
+        let window = time_ns.div_euclid(self.window_ns);
+        // A packet that comes late counts in the window that is open.
+        if self.window.is_none_or(|current| window > current) {
+            self.begin_window(window);
+        }
+        let flow = interfaces.key(&record);
+        let ends = flow.as_ref().map(|flow| (flow.source(), flow.destination()));
+        let (counted, peer) = match (self.threshold.key, flow) {
+            (Key::Total, _) => (Counted::Total, ends.and_then(|ends| ends.0)),
+            (Key::Source, Some(_)) => match ends {
+                Some((Some(source), destination)) => (Counted::Address(source), destination),
+                _ => return,
+            },
+            (Key::Destination, Some(_)) => match ends {
+                Some((source, Some(destination))) => (Counted::Address(destination), source),
+                _ => return,
+            },
+            (Key::Conversation, Some(flow)) => (Counted::Flow(flow.canonical()), ends.and_then(|ends| ends.0)),
+            (_, None) => return,
+        };
+        let has_room = self.counts.len() < MOST_KEYS;
+        let counts = match self.counts.entry(counted) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) if has_room => entry.insert(Counts::default()),
+            Entry::Vacant(_) => return,
+        };
+        counts.packets += 1;
+        counts.bits += u64::from(record.frame.wire_len) * 8;
+        if self.threshold.figure == Figure::Peers
+            && let Some(peer) = peer
+            && self.peers.len() < MOST_KEYS
+            && self.peers.insert((counted, peer))
+        {
+            counts.peers += 1;
+        }
+        let seconds = self.window_ns as f64 / 1e9;
+        let value = match self.threshold.figure {
+            Figure::Packets => counts.packets as f64 / seconds,
+            Figure::Bits => counts.bits as f64 / seconds,
+            Figure::Peers => counts.peers as f64,
+            Figure::Growth => {
+                let before = self.before.get(&counted).map_or(0, |before| before.packets);
+                if counts.packets < GROWN || before == 0 { 0.0 } else { counts.packets as f64 / before as f64 }
+            }
+        };
+        if value <= self.threshold.above || counts.told {
+            return;
+        }
+        counts.told = true;
+        let host = if let Counted::Address(address) = counted { Some(address) } else { None };
+        let Threshold { figure, above, window, .. } = self.threshold;
+        let unit = match figure {
+            Figure::Packets => "packets/s",
+            Figure::Bits => "bit/s",
+            Figure::Growth => "times the packets of the window before",
+            Figure::Peers => "peers",
+        };
+        let who = match counted {
+            Counted::Total => "all packets".to_owned(),
+            Counted::Address(address) => address.to_string(),
+            Counted::Flow(_) => "a conversation".to_owned(),
+        };
+        met(Met { piece, index, host, text: &|| format!("{who}: more than {above} {unit} in a window of {window:?}") });
+    }
+}

@@ -1,0 +1,229 @@
+//! A trigger that fired: its packets go from the ring into a file.
+
+use super::save::{Complete, SaveFile};
+use super::trigger::Keep;
+use core::net::IpAddr;
+use std::time::Duration;
+use weir_packet::flow::{FlowKey, Parser};
+use weir_packet::savefile::{Interface, Record, Statistics};
+use weir_store::ring::{Cursor, Filters, From, History, Piece};
+
+/// Time after the end of a span for which packets of the span may still come, ns.
+pub(super) const LATE_NS: i64 = 1_000_000_000;
+
+/// Event that fired a trigger.
+#[derive(Clone, Debug)]
+pub(super) struct Cause {
+    /// The event, as text.
+    pub text: String,
+    /// Time of the event, ns since 1970.
+    pub time_ns: i64,
+    /// Flow key of the packet that fired, if one did.
+    pub flow: Option<FlowKey>,
+    /// Address that is the cause.
+    pub host: Option<IpAddr>,
+}
+
+/// Flow parsers and interfaces of the ring, by interface.
+#[derive(Default)]
+pub(super) struct Interfaces {
+    pub all: Vec<Interface>,
+    parsers: Vec<Option<Parser>>,
+}
+
+impl Interfaces {
+    /// Takes up interfaces that came since the last call. **Cost**: a lock.
+    pub fn refresh(&mut self, history: &History) {
+        self.all = history.interfaces();
+        self.parsers = self.all.iter().map(|interface| Parser::new(interface.link, false)).collect();
+    }
+
+    /// Flow key of a packet, if it has one.
+    pub fn key(&self, record: &Record<'_>) -> Option<FlowKey> {
+        let parser = self.parsers.get(record.frame.interface as usize)?.as_ref()?;
+        parser.key(record.frame.data).ok()
+    }
+}
+
+/// Packets that a firing keeps.
+enum Kept {
+    All,
+    Flow(FlowKey),
+    Host(IpAddr),
+    Matches(String, Option<Filters>),
+}
+
+impl Kept {
+    fn new(keep: &Keep, cause: &Cause) -> (Self, Option<String>) {
+        let all = |what: &str| (Self::All, Some(format!("nothing tells the {what}: all packets are kept")));
+        match keep {
+            Keep::All => (Self::All, None),
+            Keep::Matches(expression) => (Self::Matches(expression.clone(), None), None),
+            Keep::Flow => match cause.flow {
+                Some(flow) => (Self::Flow(flow.canonical()), None),
+                None => all("flow"),
+            },
+            Keep::Host => match cause.host {
+                Some(host) => (Self::Host(host), None),
+                None => all("host"),
+            },
+        }
+    }
+
+    /// Indices of the packets of a piece to keep.
+    fn find(&mut self, piece: &Piece, interfaces: &Interfaces, found: &mut Vec<u32>) {
+        let all = 0..piece.len() as u32;
+        let key = |index: u32| interfaces.key(&piece.record(index as usize));
+        match self {
+            Self::All => found.extend(all),
+            Self::Flow(flow) => found.extend(all.filter(|&index| key(index).is_some_and(|key| is_of_flow(&key, flow)))),
+            Self::Host(host) => {
+                let is_end = |key: FlowKey| key.source() == Some(*host) || key.destination() == Some(*host);
+                found.extend(all.filter(|&index| key(index).is_some_and(is_end)));
+            }
+            Self::Matches(expression, filters) => {
+                if filters.as_ref().is_none_or(|filters| filters.interfaces() < interfaces.all.len()) {
+                    // The expression was compiled before; here it makes no sense for the interfaces that came since.
+                    *filters = Filters::compile(expression, &interfaces.all, false).ok();
+                }
+                if let Some(filters) = filters {
+                    filters.find(piece, found);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a packet belongs to a flow in either direction. Later fragments have no ports, and belong to each flow of their hosts and
+/// protocol.
+fn is_of_flow(key: &FlowKey, flow: &FlowKey) -> bool {
+    if key.flags & FlowKey::LATER_FRAGMENT == 0 {
+        return key.canonical() == *flow;
+    }
+    let ends = |key: &FlowKey| (key.src.min(key.dst), key.src.max(key.dst), key.proto, key.family);
+    ends(key) == ends(flow)
+}
+
+/// A file under way, with the place in the ring from which its next packets come.
+pub(super) struct Firing {
+    /// Index of the trigger.
+    pub trigger: usize,
+    pub cause: Cause,
+    from_ns: i64,
+    until_ns: i64,
+    /// Steady time at which no more packets are waited for, ns; `None` if the source's packets tell the time.
+    deadline_ns: Option<u64>,
+    cursor: Cursor,
+    kept: Kept,
+    file: SaveFile,
+    remarks: Vec<String>,
+    /// Time of the last packet, for those without a time.
+    last_ns: i64,
+    over: bool,
+    found: Vec<u32>,
+}
+
+/// Span of a firing, with its file.
+pub(super) struct Begin {
+    pub trigger: usize,
+    pub cause: Cause,
+    pub before: Duration,
+    pub after: Duration,
+    pub file: SaveFile,
+    /// Steady time at which no more packets are waited for, ns.
+    pub deadline_ns: Option<u64>,
+}
+
+impl Firing {
+    pub fn new(begin: Begin, keep: &Keep, history: &History) -> Self {
+        let Begin { trigger, cause, before, after, file, deadline_ns } = begin;
+        let (kept, remark) = Kept::new(keep, &cause);
+        let mut remarks: Vec<String> = remark.into_iter().collect();
+        let from_ns = cause.time_ns.saturating_sub(nanoseconds(before));
+        let oldest_ns = history.held().times_ns.map(|(earliest, _)| earliest);
+        if let Some(oldest_ns) = oldest_ns.filter(|&oldest_ns| oldest_ns > from_ns && history.has_wrapped()) {
+            let held = Duration::from_nanos(cause.time_ns.saturating_sub(oldest_ns).max(0) as u64);
+            remarks.push(format!("{before:?} before were asked for, and the ring held {held:.3?}"));
+        }
+        Self {
+            trigger,
+            from_ns,
+            until_ns: cause.time_ns.saturating_add(nanoseconds(after)),
+            cause,
+            deadline_ns,
+            cursor: history.cursor(From::Time(from_ns)),
+            kept,
+            file,
+            remarks,
+            last_ns: i64::MIN,
+            over: false,
+            found: Vec::new(),
+        }
+    }
+
+    /// Time from which on and up to which packets are saved, ns since 1970.
+    pub fn span_ns(&self) -> (i64, i64) {
+        (self.from_ns, self.until_ns)
+    }
+
+    /// Chunk of the ring that is read next.
+    pub fn chunk(&self) -> u64 {
+        self.cursor.chunk()
+    }
+
+    /// Moves packets of one chunk into the file. Returns whether there were any.
+    pub fn step(&mut self, now: u64, interfaces: &Interfaces) -> bool {
+        let Some(piece) = self.cursor.next(now) else {
+            self.over |= self.deadline_ns.is_some_and(|deadline| now >= deadline);
+            return false;
+        };
+        let mut found = std::mem::take(&mut self.found);
+        found.clear();
+        self.kept.find(&piece, interfaces, &mut found);
+        let last = piece.len().saturating_sub(1);
+        for &index in &found {
+            let record = piece.record(index as usize);
+            self.last_ns = record.time_ns.unwrap_or(self.last_ns);
+            if (self.from_ns..=self.until_ns).contains(&self.last_ns) {
+                self.file.packet(&interfaces.all, &record);
+            }
+        }
+        self.found = found;
+        let newest_ns = piece.record(last).time_ns.unwrap_or(i64::MIN);
+        self.over |= newest_ns > self.until_ns.saturating_add(LATE_NS);
+        true
+    }
+
+    /// Whether no more packets of the span are waited for.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Completes the file. `dropped` are packets that the sources dropped in the span, if that is known.
+    pub fn finish(mut self, interfaces: &Interfaces, dropped: Option<u64>) -> (usize, Cause, Vec<String>, Complete) {
+        let missed = self.cursor.missed();
+        if missed > 0 {
+            self.remarks.push(format!("{missed} packets left the ring before they could be saved"));
+        }
+        match dropped {
+            Some(0) => self.remarks.push("no packet of the span was dropped before the ring".to_owned()),
+            Some(dropped) => self.remarks.push(format!(
+                "{dropped} packets were dropped before the ring, in the span or up to a second around it"
+            )),
+            None => {}
+        }
+        if self.file.left_out() > 0 {
+            self.remarks.push(format!(
+                "{} packets were left out: the file is as large as it may be, or failed",
+                self.file.left_out()
+            ));
+        }
+        let counts = Statistics { time_ns: self.until_ns, dropped_by_system: dropped, ..Statistics::default() };
+        let complete = self.file.finish(&interfaces.all, &counts, &self.remarks);
+        (self.trigger, self.cause, self.remarks, complete)
+    }
+}
+
+pub(super) fn nanoseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,152 @@
+//! The stage that copies packets into the ring.
+
+use super::Shared;
+use crate::sink::{End, Packets, Sink, SinkReport};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use weir_packet::savefile::{Layout, Record};
+use weir_pipeline::handed::Handed;
+use weir_store::ring::Writer;
+
+/// Pause of a run that waits for the readers of the ring.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Interval at which packets are checked for their age.
+const LOOK_NS: u64 = 100_000_000;
+
+/// Sink that copies packets into the ring of a recording.
+pub struct RecordSink {
+    writer: Writer,
+    shared: Arc<Shared>,
+    age: Option<Duration>,
+    waits: bool,
+    /// Index in the ring of each interface of the current source; `None` if the ring has too many.
+    ids: Vec<Option<Option<u32>>>,
+    /// Number of packets that this sink was handed.
+    handed: u64,
+    /// Packets of interfaces that the ring has no room to describe.
+    undescribed: u64,
+    /// Latest time of a packet, ns since 1970.
+    latest_ns: i64,
+    /// Steady time of the next check of the age, ns.
+    look_ns: u64,
+    now: u64,
+}
+
+impl RecordSink {
+    pub(super) fn new(writer: Writer, shared: Arc<Shared>, age: Option<Duration>, waits: bool) -> Self {
+        Self {
+            writer,
+            shared,
+            age,
+            waits,
+            ids: Vec::new(),
+            handed: 0,
+            undescribed: 0,
+            latest_ns: i64::MIN,
+            look_ns: 0,
+            now: 0,
+        }
+    }
+
+    /// Describes the interface `index` to the ring.
+    #[cold]
+    fn describe(&mut self, layout: &Layout, index: usize) -> Option<u32> {
+        let id = layout.interfaces.get(index).and_then(|interface| self.writer.interface(interface));
+        self.ids.resize(self.ids.len().max(index + 1), None);
+        self.ids[index] = Some(id);
+        id
+    }
+
+    #[inline]
+    fn keep(&mut self, layout: &Layout, record: &Record<'_>) {
+        self.handed += 1;
+        let index = record.frame.interface as usize;
+        let id = match self.ids.get(index) {
+            Some(Some(id)) => *id,
+            _ => self.describe(layout, index),
+        };
+        let Some(id) = id else {
+            self.undescribed += 1;
+            return;
+        };
+        self.latest_ns = self.latest_ns.max(record.time_ns.unwrap_or(i64::MIN));
+        let record = Record { frame: weir_packet::Frame { interface: id, ..record.frame }, ..*record };
+        self.writer.append(&record, self.now);
+    }
+
+    /// Shows the packets to readers, and waits for slow ones if the source can wait.
+    fn publish(&mut self) {
+        self.writer.publish();
+        let refused = self.writer.refused();
+        self.shared.no_room.store(refused.no_room + self.undescribed, Ordering::Relaxed);
+        self.shared.too_long.store(refused.too_long, Ordering::Relaxed);
+        self.expire();
+        // Readers keep some chunks, and look back at others.
+        let most = self.shared.history.chunks() as u64 / 2;
+        while self.waits
+            && self.writer.chunks_taken() > self.shared.triggers_at.load(Ordering::Relaxed).saturating_add(most)
+        {
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn expire(&mut self) {
+        let Some(age) = self.age else { return };
+        if self.now >= self.look_ns {
+            self.look_ns = self.now + LOOK_NS;
+            let age_ns = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
+            // Packets of files are of another time than this machine's.
+            let now_ns = if self.waits { self.latest_ns } else { self.shared.clock.now().wall_ns };
+            self.writer.expire(now_ns.saturating_sub(age_ns), self.now);
+        }
+    }
+}
+
+impl Sink for RecordSink {
+    fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
+        self.now = self.shared.steady_ns();
+        self.keep(layout, record);
+        self.publish();
+        Ok(())
+    }
+
+    fn batch(&mut self, packets: &Packets<'_>, scratch: &mut Vec<u8>) -> (Handed, Result<(), End>) {
+        self.now = self.shared.steady_ns();
+        let layout = packets.layout();
+        let done = packets.hand_on(scratch, |record| {
+            self.keep(layout, record);
+            Ok(())
+        });
+        self.publish();
+        done
+    }
+
+    fn new_source(&mut self) {
+        self.ids.clear();
+    }
+
+    fn begin(&mut self, layout: &Layout) -> Result<(), End> {
+        // Readers find the interfaces before the first packet.
+        for interface in layout.interfaces.iter() {
+            self.writer.interface(interface);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), End> {
+        self.now = self.shared.steady_ns();
+        self.publish();
+        Ok(())
+    }
+
+    fn finish(&mut self, _: Option<&Layout>, _: bool) -> Result<(), End> {
+        self.writer.publish();
+        Ok(())
+    }
+
+    fn report(&self) -> SinkReport {
+        SinkReport { written: self.handed, ..SinkReport::default() }
+    }
+}

@@ -1,0 +1,123 @@
+//! Triggers: conditions on which packets are saved, those from before included.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A trigger.
+#[derive(Clone, Debug)]
+pub struct Trigger {
+    /// Name; part of the names of its files.
+    pub name: String,
+    /// Condition.
+    pub condition: Condition,
+    /// Time before the firing from which on packets are saved.
+    pub before: Duration,
+    /// Time after the firing up to which packets are saved.
+    pub after: Duration,
+    /// Packets to save.
+    pub keep: Keep,
+    /// Time after a file is complete before the trigger can fire again.
+    pub cooldown: Duration,
+    /// Largest length of a file, bytes.
+    pub max_bytes: u64,
+    /// Largest number of files; then the trigger does not fire any more.
+    pub max_files: u64,
+}
+
+impl Default for Trigger {
+    fn default() -> Self {
+        Self {
+            name: "manual".to_owned(),
+            condition: Condition::Asked,
+            before: Duration::from_secs(10),
+            after: Duration::from_secs(5),
+            keep: Keep::All,
+            cooldown: Duration::ZERO,
+            max_bytes: 1 << 30,
+            max_files: 1000,
+        }
+    }
+}
+
+/// Condition of a trigger. Each trigger can also be fired by [`Handle::fire`](super::Handle::fire).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// No condition of its own.
+    Asked,
+    /// A packet matches a tcpdump expression.
+    Matches(String),
+    /// The packets of a key in a window exceed a threshold.
+    Exceeds(Threshold),
+    /// An interval has passed, counted from the start on.
+    Every(Duration),
+}
+
+/// Condition on the packets of a key in a window of time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Threshold {
+    /// Key of the packets.
+    pub key: Key,
+    /// Measured figure of the key.
+    pub figure: Figure,
+    /// Value that must be exceeded.
+    pub above: f64,
+    /// Length of a window.
+    pub window: Duration,
+}
+
+/// Key by which a threshold counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// All packets together.
+    Total,
+    /// Source address.
+    Source,
+    /// Destination address.
+    Destination,
+    /// Conversation: both directions of a 5-tuple.
+    Conversation,
+}
+
+/// Figure that a threshold is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// Packets per second.
+    Packets,
+    /// Wire bits per second, without FCS and preamble.
+    Bits,
+    /// Packets in this window divided by those in the window before, once this window has at least 100.
+    Growth,
+    /// Different addresses at the other end.
+    Peers,
+}
+
+/// Packets that a trigger saves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// All packets.
+    #[default]
+    All,
+    /// Both directions of the 5-tuple of the packet that fired.
+    Flow,
+    /// Packets from and to the source address of the packet that fired, or the address that a threshold counted.
+    Host,
+    /// Packets that match a tcpdump expression.
+    Matches(String),
+}
+
+/// A file that a trigger saved, or failed to save.
+#[derive(Debug)]
+pub struct Saved {
+    /// Name of the trigger.
+    pub trigger: String,
+    /// Event that fired the trigger, as text.
+    pub cause: String,
+    /// The file.
+    pub path: PathBuf,
+    /// Number of packets in the file.
+    pub packets: u64,
+    /// Remarks that the file also holds as comments: loss in its span, packets no longer in the ring, the limit of its size.
+    pub remarks: Vec<String>,
+    /// Error that ended the file; the packets before it are kept.
+    pub error: Option<std::io::Error>,
+}
