@@ -64,6 +64,9 @@ pub enum Error {
         /// Reason.
         why: weir_filter::Error,
     },
+    /// The name of a trigger cannot be part of a file's name.
+    #[error("'{0}' is no name of a trigger: letters, digits, '.', '_' and '-' are, up to 64")]
+    Name(String),
     /// Two triggers have the same name.
     #[error("two triggers are named {0}")]
     Namesakes(String),
@@ -188,17 +191,26 @@ impl Handle {
     }
 }
 
+/// A recording whose threads have not begun: a process is confined while it has one thread.
+pub struct Recording {
+    handle: Handle,
+    triggers: threads::Triggers,
+}
+
 /// A recording under way.
 pub struct Recorder {
     handle: Handle,
     thread: JoinHandle<()>,
 }
 
-impl Recorder {
-    /// Begins a recording, and returns it with the sink that takes its packets.
-    pub fn start(settings: Settings) -> Result<(Self, RecordSink), Error> {
+impl Recording {
+    /// Prepares a recording, and returns it with the sink that takes its packets.
+    pub fn new(settings: Settings) -> Result<(Self, RecordSink), Error> {
         let Settings { directory, ring, age, triggers, waits, resolve, mode, on_saved } = settings;
         for (index, trigger) in triggers.iter().enumerate() {
+            if !trigger::is_name(&trigger.name) {
+                return Err(Error::Name(trigger.name.clone()));
+            }
             if triggers[..index].iter().any(|other| other.name == trigger.name) {
                 return Err(Error::Namesakes(trigger.name.clone()));
             }
@@ -219,18 +231,26 @@ impl Recorder {
         });
         let (requests, asked) = channel();
         let target = save::Target { directory, mode };
-        let watch = threads::Triggers::new(Arc::clone(&shared), triggers, target, resolve, asked, on_saved, waits)?;
-        let thread = std::thread::Builder::new().name("weir-triggers".to_owned()).spawn(|| watch.run());
-        let thread = thread.map_err(Error::Thread)?;
+        let triggers =
+            threads::Triggers::new(Arc::clone(&shared), triggers, target, resolve, asked, on_saved, waits)?;
         let sink = RecordSink::new(writer, Arc::clone(&shared), age, waits);
-        Ok((Self { handle: Handle { shared, requests }, thread }, sink))
+        Ok((Self { handle: Handle { shared, requests }, triggers }, sink))
+    }
+
+    /// Begins the work of the threads.
+    pub fn start(self) -> Result<Recorder, Error> {
+        let Self { handle, triggers } = self;
+        let thread = std::thread::Builder::new().name("weir-triggers".to_owned()).spawn(|| triggers.run());
+        Ok(Recorder { handle, thread: thread.map_err(Error::Thread)? })
     }
 
     /// Returns the handle.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
+}
 
+impl Recorder {
     /// Ends the recording: what triggers are saving is completed with the packets that have come. Returns the final state, and whether
     /// all threads ended without a panic.
     pub fn finish(self) -> (Status, bool) {

@@ -337,19 +337,43 @@ static TELL: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 /// From now on, SIGUSR1 sets `flag`. The thread that checks the flag next clears it and reports the state of the run.
 pub fn tell_on_signal(flag: Arc<AtomicBool>) {
     extern "C" fn on_tell(_: libc::c_int) {
-        if let Some(flag) = TELL.get() {
-            flag.store(true, Ordering::Relaxed);
-        }
+        set(&TELL);
     }
-    if TELL.set(flag).is_err() {
+    handle_if_first(&TELL, flag, libc::SIGUSR1, on_tell);
+}
+
+static FIRE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// From now on, SIGUSR2 sets `flag`. The thread that checks the flag next clears it and fires the triggers of a recording.
+pub fn fire_on_signal(flag: Arc<AtomicBool>) {
+    extern "C" fn on_fire(_: libc::c_int) {
+        set(&FIRE);
+    }
+    handle_if_first(&FIRE, flag, libc::SIGUSR2, on_fire);
+}
+
+fn set(flag: &OnceLock<Arc<AtomicBool>>) {
+    if let Some(flag) = flag.get() {
+        flag.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Keeps `flag` in `place`, and installs a handler that only [sets](set) it. Only the first call for a place has an effect.
+fn handle_if_first(
+    place: &OnceLock<Arc<AtomicBool>>,
+    flag: Arc<AtomicBool>,
+    signal: libc::c_int,
+    handler: extern "C" fn(libc::c_int),
+) {
+    if place.set(flag).is_err() {
         return;
     }
     // SAFETY: as in `stop_on_signals`. With SA_RESTART, a blocked read continues.
     unsafe {
         let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
-        action.sa_sigaction = on_tell as *const () as usize;
+        action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_RESTART;
-        libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut());
+        libc::sigaction(signal, &action, ptr::null_mut());
     }
 }
 

@@ -2,6 +2,8 @@
 // Texts here are printed as help, where brackets mean what may be left out.
 #![allow(rustdoc::broken_intra_doc_links)]
 
+pub mod record;
+
 use crate::numbers::{parse_cpus, parse_rotation_size, parse_size, parse_time, parse_zstd_window};
 use crate::terminal::{columns, help_width};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -31,6 +33,8 @@ pub enum Command {
     Measure(MeasureArgs),
     /// Show, keep, count or convert the packets that match a tcpdump expression
     Filter(FilterArgs),
+    /// Keep packets in RAM, and save those from before a trigger
+    Record(record::RecordArgs),
     /// Say what capture files hold
     Info(InfoArgs),
     /// Write a capture file of synthetic traffic whose answers are known

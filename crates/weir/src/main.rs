@@ -17,6 +17,7 @@ mod outcome;
 mod outputs;
 mod port;
 mod progress;
+mod record;
 mod show;
 mod sources;
 mod table;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
     let outcome = match command {
         Command::Measure(arguments) => measure::run(arguments),
         Command::Filter(arguments) => filter::run(arguments),
+        Command::Record(arguments) => record::run(arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

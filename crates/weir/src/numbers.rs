@@ -72,12 +72,13 @@ pub fn asked_time(time: Duration) -> String {
     format!("{} {name}", grouped(u64::try_from(ns / unit).unwrap_or(u64::MAX)))
 }
 
-/// Parses a size: digits and an optional k, M or G (binary).
+/// Parses a size: digits and an optional k, M, G or T (binary).
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (digits, factor) = match text.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&text[..at], 1 << 10),
         Some((at, 'M' | 'm')) => (&text[..at], 1 << 20),
         Some((at, 'G' | 'g')) => (&text[..at], 1 << 30),
+        Some((at, 'T' | 't')) => (&text[..at], 1 << 40),
         _ => (text, 1),
     };
     let n: u64 = digits.parse().map_err(|_| format!("'{text}' is not a size: write 500, 64k, 10M or 1G"))?;
@@ -104,7 +105,7 @@ pub fn parse_zstd_window(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a time: `500ms`, `10s`, `5m`, `2h`. A plain number counts seconds.
+/// Parses a time: `500ms`, `10s`, `5m`, `2h`, `7d`. A plain number counts seconds.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     let at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let factor = match &text[at..] {
@@ -113,6 +114,7 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
+        "d" => 86_400.0,
         _ => return Err(format!("'{text}' is not a time: write 500ms, 10s or 5m")),
     };
     let n: f64 = text[..at].parse().map_err(|_| format!("'{text}' is not a time: write 500ms, 10s or 5m"))?;

@@ -223,6 +223,20 @@ pub fn written_words(outputs: &Outputs, matched: impl Iterator<Item = u64>, rota
     words
 }
 
+/// Dropped packets by cause: `0 dropped`, `3 dropped: kernel` or `5 dropped: kernel 3, output 2`.
+pub fn dropped_words(causes: &[(&str, u64)]) -> String {
+    let some: Vec<_> = causes.iter().filter(|(_, packets)| *packets > 0).collect();
+    let by = match &some[..] {
+        [] => String::new(),
+        [(only, _)] => format!(": {only}"),
+        several => {
+            let each = several.iter().map(|(place, packets)| format!("{place} {}", grouped(*packets)));
+            format!(": {}", each.collect::<Vec<_>>().join(", "))
+        }
+    };
+    format!("{} dropped{by}", grouped(causes.iter().map(|(_, packets)| packets).sum()))
+}
+
 /// A line of counters for each stage of a run.
 pub fn stage_lines(stages: &[Stage]) -> String {
     let line = |stage: &Stage| match stage {

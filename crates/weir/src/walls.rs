@@ -7,6 +7,7 @@ mod calls;
 mod paths;
 
 use crate::capture;
+use crate::cli::record::RecordArgs;
 use crate::cli::{FilterArgs, GenerateArgs, InfoArgs, MeasureArgs, OutputArgs, WallArgs};
 use crate::outcome::io_words;
 use crate::port;
@@ -68,6 +69,26 @@ impl Walls {
         // Without this capability the kernel hides where pages lie.
         walls.kept.extend((arguments.pages == Policy::Contiguous).then_some(Capability::SysAdmin));
         walls.checked()
+    }
+
+    /// Walls of `weir record`.
+    pub fn of_record(arguments: &RecordArgs, sources: &[Name], directory: &Name) -> anyhow::Result<Self> {
+        let mut walls = Self::of(&arguments.walls)?;
+        walls.sources(sources, false);
+        walls.needs.renames = true;
+        walls.makes_files = true;
+        walls.rotates = true;
+        walls.paths.keeps(Path::new(directory));
+        walls.compiles(arguments.resolve);
+        walls.checked()
+    }
+
+    /// Gives a new file or directory to the user whose rights files are written with.
+    pub fn give_away(&self, path: &Path) -> io::Result<()> {
+        match &self.user {
+            Some(user) => std::os::unix::fs::chown(path, Some(user.id()), Some(user.group())),
+            None => Ok(()),
+        }
     }
 
     /// Walls of `weir info`.

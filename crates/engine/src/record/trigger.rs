@@ -39,6 +39,12 @@ impl Default for Trigger {
     }
 }
 
+/// Whether a trigger may have this name: a part of the names of its files.
+pub fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
 /// Condition of a trigger. Each trigger can also be fired by [`Handle::fire`](super::Handle::fire).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {

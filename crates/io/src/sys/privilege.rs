@@ -108,6 +108,11 @@ impl User {
     pub fn id(&self) -> u32 {
         self.uid
     }
+
+    /// Returns the number of the user's main group.
+    pub fn group(&self) -> u32 {
+        self.gid
+    }
 }
 
 /// Returns name, user and group of an entry of the users' table; `ask` takes the arguments of `getpwnam_r` after the name.

@@ -2,7 +2,7 @@
 
 use super::Command;
 use crate::numbers::{bit_rate, duration, grouped, percent};
-use crate::outcome::{print, stage_lines, tell, written_words};
+use crate::outcome::{dropped_words, print, stage_lines, tell, written_words};
 use crate::terminal::{self, printable};
 use std::io;
 use std::time::Duration;
@@ -148,18 +148,4 @@ impl Account<'_> {
 /// Sum of a counter over the outputs that have it.
 fn sum(outputs: &Outputs, figure: impl Fn(&SinkReport) -> Option<u64>) -> Option<u64> {
     outputs.reports().filter_map(|(_, report)| figure(&report?)).reduce(|a, b| a + b)
-}
-
-/// Dropped packets by cause: `0 dropped`, `3 dropped: kernel` or `5 dropped: kernel 3, output 2`.
-fn dropped_words(causes: &[(&str, u64)]) -> String {
-    let some: Vec<_> = causes.iter().filter(|(_, packets)| *packets > 0).collect();
-    let by = match &some[..] {
-        [] => String::new(),
-        [(only, _)] => format!(": {only}"),
-        several => {
-            let each = several.iter().map(|(place, packets)| format!("{place} {}", grouped(*packets)));
-            format!(": {}", each.collect::<Vec<_>>().join(", "))
-        }
-    };
-    format!("{} dropped{by}", grouped(causes.iter().map(|(_, packets)| packets).sum()))
 }

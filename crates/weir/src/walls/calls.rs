@@ -24,6 +24,8 @@ pub struct Needs {
     pub loads: bool,
     /// Whether host names are looked up.
     pub resolves: bool,
+    /// Whether files get other names.
+    pub renames: bool,
 }
 
 /// Calls of any run: memory, threads, time, files by name, open files.
@@ -160,6 +162,12 @@ const OLDER: &[i64] = &[];
 /// Calls on open sockets.
 const PACKETS: &[i64] = &[libc::SYS_getsockopt, libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_setsockopt];
 
+/// Calls that give a file another name.
+#[cfg(target_arch = "x86_64")]
+const RENAMES: &[i64] = &[libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2];
+#[cfg(not(target_arch = "x86_64"))]
+const RENAMES: &[i64] = &[libc::SYS_renameat, libc::SYS_renameat2];
+
 /// Calls by which a resolver uses the network.
 const RESOLVER: &[i64] = &[
     libc::SYS_bind,
@@ -250,7 +258,8 @@ const KIND: Option<u32> = if cfg!(target_arch = "x86_64") {
 fn verdicts(needs: Needs) -> Verdicts {
     let mut verdicts = Verdicts::new(Verdict::Fail(libc::EPERM));
     let wanted = |wanted, calls: &'static [i64]| if wanted { calls } else { &[] };
-    let allowed = [COMMON, OLDER, wanted(needs.packets, PACKETS), wanted(needs.resolves, RESOLVER)];
+    let (packets, resolver) = (wanted(needs.packets, PACKETS), wanted(needs.resolves, RESOLVER));
+    let allowed = [COMMON, OLDER, packets, resolver, wanted(needs.renames, RENAMES)];
     allowed.into_iter().flatten().for_each(|&call| verdicts.set(call, Verdict::Allow));
     HOSTILE.iter().for_each(|&call| verdicts.set(call, Verdict::Kill));
     // Flags of clone can be judged, those of clone3 lie in memory. If clone3 is missing, glibc starts threads by clone.

@@ -58,8 +58,8 @@ const RESOLVER: [&str; 8] = [
 pub struct Paths {
     reads: Vec<PathBuf>,
     writes: Vec<PathBuf>,
-    /// Directory of temporary files.
-    temporary: Option<PathBuf>,
+    /// Directories with files that are made, renamed and removed.
+    kept: Vec<PathBuf>,
     /// Whether host names are looked up.
     pub resolves: bool,
 }
@@ -112,14 +112,19 @@ impl Paths {
 
     /// Allows to make temporary files in TMPDIR.
     pub fn makes_temporary_files(&mut self) {
-        self.temporary = Some(std::env::temp_dir());
+        self.kept.push(std::env::temp_dir());
+    }
+
+    /// Allows to read, make, rename and remove files of a directory, which exists once the rules are made.
+    pub fn keeps(&mut self, directory: &Path) {
+        self.kept.push(directory.to_owned());
     }
 
     /// The rules, whose directories are opened now. **Errors**: those of the kernel. A kernel without Landlock gives none.
     pub fn rules(&self) -> Result<RulesetCreated, RulesetError> {
         let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
         let write = make_bitflags!(AccessFs::{WriteFile | MakeReg | Truncate});
-        let temporary = write | make_bitflags!(AccessFs::{ReadFile | RemoveFile});
+        let kept = read | write | make_bitflags!(AccessFs::{RemoveFile | MakeSock});
         let mut rules =
             Ruleset::default().handle_access(AccessFs::from_all(ABI::V5))?.scope(Scope::from_all(ABI::V6))?;
         if !self.resolves {
@@ -131,7 +136,7 @@ impl Paths {
         let reads = system.chain(self.reads.iter().map(PathBuf::as_path)).chain(zone.iter().map(PathBuf::as_path));
         allow(&mut rules, reads, read);
         allow(&mut rules, self.writes.iter().map(PathBuf::as_path), write);
-        allow(&mut rules, self.temporary.iter().map(PathBuf::as_path), temporary);
+        allow(&mut rules, self.kept.iter().map(PathBuf::as_path), kept);
         Ok(rules)
     }
 }

@@ -1,0 +1,224 @@
+//! Arguments of `weir record`.
+
+use super::{LIVE, LiveArgs, PACKETS, SOURCES, WORK, WallArgs, fitted};
+use crate::numbers::{parse_size, parse_time};
+use clap::Args;
+use std::time::Duration;
+use weir_engine::name::Name;
+use weir_engine::record::trigger::{Condition, Figure, Keep, Key, Threshold};
+use weir_memory::Policy;
+
+const RING: &str = "How long to keep packets";
+const TRIGGERS: &str = "When to save them";
+const SAVED: &str = "What to save";
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo weir record eth0 /var/cap                          the last seconds to minutes of eth0 in RAM; kill -USR2 saves them
+  sudo weir record eth0 /var/cap --ram 8G --age 10m       in 8 GiB, and no packet older than ten minutes
+  sudo weir record eth0 /var/cap --trigger rst='tcp[13] & 4 != 0' --before 30s --after 5s
+                                                          each RST saves what came 30 s before to 5 s after it
+  sudo weir record eth0 /var/cap --trigger dns='udp port 53 and greater 512' --keep flow
+                                                          only the conversation of the packet that fired
+  sudo weir record eth0 /var/cap --threshold scan='src>100 peers/10s' --keep host
+                                                          a host with more than 100 peers in 10 s: its packets
+  weir record trace.pcap out --trigger syn='tcp[13] = 2'  the same over a file, by the time of its packets
+
+Thresholds are KEY>VALUE FIGURE/WINDOW. Keys: total, src, dst, conversation. Figures: packets/s and bit/s, averages over the
+window; peers, different addresses at the other end; times, packets in this window divided by those in the one before.
+Sizes and rates take k, M, G. A threshold fires at the packet that exceeds it, once for each key and window.
+
+A saved file is DIR/trigger-NAME-TIME.pcapng. It appears once it is whole and on the disk. Its comments say what fired, what the
+ring no longer held, and how many packets were lost on the way. A trigger is armed again behind the packets that it saved.
+
+Signals: SIGUSR2 fires all triggers, SIGUSR1 prints how it stands.
+
+Exit codes:
+  0  done
+  1  the input failed, or a file could not be saved; what was good was kept
+  2  the command is wrong; nothing was done";
+
+/// `weir record`
+#[derive(Args, Debug)]
+#[command(after_help = fitted(EXAMPLES), override_usage = "weir record [OPTIONS] SOURCE... DIR")]
+pub struct RecordArgs {
+    /// Interfaces or capture files, as for weir filter, and behind them the directory for what is saved, which is made if it is
+    /// missing
+    #[arg(value_name = "SOURCE... DIR", required = true, num_args = 2..)]
+    pub names: Vec<Name>,
+
+    /// Record only packets that match this tcpdump expression
+    #[arg(help_heading = PACKETS, long, value_name = "EXPR", default_value = "", hide_default_value = true)]
+    pub filter: String,
+    /// Let libpcap look up host names in expressions
+    #[arg(help_heading = PACKETS, long)]
+    pub resolve: bool,
+
+    /// Memory for packets, in bytes (k, M, G: binary) [default: 4G, or a quarter of what is free if that is less]
+    #[arg(help_heading = RING, long, value_name = "SIZE", value_parser = parse_size)]
+    pub ram: Option<u64>,
+    /// Drop packets that are older than this: 500ms, 10s, 5m, 7d [default: when there is no more room]
+    #[arg(help_heading = RING, long, value_name = "T", value_parser = parse_time)]
+    pub age: Option<Duration>,
+    /// Pages of that memory: auto, hugetlb, hugetlb-1g, thp, virtual
+    #[arg(help_heading = RING, long, value_name = "POLICY", default_value = "auto")]
+    pub pages: Policy,
+    /// Where packets begin in memory: at multiples of 1, 2, 4 ... 128 bytes, and 2 bytes behind with +2
+    #[arg(help_heading = RING, long, value_name = "BYTES", default_value_t = weir_store::record::Shape::default())]
+    pub align: weir_store::record::Shape,
+
+    /// Save when a packet matches
+    #[arg(help_heading = TRIGGERS, long, value_name = "NAME=EXPR", value_parser = expression)]
+    pub trigger: Vec<(String, Condition)>,
+    /// Save when a key exceeds a figure in a window: flood='dst>100k packets/s/1s', scan='src>100 peers/10s'
+    #[arg(help_heading = TRIGGERS, long, value_name = "NAME=SPEC", value_parser = threshold)]
+    pub threshold: Vec<(String, Condition)>,
+    /// Save at this interval
+    #[arg(help_heading = TRIGGERS, long, value_name = "T", value_parser = parse_time)]
+    pub every: Option<Duration>,
+    /// After a file, do not fire for this long
+    #[arg(help_heading = TRIGGERS, long, value_name = "T", default_value = "0s", value_parser = parse_time)]
+    pub cooldown: Duration,
+    /// Files that each trigger saves at most
+    #[arg(help_heading = TRIGGERS, long, value_name = "N", default_value_t = 1000)]
+    pub max_files: u64,
+
+    /// Save what came this long before
+    #[arg(help_heading = SAVED, long, value_name = "T", default_value = "10s", value_parser = parse_time)]
+    pub before: Duration,
+    /// Save what comes this long after
+    #[arg(help_heading = SAVED, long, value_name = "T", default_value = "5s", value_parser = parse_time)]
+    pub after: Duration,
+    /// Which packets: all, flow (both directions of that of the packet that fired), host (its source address, or the one that a
+    /// threshold names), or a tcpdump expression
+    #[arg(help_heading = SAVED, long, value_name = "WHAT", default_value = "all", value_parser = keep)]
+    pub keep: Keep,
+    /// Largest size of a file
+    #[arg(help_heading = SAVED, long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    pub max_size: u64,
+    /// Permissions of files, in octal; a new directory can also be searched by those who may read
+    #[arg(help_heading = SAVED, long, value_name = "MODE", default_value = "600", value_parser = mode)]
+    pub mode: u32,
+
+    /// Stop after this much time: 500ms, 10s, 5m
+    #[arg(help_heading = SOURCES, long, value_name = "T", value_parser = parse_time)]
+    pub duration: Option<Duration>,
+    /// How to capture.
+    #[command(flatten, next_help_heading = LIVE)]
+    pub live: LiveArgs,
+
+    /// Say on standard error how the work was done
+    #[arg(help_heading = WORK, long)]
+    pub stats: bool,
+    /// One JSON object for each saved file, and one for the end
+    #[arg(help_heading = WORK, long)]
+    pub json: bool,
+    /// What confines the process.
+    #[command(flatten, next_help_heading = WORK)]
+    pub walls: WallArgs,
+}
+
+impl RecordArgs {
+    /// The sources, and the directory.
+    pub fn sources_and_directory(&self) -> (&[Name], &Name) {
+        let (directory, sources) = self.names.split_last().expect("the parser asks for two names");
+        (sources, directory)
+    }
+}
+
+fn named(text: &str, example: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, what)) if weir_engine::record::trigger::is_name(name) => Ok((name.to_owned(), what.to_owned())),
+        _ => Err(format!("'{text}' is not {example} with a name of letters, digits, '.', '_' and '-'")),
+    }
+}
+
+fn expression(text: &str) -> Result<(String, Condition), String> {
+    named(text, "NAME=EXPR").map(|(name, expression)| (name, Condition::Matches(expression)))
+}
+
+fn threshold(text: &str) -> Result<(String, Condition), String> {
+    let (name, spec) = named(text, "NAME=KEY>VALUE FIGURE/WINDOW")?;
+    let bad = |why: &str| format!("'{spec}' is no threshold: {why}; write dst>100k packets/s/1s or src>100 peers/10s");
+    let (key, rest) = spec.split_once('>').ok_or_else(|| bad("'>' is missing"))?;
+    let key = match key.trim() {
+        "total" => Key::Total,
+        "src" => Key::Source,
+        "dst" => Key::Destination,
+        "conversation" => Key::Conversation,
+        other => return Err(bad(&format!("there is no key '{other}'"))),
+    };
+    let (value, window) = rest.rsplit_once('/').ok_or_else(|| bad("there is no window"))?;
+    let window = parse_time(window.trim()).map_err(|why| bad(&why))?;
+    if window.is_zero() {
+        return Err(bad("the window has no length"));
+    }
+    let (value, figure) = value.trim().split_once(' ').ok_or_else(|| bad("there is no figure"))?;
+    let figure = match figure.trim() {
+        "packets/s" => Figure::Packets,
+        "bit/s" => Figure::Bits,
+        "peers" => Figure::Peers,
+        "times" => Figure::Growth,
+        other => return Err(bad(&format!("there is no figure '{other}'"))),
+    };
+    let (digits, factor) = match value.char_indices().next_back() {
+        Some((at, 'k')) => (&value[..at], 1e3),
+        Some((at, 'M')) => (&value[..at], 1e6),
+        Some((at, 'G')) => (&value[..at], 1e9),
+        _ => (value, 1.0),
+    };
+    let above = digits.parse::<f64>().ok().map(|value| value * factor).filter(|value| value.is_finite() && *value >= 0.0);
+    let above = above.ok_or_else(|| bad(&format!("'{value}' is no number")))?;
+    Ok((name, Condition::Exceeds(Threshold { key, figure, above, window })))
+}
+
+fn keep(text: &str) -> Result<Keep, String> {
+    Ok(match text {
+        "all" => Keep::All,
+        "flow" => Keep::Flow,
+        "host" => Keep::Host,
+        expression => Keep::Matches(expression.to_owned()),
+    })
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode & !0o666 == 0 && mode & 0o600 == 0o600 => Ok(mode),
+        _ => Err(format!("'{text}' is no mode of a file: write 600, 640 or 644")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_read_as_people_write_them() {
+        let of = |text: &str| match threshold(text) {
+            Ok((name, Condition::Exceeds(threshold))) => {
+                Ok((name, threshold.key, threshold.figure, threshold.above, threshold.window))
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(why) => Err(why),
+        };
+        let seconds = Duration::from_secs;
+        let flood = ("flood".to_owned(), Key::Destination, Figure::Packets, 100_000.0, seconds(1));
+        assert_eq!(of("flood=dst>100k packets/s/1s"), Ok(flood));
+        let scan = ("a-b".to_owned(), Key::Source, Figure::Peers, 100.0, seconds(600));
+        assert_eq!(of("a-b=src > 100 peers/10m"), Ok(scan));
+        let jump = ("j".to_owned(), Key::Total, Figure::Growth, 2.5, seconds(10));
+        assert_eq!(of("j=total>2.5 times/10s"), Ok(jump));
+        let wrong = ["x", "=src>1 peers/1s", "a=src", "a=port>1 peers/1s", "a=src>1 peers", "a=src>1/1s", "a=src>x peers/1s"];
+        for text in wrong.into_iter().chain(["a=src>1 cats/1s", "a=src>1 peers/0s", "a=src>-1 peers/1s", "a b=src>1 peers/1s"]) {
+            assert!(of(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn permissions_are_those_of_files() {
+        assert_eq!((mode("600"), mode("0640")), (Ok(0o600), Ok(0o640)));
+        for text in ["", "700", "400", "1600", "rw"] {
+            assert!(mode(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! `weir record`: keeps packets in RAM, and saves those from before a trigger.
+
+mod report;
+
+use crate::capture::{self, CaptureRequest};
+use crate::cli::record::RecordArgs;
+use crate::numbers;
+use crate::outcome::{Outcome, io_words, say_plain};
+use crate::show::Show;
+use crate::sources;
+use crate::walls::Walls;
+use anyhow::{anyhow, bail};
+use report::Report;
+use std::fs::DirBuilder;
+use std::io::{self, IsTerminal};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use weir_engine::name::Name;
+use weir_engine::record::trigger::{Condition, Trigger};
+use weir_engine::record::{Handle, Recorder, Recording, Settings};
+use weir_engine::run::{Error, Files, Run, Setup};
+use weir_io::{Kind, sys};
+use weir_memory::{Available, Request};
+use weir_packet::savefile::MAX_SNAPLEN;
+use weir_pipeline::select::Selection;
+use weir_store::ring;
+
+/// Default memory for packets, bytes.
+const RAM: u64 = 4 << 30;
+
+/// Smallest memory for packets, bytes.
+const LEAST_RAM: u64 = 2 << 20;
+
+/// Interval at which signals are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Interval at which a terminal shows how the recording stands.
+const SHOW: Duration = Duration::from_millis(500);
+
+/// Runs the command.
+pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
+    let directory = arguments.names.pop().expect("the parser asks for two names");
+    capture::name_awaited(&mut arguments.names, &arguments.live);
+    arguments.names.push(directory);
+    let arguments = &arguments;
+    let (sources, directory) = arguments.sources_and_directory();
+    check(arguments, sources, directory)?;
+    let walls = Walls::of_record(arguments, sources, directory)?;
+    let live = sources.iter().any(|source| capture::interface(source).is_some());
+    let report = Arc::new(Report::new(arguments.json));
+    let saving = Arc::clone(&report);
+    let settings = Settings {
+        directory: Path::new(directory).to_owned(),
+        ring: ring::Settings {
+            bytes: usize::try_from(ram(arguments)?).unwrap_or(usize::MAX),
+            shape: arguments.align,
+            max_pins: None,
+            memory: Request { pages: arguments.pages, ..Request::default() },
+        },
+        age: arguments.age,
+        triggers: triggers(arguments),
+        waits: !live,
+        resolve: arguments.resolve,
+        mode: arguments.mode,
+        on_saved: Box::new(move |saved| saving.saved(saved)),
+    };
+    let (recording, sink) = Recording::new(settings)?;
+    make_directory(directory, arguments.mode, &walls)?;
+    let (stop, look, fire) = (Arc::default(), Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    sys::stop_on_signals(Arc::clone(&stop));
+    sys::tell_on_signal(Arc::clone(&look));
+    sys::fire_on_signal(Arc::clone(&fire));
+    if let Some(time) = arguments.duration {
+        sys::stop_after(time);
+    }
+    sources::say_namesakes(sources);
+    let selection = Selection {
+        expression: arguments.filter.clone(),
+        resolve: arguments.resolve,
+        ..Selection::default()
+    };
+    let mut run = Run::new(Setup {
+        selection,
+        main: (directory.as_output(), Some(Box::new(sink))),
+        merges: sources.len() > 1,
+        stop: Arc::clone(&stop),
+        ..Setup::default()
+    });
+    recording.handle().set_control(run.control());
+    let mut command = Command { arguments, show: Show::new(true, arguments.stats, 1, false), walls, place: "kernel" };
+    let begun = Instant::now();
+    let signals = Signals { look, fire, stop: Arc::clone(&stop) };
+    let recorder = command.work(&mut run, recording, sources, live, signals, &report)?;
+    let stopped = run.is_stopped();
+    let (ended, outputs) = run.finish(&mut |event| command.show.event(event));
+    // All packets are in the ring now.
+    let (status, threads_ended) = recorder.finish();
+    command.show.outputs(&outputs, &ended);
+    if !threads_ended {
+        command.show.fault("a thread of the recording panicked: this is a mistake in it".to_owned());
+    }
+    let faults = &mut command.show.faults;
+    faults.extend(report.faults());
+    report.end(&report::End {
+        ledger: &ended.ledger,
+        stages: arguments.stats.then_some(&ended.stages[..]),
+        notes: &command.show.notes,
+        status: &status,
+        place: command.place,
+        interrupted: stopped && !live && arguments.duration.is_none(),
+        faults: &command.show.faults,
+        time: begun.elapsed(),
+    });
+    Ok(if command.show.faults.is_empty() { Outcome::Done } else { Outcome::Failed })
+}
+
+/// Flags that signals set.
+struct Signals {
+    /// SIGUSR1.
+    look: Arc<AtomicBool>,
+    /// SIGUSR2.
+    fire: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+}
+
+/// A run of the command.
+struct Command<'a> {
+    arguments: &'a RecordArgs,
+    show: Show,
+    walls: Walls,
+    /// Place that drops packets for want of room.
+    place: &'static str,
+}
+
+impl Command<'_> {
+    /// Reads the sources to their end.
+    fn work(
+        &mut self,
+        run: &mut Run,
+        recording: Recording,
+        sources: &[Name],
+        live: bool,
+        signals: Signals,
+        report: &Arc<Report>,
+    ) -> anyhow::Result<Recorder> {
+        let mut inputs = Vec::new();
+        let mut kept = Vec::new();
+        if live {
+            let mut about = Vec::new();
+            capture::check_memory(sources, &self.arguments.live)?;
+            for name in sources {
+                let request = capture_request(self.arguments);
+                inputs.extend(capture::open(name, &request, &signals.stop, &mut about)?);
+            }
+            for input in &inputs {
+                if let Kind::Live(live) = &input.kind {
+                    self.place = live.backend().place();
+                    kept.extend_from_slice(live.backend().keeps());
+                }
+            }
+            about.iter().for_each(|line| say_plain(line));
+        }
+        self.walls.raise(&kept)?;
+        let handle = recording.handle().clone();
+        let recorder = recording.start()?;
+        let done = AtomicBool::new(false);
+        let show = &mut self.show;
+        std::thread::scope(|scope| {
+            scope.spawn(|| attend(&handle, &signals, report, &done));
+            let result = if live {
+                captured(run, inputs, show)
+            } else {
+                let files = Files { names: sources, zstd_window: 128 << 20, follow: None };
+                run.one_by_one(&files, &mut |event| show.event(event))
+            };
+            done.store(true, Ordering::Relaxed);
+            result
+        })
+        .map_err(refused)?;
+        Ok(recorder)
+    }
+}
+
+fn captured(run: &mut Run, inputs: Vec<weir_io::Input>, show: &mut Show) -> Result<(), Error> {
+    if inputs.is_empty() || !run.begin_capture(&inputs, &mut |event| show.event(event))? {
+        return Ok(());
+    }
+    run.capture(inputs, &mut |event| show.event(event))?;
+    show.end_of_capture();
+    Ok(())
+}
+
+/// Answers signals, and shows how the recording stands, until `done`.
+fn attend(handle: &Handle, signals: &Signals, report: &Report, done: &AtomicBool) {
+    let shows = io::stderr().is_terminal();
+    let mut shown = Instant::now();
+    while !done.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
+        if signals.fire.swap(false, Ordering::Relaxed) {
+            handle.fire(None, "SIGUSR2");
+        }
+        if signals.look.swap(false, Ordering::Relaxed) {
+            report.standing(&handle.status());
+        }
+        if shows && shown.elapsed() >= SHOW {
+            shown = Instant::now();
+            report.progress(&handle.status());
+        }
+    }
+}
+
+fn refused(error: Error) -> anyhow::Error {
+    match error {
+        Error::Refused { name: Some(name), why } => anyhow!("{name}: {why}"),
+        error => error.into(),
+    }
+}
+
+/// Refuses contradictory arguments before anything is opened.
+fn check(arguments: &RecordArgs, sources: &[Name], directory: &Name) -> anyhow::Result<()> {
+    let path = Path::new(directory);
+    if directory.is_dash() || capture::interface(directory).is_some() || path.exists() && !path.is_dir() {
+        bail!("{directory} is no directory: weir record SOURCE... DIR, where DIR is for what is saved");
+    }
+    if arguments.before.is_zero() && arguments.after.is_zero() {
+        bail!("--before 0 and --after 0 would save nothing");
+    }
+    sources::check(sources, false)
+}
+
+/// Memory for packets. **Errors**: more than there is.
+fn ram(arguments: &RecordArgs) -> anyhow::Result<u64> {
+    let free = Available::now();
+    let ordinary = free.map_or(u64::MAX, |free| free.bytes);
+    let Some(asked) = arguments.ram else {
+        return Ok(RAM.min(ordinary / 4).max(LEAST_RAM));
+    };
+    if asked < LEAST_RAM {
+        bail!("--ram {}: at least {} are needed", numbers::bytes(asked), numbers::bytes(LEAST_RAM));
+    }
+    let all = ordinary.max(free.map_or(0, |free| free.huge.max(free.other_huge)));
+    if asked > all {
+        let least = numbers::bytes(all / 4 * 3);
+        bail!("--ram {}: {} of memory are free; --ram {least} leaves some for others", numbers::bytes(asked), numbers::bytes(all));
+    }
+    Ok(asked)
+}
+
+/// The triggers of the command line. Without any, signals save all packets.
+fn triggers(arguments: &RecordArgs) -> Vec<Trigger> {
+    let every = arguments.every.map(|time| ("every".to_owned(), Condition::Every(time)));
+    let mut conditions: Vec<_> = arguments.trigger.iter().chain(&arguments.threshold).cloned().chain(every).collect();
+    if conditions.is_empty() {
+        conditions.push(("signal".to_owned(), Condition::Asked));
+    }
+    let trigger = |(name, condition)| Trigger {
+        name,
+        condition,
+        before: arguments.before,
+        after: arguments.after,
+        keep: arguments.keep.clone(),
+        cooldown: arguments.cooldown,
+        max_bytes: arguments.max_size,
+        max_files: arguments.max_files,
+    };
+    conditions.into_iter().map(trigger).collect()
+}
+
+/// Makes the directory if it is missing, for the user whose rights the files are written with.
+fn make_directory(directory: &Name, mode: u32, walls: &Walls) -> anyhow::Result<()> {
+    let path = Path::new(directory);
+    if path.is_dir() {
+        return Ok(());
+    }
+    // Who may read the files may also search the directory.
+    let mode = mode | (mode & 0o444) >> 2;
+    let made = DirBuilder::new().mode(mode).create(path).and_then(|()| walls.give_away(path));
+    made.map_err(|error| anyhow!("{directory}: {}", io_words(&error)))
+}
+
+fn capture_request(arguments: &RecordArgs) -> CaptureRequest<'_> {
+    CaptureRequest {
+        settings: capture::settings(&arguments.live),
+        expression: &arguments.filter,
+        replaces_filter: false,
+        resolve: arguments.resolve,
+        snaplen: MAX_SNAPLEN,
+        shares: 1,
+    }
+}

@@ -1,0 +1,200 @@
+//! Words and figures of a recording.
+
+use crate::numbers::{bytes, duration, grouped, packets};
+use crate::outcome::{dropped_words, io_words, print, say, say_plain, show, stage_lines, tell};
+use crate::terminal::{self, printable};
+use serde_json::{Value, json};
+use std::io::{self, IsTerminal};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use weir_engine::ledger::Ledger;
+use weir_engine::name::Name;
+use weir_engine::record::Status;
+use weir_engine::record::trigger::Saved;
+use weir_engine::run::Stage;
+
+/// Prints what happens in a recording, from any thread, and gathers its faults.
+pub(super) struct Report {
+    json: bool,
+    faults: Mutex<Vec<String>>,
+    terminal: bool,
+}
+
+/// The end of a recording.
+pub(super) struct End<'a> {
+    pub ledger: &'a Ledger,
+    /// Counts of the stages, if they are wanted.
+    pub stages: Option<&'a [Stage]>,
+    pub notes: &'a [String],
+    pub status: &'a Status,
+    /// Place that drops packets for want of room.
+    pub place: &'static str,
+    pub interrupted: bool,
+    pub faults: &'a [String],
+    pub time: Duration,
+}
+
+impl Report {
+    pub fn new(json: bool) -> Self {
+        Self { json, faults: Mutex::default(), terminal: io::stderr().is_terminal() }
+    }
+
+    /// Failures so far.
+    pub fn faults(&self) -> Vec<String> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn fault(&self, line: String) {
+        say(&line);
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    /// Takes the line of progress off the terminal.
+    fn clear(&self) {
+        if self.terminal {
+            show("\r\x1b[K");
+        }
+    }
+
+    /// Reports a file that a trigger saved, or failed to save.
+    pub fn saved(&self, saved: &Saved) {
+        self.clear();
+        let Saved { trigger, cause, path, packets: count, remarks, error } = saved;
+        let name = Name::from(path);
+        match error {
+            None => {
+                say_plain(&format!("{name}: {}; trigger {trigger}: {cause}", packets(*count)));
+                remarks.iter().for_each(|remark| say_plain(&format!("  {remark}")));
+            }
+            Some(error) => {
+                let kept = if *count > 0 { format!("; {} are in it", packets(*count)) } else { String::new() };
+                self.fault(format!("{name}: {}{kept}; trigger {trigger}: {cause}", io_words(error)));
+            }
+        }
+        if self.json {
+            let object = json!({
+                "trigger": trigger,
+                "cause": cause,
+                "file": name.text(),
+                "packets": count,
+                "remarks": remarks,
+                "fault": error.as_ref().map(io_words),
+            });
+            // The end of the reader is noticed at the end.
+            let _ = print(&format!("{}\n", terminal::json(&object)));
+        }
+    }
+
+    /// Shows how the recording stands, on a terminal.
+    pub fn progress(&self, status: &Status) {
+        show(&format!("\r{}\x1b[K", standing(status)));
+    }
+
+    /// Prints how the recording stands.
+    pub fn standing(&self, status: &Status) {
+        self.clear();
+        say_plain(&standing(status));
+    }
+
+    /// Prints the summary.
+    pub fn end(&self, end: &End<'_>) {
+        self.clear();
+        let End { ledger, status, .. } = end;
+        if self.json {
+            let triggers: Vec<Value> = status
+                .triggers
+                .iter()
+                .map(|trigger| {
+                    json!({
+                        "name": trigger.name, "met": trigger.met, "fired": trigger.fired, "saved": trigger.saved,
+                        "packets": trigger.packets, "failed": trigger.failed,
+                    })
+                })
+                .collect();
+            let object = json!({
+                "received": ledger.received,
+                "recorded": status.taken,
+                "filtered": if ledger.uncounted { Value::Null } else { ledger.filtered.into() },
+                "dropped": { end.place: ledger.dropped.source, "ring": ring_drops(status) },
+                "history": {
+                    "seconds": status.held.span_ns() as f64 / 1e9, "packets": status.held.packets, "bytes": status.held.bytes,
+                    "capacity": status.capacity,
+                },
+                "triggers": triggers,
+                "fault": end.faults.first(),
+            });
+            if let Err(error) = print(&format!("{}\n", terminal::json(&object)))
+                && error.kind() != io::ErrorKind::BrokenPipe
+            {
+                say(&format!("standard output: {}", io_words(&error)));
+            }
+        }
+        let mut text = format!(
+            "{} received, {} recorded, {}, {}",
+            grouped(ledger.received),
+            grouped(status.taken),
+            dropped_words(&[(end.place, ledger.dropped.source), ("ring", ring_drops(status))]),
+            duration(end.time),
+        );
+        if end.interrupted {
+            text.push_str(", interrupted");
+        }
+        if ledger.uncounted {
+            text.push_str("; what the kernel rejected is not counted");
+        }
+        if !end.faults.is_empty() {
+            text.push_str(", incomplete: see the fault above");
+        }
+        text.push_str(&format!("\n  {}\n", standing(status)));
+        for trigger in &status.triggers {
+            text.push_str(&format!(
+                "  trigger {}: met {} times, fired {}, {} files with {}\n",
+                trigger.name,
+                grouped(trigger.met),
+                grouped(trigger.fired),
+                grouped(trigger.saved),
+                packets(trigger.packets),
+            ));
+        }
+        if status.unchecked > 0 {
+            text.push_str(&format!("  {} left the ring before triggers looked at them\n", packets(status.unchecked)));
+        }
+        if let Some(stages) = end.stages {
+            end.notes.iter().for_each(|note| text.push_str(&format!("  {}\n", printable(note))));
+            text.push_str(&stage_lines(stages));
+            text.push_str(&format!(
+                "  received {} = passed {} + filtered {} + denied {} + dropped {}\n",
+                grouped(ledger.received),
+                grouped(ledger.passed),
+                grouped(ledger.filtered),
+                grouped(ledger.denied),
+                grouped(ledger.dropped.sum()),
+            ));
+        }
+        tell(&text);
+    }
+}
+
+/// Packets that the ring did not take.
+fn ring_drops(status: &Status) -> u64 {
+    status.refused.no_room + status.refused.too_long
+}
+
+/// History in the ring: `12.3 s of history: 1 000 000 packets in 1.2 GiB of 4.0 GiB`.
+fn standing(status: &Status) -> String {
+    let span = Duration::from_nanos(status.held.span_ns());
+    let writing = status.triggers.iter().filter(|trigger| trigger.active).count();
+    let saved: u64 = status.triggers.iter().map(|trigger| trigger.saved).sum();
+    let files = match (saved, writing) {
+        (0, 0) => String::new(),
+        (saved, 0) => format!(", {saved} files saved"),
+        (saved, writing) => format!(", {saved} files saved, {writing} being written"),
+    };
+    format!(
+        "{} of history: {} in {} of {}{files}",
+        duration(span),
+        packets(status.held.packets),
+        bytes(status.held.bytes),
+        bytes(status.capacity),
+    )
+}
