@@ -231,8 +231,7 @@ impl Recording {
         });
         let (requests, asked) = channel();
         let target = save::Target { directory, mode };
-        let triggers =
-            threads::Triggers::new(Arc::clone(&shared), triggers, target, resolve, asked, on_saved, waits)?;
+        let triggers = threads::Triggers::new(Arc::clone(&shared), triggers, target, resolve, asked, on_saved, waits)?;
         let sink = RecordSink::new(writer, Arc::clone(&shared), age, waits);
         Ok((Self { handle: Handle { shared, requests }, triggers }, sink))
     }

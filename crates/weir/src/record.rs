@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use weir_engine::event::Event;
 use weir_engine::name::Name;
 use weir_engine::record::trigger::{Condition, Trigger};
 use weir_engine::record::{Handle, Recorder, Recording, Settings};
@@ -77,11 +78,8 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         sys::stop_after(time);
     }
     sources::say_namesakes(sources);
-    let selection = Selection {
-        expression: arguments.filter.clone(),
-        resolve: arguments.resolve,
-        ..Selection::default()
-    };
+    let selection =
+        Selection { expression: arguments.filter.clone(), resolve: arguments.resolve, ..Selection::default() };
     let mut run = Run::new(Setup {
         selection,
         main: (directory.as_output(), Some(Box::new(sink))),
@@ -146,10 +144,8 @@ impl Command<'_> {
         signals: Signals,
         report: &Arc<Report>,
     ) -> anyhow::Result<Recorder> {
-        let mut inputs = Vec::new();
-        let mut kept = Vec::new();
+        let (mut inputs, mut kept, mut about) = (Vec::new(), Vec::new(), Vec::new());
         if live {
-            let mut about = Vec::new();
             capture::check_memory(sources, &self.arguments.live)?;
             for name in sources {
                 let request = capture_request(self.arguments);
@@ -161,36 +157,37 @@ impl Command<'_> {
                     kept.extend_from_slice(live.backend().keeps());
                 }
             }
-            about.iter().for_each(|line| say_plain(line));
         }
         self.walls.raise(&kept)?;
+        let show = &mut self.show;
+        let begun = !live
+            || !inputs.is_empty() && run.begin_capture(&inputs, &mut |event| show.event(event)).map_err(refused)?;
+        self.walls.opened(&kept);
+        // The threads have no more rights than are left now.
         let handle = recording.handle().clone();
         let recorder = recording.start()?;
+        if !begun {
+            return Ok(recorder);
+        }
+        about.iter().for_each(|line| say_plain(line));
         let done = AtomicBool::new(false);
-        let show = &mut self.show;
         std::thread::scope(|scope| {
             scope.spawn(|| attend(&handle, &signals, report, &done));
+            let on = &mut |event: Event<'_>| show.event(event);
             let result = if live {
-                captured(run, inputs, show)
+                run.capture(inputs, on)
             } else {
-                let files = Files { names: sources, zstd_window: 128 << 20, follow: None };
-                run.one_by_one(&files, &mut |event| show.event(event))
+                run.one_by_one(&Files { names: sources, zstd_window: 128 << 20, follow: None }, on)
             };
             done.store(true, Ordering::Relaxed);
             result
         })
         .map_err(refused)?;
+        if live {
+            show.end_of_capture();
+        }
         Ok(recorder)
     }
-}
-
-fn captured(run: &mut Run, inputs: Vec<weir_io::Input>, show: &mut Show) -> Result<(), Error> {
-    if inputs.is_empty() || !run.begin_capture(&inputs, &mut |event| show.event(event))? {
-        return Ok(());
-    }
-    run.capture(inputs, &mut |event| show.event(event))?;
-    show.end_of_capture();
-    Ok(())
 }
 
 /// Answers signals, and shows how the recording stands, until `done`.
@@ -244,7 +241,11 @@ fn ram(arguments: &RecordArgs) -> anyhow::Result<u64> {
     let all = ordinary.max(free.map_or(0, |free| free.huge.max(free.other_huge)));
     if asked > all {
         let least = numbers::bytes(all / 4 * 3);
-        bail!("--ram {}: {} of memory are free; --ram {least} leaves some for others", numbers::bytes(asked), numbers::bytes(all));
+        bail!(
+            "--ram {}: {} of memory are free; --ram {least} leaves some for others",
+            numbers::bytes(asked),
+            numbers::bytes(all)
+        );
     }
     Ok(asked)
 }

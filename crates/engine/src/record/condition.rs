@@ -12,6 +12,9 @@ use weir_store::ring::{Filters, Piece};
 /// Largest number of keys, or of pairs of peers, that a condition counts in a window. Further ones are not counted.
 const MOST_KEYS: usize = 1 << 18;
 
+/// Cause of a trigger that fires at intervals.
+pub(super) const SCHEDULE: &str = "the schedule";
+
 /// Smallest number of packets of a window that has grown.
 const GROWN: u64 = 100;
 
@@ -21,23 +24,52 @@ pub(super) enum Check {
     None,
     Matches(String, Option<Filters>),
     Exceeds(Box<Meter>),
-    /// Interval, and the time at which the next one ends; times in ns, the end since 1970.
-    Every(i64, Option<i64>),
+    Every(Schedule),
+}
+
+/// Intervals that end one after the other; times in ns, the end since 1970.
+pub(super) struct Schedule {
+    interval: i64,
+    /// End of the current interval.
+    next: Option<i64>,
+    /// Whether the packets tell the time, because the sources are files.
+    by_packets: bool,
+}
+
+impl Schedule {
+    /// Whether an interval ended at `time_ns`.
+    fn is_due(&mut self, time_ns: i64) -> bool {
+        let end = *self.next.get_or_insert(time_ns.saturating_add(self.interval));
+        if time_ns < end {
+            return false;
+        }
+        // Intervals that passed meanwhile are not made up for.
+        let passed = (time_ns - end) / self.interval + 1;
+        self.next = Some(end.saturating_add(passed.saturating_mul(self.interval)));
+        true
+    }
 }
 
 impl Check {
-    pub fn new(condition: &Condition) -> Self {
+    /// A check; `by_packets` if the packets tell the time, because the sources are files.
+    pub fn new(condition: &Condition, by_packets: bool) -> Self {
         match condition {
             Condition::Asked => Self::None,
             Condition::Matches(expression) => Self::Matches(expression.clone(), None),
             Condition::Exceeds(threshold) => Self::Exceeds(Box::new(Meter::new(*threshold))),
-            Condition::Every(time) => Self::Every(nanoseconds(*time).max(1), None),
+            Condition::Every(time) => {
+                Self::Every(Schedule { interval: nanoseconds(*time).max(1), next: None, by_packets })
+            }
         }
     }
 
     /// Whether packets are looked at.
     pub fn reads_packets(&self) -> bool {
-        matches!(self, Self::Matches(..) | Self::Exceeds(_))
+        match self {
+            Self::None => false,
+            Self::Matches(..) | Self::Exceeds(_) => true,
+            Self::Every(schedule) => schedule.by_packets,
+        }
     }
 
     /// Compiles an expression for the interfaces that are known by now.
@@ -67,6 +99,7 @@ impl Check {
                         piece,
                         index: index as usize,
                         host: None,
+                        is_packet: true,
                         text: &|| format!("a packet matches '{expression}'"),
                     });
                 }
@@ -76,21 +109,23 @@ impl Check {
                     meter.count(piece, index, interfaces, met);
                 }
             }
-            Self::None | Self::Every(..) => {}
+            Self::Every(schedule) => {
+                for index in 0..piece.len() {
+                    if piece.record(index).time_ns.is_some_and(|time_ns| schedule.is_due(time_ns)) {
+                        met(Met { piece, index, host: None, is_packet: false, text: &|| SCHEDULE.to_owned() });
+                    }
+                }
+            }
+            Self::None => {}
         }
     }
 
-    /// Whether an interval ended at `time_ns`, ns since 1970.
+    /// Whether an interval ended at `time_ns`, ns since 1970, by the time of day.
     pub fn is_due(&mut self, time_ns: i64) -> bool {
-        let Self::Every(interval, next) = self else { return false };
-        let end = *next.get_or_insert(time_ns.saturating_add(*interval));
-        if time_ns < end {
-            return false;
+        match self {
+            Self::Every(schedule) => !schedule.by_packets && schedule.is_due(time_ns),
+            _ => false,
         }
-        // Intervals that passed meanwhile are not made up for.
-        let passed = (time_ns - end) / *interval + 1;
-        *next = Some(end.saturating_add(passed.saturating_mul(*interval)));
-        true
     }
 }
 
@@ -100,6 +135,8 @@ pub(super) struct Met<'a> {
     index: usize,
     /// Address that is the cause.
     host: Option<IpAddr>,
+    /// Whether the packet itself is the cause.
+    is_packet: bool,
     text: &'a dyn Fn() -> String,
 }
 
@@ -114,6 +151,7 @@ impl Met<'_> {
         let flow = interfaces.key(&self.piece.record(self.index));
         let host = self.host.or_else(|| flow.as_ref().and_then(FlowKey::source));
         let ends = flow.map_or(String::new(), |key| format!(" ({})", ends(&key)));
+        let ends = if self.is_packet { ends } else { String::new() };
         Cause { text: format!("{}{ends}", (self.text)()), time_ns, flow, host }
     }
 }
@@ -241,6 +279,12 @@ impl Meter {
             Counted::Address(address) => address.to_string(),
             Counted::Flow(_) => "a conversation".to_owned(),
         };
-        met(Met { piece, index, host, text: &|| format!("{who}: more than {above} {unit} in a window of {window:?}") });
+        met(Met {
+            piece,
+            index,
+            host,
+            is_packet: true,
+            text: &|| format!("{who}: more than {above} {unit} in a window of {window:?}"),
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! The trigger thread: checks conditions, and moves packets from the ring into files.
 
-use super::condition::{Check, Met};
+use super::condition::{Check, Met, SCHEDULE};
 use super::firing::{Begin, Cause, Firing, Interfaces, LATE_NS, nanoseconds};
 use super::save::{SaveFile, Target};
 use super::trigger::{Condition, Keep, Saved, Trigger};
@@ -80,7 +80,7 @@ impl Triggers {
             }
         }
         let watched = |trigger: Trigger| {
-            let check = Check::new(&trigger.condition);
+            let check = Check::new(&trigger.condition, waits);
             Watched { trigger, check, armed_ns: i64::MIN, files: 0 }
         };
         Ok(Self {
@@ -195,7 +195,7 @@ impl Triggers {
         for index in 0..self.watched.len() {
             if time_ns != i64::MIN && self.watched[index].check.is_due(time_ns) {
                 self.met(index);
-                self.fire(index, Cause { text: "the schedule".to_owned(), time_ns, flow: None, host: None });
+                self.fire(index, Cause { text: SCHEDULE.to_owned(), time_ns, flow: None, host: None });
             }
         }
         for firing in &mut self.firings {

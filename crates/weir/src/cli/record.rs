@@ -167,7 +167,8 @@ fn threshold(text: &str) -> Result<(String, Condition), String> {
         Some((at, 'G')) => (&value[..at], 1e9),
         _ => (value, 1.0),
     };
-    let above = digits.parse::<f64>().ok().map(|value| value * factor).filter(|value| value.is_finite() && *value >= 0.0);
+    let above =
+        digits.parse::<f64>().ok().map(|value| value * factor).filter(|value| value.is_finite() && *value >= 0.0);
     let above = above.ok_or_else(|| bad(&format!("'{value}' is no number")))?;
     Ok((name, Condition::Exceeds(Threshold { key, figure, above, window })))
 }
@@ -208,8 +209,11 @@ mod tests {
         assert_eq!(of("a-b=src > 100 peers/10m"), Ok(scan));
         let jump = ("j".to_owned(), Key::Total, Figure::Growth, 2.5, seconds(10));
         assert_eq!(of("j=total>2.5 times/10s"), Ok(jump));
-        let wrong = ["x", "=src>1 peers/1s", "a=src", "a=port>1 peers/1s", "a=src>1 peers", "a=src>1/1s", "a=src>x peers/1s"];
-        for text in wrong.into_iter().chain(["a=src>1 cats/1s", "a=src>1 peers/0s", "a=src>-1 peers/1s", "a b=src>1 peers/1s"]) {
+        let wrong =
+            ["x", "=src>1 peers/1s", "a=src", "a=port>1 peers/1s", "a=src>1 peers", "a=src>1/1s", "a=src>x peers/1s"];
+        for text in
+            wrong.into_iter().chain(["a=src>1 cats/1s", "a=src>1 peers/0s", "a=src>-1 peers/1s", "a b=src>1 peers/1s"])
+        {
             assert!(of(text).is_err(), "{text}");
         }
     }

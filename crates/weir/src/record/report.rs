@@ -148,11 +148,11 @@ impl Report {
         text.push_str(&format!("\n  {}\n", standing(status)));
         for trigger in &status.triggers {
             text.push_str(&format!(
-                "  trigger {}: met {} times, fired {}, {} files with {}\n",
+                "  trigger {}: met {} times, fired {}, {} with {}\n",
                 trigger.name,
                 grouped(trigger.met),
                 grouped(trigger.fired),
-                grouped(trigger.saved),
+                files(trigger.saved),
                 packets(trigger.packets),
             ));
         }
@@ -185,16 +185,21 @@ fn standing(status: &Status) -> String {
     let span = Duration::from_nanos(status.held.span_ns());
     let writing = status.triggers.iter().filter(|trigger| trigger.active).count();
     let saved: u64 = status.triggers.iter().map(|trigger| trigger.saved).sum();
-    let files = match (saved, writing) {
+    let saved = match (saved, writing) {
         (0, 0) => String::new(),
-        (saved, 0) => format!(", {saved} files saved"),
-        (saved, writing) => format!(", {saved} files saved, {writing} being written"),
+        (saved, 0) => format!(", {} saved", files(saved)),
+        (saved, writing) => format!(", {} saved, {writing} being written", files(saved)),
     };
     format!(
-        "{} of history: {} in {} of {}{files}",
+        "{} of history: {} in {} of {}{saved}",
         duration(span),
         packets(status.held.packets),
         bytes(status.held.bytes),
         bytes(status.capacity),
     )
+}
+
+/// `1 file` or `12 files`.
+fn files(count: u64) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{} files", grouped(count)) }
 }
