@@ -37,6 +37,8 @@ pub struct Settings {
     pub ring: ring::Settings,
     /// Longest time for which packets stay in the ring; `None` for as long as there is room.
     pub age: Option<Duration>,
+    /// Number of bytes of each conversation after which its packets are left out; `None` for no such limit.
+    pub cutoff: Option<u64>,
     /// Triggers.
     pub triggers: Vec<Trigger>,
     /// Whether the run waits for the readers of the ring, because its sources are files.
@@ -106,6 +108,8 @@ pub struct Status {
     pub taken: u64,
     /// Packets that the ring did not take.
     pub refused: Refused,
+    /// Packets left out because enough of their conversation was kept, and their wire bytes.
+    pub cut_off: (u64, u64),
     /// Packets that were gone before the conditions were checked on them.
     pub unchecked: u64,
     /// The triggers.
@@ -134,6 +138,7 @@ struct Shared {
     ended: AtomicBool,
     no_room: AtomicU64,
     too_long: AtomicU64,
+    cut_off: [AtomicU64; 2],
     unchecked: AtomicU64,
     /// Oldest chunk of the ring that the trigger thread still reads; `u64::MAX` if there is no such thread.
     triggers_at: AtomicU64,
@@ -169,12 +174,13 @@ impl Handle {
 
     /// Returns the state of the recording now. **Cost**: a look at each chunk of the ring.
     pub fn status(&self) -> Status {
-        let Shared { history, no_room, too_long, unchecked, .. } = &*self.shared;
+        let Shared { history, no_room, too_long, cut_off: [packets, bytes], unchecked, .. } = &*self.shared;
         Status {
             held: history.held(),
             capacity: history.capacity() as u64,
             taken: history.next(),
             refused: Refused { no_room: no_room.load(Ordering::Relaxed), too_long: too_long.load(Ordering::Relaxed) },
+            cut_off: (packets.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed)),
             unchecked: unchecked.load(Ordering::Relaxed),
             triggers: self.shared.triggers().clone(),
         }
@@ -206,7 +212,7 @@ pub struct Recorder {
 impl Recording {
     /// Prepares a recording, and returns it with the sink that takes its packets.
     pub fn new(settings: Settings) -> Result<(Self, RecordSink), Error> {
-        let Settings { directory, ring, age, triggers, waits, resolve, mode, on_saved } = settings;
+        let Settings { directory, ring, age, cutoff, triggers, waits, resolve, mode, on_saved } = settings;
         for (index, trigger) in triggers.iter().enumerate() {
             if !trigger::is_name(&trigger.name) {
                 return Err(Error::Name(trigger.name.clone()));
@@ -216,6 +222,7 @@ impl Recording {
             }
         }
         let (writer, history) = ring::ring(&ring)?;
+        let cutoff = cutoff.map(sink::Conversations::new).transpose()?;
         let status = |trigger: &Trigger| TriggerStatus { name: trigger.name.clone(), ..TriggerStatus::default() };
         let shared = Arc::new(Shared {
             clock: SystemClock::default(),
@@ -223,6 +230,7 @@ impl Recording {
             ended: AtomicBool::new(false),
             no_room: AtomicU64::new(0),
             too_long: AtomicU64::new(0),
+            cut_off: [const { AtomicU64::new(0) }; 2],
             unchecked: AtomicU64::new(0),
             triggers_at: AtomicU64::new(0),
             triggers: Mutex::new(triggers.iter().map(status).collect()),
@@ -232,7 +240,7 @@ impl Recording {
         let (requests, asked) = channel();
         let target = save::Target { directory, mode };
         let triggers = threads::Triggers::new(Arc::clone(&shared), triggers, target, resolve, asked, on_saved, waits)?;
-        let sink = RecordSink::new(writer, Arc::clone(&shared), age, waits);
+        let sink = RecordSink::new(writer, Arc::clone(&shared), age, cutoff, waits);
         Ok((Self { handle: Handle { shared, requests }, triggers }, sink))
     }
 

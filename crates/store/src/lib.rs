@@ -3,5 +3,6 @@
 //! Nothing here opens a network interface or reads other programs' captures: packets come in as records, and go out as records.
 #![forbid(unsafe_code)]
 
+pub mod cutoff;
 pub mod record;
 pub mod ring;

@@ -43,11 +43,13 @@ const SHOW: Duration = Duration::from_millis(500);
 
 /// Runs the command.
 pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
-    let directory = arguments.names.pop().expect("the parser asks for two names");
-    capture::name_awaited(&mut arguments.names, &arguments.live);
-    arguments.names.push(directory);
+    if let Some((_, sources)) = arguments.names.split_last_mut() {
+        capture::name_awaited(sources, &arguments.live);
+    }
     let arguments = &arguments;
-    let (sources, directory) = arguments.sources_and_directory();
+    let Some((sources, directory)) = arguments.sources_and_directory() else {
+        bail!("name a source and a directory: weir record SOURCE... DIR");
+    };
     check(arguments, sources, directory)?;
     let walls = Walls::of_record(arguments, sources, directory)?;
     let live = sources.iter().any(|source| capture::interface(source).is_some());
@@ -62,6 +64,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
             memory: Request { pages: arguments.pages, ..Request::default() },
         },
         age: arguments.age,
+        cutoff: arguments.cutoff,
         triggers: triggers(arguments),
         waits: !live,
         resolve: arguments.resolve,

@@ -2,11 +2,14 @@
 
 use super::Shared;
 use crate::sink::{End, Packets, Sink, SinkReport};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use weir_packet::flow::{FlowKey, Hasher, Parser};
 use weir_packet::savefile::{Layout, Record};
 use weir_pipeline::handed::Handed;
+use weir_store::cutoff::Cutoff;
 use weir_store::ring::Writer;
 
 /// Pause of a run that waits for the readers of the ring.
@@ -15,11 +18,55 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Interval at which packets are checked for their age.
 const LOOK_NS: u64 = 100_000_000;
 
+/// Number of conversations of which the first bytes are kept at a time.
+const CONVERSATIONS: usize = 1 << 20;
+
+/// Bytes of each conversation so far.
+pub(super) struct Conversations {
+    table: Cutoff,
+    hasher: Hasher,
+    /// Flow parser of each interface of the ring.
+    parsers: Vec<Option<Parser>>,
+    /// Packets left out, and their wire bytes.
+    cut_off: (u64, u64),
+}
+
+impl Conversations {
+    pub fn new(bytes: u64) -> Result<Self, weir_memory::Error> {
+        let hasher = Hasher::new(RandomState::new().hash_one(bytes));
+        Ok(Self { table: Cutoff::new(bytes, CONVERSATIONS)?, hasher, parsers: Vec::new(), cut_off: (0, 0) })
+    }
+
+    /// Whether a packet is kept. A packet without addresses always is.
+    fn keeps(&mut self, layout: &Layout, id: usize, record: &Record<'_>) -> bool {
+        if self.parsers.len() <= id {
+            self.parsers.resize(id + 1, None);
+        }
+        if self.parsers[id].is_none() {
+            let link = layout.interfaces.get(record.frame.interface as usize).map(|interface| interface.link);
+            self.parsers[id] = link.and_then(|link| Parser::new(link, false));
+        }
+        let Some(parser) = &self.parsers[id] else { return true };
+        let mut key = FlowKey::NONE;
+        if parser.key_into(record.frame.data, &mut key).is_err() {
+            return true;
+        }
+        let hash = self.hasher.flow(&key).symmetric;
+        let wire = u64::from(record.frame.wire_len);
+        let keeps = self.table.keeps(hash, wire, record.time_ns.unwrap_or(0));
+        if !keeps {
+            self.cut_off = (self.cut_off.0 + 1, self.cut_off.1 + wire);
+        }
+        keeps
+    }
+}
+
 /// Sink that copies packets into the ring of a recording.
 pub struct RecordSink {
     writer: Writer,
     shared: Arc<Shared>,
     age: Option<Duration>,
+    cutoff: Option<Conversations>,
     waits: bool,
     /// Index in the ring of each interface of the current source; `None` if the ring has too many.
     ids: Vec<Option<Option<u32>>>,
@@ -35,11 +82,18 @@ pub struct RecordSink {
 }
 
 impl RecordSink {
-    pub(super) fn new(writer: Writer, shared: Arc<Shared>, age: Option<Duration>, waits: bool) -> Self {
+    pub(super) fn new(
+        writer: Writer,
+        shared: Arc<Shared>,
+        age: Option<Duration>,
+        cutoff: Option<Conversations>,
+        waits: bool,
+    ) -> Self {
         Self {
             writer,
             shared,
             age,
+            cutoff,
             waits,
             ids: Vec::new(),
             handed: 0,
@@ -71,6 +125,11 @@ impl RecordSink {
             self.undescribed += 1;
             return;
         };
+        if let Some(cutoff) = &mut self.cutoff
+            && !cutoff.keeps(layout, id as usize, record)
+        {
+            return;
+        }
         self.latest_ns = self.latest_ns.max(record.time_ns.unwrap_or(i64::MIN));
         let record = Record { frame: weir_packet::Frame { interface: id, ..record.frame }, ..*record };
         self.writer.append(&record, self.now);
@@ -82,6 +141,11 @@ impl RecordSink {
         let refused = self.writer.refused();
         self.shared.no_room.store(refused.no_room + self.undescribed, Ordering::Relaxed);
         self.shared.too_long.store(refused.too_long, Ordering::Relaxed);
+        if let Some(cutoff) = &self.cutoff {
+            let (packets, bytes) = cutoff.cut_off;
+            self.shared.cut_off[0].store(packets, Ordering::Relaxed);
+            self.shared.cut_off[1].store(bytes, Ordering::Relaxed);
+        }
         self.expire();
         // Readers keep some chunks, and look back at others.
         let most = self.shared.history.chunks() as u64 / 2;

@@ -42,9 +42,9 @@ Exit codes:
 #[derive(Args, Debug)]
 #[command(after_help = fitted(EXAMPLES), override_usage = "weir record [OPTIONS] SOURCE... DIR")]
 pub struct RecordArgs {
-    /// Interfaces or capture files, as for weir filter, and behind them the directory for what is saved, which is made if it is
-    /// missing
-    #[arg(value_name = "SOURCE... DIR", required = true, num_args = 2..)]
+    /// SOURCE... DIR: interfaces or capture files, as for weir filter, and behind them the directory for what is saved, which is
+    /// made if it is missing
+    #[arg(value_name = "NAME", required = true)]
     pub names: Vec<Name>,
 
     /// Record only packets that match this tcpdump expression
@@ -60,6 +60,10 @@ pub struct RecordArgs {
     /// Drop packets that are older than this: 500ms, 10s, 5m, 7d [default: when there is no more room]
     #[arg(help_heading = RING, long, value_name = "T", value_parser = parse_time)]
     pub age: Option<Duration>,
+    /// Keep only the first bytes of each conversation (k, M, G: binary): packets are kept until that many bytes have come. After ten
+    /// minutes of silence a conversation begins anew; a million are remembered
+    #[arg(help_heading = RING, long, value_name = "BYTES", value_parser = parse_size)]
+    pub cutoff: Option<u64>,
     /// Pages of that memory: auto, hugetlb, hugetlb-1g, thp, virtual
     #[arg(help_heading = RING, long, value_name = "POLICY", default_value = "auto")]
     pub pages: Policy,
@@ -119,10 +123,10 @@ pub struct RecordArgs {
 }
 
 impl RecordArgs {
-    /// The sources, and the directory.
-    pub fn sources_and_directory(&self) -> (&[Name], &Name) {
-        let (directory, sources) = self.names.split_last().expect("the parser asks for two names");
-        (sources, directory)
+    /// The sources, and the directory; `None` if only one name was given.
+    pub fn sources_and_directory(&self) -> Option<(&[Name], &Name)> {
+        let (directory, sources) = self.names.split_last()?;
+        (!sources.is_empty()).then_some((sources, directory))
     }
 }
 

@@ -116,6 +116,7 @@ impl Report {
                 "recorded": status.taken,
                 "filtered": if ledger.uncounted { Value::Null } else { ledger.filtered.into() },
                 "dropped": { end.place: ledger.dropped.source, "ring": ring_drops(status) },
+                "cut_off": { "packets": status.cut_off.0, "bytes": status.cut_off.1 },
                 "history": {
                     "seconds": status.held.span_ns() as f64 / 1e9, "packets": status.held.packets, "bytes": status.held.bytes,
                     "capacity": status.capacity,
@@ -129,8 +130,12 @@ impl Report {
                 say(&format!("standard output: {}", io_words(&error)));
             }
         }
+        let cut_off = match status.cut_off.0 {
+            0 => String::new(),
+            count => format!(", {} cut off", grouped(count)),
+        };
         let mut text = format!(
-            "{} received, {} recorded, {}, {}",
+            "{} received, {} recorded{cut_off}, {}, {}",
             grouped(ledger.received),
             grouped(status.taken),
             dropped_words(&[(end.place, ledger.dropped.source), ("ring", ring_drops(status))]),

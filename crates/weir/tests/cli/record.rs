@@ -274,3 +274,35 @@ fn an_interface_is_recorded_without_a_gap() {
         std::fs::read_dir(&out).unwrap().filter(|entry| s(&entry.as_ref().unwrap().path()).ends_with(".part")).count();
     assert_eq!(parts, 0);
 }
+
+#[test]
+fn the_first_bytes_of_each_conversation_are_recorded() {
+    let temp = Temp::new();
+    let mut bytes = pcap_header(65_535, 1);
+    // Three conversations of 100 datagrams of 142 bytes; every third one goes the other way.
+    for second in 0..100 {
+        for port in [53, 80, 443] {
+            let mut frame = udp(port, 100);
+            if second % 3 == 2 {
+                let (ends, ports) = (frame[26..34].to_vec(), frame[34..38].to_vec());
+                frame[26..34].copy_from_slice(&[&ends[4..], &ends[..4]].concat());
+                frame[34..38].copy_from_slice(&[&ports[2..], &ports[..2]].concat());
+            }
+            bytes.extend(pcap_record(BEGIN + second, &frame));
+        }
+    }
+    // A frame without addresses is always kept.
+    for second in 100..110 {
+        bytes.extend(pcap_record(BEGIN + second, &[0xff; 60]));
+    }
+    let (file, out) = (temp.at("all.pcap"), temp.at("out"));
+    std::fs::write(&file, bytes).unwrap();
+    let trigger = ["--trigger", "t=ether broadcast", "--before", "200s", "--after", "20s", "--max-files", "1"];
+    let done = weir(["record", &file, &out, "--cutoff", "1k"].into_iter().chain(trigger)).ok();
+    // The eighth datagram crosses 1024 bytes.
+    assert!(done.err.contains("310 received, 34 recorded, 276 cut off, 0 dropped"), "{}", done.err);
+    let kept = records(&saved(&out, "t")[0]);
+    let seconds: Vec<u64> = kept.iter().map(|record| record.time_ns / 1_000_000_000 - u64::from(BEGIN)).collect();
+    let expected: Vec<u64> = (0..8).flat_map(|second| [second; 3]).chain(100..110).collect();
+    assert_eq!(seconds, expected);
+}
