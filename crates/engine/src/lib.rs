@@ -19,6 +19,7 @@ pub mod port;
 pub mod record;
 pub mod run;
 pub mod sink;
+pub mod socket;
 pub mod sorting;
 mod stage_mark;
 pub mod zone;

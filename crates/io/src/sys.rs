@@ -10,6 +10,7 @@ pub mod bpf;
 pub mod device;
 pub mod exhausted;
 pub mod inject;
+pub mod local;
 mod option;
 pub mod packet_socket;
 pub mod privilege;

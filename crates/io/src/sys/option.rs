@@ -2,13 +2,15 @@
 
 use std::ffi::{c_int, c_void};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 /// # Safety
 /// Any bytes, all zeros included, must be a valid value.
 pub(super) unsafe trait Plain: Copy {}
 // SAFETY: integers, and arrays and unions of integers and addresses.
 unsafe impl Plain for c_int {}
+// SAFETY: as above.
+unsafe impl Plain for libc::ucred {}
 // SAFETY: as above.
 unsafe impl Plain for libc::packet_mreq {}
 // SAFETY: as above.
@@ -32,7 +34,7 @@ pub(super) fn zeroed<T: Plain>() -> T {
     unsafe { std::mem::zeroed() }
 }
 
-pub(super) fn set_option<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
+pub(super) fn set_option<T>(socket: &impl AsRawFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
     let pointer: *const c_void = std::ptr::from_ref(value).cast();
     // SAFETY: the value lives through the call and has the length given.
     let done =
@@ -40,7 +42,7 @@ pub(super) fn set_option<T>(socket: &OwnedFd, level: c_int, option: c_int, value
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-pub(super) fn get_option<T: Plain>(socket: &OwnedFd, level: c_int, option: c_int) -> io::Result<T> {
+pub(super) fn get_option<T: Plain>(socket: &impl AsRawFd, level: c_int, option: c_int) -> io::Result<T> {
     let mut value = zeroed::<T>();
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into a live local, for which any bytes are a valid value.
