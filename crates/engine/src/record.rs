@@ -10,6 +10,7 @@ pub mod trigger;
 
 mod condition;
 mod firing;
+mod remote;
 mod save;
 mod sink;
 mod threads;
@@ -17,6 +18,7 @@ mod threads;
 pub use sink::RecordSink;
 
 use crate::control::Control;
+use crate::socket::{self, Bound, Server};
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
@@ -51,13 +53,16 @@ pub struct Settings {
     pub on_saved: Box<dyn FnMut(&Saved) + Send>,
 }
 
+/// Name of the control socket in the directory of a recording.
+pub const SOCKET: &str = "control";
+
 /// Reason for which a recording cannot begin.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The memory of the ring cannot be obtained.
     #[error("the ring: {0}")]
-    Ring(#[from] weir_memory::Error),
+    Ring(weir_memory::Error),
     /// The expression of a trigger is wrong.
     #[error("trigger {name}: {why}")]
     Expression {
@@ -72,9 +77,18 @@ pub enum Error {
     /// Two triggers have the same name.
     #[error("two triggers are named {0}")]
     Namesakes(String),
+    /// The control socket cannot be made; another recording of the directory has it.
+    #[error(transparent)]
+    Socket(#[from] socket::Error),
     /// The system refused a thread.
     #[error("a thread for the triggers: {0}")]
     Thread(io::Error),
+}
+
+impl From<weir_memory::Error> for Error {
+    fn from(error: weir_memory::Error) -> Self {
+        Self::Ring(error)
+    }
 }
 
 /// State of a trigger.
@@ -153,6 +167,11 @@ impl Shared {
         self.clock.now().steady.as_nanos() as u64
     }
 
+    /// Whether the sources are read to their end.
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
     fn triggers(&self) -> MutexGuard<'_, Vec<TriggerStatus>> {
         self.triggers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -191,6 +210,16 @@ impl Handle {
         &self.shared.history
     }
 
+    /// Number of the first packet that only RAM holds.
+    fn first_in_ram(&self) -> u64 {
+        0
+    }
+
+    /// Generation of the segments on disk; `None` if nothing is written there.
+    fn generation(&self) -> Option<u64> {
+        None
+    }
+
     /// Gives the control of the run, from which the drops of the sources are known. Only the first call counts.
     pub fn set_control(&self, control: &Arc<Control>) {
         let _ = self.shared.control.set(Arc::clone(control));
@@ -201,12 +230,15 @@ impl Handle {
 pub struct Recording {
     handle: Handle,
     triggers: threads::Triggers,
+    directory: PathBuf,
+    socket: Option<Bound>,
 }
 
 /// A recording under way.
 pub struct Recorder {
     handle: Handle,
     thread: JoinHandle<()>,
+    server: Option<Server>,
 }
 
 impl Recording {
@@ -238,17 +270,27 @@ impl Recording {
             losses: Mutex::default(),
         });
         let (requests, asked) = channel();
-        let target = save::Target { directory, mode };
+        let target = save::Target { directory: directory.clone(), mode };
         let triggers = threads::Triggers::new(Arc::clone(&shared), triggers, target, resolve, asked, on_saved, waits)?;
         let sink = RecordSink::new(writer, Arc::clone(&shared), age, cutoff, waits);
-        Ok((Self { handle: Handle { shared, requests }, triggers }, sink))
+        Ok((Self { handle: Handle { shared, requests }, triggers, directory, socket: None }, sink))
     }
 
-    /// Begins the work of the threads.
+    /// Makes the control socket in the directory, and returns its path. The directory exists.
+    pub fn listen(&mut self) -> Result<PathBuf, Error> {
+        let path = self.directory.join(SOCKET);
+        self.socket = Some(Bound::new(&path)?);
+        Ok(path)
+    }
+
+    /// Begins the work of the threads, and takes requests if there is a socket.
     pub fn start(self) -> Result<Recorder, Error> {
-        let Self { handle, triggers } = self;
+        let Self { handle, triggers, socket, .. } = self;
+        let asked = handle.clone();
+        let answer = move |value: serde_json::Value| remote::request(&asked, &value);
+        let server = socket.map(|socket| socket.serve(socket::Settings::default(), answer)).transpose()?;
         let thread = std::thread::Builder::new().name("weir-triggers".to_owned()).spawn(|| triggers.run());
-        Ok(Recorder { handle, thread: thread.map_err(Error::Thread)? })
+        Ok(Recorder { handle, thread: thread.map_err(Error::Thread)?, server })
     }
 
     /// Returns the handle.
@@ -260,9 +302,12 @@ impl Recording {
 impl Recorder {
     /// Ends the recording: what triggers are saving is completed with the packets that have come. Returns the final state, and whether
     /// all threads ended without a panic.
-    pub fn finish(self) -> (Status, bool) {
+    pub fn finish(mut self) -> (Status, bool) {
         self.handle.shared.ended.store(true, Ordering::Release);
         let ended = self.thread.join().is_ok();
+        if let Some(server) = &mut self.server {
+            server.stop();
+        }
         (self.handle.status(), ended)
     }
 }

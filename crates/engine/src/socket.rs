@@ -22,7 +22,7 @@ mod server;
 
 pub use client::{Client, Lines};
 pub use protocol::{LONGEST_REQUEST, ReadFrames};
-pub use server::{Handler, Reply, Server, Settings, WriteBytes};
+pub use server::{Bound, Handler, Reply, Server, Settings, WriteBytes};
 
 use std::io;
 use std::path::PathBuf;

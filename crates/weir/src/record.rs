@@ -21,8 +21,9 @@ use std::time::{Duration, Instant};
 use weir_engine::event::Event;
 use weir_engine::name::Name;
 use weir_engine::record::trigger::{Condition, Trigger};
-use weir_engine::record::{Handle, Recorder, Recording, Settings};
+use weir_engine::record::{self, Handle, Recorder, Recording, Settings};
 use weir_engine::run::{Error, Files, Run, Setup};
+use weir_engine::socket;
 use weir_io::{Kind, sys};
 use weir_memory::{Available, Request};
 use weir_packet::savefile::MAX_SNAPLEN;
@@ -71,8 +72,15 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         mode: arguments.mode,
         on_saved: Box::new(move |saved| saving.saved(saved)),
     };
-    let (recording, sink) = Recording::new(settings)?;
+    let (mut recording, sink) = Recording::new(settings)?;
     make_directory(directory, arguments.mode, &walls)?;
+    let socket = recording.listen().map_err(|error| match error {
+        record::Error::Socket(socket::Error::InUse { .. }) => {
+            anyhow!("{directory}: another weir record runs on this directory")
+        }
+        error => error.into(),
+    })?;
+    walls.give_away(&socket).map_err(|error| anyhow!("{}: {}", Name::from(&*socket), io_words(&error)))?;
     let (stop, look, fire) = (Arc::default(), Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     sys::stop_on_signals(Arc::clone(&stop));
     sys::tell_on_signal(Arc::clone(&look));

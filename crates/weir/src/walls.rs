@@ -76,6 +76,7 @@ impl Walls {
         let mut walls = Self::of(&arguments.walls)?;
         walls.sources(sources, false);
         walls.needs.renames = true;
+        walls.needs.controls = true;
         walls.makes_files = true;
         walls.rotates = true;
         walls.paths.keeps(Path::new(directory));

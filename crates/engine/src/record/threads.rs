@@ -104,7 +104,7 @@ impl Triggers {
         // A panic must not leave a run waiting for this reader.
         let _left = Left(Arc::clone(&self.shared));
         loop {
-            let ended = self.shared.ended.load(Ordering::Acquire);
+            let ended = self.shared.has_ended();
             self.take_requests();
             let now = self.shared.steady_ns();
             let busy = self.step(now);

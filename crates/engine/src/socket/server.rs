@@ -9,7 +9,7 @@ use std::io::{self, BufReader, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -142,14 +142,28 @@ struct Connection {
     idle: Option<Instant>,
 }
 
-impl Server {
-    /// Makes the socket `path` and takes requests there. A socket that a dead process left is replaced.
+/// Control socket whose requests wait. If the value is dropped, the socket is removed.
+#[derive(Debug)]
+pub struct Bound {
+    listener: UnixListener,
+    place: Place,
+    path: PathBuf,
+}
+
+impl Bound {
+    /// Makes the socket `path`. A socket that a dead process left is replaced.
     ///
     /// **Errors**: [`Error::InUse`] if a process listens there; [`Error::NoSocket`] if the file is none; errors of the system.
-    pub fn bind(path: impl AsRef<Path>, settings: Settings, handler: impl Handler) -> Result<Self, Error> {
+    pub fn new(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let failed = |error| Error::Io { path: path.to_owned(), error };
         let (listener, place) = Place::listen(path)?;
+        Ok(Self { listener, place, path: path.to_owned() })
+    }
+
+    /// Begins to take requests, in threads.
+    pub fn serve(self, settings: Settings, handler: impl Handler) -> Result<Server, Error> {
+        let Self { listener, place, path } = self;
+        let failed = |error| Error::Io { path: path.clone(), error };
         let shared = Arc::new(Shared {
             handler: Box::new(handler),
             settings,
@@ -159,10 +173,17 @@ impl Server {
             ended: Condvar::new(),
         });
         let accepting = listener.try_clone();
-        let server = Self { shared: Arc::clone(&shared), listener: Some(listener), place };
+        let server = Server { shared: Arc::clone(&shared), listener: Some(listener), place };
         let accepting = accepting.map_err(failed)?;
         spawn("control socket", 0, move || shared.accept(&accepting)).map_err(failed)?;
         Ok(server)
+    }
+}
+
+impl Server {
+    /// Makes the socket `path` and takes requests there: [`Bound::new`], and [`Bound::serve`] at once.
+    pub fn bind(path: impl AsRef<Path>, settings: Settings, handler: impl Handler) -> Result<Self, Error> {
+        Bound::new(path)?.serve(settings, handler)
     }
 
     /// Removes the socket, and ends all connections. Requests that are worked on have a second for their answers; streams are cut

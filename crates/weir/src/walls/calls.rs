@@ -26,6 +26,8 @@ pub struct Needs {
     pub resolves: bool,
     /// Whether files get other names.
     pub renames: bool,
+    /// Whether a control socket takes requests.
+    pub controls: bool,
 }
 
 /// Calls of any run: memory, threads, time, files by name, open files.
@@ -168,6 +170,16 @@ const RENAMES: &[i64] = &[libc::SYS_rename, libc::SYS_renameat, libc::SYS_rename
 #[cfg(not(target_arch = "x86_64"))]
 const RENAMES: &[i64] = &[libc::SYS_renameat, libc::SYS_renameat2];
 
+/// Calls on a control socket that listens already, and on its connections.
+const CONTROLS: &[i64] = &[
+    libc::SYS_accept4,
+    libc::SYS_getsockopt,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+];
+
 /// Calls by which a resolver uses the network.
 const RESOLVER: &[i64] = &[
     libc::SYS_bind,
@@ -259,7 +271,8 @@ fn verdicts(needs: Needs) -> Verdicts {
     let mut verdicts = Verdicts::new(Verdict::Fail(libc::EPERM));
     let wanted = |wanted, calls: &'static [i64]| if wanted { calls } else { &[] };
     let (packets, resolver) = (wanted(needs.packets, PACKETS), wanted(needs.resolves, RESOLVER));
-    let allowed = [COMMON, OLDER, packets, resolver, wanted(needs.renames, RENAMES)];
+    let (renames, controls) = (wanted(needs.renames, RENAMES), wanted(needs.controls, CONTROLS));
+    let allowed = [COMMON, OLDER, packets, resolver, renames, controls];
     allowed.into_iter().flatten().for_each(|&call| verdicts.set(call, Verdict::Allow));
     HOSTILE.iter().for_each(|&call| verdicts.set(call, Verdict::Kill));
     // Flags of clone can be judged, those of clone3 lie in memory. If clone3 is missing, glibc starts threads by clone.
@@ -290,7 +303,7 @@ fn verdicts(needs: Needs) -> Verdicts {
         let datagrams = |family: i32| [Test::is(0, family as u32), Test::has(1, SOCKET_KIND, libc::SOCK_DGRAM as u32)];
         let families = if needs.packets { &[libc::AF_UNIX, libc::AF_INET][..] } else { &[libc::AF_UNIX] };
         verdicts.set(libc::SYS_socket, only(families.iter().map(|family| datagrams(*family))));
-        if needs.packets {
+        if needs.packets || needs.controls {
             // No address but that to which the socket is bound.
             verdicts.set(libc::SYS_sendto, only([Test::is_null(4)]));
         }

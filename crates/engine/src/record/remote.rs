@@ -1,0 +1,177 @@
+//! Requests to a recording over its control socket.
+//!
+//! ```text
+//! {"request":"status"}                  {"ok":{"recorded":1200,"history":{"seconds":3.2,...},"triggers":[...],...}}
+//! {"request":"trigger","name":"dns"}    {"ok":{}}      without a name: all triggers
+//! {"request":"query","expression":"udp","from_ns":null,"to_ns":null,"follow":false}
+//!                                       {"ok":{"number":7}}, then pcapng bytes of the packets in RAM
+//! ```
+
+use super::{Handle, Status};
+use crate::socket::Reply;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+use weir_packet::savefile::Format;
+use weir_packet::savefile::write::Encoder;
+use weir_store::ring::{Cursor, Filters, From, Piece};
+
+/// Bytes that are gathered before a write.
+const BUFFER: usize = 256 << 10;
+
+/// Pause of a query that follows while nothing comes.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Packets in RAM that a query asks for.
+struct Query {
+    handle: Handle,
+    filters: Option<Arc<Filters>>,
+    expression: String,
+    times_ns: RangeInclusive<i64>,
+    /// Whether packets that come later are sent too.
+    follows: bool,
+    cursor: Cursor,
+    /// Number of the first packet that is not sent, unless the query follows.
+    until: u64,
+}
+
+/// Answers a request.
+pub(super) fn request(handle: &Handle, request: &Value) -> Reply {
+    match request["request"].as_str() {
+        Some("status") => Reply::Done(status(&handle.status())),
+        Some("trigger") => {
+            let name = request["name"].as_str();
+            if handle.fire(name, "a request on the control socket") {
+                Reply::Done(json!({}))
+            } else {
+                Reply::Refused(match name {
+                    Some(name) => format!("there is no trigger {name}"),
+                    None => "the recording has ended".to_owned(),
+                })
+            }
+        }
+        Some("query") => query(handle, request),
+        Some(other) => Reply::Refused(format!("there is no request '{other}': status, trigger and query are")),
+        None => Reply::Refused("a request has a member \"request\": status, trigger or query".to_owned()),
+    }
+}
+
+/// The state of a recording as JSON.
+fn status(status: &Status) -> Value {
+    let triggers = status.triggers.iter().map(|trigger| {
+        json!({
+            "name": trigger.name, "met": trigger.met, "fired": trigger.fired, "saved": trigger.saved,
+            "packets": trigger.packets, "failed": trigger.failed, "active": trigger.active,
+        })
+    });
+    json!({
+        "recorded": status.taken,
+        "dropped": { "ring": status.refused.no_room + status.refused.too_long },
+        "cut_off": { "packets": status.cut_off.0, "bytes": status.cut_off.1 },
+        "history": {
+            "seconds": status.held.span_ns() as f64 / 1e9, "packets": status.held.packets, "bytes": status.held.bytes,
+            "capacity": status.capacity,
+        },
+        "unchecked": status.unchecked,
+        "triggers": triggers.collect::<Vec<_>>(),
+    })
+}
+
+fn query(handle: &Handle, request: &Value) -> Reply {
+    let time = |name: &str| match &request[name] {
+        Value::Null => Ok(None),
+        value => value.as_i64().map(Some).ok_or_else(|| format!("{name} is no time in ns since 1970")),
+    };
+    let (from_ns, to_ns) = match (time("from_ns"), time("to_ns")) {
+        (Ok(from), Ok(to)) => (from.unwrap_or(i64::MIN), to.unwrap_or(i64::MAX)),
+        (Err(why), _) | (_, Err(why)) => return Reply::Refused(why),
+    };
+    let expression = request["expression"].as_str().unwrap_or("").to_owned();
+    let history = handle.history();
+    let filters = match Filters::compile(&expression, &history.interfaces(), false) {
+        _ if expression.trim().is_empty() => None,
+        Ok(filters) => Some(Arc::new(filters)),
+        Err(error) => return Reply::Refused(error.to_string()),
+    };
+    let number = handle.first_in_ram();
+    let query = Query {
+        filters,
+        expression,
+        times_ns: from_ns..=to_ns,
+        follows: request["follow"].as_bool().unwrap_or(false),
+        cursor: history.cursor(From::Number(number)),
+        until: history.next(),
+        handle: handle.clone(),
+    };
+    let first = json!({ "number": number, "generation": handle.generation() });
+    Reply::Stream { first, write: Box::new(move |out| query.write(out)) }
+}
+
+impl Query {
+    /// Writes the packets as pcapng.
+    fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
+        let shared = Arc::clone(&self.handle.shared);
+        let mut encoder = Encoder::new(Format::Pcapng, 0);
+        let (mut bytes, mut ids, mut found) = (Vec::with_capacity(BUFFER * 2), Vec::new(), Vec::new());
+        encoder.begin(&mut bytes);
+        loop {
+            let mut piece = self.cursor.next(shared.steady_ns());
+            if !self.follows
+                && let Some(some) = &mut piece
+            {
+                some.truncate(self.until.saturating_sub(some.number(0)) as usize);
+            }
+            match piece.filter(|piece| !piece.is_empty()) {
+                Some(piece) => self.encode(&piece, &mut encoder, &mut ids, &mut found, &mut bytes),
+                None if self.follows && !shared.has_ended() => {
+                    out.write_all(&bytes)?;
+                    bytes.clear();
+                    out.flush()?;
+                    std::thread::sleep(PAUSE);
+                }
+                None => break,
+            }
+            if bytes.len() >= BUFFER {
+                out.write_all(&bytes)?;
+                bytes.clear();
+            }
+        }
+        out.write_all(&bytes)?;
+        out.flush()
+    }
+
+    /// Appends the wanted packets of a piece.
+    fn encode(
+        &mut self,
+        piece: &Piece,
+        encoder: &mut Encoder,
+        ids: &mut Vec<u32>,
+        found: &mut Vec<u32>,
+        bytes: &mut Vec<u8>,
+    ) {
+        let history = self.handle.history();
+        if ids.len() < history.interface_count() {
+            let interfaces = history.interfaces();
+            if let Some(filters) = &mut self.filters
+                && let Ok(more) = Filters::compile(&self.expression, &interfaces, false)
+            {
+                *filters = Arc::new(more);
+            }
+            let id = |interface| encoder.interface(interface).expect("a pcapng file takes interfaces of any link type");
+            *ids = interfaces.iter().map(id).collect();
+        }
+        found.clear();
+        match &self.filters {
+            Some(filters) => filters.find(piece, found),
+            None => found.extend(0..piece.len() as u32),
+        }
+        for &index in &*found {
+            let record = piece.record(index as usize);
+            if record.time_ns.is_none_or(|time_ns| self.times_ns.contains(&time_ns)) {
+                encoder.packet(bytes, ids[record.frame.interface as usize], record.time_ns, &record.frame);
+            }
+        }
+    }
+}
