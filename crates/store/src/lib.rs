@@ -4,5 +4,6 @@
 #![forbid(unsafe_code)]
 
 pub mod cutoff;
+pub mod disk;
 pub mod record;
 pub mod ring;

@@ -108,6 +108,24 @@ impl Encoder {
         }
     }
 
+    /// Writes the file header, or the next interface block that the current file does not hold yet. Returns whether anything
+    /// was missing.
+    #[cold]
+    pub fn describe_next(&mut self, out: &mut Vec<u8>) -> bool {
+        let missing = self.described < self.interfaces.len();
+        match (self.begun, self.format) {
+            (true, Format::Pcap) => return false,
+            (true, _) => self.describe(out, self.described + usize::from(missing)),
+            (false, Format::Pcap) => self.header(out),
+            (false, _) => {
+                self.begun = true;
+                section_header(out);
+                return true;
+            }
+        }
+        missing
+    }
+
     #[cold]
     fn header(&mut self, out: &mut Vec<u8>) {
         self.begun = true;

@@ -1,0 +1,236 @@
+//! Reading an index.
+
+use super::super::keys::Kind;
+use super::super::mark::Block;
+use super::{BLOCK, CHECKSUM, Entry, HEADER, MAGIC, PAGE, VERSION};
+use roaring::RoaringBitmap;
+use std::fs::File;
+use std::io;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Bytes that are read first: header and tables of a segment of 256 MiB.
+const FIRST: usize = 256 << 10;
+/// Largest number of bytes of header and tables.
+const MOST: usize = 1 << 30;
+/// Pages that lie side by side are read together, up to this many bytes.
+const TOGETHER: usize = 1 << 20;
+
+/// Reason why an index cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexDamage {
+    /// The index cannot be read.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The file is no index.
+    #[error("the file is no index")]
+    Magic,
+    /// The index has another version.
+    #[error("version {0}, and 1 is known")]
+    Version(u32),
+    /// The index is of another segment, or of an earlier state of this one.
+    #[error("it describes another segment")]
+    Other,
+    /// The file ends early, or a checksum is wrong.
+    #[error("the checksum of its {0} is wrong")]
+    Checksum(&'static str),
+}
+
+/// A page of keys.
+#[derive(Debug)]
+struct Page {
+    kind: Kind,
+    first: u128,
+    offset: u64,
+    len: usize,
+}
+
+/// An open index: the tables; pages are read when they are needed.
+#[derive(Debug)]
+pub(in super::super) struct Index {
+    file: File,
+    pub(in super::super) blocks: Vec<Entry>,
+    /// Least and greatest time.
+    pub(in super::super) times: (i64, i64),
+    pages: Vec<Page>,
+    pub(in super::super) unindexed: RoaringBitmap,
+    /// Section header and interfaces of the segment, as pcapng blocks.
+    pub(in super::super) head: Vec<u8>,
+    /// Bytes read so far.
+    pub(in super::super) read: u64,
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("the length was checked"))
+}
+
+fn wide(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("the length was checked"))
+}
+
+impl Index {
+    /// Opens the index at `path` of a segment of this generation, start and length.
+    pub(in super::super) fn open(path: &Path, generation: u64, start_ns: i64, bytes: u64) -> Result<Self, IndexDamage> {
+        let file = File::open(path)?;
+        let size = file.metadata()?.len();
+        let mut head = vec![0; FIRST.min(size as usize)];
+        file.read_exact_at(&mut head, 0)?;
+        if head.len() < HEADER || head[..8] != *MAGIC {
+            return Err(IndexDamage::Magic);
+        }
+        if word(&head, 8) != VERSION {
+            return Err(IndexDamage::Version(word(&head, 8)));
+        }
+        let (tables, blocks, pages) = (word(&head, 12) as usize, word(&head, 40) as usize, word(&head, 44) as usize);
+        let (unindexed, interfaces) = (word(&head, 64) as usize, word(&head, 68) as usize);
+        let wrong = IndexDamage::Checksum("tables");
+        if HEADER + blocks * BLOCK + pages * PAGE + unindexed + interfaces != tables
+            || tables > MOST
+            || tables as u64 > size
+        {
+            return Err(wrong);
+        }
+        let first = head.len().min(tables);
+        head.resize(tables, 0);
+        file.read_exact_at(&mut head[first..], first as u64)?;
+        let stored = word(&head, CHECKSUM);
+        head[CHECKSUM..HEADER].fill(0);
+        if crc32fast::hash(&head) != stored {
+            return Err(wrong);
+        }
+        if (wide(&head, 16), wide(&head, 24) as i64, wide(&head, 32)) != (generation, start_ns, bytes) {
+            return Err(IndexDamage::Other);
+        }
+        let (blocks, rest) = head[HEADER..].split_at(blocks * BLOCK);
+        let (pages, rest) = rest.split_at(pages * PAGE);
+        let entries: Vec<_> = blocks.chunks_exact(BLOCK).map(entry).collect();
+        let pages: Option<Vec<_>> = pages.chunks_exact(PAGE).map(page).collect();
+        let (rest, interfaces) = rest.split_at(unindexed);
+        let inside = |entry: &Entry| entry.offset.checked_add(entry.len() as u64).is_some_and(|end| end <= bytes);
+        let mut unindexed = RoaringBitmap::new();
+        let sound = set(rest, Some(&mut unindexed)).is_some() && entries.iter().all(inside);
+        match pages {
+            Some(pages) if sound && pages.iter().all(|page| page.len >= 4) => Ok(Self {
+                file,
+                blocks: entries,
+                times: (wide(&head, 48) as i64, wide(&head, 56) as i64),
+                pages,
+                unindexed,
+                head: interfaces.to_vec(),
+                read: tables as u64,
+            }),
+            _ => Err(wrong),
+        }
+    }
+
+    /// Blocks that may hold a key of this kind in this range: those that do, and those that are not indexed.
+    pub(in super::super) fn blocks_of(
+        &mut self,
+        kind: Kind,
+        range: RangeInclusive<u128>,
+    ) -> Result<RoaringBitmap, IndexDamage> {
+        let mut found = self.unindexed.clone();
+        let of_kind = |page: &Page| page.kind == kind;
+        let start = self.pages.iter().position(of_kind).unwrap_or(self.pages.len());
+        let end = start + self.pages[start..].iter().take_while(|page| of_kind(page)).count();
+        // The range may begin in the page before the first page that begins in it.
+        let ahead = self.pages[start..end].partition_point(|page| page.first <= *range.start());
+        let from = start + ahead.saturating_sub(1);
+        let to = start + self.pages[start..end].partition_point(|page| page.first <= *range.end());
+        let mut at = from;
+        while at < to {
+            let first = self.pages[at].offset;
+            let mut len = 0;
+            let near = self.pages[at..to].iter().take_while(|page| {
+                let adjoins = page.offset == first + len as u64 && len < TOGETHER;
+                len += if adjoins { page.len } else { 0 };
+                adjoins
+            });
+            let count = near.count().max(1);
+            let mut bytes = vec![0; len];
+            self.file.read_exact_at(&mut bytes, first)?;
+            self.read += len as u64;
+            let mut rest = &bytes[..];
+            for page in &self.pages[at..at + count] {
+                let (this, behind) = rest.split_at(page.len);
+                let (entries, checksum) = this.split_at(this.len() - 4);
+                if crc32fast::hash(entries).to_le_bytes() != *checksum {
+                    return Err(IndexDamage::Checksum("keys"));
+                }
+                entries_in(entries, kind, &range, &mut found).ok_or(IndexDamage::Checksum("keys"))?;
+                rest = behind;
+            }
+            at += count;
+        }
+        Ok(found)
+    }
+
+    /// Checks every page.
+    pub(in super::super) fn check(&mut self) -> Result<(), IndexDamage> {
+        Kind::ALL.into_iter().try_for_each(|kind| self.blocks_of(kind, 0..=u128::MAX).map(drop))
+    }
+}
+
+fn entry(bytes: &[u8]) -> Entry {
+    let block = Block {
+        bytes: word(bytes, 8),
+        packets: word(bytes, 12),
+        first: wide(bytes, 16),
+        min_ns: wide(bytes, 24) as i64,
+        max_ns: wide(bytes, 32) as i64,
+    };
+    Entry { offset: wide(bytes, 0), block, interfaces: word(bytes, 40), mark: word(bytes, 44) }
+}
+
+fn page(bytes: &[u8]) -> Option<Page> {
+    let first = u128::from_be_bytes(*bytes[16..].first_chunk()?);
+    Some(Page { kind: Kind::of(bytes[0])?, first, offset: wide(bytes, 8), len: word(bytes, 4) as usize })
+}
+
+/// Adds the blocks of the entries in this range to `found`.
+fn entries_in(mut entries: &[u8], kind: Kind, range: &RangeInclusive<u128>, found: &mut RoaringBitmap) -> Option<()> {
+    while !entries.is_empty() {
+        let (key, rest) = entries.split_at_checked(kind.len())?;
+        let key = key.iter().fold(0, |key, &byte| key << 8 | u128::from(byte));
+        if key > *range.end() {
+            break;
+        }
+        entries = set(rest, range.contains(&key).then_some(&mut *found))?;
+    }
+    Some(())
+}
+
+fn varint(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let mut value = 0u32;
+    for (at, &byte) in bytes.iter().enumerate().take(5) {
+        value |= u32::from(byte & 0x7f).checked_shl(7 * at as u32)?;
+        if byte < 0x80 {
+            return Some((value, &bytes[at + 1..]));
+        }
+    }
+    None
+}
+
+/// Adds the set at the start of `bytes` to `found`, if that is wanted, and returns the bytes behind it.
+fn set<'a>(bytes: &'a [u8], mut found: Option<&mut RoaringBitmap>) -> Option<&'a [u8]> {
+    let (n, mut rest) = varint(bytes)?;
+    if n & 1 == 1 {
+        let (bitmap, behind) = rest.split_at_checked(n as usize >> 1)?;
+        if let Some(found) = found {
+            *found |= RoaringBitmap::deserialize_from(bitmap).ok()?;
+        }
+        return Some(behind);
+    }
+    let mut block = 0u32;
+    for _ in 0..n >> 1 {
+        let (step, behind) = varint(rest)?;
+        block = block.checked_add(step)?;
+        if let Some(found) = &mut found {
+            found.insert(block);
+        }
+        rest = behind;
+    }
+    Some(rest)
+}

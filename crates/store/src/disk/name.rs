@@ -1,0 +1,154 @@
+//! Names of the files of a record directory.
+//!
+//! ```text
+//! 20261123T053614.123456789Z-000042.pcapng    segment 42; its first packet has this time (UTC)
+//! 20261123T053614.123456789Z-000042.index     index of segment 42
+//! trigger-NAME-TIME.pcapng                    packets that a trigger saved
+//! lock                                        held by the one recorder
+//! ```
+
+use super::Error;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use weir_packet::time::{Date, Stamp};
+
+pub(super) const SEGMENT: &str = "pcapng";
+pub(super) const INDEX: &str = "index";
+pub(super) const LOCK: &str = "lock";
+const TRIGGER: &str = "trigger-";
+
+/// Last second with a year of four digits: 9999-12-31T23:59:59Z. An `i64` of nanoseconds ends before it.
+fn civil(time_ns: i64) -> (Date, i64, u32) {
+    let (seconds, nanos) = Stamp(time_ns.max(0)).split();
+    (Date::from_days(seconds.div_euclid(86_400)), seconds.rem_euclid(86_400), nanos)
+}
+
+/// Name of a segment without its ending: the time of its first packet, and its generation.
+pub(super) fn stem(start_ns: i64, generation: u64) -> String {
+    let (date, second, nanos) = civil(start_ns);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let Date { year, month, day } = date;
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}.{nanos:09}Z-{generation:06}")
+}
+
+/// Time and generation of a name without its ending; `None` if it is no name of a segment.
+pub(super) fn parse(stem: &str) -> Option<(i64, u64)> {
+    let bytes = stem.as_bytes();
+    let number = |from: usize, to: usize| -> Option<i64> {
+        let digits = stem.get(from..to)?;
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+    };
+    if bytes.get(8) != Some(&b'T') || bytes.get(15) != Some(&b'.') || bytes.get(25..27) != Some(b"Z-") {
+        return None;
+    }
+    let date = Date { year: number(0, 4)?, month: number(4, 6)? as u8, day: number(6, 8)? as u8 };
+    let seconds = date.to_days() * 86_400 + number(9, 11)? * 3600 + number(11, 13)? * 60 + number(13, 15)?;
+    let generation = number(27, stem.len())?;
+    let start_ns = Stamp::from_parts(seconds, number(16, 25)? as u32).0;
+    let generation = u64::try_from(generation).ok()?;
+    (self::stem(start_ns, generation) == stem).then_some((start_ns, generation))
+}
+
+/// A segment in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Generation: grows by one with each segment made in the directory.
+    pub generation: u64,
+    /// Time of the first packet, ns since 1970.
+    pub start_ns: i64,
+    /// Path of the segment.
+    pub path: PathBuf,
+}
+
+impl Segment {
+    pub(super) fn new(dir: &Path, start_ns: i64, generation: u64) -> Self {
+        let path = dir.join(format!("{}.{SEGMENT}", stem(start_ns, generation)));
+        Self { generation, start_ns, path }
+    }
+
+    /// Path of the index of the segment.
+    pub fn index(&self) -> PathBuf {
+        self.path.with_extension(INDEX)
+    }
+
+    /// Bytes of the segment, and of its index.
+    pub(super) fn bytes(&self) -> u64 {
+        let len = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
+        len(&self.path) + len(&self.index())
+    }
+}
+
+/// Files of a record directory.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    /// Segments, by generation.
+    pub(super) segments: Vec<Segment>,
+    /// Files that triggers saved, the oldest name first, with bytes and time of the last change (ns since 1970).
+    pub(super) triggered: Vec<(PathBuf, u64, i64)>,
+    /// Whether a recorder has used the directory.
+    pub(super) locked: bool,
+    /// Indexes without a segment, and files that a crash left half-made.
+    pub(super) leftover: Vec<PathBuf>,
+    /// Largest generation of any file.
+    pub(super) generation: u64,
+}
+
+/// Lists a record directory. Files of other names are left alone.
+pub(super) fn list(dir: &Path) -> Result<Listing, Error> {
+    let failed = |source: io::Error| Error::file("listing", dir, source);
+    let mut listing = Listing::default();
+    let mut indexes = Vec::new();
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let (path, name) = (entry.path(), entry.file_name());
+        let Some(name) = name.to_str() else { continue };
+        if name == LOCK {
+            listing.locked = true;
+            continue;
+        }
+        let (stem, end) = name.rsplit_once('.').unwrap_or((name, ""));
+        if end == "new" && stem.rsplit_once('.').is_some_and(|(stem, end)| end == INDEX && parse(stem).is_some()) {
+            listing.leftover.push(path);
+            continue;
+        }
+        match (parse(stem), end) {
+            (Some((start_ns, generation)), SEGMENT) => {
+                listing.segments.push(Segment { generation, start_ns, path });
+                listing.generation = listing.generation.max(generation);
+            }
+            (Some((_, generation)), INDEX) => {
+                indexes.push(path);
+                listing.generation = listing.generation.max(generation);
+            }
+            (None, SEGMENT) if name.starts_with(TRIGGER) => {
+                let Ok(data) = entry.metadata() else { continue };
+                let changed = data.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+                listing.triggered.push((path, data.len(), changed.map_or(0, |since| since.as_nanos() as i64)));
+            }
+            _ => {}
+        }
+    }
+    listing.segments.sort_by_key(|segment| segment.generation);
+    listing.triggered.sort_by(|a, b| (a.2, &a.0).cmp(&(b.2, &b.0)));
+    indexes.retain(|path| !path.with_extension(SEGMENT).exists());
+    listing.leftover.extend(indexes);
+    Ok(listing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_time_and_generation() {
+        // date -u -d @1795412174
+        assert_eq!(stem(1_795_412_174_123_456_789, 42), "20261123T053614.123456789Z-000042");
+        for (time_ns, generation) in [(0, 0), (-5, 1), (1_709_164_800_000_000_001, 1_000_000), (i64::MAX, 7)] {
+            assert_eq!(parse(&stem(time_ns, generation)), Some((time_ns.max(0), generation)));
+        }
+        for other in ["", "x", "20261123T053614.123456789Z-", "20261323T053614.123456789Z-000042", "trigger-a"] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+}

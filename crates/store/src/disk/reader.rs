@@ -1,0 +1,389 @@
+//! Reading a record directory: the packets of a selection, as one pcapng stream.
+
+use super::index::{Entry, Index, IndexDamage};
+use super::name::{self, Segment};
+use super::scan;
+use super::select::{Formula, Selection};
+use super::{Error, packets};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use weir_packet::savefile::walk::Visit;
+use weir_packet::savefile::write::Encoder;
+use weir_packet::savefile::{Format, Layout};
+use weir_packet::{Frame, LinkType};
+
+/// Largest number of bytes of adjoining blocks that are read at once.
+const PIECE: usize = 1 << 20;
+
+/// End of the packets that are read from disk: those of this session from this number on are in RAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seam {
+    /// Generation of the session.
+    pub generation: u64,
+    /// Number of the first packet that is left out.
+    pub number: u64,
+}
+
+/// How the index of a segment was used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IndexUse {
+    /// The index told which blocks to read.
+    Used,
+    /// There is none: the segment is being written, or its recorder died. Its marks told the times of its blocks.
+    Missing,
+    /// The index is damaged, and the marks were used.
+    Damaged(String),
+}
+
+/// Use of a segment by a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentUse {
+    /// Path of the segment.
+    pub path: PathBuf,
+    /// Use of its index.
+    pub index: IndexUse,
+    /// Blocks with packets.
+    pub blocks: u64,
+    /// Blocks not read because of their times.
+    pub skipped_by_time: u64,
+    /// Blocks not read because the index shows no packet that matches.
+    pub skipped_by_keys: u64,
+}
+
+/// Counts of a reader.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Segments looked at, in the order of reading.
+    pub segments: Vec<SegmentUse>,
+    /// Segments that retention removed meanwhile.
+    pub gone: u64,
+    /// Blocks read.
+    pub blocks: u64,
+    /// Bytes read of segments.
+    pub bytes: u64,
+    /// Bytes read of indexes.
+    pub index_bytes: u64,
+    /// Packets in the blocks that were read.
+    pub packets: u64,
+    /// Packets passed on: their times are in the range, and they lie in front of the seam.
+    pub passed: u64,
+    /// Damaged blocks that were skipped.
+    pub damaged: u64,
+    /// First damage: path, offset, reason.
+    pub damage: Option<(PathBuf, u64, super::Damage)>,
+}
+
+/// Segment that is being read.
+#[derive(Debug)]
+struct Current {
+    segment: Segment,
+    file: File,
+    layout: Layout,
+    /// Id in the stream of each interface of the layout.
+    ids: Vec<u32>,
+    /// Blocks to read, and the next of them.
+    plan: Vec<Entry>,
+    next: usize,
+}
+
+/// The packets of a selection, segment after segment, block after block, as bytes of a pcapng stream.
+///
+/// The segments are those that are there when the reader is made; the one that is being written is read as far as it was written
+/// when its turn comes. Blocks are chosen by the index, packets by their time; the expression has still to be applied.
+/// **Cost**: one read for each megabyte of adjoining blocks. **Threads**: any; needs the right to read, no other.
+#[derive(Debug)]
+pub struct Reader {
+    selection: Selection,
+    seam: Option<Seam>,
+    segments: std::vec::IntoIter<Segment>,
+    formulas: HashMap<LinkType, Formula>,
+    current: Option<Current>,
+    encoder: Encoder,
+    piece: Vec<u8>,
+    out: Vec<u8>,
+    /// Bytes of `out` that were taken.
+    taken: usize,
+    counts: Counts,
+}
+
+impl Reader {
+    /// A reader of the packets of `dir`; with a seam, of those in front of it. The seam must have been on disk before.
+    pub fn open(dir: &Path, selection: Selection, seam: Option<Seam>) -> Result<Self, Error> {
+        let listing = name::list(dir)?;
+        if listing.segments.is_empty() && !listing.locked {
+            return Err(Error::NoRecord { dir: dir.to_owned(), why: "it holds no segments" });
+        }
+        let mut encoder = Encoder::new(Format::Pcapng, 0);
+        let mut out = Vec::new();
+        encoder.begin(&mut out);
+        Ok(Self {
+            selection,
+            seam,
+            segments: listing.segments.into_iter(),
+            formulas: HashMap::new(),
+            current: None,
+            encoder,
+            piece: Vec::new(),
+            out,
+            taken: 0,
+            counts: Counts::default(),
+        })
+    }
+
+    /// Counts so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The next bytes of the stream: whole pcapng blocks; `None` at the end.
+    pub fn next_bytes(&mut self) -> Result<Option<&[u8]>, Error> {
+        while self.taken == self.out.len() {
+            self.out.clear();
+            self.taken = 0;
+            match &mut self.current {
+                Some(current) if current.next < current.plan.len() => self.read_piece()?,
+                _ => {
+                    self.current = None;
+                    let Some(segment) = self.segments.next() else { return Ok(None) };
+                    self.begin(segment)?;
+                }
+            }
+        }
+        let from = std::mem::replace(&mut self.taken, self.out.len());
+        Ok(Some(&self.out[from..]))
+    }
+
+    /// Opens a segment and plans which of its blocks are read.
+    fn begin(&mut self, segment: Segment) -> Result<(), Error> {
+        let failed = |error| Error::file("opening", &segment.path, error);
+        let file = match File::open(&segment.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.counts.gone += 1;
+                return Ok(());
+            }
+            file => file.map_err(failed)?,
+        };
+        let len = file.metadata().map_err(failed)?.len();
+        let mut seen = SegmentUse {
+            path: segment.path.clone(),
+            index: IndexUse::Used,
+            blocks: 0,
+            skipped_by_time: 0,
+            skipped_by_keys: 0,
+        };
+        let index = match Index::open(&segment.index(), segment.generation, segment.start_ns, len) {
+            Ok(index) => Some(index),
+            Err(IndexDamage::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                seen.index = IndexUse::Missing;
+                None
+            }
+            Err(damage) => {
+                seen.index = IndexUse::Damaged(damage.to_string());
+                None
+            }
+        };
+        let planned = match index {
+            Some(index) => self.plan_by_index(&segment, index, &mut seen),
+            None => self.plan_by_marks(&file, &segment, len, &mut seen)?,
+        };
+        self.counts.segments.push(seen);
+        let Some((layout, plan)) = planned else { return Ok(()) };
+        let ids = layout
+            .interfaces
+            .iter()
+            .map(|interface| self.encoder.interface(interface).expect("a pcapng file takes any interface"));
+        let ids = ids.collect();
+        self.current = Some(Current { segment, file, layout, ids, plan, next: 0 });
+        Ok(())
+    }
+
+    /// Blocks that may hold wanted packets, by the index of a segment.
+    fn plan_by_index(&mut self, segment: &Segment, mut index: Index, seen: &mut SegmentUse) -> Plan {
+        let has_packets = |entry: &&Entry| entry.block.packets > 0;
+        seen.blocks = index.blocks.iter().filter(has_packets).count() as u64;
+        let layout = packets::layout(&index.head);
+        if layout.is_none() || !self.selection.overlaps(index.times.0, index.times.1) {
+            // Without a head there are no packets.
+            seen.skipped_by_time = seen.blocks;
+            self.counts.index_bytes += index.read;
+            return None;
+        }
+        let layout = layout?;
+        let may_match = self.blocks_of(&layout, &mut index).unwrap_or_else(|damage| {
+            seen.index = IndexUse::Damaged(damage.to_string());
+            None
+        });
+        self.counts.index_bytes += index.read;
+        let mut plan = Vec::new();
+        for (number, entry) in index.blocks.iter().enumerate().filter(|(_, entry)| has_packets(entry)) {
+            if !self.wants(segment, entry) {
+                seen.skipped_by_time += 1;
+            } else if may_match.as_ref().is_some_and(|blocks| !blocks.contains(number as u32)) {
+                seen.skipped_by_keys += 1;
+            } else {
+                plan.push(*entry);
+            }
+        }
+        Some((layout, plan))
+    }
+
+    /// Blocks that may hold a packet that matches; `None` for all.
+    fn blocks_of(&mut self, layout: &Layout, index: &mut Index) -> Result<Option<roaring::RoaringBitmap>, IndexDamage> {
+        let mut found = roaring::RoaringBitmap::new();
+        for interface in layout.interfaces.iter() {
+            let expression = &self.selection.expression;
+            let formula =
+                self.formulas.entry(interface.link).or_insert_with(|| Formula::of(expression, interface.link));
+            if formula.is_all() {
+                return Ok(None);
+            }
+            found |= formula.blocks(index)?;
+        }
+        Ok(Some(found))
+    }
+
+    /// Whether a block may hold wanted packets, by its times and numbers.
+    fn wants(&self, segment: &Segment, entry: &Entry) -> bool {
+        let block = &entry.block;
+        self.selection.overlaps(block.min_ns, block.max_ns) && block.first < end(self.seam, segment)
+    }
+
+    /// Blocks that may hold wanted packets, by the marks of a segment.
+    fn plan_by_marks(
+        &mut self,
+        file: &File,
+        segment: &Segment,
+        len: u64,
+        seen: &mut SegmentUse,
+    ) -> Result<Plan, Error> {
+        let scan = scan::backward(file, segment, len)?;
+        if scan.damaged > 0 {
+            self.counts.damaged += scan.damaged;
+            if let (None, Some(damage)) = (&self.counts.damage, scan.damage) {
+                self.counts.damage = Some((segment.path.clone(), scan.good, damage));
+            }
+        }
+        let (mut head, mut described, mut bytes) = (Vec::new(), None, Vec::new());
+        let mut plan = Vec::new();
+        for entry in scan.blocks {
+            if described.is_none_or(|known| entry.interfaces > known) {
+                described = Some(entry.interfaces);
+                packets::read(file, segment, &entry, &mut bytes)?;
+                packets::head(&bytes, &mut head);
+            }
+            if entry.block.packets == 0 {
+                continue;
+            }
+            seen.blocks += 1;
+            if self.wants(segment, &entry) {
+                plan.push(entry);
+            } else {
+                seen.skipped_by_time += 1;
+            }
+        }
+        Ok(packets::layout(&head).map(|layout| (layout, plan)))
+    }
+
+    /// Reads the next blocks that adjoin, and encodes their wanted packets.
+    fn read_piece(&mut self) -> Result<(), Error> {
+        let Some(current) = &mut self.current else { return Ok(()) };
+        let first = current.plan[current.next];
+        let mut len = 0;
+        let adjoining = current.plan[current.next..].iter().take_while(|entry| {
+            let adjoins = entry.offset == first.offset + len as u64 && (len == 0 || len + entry.len() <= PIECE);
+            len += if adjoins { entry.len() } else { 0 };
+            adjoins
+        });
+        let run = current.next..current.next + adjoining.count();
+        self.piece.resize(len, 0);
+        let read = current.file.read_exact_at(&mut self.piece, first.offset);
+        read.map_err(|error| Error::file("reading", &current.segment.path, error).at(first.offset))?;
+        self.counts.bytes += len as u64;
+        current.next = run.end;
+        let (current, mut rest) = (&*current, &self.piece[..]);
+        let end = end(self.seam, &current.segment);
+        for entry in &current.plan[run] {
+            let (bytes, behind) = rest.split_at(entry.len());
+            rest = behind;
+            self.counts.blocks += 1;
+            let len = entry.block.bytes as usize;
+            if let Err(damage) = scan::block(&current.segment, bytes, entry.offset, len) {
+                self.counts.damaged += 1;
+                self.counts.damage.get_or_insert((current.segment.path.clone(), entry.offset, damage));
+                continue;
+            }
+            self.counts.packets += u64::from(entry.block.packets);
+            let mut copy = Copy {
+                bytes: &bytes[..len],
+                current,
+                selection: &self.selection,
+                encoder: &mut self.encoder,
+                out: &mut self.out,
+                number: entry.block.first,
+                end,
+                passed: 0,
+            };
+            packets::visit(&current.layout, &bytes[..len], &mut copy);
+            self.counts.passed += copy.passed;
+        }
+        Ok(())
+    }
+}
+
+/// Number of the first packet of a segment that the seam leaves out.
+fn end(seam: Option<Seam>, segment: &Segment) -> u64 {
+    seam.filter(|seam| segment.generation >= seam.generation).map_or(u64::MAX, |seam| seam.number)
+}
+
+/// Layout of a segment and blocks to read; `None` if no interface is described.
+type Plan = Option<(Layout, Vec<Entry>)>;
+
+/// Copies the wanted packets of a block into the stream.
+struct Copy<'a> {
+    bytes: &'a [u8],
+    current: &'a Current,
+    selection: &'a Selection,
+    encoder: &'a mut Encoder,
+    out: &'a mut Vec<u8>,
+    /// Number of the next packet.
+    number: u64,
+    /// Number of the first packet that is left out.
+    end: u64,
+    passed: u64,
+}
+
+impl Visit for Copy<'_> {
+    fn frames(&mut self, _: usize, records: &[u32], frames: &[Frame<'_>]) -> bool {
+        let layout = &self.current.layout;
+        layout.records(self.bytes, records, |at, record| {
+            let time_ns = record.and_then(|record| record.time_ns);
+            if self.number < self.end && self.selection.wants(time_ns.unwrap_or(0)) {
+                let frame = &frames[at];
+                self.encoder.packet(self.out, self.current.ids[frame.interface as usize], time_ns, frame);
+                self.passed += 1;
+            }
+            self.number += 1;
+        });
+        true
+    }
+}
+
+impl Read for Reader {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.taken == self.out.len() {
+            let at_end = self.next_bytes().map_err(io::Error::other)?.is_none();
+            if at_end {
+                return Ok(0);
+            }
+            // All of it is still to be taken.
+            self.taken = 0;
+        }
+        let len = buf.len().min(self.out.len() - self.taken);
+        buf[..len].copy_from_slice(&self.out[self.taken..self.taken + len]);
+        self.taken += len;
+        Ok(len)
+    }
+}

@@ -1,0 +1,608 @@
+//! The recorder: the one writer of a record directory.
+
+use super::file::{self, Disk, DiskFile};
+use super::index::{Builder, Entry};
+use super::mark::{self, Block, Mark};
+use super::name::{self, Segment};
+use super::recover::{self, Recovered};
+use super::retention::{Keeper, Removed, Retention};
+use super::{Error, FreeBytes, PAGE};
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weir_packet::savefile::write::Encoder;
+use weir_packet::savefile::{Format, Interface, MAX_INTERFACES, Record};
+use weir_packet::time::{Digits, Shape, Stamp};
+
+/// Largest number of bytes of an Interface Description Block: longer texts are cut.
+const MAX_DESCRIPTION: usize = 32 << 10;
+
+/// How a recorder writes.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Bytes of packets in a block. A query reads whole blocks.
+    pub block_bytes: usize,
+    /// Bytes of a write, a multiple of [`PAGE`] and at least 128 KiB. A longer frame is cut to what fits.
+    pub buffer_bytes: usize,
+    /// Longest time that a packet stays in the buffer, ns.
+    pub flush_ns: u64,
+    /// Bytes of a segment, at most 4 GiB.
+    pub segment_bytes: u64,
+    /// A segment ends where packet time passes a multiple of this, ns since 1970, or when it is this old.
+    pub segment_ns: Option<u64>,
+    /// Largest number of pairs of a key and a block in the index of a segment, 4 bytes of memory each.
+    pub index_pairs: usize,
+    /// Limits of what is kept.
+    pub retention: Retention,
+    /// Free bytes of the file system; `None`: the reserve is not kept.
+    pub free_bytes: Option<FreeBytes>,
+    /// Mode of a directory that is made.
+    pub dir_mode: u32,
+    /// Mode of the files.
+    pub file_mode: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            block_bytes: 64 << 10,
+            buffer_bytes: 1 << 20,
+            flush_ns: 500_000_000,
+            segment_bytes: 256 << 20,
+            segment_ns: None,
+            index_pairs: 8 << 20,
+            retention: Retention::default(),
+            free_bytes: None,
+            dir_mode: 0o700,
+            file_mode: 0o600,
+        }
+    }
+}
+
+/// The present, from the caller's clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Steady time, ns.
+    pub steady_ns: u64,
+    /// Time of day, ns since 1970.
+    pub wall_ns: i64,
+}
+
+/// State of a directory when a recorder began.
+#[derive(Debug)]
+pub struct Opened {
+    /// Segments that were not closed, or whose index was missing or damaged.
+    pub recovered: Vec<Recovered>,
+    /// Number of segments.
+    pub segments: usize,
+    /// Bytes of segments and indexes.
+    pub bytes: u64,
+    /// Generation of the session: that of its first segment.
+    pub generation: u64,
+}
+
+/// Packets that survive a loss of power.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Durable {
+    /// All packets of the session below this number.
+    pub next: u64,
+    /// Greatest time of them, ns since 1970; `None` without packets.
+    pub time_ns: Option<i64>,
+}
+
+impl Durable {
+    fn take(&mut self, other: Self) {
+        self.next = other.next;
+        self.time_ns = self.time_ns.max(other.time_ns);
+    }
+}
+
+/// Counts of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Packets put into blocks.
+    pub packets: u64,
+    /// Packets whose numbers were left out by the caller.
+    pub missed: u64,
+    /// Frames that were cut because they are longer than the buffer.
+    pub cut: u64,
+    /// Segments made.
+    pub segments: u64,
+    /// Bytes written to segments.
+    pub bytes: u64,
+    /// Bytes written to indexes.
+    pub index_bytes: u64,
+    /// Files that retention removed.
+    pub removed: Removed,
+}
+
+/// The segment that is being written.
+#[derive(Debug)]
+struct Open {
+    segment: Segment,
+    file: Box<dyn DiskFile>,
+    /// Bytes in the file: offset of the buffer.
+    written: u64,
+    /// Bytes of the file that are durable.
+    durable: u64,
+    /// Whether the entry of the directory is durable.
+    named: bool,
+    /// Number of the current block.
+    number: u32,
+    /// Interfaces described in the segment.
+    described: u32,
+    /// Time of a packet that begins another segment, ns since 1970.
+    until_ns: i64,
+    /// Steady time at which the segment was made, ns.
+    made_ns: u64,
+}
+
+/// Writes packets into the segments of a directory.
+///
+/// After an error of [`Self::packet`], [`Self::flush`], [`Self::sync`] or [`Self::tick`] the segment is given up; the next packet
+/// begins another one. The caller passes again what was not written: packets from [`Self::resume_from`] on.
+///
+/// **Cost** of a packet: its encoding, a checksum and the index; a write for each buffer. No allocation, but for each interface
+/// and each segment.
+#[derive(Debug)]
+pub struct Recorder {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    settings: Settings,
+    /// Holds the lock.
+    _lock: File,
+    encoder: Encoder,
+    /// Interfaces announced.
+    interfaces: u32,
+    buffer: Vec<u8>,
+    /// Start of the buffer's first page.
+    start: usize,
+    /// Start of the current block in the buffer.
+    block_start: usize,
+    block: Block,
+    /// Number of the next packet.
+    next: u64,
+    /// Greatest time put into blocks, ns since 1970.
+    time_ns: Option<i64>,
+    /// Steady time of the first packet in the buffer, ns.
+    waiting_ns: Option<u64>,
+    open: Option<Open>,
+    index: Builder,
+    keeper: Keeper,
+    /// Bytes written since free space was asked for.
+    unasked: u64,
+    generation: u64,
+    now: Now,
+    written: Durable,
+    durable: Durable,
+    stats: Stats,
+}
+
+impl Recorder {
+    /// Opens `dir` for writing, makes it if it is missing, and recovers what an earlier recorder left.
+    ///
+    /// **Errors**: [`Error::Locked`] if another recorder has the directory.
+    pub fn open(disk: Arc<dyn Disk>, dir: &Path, settings: Settings, now: Now) -> Result<(Self, Opened), Error> {
+        let failed = |action| move |error| Error::file(action, dir, error);
+        if disk.create_dir(dir, settings.dir_mode).map_err(failed("making"))? {
+            let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            disk.sync_dir(parent).map_err(|error| Error::file("syncing", parent, error))?;
+        }
+        let lock = lock(dir, settings.file_mode, now.wall_ns)?;
+        let listing = name::list(dir)?;
+        for leftover in &listing.leftover {
+            disk.remove(leftover).map_err(|error| Error::file("removing", leftover, error))?;
+        }
+        let mut index = Builder::new(settings.index_pairs);
+        let mut keeper = Keeper::default();
+        let mut recovered = Vec::new();
+        for segment in listing.segments {
+            let found = recover::recover(disk.as_ref(), &segment, &mut index, settings.file_mode)?;
+            if found.as_ref().is_none_or(|found| found.kept_bytes > 0) {
+                keeper.add(segment);
+            }
+            recovered.extend(found);
+        }
+        let pages = settings.buffer_bytes.max(128 << 10).next_multiple_of(PAGE);
+        let mut buffer: Vec<u8> = Vec::with_capacity(pages + PAGE);
+        let start = buffer.as_ptr().align_offset(PAGE);
+        buffer.resize(start, 0);
+        let settings = Settings { buffer_bytes: pages, ..settings };
+        let (segments, bytes) = keeper.kept();
+        let generation = listing.generation + 1;
+        let opened = Opened { recovered, segments, bytes, generation };
+        let recorder = Self {
+            disk,
+            dir: dir.to_owned(),
+            settings,
+            _lock: lock,
+            encoder: Encoder::new(Format::Pcapng, 0),
+            interfaces: 0,
+            buffer,
+            start,
+            block_start: start,
+            block: Block::empty(0),
+            next: 0,
+            time_ns: None,
+            waiting_ns: None,
+            open: None,
+            index,
+            keeper,
+            unasked: 0,
+            generation,
+            now,
+            written: Durable::default(),
+            durable: Durable::default(),
+            stats: Stats::default(),
+        };
+        Ok((recorder, opened))
+    }
+
+    /// Announces an interface, and returns the id that its packets name; equal interfaces share an id. Long texts are cut.
+    ///
+    /// **Panics**: with more than [`MAX_INTERFACES`] interfaces.
+    pub fn interface(&mut self, interface: &Interface) -> u32 {
+        let mut interface = interface.clone();
+        let mut room = MAX_DESCRIPTION;
+        let texts = interface.name.iter_mut().chain(&mut interface.description).chain(&mut interface.comments);
+        for text in texts {
+            let most = (0..=room.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
+            text.truncate(most.unwrap_or(0));
+            room -= text.len();
+        }
+        interface.comments.retain(|comment| !comment.is_empty());
+        let id = self.encoder.interface(&interface).expect("a pcapng file takes any interface");
+        assert!((id as usize) < MAX_INTERFACES, "the caller keeps to the limit");
+        self.interfaces = self.interfaces.max(id + 1);
+        self.index.interface(id, interface.link);
+        id
+    }
+
+    /// Takes packet `number` of the session, of interface `id`. Numbers that are left out count as missed.
+    ///
+    /// **Errors**: those of a write, or of a new segment; the packet is not taken then.
+    #[inline]
+    pub fn packet(&mut self, id: u32, number: u64, record: &Record<'_>) -> Result<(), Error> {
+        let mut frame = record.frame;
+        let room = self.settings.buffer_bytes - mark::MAX_LEN - PAGE;
+        if self.encoder.record_len(frame.data.len()) > room {
+            frame.data = &frame.data[..room - PAGE];
+            self.stats.cut += 1;
+        }
+        if !self.is_ready(id, number, self.encoder.record_len(frame.data.len()), record.time_ns) {
+            self.prepare(id, number, self.encoder.record_len(frame.data.len()), record.time_ns)?;
+        }
+        self.encoder.packet(&mut self.buffer, id, record.time_ns, &frame);
+        self.index.packet(id, frame.data);
+        self.block.add(record);
+        self.next = number + 1;
+        self.stats.packets += 1;
+        if self.buffer.len() - self.block_start >= self.settings.block_bytes {
+            self.end_block(false, false);
+        }
+        Ok(())
+    }
+
+    /// Whether the packet goes into the current block of the current segment.
+    #[inline]
+    fn is_ready(&self, id: u32, number: u64, len: usize, time_ns: Option<i64>) -> bool {
+        let Some(open) = &self.open else { return false };
+        (number == self.next)
+            & (id < open.described)
+            & (self.used() + len + mark::MAX_LEN <= self.settings.buffer_bytes)
+            & (time_ns.unwrap_or(0) < open.until_ns)
+            & (open.written + ((self.used() + len) as u64) < self.settings.segment_bytes)
+            & self.waiting_ns.is_some()
+    }
+
+    /// Bytes in the buffer.
+    #[inline]
+    fn used(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+
+    /// Makes the packet fit the current block: ends the segment, writes the buffer, describes interfaces.
+    #[cold]
+    fn prepare(&mut self, id: u32, number: u64, len: usize, time_ns: Option<i64>) -> Result<(), Error> {
+        assert!(id < self.interfaces, "the caller has announced the interface");
+        if let Some(open) = &self.open {
+            let full = open.written + (self.used() + len) as u64 >= self.settings.segment_bytes;
+            let has_packets = open.number > 0 || self.block.packets > 0;
+            if has_packets && full || time_ns.unwrap_or(0) >= open.until_ns {
+                self.end_segment()?;
+            }
+        }
+        if number != self.next {
+            if self.block.packets > 0 {
+                self.end_block(false, false);
+            }
+            self.stats.missed += number.saturating_sub(self.next);
+            self.next = number;
+            self.block.first = number;
+        }
+        if self.open.is_none() {
+            self.begin_segment(time_ns)?;
+        }
+        self.make_room(len)?;
+        let mut text = Vec::new();
+        while self.open.as_ref().is_some_and(|open| open.described <= id) {
+            text.clear();
+            self.encoder.describe_next(&mut text);
+            self.make_room(text.len() + len)?;
+            self.buffer.extend_from_slice(&text);
+            self.index.head(&text);
+            self.described(1);
+        }
+        self.waiting_ns.get_or_insert(self.now.steady_ns);
+        Ok(())
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn described(&mut self, more: u32) {
+        if let Some(open) = &mut self.open {
+            open.described += more;
+        }
+    }
+
+    fn make_room(&mut self, len: usize) -> Result<(), Error> {
+        if self.used() + len + mark::MAX_LEN > self.settings.buffer_bytes { self.write(false) } else { Ok(()) }
+    }
+
+    fn begin_segment(&mut self, time_ns: Option<i64>) -> Result<(), Error> {
+        let Settings { retention, free_bytes, segment_bytes, buffer_bytes, .. } = &self.settings;
+        let room = (*segment_bytes, *buffer_bytes as u64 * 2);
+        self.keeper.make_room(self.disk.as_ref(), &self.dir, retention, free_bytes.as_ref(), room)?;
+        self.unasked = 0;
+        let start_ns = time_ns.unwrap_or(self.now.wall_ns).max(0);
+        let segment = Segment::new(&self.dir, start_ns, self.generation);
+        let file = self.disk.create(&segment.path, self.settings.file_mode);
+        let file = file.map_err(|error| Error::file("creating", &segment.path, error).keeping(self.resume_from()))?;
+        self.generation += 1;
+        self.stats.segments += 1;
+        let until_ns = self.settings.segment_ns.and_then(|period| {
+            let period = i64::try_from(period).ok().filter(|&period| period > 0)?;
+            (start_ns / period + 1).checked_mul(period)
+        });
+        self.encoder.restart();
+        self.encoder.describe_next(&mut self.buffer);
+        self.index.head(&self.buffer[self.start..]);
+        self.open = Some(Open {
+            segment,
+            file,
+            written: 0,
+            durable: 0,
+            named: false,
+            number: 0,
+            described: 0,
+            until_ns: until_ns.unwrap_or(i64::MAX),
+            made_ns: self.now.steady_ns,
+        });
+        Ok(())
+    }
+
+    /// Ends the current block with a mark.
+    fn end_block(&mut self, fill: bool, end: bool) {
+        let Some(open) = &mut self.open else { return };
+        self.block.bytes = (self.buffer.len() - self.block_start) as u32;
+        let mark = Mark {
+            end,
+            generation: open.segment.generation,
+            start_ns: open.segment.start_ns,
+            number: open.number,
+            interfaces: open.described,
+            offset: open.written + (self.buffer.len() - self.start) as u64,
+            block: self.block,
+        };
+        let at = self.buffer.len();
+        mark.append(&mut self.buffer, self.start, self.block_start, fill);
+        self.index.block(Entry::of(&mark, self.buffer.len() - at));
+        open.number += 1;
+        self.block_start = self.buffer.len();
+        if self.block.packets > 0 {
+            self.time_ns = self.time_ns.max(Some(self.block.max_ns));
+        }
+        self.block = Block::empty(self.next);
+    }
+
+    /// Writes the buffer, if there is anything in it; with a mark that ends the segment if `end`.
+    fn write(&mut self, end: bool) -> Result<(), Error> {
+        if self.open.is_none() || self.used() == 0 && !end {
+            return Ok(());
+        }
+        if end || self.buffer.len() > self.block_start || self.used() % PAGE != 0 {
+            self.end_block(true, end);
+        }
+        self.keep_free()?;
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let bytes = &self.buffer[self.start..];
+        if let Err(error) = file::write_all(open.file.as_mut(), bytes, open.written) {
+            let error = Error::file("writing", &open.segment.path, error).at(open.written);
+            return Err(self.give_up(error));
+        }
+        open.written += bytes.len() as u64;
+        self.unasked += bytes.len() as u64;
+        self.stats.bytes += bytes.len() as u64;
+        self.written.take(Durable { next: self.next, time_ns: self.time_ns });
+        self.empty_buffer();
+        Ok(())
+    }
+
+    /// Keeps the reserve of free space while a segment grows.
+    fn keep_free(&mut self) -> Result<(), Error> {
+        if self.unasked < self.settings.segment_bytes / 8 {
+            return Ok(());
+        }
+        self.unasked = 0;
+        let Settings { retention, free_bytes, segment_bytes, buffer_bytes, .. } = &self.settings;
+        let limits = Retention { bytes: None, ..*retention };
+        let room = (segment_bytes / 4, *buffer_bytes as u64);
+        let kept = self.keeper.make_room(self.disk.as_ref(), &self.dir, &limits, free_bytes.as_ref(), room);
+        kept.map_err(|error| self.give_up(error))
+    }
+
+    fn empty_buffer(&mut self) {
+        self.buffer.truncate(self.start);
+        self.block_start = self.start;
+        self.block = Block::empty(self.next);
+        self.waiting_ns = None;
+    }
+
+    /// Gives the segment up after an error: what is good stays, the rest is cut, and the buffer is dropped.
+    #[cold]
+    fn give_up(&mut self, error: Error) -> Error {
+        if let Some(mut open) = self.open.take() {
+            // The first error counts. What cannot be cut is cut by the next recorder.
+            let _ = open.file.set_len(open.written);
+            let synced = open.file.sync().is_ok() && self.disk.sync_dir(&self.dir).is_ok();
+            if synced {
+                self.durable.take(self.written);
+            } else {
+                self.written = self.durable;
+                let _ = open.file.set_len(open.durable);
+                open.written = open.durable;
+            }
+            if open.written == 0 {
+                let _ = self.disk.remove(&open.segment.path);
+            } else {
+                self.keeper.add(open.segment);
+            }
+        }
+        self.index.clear();
+        self.next = self.written.next;
+        self.empty_buffer();
+        error.keeping(self.next)
+    }
+
+    /// Closes the current segment: makes it durable, then its last mark, then its index.
+    fn end_segment(&mut self) -> Result<(), Error> {
+        self.sync()?;
+        self.write(true)?;
+        self.sync()?;
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let index = self.index.finish(open.segment.generation, open.segment.start_ns, open.written);
+        self.index.clear();
+        let path = open.segment.index();
+        let published = file::publish(self.disk.as_ref(), &path, self.settings.file_mode, &index);
+        self.keeper.add(open.segment);
+        published.map_err(|error| Error::file("writing", &path, error).keeping(self.next))?;
+        self.stats.index_bytes += index.len() as u64;
+        Ok(())
+    }
+
+    /// Writes what is in the buffer.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        self.write(false)
+    }
+
+    /// Writes what is in the buffer and makes everything durable.
+    pub fn sync(&mut self) -> Result<Durable, Error> {
+        self.write(false)?;
+        let Some(open) = &mut self.open else { return Ok(self.durable) };
+        if open.durable < open.written {
+            let synced = open.file.sync().and_then(|()| match open.named {
+                true => Ok(()),
+                false => self.disk.sync_dir(&self.dir),
+            });
+            if let Err(error) = synced {
+                let error = Error::file("syncing", &open.segment.path, error);
+                return Err(self.give_up(error));
+            }
+            open.named = true;
+            open.durable = open.written;
+        }
+        self.durable.take(self.written);
+        Ok(self.durable)
+    }
+
+    /// Does what is due: writes a buffer that waits for too long, ends a segment that is too old, removes what is too old.
+    pub fn tick(&mut self, now: Now) -> Result<(), Error> {
+        let aged = now.steady_ns / AGING_NS != self.now.steady_ns / AGING_NS;
+        self.now = now;
+        if self.waiting_ns.is_some_and(|since| now.steady_ns.saturating_sub(since) >= self.settings.flush_ns) {
+            self.write(false)?;
+        }
+        if let (Some(period), Some(open)) = (self.settings.segment_ns, &self.open)
+            && now.steady_ns.saturating_sub(open.made_ns) >= period
+        {
+            self.end_segment()?;
+        }
+        if aged {
+            self.keeper.age(self.disk.as_ref(), &self.dir, &self.settings.retention, now.wall_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Steady time at which [`Self::tick`] writes the buffer, ns; `None` if it is empty.
+    pub fn flush_at(&self) -> Option<u64> {
+        Some(self.waiting_ns?.saturating_add(self.settings.flush_ns))
+    }
+
+    /// Number of the packet to pass next: the one behind the last packet, or, after an error, behind the last one on disk.
+    pub fn resume_from(&self) -> u64 {
+        self.next
+    }
+
+    /// Packets that readers find on disk, though they may not be durable yet.
+    pub fn written(&self) -> Durable {
+        self.written
+    }
+
+    /// Packets that are durable.
+    pub fn durable(&self) -> Durable {
+        self.durable
+    }
+
+    /// Counts of the session.
+    pub fn stats(&self) -> Stats {
+        Stats { removed: self.keeper.removed, ..self.stats }
+    }
+
+    /// Number and bytes of the closed segments in the directory.
+    pub fn kept(&self) -> (usize, u64) {
+        self.keeper.kept()
+    }
+
+    /// Closes the segment and ends the session.
+    pub fn close(mut self) -> Result<Durable, Error> {
+        self.end_segment()?;
+        Ok(self.durable)
+    }
+}
+
+/// Steady time between two looks at ages, ns.
+const AGING_NS: u64 = 1_000_000_000;
+
+/// Locks a directory, and says in the lock file who holds it.
+fn lock(dir: &Path, mode: u32, wall_ns: i64) -> Result<File, Error> {
+    let path = dir.join(name::LOCK);
+    let failed = |error| Error::file("locking", &path, error);
+    let mut options = File::options();
+    let mut file =
+        options.read(true).write(true).create(true).truncate(false).mode(mode).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let read = file.take(256).read_to_string(&mut holder);
+            let holder = holder.trim();
+            let unknown = read.is_err() || holder.is_empty() || holder.contains(|c: char| c.is_control());
+            let holder = if unknown { "its process is unknown" } else { holder };
+            return Err(Error::Locked { dir: dir.to_owned(), holder: holder.to_owned() });
+        }
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    let mut since = String::new();
+    Stamp(wall_ns).write(&mut since, Shape::Rfc3339, Digits::Micro, 0);
+    let text = format!("pid {} since {since}\n", std::process::id());
+    let written: io::Result<()> = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
+    written.map_err(failed)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests;

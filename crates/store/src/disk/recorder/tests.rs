@@ -1,0 +1,424 @@
+use super::super::testing::*;
+use super::*;
+use crate::disk::{Damage, Reader, Seam, Selection, System, reindex};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use weir_packet::LinkType;
+use weir_packet::savefile::Resolution;
+use weir_testkit::{Random, Scratch, have};
+
+/// Output of a program that must succeed.
+fn output(program: &str, arguments: &[&str]) -> String {
+    let done = Command::new(program).args(arguments).output().expect("it is installed");
+    assert!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// Times and payloads of the packets that tshark shows. It shows custom blocks too, as lines without a time.
+fn shown(path: &str) -> Vec<(String, String)> {
+    let fields = ["-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len", "-Y", "eth"];
+    let text = output("tshark", &[&["-r", path][..], &fields].concat());
+    let pairs = text.lines().filter_map(|line| line.split_once('\t'));
+    pairs.map(|(time, len)| (time.to_owned(), len.to_owned())).collect()
+}
+
+#[test]
+fn every_tool_opens_a_segment_whenever_it_was_flushed() {
+    if !have("every_tool_opens_a_segment_whenever_it_was_flushed", &["capinfos", "tshark", "tcpdump", "editcap"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (dir, packets) = (scratch.path().join("record"), packets(400, 1));
+    let (mut recorder, _) = recorder(&dir, Settings { segment_bytes: 1 << 30, ..small() });
+    let mut random = Random(5);
+    let mut done = 0;
+    while done < packets.len() {
+        let more = (1 + random.below(120)).min(packets.len() - done);
+        write(&mut recorder, &packets[done..done + more], done as u64);
+        done += more;
+        let segments = files(&dir, "pcapng");
+        let path = segments[0].to_str().unwrap();
+        assert_eq!(segments.len(), 1);
+        assert_eq!(fs::metadata(path).unwrap().len() % PAGE as u64, 0);
+        assert!(output("capinfos", &["-c", "-M", path]).trim().ends_with(&done.to_string()));
+        assert_eq!(output("tcpdump", &["-n", "--count", "-r", path]).trim(), format!("{done} packets"));
+        let expected = packets[..done].iter().map(|(time, data)| {
+            (format!("{}.{:09}", time / 1_000_000_000, time % 1_000_000_000), data.len().to_string())
+        });
+        assert_eq!(shown(path), expected.collect::<Vec<_>>());
+    }
+    recorder.close().unwrap();
+    let segment = files(&dir, "pcapng").remove(0);
+    let copy = scratch.at("copy.pcapng");
+    output("editcap", &[segment.to_str().unwrap(), &copy]);
+    assert_eq!(packets_in(&fs::read(copy).unwrap()), packets);
+}
+
+/// CRC-32 as ISO 3309 defines it, bit by bit.
+fn crc(bytes: &[u8]) -> u32 {
+    let mut crc = u32::MAX;
+    for &byte in bytes {
+        crc ^= u32::from(byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+        }
+    }
+    !crc
+}
+
+#[test]
+fn marks_describe_the_blocks_in_front_of_them() {
+    let scratch = Scratch::new();
+    let packets = packets(300, 2);
+    let (mut recorder, opened) = recorder(scratch.path(), small());
+    // Numbers 100 to 109 are left out, so a block ends there.
+    write(&mut recorder, &packets[..100], 0);
+    write(&mut recorder, &packets[100..], 110);
+    assert_eq!(recorder.stats().missed, 10);
+    recorder.close().unwrap();
+    let bytes = fs::read(&files(scratch.path(), "pcapng")[0]).unwrap();
+    let (mut offset, mut before, mut seen, mut marks) = (0, 0, Vec::new(), 0);
+    for (kind, body) in blocks(&bytes) {
+        if kind == 6 {
+            seen.extend(packets_in(&bytes[offset..offset + body.len() + 12]));
+        }
+        if kind == 0x4000_0bad {
+            let word = |at: usize| u32::from_le_bytes(bytes[offset + at..offset + at + 4].try_into().unwrap());
+            let wide = |at: usize| u64::from_le_bytes(bytes[offset + at..offset + at + 8].try_into().unwrap());
+            assert_eq!((wide(24), wide(32)), (opened.generation, START_NS as u64));
+            assert_eq!((word(40), word(44)), (marks, 1));
+            assert_eq!((wide(48), word(56)), (offset as u64, (offset - before) as u32));
+            assert_eq!(word(60) as usize, seen.len());
+            assert_eq!(word(88), crc(&bytes[before..offset + 88]));
+            if let (Some(first), Some(last)) = (seen.first(), seen.last()) {
+                let number = u64::from_be_bytes(first.1[42..50].try_into().unwrap());
+                assert_eq!(wide(64), if number < 100 { number } else { number + 10 });
+                assert_eq!((wide(72) as i64, wide(80) as i64), (first.0, last.0));
+            } else {
+                assert_eq!((wide(72) as i64, wide(80) as i64), (i64::MAX, i64::MIN));
+            }
+            seen.clear();
+            marks += 1;
+            before = offset + body.len() + 12;
+        }
+        offset += body.len() + 12;
+    }
+    assert!(marks > 10 && before == bytes.len(), "a mark ends the file");
+    let end = &bytes[bytes.len() - PAGE..];
+    assert_eq!(u32::from_le_bytes(end[20..24].try_into().unwrap()), 1 << 16 | 1, "it says that the segment ends");
+}
+
+/// A small segment that was written but not closed, and its packets, with the length up to which each of them is in it.
+fn unclosed(scratch: &Scratch) -> (PathBuf, Vec<u8>, Vec<Packet>, Vec<usize>) {
+    let dir = scratch.path().join("whole");
+    let settings = Settings { block_bytes: 300, ..small() };
+    let (mut recorder, _) = recorder(&dir, settings);
+    let mut packets = packets(10, 3);
+    packets.iter_mut().for_each(|(_, data)| data.truncate(100));
+    write(&mut recorder, &packets[..5], 0);
+    write(&mut recorder, &packets[5..], 5);
+    let path = files(&dir, "pcapng").remove(0);
+    let bytes = fs::read(&path).unwrap();
+    let mut ends = Vec::new();
+    let (mut offset, mut waiting) = (0, 0);
+    for (kind, body) in blocks(&bytes) {
+        offset += body.len() + 12;
+        waiting += usize::from(kind == 6);
+        if kind == 0x4000_0bad {
+            ends.extend(std::iter::repeat_n(offset, std::mem::take(&mut waiting)));
+        }
+    }
+    assert_eq!(ends.len(), packets.len());
+    (path, bytes, packets, ends)
+}
+
+/// Recovers a directory with this segment, and expects the good prefix that ends at or in front of `damaged`.
+fn recovers(scratch: &Scratch, name: &Path, bytes: &[u8], damaged: usize, packets: &[Packet], ends: &[usize]) {
+    let dir = scratch.path().join("cut");
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join(name.file_name().unwrap()), bytes).unwrap();
+    let (next, opened) = recorder(&dir, small());
+    drop(next);
+    let kept = ends.iter().filter(|&&end| end <= damaged).count();
+    let [recovered] = &opened.recovered[..] else { panic!("one segment was not closed") };
+    assert_eq!(recovered.kept_packets as usize, kept, "{damaged}");
+    assert_eq!(recovered.kept_bytes + recovered.cut_bytes, bytes.len() as u64);
+    assert_eq!(recovered.damage.is_some(), recovered.cut_bytes > 0, "{recovered:?}");
+    match files(&dir, "pcapng").first() {
+        None => assert!(kept == 0 && recovered.kept_bytes == 0),
+        Some(path) => {
+            let left = fs::read(path).unwrap();
+            assert!(bytes.starts_with(&left) && left.len() as u64 == recovered.kept_bytes);
+            assert_eq!(packets_in(&left), packets[..kept]);
+            assert_eq!(read_all(&dir), packets[..kept]);
+            assert!(path.with_extension("index").exists());
+        }
+    }
+}
+
+#[test]
+fn every_cut_recovers_to_exactly_the_good_prefix() {
+    let scratch = Scratch::new();
+    let (path, bytes, packets, ends) = unclosed(&scratch);
+    // Blocks of another segment, at the same places.
+    let old = scratch.path().join("old");
+    let (mut recorder, _) = recorder(&old, Settings { block_bytes: 300, ..small() });
+    let mut other = packets.clone();
+    other.iter_mut().for_each(|(time, _)| *time += 1);
+    write(&mut recorder, &other[..5], 0);
+    write(&mut recorder, &other[5..], 5);
+    let old = fs::read(&files(&old, "pcapng")[0]).unwrap();
+    assert_eq!(old.len(), bytes.len());
+    let mut random = Random(9);
+    for cut in 0..=bytes.len() {
+        // The zeros inside marks are many, and all alike.
+        let filling = bytes[cut.saturating_sub(8)..(cut + 8).min(bytes.len())].iter().all(|&byte| byte == 0);
+        if filling && cut % 256 != 0 {
+            continue;
+        }
+        recovers(&scratch, &path, &bytes[..cut], cut, &packets, &ends);
+        let mut zeros = bytes[..cut].to_vec();
+        zeros.resize(bytes.len(), 0);
+        let differs = |other: &[u8]| bytes.iter().zip(other).position(|(a, b)| a != b).unwrap_or(bytes.len());
+        recovers(&scratch, &path, &zeros, differs(&zeros), &packets, &ends);
+        let torn = [&bytes[..cut], &old[cut..]].concat();
+        recovers(&scratch, &path, &torn, differs(&torn), &packets, &ends);
+        if cut < bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[cut] ^= 1 << random.below(8);
+            recovers(&scratch, &path, &flipped, cut, &packets, &ends);
+        }
+    }
+}
+
+#[test]
+fn damage_in_a_closed_segment_is_skipped_and_the_rest_stays() {
+    let scratch = Scratch::new();
+    let packets = packets(500, 4);
+    let (mut recorder, _) = recorder(scratch.path(), small());
+    write(&mut recorder, &packets, 0);
+    recorder.close().unwrap();
+    let segment = files(scratch.path(), "pcapng").remove(0);
+    let mut bytes = fs::read(&segment).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    fs::write(&segment, &bytes).unwrap();
+    let one_block_less = |indexed: &str| {
+        let (found, counts) = read(scratch.path(), Selection::default(), None);
+        let missing: Vec<_> = packets.iter().filter(|packet| !found.contains(packet)).collect();
+        assert!(!missing.is_empty() && missing.len() < 40, "{indexed}: {}", missing.len());
+        assert!(found.is_sorted() && found.len() + missing.len() == packets.len());
+        assert_eq!((counts.damaged, counts.damage.unwrap().2), (1, Damage::Checksum), "{indexed}");
+    };
+    one_block_less("with an index");
+    fs::remove_file(segment.with_extension("index")).unwrap();
+    one_block_less("by marks");
+    let opened = reindex(scratch.path(), small(), at(0)).unwrap();
+    let [recovered] = &opened.recovered[..] else { panic!("its index was missing") };
+    assert_eq!((recovered.cut_bytes, recovered.damaged, recovered.damage), (0, 1, Some(Damage::Checksum)));
+    assert_eq!(fs::read(&segment).unwrap(), bytes);
+    let (found, counts) = read(scratch.path(), Selection::default(), None);
+    assert!(found.len() > 450 && counts.damaged == 0, "the index names good blocks only");
+}
+
+#[test]
+fn a_second_recorder_is_refused_by_name_and_a_stale_lock_is_not() {
+    let scratch = Scratch::new();
+    let open = || Recorder::open(Arc::new(System::default()), scratch.path(), small(), at(0));
+    let first = open().unwrap();
+    let refused = open().unwrap_err().to_string();
+    let pid = std::process::id();
+    assert!(refused.contains(&format!("pid {pid} since 2023-11-14T22:13:20.000000Z")), "{refused}");
+    drop(first);
+    fs::write(scratch.path().join("lock"), "pid 1 since a crash\n").unwrap();
+    open().unwrap();
+}
+
+#[test]
+fn directories_and_files_are_private() {
+    let scratch = Scratch::new();
+    let dir = scratch.path().join("record");
+    let (mut recorder, _) = recorder(&dir, small());
+    write(&mut recorder, &packets(10, 1), 0);
+    recorder.close().unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    let names: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert!(names.iter().all(|path| mode(path) == 0o600));
+}
+
+#[test]
+fn segments_end_by_size_and_by_time() {
+    let scratch = Scratch::new();
+    let packets = packets(6000, 7);
+    let settings = Settings { segment_ns: Some(2_000_000_000), segment_bytes: 512 << 10, ..small() };
+    let (mut recorder, opened) = recorder(scratch.path(), settings);
+    write(&mut recorder, &packets, 0);
+    recorder.close().unwrap();
+    let segments = files(scratch.path(), "pcapng");
+    let mut all = Vec::new();
+    for (at, path) in segments.iter().enumerate() {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(name.ends_with(&format!("Z-{:06}.pcapng", opened.generation + at as u64)), "{name}");
+        let bytes = fs::read(path).unwrap();
+        let inside = packets_in(&bytes);
+        assert!(bytes.len() <= (512 << 10) + 2 * PAGE);
+        let period = |packet: &Packet| packet.0 / 2_000_000_000;
+        assert_eq!(period(&inside[0]), period(inside.last().unwrap()));
+        all.extend(inside);
+    }
+    assert_eq!(all, packets);
+    // Three periods, and a second segment in each, since a period has more than half a megabyte.
+    assert_eq!(segments.len(), 6);
+    // Without packets, age ends a segment.
+    let (mut next, opened) =
+        super::super::testing::recorder(scratch.path(), Settings { segment_ns: Some(1 << 30), ..small() });
+    assert_eq!((opened.segments, opened.recovered.len()), (6, 0));
+    write(&mut next, &packets[..5], 0);
+    next.tick(at(100)).unwrap();
+    assert_eq!((next.kept().0, files(scratch.path(), "index").len()), (7, 7));
+}
+
+#[test]
+fn packets_wait_no_longer_than_they_may() {
+    let scratch = Scratch::new();
+    let (mut recorder, _) = recorder(scratch.path(), small());
+    let packets = packets(3, 1);
+    recorder.tick(at(1)).unwrap();
+    recorder.packet(0, 0, &record(&packets[0])).unwrap();
+    assert_eq!((recorder.written().next, recorder.flush_at()), (0, Some(1_500_000_000)));
+    recorder.tick(Now { steady_ns: 1_499_999_999, ..at(1) }).unwrap();
+    assert_eq!((read_all(scratch.path()), recorder.written().next), (vec![], 0));
+    recorder.tick(Now { steady_ns: 1_500_000_000, ..at(1) }).unwrap();
+    assert_eq!((read_all(scratch.path()), recorder.written().next), (packets[..1].to_vec(), 1));
+    assert_eq!((recorder.flush_at(), recorder.durable().next), (None, 0));
+    let durable = recorder.sync().unwrap();
+    assert_eq!((durable.next, durable.time_ns), (1, Some(START_NS)));
+}
+
+#[test]
+fn durable_is_said_after_the_file_and_its_name_are_synced() {
+    let scratch = Scratch::new();
+    let disk = Arc::new(Faulty::new(u64::MAX / 2, 0));
+    let (mut recorder, _) = Recorder::open(disk.clone(), scratch.path(), small(), at(0)).unwrap();
+    recorder.interface(&ethernet());
+    write(&mut recorder, &packets(20, 1), 0);
+    recorder.sync().unwrap();
+    recorder.sync().unwrap();
+    write(&mut recorder, &packets(20, 1), 20);
+    recorder.sync().unwrap();
+    assert_eq!(
+        disk.log(),
+        ["create pcapng", "write pcapng", "fdatasync pcapng", "sync dir", "write pcapng", "fdatasync pcapng"]
+    );
+    recorder.close().unwrap();
+    let end =
+        ["write pcapng", "fdatasync pcapng", "create new", "write new", "fdatasync new", "rename index", "sync dir"];
+    assert_eq!(disk.log()[6..], end);
+}
+
+/// Records packets on a disk of which some operations fail; what was not written is passed again. Returns the number of failures.
+fn record_with_faults(dir: &Path, disk: Arc<Faulty>, packets: &[Packet]) -> u64 {
+    let (mut recorder, _) = Recorder::open(disk, dir, small(), at(0)).unwrap();
+    recorder.interface(&ethernet());
+    let mut failures = 0;
+    while recorder.durable().next < packets.len() as u64 {
+        let number = recorder.resume_from();
+        let mut step = || {
+            if let Some(packet) = packets.get(number as usize) {
+                recorder.packet(0, number, &record(packet))?;
+            }
+            if number % 700 == 699 || number >= packets.len() as u64 { recorder.sync().map(drop) } else { Ok(()) }
+        };
+        if let Err(error) = step() {
+            failures += 1;
+            let text = error.to_string();
+            assert!(text.contains("No space left on device"), "{text}");
+            assert!(text.contains(&format!("below number {}", recorder.resume_from())), "{text}");
+            assert!(recorder.durable().next <= recorder.resume_from());
+        }
+    }
+    let _ = recorder.close();
+    failures
+}
+
+#[test]
+fn a_disk_that_fails_for_a_while_loses_nothing_that_is_passed_again() {
+    let packets = packets(3000, 8);
+    let clean = Scratch::new();
+    let disk = Arc::new(Faulty::new(u64::MAX / 2, 0));
+    assert_eq!(record_with_faults(clean.path(), disk.clone(), &packets), 0);
+    let operations = disk.done();
+    assert!(operations > 20);
+    for first in 0..operations {
+        for count in [1, 2, 5] {
+            let scratch = Scratch::new();
+            record_with_faults(scratch.path(), Arc::new(Faulty::new(first, count)), &packets);
+            let found = read_all(scratch.path());
+            assert!(found == packets, "{first} {count}: {} of {}", found.len(), packets.len());
+            for path in files(scratch.path(), "pcapng") {
+                blocks(&fs::read(path).unwrap());
+            }
+            let (_, opened) = recorder(scratch.path(), small());
+            assert!(opened.recovered.iter().all(|recovered| recovered.cut_bytes == 0), "{first} {count}: {opened:?}");
+            assert!(read_all(scratch.path()) == packets);
+        }
+    }
+}
+
+#[test]
+fn interfaces_are_described_where_they_first_appear_and_in_each_segment() {
+    let scratch = Scratch::new();
+    let (mut recorder, _) = recorder(scratch.path(), small());
+    let loopback = Interface::plain(LinkType::RAW, 96, Resolution::MICROSECOND);
+    let long = "x".repeat(100_000);
+    let packets = packets(2000, 3);
+    for (number, packet) in packets.iter().enumerate() {
+        let id = match number {
+            0..50 => 0,
+            50..1500 => recorder.interface(&loopback),
+            _ => recorder.interface(&Interface { description: Some(long.clone()), ..ethernet() }),
+        };
+        recorder.packet(id, number as u64, &record(packet)).unwrap();
+    }
+    recorder.flush().unwrap();
+    let described = |path: &PathBuf| {
+        let bytes = fs::read(path).unwrap();
+        let kinds: Vec<_> =
+            blocks(&bytes).into_iter().filter(|(kind, _)| *kind == 1).map(|(_, body)| body[0]).collect();
+        kinds
+    };
+    assert_eq!(files(scratch.path(), "pcapng").iter().map(described).collect::<Vec<_>>(), [[1, 101, 1]]);
+    let (found, _) = read(scratch.path(), Selection::default(), None);
+    assert_eq!(found.len(), packets.len());
+    assert!(found.iter().zip(&packets).all(|(found, packet)| found.1 == packet.1));
+}
+
+#[test]
+fn the_seam_leaves_out_what_is_in_ram() {
+    let scratch = Scratch::new();
+    let packets = packets(3000, 4);
+    let (mut old, _) = recorder(scratch.path(), small());
+    write(&mut old, &packets[..1000], 0);
+    old.close().unwrap();
+    let (mut recorder, opened) = recorder(scratch.path(), small());
+    write(&mut recorder, &packets[1000..], 0);
+    for number in [0, 1, 777, 1999, 2000, 5000] {
+        let seam = Seam { generation: opened.generation, number };
+        let (found, _) = read(scratch.path(), Selection::default(), Some(seam));
+        assert!(found == packets[..1000 + number.min(2000) as usize], "{number}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_no_record_is_refused() {
+    let scratch = Scratch::new();
+    let refused = Reader::open(scratch.path(), Selection::default(), None).unwrap_err();
+    assert!(refused.to_string().ends_with("is no record directory: it holds no segments"), "{refused}");
+    assert!(reindex(scratch.path(), small(), at(0)).is_err());
+    let nowhere = scratch.path().join("a/b");
+    assert!(Recorder::open(Arc::new(System::default()), &nowhere, small(), at(0)).is_err());
+}

@@ -1,0 +1,148 @@
+//! Recovery: what an earlier recorder left is cut to what is good, and gets an index.
+
+use super::file::{self, Disk, System};
+use super::index::{Builder, Index, IndexDamage};
+use super::name::{self, Segment};
+use super::scan::{self, Scan};
+use super::{Damage, Error, packets};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use weir_packet::Frame;
+use weir_packet::savefile::walk::Visit;
+
+/// A segment that was not closed, or whose index was missing or damaged.
+#[derive(Debug)]
+pub struct Recovered {
+    /// Path of the segment.
+    pub path: PathBuf,
+    /// Bytes of the segment now; 0 if nothing was good, and the file was removed.
+    pub kept_bytes: u64,
+    /// Packets in them.
+    pub kept_packets: u64,
+    /// Bytes cut from the end.
+    pub cut_bytes: u64,
+    /// Reason of the cut, or of the first damage; `None` if all is good.
+    pub damage: Option<Damage>,
+    /// Places with damage that stay in the segment.
+    pub damaged: u64,
+    /// Reason why the old index was not used; `None` if there was none.
+    pub index: Option<IndexDamage>,
+}
+
+/// Recovers a segment without a valid index. Returns `None` if the segment has one.
+pub(super) fn recover(
+    disk: &dyn Disk,
+    segment: &Segment,
+    builder: &mut Builder,
+    mode: u32,
+) -> Result<Option<Recovered>, Error> {
+    let failed = |action| move |error| Error::file(action, &segment.path, error);
+    let file = File::open(&segment.path).map_err(failed("opening"))?;
+    let len = file.metadata().map_err(failed("opening"))?.len();
+    let index = Index::open(&segment.index(), segment.generation, segment.start_ns, len);
+    let index = match index.and_then(|mut index| index.check()) {
+        Ok(()) => return Ok(None),
+        Err(IndexDamage::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(damage) => Some(damage),
+    };
+    let complete = scan::has_end(&file, segment, len);
+    let scan = scan::forward(&file, segment, len, complete)?;
+    let kept = if complete { len } else { scan.good };
+    if kept < len {
+        if index.is_some() {
+            disk.remove(&segment.index()).map_err(failed("removing the index of"))?;
+        }
+        let cut = disk.open(&segment.path).and_then(|mut file| {
+            file.set_len(kept)?;
+            file.sync()
+        });
+        cut.map_err(failed("cutting"))?;
+    }
+    let packets = scan.blocks.iter().map(|entry| u64::from(entry.block.packets)).sum();
+    if kept == 0 {
+        disk.remove(&segment.path).map_err(failed("removing"))?;
+    } else {
+        rebuild(disk, segment, &file, &scan, builder, kept, mode)?;
+    }
+    Ok(Some(Recovered {
+        path: segment.path.clone(),
+        kept_bytes: kept,
+        kept_packets: packets,
+        cut_bytes: len - kept,
+        damage: scan.damage,
+        damaged: if complete { scan.damaged } else { 0 },
+        index,
+    }))
+}
+
+/// Makes the indexes of all segments of a directory anew, and recovers segments that were not closed.
+///
+/// **Errors**: [`Error::Locked`] if a recorder is writing to the directory.
+pub fn reindex(dir: &Path, settings: super::Settings, now: super::Now) -> Result<super::Opened, Error> {
+    let listing = name::list(dir)?;
+    if !listing.locked && listing.segments.is_empty() {
+        return Err(Error::NoRecord { dir: dir.to_owned(), why: "it holds no segments" });
+    }
+    // The lock is held from here on.
+    let (recorder, mut opened) = super::Recorder::open(std::sync::Arc::new(System::default()), dir, settings, now)?;
+    let mut builder = Builder::new(recorder.settings().index_pairs);
+    for segment in name::list(dir)?.segments {
+        if opened.recovered.iter().any(|found| found.path == segment.path) {
+            continue;
+        }
+        let index = segment.index();
+        System::default().remove(&index).map_err(|error| Error::file("removing", &index, error))?;
+        let mode = recorder.settings().file_mode;
+        opened.recovered.extend(recover(&System::default(), &segment, &mut builder, mode)?);
+    }
+    Ok(opened)
+}
+
+/// Feeds the packets of a block to the builder of an index.
+struct Feed<'a> {
+    builder: &'a mut Builder,
+}
+
+impl Visit for Feed<'_> {
+    fn frames(&mut self, _: usize, _: &[u32], frames: &[Frame<'_>]) -> bool {
+        frames.iter().for_each(|frame| self.builder.packet(frame.interface, frame.data));
+        true
+    }
+}
+
+/// Builds the index of a segment from its good blocks, and writes it.
+fn rebuild(
+    disk: &dyn Disk,
+    segment: &Segment,
+    file: &File,
+    scan: &Scan,
+    builder: &mut Builder,
+    len: u64,
+    mode: u32,
+) -> Result<(), Error> {
+    let (mut bytes, mut described) = (Vec::new(), 0);
+    let mut layout = None;
+    builder.clear();
+    for entry in &scan.blocks {
+        packets::read(file, segment, entry, &mut bytes)?;
+        if layout.is_none() || entry.interfaces > described {
+            let mut head = Vec::new();
+            packets::head(&bytes, &mut head);
+            builder.head(&head);
+            layout = packets::layout(builder.head_bytes());
+            described = entry.interfaces;
+            for (at, interface) in layout.iter().flat_map(|layout| layout.interfaces.iter().enumerate()) {
+                builder.interface(at as u32, interface.link);
+            }
+        }
+        if let Some(layout) = &layout {
+            packets::visit(layout, &bytes, &mut Feed { builder });
+        }
+        builder.block(*entry);
+    }
+    let index = builder.finish(segment.generation, segment.start_ns, len);
+    builder.clear();
+    let path = segment.index();
+    file::publish(disk, &path, mode, &index).map_err(|error| Error::file("writing", &path, error))
+}

@@ -1,0 +1,135 @@
+//! Retention: the oldest segments are removed before a limit is reached or the disk is full.
+
+use super::file::Disk;
+use super::name::{self, Segment};
+use super::{Error, FreeBytes};
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+/// Limits of what a record directory keeps. Ages count from the last change of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Largest number of bytes of segments and indexes; `None`: no limit.
+    pub bytes: Option<u64>,
+    /// Greatest age of a segment, ns.
+    pub age_ns: Option<i64>,
+    /// Largest number of bytes of files that triggers saved.
+    pub trigger_bytes: Option<u64>,
+    /// Greatest age of a file that a trigger saved, ns.
+    pub trigger_age_ns: Option<i64>,
+    /// Bytes of the file system that stay free.
+    pub reserve_bytes: u64,
+}
+
+/// Files that retention has removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Segments, each with its index.
+    pub segments: u64,
+    /// Files that triggers saved.
+    pub triggered: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
+/// The closed segments of a directory, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Keeper {
+    /// Each with its bytes and the time of its last change, ns since 1970.
+    segments: VecDeque<(Segment, u64, i64)>,
+    bytes: u64,
+    pub(super) removed: Removed,
+}
+
+fn changed(path: &Path) -> i64 {
+    let time = fs::metadata(path).and_then(|data| data.modified()).ok();
+    time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map_or(0, |since| since.as_nanos() as i64)
+}
+
+/// Removes a file; one that is gone already is no error.
+fn remove(disk: &dyn Disk, path: &Path) -> Result<(), Error> {
+    match disk.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("removing", path, error)),
+        _ => Ok(()),
+    }
+}
+
+impl Keeper {
+    /// Takes a closed segment.
+    pub(super) fn add(&mut self, segment: Segment) {
+        let (bytes, changed) = (segment.bytes(), changed(&segment.path));
+        self.bytes += bytes;
+        self.segments.push_back((segment, bytes, changed));
+    }
+
+    /// Number and bytes of the closed segments.
+    pub(super) fn kept(&self) -> (usize, u64) {
+        (self.segments.len(), self.bytes)
+    }
+
+    /// Removes the oldest segment: its index first, so that no index stays without a segment. Returns whether there was one.
+    fn remove_oldest(&mut self, disk: &dyn Disk) -> Result<bool, Error> {
+        let Some((segment, bytes, _)) = self.segments.front() else { return Ok(false) };
+        remove(disk, &segment.index())?;
+        remove(disk, &segment.path)?;
+        self.bytes -= bytes;
+        self.removed.bytes += bytes;
+        self.removed.segments += 1;
+        self.segments.pop_front();
+        Ok(true)
+    }
+
+    /// Removes what is too old, and files of triggers beyond their limits.
+    pub(super) fn age(&mut self, disk: &dyn Disk, dir: &Path, limits: &Retention, now_ns: i64) -> Result<(), Error> {
+        if let Some(age_ns) = limits.age_ns {
+            let too_old = |changed: i64| now_ns.saturating_sub(changed) > age_ns;
+            while self.segments.front().is_some_and(|&(_, _, changed)| too_old(changed)) {
+                self.remove_oldest(disk)?;
+            }
+        }
+        if limits.trigger_bytes.is_none() && limits.trigger_age_ns.is_none() {
+            return Ok(());
+        }
+        let triggered = name::list(dir)?.triggered;
+        let mut total: u64 = triggered.iter().map(|(_, bytes, _)| bytes).sum();
+        for (path, bytes, changed) in triggered {
+            let too_old = limits.trigger_age_ns.is_some_and(|age_ns| now_ns.saturating_sub(changed) > age_ns);
+            if too_old || limits.trigger_bytes.is_some_and(|most| total > most) {
+                remove(disk, &path)?;
+                total -= bytes;
+                self.removed.triggered += 1;
+                self.removed.bytes += bytes;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes room for `more` bytes: removes the oldest segments until they fit the limit and the reserve stays free.
+    ///
+    /// **Errors**: [`Error::NoRoom`] if nothing is left to remove and fewer than `least` bytes beyond the reserve are free.
+    pub(super) fn make_room(
+        &mut self,
+        disk: &dyn Disk,
+        dir: &Path,
+        limits: &Retention,
+        free: Option<&FreeBytes>,
+        (more, least): (u64, u64),
+    ) -> Result<(), Error> {
+        while limits.bytes.is_some_and(|most| self.bytes + more > most) && self.remove_oldest(disk)? {}
+        let Some(free) = free else { return Ok(()) };
+        loop {
+            let available = (free.0)(dir).map_err(|error| Error::file("reading the free space of", dir, error))?;
+            if available >= limits.reserve_bytes.saturating_add(more) {
+                return Ok(());
+            }
+            if !self.remove_oldest(disk)? {
+                let enough = available >= limits.reserve_bytes.saturating_add(least);
+                let no_room = Error::NoRoom { dir: dir.to_owned(), free: available, reserve: limits.reserve_bytes };
+                return if enough { Ok(()) } else { Err(no_room) };
+            }
+        }
+    }
+}
