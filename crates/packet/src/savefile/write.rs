@@ -108,22 +108,18 @@ impl Encoder {
         }
     }
 
-    /// Writes the file header, or the next interface block that the current file does not hold yet. Returns whether anything
-    /// was missing.
+    /// Writes the section header if the current pcapng file has none yet, and otherwise the next interface block that it does not
+    /// hold yet, if there is one.
     #[cold]
-    pub fn describe_next(&mut self, out: &mut Vec<u8>) -> bool {
-        let missing = self.described < self.interfaces.len();
-        match (self.begun, self.format) {
-            (true, Format::Pcap) => return false,
-            (true, _) => self.describe(out, self.described + usize::from(missing)),
-            (false, Format::Pcap) => self.header(out),
-            (false, _) => {
-                self.begun = true;
-                section_header(out);
-                return true;
-            }
+    pub fn describe_next(&mut self, out: &mut Vec<u8>) {
+        if self.format == Format::Pcap {
+            self.begin(out);
+        } else if self.begun {
+            self.describe(out, self.interfaces.len().min(self.described + 1));
+        } else {
+            self.begun = true;
+            section_header(out, &self.comments);
         }
-        missing
     }
 
     #[cold]
