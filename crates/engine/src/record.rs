@@ -2,10 +2,13 @@
 //!
 //! ```text
 //! run -> sink -> ring -> trigger thread   conditions; files of what fired, with packets from before
+//!                     -> disk thread      segments with an index, if asked for
+//!                     -> control socket   queries of other processes
 //! ```
 //! The sink copies packets into the [ring](weir_store::ring), and waits for nothing. The threads are readers of the ring: a thread that
 //! is too slow misses packets, and says how many. Only a run over files waits for its readers, because files can wait.
 
+pub mod disk;
 pub mod trigger;
 
 mod condition;
@@ -41,6 +44,10 @@ pub struct Settings {
     pub age: Option<Duration>,
     /// Number of bytes of each conversation after which its packets are left out; `None` for no such limit.
     pub cutoff: Option<u64>,
+    /// What is kept on disk; `None` for nothing but what triggers save.
+    pub disk: Option<disk::Settings>,
+    /// Function called with events of the disk thread.
+    pub on_disk: disk::OnDisk,
     /// Triggers.
     pub triggers: Vec<Trigger>,
     /// Whether the run waits for the readers of the ring, because its sources are files.
@@ -81,7 +88,7 @@ pub enum Error {
     #[error(transparent)]
     Socket(#[from] socket::Error),
     /// The system refused a thread.
-    #[error("a thread for the triggers: {0}")]
+    #[error("a thread of the recording: {0}")]
     Thread(io::Error),
 }
 
@@ -126,6 +133,8 @@ pub struct Status {
     pub cut_off: (u64, u64),
     /// Packets that were gone before the conditions were checked on them.
     pub unchecked: u64,
+    /// What is on disk, if anything is kept there.
+    pub disk: Option<disk::Status>,
     /// The triggers.
     pub triggers: Vec<TriggerStatus>,
 }
@@ -156,6 +165,11 @@ struct Shared {
     unchecked: AtomicU64,
     /// Oldest chunk of the ring that the trigger thread still reads; `u64::MAX` if there is no such thread.
     triggers_at: AtomicU64,
+    /// Oldest chunk of the ring that the disk thread still reads; `u64::MAX` if there is no such thread.
+    disk_at: AtomicU64,
+    /// Whether packets are kept on disk.
+    keeps_on_disk: bool,
+    disk: disk::State,
     triggers: Mutex<Vec<TriggerStatus>>,
     control: OnceLock<Arc<Control>>,
     losses: Mutex<VecDeque<Loss>>,
@@ -201,6 +215,7 @@ impl Handle {
             refused: Refused { no_room: no_room.load(Ordering::Relaxed), too_long: too_long.load(Ordering::Relaxed) },
             cut_off: (packets.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed)),
             unchecked: unchecked.load(Ordering::Relaxed),
+            disk: self.shared.keeps_on_disk.then(|| self.shared.disk.status().clone()),
             triggers: self.shared.triggers().clone(),
         }
     }
@@ -212,12 +227,12 @@ impl Handle {
 
     /// Number of the first packet that only RAM holds.
     fn first_in_ram(&self) -> u64 {
-        0
+        self.shared.disk.status().written.next
     }
 
     /// Generation of the segments on disk; `None` if nothing is written there.
     fn generation(&self) -> Option<u64> {
-        None
+        self.shared.keeps_on_disk.then(|| self.shared.disk.status().generation)
     }
 
     /// Gives the control of the run, from which the drops of the sources are known. Only the first call counts.
@@ -230,6 +245,9 @@ impl Handle {
 pub struct Recording {
     handle: Handle,
     triggers: threads::Triggers,
+    disk: Option<(disk::Settings, disk::OnDisk)>,
+    writer: Option<disk::Writer>,
+    mode: u32,
     directory: PathBuf,
     socket: Option<Bound>,
 }
@@ -237,14 +255,15 @@ pub struct Recording {
 /// A recording under way.
 pub struct Recorder {
     handle: Handle,
-    thread: JoinHandle<()>,
+    threads: Vec<JoinHandle<()>>,
     server: Option<Server>,
 }
 
 impl Recording {
     /// Prepares a recording, and returns it with the sink that takes its packets.
     pub fn new(settings: Settings) -> Result<(Self, RecordSink), Error> {
-        let Settings { directory, ring, age, cutoff, triggers, waits, resolve, mode, on_saved } = settings;
+        let Settings { directory, ring, age, cutoff, disk, on_disk, triggers, waits, resolve, mode, on_saved } =
+            settings;
         for (index, trigger) in triggers.iter().enumerate() {
             if !trigger::is_name(&trigger.name) {
                 return Err(Error::Name(trigger.name.clone()));
@@ -265,6 +284,9 @@ impl Recording {
             cut_off: [const { AtomicU64::new(0) }; 2],
             unchecked: AtomicU64::new(0),
             triggers_at: AtomicU64::new(0),
+            disk_at: AtomicU64::new(if disk.is_some() { 0 } else { u64::MAX }),
+            keeps_on_disk: disk.is_some(),
+            disk: disk::State::default(),
             triggers: Mutex::new(triggers.iter().map(status).collect()),
             control: OnceLock::new(),
             losses: Mutex::default(),
@@ -273,7 +295,32 @@ impl Recording {
         let target = save::Target { directory: directory.clone(), mode };
         let triggers = threads::Triggers::new(Arc::clone(&shared), triggers, target, resolve, asked, on_saved, waits)?;
         let sink = RecordSink::new(writer, Arc::clone(&shared), age, cutoff, waits);
-        Ok((Self { handle: Handle { shared, requests }, triggers, directory, socket: None }, sink))
+        Ok((
+            Self {
+                handle: Handle { shared, requests },
+                triggers,
+                disk: disk.map(|settings| (settings, on_disk)),
+                writer: None,
+                mode,
+                directory,
+                socket: None,
+            },
+            sink,
+        ))
+    }
+
+    /// Locks the directory, which exists, recovers what an earlier recording left there, and prepares to write. `free_bytes` tells
+    /// the free bytes of a file system. Returns `None` if nothing is kept on disk.
+    pub fn open_disk(
+        &mut self,
+        free_bytes: weir_store::disk::FreeBytes,
+    ) -> Result<Option<weir_store::disk::Opened>, weir_store::disk::Error> {
+        let Some((settings, on_disk)) = self.disk.take() else { return Ok(None) };
+        let (recorder, opened) = disk::open(&self.directory, settings, self.mode, free_bytes)?;
+        let shared = Arc::clone(&self.handle.shared);
+        shared.disk.status().generation = opened.generation;
+        self.writer = Some(disk::Writer::new(shared, recorder, settings, on_disk));
+        Ok(Some(opened))
     }
 
     /// Makes the control socket in the directory, and returns its path. The directory exists.
@@ -285,12 +332,17 @@ impl Recording {
 
     /// Begins the work of the threads, and takes requests if there is a socket.
     pub fn start(self) -> Result<Recorder, Error> {
-        let Self { handle, triggers, socket, .. } = self;
+        let Self { handle, triggers, writer, socket, .. } = self;
         let asked = handle.clone();
         let answer = move |value: serde_json::Value| remote::request(&asked, &value);
         let server = socket.map(|socket| socket.serve(socket::Settings::default(), answer)).transpose()?;
         let thread = std::thread::Builder::new().name("weir-triggers".to_owned()).spawn(|| triggers.run());
-        Ok(Recorder { handle, thread: thread.map_err(Error::Thread)?, server })
+        let mut threads = vec![thread.map_err(Error::Thread)?];
+        if let Some(writer) = writer {
+            let thread = std::thread::Builder::new().name("weir-disk".to_owned()).spawn(|| writer.run());
+            threads.push(thread.map_err(Error::Thread)?);
+        }
+        Ok(Recorder { handle, threads, server })
     }
 
     /// Returns the handle.
@@ -304,7 +356,8 @@ impl Recorder {
     /// all threads ended without a panic.
     pub fn finish(mut self) -> (Status, bool) {
         self.handle.shared.ended.store(true, Ordering::Release);
-        let ended = self.thread.join().is_ok();
+        // All are waited for, also behind one that panicked.
+        let ended = self.threads.into_iter().map(JoinHandle::join).fold(true, |ended, joined| ended & joined.is_ok());
         if let Some(server) = &mut self.server {
             server.stop();
         }

@@ -23,6 +23,8 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -376,6 +378,20 @@ fn handle_if_first(
         action.sa_flags = libc::SA_RESTART;
         libc::sigaction(signal, &action, ptr::null_mut());
     }
+}
+
+/// Returns the bytes of the file system of `path` that an ordinary user may still write. **Errors**: those of `statvfs`.
+pub fn free_bytes(path: &Path) -> io::Result<u64> {
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: `statvfs` is plain data for which zero is valid; the path ends with NUL; both pointers are to live memory.
+    let (done, about) = unsafe {
+        let mut about: libc::statvfs = MaybeUninit::zeroed().assume_init();
+        (libc::statvfs(path.as_ptr(), &mut about), about)
+    };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(about.f_bavail.saturating_mul(about.f_frsize))
 }
 
 /// Receiver of SIGHUP, for processes that reread their settings at this signal and do not end.

@@ -42,7 +42,7 @@ pub use index::IndexDamage;
 pub use mark::Damage;
 pub use name::Segment;
 pub use reader::{Counts, IndexUse, Reader, Seam, SegmentUse};
-pub use recorder::{Durable, Now, Opened, Recorder, Settings, Stats};
+pub use recorder::{Closed, Durable, Now, Opened, Recorder, Settings, Stats};
 pub use recover::{Recovered, reindex};
 pub use retention::{Removed, Retention};
 pub use select::Selection;

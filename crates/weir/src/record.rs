@@ -28,6 +28,7 @@ use weir_io::{Kind, sys};
 use weir_memory::{Available, Request};
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_pipeline::select::Selection;
+use weir_store::disk::{FreeBytes, Retention};
 use weir_store::ring;
 
 /// Default memory for packets, bytes.
@@ -55,7 +56,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     let walls = Walls::of_record(arguments, sources, directory)?;
     let live = sources.iter().any(|source| capture::interface(source).is_some());
     let report = Arc::new(Report::new(arguments.json));
-    let saving = Arc::clone(&report);
+    let (saving, writing) = (Arc::clone(&report), Arc::clone(&report));
     let settings = Settings {
         directory: Path::new(directory).to_owned(),
         ring: ring::Settings {
@@ -66,6 +67,8 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         },
         age: arguments.age,
         cutoff: arguments.cutoff,
+        disk: disk(arguments),
+        on_disk: Box::new(move |event| writing.disk(&event)),
         triggers: triggers(arguments),
         waits: !live,
         resolve: arguments.resolve,
@@ -74,6 +77,13 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     };
     let (mut recording, sink) = Recording::new(settings)?;
     make_directory(directory, arguments.mode, &walls)?;
+    let free_bytes = FreeBytes(Arc::new(|path: &Path| sys::free_bytes(path)));
+    if let Some(opened) = recording.open_disk(free_bytes)? {
+        report.opened(&opened);
+        walls
+            .give_away(&Path::new(directory).join("lock"))
+            .map_err(|error| anyhow!("{directory}: {}", io_words(&error)))?;
+    }
     let socket = recording.listen().map_err(|error| match error {
         record::Error::Socket(socket::Error::InUse { .. }) => {
             anyhow!("{directory}: another weir record runs on this directory")
@@ -259,6 +269,23 @@ fn ram(arguments: &RecordArgs) -> anyhow::Result<u64> {
         );
     }
     Ok(asked)
+}
+
+/// What is kept on disk.
+fn disk(arguments: &RecordArgs) -> Option<record::disk::Settings> {
+    let nanoseconds = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+    arguments.disk.map(|bytes| record::disk::Settings {
+        sync: arguments.sync,
+        segment_bytes: arguments.segment,
+        segment_time: arguments.segment_time,
+        retention: Retention {
+            bytes: Some(bytes),
+            age_ns: arguments.age.map(nanoseconds),
+            trigger_bytes: arguments.saved_size,
+            trigger_age_ns: arguments.saved_age.map(nanoseconds),
+            reserve_bytes: arguments.reserve,
+        },
+    })
 }
 
 /// The triggers of the command line. Without any, signals save all packets.

@@ -66,6 +66,14 @@ fn status(status: &Status) -> Value {
             "packets": trigger.packets, "failed": trigger.failed, "active": trigger.active,
         })
     });
+    let disk = status.disk.as_ref().map(|disk| {
+        json!({
+            "durable": { "number": disk.durable.next, "time_ns": disk.durable.time_ns },
+            "written": { "number": disk.written.next, "time_ns": disk.written.time_ns },
+            "generation": disk.generation, "segments": disk.kept.0, "bytes": disk.kept.1, "missed": disk.missed,
+            "failure": disk.failure,
+        })
+    });
     json!({
         "recorded": status.taken,
         "dropped": { "ring": status.refused.no_room + status.refused.too_long },
@@ -75,6 +83,7 @@ fn status(status: &Status) -> Value {
             "capacity": status.capacity,
         },
         "unchecked": status.unchecked,
+        "disk": disk,
         "triggers": triggers.collect::<Vec<_>>(),
     })
 }

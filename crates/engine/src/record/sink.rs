@@ -149,9 +149,9 @@ impl RecordSink {
         self.expire();
         // Readers keep some chunks, and look back at others.
         let most = self.shared.history.chunks() as u64 / 2;
-        while self.waits
-            && self.writer.chunks_taken() > self.shared.triggers_at.load(Ordering::Relaxed).saturating_add(most)
-        {
+        let oldest =
+            |shared: &Shared| shared.triggers_at.load(Ordering::Relaxed).min(shared.disk_at.load(Ordering::Relaxed));
+        while self.waits && self.writer.chunks_taken() > oldest(&self.shared).saturating_add(most) {
             std::thread::sleep(PAUSE);
         }
     }

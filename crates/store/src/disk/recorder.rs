@@ -92,6 +92,17 @@ pub struct Durable {
     pub time_ns: Option<i64>,
 }
 
+/// End of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Closed {
+    /// Packets that survive a loss of power: all of the session.
+    pub durable: Durable,
+    /// Counts of the session.
+    pub stats: Stats,
+    /// Number and bytes of the segments in the directory.
+    pub kept: (usize, u64),
+}
+
 impl Durable {
     fn take(&mut self, other: Self) {
         self.next = other.next;
@@ -568,9 +579,9 @@ impl Recorder {
     }
 
     /// Closes the segment and ends the session.
-    pub fn close(mut self) -> Result<Durable, Error> {
+    pub fn close(mut self) -> Result<Closed, Error> {
         self.end_segment()?;
-        Ok(self.durable)
+        Ok(Closed { durable: self.durable, stats: self.stats(), kept: self.kept() })
     }
 }
 

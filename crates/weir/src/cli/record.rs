@@ -16,6 +16,7 @@ const EXAMPLES: &str = "\
 Examples:
   sudo weir record eth0 /var/cap                          the last seconds to minutes of eth0 in RAM; kill -USR2 saves them
   sudo weir record eth0 /var/cap --ram 8G --age 10m       in 8 GiB, and no packet older than ten minutes
+  sudo weir record eth0 /var/cap --disk 100G --age 7d     and a week on disk, in at most 100 GiB
   sudo weir record eth0 /var/cap --trigger rst='tcp[13] & 4 != 0' --before 30s --after 5s
                                                           each RST saves what came 30 s before to 5 s after it
   sudo weir record eth0 /var/cap --trigger dns='udp port 53 and greater 512' --keep flow
@@ -57,6 +58,10 @@ pub struct RecordArgs {
     /// Memory for packets, in bytes (k, M, G: binary) [default: 4G, or a quarter of what is free if that is less]
     #[arg(help_heading = RING, long, value_name = "SIZE", value_parser = parse_size)]
     pub ram: Option<u64>,
+    /// Keep packets on disk too, in up to this many bytes of pcapng files of DIR: weir query finds them, and any other program
+    /// reads them
+    #[arg(help_heading = RING, long, value_name = "SIZE", value_parser = parse_size)]
+    pub disk: Option<u64>,
     /// Drop packets that are older than this: 500ms, 10s, 5m, 7d [default: when there is no more room]
     #[arg(help_heading = RING, long, value_name = "T", value_parser = parse_time)]
     pub age: Option<Duration>,
@@ -64,6 +69,18 @@ pub struct RecordArgs {
     /// minutes of silence a conversation begins anew; a million are remembered
     #[arg(help_heading = RING, long, value_name = "BYTES", value_parser = parse_size)]
     pub cutoff: Option<u64>,
+    /// Make what was written to disk durable at least this often
+    #[arg(help_heading = RING, long, value_name = "T", default_value = "1s", value_parser = parse_time, requires = "disk")]
+    pub sync: Duration,
+    /// Begin another file of DIR after this many bytes, at most 4G
+    #[arg(help_heading = RING, long, value_name = "SIZE", default_value = "256M", value_parser = segment, requires = "disk")]
+    pub segment: u64,
+    /// Begin another file of DIR at multiples of this time
+    #[arg(help_heading = RING, long, value_name = "T", value_parser = parse_time, requires = "disk")]
+    pub segment_time: Option<Duration>,
+    /// Bytes of the disk that stay free: the oldest files of DIR are removed before that
+    #[arg(help_heading = RING, long, value_name = "SIZE", default_value = "1G", value_parser = parse_size, requires = "disk")]
+    pub reserve: u64,
     /// Pages of that memory: auto, hugetlb, hugetlb-1g, thp, virtual
     #[arg(help_heading = RING, long, value_name = "POLICY", default_value = "auto")]
     pub pages: Policy,
@@ -97,6 +114,12 @@ pub struct RecordArgs {
     /// threshold names), or a tcpdump expression
     #[arg(help_heading = SAVED, long, value_name = "WHAT", default_value = "all", value_parser = keep)]
     pub keep: Keep,
+    /// Remove the oldest saved files when all of them are larger than this; with --disk
+    #[arg(help_heading = SAVED, long, value_name = "SIZE", value_parser = parse_size, requires = "disk")]
+    pub saved_size: Option<u64>,
+    /// Remove saved files that are older than this; with --disk
+    #[arg(help_heading = SAVED, long, value_name = "T", value_parser = parse_time, requires = "disk")]
+    pub saved_age: Option<Duration>,
     /// Largest size of a file
     #[arg(help_heading = SAVED, long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     pub max_size: u64,
@@ -127,6 +150,13 @@ impl RecordArgs {
     pub fn sources_and_directory(&self) -> Option<(&[Name], &Name)> {
         let (directory, sources) = self.names.split_last()?;
         (!sources.is_empty()).then_some((sources, directory))
+    }
+}
+
+fn segment(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        size @ 1_048_576..=4_294_967_296 => Ok(size),
+        _ => Err(format!("'{text}' is no size of a segment: 1M to 4G are")),
     }
 }
 

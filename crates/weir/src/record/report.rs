@@ -1,6 +1,6 @@
 //! Words and figures of a recording.
 
-use crate::numbers::{bytes, duration, grouped, packets};
+use crate::numbers::{bytes, duration, grouped, packets, percent};
 use crate::outcome::{dropped_words, io_words, print, say, say_plain, show, stage_lines, tell};
 use crate::terminal::{self, printable};
 use serde_json::{Value, json};
@@ -10,8 +10,10 @@ use std::time::Duration;
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_engine::record::Status;
+use weir_engine::record::disk::{self, DiskEvent};
 use weir_engine::record::trigger::Saved;
 use weir_engine::run::Stage;
+use weir_store::disk::Opened;
 
 /// Prints what happens in a recording, from any thread, and gathers its faults.
 pub(super) struct Report {
@@ -85,6 +87,31 @@ impl Report {
         }
     }
 
+    /// Reports what an earlier recording left in the directory.
+    pub fn opened(&self, opened: &Opened) {
+        for found in &opened.recovered {
+            let name = Name::from(&*found.path);
+            let why = found.damage.as_ref().map_or(String::new(), |damage| format!(": {damage}"));
+            let kept = packets(found.kept_packets);
+            match (found.kept_bytes, found.cut_bytes) {
+                (0, cut) => say(&format!("{name}: {cut} bytes with no whole block are removed{why}")),
+                (_, 0) => say_plain(&format!("{name}: was not closed; {kept} are in it")),
+                (_, cut) => say(&format!("{name}: {cut} bytes at the end are cut off{why}; {kept} are in it")),
+            }
+        }
+    }
+
+    /// Reports that the disk fails, or goes on.
+    pub fn disk(&self, event: &DiskEvent<'_>) {
+        self.clear();
+        match event {
+            DiskEvent::Failed(error) => {
+                self.fault(format!("{error}; packets are kept in RAM, and the disk is tried again"))
+            }
+            _ => say("the disk takes packets again"),
+        }
+    }
+
     /// Shows how the recording stands, on a terminal.
     pub fn progress(&self, status: &Status) {
         show(&format!("\r{}\x1b[K", standing(status)));
@@ -94,6 +121,9 @@ impl Report {
     pub fn standing(&self, status: &Status) {
         self.clear();
         say_plain(&standing(status));
+        if let Some(disk) = &status.disk {
+            say_plain(&format!("  {}", on_disk(disk)));
+        }
     }
 
     /// Prints the summary.
@@ -111,6 +141,13 @@ impl Report {
                     })
                 })
                 .collect();
+            let disk = status.disk.as_ref().map(|disk| {
+                json!({
+                    "durable": disk.durable.next, "segments": disk.kept.0, "bytes": disk.kept.1, "missed": disk.missed,
+                    "written_bytes": disk.stats.bytes, "index_bytes": disk.stats.index_bytes,
+                    "removed_segments": disk.stats.removed.segments,
+                })
+            });
             let object = json!({
                 "received": ledger.received,
                 "recorded": status.taken,
@@ -121,6 +158,7 @@ impl Report {
                     "seconds": status.held.span_ns() as f64 / 1e9, "packets": status.held.packets, "bytes": status.held.bytes,
                     "capacity": status.capacity,
                 },
+                "disk": disk,
                 "triggers": triggers,
                 "fault": end.faults.first(),
             });
@@ -151,6 +189,9 @@ impl Report {
             text.push_str(", incomplete: see the fault above");
         }
         text.push_str(&format!("\n  {}\n", standing(status)));
+        if let Some(disk) = &status.disk {
+            text.push_str(&format!("  {}\n", on_disk(disk)));
+        }
         for trigger in &status.triggers {
             text.push_str(&format!(
                 "  trigger {}: met {} times, fired {}, {} with {}\n",
@@ -202,6 +243,32 @@ fn standing(status: &Status) -> String {
         bytes(status.held.bytes),
         bytes(status.capacity),
     )
+}
+
+/// What is on disk: `disk: 1 000 packets durable in 3 segments of 1.2 GB, index 1.1 %`.
+fn on_disk(disk: &disk::Status) -> String {
+    let stats = &disk.stats;
+    let index = percent(stats.index_bytes, stats.bytes);
+    let mut text = format!(
+        "disk: {} durable, {} segments of {}, index {index}",
+        packets(disk.durable.next),
+        grouped(disk.kept.0 as u64),
+        bytes(disk.kept.1),
+    );
+    for (count, what) in
+        [(disk.missed, "left the ring before they were written"), (stats.cut, "were cut to what a block holds")]
+    {
+        if count > 0 {
+            text.push_str(&format!(", {} {what}", packets(count)));
+        }
+    }
+    if stats.removed.segments > 0 {
+        text.push_str(&format!(", {} old segments removed", grouped(stats.removed.segments)));
+    }
+    if let Some(failure) = &disk.failure {
+        text.push_str(&format!(", failing: {failure}"));
+    }
+    text
 }
 
 /// `1 file` or `12 files`.

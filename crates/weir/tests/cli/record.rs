@@ -306,3 +306,124 @@ fn the_first_bytes_of_each_conversation_are_recorded() {
     let expected: Vec<u64> = (0..8).flat_map(|second| [second; 3]).chain(100..110).collect();
     assert_eq!(seconds, expected);
 }
+
+/// Segments of a record directory, in the order of their names.
+fn segments(directory: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| s(&entry.unwrap().path()).to_owned());
+    let is_segment = |path: &String| path.ends_with(".pcapng") && !path.contains("trigger-");
+    let mut segments: Vec<_> = entries.filter(is_segment).collect();
+    segments.sort();
+    segments
+}
+
+/// All packets of a record directory, as tshark reads them: time, length and frame number in the payload.
+fn on_disk(directory: &str) -> Vec<u32> {
+    let number = |record: &Record| u32::from_be_bytes(record.data[42..46].try_into().unwrap());
+    segments(directory).iter().flat_map(|file| records(file)).map(|record| number(&record)).collect()
+}
+
+/// A datagram that holds a number.
+fn numbered(number: u32, extra: usize) -> Vec<u8> {
+    let mut frame = udp(53, extra.max(4));
+    frame[42..46].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+#[test]
+fn what_is_kept_on_disk_is_read_by_any_tool() {
+    if !have("what_is_kept_on_disk_is_read_by_any_tool", &["tshark", "capinfos"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let (file, out) = (temp.at("all.pcap"), temp.at("out"));
+    let mut bytes = pcap_header(65_535, 1);
+    for number in 0..5000u32 {
+        bytes.extend(pcap_record(BEGIN + number / 10, &numbered(number, number as usize % 1400)));
+    }
+    std::fs::write(&file, bytes).unwrap();
+    let arguments = ["record", &file, &out, "--disk", "1G", "--segment", "1M", "--trigger", "t=udp port 9", "--stats"];
+    let done = weir(arguments).ok();
+    let segments = segments(&out);
+    assert!(segments.len() > 3, "{}", done.err);
+    assert!(done.err.contains("disk: 5 000 packets durable, 4 segments"), "{}", done.err);
+    assert_eq!(on_disk(&out), (0..5000).collect::<Vec<_>>());
+    let fields = ["-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len", "-e", "ip.id", "-e", "udp.payload"];
+    let read = |file: &String| tool("tshark", ["-r", file].into_iter().chain(fields)).ok().text();
+    let theirs: String = segments.iter().map(read).collect();
+    assert!(theirs == read(&file), "tshark reads the same packets");
+    for segment in &segments {
+        let about = std::fs::metadata(segment).unwrap();
+        assert_eq!((about.permissions().mode() & 0o777, about.len() % 4096), (0o600, 0));
+    }
+    // A second recording of the same directory adds to it, and the directory of a running one is refused.
+    let done = weir(["record", &file, &out, "--disk", "2M", "--segment", "1M", "--json"]).ok();
+    let end: Value = serde_json::from_str(done.text().lines().last().unwrap()).unwrap();
+    assert_eq!(end["disk"]["durable"], 5000, "{end}");
+    assert!(end["disk"]["removed_segments"].as_u64().unwrap() >= 5, "{end}");
+    let left: u64 = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+    assert!(left <= 2 << 20, "{left}");
+}
+
+/// The recorder is killed at random instants. What it called durable by then is there afterwards, in order, and the next recorder
+/// cuts off what is torn. WEIR_KILLS sets the number of kills.
+#[test]
+fn what_was_durable_survives_a_kill() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixStream;
+    let kills = std::env::var("WEIR_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(12);
+    let temp = Temp::new();
+    let mut choices = weir_testkit::Random(kills);
+    let mut durable_at_all = 0;
+    let none = temp.at("none.pcap");
+    std::fs::write(&none, pcap_header(65_535, 1)).unwrap();
+    for kill in 0..kills {
+        let out = temp.at(&format!("out{kill}"));
+        let arguments = ["record", "-", &out, "--disk", "1G", "--sync", "20ms", "--segment", "1M", "--ram", "8M"];
+        let mut child = crate::live::start(&arguments);
+        let mut input = child.stdin.take().unwrap();
+        let feeder = std::thread::spawn(move || {
+            let mut number = 0;
+            // Ends when the reader is gone.
+            let mut wrote = input.write_all(&pcap_header(65_535, 1));
+            while wrote.is_ok() {
+                let some: Vec<u8> = (number..number + 20)
+                    .flat_map(|n| pcap_record(BEGIN + n / 100, &numbered(n, n as usize % 1400)))
+                    .collect();
+                wrote = input.write_all(&some);
+                number += 20;
+            }
+        });
+        let socket = format!("{out}/control");
+        let connected = std::iter::repeat_with(|| UnixStream::connect(&socket)).find_map(|stream| {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            stream.ok()
+        });
+        let mut stream = connected.unwrap();
+        let mut answers = BufReader::new(stream.try_clone().unwrap());
+        let rounds = choices.below(40) + 1;
+        let mut durable = 0;
+        for _ in 0..rounds {
+            stream.write_all(b"{\"request\":\"status\"}\n").unwrap();
+            let mut line = String::new();
+            answers.read_line(&mut line).unwrap();
+            let answer: Value = serde_json::from_str(&line).unwrap();
+            durable = answer["ok"]["disk"]["durable"]["number"].as_u64().unwrap();
+            std::thread::sleep(std::time::Duration::from_micros(choices.below(8000) as u64));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        feeder.join().unwrap();
+        durable_at_all += durable;
+        // Before recovery any tool reads it, up to what is torn.
+        for segment in segments(&out).iter().take(2) {
+            let about = tool("capinfos", ["-c", segment]);
+            assert!(about.text().contains("Number of packets") || about.err.contains("cut short"), "{}", about.err);
+        }
+        let recovered = weir(["record", &none, &out, "--disk", "1G"]).ok();
+        assert!(recovered.err.contains("0 received"), "{}", recovered.err);
+        let found = on_disk(&out);
+        assert!(found.len() as u64 >= durable, "kill {kill}: {} of {durable}: {}", found.len(), recovered.err);
+        assert!(found.iter().copied().eq(0..found.len() as u32), "kill {kill}: {}", recovered.err);
+    }
+    assert!(durable_at_all > 0);
+}
