@@ -8,7 +8,7 @@
 //!   trigger-NAME-20261123T053614.123456789Z.pcapng   packets that a trigger saved
 //! ```
 //! **Segment**: Section Header Block, then Interface Description Blocks just before the first packet of an interface, Enhanced
-//! Packet Blocks, and a `mark` (a Custom Block) behind each 64 KiB of packets. The bytes from one mark to the next are a *block*:
+//! Packet Blocks, and a `mark` (a block for local use) behind each 64 KiB of packets. The bytes from one mark to the next are a *block*:
 //! the unit of the index, of the checksum, and of damage. The formats are documented at the modules `mark` and `index`.
 //!
 //! **Writes** are of whole blocks. Each is a multiple of 4096 bytes, ends with a mark, and goes behind all earlier ones: so any tool

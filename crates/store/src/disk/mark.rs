@@ -1,9 +1,10 @@
 //! The mark at the end of each block of a segment.
 //!
-//! A mark is a pcapng block of its own, a Custom Block that tools should not copy, little endian like the whole segment:
+//! A mark is a pcapng block of its own, little endian like the whole segment. Its type is one of those for local use (from 0x80000000
+//! on), which all tools skip. A Custom Block (0x00000BAD, 0x40000BAD) would stand among the packets in Wireshark's list.
 //! ```text
-//!  0  0x40000BAD            4  length of the mark, bytes
-//!  8  32473: the number for examples of RFC 5612, since none is ours
+//!  0  0x80000BAD            4  length of the mark, bytes
+//!  8  32473: the enterprise number for examples of RFC 5612, since none is ours
 //! 12  "weirmark"           20  version, 1 (u16)         22  kind (u16): 0 data, 1 end of the segment
 //! 24  generation of the segment (u64)                   32  time in the name of the segment, ns since 1970 (i64)
 //! 40  number of the block in the segment, from 0 (u32)  44  interfaces described so far in the segment (u32)
@@ -24,7 +25,7 @@ pub(super) const MAX_LEN: usize = LEN + super::PAGE;
 /// Bytes in front of the checksum.
 const CHECKED: usize = 88;
 
-const KIND: u32 = 0x4000_0bad;
+const KIND: u32 = 0x8000_0bad;
 const ENTERPRISE: u32 = 32_473;
 const MAGIC: &[u8; 8] = b"weirmark";
 const VERSION: u16 = 1;
@@ -207,7 +208,7 @@ mod tests {
     /// The bytes of the documentation, by hand. The checksum is that of `python3 -c 'import zlib...'` over the same bytes.
     fn golden() -> Vec<u8> {
         let mut bytes = b"abcd".to_vec();
-        bytes.extend([0xad, 0x0b, 0x00, 0x40, 96, 0, 0, 0, 0xd9, 0x7e, 0, 0]);
+        bytes.extend([0xad, 0x0b, 0x00, 0x80, 96, 0, 0, 0, 0xd9, 0x7e, 0, 0]);
         bytes.extend(b"weirmark");
         bytes.extend([1, 0, 0, 0]);
         bytes.extend([8, 7, 6, 5, 4, 3, 2, 1, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11]);
@@ -221,7 +222,7 @@ mod tests {
         bytes
     }
 
-    const CHECKSUM: [u8; 4] = [0x6f, 0x0b, 0x5e, 0x79];
+    const CHECKSUM: [u8; 4] = [0xab, 0x72, 0x03, 0x34];
 
     #[test]
     fn bytes_are_those_of_the_documentation_in_both_directions() {

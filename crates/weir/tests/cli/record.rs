@@ -350,7 +350,9 @@ fn what_is_kept_on_disk_is_read_by_any_tool() {
     let fields = ["-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len", "-e", "ip.id", "-e", "udp.payload"];
     let read = |file: &String| tool("tshark", ["-r", file].into_iter().chain(fields)).ok().text();
     let theirs: String = segments.iter().map(read).collect();
-    assert!(theirs == read(&file), "tshark reads the same packets");
+    let all = read(&file);
+    let difference = theirs.lines().zip(all.lines()).find(|(here, there)| here != there);
+    assert!(theirs == all, "{difference:?}");
     for segment in &segments {
         let about = std::fs::metadata(segment).unwrap();
         assert_eq!((about.permissions().mode() & 0o777, about.len() % 4096), (0o600, 0));

@@ -15,9 +15,9 @@ fn output(program: &str, arguments: &[&str]) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// Times and payloads of the packets that tshark shows. It shows custom blocks too, as lines without a time.
+/// Times and lengths of all lines that tshark shows: marks are none of them.
 fn shown(path: &str) -> Vec<(String, String)> {
-    let fields = ["-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len", "-Y", "eth"];
+    let fields = ["-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len"];
     let text = output("tshark", &[&["-r", path][..], &fields].concat());
     let pairs = text.lines().filter_map(|line| line.split_once('\t'));
     pairs.map(|(time, len)| (time.to_owned(), len.to_owned())).collect()
@@ -83,7 +83,7 @@ fn marks_describe_the_blocks_in_front_of_them() {
         if kind == 6 {
             seen.extend(packets_in(&bytes[offset..offset + body.len() + 12]));
         }
-        if kind == 0x4000_0bad {
+        if kind == 0x8000_0bad {
             let word = |at: usize| u32::from_le_bytes(bytes[offset + at..offset + at + 4].try_into().unwrap());
             let wide = |at: usize| u64::from_le_bytes(bytes[offset + at..offset + at + 8].try_into().unwrap());
             assert_eq!((wide(24), wide(32)), (opened.generation, START_NS as u64));
@@ -125,7 +125,7 @@ fn unclosed(scratch: &Scratch) -> (PathBuf, Vec<u8>, Vec<Packet>, Vec<usize>) {
     for (kind, body) in blocks(&bytes) {
         offset += body.len() + 12;
         waiting += usize::from(kind == 6);
-        if kind == 0x4000_0bad {
+        if kind == 0x8000_0bad {
             ends.extend(std::iter::repeat_n(offset, std::mem::take(&mut waiting)));
         }
     }
