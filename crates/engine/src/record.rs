@@ -44,7 +44,7 @@ pub struct Settings {
     pub age: Option<Duration>,
     /// Number of bytes of each conversation after which its packets are left out; `None` for no such limit.
     pub cutoff: Option<u64>,
-    /// What is kept on disk; `None` for nothing but what triggers save.
+    /// Packets kept on disk; `None` for none but those that triggers save.
     pub disk: Option<disk::Settings>,
     /// Function called with events of the disk thread.
     pub on_disk: disk::OnDisk,
@@ -133,7 +133,7 @@ pub struct Status {
     pub cut_off: (u64, u64),
     /// Packets that were gone before the conditions were checked on them.
     pub unchecked: u64,
-    /// What is on disk, if anything is kept there.
+    /// State of the disk, if packets are kept there.
     pub disk: Option<disk::Status>,
     /// The triggers.
     pub triggers: Vec<TriggerStatus>,

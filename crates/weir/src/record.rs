@@ -271,7 +271,7 @@ fn ram(arguments: &RecordArgs) -> anyhow::Result<u64> {
     Ok(asked)
 }
 
-/// What is kept on disk.
+/// Settings of the disk, if packets are kept there.
 fn disk(arguments: &RecordArgs) -> Option<record::disk::Settings> {
     let nanoseconds = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
     arguments.disk.map(|bytes| record::disk::Settings {

@@ -245,7 +245,7 @@ fn standing(status: &Status) -> String {
     )
 }
 
-/// What is on disk: `disk: 1 000 packets durable in 3 segments of 1.2 GB, index 1.1 %`.
+/// State of the disk: `disk: 1 000 packets durable in 3 segments of 1.2 GB, index 1.1 %`.
 fn on_disk(disk: &disk::Status) -> String {
     let stats = &disk.stats;
     let index = percent(stats.index_bytes, stats.bytes);

@@ -410,7 +410,7 @@ fn what_was_durable_survives_a_kill() {
             answers.read_line(&mut line).unwrap();
             let answer: Value = serde_json::from_str(&line).unwrap();
             durable = answer["ok"]["disk"]["durable"]["number"].as_u64().unwrap();
-            std::thread::sleep(std::time::Duration::from_micros(choices.below(8000) as u64));
+            std::thread::sleep(std::time::Duration::from_millis(choices.below(8) as u64));
         }
         child.kill().unwrap();
         child.wait().unwrap();
