@@ -39,6 +39,12 @@ static ALLOCATOR: weir_io::sys::exhausted::Allocator = weir_io::sys::exhausted::
 fn main() -> ExitCode {
     weir_io::sys::bear_signals();
     weir_io::sys::guard_mappings();
+    let mut arguments = std::env::args_os().skip(1);
+    if let (Some(role), Some(program), None) = (arguments.next(), arguments.next(), arguments.next())
+        && role == record::hook::ROLE
+    {
+        return exit_code(Ok(record::hook::serve(&program)));
+    }
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
         Err(error) => return refused(&error),
@@ -52,6 +58,10 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
     };
+    exit_code(outcome)
+}
+
+fn exit_code(outcome: anyhow::Result<Outcome>) -> ExitCode {
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::FAILURE,

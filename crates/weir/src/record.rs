@@ -1,6 +1,8 @@
 //! `weir record`: keeps packets in RAM, and saves those from before a trigger.
 
+pub mod hook;
 mod report;
+mod triggers_file;
 
 use crate::capture::{self, CaptureRequest};
 use crate::cli::record::RecordArgs;
@@ -10,6 +12,7 @@ use crate::show::Show;
 use crate::sources;
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
+use hook::Hook;
 use report::Report;
 use std::fs::DirBuilder;
 use std::io::{self, IsTerminal};
@@ -57,6 +60,8 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     let live = sources.iter().any(|source| capture::interface(source).is_some());
     let report = Arc::new(Report::new(arguments.json));
     let (saving, writing) = (Arc::clone(&report), Arc::clone(&report));
+    // Walls let no process begin another one: the one that does begins here.
+    let mut hook = arguments.on_trigger.as_ref().map(|program| Hook::start(program, &walls)).transpose()?;
     let settings = Settings {
         directory: Path::new(directory).to_owned(),
         ring: ring::Settings {
@@ -69,11 +74,18 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         cutoff: arguments.cutoff,
         disk: disk(arguments),
         on_disk: Box::new(move |event| writing.disk(&event)),
-        triggers: triggers(arguments),
+        triggers: triggers(arguments)?,
         waits: !live,
         resolve: arguments.resolve,
         mode: arguments.mode,
-        on_saved: Box::new(move |saved| saving.saved(saved)),
+        on_saved: Box::new(move |saved| {
+            saving.saved(saved);
+            if let (Some(hook), None) = (&mut hook, &saved.error)
+                && let Err(why) = hook.run(&saved.path, &saved.cause)
+            {
+                saving.fault(why);
+            }
+        }),
     };
     let (mut recording, sink) = Recording::new(settings)?;
     make_directory(directory, arguments.mode, &walls)?;
@@ -288,14 +300,23 @@ fn disk(arguments: &RecordArgs) -> Option<record::disk::Settings> {
     })
 }
 
-/// The triggers of the command line. Without any, signals save all packets.
-fn triggers(arguments: &RecordArgs) -> Vec<Trigger> {
+/// The triggers of the command line and of a file. Without any, signals and requests save all packets.
+fn triggers(arguments: &RecordArgs) -> anyhow::Result<Vec<Trigger>> {
     let every = arguments.every.map(|time| ("every".to_owned(), Condition::Every(time)));
-    let mut conditions: Vec<_> = arguments.trigger.iter().chain(&arguments.threshold).cloned().chain(every).collect();
-    if conditions.is_empty() {
-        conditions.push(("signal".to_owned(), Condition::Asked));
+    let conditions = arguments.trigger.iter().chain(&arguments.threshold).cloned().chain(every);
+    let mut triggers: Vec<_> = conditions.map(|(name, condition)| trigger_of(name, condition, arguments)).collect();
+    if let Some(file) = &arguments.triggers {
+        triggers.extend(triggers_file::read(file, arguments)?);
     }
-    let trigger = |(name, condition)| Trigger {
+    if triggers.is_empty() {
+        triggers.push(trigger_of("signal".to_owned(), Condition::Asked, arguments));
+    }
+    Ok(triggers)
+}
+
+/// A trigger with the settings of the command line.
+fn trigger_of(name: String, condition: Condition, arguments: &RecordArgs) -> Trigger {
+    Trigger {
         name,
         condition,
         before: arguments.before,
@@ -304,8 +325,7 @@ fn triggers(arguments: &RecordArgs) -> Vec<Trigger> {
         cooldown: arguments.cooldown,
         max_bytes: arguments.max_size,
         max_files: arguments.max_files,
-    };
-    conditions.into_iter().map(trigger).collect()
+    }
 }
 
 /// Makes the directory if it is missing, for the user whose rights the files are written with.

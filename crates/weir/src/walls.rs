@@ -84,6 +84,11 @@ impl Walls {
         walls.checked()
     }
 
+    /// User that root becomes, if there is one: number and group.
+    pub fn user(&self) -> Option<(u32, u32)> {
+        self.user.as_ref().map(|user| (user.id(), user.group()))
+    }
+
     /// Gives a new file or directory to the user whose rights files are written with.
     pub fn give_away(&self, path: &Path) -> io::Result<()> {
         match &self.user {

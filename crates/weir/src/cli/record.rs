@@ -94,12 +94,20 @@ pub struct RecordArgs {
     /// Save when a key exceeds a figure in a window: flood='dst>100k packets/s/1s', scan='src>100 peers/10s'
     #[arg(help_heading = TRIGGERS, long, value_name = "NAME=SPEC", value_parser = threshold)]
     pub threshold: Vec<(String, Condition)>,
+    /// Triggers of a TOML file: [trigger.NAME] with match = 'EXPR', threshold = 'SPEC' or every = 'T', and before, after, keep,
+    /// cooldown, max_size, max_files of its own
+    #[arg(help_heading = TRIGGERS, long, value_name = "FILE")]
+    pub triggers: Option<Name>,
     /// Save at this interval
     #[arg(help_heading = TRIGGERS, long, value_name = "T", value_parser = parse_time)]
     pub every: Option<Duration>,
     /// After a file, do not fire for this long
     #[arg(help_heading = TRIGGERS, long, value_name = "T", default_value = "0s", value_parser = parse_time)]
     pub cooldown: Duration,
+    /// Run this program for each saved file, with the file's path and the cause as its two arguments; no shell is involved. It has
+    /// the rights of the user who records, and one runs at a time
+    #[arg(help_heading = TRIGGERS, long, value_name = "PROGRAM")]
+    pub on_trigger: Option<Name>,
     /// Files that each trigger saves at most
     #[arg(help_heading = TRIGGERS, long, value_name = "N", default_value_t = 1000)]
     pub max_files: u64,
@@ -112,7 +120,7 @@ pub struct RecordArgs {
     pub after: Duration,
     /// Which packets: all, flow (both directions of that of the packet that fired), host (its source address, or the one that a
     /// threshold names), or a tcpdump expression
-    #[arg(help_heading = SAVED, long, value_name = "WHAT", default_value = "all", value_parser = keep)]
+    #[arg(help_heading = SAVED, long, value_name = "WHAT", default_value = "all", value_parser = parse_keep)]
     pub keep: Keep,
     /// Remove the oldest saved files when all of them are larger than this; with --disk
     #[arg(help_heading = SAVED, long, value_name = "SIZE", value_parser = parse_size, requires = "disk")]
@@ -173,6 +181,11 @@ fn expression(text: &str) -> Result<(String, Condition), String> {
 
 fn threshold(text: &str) -> Result<(String, Condition), String> {
     let (name, spec) = named(text, "NAME=KEY>VALUE FIGURE/WINDOW")?;
+    Ok((name, Condition::Exceeds(parse_threshold(&spec)?)))
+}
+
+/// Parses a threshold: `src>100 peers/10s`.
+pub fn parse_threshold(spec: &str) -> Result<Threshold, String> {
     let bad = |why: &str| format!("'{spec}' is no threshold: {why}; write dst>100k packets/s/1s or src>100 peers/10s");
     let (key, rest) = spec.split_once('>').ok_or_else(|| bad("'>' is missing"))?;
     let key = match key.trim() {
@@ -204,10 +217,11 @@ fn threshold(text: &str) -> Result<(String, Condition), String> {
     let above =
         digits.parse::<f64>().ok().map(|value| value * factor).filter(|value| value.is_finite() && *value >= 0.0);
     let above = above.ok_or_else(|| bad(&format!("'{value}' is no number")))?;
-    Ok((name, Condition::Exceeds(Threshold { key, figure, above, window })))
+    Ok(Threshold { key, figure, above, window })
 }
 
-fn keep(text: &str) -> Result<Keep, String> {
+/// Parses the packets that a trigger saves.
+pub fn parse_keep(text: &str) -> Result<Keep, String> {
     Ok(match text {
         "all" => Keep::All,
         "flow" => Keep::Flow,

@@ -46,7 +46,8 @@ impl Report {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn fault(&self, line: String) {
+    /// Reports a failure.
+    pub fn fault(&self, line: String) {
         say(&line);
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }

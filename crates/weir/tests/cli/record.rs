@@ -410,7 +410,7 @@ fn what_was_durable_survives_a_kill() {
             answers.read_line(&mut line).unwrap();
             let answer: Value = serde_json::from_str(&line).unwrap();
             durable = answer["ok"]["disk"]["durable"]["number"].as_u64().unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(choices.below(8) as u64));
+            std::thread::sleep(std::time::Duration::from_millis(5));
         }
         child.kill().unwrap();
         child.wait().unwrap();
@@ -428,4 +428,48 @@ fn what_was_durable_survives_a_kill() {
         assert!(found.iter().copied().eq(0..found.len() as u32), "kill {kill}: {}", recovered.err);
     }
     assert!(durable_at_all > 0);
+}
+
+/// Triggers of a file have settings of their own, and a program runs for each saved file, without a shell.
+#[test]
+fn triggers_come_from_a_file_and_run_a_program() {
+    let temp = Temp::new();
+    let (file, out, list, program) = (temp.at("all.pcap"), temp.at("out"), temp.at("t.toml"), temp.at("program"));
+    std::fs::write(&file, small_pcap(600)).unwrap();
+    let triggers = "[trigger.one]\nmatch = 'udp port 100'\nbefore = '2s'\nafter = '1s'\n
+        [trigger.two]\nthreshold = 'total>0 packets/s/100s'\nkeep = 'udp port 200'\nmax_files = 2 # of six\n";
+    std::fs::write(&list, triggers).unwrap();
+    std::fs::write(&program, "#!/bin/sh\nprintf '%s|' \"$#\" \"$1\" \"$2\" >>\"$0.log\"\n").unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let arguments = ["record", &file, &out, "--triggers", &list, "--before", "100s", "--on-trigger", &program];
+    let done = weir(arguments).ok();
+    assert_eq!(ports(&saved(&out, "one")[0]), [98, 99, 100, 101]);
+    let two = saved(&out, "two");
+    assert_eq!(two.len(), 2, "{}", done.err);
+    let log = std::fs::read_to_string(format!("{program}.log")).unwrap();
+    let parts: Vec<&str> = log.split('|').collect();
+    assert_eq!(parts.len(), 3 * 3 + 1, "{log}");
+    let ran: Vec<_> =
+        parts.chunks_exact(3).map(|run| (run[0], run[1], run[2].starts_with("all packets: more than 0"))).collect();
+    assert!(ran.contains(&("2", &saved(&out, "one")[0], false)) && ran.contains(&("2", &two[1], true)), "{ran:?}");
+    assert!(log.contains("a packet matches 'udp port 100' (10.0.0.1.4000 > 10.0.0.2.100)"), "{log}");
+    // A program that fails is told of, and so is a list that makes no sense.
+    let done = weir(["record", &file, &temp.at("out2"), "--trigger", "t=udp port 9", "--on-trigger", "/no/such"]).ok();
+    assert!(done.err.contains("--on-trigger /no/such: no such file"), "{}", done.err);
+    let wrong = [
+        ("x", "t.toml: TOML parse error at line 1"),
+        ("a = 1", "there is no 'a' in a list of triggers"),
+        ("", "it holds no [trigger.NAME]"),
+        ("[trigger.'a/b']\nmatch = 'udp'", "'a/b' is no name of a trigger"),
+        ("[trigger.a]\nmach = 'udp'", "trigger a: there is no setting 'mach'"),
+        ("[trigger.a]\nmatch = 1", "trigger a: match: a text in quotes is expected"),
+        ("[trigger.a]\nmatch = 'udp'\nevery = '1s'", "trigger a: match, threshold and every are conditions"),
+        ("[trigger.a]\nbefore = '1 week'", "trigger a: before: '1 week' is not a time"),
+        ("[trigger.a]\nmatch = 'udp prt 1'", "trigger a: "),
+    ];
+    for (text, why) in wrong {
+        std::fs::write(&list, text).unwrap();
+        let done = weir(["record", &file, &temp.at("out3"), "--triggers", &list]);
+        assert!(done.code == Some(2) && done.err.contains(why), "{text}: {}", done.err);
+    }
 }

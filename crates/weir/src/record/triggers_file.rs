@@ -1,0 +1,94 @@
+//! Triggers in a TOML file, each with settings of its own.
+//!
+//! ```toml
+//! [trigger.dns]
+//! match = "udp port 53 and greater 512"
+//! before = "30s"
+//! keep = "flow"
+//!
+//! [trigger.scan]
+//! threshold = "src>100 peers/10s"
+//! cooldown = "5m"
+//! max_files = 20
+//! ```
+
+use crate::cli::record::{RecordArgs, parse_keep, parse_threshold};
+use crate::numbers::{parse_size, parse_time};
+use crate::outcome::io_words;
+use crate::record::trigger_of;
+use anyhow::{anyhow, bail};
+use std::path::Path;
+use toml::{Table, Value};
+use weir_engine::name::Name;
+use weir_engine::record::trigger::{Condition, Trigger, is_name};
+
+/// Largest length of the file, bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// Reads the triggers of a file; settings that a trigger leaves out are those of the command line.
+pub(super) fn read(file: &Name, arguments: &RecordArgs) -> anyhow::Result<Vec<Trigger>> {
+    let path = Path::new(file);
+    let len = path.metadata().map_err(|error| anyhow!("{file}: {}", io_words(&error)))?.len();
+    if len > LONGEST {
+        bail!("{file}: {len} bytes are too many for a list of triggers");
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| anyhow!("{file}: {}", io_words(&error)))?;
+    parse(&text, arguments).map_err(|error| anyhow!("{file}: {error}"))
+}
+
+fn parse(text: &str, arguments: &RecordArgs) -> anyhow::Result<Vec<Trigger>> {
+    let table: Table = text.parse().map_err(|error: toml::de::Error| anyhow!("{}", error.to_string().trim_end()))?;
+    if let Some(other) = table.keys().find(|key| *key != "trigger") {
+        bail!("there is no '{other}' in a list of triggers: [trigger.NAME] is");
+    }
+    let Some(triggers) = table.get("trigger").and_then(Value::as_table) else { bail!("it holds no [trigger.NAME]") };
+    triggers.iter().map(|(name, settings)| trigger(name, settings, arguments)).collect()
+}
+
+fn trigger(name: &str, settings: &Value, arguments: &RecordArgs) -> anyhow::Result<Trigger> {
+    if !is_name(name) {
+        bail!("'{name}' is no name of a trigger: letters, digits, '.', '_' and '-' are, up to 64");
+    }
+    let Some(settings) = settings.as_table() else { bail!("trigger {name}: [trigger.{name}] is a table") };
+    let mut trigger = trigger_of(name.to_owned(), Condition::Asked, arguments);
+    let mut conditions = 0;
+    for (key, value) in settings {
+        let wrong = |why: String| anyhow!("trigger {name}: {key}: {why}");
+        let text = || value.as_str().ok_or_else(|| wrong("a text in quotes is expected".to_owned()));
+        let time = || parse_time(text()?).map_err(wrong);
+        let number = || {
+            let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
+            number.ok_or_else(|| wrong("a number is expected".to_owned()))
+        };
+        let condition = match key.as_str() {
+            "match" => Some(Condition::Matches(text()?.to_owned())),
+            "threshold" => Some(Condition::Exceeds(parse_threshold(text()?).map_err(wrong)?)),
+            "every" => Some(Condition::Every(time()?)),
+            _ => None,
+        };
+        if let Some(condition) = condition {
+            trigger.condition = condition;
+            conditions += 1;
+            continue;
+        }
+        match key.as_str() {
+            "before" => trigger.before = time()?,
+            "after" => trigger.after = time()?,
+            "cooldown" => trigger.cooldown = time()?,
+            "keep" => trigger.keep = parse_keep(text()?).map_err(wrong)?,
+            "max_size" => trigger.max_bytes = parse_size(text()?).map_err(wrong)?,
+            "max_files" => trigger.max_files = number()?,
+            _ => bail!(
+                "trigger {name}: there is no setting '{key}': match, threshold, every, before, after, cooldown, keep, \
+                 max_size and max_files are"
+            ),
+        }
+    }
+    if conditions > 1 {
+        bail!("trigger {name}: match, threshold and every are conditions: name one of them");
+    }
+    if trigger.before.is_zero() && trigger.after.is_zero() {
+        bail!("trigger {name}: before and after are 0, which saves nothing");
+    }
+    Ok(trigger)
+}
