@@ -63,3 +63,6 @@ impl Entry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

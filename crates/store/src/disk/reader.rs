@@ -232,7 +232,7 @@ impl Reader {
 
     /// Blocks that may hold a packet that matches; `None` for all.
     fn blocks_of(&mut self, layout: &Layout, index: &mut Index) -> Result<Option<roaring::RoaringBitmap>, IndexDamage> {
-        let mut found = roaring::RoaringBitmap::new();
+        let mut found = index.unindexed.clone();
         for interface in layout.interfaces.iter() {
             let expression = &self.selection.expression;
             let formula =

@@ -81,7 +81,8 @@ pub(super) struct Formula {
 }
 
 impl Formula {
-    /// The formula for an expression over frames of a link type. An expression that libpcap refuses matches no packet.
+    /// The formula for an expression over frames of a link type; it holds for each packet that matches and is indexed. An
+    /// expression that libpcap refuses matches no packet.
     pub(super) fn of(expression: &str, link: LinkType) -> Self {
         let constant = |root| Self { nodes: vec![Node::All, Node::None], root };
         if expression.trim().is_empty() {
@@ -90,7 +91,8 @@ impl Formula {
         match (libpcap::compile(expression, link, false), Link::of(link)) {
             (Err(_), _) => constant(NONE),
             (Ok(program), Some(link)) => Self::of_program(&program, link).unwrap_or_else(|| constant(ALL)),
-            (Ok(_), None) => constant(ALL),
+            // All packets of such a link type are in unindexed blocks.
+            (Ok(_), None) => constant(NONE),
         }
     }
 
@@ -461,3 +463,6 @@ fn prefix(kind: Kind, value: u128, mask: u128, bits: u32) -> Node {
     let long = mask.count_ones() >= SHORTEST;
     if contiguous && long { Node::Key(kind, value, value | rest) } else { Node::All }
 }
+
+#[cfg(test)]
+mod tests;
