@@ -22,6 +22,7 @@
 //! **Threads**: one [`Recorder`] for a directory, on one thread; any number of [`Reader`]s in any process. There is no clock here:
 //! times are passed in.
 
+mod background;
 mod file;
 mod index;
 mod keys;

@@ -1,5 +1,6 @@
 //! The recorder: the one writer of a record directory.
 
+use super::background::{Background, Buffer, Job};
 use super::file::{self, Disk, DiskFile};
 use super::index::{Builder, Entry};
 use super::mark::{self, Block, Mark};
@@ -133,8 +134,11 @@ pub struct Stats {
 #[derive(Debug)]
 struct Open {
     segment: Segment,
-    file: Box<dyn DiskFile>,
-    /// Bytes in the file: offset of the buffer.
+    /// The file; `None` while the background writes to it.
+    file: Option<Box<dyn DiskFile>>,
+    /// Offset of the buffer: bytes in the file, and those of the write in progress.
+    offset: u64,
+    /// Bytes in the file.
     written: u64,
     /// Bytes of the file that are durable.
     durable: u64,
@@ -162,14 +166,17 @@ pub struct Recorder {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     settings: Settings,
-    /// Holds the lock.
+    background: Background,
+    /// Holds the lock. Dropped behind the background, whose last write is then complete.
     _lock: File,
     encoder: Encoder,
     /// Interfaces announced.
     interfaces: u32,
-    buffer: Vec<u8>,
-    /// Start of the buffer's first page.
-    start: usize,
+    buffer: Buffer,
+    /// Buffer for the next write; `None` while the background has it.
+    spare: Option<Buffer>,
+    /// Bytes of the write in progress, and the packets that are on disk when it is done.
+    in_progress: Option<(u64, Durable)>,
     /// Start of the current block in the buffer.
     block_start: usize,
     block: Block,
@@ -217,23 +224,24 @@ impl Recorder {
             recovered.extend(found);
         }
         let pages = settings.buffer_bytes.max(128 << 10).next_multiple_of(PAGE);
-        let mut buffer: Vec<u8> = Vec::with_capacity(pages + PAGE);
-        let start = buffer.as_ptr().align_offset(PAGE);
-        buffer.resize(start, 0);
+        let buffer = Buffer::new(pages);
         let settings = Settings { buffer_bytes: pages, ..settings };
         let (segments, bytes) = keeper.kept();
         let generation = listing.generation + 1;
         let opened = Opened { recovered, segments, bytes, generation };
+        let background = Background::start().map_err(failed("starting a thread for"))?;
         let recorder = Self {
             disk,
             dir: dir.to_owned(),
             settings,
+            background,
             _lock: lock,
             encoder: Encoder::new(Format::Pcapng, 0),
             interfaces: 0,
+            block_start: buffer.start,
             buffer,
-            start,
-            block_start: start,
+            spare: Some(Buffer::new(pages)),
+            in_progress: None,
             block: Block::empty(0),
             next: 0,
             time_ns: None,
@@ -285,12 +293,12 @@ impl Recorder {
         if !self.is_ready(id, number, self.encoder.record_len(frame.data.len()), record.time_ns) {
             self.prepare(id, number, self.encoder.record_len(frame.data.len()), record.time_ns)?;
         }
-        self.encoder.packet(&mut self.buffer, id, record.time_ns, &frame);
+        self.encoder.packet(&mut self.buffer.bytes, id, record.time_ns, &frame);
         self.index.packet(id, frame.data);
         self.block.add(record);
         self.next = number + 1;
         self.stats.packets += 1;
-        if self.buffer.len() - self.block_start >= self.settings.block_bytes {
+        if self.buffer.bytes.len() - self.block_start >= self.settings.block_bytes {
             self.end_block(false, false);
         }
         Ok(())
@@ -302,16 +310,10 @@ impl Recorder {
         let Some(open) = &self.open else { return false };
         (number == self.next)
             & (id < open.described)
-            & (self.used() + len + mark::MAX_LEN <= self.settings.buffer_bytes)
+            & (self.buffer.len() + len + mark::MAX_LEN <= self.settings.buffer_bytes)
             & (time_ns.unwrap_or(0) < open.until_ns)
-            & (open.written + ((self.used() + len) as u64) < self.settings.segment_bytes)
+            & (open.offset + ((self.buffer.len() + len) as u64) < self.settings.segment_bytes)
             & self.waiting_ns.is_some()
-    }
-
-    /// Bytes in the buffer.
-    #[inline]
-    fn used(&self) -> usize {
-        self.buffer.len() - self.start
     }
 
     /// Makes the packet fit the current block: ends the segment, writes the buffer, describes interfaces.
@@ -319,7 +321,7 @@ impl Recorder {
     fn prepare(&mut self, id: u32, number: u64, len: usize, time_ns: Option<i64>) -> Result<(), Error> {
         assert!(id < self.interfaces, "the caller has announced the interface");
         if let Some(open) = &self.open {
-            let full = open.written + (self.used() + len) as u64 >= self.settings.segment_bytes;
+            let full = open.offset + (self.buffer.len() + len) as u64 >= self.settings.segment_bytes;
             let has_packets = open.number > 0 || self.block.packets > 0;
             if has_packets && full || time_ns.unwrap_or(0) >= open.until_ns {
                 self.end_segment()?;
@@ -342,7 +344,7 @@ impl Recorder {
             text.clear();
             self.encoder.describe_next(&mut text);
             self.make_room(text.len() + len)?;
-            self.buffer.extend_from_slice(&text);
+            self.buffer.bytes.extend_from_slice(&text);
             self.index.head(&text);
             self.described(1);
         }
@@ -361,7 +363,11 @@ impl Recorder {
     }
 
     fn make_room(&mut self, len: usize) -> Result<(), Error> {
-        if self.used() + len + mark::MAX_LEN > self.settings.buffer_bytes { self.write(false) } else { Ok(()) }
+        if self.buffer.len() + len + mark::MAX_LEN > self.settings.buffer_bytes {
+            self.begin_write(false)
+        } else {
+            Ok(())
+        }
     }
 
     fn begin_segment(&mut self, time_ns: Option<i64>) -> Result<(), Error> {
@@ -380,11 +386,12 @@ impl Recorder {
             (start_ns / period + 1).checked_mul(period)
         });
         self.encoder.restart();
-        self.encoder.describe_next(&mut self.buffer);
-        self.index.head(&self.buffer[self.start..]);
+        self.encoder.describe_next(&mut self.buffer.bytes);
+        self.index.head(&self.buffer.bytes[self.buffer.start..]);
         self.open = Some(Open {
             segment,
-            file,
+            file: Some(file),
+            offset: 0,
             written: 0,
             durable: 0,
             named: false,
@@ -399,21 +406,22 @@ impl Recorder {
     /// Ends the current block with a mark.
     fn end_block(&mut self, fill: bool, end: bool) {
         let Some(open) = &mut self.open else { return };
-        self.block.bytes = (self.buffer.len() - self.block_start) as u32;
+        let out = &mut self.buffer;
+        self.block.bytes = (out.bytes.len() - self.block_start) as u32;
         let mark = Mark {
             end,
             generation: open.segment.generation,
             start_ns: open.segment.start_ns,
             number: open.number,
             interfaces: open.described,
-            offset: open.written + (self.buffer.len() - self.start) as u64,
+            offset: open.offset + out.len() as u64,
             block: self.block,
         };
-        let at = self.buffer.len();
-        mark.append(&mut self.buffer, self.start, self.block_start, fill);
-        self.index.block(Entry::of(&mark, self.buffer.len() - at));
+        let at = out.bytes.len();
+        mark.append(&mut out.bytes, out.start, self.block_start, fill);
+        self.index.block(Entry::of(&mark, out.bytes.len() - at));
         open.number += 1;
-        self.block_start = self.buffer.len();
+        self.block_start = out.bytes.len();
         if self.block.packets > 0 {
             self.time_ns = self.time_ns.max(Some(self.block.max_ns));
         }
@@ -422,24 +430,56 @@ impl Recorder {
 
     /// Writes the buffer, if there is anything in it; with a mark that ends the segment if `end`.
     fn write(&mut self, end: bool) -> Result<(), Error> {
-        if self.open.is_none() || self.used() == 0 && !end {
+        self.begin_write(end)?;
+        self.settle(true)
+    }
+
+    /// Begins to write the buffer, behind the write in progress.
+    fn begin_write(&mut self, end: bool) -> Result<(), Error> {
+        if self.open.is_none() || self.buffer.len() == 0 && !end {
             return Ok(());
         }
-        if end || self.buffer.len() > self.block_start || self.used() % PAGE != 0 {
+        if end || self.buffer.bytes.len() > self.block_start || self.buffer.len() % PAGE != 0 {
             self.end_block(true, end);
         }
+        self.settle(true)?;
         self.keep_free()?;
         let Some(open) = &mut self.open else { return Ok(()) };
-        let bytes = &self.buffer[self.start..];
-        if let Err(error) = file::write_all(open.file.as_mut(), bytes, open.written) {
-            let error = Error::file("writing", &open.segment.path, error).at(open.written);
-            return Err(self.give_up(error));
-        }
-        open.written += bytes.len() as u64;
-        self.unasked += bytes.len() as u64;
-        self.stats.bytes += bytes.len() as u64;
-        self.written.take(Durable { next: self.next, time_ns: self.time_ns });
+        let (Some(file), Some(spare)) = (open.file.take(), self.spare.take()) else {
+            unreachable!("the write in progress has given both back");
+        };
+        let buffer = std::mem::replace(&mut self.buffer, spare);
+        let bytes = buffer.len() as u64;
+        self.in_progress = Some((bytes, Durable { next: self.next, time_ns: self.time_ns }));
+        self.background.begin(Job { file, buffer, offset: open.offset });
+        open.offset += bytes;
+        self.unasked += bytes;
         self.empty_buffer();
+        Ok(())
+    }
+
+    /// Takes back the write in progress, if it is done or is to be waited for.
+    fn settle(&mut self, wait: bool) -> Result<(), Error> {
+        match self.take_back(wait) {
+            Err(error) => Err(self.give_up(error)),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn take_back(&mut self, wait: bool) -> Result<(), Error> {
+        let Some((bytes, written)) = self.in_progress else { return Ok(()) };
+        let Some((job, result)) = self.background.finished(wait) else {
+            assert!(!wait, "the thread ends when it is dropped");
+            return Ok(());
+        };
+        self.in_progress = None;
+        self.spare = Some(job.buffer);
+        let Some(open) = &mut self.open else { return Ok(()) };
+        open.file = Some(job.file);
+        result.map_err(|error| Error::file("writing", &open.segment.path, error).at(job.offset))?;
+        open.written += bytes;
+        self.stats.bytes += bytes;
+        self.written.take(written);
         Ok(())
     }
 
@@ -457,8 +497,8 @@ impl Recorder {
     }
 
     fn empty_buffer(&mut self) {
-        self.buffer.truncate(self.start);
-        self.block_start = self.start;
+        self.buffer.clear();
+        self.block_start = self.buffer.start;
         self.block = Block::empty(self.next);
         self.waiting_ns = None;
     }
@@ -466,15 +506,19 @@ impl Recorder {
     /// Gives the segment up after an error: what is good stays, the rest is cut, and the buffer is dropped.
     #[cold]
     fn give_up(&mut self, error: Error) -> Error {
+        // The first error counts. What cannot be cut now is cut by the next recorder.
+        let _ = self.take_back(true);
         if let Some(mut open) = self.open.take() {
-            // The first error counts. What cannot be cut is cut by the next recorder.
-            let _ = open.file.set_len(open.written);
-            let synced = open.file.sync().is_ok() && self.disk.sync_dir(&self.dir).is_ok();
-            if synced {
+            let mut keep = |len: u64| {
+                let file = open.file.as_mut().ok_or(io::ErrorKind::NotFound)?;
+                file.set_len(len)?;
+                file.sync()
+            };
+            if keep(open.written).is_ok() && self.disk.sync_dir(&self.dir).is_ok() {
                 self.durable.take(self.written);
             } else {
+                let _ = keep(open.durable);
                 self.written = self.durable;
-                let _ = open.file.set_len(open.durable);
                 open.written = open.durable;
             }
             if open.written == 0 {
@@ -515,7 +559,8 @@ impl Recorder {
         self.write(false)?;
         let Some(open) = &mut self.open else { return Ok(self.durable) };
         if open.durable < open.written {
-            let synced = open.file.sync().and_then(|()| match open.named {
+            let file = open.file.as_mut().ok_or(io::Error::from(io::ErrorKind::NotFound));
+            let synced = file.and_then(|file| file.sync()).and_then(|()| match open.named {
                 true => Ok(()),
                 false => self.disk.sync_dir(&self.dir),
             });
@@ -532,6 +577,7 @@ impl Recorder {
 
     /// Does what is due: writes a buffer that waits for too long, ends a segment that is too old, removes what is too old.
     pub fn tick(&mut self, now: Now) -> Result<(), Error> {
+        self.settle(false)?;
         let aged = now.steady_ns / AGING_NS != self.now.steady_ns / AGING_NS;
         self.now = now;
         if self.waiting_ns.is_some_and(|since| now.steady_ns.saturating_sub(since) >= self.settings.flush_ns) {
