@@ -133,3 +133,6 @@ impl Keeper {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
