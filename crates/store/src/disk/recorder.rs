@@ -286,12 +286,13 @@ impl Recorder {
     pub fn packet(&mut self, id: u32, number: u64, record: &Record<'_>) -> Result<(), Error> {
         let mut frame = record.frame;
         let room = self.settings.buffer_bytes - mark::MAX_LEN - PAGE;
-        if self.encoder.record_len(frame.data.len()) > room {
-            frame.data = &frame.data[..room - PAGE];
+        if frame.data.len() > room {
+            frame.data = &frame.data[..room];
             self.stats.cut += 1;
         }
-        if !self.is_ready(id, number, self.encoder.record_len(frame.data.len()), record.time_ns) {
-            self.prepare(id, number, self.encoder.record_len(frame.data.len()), record.time_ns)?;
+        let len = self.encoder.record_len(frame.data.len());
+        if !self.is_ready(id, number, len, record.time_ns) {
+            self.prepare(id, number, len, record.time_ns)?;
         }
         self.encoder.packet(&mut self.buffer.bytes, id, record.time_ns, &frame);
         self.index.packet(id, frame.data);
@@ -338,16 +339,16 @@ impl Recorder {
         if self.open.is_none() {
             self.begin_segment(time_ns)?;
         }
-        self.make_room(len)?;
         let mut text = Vec::new();
         while self.open.as_ref().is_some_and(|open| open.described <= id) {
             text.clear();
             self.encoder.describe_next(&mut text);
-            self.make_room(text.len() + len)?;
+            self.make_room(text.len())?;
             self.buffer.bytes.extend_from_slice(&text);
             self.index.head(&text);
             self.described(1);
         }
+        self.make_room(len)?;
         self.waiting_ns.get_or_insert(self.now.steady_ns);
         Ok(())
     }

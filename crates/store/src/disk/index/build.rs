@@ -13,8 +13,6 @@ const SLOTS_V6: usize = 1 << 16;
 const PROBES: usize = 24;
 /// Bytes of a page; one entry may make it longer.
 const PAGE_BYTES: usize = 8 << 10;
-/// Number of blocks from which on a roaring bitmap is tried.
-const MANY: usize = 24;
 
 /// A table from addresses to slots with linear probing. A slot holds the address, and 1 + the last block that has it (0: free).
 #[derive(Debug)]
@@ -84,7 +82,7 @@ pub(in super::super) struct Builder {
     ports: Values,
     v4: Addresses<u32>,
     v6: Addresses<u128>,
-    /// Keys of all blocks, one block after the other: the kind in the upper 3 bits, value or slot below.
+    /// Keys of all blocks, one block after the other: value or slot, behind those of the kinds before ([`base`]).
     postings: Vec<u32>,
     most_postings: usize,
     /// End of each block in `postings`.
@@ -97,19 +95,40 @@ pub(in super::super) struct Builder {
     incomplete: bool,
 }
 
-const VALUE_BITS: u32 = 29;
+/// Number of values or slots of a kind.
+const fn slots(kind: Kind) -> usize {
+    match kind {
+        Kind::Type | Kind::Port => 1 << 16,
+        Kind::Vlan => 1 << 12,
+        Kind::Protocol => 1 << 8,
+        Kind::V4 => SLOTS_V4,
+        Kind::V6 => SLOTS_V6,
+    }
+}
+
+/// Number of values and slots of the kinds before this one.
+const fn base(kind: Kind) -> usize {
+    let (mut at, mut sum) = (0, 0);
+    while Kind::ALL[at] as u8 != kind as u8 {
+        sum += slots(Kind::ALL[at]);
+        at += 1;
+    }
+    sum
+}
+
+const ALL_SLOTS: usize = base(Kind::V6) + slots(Kind::V6);
 
 impl Builder {
     /// A builder with room for `most_postings` pairs of a key and a block, four bytes each.
     pub(in super::super) fn new(most_postings: usize) -> Self {
         Self {
             links: Vec::new(),
-            types: Values::new(1 << 16),
-            vlans: Values::new(1 << 12),
-            protocols: Values::new(1 << 8),
-            ports: Values::new(1 << 16),
-            v4: Addresses::new(SLOTS_V4),
-            v6: Addresses::new(SLOTS_V6),
+            types: Values::new(slots(Kind::Type)),
+            vlans: Values::new(slots(Kind::Vlan)),
+            protocols: Values::new(slots(Kind::Protocol)),
+            ports: Values::new(slots(Kind::Port)),
+            v4: Addresses::new(slots(Kind::V4)),
+            v6: Addresses::new(slots(Kind::V6)),
             postings: Vec::with_capacity(most_postings),
             most_postings,
             ends: Vec::new(),
@@ -177,7 +196,7 @@ impl Builder {
     #[inline]
     fn post(&mut self, kind: Kind, value: u32) {
         if self.postings.len() < self.most_postings {
-            self.postings.push((kind as u32) << VALUE_BITS | value);
+            self.postings.push(base(kind) as u32 + value);
         } else {
             self.incomplete = true;
         }
@@ -186,9 +205,9 @@ impl Builder {
     /// The bytes of the index file of a segment of `bytes` bytes.
     pub(in super::super) fn finish(&self, generation: u64, start_ns: i64, bytes: u64) -> Vec<u8> {
         let mut pages = Pages::default();
+        let sorted = self.sorted();
         for kind in Kind::ALL {
-            let sorted = self.sorted(kind);
-            for &(key, from, to) in &sorted.keys {
+            for (key, from, to) in self.keys(kind, &sorted.starts) {
                 pages.add(kind, key, &sorted.blocks[from as usize..to as usize]);
             }
             pages.end();
@@ -236,51 +255,50 @@ impl Builder {
         out
     }
 
-    /// Keys of a kind with their blocks, both in order.
-    fn sorted(&self, kind: Kind) -> Postings {
-        let slots = match kind {
-            Kind::Type => self.types.0.len(),
-            Kind::Vlan => self.vlans.0.len(),
-            Kind::Protocol => self.protocols.0.len(),
-            Kind::Port => self.ports.0.len(),
-            Kind::V4 => self.v4.slots.len(),
-            Kind::V6 => self.v6.slots.len(),
-        };
-        // Sorted by counting: blocks of slot s are at starts[s]..starts[s + 1].
-        let mut starts = vec![0u32; slots + 1];
-        let slot = |posting: u32| (posting & ((1 << VALUE_BITS) - 1)) as usize;
-        let of_kind = |posting: &&u32| **posting >> VALUE_BITS == kind as u32;
-        for &posting in self.postings.iter().filter(of_kind) {
-            starts[slot(posting) + 1] += 1;
+    /// The blocks of each value and slot, sorted by counting.
+    fn sorted(&self) -> Sorted {
+        let mut starts = vec![0u32; ALL_SLOTS + 1];
+        for &posting in &self.postings {
+            starts[posting as usize + 1] += 1;
         }
-        for at in 1..starts.len() {
-            starts[at] += starts[at - 1];
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += *start;
+            *start = sum;
         }
-        let (mut blocks, mut next) = (vec![0u32; starts[slots] as usize], starts.clone());
+        let (mut blocks, mut next) = (vec![0u32; self.postings.len()], starts.clone());
         let mut at = 0;
         for (block, &end) in self.ends.iter().enumerate() {
-            for &posting in self.postings[at..end as usize].iter().filter(of_kind) {
-                let place = &mut next[slot(posting)];
+            for &posting in &self.postings[at..end as usize] {
+                let place = &mut next[posting as usize];
                 blocks[*place as usize] = block as u32;
                 *place += 1;
             }
             at = end as usize;
         }
+        Sorted { starts, blocks }
+    }
+
+    /// The keys of a kind in order, each with the range of its blocks.
+    fn keys(&self, kind: Kind, starts: &[u32]) -> Vec<(u128, u32, u32)> {
+        let starts = &starts[base(kind)..=base(kind) + slots(kind)];
         let key = |slot: usize| match kind {
             Kind::V4 => self.v4.slots[slot].0.into(),
             Kind::V6 => self.v6.slots[slot].0,
             _ => slot as u128,
         };
-        let filled = (0..slots).filter(|&slot| starts[slot] < starts[slot + 1]);
-        let mut keys: Vec<_> = filled.map(|slot| (key(slot), starts[slot], starts[slot + 1])).collect();
-        keys.sort_unstable();
-        Postings { keys, blocks }
+        let ranges = starts.windows(2).enumerate().filter(|(_, range)| range[0] < range[1]);
+        let mut keys: Vec<_> = ranges.map(|(slot, range)| (key(slot), range[0], range[1])).collect();
+        if matches!(kind, Kind::V4 | Kind::V6) {
+            keys.sort_unstable();
+        }
+        keys
     }
 }
 
-/// Keys of a kind in order, each with the range of its blocks in `blocks`.
-struct Postings {
-    keys: Vec<(u128, u32, u32)>,
+/// Blocks by value or slot: those of slot s are at `starts[s]..starts[s + 1]`.
+struct Sorted {
+    starts: Vec<u32>,
     blocks: Vec<u32>,
 }
 
@@ -373,12 +391,14 @@ fn varint(out: &mut Vec<u8>, mut value: u32) {
 fn set(out: &mut Vec<u8>, blocks: &[u32]) {
     let start = out.len();
     varint(out, (blocks.len() as u32) << 1);
-    let mut before = 0;
+    let (mut before, mut runs) = (0, 1);
     for &block in blocks {
         varint(out, block - before);
+        runs += usize::from(block > before + 1);
         before = block;
     }
-    if blocks.len() < MANY {
+    // A bitmap is shorter if most blocks follow each other: a run takes 4 bytes.
+    if 4 * runs + 16 >= out.len() - start {
         return;
     }
     let mut bitmap = RoaringBitmap::from_sorted_iter(blocks.iter().copied()).expect("the blocks are sorted");

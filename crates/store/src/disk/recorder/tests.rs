@@ -422,3 +422,24 @@ fn a_directory_that_is_no_record_is_refused() {
     let nowhere = scratch.path().join("a/b");
     assert!(Recorder::open(Arc::new(System::default()), &nowhere, small(), at(0)).is_err());
 }
+
+#[test]
+fn a_frame_longer_than_the_buffer_is_cut_and_counted() {
+    let scratch = Scratch::new();
+    let (mut recorder, _) = recorder(scratch.path(), small());
+    let text = "x".repeat(30_000);
+    let long = Interface { description: Some(text), ..Interface::plain(LinkType::RAW, 0, Resolution::NANOSECOND) };
+    let id = recorder.interface(&long);
+    let packet: Packet = (START_NS, vec![7; 300_000]);
+    for number in 0..5 {
+        recorder.packet(if number % 2 == 0 { id } else { 0 }, number, &record(&packet)).unwrap();
+    }
+    recorder.flush().unwrap();
+    assert_eq!(recorder.stats().cut, 5);
+    let found = read_all(scratch.path());
+    assert_eq!(found.len(), 5);
+    assert!(found.iter().all(|(_, data)| data.len() > 110_000 && data.iter().all(|&byte| byte == 7)));
+    for (kind, body) in blocks(&fs::read(&files(scratch.path(), "pcapng")[0]).unwrap()) {
+        assert!(kind != 6 || body[16..20] == 300_000u32.to_le_bytes(), "the length on the wire stays");
+    }
+}
