@@ -13,6 +13,7 @@ mod dpdk;
 mod filter;
 mod heavy;
 mod inputs;
+mod layout;
 mod machine;
 mod measure;
 mod native;
@@ -44,6 +45,9 @@ struct Arguments {
     /// Folder for the inputs (filter: about 9 GB at full size, measure: 5 GB, capture: 2 GB, the others: none)
     #[arg(long, default_value = "data/bench")]
     data: PathBuf,
+    /// layout: bytes of the buffer [default: 512 MiB, at most a quarter of what is free]
+    #[arg(long)]
+    bytes: Option<u64>,
     /// Folder for the results [default: results/DATE-CPU/SCENARIO at full size, none at smoke size]
     #[arg(long)]
     out: Option<PathBuf>,
@@ -62,6 +66,8 @@ enum Scenario {
     Measure,
     /// Random look-ups in tables of 4 KiB pages and of huge pages
     Pages,
+    /// Filters over packets in memory at several alignments: the alignment study
+    Layout,
     /// Capturing from an interface, against tcpdump: rates without loss, processor time, writing to disk, AF_XDP; needs root
     Capture,
     /// Receiving from DPDK's ports against a loop in C, and the pipeline behind one; built with the feature `dpdk`
@@ -136,6 +142,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         Scenario::Pages => {
             report = Report::new(pages::RAW, &format!("{in_turn}; ns a look-up of one thread, processor time"));
             pages::run(size, rounds, &mut report);
+        }
+        Scenario::Layout => {
+            report = Report::new(layout::RAW, &format!("{rounds} rounds, layouts in turn within each, medians"));
+            layout::run(size, rounds, arguments.bytes, &mut report)?;
         }
         Scenario::Capture => {
             report = Report::new(capture::RAW, &in_turn);

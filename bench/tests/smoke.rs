@@ -54,7 +54,7 @@ fn the_list_of_scenarios_fits_sixty_columns() {
         .expect("weir-bench starts");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.lines().all(|line| line.chars().count() <= 60), "{text}");
-    for name in ["filter", "sketch", "measure", "pages", "capture"] {
+    for name in ["filter", "sketch", "measure", "pages", "layout", "capture"] {
         assert!(text.lines().any(|line| line.trim_start().starts_with(&format!("{name}:"))), "{name} in {text}");
     }
 }
@@ -116,6 +116,18 @@ fn the_pages_scenario_runs_and_its_answers_agree() {
 }
 
 #[test]
+fn the_layout_scenario_runs_and_its_answers_agree() {
+    let parts = [
+        "Storage efficiency",
+        "64+2",
+        "12 to 27 % gained at 64",
+        "the interpreter says the same",
+        "On this machine: **",
+    ];
+    smoke("layout", &parts, &["virtual.svg"]);
+}
+
+#[test]
 fn the_capture_scenario_runs_and_its_answers_agree() {
     if !weir("capture") {
         return;
@@ -150,7 +162,7 @@ fn without_a_name_all_scenarios_are_listed() {
         let output = command.output().expect("it starts");
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success());
-        for name in ["filter", "sketch", "measure", "pages", "capture"] {
+        for name in ["filter", "sketch", "measure", "pages", "layout", "capture"] {
             assert!(text.lines().any(|line| line.trim_start().starts_with(name)), "{text}");
         }
     }

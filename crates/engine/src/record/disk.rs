@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+pub use weir_store::disk::Error as Failure;
 use weir_store::disk::{self, Closed, Durable, Error, FreeBytes, Now, Opened, Recorder, Retention, Stats, System};
 use weir_store::ring::{Cursor, From};
 
@@ -84,8 +85,6 @@ pub(super) struct Writer {
     /// Steady time of the next sync, and of the next attempt after a failure, ns.
     sync_ns: u64,
     retry_ns: Option<u64>,
-    /// Packets that were missed by cursors before this one.
-    missed: u64,
 }
 
 /// Opens a directory for writing, and recovers what an earlier recording left.
@@ -118,7 +117,6 @@ impl Writer {
             on_disk,
             sync_ns: 0,
             retry_ns: None,
-            missed: 0,
         }
     }
 
@@ -155,7 +153,7 @@ impl Writer {
             Ok(Closed { durable, stats, kept }) => {
                 let mut status = shared.disk.status();
                 (status.written, status.durable) = (durable, durable);
-                (status.stats, status.kept) = (stats, kept);
+                (status.stats, status.kept, status.missed) = (stats, kept, stats.missed);
             }
             Err(error) => {
                 on_disk(DiskEvent::Failed(&error));
@@ -205,7 +203,6 @@ impl Writer {
     fn failed(&mut self, error: &Error) {
         let first = self.retry_ns.is_none();
         self.retry_ns = Some(self.shared.steady_ns().saturating_add(RETRY_NS));
-        self.missed += self.cursor.missed();
         self.cursor = self.shared.history.cursor(From::Number(self.recorder.resume_from()));
         if first {
             (self.on_disk)(DiskEvent::Failed(error));
@@ -217,11 +214,13 @@ impl Writer {
 
     /// Tells how far the disk is.
     fn tell(&self) {
-        self.shared.disk_at.store(self.cursor.chunk(), Ordering::Relaxed);
+        // A run over files does not wait for a disk that fails.
+        let place = if self.retry_ns.is_none() { self.cursor.chunk() } else { u64::MAX };
+        self.shared.disk_at.store(place, Ordering::Relaxed);
         let mut status = self.shared.disk.status();
         (status.written, status.durable) = (self.recorder.written(), self.recorder.durable());
         (status.stats, status.kept) = (self.recorder.stats(), self.recorder.kept());
-        status.missed = self.missed + self.cursor.missed();
+        status.missed = status.stats.missed;
     }
 }
 

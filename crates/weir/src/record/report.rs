@@ -107,7 +107,10 @@ impl Report {
         self.clear();
         match event {
             DiskEvent::Failed(error) => {
-                self.fault(format!("{error}; packets are kept in RAM, and the disk is tried again"))
+                self.fault(format!(
+                    "{}; packets are kept in RAM, and the disk is tried again",
+                    disk_error_words(error)
+                ));
             }
             _ => say("the disk takes packets again"),
         }
@@ -123,7 +126,7 @@ impl Report {
         self.clear();
         say_plain(&standing(status));
         if let Some(disk) = &status.disk {
-            say_plain(&format!("  {}", on_disk(disk)));
+            say_plain(&format!("  {}", on_disk(disk, status.taken)));
         }
     }
 
@@ -191,7 +194,7 @@ impl Report {
         }
         text.push_str(&format!("\n  {}\n", standing(status)));
         if let Some(disk) = &status.disk {
-            text.push_str(&format!("  {}\n", on_disk(disk)));
+            text.push_str(&format!("  {}\n", on_disk(disk, status.taken)));
         }
         for trigger in &status.triggers {
             text.push_str(&format!(
@@ -247,7 +250,7 @@ fn standing(status: &Status) -> String {
 }
 
 /// State of the disk: `disk: 1 000 packets durable in 3 segments of 1.2 GB, index 1.1 %`.
-fn on_disk(disk: &disk::Status) -> String {
+fn on_disk(disk: &disk::Status, taken: u64) -> String {
     let stats = &disk.stats;
     let index = percent(stats.index_bytes, stats.bytes);
     let mut text = format!(
@@ -266,10 +269,25 @@ fn on_disk(disk: &disk::Status) -> String {
     if stats.removed.segments > 0 {
         text.push_str(&format!(", {} old segments removed", grouped(stats.removed.segments)));
     }
-    if let Some(failure) = &disk.failure {
-        text.push_str(&format!(", failing: {failure}"));
+    if disk.durable.next < taken {
+        text.push_str(&format!(", the last {} are only in RAM", packets(taken - disk.durable.next)));
+    }
+    if disk.failure.is_some() {
+        text.push_str(", failing");
     }
     text
+}
+
+/// Message on a failure of the disk.
+fn disk_error_words(error: &disk::Failure) -> String {
+    match error {
+        disk::Failure::File { action, path, offset, kept, source } => {
+            let at = offset.map_or(String::new(), |offset| format!(" at offset {offset}"));
+            let kept = kept.map_or(String::new(), |kept| format!("; {} are on disk", packets(kept)));
+            format!("{}: {action}{at}: {}{kept}", Name::from(&**path), io_words(source))
+        }
+        error => error.to_string(),
+    }
 }
 
 /// `1 file` or `12 files`.

@@ -473,3 +473,40 @@ fn triggers_come_from_a_file_and_run_a_program() {
         assert!(done.code == Some(2) && done.err.contains(why), "{text}: {}", done.err);
     }
 }
+
+/// Files that may not grow any further stand for a disk that is full: the failure is told, and recording goes on.
+#[test]
+fn a_disk_that_fails_is_tried_again() {
+    let temp = Temp::new();
+    let (file, out) = (temp.at("all.pcap"), temp.at("out"));
+    let mut bytes = pcap_header(65_535, 1);
+    for number in 0..2500u32 {
+        bytes.extend(pcap_record(BEGIN + number / 10, &numbered(number, 1000)));
+    }
+    std::fs::write(&file, bytes).unwrap();
+    // In blocks of 512 bytes: 1.5 MiB.
+    let mut limited = std::process::Command::new("sh");
+    let weir = env!("CARGO_BIN_EXE_weir");
+    limited.args([
+        "-c",
+        "ulimit -f 3072; exec \"$@\"",
+        "-",
+        weir,
+        "record",
+        &file,
+        &out,
+        "--disk",
+        "1G",
+        "--ram",
+        "64M",
+    ]);
+    let done = run(&mut limited, &[]);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    assert!(done.err.contains("file too large") && done.err.contains("the disk is tried again"), "{}", done.err);
+    assert!(done.err.contains("2 500 received, 2 500 recorded"), "{}", done.err);
+    // What is on disk is in order, and what the summary calls durable is there.
+    let found = on_disk(&out);
+    assert!(found.is_sorted() && found.len() > 1000, "{}: {}", found.len(), done.err);
+    let durable = done.err.split("disk: ").nth(1).and_then(|rest| rest.split(" packets durable").next()).unwrap();
+    assert!(found.len() >= durable.replace(' ', "").parse().unwrap(), "{}", done.err);
+}
