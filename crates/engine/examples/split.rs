@@ -38,7 +38,7 @@ fn main() {
             eprintln!("{name}: {}", fault.what); // tidy: allow(print): an example is a program
         }
     };
-    let files = Files { names: &sources, zstd_window: 128 << 20, follow: None };
+    let files = Files { names: &sources, zstd_window: 128 << 20, follow: None, query: None };
     if let Err(error) = run.one_by_one(&files, &mut on) {
         eprintln!("{error}"); // tidy: allow(print): an example is a program
         std::process::exit(2);

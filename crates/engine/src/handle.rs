@@ -166,7 +166,7 @@ fn read(run: &mut Run, sources: Sources, on: crate::event::On<'_>) -> Result<(),
         },
         Sources::Files { names, order, zstd_window, follow } => {
             let follow = follow.as_ref().map(|follow| &**follow as &dyn Fn(&Name) -> Followed);
-            let files = Files { names: &names, zstd_window, follow };
+            let files = Files { names: &names, zstd_window, follow, query: None };
             match order {
                 Order::Given => run.one_by_one(&files, on),
                 Order::Merged => run.merged(&files, on),

@@ -17,6 +17,7 @@ pub mod output_changes;
 pub mod outputs;
 pub mod port;
 pub mod record;
+pub mod records;
 pub mod run;
 pub mod sink;
 pub mod socket;

@@ -304,7 +304,7 @@ fn a_slow_reader_gets_all_bytes_of_a_stream() {
     let (mut all, mut piece, mut random) = (Vec::new(), vec![0; 200_000], Random(3));
     loop {
         let len = 1 + random.below(piece.len());
-        match stream.read(&mut piece[..len]).unwrap() {
+        match read(&mut stream, &mut piece[..len]).unwrap() {
             0 => break,
             read => all.extend_from_slice(&piece[..read]),
         }
@@ -357,12 +357,12 @@ fn bytes_of_a_stream_arrive_as_they_are_flushed_and_its_failure_is_told() {
         let mut piece = [0; 10];
         for word in ["one", "two"] {
             feed.send(word.into()).unwrap();
-            assert_eq!(stream.read(&mut piece).unwrap(), 3);
+            assert_eq!(read(&mut stream, &mut piece).unwrap(), 3);
             assert_eq!(&piece[..3], word.as_bytes());
         }
         assert!(matches!(setup.client().stream(&json!({})), Err(Error::Refused(_))));
         feed.send(last.into()).unwrap();
-        assert_eq!(stream.read(&mut piece).unwrap_err().to_string(), expected);
+        assert_eq!(read(&mut stream, &mut piece).unwrap_err().to_string(), expected);
     }
 }
 
@@ -505,6 +505,16 @@ fn a_stop_leaves_the_socket_of_another_process() {
     let _other = UnixListener::bind(setup.path()).unwrap();
     setup.server = None;
     assert!(exists(&setup.path()));
+}
+
+/// Reads; a read that found nothing for a while is repeated.
+fn read(stream: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match stream.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
 }
 
 fn exists(path: &Path) -> bool {

@@ -2,6 +2,7 @@
 // Texts here are printed as help, where brackets mean what may be left out.
 #![allow(rustdoc::broken_intra_doc_links)]
 
+pub mod query;
 pub mod record;
 
 use crate::numbers::{parse_cpus, parse_rotation_size, parse_size, parse_time, parse_zstd_window};
@@ -35,6 +36,8 @@ pub enum Command {
     Filter(FilterArgs),
     /// Keep packets in RAM, and save those from before a trigger
     Record(record::RecordArgs),
+    /// Get packets back from a record by time and expression
+    Query(query::QueryArgs),
     /// Say what capture files hold
     Info(InfoArgs),
     /// Write a capture file of synthetic traffic whose answers are known

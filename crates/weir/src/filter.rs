@@ -21,6 +21,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use weir_engine::event::Event;
 use weir_engine::name::Name;
+use weir_engine::records::Query;
 use weir_engine::run::{Error, Files, Run, Setup};
 use weir_engine::sink::Sink;
 use weir_engine::zone::Zone;
@@ -48,6 +49,16 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
         return Ok(answer(&interfaces::list().context("the list of interfaces")?));
     }
     check(arguments)?;
+    run_checked(arguments, None)
+}
+
+/// Runs the command over a record directory, with a question to it.
+pub fn run_query(arguments: FilterArgs, query: Arc<Query>) -> anyhow::Result<Outcome> {
+    check(&arguments)?;
+    run_checked(&arguments, Some(&query))
+}
+
+fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Result<Outcome> {
     let walls = Walls::of_filter(arguments)?;
     arguments.output.say_ignored();
     let stop = Arc::new(AtomicBool::new(false));
@@ -75,7 +86,9 @@ pub fn run(mut arguments: FilterArgs) -> anyhow::Result<Outcome> {
     let files = Files {
         names: &arguments.sources,
         zstd_window: arguments.zstd_window,
-        follow: if arguments.follow { Some(&follow) } else { None },
+        // Of a record, the recorder gives what is to come.
+        follow: if arguments.follow && query.is_none() { Some(&follow) } else { None },
+        query,
     };
     if !live {
         walls.raise(&[])?;

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_engine::name::Name;
+use weir_engine::records;
 use weir_engine::zone::Zone;
-use weir_io::Input;
 use weir_io::input::Opening;
 use weir_io::sys;
 use weir_measure::SIZE_CLASSES;
@@ -94,7 +94,7 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
         interrupted: None,
         faults: Vec::new(),
     };
-    let input = match Input::open(name, &Opening { zstd_window, ..Opening::default() }, stop) {
+    let input = match records::open(name, &Opening { zstd_window, ..Opening::default() }, None, stop) {
         Ok(input) => input,
         // Stopped while waiting for a pipe's writer.
         Err(_) if stop.load(Ordering::Relaxed) => {

@@ -12,11 +12,13 @@ mod generate;
 mod info;
 mod interfaces;
 mod measure;
+mod moment;
 mod numbers;
 mod outcome;
 mod outputs;
 mod port;
 mod progress;
+mod query;
 mod record;
 mod show;
 mod sources;
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Measure(arguments) => measure::run(arguments),
         Command::Filter(arguments) => filter::run(arguments),
         Command::Record(arguments) => record::run(arguments),
+        Command::Query(arguments) => query::run(arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

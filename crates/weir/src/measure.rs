@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use weir_engine::event::Event;
 use weir_engine::name::Name;
 use weir_engine::outputs::Outputs;
+use weir_engine::records::Query;
 use weir_engine::run::{Ended, Error, Files, Run, Setup};
 use weir_engine::zone::Zone;
 use weir_io::sys;
@@ -43,7 +44,15 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
     if let Some(file) = &arguments.filter_file {
         arguments.filter = filter_file::read(file)?;
     }
-    let arguments = &arguments;
+    run_over(&arguments, None)
+}
+
+/// Runs the command over a record directory, with a question to it.
+pub fn run_query(arguments: MeasureArgs, query: Arc<Query>) -> anyhow::Result<Outcome> {
+    run_over(&arguments, Some(&query))
+}
+
+fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Result<Outcome> {
     let settings = settings(arguments)?;
     let output = &arguments.output;
     output.check_rotation()?;
@@ -112,6 +121,7 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
         names: &arguments.sources,
         zstd_window: arguments.zstd_window,
         follow: if arguments.follow { Some(&follow) } else { None },
+        query,
     };
     if !is_live(arguments) {
         walls.raise(&[])?;

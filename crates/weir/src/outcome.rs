@@ -5,6 +5,7 @@ use crate::terminal::{printable, width, wrapped};
 use std::io::{self, Write};
 use weir_engine::name::interface_of;
 use weir_engine::outputs::Outputs;
+use weir_engine::records::Damaged;
 use weir_engine::run::Stage;
 use weir_engine::sink::SinkReport;
 use weir_io::sys::standard;
@@ -65,6 +66,11 @@ pub fn answer(text: &str) -> Outcome {
 /// Line about a source that failed: its place, the cause, and the packets delivered before.
 pub fn fault_line(name: &str, fault: &SourceFault) -> String {
     let SourceFault { packet, offset, what } = fault;
+    if let SourceError::Io(error) = what
+        && let Some(damaged) = error.get_ref().and_then(|inner| inner.downcast_ref::<Damaged>())
+    {
+        return format!("{name}: {damaged}; all other blocks were read");
+    }
     format!("{name}: packet {packet}, offset {offset}: {}; {}", source_error_words(what), kept_words(packet - 1))
 }
 

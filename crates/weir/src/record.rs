@@ -210,7 +210,7 @@ impl Command<'_> {
             let result = if live {
                 run.capture(inputs, on)
             } else {
-                run.one_by_one(&Files { names: sources, zstd_window: 128 << 20, follow: None }, on)
+                run.one_by_one(&Files { names: sources, zstd_window: 128 << 20, follow: None, query: None }, on)
             };
             done.store(true, Ordering::Relaxed);
             result

@@ -4,8 +4,11 @@ use super::{Error, Run, Source};
 use crate::event::{Event, On};
 use crate::name::Name;
 use crate::outputs::{Given, Place, Rest};
+use crate::records::{self, Query};
 use crate::sorting;
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use weir_io::follow::Followed;
 use weir_io::input::{self, Opening};
 use weir_io::{Input, Kind, sys};
@@ -32,12 +35,18 @@ pub struct Files<'a> {
     pub zstd_window: u64,
     /// Function to follow the files of a name, if wanted.
     pub follow: Option<&'a dyn Fn(&Name) -> Followed>,
+    /// Question to the record directories among the names; `None` for all their packets.
+    pub query: Option<&'a Arc<Query>>,
 }
 
 impl Files<'_> {
     /// Returns the opening options for sources that are read to their end.
     fn opening(&self) -> Opening<'static> {
         Opening { zstd_window: self.zstd_window, ..Opening::default() }
+    }
+
+    fn open(&self, name: &Name, opening: &Opening<'_>, stop: &Arc<AtomicBool>) -> io::Result<Input> {
+        records::open(name, opening, self.query, stop)
     }
 }
 
@@ -48,7 +57,7 @@ impl Run {
         for name in files.names {
             let followed = files.follow.map(|follow| follow(name));
             let opening = Opening { follow: followed.as_ref(), ..files.opening() };
-            let mut opened = Some(Input::open(name, &opening, &self.stop));
+            let mut opened = Some(files.open(name, &opening, &self.stop));
             // Each file that has the followed name in turn is a source of its own.
             while let Some(input) = opened.take().and_then(|opened| self.opened(name, opened, on)) {
                 self.one_file(input, on)?;
@@ -109,7 +118,7 @@ impl Run {
         let mut sorter = sorting::sorter(&self.stop);
         let stages = Arc::clone(&self.stages);
         for name in files.names {
-            let opened = Input::open(name, &files.opening(), &self.stop);
+            let opened = files.open(name, &files.opening(), &self.stop);
             let Some(input) = self.opened(name, opened, on) else { continue };
             let mut check = |layout: &Layout| stages.plan(layout, None).map(drop);
             match sorter.take(input, &mut check, &mut |bytes| on(Event::Progress { bytes })) {
@@ -310,7 +319,7 @@ impl Run {
         }
         let mut inputs = Vec::new();
         for name in files.names {
-            match Input::open(name, &files.opening(), &self.stop) {
+            match files.open(name, &files.opening(), &self.stop) {
                 Ok(input) => inputs.push(Input { name: name.as_source(), ..input }),
                 // The run was stopped while a pipe had no writer.
                 Err(_) if self.is_stopped() => return Ok(Vec::new()),

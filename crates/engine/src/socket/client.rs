@@ -3,7 +3,9 @@
 use super::protocol::{LONGEST_ANSWER, Line, ReadFrames, line, parse_answer, read_line};
 use super::{Error, place};
 use serde_json::Value;
-use std::io::{self, BufReader, Write};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,11 +13,14 @@ use std::time::Duration;
 /// Longest wait for an answer, and for the other process to take a request. A request may make a disk write all it holds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Longest read of a stream that finds no bytes.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Connection to a control socket.
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
-    stream: BufReader<UnixStream>,
+    stream: BufReader<Patient>,
     answer: Vec<u8>,
 }
 
@@ -26,7 +31,8 @@ impl Client {
         let timed = |stream: UnixStream| {
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
-            Ok(stream)
+            let file = File::from(OwnedFd::from(stream.try_clone()?));
+            Ok(Patient { stream, file, endless: false })
         };
         match place::connect(&path).and_then(timed) {
             Ok(stream) => Ok(Self { path, stream: BufReader::new(stream), answer: Vec::new() }),
@@ -41,7 +47,7 @@ impl Client {
     /// other process; another error leaves the connection useless.
     pub fn ask(&mut self, request: &Value) -> Result<Value, Error> {
         // After a refusal the other process closes the connection, and the answer may lie here although the request was not taken.
-        let sent = self.stream.get_ref().write_all(&line(request));
+        let sent = (&self.stream.get_ref().stream).write_all(&line(request));
         match (self.answer(), sent) {
             (Err(Error::Io { .. } | Error::Malformed { .. }), Err(error)) => Err(self.failed(error)),
             (answer, _) => answer,
@@ -50,10 +56,11 @@ impl Client {
 
     /// Sends a request whose answer is a stream of bytes; returns the value of the answer's line, and the bytes.
     ///
-    /// The wait for bytes has no limit. **Errors**: as [`Self::ask`].
-    pub fn stream(mut self, request: &Value) -> Result<(Value, ReadFrames<BufReader<UnixStream>>), Error> {
+    /// The wait for bytes has no limit, but a read is `Interrupted` after a tenth of a second without bytes, so that a caller can
+    /// look at its stop flag. **Errors**: as [`Self::ask`].
+    pub fn stream(mut self, request: &Value) -> Result<(Value, ReadFrames<BufReader<Patient>>), Error> {
         let value = self.ask(request)?;
-        self.stream.get_ref().set_read_timeout(None).map_err(|error| self.failed(error))?;
+        self.wait_endlessly()?;
         Ok((value, ReadFrames::new(self.stream)))
     }
 
@@ -62,8 +69,14 @@ impl Client {
     /// The wait for a line has no limit. **Errors**: as [`Self::ask`].
     pub fn subscribe(mut self, request: &Value) -> Result<(Value, Lines), Error> {
         let value = self.ask(request)?;
-        self.stream.get_ref().set_read_timeout(None).map_err(|error| self.failed(error))?;
+        self.wait_endlessly()?;
         Ok((value, Lines(self)))
+    }
+
+    fn wait_endlessly(&mut self) -> Result<(), Error> {
+        self.stream.get_mut().endless = true;
+        let set = self.stream.get_ref().stream.set_read_timeout(Some(LOOK));
+        set.map_err(|error| self.failed(error))
     }
 
     /// Reads the next line.
@@ -94,6 +107,26 @@ impl Client {
 
 fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the other process closed the connection without an answer")
+}
+
+/// Reader of a connection; if its wait is endless, a read without bytes is `Interrupted`.
+#[derive(Debug)]
+pub struct Patient {
+    stream: UnixStream,
+    /// The connection again: a process whose walls stand may read files, but not receive from sockets.
+    file: File,
+    endless: bool,
+}
+
+impl Read for Patient {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.file.read(buffer) {
+            Err(error) if self.endless && error.kind() == io::ErrorKind::WouldBlock => {
+                Err(io::Error::from(io::ErrorKind::Interrupted))
+            }
+            read => read,
+        }
+    }
 }
 
 /// Lines of a subscription. The sequence ends when the other process closes the connection.

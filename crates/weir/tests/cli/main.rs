@@ -15,6 +15,7 @@ mod live;
 mod measure;
 mod names;
 mod outputs;
+mod query;
 mod record;
 mod sinks;
 mod sorting;

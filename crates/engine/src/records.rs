@@ -1,0 +1,207 @@
+//! Record directories as sources.
+//!
+//! A record directory is read as one pcapng stream: the segments on disk in their order, and behind them the packets that the
+//! recorder still has in memory, if a [`Query`] was given their bytes.
+
+use crate::name::Name;
+use crate::record::SOCKET;
+use crate::socket::{Client, Error};
+use serde_json::{Value, json};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weir_io::input::Opening;
+use weir_io::stream::Stream;
+use weir_io::{Input, Kind};
+use weir_store::disk::{self, Reader, Seam};
+
+pub use weir_store::disk::{Counts, IndexUse, Selection};
+
+/// Question to a record directory: the wanted packets, and afterwards what was read for the answer.
+#[derive(Debug, Default)]
+pub struct Query {
+    /// Wanted packets. The expression only chooses what is read: the run still has to filter.
+    pub selection: Selection,
+    /// Packets in the memory of the recorder, until a source takes them.
+    memory: Mutex<Option<Memory>>,
+    /// Whether a recorder gave packets.
+    asked: bool,
+    /// Counts of each directory that was read.
+    seen: Mutex<Vec<(PathBuf, Counts)>>,
+}
+
+/// Packets that a recorder has in memory, as a pcapng stream.
+struct Memory {
+    bytes: Box<dyn Read + Send>,
+    /// End of the packets on disk; `None` if the recorder writes none.
+    seam: Option<Seam>,
+}
+
+impl core::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Memory").field("seam", &self.seam).finish_non_exhaustive()
+    }
+}
+
+impl Query {
+    /// Creates a question for the packets of `selection`, those on disk.
+    pub fn new(selection: Selection) -> Self {
+        Self { selection, ..Self::default() }
+    }
+
+    /// Asks the recorder of `directory` for the wanted packets that it has in memory and not on disk; with `follow`, also for those
+    /// that come from now on. Returns `false` if no recorder runs there.
+    ///
+    /// The answer to the request `query` gives the seam, generation and number; the generation is null if the recorder writes no
+    /// segments. The packets follow as a pcapng stream.
+    ///
+    /// **Errors**: those of the socket.
+    pub fn ask_recorder(&mut self, directory: &Path, follow: bool) -> Result<bool, Error> {
+        let path = directory.join(SOCKET);
+        let client = match Client::connect(&path) {
+            Err(Error::NotListening { .. }) => return Ok(false),
+            client => client?,
+        };
+        let Selection { from_ns, to_ns, expression } = &self.selection;
+        let request = json!({
+            "request": "query", "expression": expression, "from_ns": from_ns, "to_ns": to_ns, "follow": follow,
+        });
+        let (answer, bytes) = client.stream(&request)?;
+        let number = |name: &str| answer.get(name).and_then(Value::as_u64);
+        let seam = match (number("generation"), number("number")) {
+            (Some(generation), Some(number)) => Some(Seam { generation, number }),
+            _ => None,
+        };
+        let memory = Memory { bytes: Box::new(bytes), seam };
+        *self.memory.get_mut().unwrap_or_else(PoisonError::into_inner) = Some(memory);
+        self.asked = true;
+        Ok(true)
+    }
+
+    /// Whether a recorder gave packets of its memory.
+    pub fn has_memory(&self) -> bool {
+        self.asked
+    }
+
+    /// Returns what was read of each directory on disk so far; complete once the sources are read.
+    pub fn seen(&self) -> MutexGuard<'_, Vec<(PathBuf, Counts)>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reason for which a directory cannot be queried.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// The directory cannot be read.
+    #[error(transparent)]
+    Io(io::Error),
+    /// The directory holds no record.
+    #[error(transparent)]
+    Record(disk::Error),
+}
+
+/// Checks that `directory` holds a record: segments, or the socket of a recorder that keeps packets in memory alone.
+pub fn check(directory: &Path) -> Result<(), CheckError> {
+    match Reader::open(directory, Selection::default(), None) {
+        Ok(_) => Ok(()),
+        Err(disk::Error::File { source, .. }) => Err(CheckError::Io(source)),
+        Err(_) if directory.join(SOCKET).exists() => Ok(()),
+        Err(error) => Err(CheckError::Record(error)),
+    }
+}
+
+/// Blocks of a record that were damaged and therefore skipped; the inner error of the reader at its end.
+#[derive(Debug, thiserror::Error)]
+#[error("{blocks} damaged blocks were skipped; the first is at offset {offset} of {}: {why}", .path.display())]
+pub struct Damaged {
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Segment of the first one.
+    pub path: PathBuf,
+    /// Offset of the first one in its segment, bytes.
+    pub offset: u64,
+    /// Damage of the first one.
+    pub why: disk::Damage,
+}
+
+/// Opens a source of bytes as [`Input::open`] does, or a record directory. `query` chooses packets of record directories; without
+/// it, they are read whole.
+///
+/// **Errors**: those of the system; `IsADirectory` for a directory that holds no record.
+pub fn open(
+    name: &Name,
+    opening: &Opening<'_>,
+    query: Option<&Arc<Query>>,
+    stop: &Arc<AtomicBool>,
+) -> io::Result<Input> {
+    let path: &Path = name.as_ref();
+    if name.is_dash() || !path.is_dir() {
+        return Input::open(name, opening, stop);
+    }
+    if opening.follow.is_some() {
+        let why = "is a directory, which is not followed: weir query --follow is for a record directory";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    let query = query.cloned().unwrap_or_default();
+    let memory = query.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let seam = memory.as_ref().and_then(|memory| memory.seam);
+    let disk = match Reader::open(path, query.selection.clone(), seam) {
+        Ok(disk) => Some(disk),
+        Err(disk::Error::NoRecord { .. }) if memory.is_some() => None,
+        Err(disk::Error::NoRecord { .. }) => return Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        Err(disk::Error::File { source, .. }) => return Err(source),
+        Err(error) => return Err(io::Error::other(error)),
+    };
+    let memory = memory.map(|memory| memory.bytes);
+    let packets = Packets { path: path.to_owned(), query, disk, memory, damaged: None };
+    Ok(Input { name: name.as_source(), kind: Kind::Stream(Stream::direct(packets, Arc::clone(stop))) })
+}
+
+/// Packets of a record directory, as bytes.
+struct Packets {
+    path: PathBuf,
+    query: Arc<Query>,
+    disk: Option<Reader>,
+    memory: Option<Box<dyn Read + Send>>,
+    /// Damage that is reported at the end.
+    damaged: Option<Damaged>,
+}
+
+impl Packets {
+    /// Ends the reading from disk, and notes what was read.
+    fn end_disk(&mut self) {
+        let Some(disk) = self.disk.take() else { return };
+        let counts = disk.counts();
+        if let Some((path, offset, why)) = &counts.damage {
+            let (path, why) = (path.clone(), why.clone());
+            self.damaged = Some(Damaged { blocks: counts.damaged, path, offset: *offset, why });
+        }
+        self.query.seen().push((self.path.clone(), counts.clone()));
+    }
+}
+
+impl Read for Packets {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(disk) = &mut self.disk {
+            match disk.read(buffer)? {
+                0 => self.end_disk(),
+                read => return Ok(read),
+            }
+        }
+        if let Some(memory) = &mut self.memory {
+            match memory.read(buffer)? {
+                0 => self.memory = None,
+                read => return Ok(read),
+            }
+        }
+        self.damaged.take().map_or(Ok(0), |damaged| Err(io::Error::other(damaged)))
+    }
+}
+
+impl Drop for Packets {
+    fn drop(&mut self) {
+        self.end_disk();
+    }
+}

@@ -1,0 +1,246 @@
+//! `weir query`: gets packets back from a record directory.
+//!
+//! A query is a run of `weir filter` or `weir measure` over the record directory as the source, with a selection of times, and of
+//! blocks by the index.
+
+use crate::cli::query::QueryArgs;
+use crate::cli::{FilterArgs, MeasureArgs};
+use crate::numbers::{self, grouped};
+use crate::outcome::{Outcome, io_words, say, say_plain};
+use crate::{filter, measure};
+use anyhow::{anyhow, bail};
+use clap::{Args, FromArgMatches};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use weir_engine::records::{self, Counts, IndexUse, Query, Selection};
+use weir_engine::socket::Error;
+use weir_filter::libpcap;
+use weir_measure::KeyKind;
+use weir_packet::LinkType;
+use weir_pipeline::threads::unless_stopped;
+
+/// Runs the command.
+pub fn run(arguments: QueryArgs) -> anyhow::Result<Outcome> {
+    let directory = arguments.directory.clone();
+    let path: &Path = directory.as_ref();
+    if directory.is_dash() || path.exists() && !path.is_dir() {
+        bail!("{directory} is no directory: weir query DIR [EXPR], where weir record has written DIR");
+    }
+    let expression = match (&arguments.flow, arguments.expression.trim()) {
+        (Some(flow), "") => flow.clone(),
+        (Some(flow), own) => format!("({own}) and {flow}"),
+        (None, _) => arguments.expression.clone(),
+    };
+    check(&expression, arguments.resolve)?;
+    let (from_ns, to_ns) = range(&arguments)?;
+    // An inverted expression, one about packets inside others, and names that are looked up twice may not choose what is read.
+    let indexed = !(arguments.invert || arguments.inner || arguments.resolve);
+    let selection = Selection { from_ns, to_ns, expression: if indexed { expression.clone() } else { String::new() } };
+    if let Err(error) = records::check(path) {
+        say(&match error {
+            records::CheckError::Io(error) => format!("{directory}: {}", directory_words(&error)),
+            error => error.to_string(),
+        });
+        return Ok(Outcome::Failed);
+    }
+    let mut query = Query::new(selection);
+    let asked = ask_recorder(&mut query, &arguments)?;
+    let query = Arc::new(query);
+    let explain = arguments.explain;
+    let outcome = if arguments.flows {
+        measure::run_query(flows(arguments, expression), Arc::clone(&query))?
+    } else {
+        filter::run_query(packets(arguments, expression), Arc::clone(&query))?
+    };
+    for (_, counts) in query.seen().iter() {
+        say_of_segments(counts);
+        if explain {
+            self::explain(counts);
+        }
+    }
+    if explain && query.has_memory() {
+        say_plain("the recorder added what it had only in memory");
+    }
+    Ok(if asked == Outcome::Done { outcome } else { asked })
+}
+
+/// Refuses an expression that libpcap refuses for each usual link type: an answer without packets does not show the mistake.
+fn check(expression: &str, resolve: bool) -> anyhow::Result<()> {
+    const USUAL: [LinkType; 3] = [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL2];
+    let expression = expression.to_owned();
+    let compiled = move || {
+        let mut results = USUAL.iter().map(|&link| libpcap::compile(&expression, link, resolve));
+        let first = results.next().expect("there are several").err();
+        first.filter(|_| results.all(|result| result.is_err())).map(|error| error.to_string())
+    };
+    match unless_stopped(&AtomicBool::new(false), compiled).flatten() {
+        Some(why) => bail!(why),
+        None => Ok(()),
+    }
+}
+
+/// Wanted times, ns since 1970. **Errors**: the first is later than the last.
+fn range(arguments: &QueryArgs) -> anyhow::Result<(Option<i64>, Option<i64>)> {
+    let (now, zone) = (Timestamp::now(), if arguments.utc { TimeZone::UTC } else { TimeZone::system() });
+    let ns = |duration: std::time::Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
+    let now_ns = i64::try_from(now.as_nanosecond()).unwrap_or(i64::MAX);
+    if let Some(last) = arguments.last {
+        return Ok((Some(now_ns.saturating_sub(ns(last))), None));
+    }
+    if let Some(around) = &arguments.around {
+        let (moment, within) = (around.ns(now, &zone).map_err(|why| anyhow!(why))?, ns(arguments.within));
+        return Ok((Some(moment.saturating_sub(within)), Some(moment.saturating_add(within))));
+    }
+    let moment =
+        |moment: &Option<crate::moment::Moment>| moment.as_ref().map(|moment| moment.ns(now, &zone)).transpose();
+    let (from, to) =
+        (moment(&arguments.from).map_err(|why| anyhow!(why))?, moment(&arguments.to).map_err(|why| anyhow!(why))?);
+    match (from, to, &arguments.from, &arguments.to) {
+        (Some(first), Some(last), Some(from), Some(to)) if first > last => {
+            bail!("--from {} is later than --to {}: no packet can lie between them", from.0, to.0)
+        }
+        _ => Ok((from, to)),
+    }
+}
+
+/// Asks the recorder, if one runs, for what it has only in memory.
+fn ask_recorder(query: &mut Query, arguments: &QueryArgs) -> anyhow::Result<Outcome> {
+    let directory = &arguments.directory;
+    match query.ask_recorder(directory.as_ref(), arguments.follow) {
+        Ok(false) if arguments.follow => {
+            bail!("{directory}: no recorder is running there whose packets could be followed: leave --follow out")
+        }
+        Ok(_) => Ok(Outcome::Done),
+        Err(error) if arguments.follow => bail!("{directory}: the recorder: {}", recorder_words(&error)),
+        Err(Error::Io { error, .. }) if error.kind() == io::ErrorKind::PermissionDenied => {
+            say(&format!(
+                "{directory}: only its user may ask the recorder, so the packets are left out that are not on disk yet"
+            ));
+            Ok(Outcome::Done)
+        }
+        Err(error) => {
+            let words = recorder_words(&error);
+            say(&format!("{directory}: the recorder: {words}; packets that are not on disk yet are left out"));
+            Ok(Outcome::Failed)
+        }
+    }
+}
+
+fn recorder_words(error: &Error) -> String {
+    match error {
+        Error::Io { error, .. } => io_words(error),
+        error => error.to_string(),
+    }
+}
+
+fn directory_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such directory".to_owned(),
+        _ => io_words(error),
+    }
+}
+
+/// Arguments with all options at their defaults.
+fn defaults<T: Args + FromArgMatches>(words: &[&str]) -> T {
+    let command = T::augment_args(clap::Command::new("weir").no_binary_name(true));
+    T::from_arg_matches(&command.get_matches_from(words)).expect("the words are all that the command needs")
+}
+
+/// The run of `weir filter` that a query is.
+fn packets(arguments: QueryArgs, expression: String) -> FilterArgs {
+    FilterArgs {
+        expression: Some(expression),
+        sources: vec![arguments.directory],
+        invert: arguments.invert,
+        inner: arguments.inner,
+        stop_after: arguments.stop_after,
+        resolve: arguments.resolve,
+        count: arguments.count,
+        link_header: arguments.link_header,
+        hex: arguments.hex,
+        hex_ascii: arguments.hex_ascii,
+        time: arguments.time,
+        utc: arguments.utc,
+        json: arguments.json,
+        output: arguments.output,
+        follow: arguments.follow,
+        workers: arguments.workers,
+        stats: arguments.stats,
+        walls: arguments.walls,
+        ..defaults(&["", "-"])
+    }
+}
+
+/// The run of `weir measure` that a query for conversations is.
+fn flows(arguments: QueryArgs, expression: String) -> MeasureArgs {
+    MeasureArgs {
+        sources: vec![arguments.directory],
+        filter: expression,
+        key: vec![KeyKind::Conversation],
+        top: arguments.top,
+        inner: arguments.inner,
+        resolve: arguments.resolve,
+        utc: arguments.utc,
+        json: arguments.json,
+        output: arguments.output,
+        workers: arguments.workers,
+        stats: arguments.stats,
+        walls: arguments.walls,
+        ..defaults(&["-"])
+    }
+}
+
+/// Says what of the segments could not be used as it should be.
+fn say_of_segments(counts: &Counts) {
+    for segment in &counts.segments {
+        if let IndexUse::Damaged(why) = &segment.index {
+            say(&format!(
+                "{}: its index is damaged ({why}), and all blocks of the time were read",
+                segment.path.display()
+            ));
+        }
+    }
+    if counts.gone > 0 {
+        say(&format!("{} segments were removed to make room before they were read", grouped(counts.gone)));
+    }
+}
+
+/// Says which segments and blocks were read, and why.
+fn explain(counts: &Counts) {
+    let (mut read, mut untouched) = (0, 0);
+    for segment in &counts.segments {
+        let taken = segment.blocks - segment.skipped_by_time - segment.skipped_by_keys;
+        if taken == 0 && segment.index == IndexUse::Used {
+            untouched += 1;
+            continue;
+        }
+        read += 1;
+        let how = match &segment.index {
+            IndexUse::Used => "by its index",
+            IndexUse::Missing => "by its marks, since it has no index yet",
+            IndexUse::Damaged(_) => "by its marks, since its index is damaged",
+        };
+        say_plain(&format!(
+            "{}: {} of {} blocks read; outside the time {}, without a match {}; {how}",
+            segment.path.display(),
+            grouped(taken),
+            grouped(segment.blocks),
+            grouped(segment.skipped_by_time),
+            grouped(segment.skipped_by_keys),
+        ));
+    }
+    say_plain(&format!(
+        "{} segments read and {} left out; {} blocks, {} of packets and {} of indexes; {} packets in them, {} in the time",
+        grouped(read),
+        grouped(untouched),
+        grouped(counts.blocks),
+        numbers::bytes(counts.bytes),
+        numbers::bytes(counts.index_bytes),
+        grouped(counts.packets),
+        grouped(counts.passed),
+    ));
+}

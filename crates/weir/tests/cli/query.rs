@@ -1,0 +1,438 @@
+//! Queries: record directories are made by the recorder, and answers are compared with tcpdump over the segments joined by
+//! mergecap, and with lists of the packets.
+
+use crate::support::*;
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+use weir_engine::socket::{Reply, Server, Settings};
+use weir_packet::savefile::{Interface, Record as Packet, Resolution};
+use weir_packet::{Frame, LinkType};
+use weir_store::disk::{Now, Recorder, Settings as DiskSettings, System};
+
+/// Begins a record with small segments and blocks.
+fn recorder(directory: &str) -> (Recorder, u64) {
+    let settings = DiskSettings {
+        block_bytes: 8 << 10,
+        buffer_bytes: 128 << 10,
+        segment_bytes: 1 << 20,
+        ..DiskSettings::default()
+    };
+    let opened = Recorder::open(Arc::new(System::default()), Path::new(directory), settings, Now::default());
+    let (mut recorder, opened) = opened.unwrap();
+    recorder.interface(&Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND));
+    (recorder, opened.generation)
+}
+
+fn put(recorder: &mut Recorder, number: u64, packet: &Record) {
+    let frame = Frame { data: &packet.data, wire_len: packet.wire_len, interface: 0 };
+    recorder.packet(0, number, &Packet { time_ns: Some(packet.time_ns as i64), frame }).unwrap();
+}
+
+/// A record of these packets.
+fn record(directory: &str, packets: &[Record]) {
+    let (mut recorder, _) = recorder(directory);
+    packets.iter().zip(0..).for_each(|(packet, number)| put(&mut recorder, number, packet));
+    recorder.close().unwrap();
+}
+
+/// Traffic of Internet-like sizes over three seconds, and its largest flow as `weir query --flow` wants it, with its packets.
+fn traffic(temp: &Temp) -> (Vec<Record>, String, u64) {
+    let file = temp.at("all.pcap");
+    let options = ["--packets", "30000", "--flows", "500", "--rate", "10000", "--seed", "7", "--talkers", "1"];
+    let talker = weir([&["generate", &file], &options[..]].concat()).ok().text();
+    let [packets, _, protocol, source, from, destination, to] = talker.split_whitespace().collect::<Vec<_>>()[..]
+    else {
+        panic!("{talker}")
+    };
+    let flow = format!("{source}:{from} {destination}:{to} {protocol}");
+    (parse_pcap(&fs::read(file).unwrap()).1, flow, packets.parse().unwrap())
+}
+
+fn segments(directory: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut segments: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "pcapng")).collect();
+    segments.sort();
+    segments
+}
+
+/// The segments of a record as one file, by mergecap.
+fn joined(temp: &Temp, directory: &str) -> String {
+    let file = temp.at("joined.pcapng");
+    let segments = segments(directory);
+    let names = segments.iter().map(|path| s(path));
+    tool("mergecap", ["-a", "-w", file.as_str()].into_iter().chain(names)).ok();
+    file
+}
+
+/// Packets of a file that match, by tcpdump.
+fn matching(temp: &Temp, file: &str, expression: &str) -> Vec<Record> {
+    let copy = temp.at("matching.pcap");
+    tool("tcpdump", ["--nano", "-nr", file, "-w", &copy, expression]).ok();
+    parse_pcap(&fs::read(copy).unwrap()).1
+}
+
+/// Packets of a query, written to a file.
+fn answered(temp: &Temp, arguments: &[&str]) -> Vec<Record> {
+    let file = temp.at("answer.pcap");
+    weir([&["query"], arguments, &["-w", &file]].concat()).ok();
+    parse_pcap(&fs::read(file).unwrap()).1
+}
+
+fn seconds(time_ns: u64) -> String {
+    format!("{}.{:09}", time_ns / 1_000_000_000, time_ns % 1_000_000_000)
+}
+
+#[test]
+fn a_query_gives_what_tcpdump_finds_in_the_joined_segments() {
+    let test = "a_query_gives_what_tcpdump_finds_in_the_joined_segments";
+    if !have(test, &["tcpdump", "mergecap"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let (packets, ..) = traffic(&temp);
+    let directory = temp.at("cap");
+    record(&directory, &packets);
+    assert!(segments(&directory).len() > 5);
+    let all = joined(&temp, &directory);
+    assert_eq!(matching(&temp, &all, "").len(), packets.len());
+    let (first, last) = (packets[0].time_ns, packets[packets.len() - 1].time_ns);
+    let at = |part: u64| first + (last - first) * part / 100;
+    for expression in ["", "udp port 53", "tcp and net 10.1", "not ip", "icmp", "vlan", "host 10.1.2.3 or tcp port 443"]
+    {
+        let found = matching(&temp, &all, expression);
+        let count =
+            |arguments: &[&str]| weir([&["query", &directory, expression, "--count"], arguments].concat()).ok().count();
+        assert_eq!(count(&[]), found.len() as u64, "{expression}");
+        assert!(answered(&temp, &[&directory, expression]) == found, "{expression}");
+        for (from, to) in
+            [(at(0), at(10)), (at(41), at(43)), (packets[500].time_ns, packets[500].time_ns), (at(99), last + 1)]
+        {
+            let wanted: Vec<Record> =
+                found.iter().filter(|packet| (from..=to).contains(&packet.time_ns)).cloned().collect();
+            let times = ["--from", &seconds(from), "--to", &seconds(to)];
+            assert!(
+                answered(&temp, &[&[&directory[..], expression], &times[..]].concat()) == wanted,
+                "{expression} {times:?}"
+            );
+            assert_eq!(count(&times), wanted.len() as u64, "{expression} {times:?}");
+        }
+    }
+    let lines = weir(["query", &directory, "udp port 53", "-tt"]).ok();
+    let file = weir(["filter", "udp port 53", &all, "-tt"]).ok();
+    assert_eq!(lines.text(), file.text());
+    let matched = matching(&temp, &all, "udp port 53").len();
+    let summary = lines.err.split(" received, ").nth(1).unwrap_or_else(|| panic!("{}", lines.err));
+    assert!(summary.replace(' ', "").starts_with(&format!("{matched}matched")), "{}", lines.err);
+    let objects = weir(["query", &directory, "udp port 53", "--json", "-c", "3"]).ok().text();
+    let objects: Vec<Value> = objects.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((objects.len(), &objects[3]["matched"]), (4, &json!(3)));
+}
+
+#[test]
+fn a_rare_flow_is_found_without_reading_everything() {
+    let temp = Temp::new();
+    let (mut packets, flow, count) = traffic(&temp);
+    let directory = temp.at("cap");
+    // A datagram that nothing else resembles.
+    packets[12_345].data = udp(60_001, 30);
+    packets[12_345].wire_len = packets[12_345].data.len() as u32;
+    record(&directory, &packets);
+    let explained = weir(["query", &directory, "udp port 60001 and host 10.0.0.2", "--explain", "-tt"]).ok();
+    assert_eq!(explained.text().lines().count(), 1);
+    assert!(explained.text().starts_with(&seconds(packets[12_345].time_ns)), "{}", explained.text());
+    let last = explained.err.lines().last().unwrap_or_default();
+    assert!(last.starts_with("1 segments read and ") && last.contains("; 1 blocks, "), "{}", explained.err);
+    assert!(explained.err.contains("; by its index\n"), "{}", explained.err);
+
+    // The generator counts one direction, and its flows have two.
+    let both = weir(["query", &directory, "--flow", &flow, "--count"]).ok().count();
+    let ends: Vec<&str> = flow.split(' ').collect();
+    let source = ends[0].rsplit_once(':').unwrap().0;
+    let one = weir(["query", &directory, &format!("src host {source}"), "--flow", &flow, "--count"]).ok().count();
+    assert!(one.abs_diff(count) <= 1 && both >= one, "{one} of {both}, the generator made {count}");
+    let moment = packets[20_000].time_ns;
+    let around = ["--around", &seconds(moment), "--within", "100ms"];
+    let near = packets.iter().filter(|packet| packet.time_ns.abs_diff(moment) <= 100_000_000).count();
+    assert_eq!(weir([&["query", &directory, "--count"], &around[..]].concat()).ok().count(), near as u64);
+}
+
+#[test]
+fn conversations_are_those_of_a_measurement_of_the_joined_segments() {
+    if !have("conversations_are_those_of_a_measurement_of_the_joined_segments", &["mergecap", "tcpdump"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let (packets, ..) = traffic(&temp);
+    let directory = temp.at("cap");
+    record(&directory, &packets);
+    let all = joined(&temp, &directory);
+    let object = |done: Done| -> Value { serde_json::from_str(&done.ok().text()).unwrap() };
+    let flows = object(weir(["query", &directory, "udp", "--flows", "--json", "--top", "5"]));
+    let measured = object(weir(["measure", &all, "--filter", "udp", "--key", "conversation", "--json", "--top", "5"]));
+    assert_eq!((&flows["top"], &flows["passed"]), (&measured["top"], &measured["passed"]));
+    assert_eq!(flows["top"].as_array().map(Vec::len), Some(5));
+    assert_eq!(flows["passed"], json!(matching(&temp, &all, "udp").len()));
+    let table = weir(["query", &directory, "--flows"]).ok().text();
+    assert!(table.starts_with(&directory), "{table}");
+}
+
+#[test]
+fn a_record_is_a_source_of_every_command() {
+    if !have("a_record_is_a_source_of_every_command", &["mergecap", "tcpdump"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let (packets, ..) = traffic(&temp);
+    let directory = temp.at("cap");
+    record(&directory, &packets);
+    let all = joined(&temp, &directory);
+    assert_eq!(weir(["filter", "tcp", &directory, "--count"]).ok().count(), matching(&temp, &all, "tcp").len() as u64);
+    for order in ["--merge", "--sort"] {
+        let both = weir(["filter", "", &directory, &all, order, "--count"]).ok().count();
+        assert_eq!(both, 2 * packets.len() as u64, "{order}");
+    }
+    let object = |arguments: &[&str]| -> Value { serde_json::from_str(&weir(arguments).ok().text()).unwrap() };
+    let bytes: u64 = packets.iter().map(|packet| u64::from(packet.wire_len)).sum();
+    let measured = object(&["measure", &directory, "--json"]);
+    assert_eq!((&measured["received"], &measured["bytes"]), (&json!(packets.len()), &json!(bytes)));
+    let about = object(&["info", &directory, "--json"]);
+    assert_eq!(
+        (&about["packets"], &about["bytes"], &about["faults"]),
+        (&json!(packets.len()), &json!(bytes), &json!([]))
+    );
+    let followed = weir(["filter", "", &directory, "--follow"]);
+    assert_eq!(followed.code, Some(1));
+    assert!(followed.err.contains("is a directory, which is not followed"), "{}", followed.err);
+}
+
+#[test]
+fn times_before_now_count_back_from_the_query() {
+    let temp = Temp::new();
+    let directory = temp.at("cap");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    // Ten datagrams, in the middle of the last ten minutes.
+    let packets: Vec<Record> = (0..10u64)
+        .map(|minute| {
+            let data = udp(1 + minute as u16, 20);
+            Record { time_ns: now - (570 - 60 * minute) * 1_000_000_000, wire_len: data.len() as u32, data }
+        })
+        .collect();
+    record(&directory, &packets);
+    let count = |arguments: &[&str]| weir([&["query", &directory, "--count"], arguments].concat()).ok().count();
+    assert_eq!(count(&[]), 10);
+    assert_eq!(count(&["--last", "5m"]), 5);
+    assert_eq!(count(&["--from", "-3m"]), 3);
+    assert_eq!(count(&["--to", "3m ago"]), 7);
+    assert_eq!(count(&["--from", "5m ago", "--to", "-3m"]), 2);
+    assert_eq!(count(&["--around", "-5m", "--within", "61s"]), 2);
+    assert_eq!(count(&["--from", "now"]), 0);
+}
+
+#[test]
+fn bad_questions_and_bad_directories_get_one_clear_line() {
+    let temp = Temp::new();
+    let (packets, ..) = traffic(&temp);
+    let directory = temp.at("cap");
+    record(&directory, &packets[..2000]);
+    let empty = temp.at("empty");
+    fs::create_dir(&empty).unwrap();
+    let file = temp.file("file.pcap", &small_pcap(1));
+    let missing = temp.at("missing");
+    let cases: [(&[&str], i32, String); 12] = [
+        (&[&missing], 1, format!("{missing}: no such directory")),
+        (&[&empty], 1, format!("{empty} is no record directory: it holds no segments")),
+        (&[&file], 2, format!("{file} is no directory: weir query DIR [EXPR], where weir record has written DIR")),
+        (&["-"], 2, "- is no directory: weir query DIR [EXPR], where weir record has written DIR".to_owned()),
+        (
+            &[&directory, "--from", "05:31", "--to", "05:30"],
+            2,
+            "--from 05:31 is later than --to 05:30: no packet can lie between them".to_owned(),
+        ),
+        (
+            &[&directory, "--from", "2026-11-23", "--to", "2026-11-22T23:59:59Z"],
+            2,
+            "--from 2026-11-23 is later than --to 2026-11-22T23:59:59Z: no packet can lie between them".to_owned(),
+        ),
+        (
+            &[&directory, "--from", "yesterday"],
+            2,
+            "invalid value 'yesterday' for '--from <T>': 'yesterday' is no time: write ".to_owned(),
+        ),
+        (&[&directory, "--last", "5 weeks"], 2, "invalid value '5 weeks' for '--last <TIME>': ".to_owned()),
+        (
+            &[&directory, "--last", "5m", "--to", "now"],
+            2,
+            "the argument '--last <TIME>' cannot be used with '--to <T>'".to_owned(),
+        ),
+        (
+            &[&directory, "--flow", "10.0.0.1"],
+            2,
+            "invalid value '10.0.0.1' for '--flow <FLOW>': '10.0.0.1' is no conversation".to_owned(),
+        ),
+        (&[&directory, "tcp prot 80", "--from", "now"], 2, "".to_owned()),
+        (
+            &[&directory, "--follow"],
+            2,
+            format!("{directory}: no recorder is running there whose packets could be followed: leave --follow out"),
+        ),
+    ];
+    for (arguments, code, line) in cases {
+        let done = weir([&["query"], arguments].concat());
+        assert_eq!(done.code, Some(code), "{arguments:?}: {}", done.err);
+        assert!(done.err.starts_with(&format!("weir: {line}")), "{arguments:?}: {}", done.err);
+        assert_eq!(done.text(), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn damage_is_told_and_the_rest_is_found() {
+    let temp = Temp::new();
+    let (packets, ..) = traffic(&temp);
+    let directory = temp.at("cap");
+    record(&directory, &packets);
+    let segments = segments(&directory);
+    let all = weir(["query", &directory, "udp", "--count"]).ok();
+
+    // A damaged index is not needed.
+    let index = segments[2].with_extension("index");
+    let mut bytes = fs::read(&index).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&index, bytes).unwrap();
+    let done = weir(["query", &directory, "udp", "--count"]).ok();
+    assert_eq!(done.text(), all.text());
+    assert!(done.err.contains(&format!("weir: {}: its index is damaged (", s(&segments[2]))), "{}", done.err);
+
+    // A damaged block is missing, and nothing else.
+    let mut bytes = fs::read(&segments[4]).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    fs::write(&segments[4], bytes).unwrap();
+    let done = weir(["query", &directory, "--count"]);
+    assert_eq!(done.code, Some(1));
+    let missing = packets.len() as u64 - done.count();
+    assert!((1..200).contains(&missing), "{missing} packets of a block of 8 KiB are missing");
+    let line = format!("weir: {directory}: 1 damaged blocks were skipped; the first is at offset ");
+    assert!(done.err.starts_with("weir: ") && done.err.contains(&line), "{}", done.err);
+    assert!(done.err.contains(&format!(" of {}: ", s(&segments[4]))), "{}", done.err);
+    // A question that needs no packet of that block is answered whole.
+    let early = ["--to", &seconds(packets[1000].time_ns)];
+    assert_eq!(weir([&["query", &directory, "--count"], &early[..]].concat()).ok().count(), 1001);
+}
+
+/// Packets as a pcapng stream.
+fn pcapng(packets: &[Record]) -> Vec<u8> {
+    let mut interface = vec![1, 0, 0, 0, 0, 0, 0, 0];
+    interface.extend([9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+    let mut bytes = pcapng_start(1);
+    bytes.truncate(28);
+    bytes.extend(block(1, &interface));
+    for packet in packets {
+        let (time, length) = (packet.time_ns, packet.data.len() as u32);
+        let fields = [0, (time >> 32) as u32, time as u32, length, packet.wire_len];
+        let mut body: Vec<u8> = fields.iter().flat_map(|word| word.to_le_bytes()).collect();
+        body.extend(&packet.data);
+        body.resize(body.len().next_multiple_of(4), 0);
+        bytes.extend(block(6, &body));
+    }
+    bytes
+}
+
+#[test]
+fn packets_in_the_memory_of_a_recorder_follow_those_on_disk_without_gap_or_repetition() {
+    let temp = Temp::new();
+    let (packets, ..) = traffic(&temp);
+    let directory = temp.at("cap");
+    let (mut recorder, generation) = recorder(&directory);
+    // The recorder has 20 000 packets on disk and more of them in memory too; the seam is somewhere before its end.
+    packets[..20_000].iter().zip(0..).for_each(|(packet, number)| put(&mut recorder, number, packet));
+    recorder.flush().unwrap();
+    let seam = 19_000;
+    let (asked, memory) = (Arc::new(Mutex::new(Vec::new())), packets[seam..].to_vec());
+    let seen = Arc::clone(&asked);
+    let handler = move |request: Value| {
+        seen.lock().unwrap().push(request);
+        let bytes = pcapng(&memory);
+        let first = json!({ "generation": generation, "number": seam });
+        Reply::Stream { first, write: Box::new(move |to| to.write_all(&bytes)) }
+    };
+    let server = Server::bind(Path::new(&directory).join("control"), Settings::default(), handler).unwrap();
+    assert!(answered(&temp, &[&directory]) == packets);
+    let to = seconds(packets[25_000].time_ns);
+    assert_eq!(weir(["query", &directory, "", "--count", "--flow", "10.0.0.1 10.0.0.2", "--to", &to]).ok().count(), 0);
+    let flow = "((src host 10.0.0.1 and dst host 10.0.0.2) or (src host 10.0.0.2 and dst host 10.0.0.1))";
+    let requests = asked.lock().unwrap().clone();
+    let request = |expression: &str, to_ns: Option<u64>| json!({ "request": "query", "expression": expression, "from_ns": null, "to_ns": to_ns, "follow": false });
+    assert_eq!(requests, [request("", None), request(flow, Some(packets[25_000].time_ns))]);
+    drop(server);
+
+    // A recorder that fails in the middle of its answer.
+    let handler = move |_| {
+        let write = |_: &mut dyn Write| Err(std::io::Error::other("the ring is gone"));
+        Reply::Stream { first: json!({ "generation": generation, "number": seam }), write: Box::new(write) }
+    };
+    let server = Server::bind(Path::new(&directory).join("control"), Settings::default(), handler).unwrap();
+    let done = weir(["query", &directory, "--count"]);
+    assert_eq!((done.code, done.count()), (Some(1), seam as u64));
+    assert!(done.err.contains("the ring is gone"), "{}", done.err);
+    drop(server);
+
+    // A recorder that refuses, and one that was killed.
+    let refuse = |_| Reply::Refused("no such request".to_owned());
+    let server = Server::bind(Path::new(&directory).join("control"), Settings::default(), refuse).unwrap();
+    let done = weir(["query", &directory, "--count"]);
+    assert_eq!((done.code, done.count()), (Some(1), 20_000));
+    let line =
+        format!("weir: {directory}: the recorder: no such request; packets that are not on disk yet are left out");
+    assert!(done.err.starts_with(&line), "{}", done.err);
+    let done = weir(["query", &directory, "--follow"]);
+    assert_eq!((done.code, done.text().as_str()), (Some(2), ""));
+    drop(server);
+    drop(std::os::unix::net::UnixListener::bind(Path::new(&directory).join("control")).unwrap());
+    assert_eq!(weir(["query", &directory, "--count"]).ok().count(), 20_000);
+}
+
+#[test]
+fn a_running_recorder_answers_from_memory_and_can_be_followed() {
+    let temp = Temp::new();
+    let directory = temp.at("cap");
+    let mut command = weir_command();
+    command.args(["record", "-", &directory, "--ram", "4M"]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut recorder = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut to = recorder.stdin.take().unwrap();
+    to.write_all(&small_pcap(10)).unwrap();
+    let count = |arguments: &[&str]| {
+        let done = weir([&["query", &directory, "--count"], arguments].concat());
+        // Before the recorder has made the directory and its socket there is nothing to query.
+        if done.code == Some(0) { done.count() } else { 0 }
+    };
+    while count(&[]) < 10 {}
+    assert_eq!(count(&["udp port 3"]), 1);
+    assert_eq!(count(&["--from", "1700000002", "--to", "1700000004"]), 3);
+    let mut following = weir_command()
+        .args(["query", &directory, "udp portrange 8-12", "--follow", "-c", "5", "-tt"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(following.stdout.take().unwrap());
+    let mut line = || {
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        line.split_once('.').map_or(line.clone(), |(second, _)| second.to_owned())
+    };
+    assert_eq!([line(), line(), line()], ["1700000007", "1700000008", "1700000009"]);
+    for port in [11, 12] {
+        to.write_all(&pcap_record(1_700_000_000 + u32::from(port), &udp(port, 20))).unwrap();
+        assert_eq!(line(), (1_700_000_000 + u32::from(port)).to_string());
+    }
+    assert_eq!(gather(following, &[]).code, Some(0));
+    drop(to);
+    assert_eq!(gather(recorder, &[]).code, Some(0));
+    assert_eq!(weir(["query", &directory, "--count"]).code, Some(1), "nothing was saved");
+}
