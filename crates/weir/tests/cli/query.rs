@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
-use weir_engine::socket::{Reply, Server, Settings};
+use weir_engine::socket::{Client, Reply, Server, Settings};
 use weir_packet::savefile::{Interface, Record as Packet, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_store::disk::{Now, Recorder, Settings as DiskSettings, System};
@@ -435,4 +435,48 @@ fn a_running_recorder_answers_from_memory_and_can_be_followed() {
     drop(to);
     assert_eq!(gather(recorder, &[]).code, Some(0));
     assert_eq!(weir(["query", &directory, "--count"]).code, Some(1), "nothing was saved");
+}
+
+#[test]
+fn a_query_beside_a_recorder_has_each_packet_once_from_disk_or_memory() {
+    let temp = Temp::new();
+    let directory = temp.at("cap");
+    let mut command = weir_command();
+    command.args(["record", "-", &directory, "--ram", "8M", "--disk", "1G", "--segment", "1M"]).stdin(Stdio::piped());
+    let mut recorder = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut to = recorder.stdin.take().unwrap();
+    // Packet by packet a second later, so that its time is its number.
+    let feeder = std::thread::spawn(move || {
+        to.write_all(&pcap_header(65_535, 1)).unwrap();
+        for thousand in 0..200u32 {
+            let some = |number: u32| pcap_record(number, &udp(number as u16, number as usize % 300));
+            let bytes: Vec<u8> = (thousand * 1000..(thousand + 1) * 1000).flat_map(some).collect();
+            to.write_all(&bytes).unwrap();
+        }
+        to
+    });
+    let socket = Path::new(&directory).join("control");
+    let mut client = std::iter::repeat_with(|| Client::connect(&socket)).find_map(Result::ok).unwrap();
+    let mut recorded = || client.ask(&json!({ "request": "status" })).unwrap()["recorded"].as_u64().unwrap();
+    let (mut rounds, mut last) = (0, false);
+    while !last {
+        last = feeder.is_finished();
+        let before = recorded();
+        let found = answered(&temp, &[&directory]);
+        let after = recorded();
+        assert!(found.iter().map(|packet| packet.time_ns / 1_000_000_000).eq(0..found.len() as u64), "round {rounds}");
+        assert!((before..=after).contains(&(found.len() as u64)), "{before} to {after}, not {}", found.len());
+        rounds += 1;
+    }
+    assert!(rounds > 1);
+    let to = feeder.join().unwrap();
+    while recorded() < 200_000 {}
+    let (from, to_second) = ("150000", "199999");
+    let done = weir(["query", &directory, "udp", "--from", from, "--to", to_second, "--count", "--explain"]).ok();
+    assert_eq!(done.count(), 50_000, "{}", done.err);
+    assert!(done.err.ends_with("the recorder added what it had only in memory\n"), "{}", done.err);
+    drop(to);
+    assert_eq!(gather(recorder, &[]).code, Some(0));
+    let found = answered(&temp, &[&directory]);
+    assert!(found.iter().map(|packet| packet.time_ns / 1_000_000_000).eq(0..200_000));
 }
