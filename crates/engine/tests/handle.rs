@@ -186,7 +186,7 @@ fn a_filter_is_replaced_between_two_batches_that_are_pulled() {
     }
     assert!(changes.len() > 5 && changes[0] == 0 && changes[1..].iter().all(|&change| change == 1), "{changes:?}");
     let ended = end(&mut handle);
-    assert_eq!(ended.ledger.received, PACKETS.into());
+    assert_eq!(ended.ledger.received, u64::from(PACKETS));
 }
 
 #[test]
