@@ -132,7 +132,9 @@ impl Error {
 
 /// Function that returns the free bytes of the file system of a path.
 #[derive(Clone)]
-pub struct FreeBytes(pub Arc<dyn Fn(&Path) -> io::Result<u64> + Send + Sync>);
+pub struct FreeBytes(pub Arc<AskFree>);
+
+type AskFree = dyn Fn(&Path) -> io::Result<u64> + Send + Sync;
 
 impl fmt::Debug for FreeBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

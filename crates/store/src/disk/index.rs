@@ -6,7 +6,7 @@
 //! 16  generation (u64)      24  time in the name of the segment, ns since 1970 (i64)
 //! 32  bytes of the segment  40  number of blocks (u32)        44  number of pages (u32)
 //! 48  least time (i64)      56  greatest time (i64)           64  bytes of the set of unindexed blocks (u32)
-//! 68  bytes of the head (u32)  72  0 (u32)                     76  CRC-32 of header and tables, these four bytes taken as 0
+//! 68  bytes of the head (u32)  72  CRC-32 of bytes 0..72                     76  CRC-32 of header and tables, these four bytes taken as 0
 //! 80  blocks, 48 bytes each: 0 offset (u64)  8 bytes of the block (u32)  12 packets (u32)  16 number of the first packet (u64)
 //!       24 least time (i64)  32 greatest time (i64)  40 interfaces described so far (u32)  44 bytes of the mark (u32)
 //!     pages, 32 bytes each: 0 kind (u8)  1 0 (3 bytes)  4 bytes (u32)  8 offset (u64)  16 first key (16 bytes, big endian)
@@ -23,14 +23,16 @@ mod build;
 mod read;
 
 pub(super) use build::Builder;
-pub(super) use read::Index;
 pub use read::IndexDamage;
+pub(super) use read::{Header, Index};
 
 use super::mark::{self, Block};
 
 const MAGIC: &[u8; 8] = b"weirindx";
 const VERSION: u32 = 1;
 const HEADER: usize = 80;
+/// Place of the checksum of the header alone.
+const OWN_CHECKSUM: usize = 72;
 const CHECKSUM: usize = 76;
 const BLOCK: usize = 48;
 const PAGE: usize = 32;

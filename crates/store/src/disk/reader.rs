@@ -1,6 +1,6 @@
 //! Reading a record directory: the packets of a selection, as one pcapng stream.
 
-use super::index::{Entry, Index, IndexDamage};
+use super::index::{Entry, Header, Index, IndexDamage};
 use super::name::{self, Segment};
 use super::scan;
 use super::select::{Formula, Selection};
@@ -174,7 +174,16 @@ impl Reader {
             skipped_by_time: 0,
             skipped_by_keys: 0,
         };
-        let index = match Index::open(&segment.index(), segment.generation, segment.start_ns, len) {
+        let header = Header::open(&segment.index(), segment.generation, segment.start_ns, len);
+        if let Ok(header) = &header
+            && !self.selection.overlaps(header.times.0, header.times.1)
+        {
+            seen.blocks = header.blocks.into();
+            seen.skipped_by_time = seen.blocks;
+            self.counts.segments.push(seen);
+            return Ok(());
+        }
+        let index = match header.and_then(Index::behind) {
             Ok(index) => Some(index),
             Err(IndexDamage::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                 seen.index = IndexUse::Missing;
@@ -204,14 +213,8 @@ impl Reader {
     fn plan_by_index(&mut self, segment: &Segment, mut index: Index, seen: &mut SegmentUse) -> Plan {
         let has_packets = |entry: &&Entry| entry.block.packets > 0;
         seen.blocks = index.blocks.iter().filter(has_packets).count() as u64;
-        let layout = packets::layout(&index.head);
-        if layout.is_none() || !self.selection.overlaps(index.times.0, index.times.1) {
-            // Without a head there are no packets.
-            seen.skipped_by_time = seen.blocks;
-            self.counts.index_bytes += index.read;
-            return None;
-        }
-        let layout = layout?;
+        // Without a head there are no packets.
+        let layout = packets::layout(&index.head)?;
         let may_match = self.blocks_of(&layout, &mut index).unwrap_or_else(|damage| {
             seen.index = IndexUse::Damaged(damage.to_string());
             None

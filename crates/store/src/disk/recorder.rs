@@ -440,7 +440,7 @@ impl Recorder {
         if self.open.is_none() || self.buffer.len() == 0 && !end {
             return Ok(());
         }
-        if end || self.buffer.bytes.len() > self.block_start || self.buffer.len() % PAGE != 0 {
+        if end || self.buffer.bytes.len() > self.block_start || !self.buffer.len().is_multiple_of(PAGE) {
             self.end_block(true, end);
         }
         self.settle(true)?;

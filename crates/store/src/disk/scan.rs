@@ -56,7 +56,7 @@ fn to_mark(bytes: &[u8]) -> Result<usize, Damage> {
         }
         let Some(head) = rest.first_chunk::<12>() else { return Err(Damage::Short) };
         let total = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
-        if total < 12 || total % 4 != 0 || total > PIECE / 2 {
+        if total < 12 || !total.is_multiple_of(4) || total > PIECE / 2 {
             return Err(Damage::Structure);
         }
         let Some(block) = rest.get(..total) else { return Err(Damage::Short) };

@@ -230,6 +230,7 @@ impl Builder {
         out.extend_from_slice(&greatest.to_le_bytes());
         out.extend_from_slice(&(unindexed.len() as u32).to_le_bytes());
         out.extend_from_slice(&(self.head.len() as u32).to_le_bytes());
+        out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
         out.resize(HEADER, 0);
         for entry in &self.blocks {
             out.extend_from_slice(&entry.offset.to_le_bytes());

@@ -2,7 +2,7 @@
 
 use super::super::keys::Kind;
 use super::super::mark::Block;
-use super::{BLOCK, CHECKSUM, Entry, HEADER, MAGIC, PAGE, VERSION};
+use super::{BLOCK, CHECKSUM, Entry, HEADER, MAGIC, OWN_CHECKSUM, PAGE, VERSION};
 use roaring::RoaringBitmap;
 use std::fs::File;
 use std::io;
@@ -10,8 +10,6 @@ use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes that are read first: header and tables of a segment of 256 MiB.
-const FIRST: usize = 256 << 10;
 /// Largest number of bytes of header and tables.
 const MOST: usize = 1 << 30;
 /// Pages that lie side by side are read together, up to this many bytes.
@@ -52,8 +50,6 @@ struct Page {
 pub(in super::super) struct Index {
     file: File,
     pub(in super::super) blocks: Vec<Entry>,
-    /// Least and greatest time.
-    pub(in super::super) times: (i64, i64),
     pages: Vec<Page>,
     pub(in super::super) unindexed: RoaringBitmap,
     /// Section header and interfaces of the segment, as pcapng blocks.
@@ -70,39 +66,68 @@ fn wide(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("the length was checked"))
 }
 
+/// Header of an index: enough to leave a segment out by its times.
+#[derive(Debug)]
+pub(in super::super) struct Header {
+    file: File,
+    bytes: [u8; HEADER],
+    /// Least and greatest time.
+    pub(in super::super) times: (i64, i64),
+    /// Number of blocks.
+    pub(in super::super) blocks: u32,
+}
+
+impl Header {
+    /// Reads the header of the index at `path` of a segment of this generation, start and length.
+    pub(in super::super) fn open(path: &Path, generation: u64, start_ns: i64, len: u64) -> Result<Self, IndexDamage> {
+        let file = File::open(path)?;
+        let mut bytes = [0; HEADER];
+        match file.read_exact_at(&mut bytes, 0) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(IndexDamage::Magic),
+            read => read?,
+        }
+        if bytes[..8] != *MAGIC {
+            return Err(IndexDamage::Magic);
+        }
+        if word(&bytes, 8) != VERSION {
+            return Err(IndexDamage::Version(word(&bytes, 8)));
+        }
+        if crc32fast::hash(&bytes[..OWN_CHECKSUM]) != word(&bytes, OWN_CHECKSUM) {
+            return Err(IndexDamage::Checksum("header"));
+        }
+        if (wide(&bytes, 16), wide(&bytes, 24) as i64, wide(&bytes, 32)) != (generation, start_ns, len) {
+            return Err(IndexDamage::Other);
+        }
+        let times = (wide(&bytes, 48) as i64, wide(&bytes, 56) as i64);
+        Ok(Self { file, bytes, times, blocks: word(&bytes, 40) })
+    }
+}
+
 impl Index {
     /// Opens the index at `path` of a segment of this generation, start and length.
     pub(in super::super) fn open(path: &Path, generation: u64, start_ns: i64, bytes: u64) -> Result<Self, IndexDamage> {
-        let file = File::open(path)?;
+        Self::behind(Header::open(path, generation, start_ns, bytes)?)
+    }
+
+    /// Reads the tables behind a header.
+    pub(in super::super) fn behind(header: Header) -> Result<Self, IndexDamage> {
+        let Header { file, bytes: start, .. } = header;
         let size = file.metadata()?.len();
-        let mut head = vec![0; FIRST.min(size as usize)];
-        file.read_exact_at(&mut head, 0)?;
-        if head.len() < HEADER || head[..8] != *MAGIC {
-            return Err(IndexDamage::Magic);
-        }
-        if word(&head, 8) != VERSION {
-            return Err(IndexDamage::Version(word(&head, 8)));
-        }
-        let (tables, blocks, pages) = (word(&head, 12) as usize, word(&head, 40) as usize, word(&head, 44) as usize);
-        let (unindexed, interfaces) = (word(&head, 64) as usize, word(&head, 68) as usize);
+        let (tables, blocks, pages) = (word(&start, 12) as usize, word(&start, 40) as usize, word(&start, 44) as usize);
+        let (unindexed, interfaces) = (word(&start, 64) as usize, word(&start, 68) as usize);
         let wrong = IndexDamage::Checksum("tables");
-        if HEADER + blocks * BLOCK + pages * PAGE + unindexed + interfaces != tables
-            || tables > MOST
-            || tables as u64 > size
-        {
+        let sum = HEADER + blocks * BLOCK + pages * PAGE + unindexed + interfaces;
+        if sum != tables || tables > MOST || tables as u64 > size {
             return Err(wrong);
         }
-        let first = head.len().min(tables);
-        head.resize(tables, 0);
-        file.read_exact_at(&mut head[first..], first as u64)?;
+        let mut head = vec![0; tables];
+        file.read_exact_at(&mut head, 0)?;
         let stored = word(&head, CHECKSUM);
         head[CHECKSUM..HEADER].fill(0);
-        if crc32fast::hash(&head) != stored {
+        if crc32fast::hash(&head) != stored || head[..CHECKSUM] != start[..CHECKSUM] {
             return Err(wrong);
         }
-        if (wide(&head, 16), wide(&head, 24) as i64, wide(&head, 32)) != (generation, start_ns, bytes) {
-            return Err(IndexDamage::Other);
-        }
+        let bytes = wide(&start, 32);
         let (blocks, rest) = head[HEADER..].split_at(blocks * BLOCK);
         let (pages, rest) = rest.split_at(pages * PAGE);
         let entries: Vec<_> = blocks.chunks_exact(BLOCK).map(entry).collect();
@@ -112,15 +137,9 @@ impl Index {
         let mut unindexed = RoaringBitmap::new();
         let sound = set(rest, Some(&mut unindexed)).is_some() && entries.iter().all(inside);
         match pages {
-            Some(pages) if sound && pages.iter().all(|page| page.len >= 4) => Ok(Self {
-                file,
-                blocks: entries,
-                times: (wide(&head, 48) as i64, wide(&head, 56) as i64),
-                pages,
-                unindexed,
-                head: interfaces.to_vec(),
-                read: tables as u64,
-            }),
+            Some(pages) if sound && pages.iter().all(|page| page.len >= 4) => {
+                Ok(Self { file, blocks: entries, pages, unindexed, head: interfaces.to_vec(), read: tables as u64 })
+            }
             _ => Err(wrong),
         }
     }

@@ -65,7 +65,8 @@ fn lookups_give_what_a_map_gives() {
     let scratch = Scratch::new();
     let path = scratch.file("x.index", &builder.finish(7, START_NS, 3000 * 1096));
     let mut index = Index::open(path.as_ref(), 7, START_NS, 3000 * 1096).unwrap();
-    assert_eq!(index.times, (START_NS, START_NS + 2999 + 5));
+    let header = read::Header::open(path.as_ref(), 7, START_NS, 3000 * 1096).unwrap();
+    assert_eq!((header.times, header.blocks), ((START_NS, START_NS + 2999 + 5), 3000));
     assert!(index.blocks.iter().copied().eq((0..3000).map(entry)));
     assert!(index.unindexed.is_empty());
     for (&(kind, key), blocks) in &naive.blocks {

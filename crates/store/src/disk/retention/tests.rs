@@ -86,10 +86,8 @@ fn the_oldest_segments_go_before_the_disk_is_full() {
     assert!(errors[0].contains("0 bytes are free, 65536 are to stay free"), "{}", errors[0]);
     // There is room again: the packets that were not written can be passed again.
     others.store(0, Ordering::Relaxed);
-    for number in recorder.resume_from() as usize..all.len() {
-        recorder.packet(0, number as u64, &record(&all[number])).unwrap();
-    }
-    recorder.flush().unwrap();
+    let from = recorder.resume_from();
+    write(&mut recorder, &all[from as usize..], from);
     let found = read_all(scratch.path());
     assert_eq!(found.last(), all.last());
     assert!(found == all[all.len() - found.len()..]);
