@@ -4,6 +4,7 @@
 mod attempt;
 pub mod lacking;
 pub mod net;
+pub mod power;
 mod random;
 pub mod savefile;
 mod scratch;
