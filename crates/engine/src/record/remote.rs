@@ -14,8 +14,8 @@ use std::io::{self, Write};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
-use weir_packet::savefile::Format;
 use weir_packet::savefile::write::Encoder;
+use weir_packet::savefile::{Format, Statistics};
 use weir_store::ring::{Cursor, Filters, From, Piece};
 
 /// Bytes that are gathered before a write.
@@ -33,7 +33,9 @@ struct Query {
     /// Whether packets that come later are sent too.
     follows: bool,
     cursor: Cursor,
-    /// Number of the first packet that is not sent, unless the query follows.
+    /// Number of the first packet that is sent; `None` for the oldest one in RAM.
+    start: Option<u64>,
+    /// Number of the first packet that is not sent.
     until: u64,
 }
 
@@ -104,14 +106,15 @@ fn query(handle: &Handle, request: &Value) -> Reply {
         Ok(filters) => Some(Arc::new(filters)),
         Err(error) => return Reply::Refused(error.to_string()),
     };
-    let number = handle.first_in_ram();
+    let (number, follows) = (handle.first_in_ram(), request["follow"].as_bool().unwrap_or(false));
     let query = Query {
         filters,
         expression,
         times_ns: from_ns..=to_ns,
-        follows: request["follow"].as_bool().unwrap_or(false),
+        follows,
         cursor: history.cursor(From::Number(number)),
-        until: history.next(),
+        start: handle.generation().map(|_| number),
+        until: if follows { u64::MAX } else { history.next() },
         handle: handle.clone(),
     };
     let first = json!({ "number": number, "generation": handle.generation() });
@@ -119,22 +122,33 @@ fn query(handle: &Handle, request: &Value) -> Reply {
 }
 
 impl Query {
-    /// Writes the packets as pcapng.
+    /// Writes the packets as pcapng. Packets that leave the ring before they are read are counted as dropped in interface statistics.
     fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
         let shared = Arc::clone(&self.handle.shared);
         let mut encoder = Encoder::new(Format::Pcapng, 0);
         let (mut bytes, mut ids, mut found) = (Vec::with_capacity(BUFFER * 2), Vec::new(), Vec::new());
         encoder.begin(&mut bytes);
+        let (mut seen, mut lost, mut starved) = (0, 0, 0);
         loop {
             let mut piece = self.cursor.next(shared.steady_ns());
-            if !self.follows
-                && let Some(some) = &mut piece
-            {
-                some.truncate(self.until.saturating_sub(some.number(0)) as usize);
+            if let Some(some) = &mut piece {
+                self.describe(&mut encoder, &mut ids);
+                let from = some.number(0).min(self.until);
+                let lost_now = from - *self.start.get_or_insert(from) - seen;
+                if lost_now > lost && !ids.is_empty() {
+                    lost = lost_now;
+                    let time_ns = shared.clock.now().wall_ns;
+                    let counts = Statistics { time_ns, dropped_by_system: Some(lost), ..Statistics::default() };
+                    encoder.statistics(&mut bytes, ids[0], &counts, &[]);
+                }
+                some.truncate((self.until - from) as usize);
+                seen += some.len() as u64;
             }
+            // Other readers may keep all chunks that may be kept, for a moment.
+            let is_starved = std::mem::replace(&mut starved, self.cursor.starved()) < self.cursor.starved();
             match piece.filter(|piece| !piece.is_empty()) {
-                Some(piece) => self.encode(&piece, &mut encoder, &mut ids, &mut found, &mut bytes),
-                None if self.follows && !shared.has_ended() => {
+                Some(piece) => self.encode(&piece, &mut encoder, &ids, &mut found, &mut bytes),
+                None if is_starved || self.follows && !shared.has_ended() => {
                     out.write_all(&bytes)?;
                     bytes.clear();
                     out.flush()?;
@@ -151,15 +165,8 @@ impl Query {
         out.flush()
     }
 
-    /// Appends the wanted packets of a piece.
-    fn encode(
-        &mut self,
-        piece: &Piece,
-        encoder: &mut Encoder,
-        ids: &mut Vec<u32>,
-        found: &mut Vec<u32>,
-        bytes: &mut Vec<u8>,
-    ) {
+    /// Takes up interfaces that are new in the ring.
+    fn describe(&mut self, encoder: &mut Encoder, ids: &mut Vec<u32>) {
         let history = self.handle.history();
         if ids.len() < history.interface_count() {
             let interfaces = history.interfaces();
@@ -171,6 +178,10 @@ impl Query {
             let id = |interface| encoder.interface(interface).expect("a pcapng file takes interfaces of any link type");
             *ids = interfaces.iter().map(id).collect();
         }
+    }
+
+    /// Appends the wanted packets of a piece.
+    fn encode(&self, piece: &Piece, encoder: &mut Encoder, ids: &[u32], found: &mut Vec<u32>, bytes: &mut Vec<u8>) {
         found.clear();
         match &self.filters {
             Some(filters) => filters.find(piece, found),

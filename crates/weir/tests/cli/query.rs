@@ -4,7 +4,7 @@
 use crate::support::*;
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -479,4 +479,51 @@ fn a_query_beside_a_recorder_has_each_packet_once_from_disk_or_memory() {
     assert_eq!(gather(recorder, &[]).code, Some(0));
     let found = answered(&temp, &[&directory]);
     assert!(found.iter().map(|packet| packet.time_ns / 1_000_000_000).eq(0..200_000));
+}
+
+#[test]
+fn packets_that_leave_memory_before_a_slow_query_reads_them_are_counted() {
+    let temp = Temp::new();
+    let directory = temp.at("cap");
+    let mut command = weir_command();
+    command.args(["record", "-", &directory, "--ram", "16M"]).stdin(Stdio::piped());
+    let mut recorder = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut to = recorder.stdin.take().unwrap();
+    to.write_all(&pcap_header(65_535, 1)).unwrap();
+    let mut feed = |range: std::ops::Range<u32>| {
+        let bytes: Vec<u8> = range.flat_map(|number| pcap_record(number, &udp(number as u16, 400))).collect();
+        to.write_all(&bytes).unwrap();
+    };
+    let socket = Path::new(&directory).join("control");
+    feed(0..20_000);
+    let mut client = std::iter::repeat_with(|| Client::connect(&socket)).find_map(Result::ok).unwrap();
+    // Packets that the ring has no room for, while readers keep its chunks, have no number.
+    let mut taken = || {
+        let status = client.ask(&json!({ "request": "status" })).unwrap();
+        let [recorded, dropped] =
+            [&status["recorded"], &status["dropped"]["ring"]].map(|count| count.as_u64().unwrap());
+        (recorded, recorded + dropped)
+    };
+    while taken().1 < 20_000 {}
+    let asked = taken().0 as usize;
+    let request = json!({ "request": "query", "expression": "" });
+    let (_, mut stream) = Client::connect(&socket).unwrap().stream(&request).unwrap();
+    // Nothing is read, until the ring has gone around several times.
+    feed(20_000..100_000);
+    while taken().1 < 100_000 {}
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let answer = temp.file("answer.pcapng", &bytes);
+    let times: Vec<u64> = records(&answer).iter().map(|packet| packet.time_ns / 1_000_000_000).collect();
+    assert!(times.iter().is_sorted() && times.len() < asked, "{} of {asked}, {:?}", times.len(), taken());
+    let about = weir(["filter", "", &answer, "--count"]).ok();
+    let lost = asked - times.len();
+    let line = format!("{} packets were dropped when it was captured", lost);
+    assert!(
+        about.err.replace("\u{a0}", " ").replace(' ', "").contains(&line.replace(' ', "")),
+        "{line}: {}",
+        about.err
+    );
+    drop(to);
+    assert_eq!(gather(recorder, &[]).code, Some(0));
 }
