@@ -115,6 +115,8 @@ pub struct TriggerStatus {
     pub failed: u64,
     /// Whether a file is being written.
     pub active: bool,
+    /// Reason for which its expression makes no sense for the interfaces.
+    pub misfit: Option<String>,
 }
 
 /// State of a recording.

@@ -92,9 +92,11 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     let free_bytes = FreeBytes(Arc::new(|path: &Path| sys::free_bytes(path)));
     if let Some(opened) = recording.open_disk(free_bytes)? {
         report.opened(&opened);
-        walls
-            .give_away(&Path::new(directory).join("lock"))
-            .map_err(|error| anyhow!("{directory}: {}", io_words(&error)))?;
+        // Files that were made just now, with root's rights.
+        let made = opened.recovered.iter().map(|found| found.path.with_extension("index"));
+        for path in made.chain([Path::new(directory).join("lock")]).filter(|path| path.exists()) {
+            walls.give_away(&path).map_err(|error| anyhow!("{}: {}", Name::from(&*path), io_words(&error)))?;
+        }
     }
     let socket = recording.listen().map_err(|error| match error {
         record::Error::Socket(socket::Error::InUse { .. }) => {

@@ -6,7 +6,6 @@ use core::net::IpAddr;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use weir_packet::flow::FlowKey;
-use weir_packet::savefile::Interface;
 use weir_store::ring::{Filters, Piece};
 
 /// Largest number of keys, or of pairs of peers, that a condition counts in a window. Further ones are not counted.
@@ -72,13 +71,9 @@ impl Check {
         }
     }
 
-    /// Compiles an expression for the interfaces that are known by now.
-    pub fn prepare(&mut self, interfaces: &[Interface]) {
-        if let Self::Matches(expression, filters) = self
-            && filters.as_ref().is_none_or(|filters| filters.interfaces() < interfaces.len())
-        {
-            *filters = Filters::compile(expression, interfaces, false).ok();
-        }
+    /// Compiles an expression for the interfaces that are known by now. Returns the reason if it makes sense for none of them.
+    pub fn prepare(&mut self, interfaces: &Interfaces) -> Option<weir_filter::Error> {
+        if let Self::Matches(expression, filters) = self { interfaces.compile(expression, filters) } else { None }
     }
 
     /// Calls `met` for each packet of a piece that meets the condition.

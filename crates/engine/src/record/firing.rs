@@ -25,13 +25,33 @@ pub(super) struct Cause {
 }
 
 /// Flow parsers and interfaces of the ring, by interface.
-#[derive(Default)]
 pub(super) struct Interfaces {
     pub all: Vec<Interface>,
     parsers: Vec<Option<Parser>>,
+    /// Whether host names in expressions are looked up.
+    resolve: bool,
 }
 
 impl Interfaces {
+    pub fn new(resolve: bool) -> Self {
+        Self { all: Vec::new(), parsers: Vec::new(), resolve }
+    }
+
+    /// Compiles an expression for the interfaces that are known by now, if `filters` are not for all of them. Returns the reason if
+    /// the expression makes sense for none.
+    pub fn compile(&self, expression: &str, filters: &mut Option<Filters>) -> Option<weir_filter::Error> {
+        if filters.as_ref().is_some_and(|filters| filters.interfaces() == self.all.len()) {
+            return None;
+        }
+        match Filters::compile(expression, &self.all, self.resolve) {
+            Ok(compiled) => {
+                *filters = Some(compiled);
+                None
+            }
+            Err(error) => Some(error),
+        }
+    }
+
     /// Takes up interfaces that came since the last call. **Cost**: a lock.
     pub fn refresh(&mut self, history: &History) {
         self.all = history.interfaces();
@@ -82,10 +102,8 @@ impl Kept {
                 found.extend(all.filter(|&index| key(index).is_some_and(is_end)));
             }
             Self::Matches(expression, filters) => {
-                if filters.as_ref().is_none_or(|filters| filters.interfaces() < interfaces.all.len()) {
-                    // The expression was compiled before; here it makes no sense for the interfaces that came since.
-                    *filters = Filters::compile(expression, &interfaces.all, false).ok();
-                }
+                // An expression that makes sense for none of the interfaces keeps nothing.
+                let _ = interfaces.compile(expression, filters);
                 if let Some(filters) = filters {
                     filters.find(piece, found);
                 }

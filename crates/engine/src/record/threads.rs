@@ -91,7 +91,7 @@ impl Triggers {
             requests,
             on_saved,
             waits,
-            interfaces: Interfaces::default(),
+            interfaces: Interfaces::new(resolve),
             firings: Vec::new(),
             latest_ns: i64::MIN,
             look_ns: 0,
@@ -170,7 +170,10 @@ impl Triggers {
                 if !watched.check.reads_packets() {
                     continue;
                 }
-                watched.check.prepare(&self.interfaces.all);
+                let misfit = watched.check.prepare(&self.interfaces);
+                if let Some(why) = misfit {
+                    self.shared.triggers()[index].misfit = Some(why.to_string());
+                }
                 let (latest_ns, interfaces) = (self.latest_ns, &self.interfaces);
                 let (mut met, mut armed_ns) = (0, watched.armed_ns);
                 let rest = watched.trigger.after.saturating_add(watched.trigger.cooldown);

@@ -205,6 +205,9 @@ impl Report {
                 files(trigger.saved),
                 packets(trigger.packets),
             ));
+            if let Some(why) = &trigger.misfit {
+                text.push_str(&format!("    its expression makes no sense for what is recorded: {why}\n"));
+            }
         }
         if status.unchecked > 0 {
             text.push_str(&format!("  {} left the ring before triggers looked at them\n", packets(status.unchecked)));

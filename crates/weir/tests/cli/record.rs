@@ -224,6 +224,9 @@ fn what_makes_no_sense_is_refused_and_what_fails_is_told() {
     }
     let missing = weir(["record", &temp.at("no.pcap"), &out]);
     assert!(missing.code == Some(1) && missing.err.contains("no.pcap: no such file"), "{}", missing.err);
+    // An expression for another kind of link fires never, and says so.
+    let done = weir(["record", &file, &out, "--trigger", "t=wlan addr1 02:00:00:00:00:01"]).ok();
+    assert!(done.err.contains("its expression makes no sense for what is recorded"), "{}", done.err);
     // Packets before the damage are recorded, and what they fired is saved.
     let mut bytes = small_pcap(200);
     bytes.extend([0xff; 40]);
