@@ -42,45 +42,72 @@ pub(super) struct Job {
 }
 
 /// A thread that writes. When it is dropped, the write in progress is awaited.
-#[derive(Debug)]
+///
+/// The thread starts with the first write: a process may open a directory before it gives up rights, which its threads would keep.
+#[derive(Debug, Default)]
 pub(super) struct Background {
-    jobs: Option<SyncSender<Job>>,
-    done: Receiver<(Job, io::Result<()>)>,
-    thread: Option<JoinHandle<()>>,
+    running: Option<Running>,
+    /// A write that was done at once, because no thread could be had.
+    done: Option<(Job, io::Result<()>)>,
 }
 
-impl Background {
-    pub(super) fn start() -> io::Result<Self> {
+#[derive(Debug)]
+struct Running {
+    jobs: SyncSender<Job>,
+    done: Receiver<(Job, io::Result<()>)>,
+    thread: JoinHandle<()>,
+}
+
+impl Running {
+    fn start() -> io::Result<Self> {
         let (jobs, ahead) = sync_channel::<Job>(1);
         let (report, done) = sync_channel(1);
         let run = move || {
-            while let Ok(mut job) = ahead.recv() {
-                let written = file::write_all(job.file.as_mut(), &job.buffer.bytes[job.buffer.start..], job.offset);
-                if report.send((job, written)).is_err() {
+            while let Ok(job) = ahead.recv() {
+                if report.send(write(job)).is_err() {
                     return;
                 }
             }
         };
-        let thread = thread::Builder::new().name("weir-disk".into()).spawn(run)?;
-        Ok(Self { jobs: Some(jobs), done, thread: Some(thread) })
+        let thread = thread::Builder::new().name("weir-writes".into()).spawn(run)?;
+        Ok(Self { jobs, done, thread })
     }
+}
 
+fn write(mut job: Job) -> (Job, io::Result<()>) {
+    let written = file::write_all(job.file.as_mut(), &job.buffer.bytes[job.buffer.start..], job.offset);
+    (job, written)
+}
+
+impl Background {
     /// Begins a write. The caller takes it back with [`Self::finished`] before it begins another one.
-    pub(super) fn begin(&self, job: Job) {
-        let sent = self.jobs.as_ref().map(|jobs| jobs.send(job).is_ok());
-        assert!(sent == Some(true), "the thread ends when it is dropped");
+    pub(super) fn begin(&mut self, job: Job) {
+        if self.running.is_none() {
+            self.running = Running::start().ok();
+        }
+        match &self.running {
+            Some(running) => {
+                let sent = running.jobs.send(job).is_ok();
+                assert!(sent, "the thread ends when it is dropped");
+            }
+            None => self.done = Some(write(job)),
+        }
     }
 
     /// The write that was begun, with its result; if `wait` is not set, `None` while it is in progress.
-    pub(super) fn finished(&self, wait: bool) -> Option<(Job, io::Result<()>)> {
-        if wait { self.done.recv().ok() } else { self.done.try_recv().ok() }
+    pub(super) fn finished(&mut self, wait: bool) -> Option<(Job, io::Result<()>)> {
+        if let Some(done) = self.done.take() {
+            return Some(done);
+        }
+        let done = &self.running.as_ref()?.done;
+        if wait { done.recv().ok() } else { done.try_recv().ok() }
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        self.jobs = None;
-        if let Some(thread) = self.thread.take() {
+        if let Some(Running { jobs, thread, .. }) = self.running.take() {
+            drop(jobs);
             // A panic of a file's implementation ends here; the write counts as not done.
             let _ = thread.join();
         }

@@ -229,12 +229,11 @@ impl Recorder {
         let (segments, bytes) = keeper.kept();
         let generation = listing.generation + 1;
         let opened = Opened { recovered, segments, bytes, generation };
-        let background = Background::start().map_err(failed("starting a thread for"))?;
         let recorder = Self {
             disk,
             dir: dir.to_owned(),
             settings,
-            background,
+            background: Background::default(),
             _lock: lock,
             encoder: Encoder::new(Format::Pcapng, 0),
             interfaces: 0,
