@@ -1,6 +1,4 @@
-//! Packets kept for later: a ring in RAM, and segments on disk with an index.
-//!
-//! Nothing here opens a network interface or reads other programs' captures: packets come in as records, and go out as records.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod cutoff;

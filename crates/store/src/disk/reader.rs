@@ -166,7 +166,7 @@ impl Reader {
             }
             file => file.map_err(failed)?,
         };
-        let len = file.metadata().map_err(failed)?.len();
+        let mut len = file.metadata().map_err(failed)?.len();
         let mut seen = SegmentUse {
             path: segment.path.clone(),
             index: IndexUse::Used,
@@ -174,7 +174,12 @@ impl Reader {
             skipped_by_time: 0,
             skipped_by_keys: 0,
         };
-        let header = Header::open(&segment.index(), segment.generation, segment.start_ns, len);
+        let mut header = Header::open(&segment.index(), segment.generation, segment.start_ns, len);
+        if let Err(IndexDamage::Other) = &header {
+            // The segment may have been closed in between.
+            len = file.metadata().map_err(failed)?.len();
+            header = Header::open(&segment.index(), segment.generation, segment.start_ns, len);
+        }
         if let Ok(header) = &header
             && !self.selection.overlaps(header.times.0, header.times.1)
         {

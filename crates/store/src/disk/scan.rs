@@ -174,7 +174,13 @@ pub(super) fn backward(file: &File, segment: &Segment, len: u64) -> Result<Scan,
         let end = pages * page;
         (end > 0).then(|| ending_at(file, segment, end).map(|found| (end, found)))?
     });
-    let Some((end, mut found)) = last else { return forward(file, segment, len, true) };
+    let Some((end, mut found)) = last else {
+        let scan = forward(file, segment, len, true)?;
+        let end = scan.blocks.last().map_or(0, |entry| entry.offset + entry.len() as u64);
+        // Nothing good behind the damage: the first write is not complete yet.
+        let unfinished = len <= PIECE as u64 && end == scan.good;
+        return Ok(if unfinished { Scan { damage: None, damaged: 0, ..scan } } else { scan });
+    };
     let mut blocks = Vec::with_capacity(found.0.number as usize + 1);
     loop {
         let (mark, claims) = found;

@@ -170,7 +170,9 @@ impl Disk for Faulty {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        self.files.open(path)
+        self.shared.step("open", path)?;
+        let (path, shared) = (path.to_owned(), self.shared.clone());
+        Ok(Box::new(FaultyFile { file: self.files.open(&path)?, path, shared }))
     }
 
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<bool> {

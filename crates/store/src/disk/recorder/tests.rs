@@ -53,6 +53,9 @@ fn every_tool_opens_a_segment_whenever_it_was_flushed() {
     let copy = scratch.at("copy.pcapng");
     output("editcap", &[segment.to_str().unwrap(), &copy]);
     assert_eq!(packets_in(&fs::read(copy).unwrap()), packets);
+    let copy = scratch.at("copy.pcap");
+    output("editcap", &["-F", "nsecpcap", segment.to_str().unwrap(), &copy]);
+    assert_eq!(output("tcpdump", &["-n", "--count", "-r", &copy]).trim(), "400 packets");
 }
 
 /// CRC-32 as ISO 3309 defines it, bit by bit.
@@ -112,12 +115,12 @@ fn marks_describe_the_blocks_in_front_of_them() {
 /// A small segment that was written but not closed, and its packets, with the length up to which each of them is in it.
 fn unclosed(scratch: &Scratch) -> (PathBuf, Vec<u8>, Vec<Packet>, Vec<usize>) {
     let dir = scratch.path().join("whole");
-    let settings = Settings { block_bytes: 300, ..small() };
+    let settings = Settings { block_bytes: 150, ..small() };
     let (mut recorder, _) = recorder(&dir, settings);
-    let mut packets = packets(10, 3);
-    packets.iter_mut().for_each(|(_, data)| data.truncate(100));
-    write(&mut recorder, &packets[..5], 0);
-    write(&mut recorder, &packets[5..], 5);
+    let mut packets = packets(6, 3);
+    packets.iter_mut().for_each(|(_, data)| data.truncate(70));
+    write(&mut recorder, &packets[..3], 0);
+    write(&mut recorder, &packets[3..], 3);
     let path = files(&dir, "pcapng").remove(0);
     let bytes = fs::read(&path).unwrap();
     let mut ends = Vec::new();
@@ -164,11 +167,11 @@ fn every_cut_recovers_to_exactly_the_good_prefix() {
     let (path, bytes, packets, ends) = unclosed(&scratch);
     // Blocks of another segment, at the same places.
     let old = scratch.path().join("old");
-    let (mut recorder, _) = recorder(&old, Settings { block_bytes: 300, ..small() });
+    let (mut recorder, _) = recorder(&old, Settings { block_bytes: 150, ..small() });
     let mut other = packets.clone();
     other.iter_mut().for_each(|(time, _)| *time += 1);
-    write(&mut recorder, &other[..5], 0);
-    write(&mut recorder, &other[5..], 5);
+    write(&mut recorder, &other[..3], 0);
+    write(&mut recorder, &other[3..], 3);
     let old = fs::read(&files(&old, "pcapng")[0]).unwrap();
     assert_eq!(old.len(), bytes.len());
     let mut random = Random(9);
@@ -442,4 +445,42 @@ fn a_frame_longer_than_the_buffer_is_cut_and_counted() {
     for (kind, body) in blocks(&fs::read(&files(scratch.path(), "pcapng")[0]).unwrap()) {
         assert!(kind != 6 || body[16..20] == 300_000u32.to_le_bytes(), "the length on the wire stays");
     }
+}
+
+#[test]
+fn readers_beside_the_recorder_see_a_prefix_that_grows() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let scratch = Scratch::new();
+    let packets = packets(20_000, 50);
+    let settings = Settings { segment_bytes: 512 << 10, ..small() };
+    let (mut recorder, _) = recorder(scratch.path(), settings);
+    let written = AtomicU64::new(0);
+    let read = || {
+        let (mut rounds, mut seen) = (0, 0);
+        while seen < packets.len() {
+            let before = written.load(Ordering::Acquire) as usize;
+            let (found, counts) = read(scratch.path(), Selection::default(), None);
+            assert!(found == packets[..found.len()], "{}", found.len());
+            assert!(found.len() >= before.max(seen) && counts.damaged == 0 && counts.gone == 0, "{counts:?}");
+            let used = |segment: &crate::disk::SegmentUse| matches!(segment.index, crate::disk::IndexUse::Damaged(_));
+            assert!(!counts.segments.iter().any(used), "{counts:?}");
+            (seen, rounds) = (found.len(), rounds + 1);
+        }
+        rounds
+    };
+    std::thread::scope(|scope| {
+        let readers = [scope.spawn(read), scope.spawn(read)];
+        let mut random = Random(4);
+        for (number, packet) in packets.iter().enumerate() {
+            recorder.packet(0, number as u64, &record(packet)).unwrap();
+            if random.below(60) == 0 {
+                recorder.flush().unwrap();
+                written.store(recorder.written().next, Ordering::Release);
+            }
+        }
+        recorder.close().unwrap();
+        for reader in readers {
+            assert!(reader.join().unwrap() > 2);
+        }
+    });
 }
