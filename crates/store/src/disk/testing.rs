@@ -7,6 +7,11 @@ use weir_packet::savefile::{Interface, Record, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_testkit::Random;
 
+/// One of how many cases a test tries; all of them if WEIR_THOROUGH is set.
+pub(super) fn sparse(one_of: usize) -> usize {
+    if std::env::var_os("WEIR_THOROUGH").is_some() { 1 } else { one_of }
+}
+
 pub(super) const START_NS: i64 = 1_700_000_000_000_000_000;
 
 pub(super) fn ethernet() -> Interface {

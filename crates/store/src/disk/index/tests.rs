@@ -1,6 +1,6 @@
 use super::super::keys::{self, Keys, Kind, Link};
 use super::*;
-use crate::disk::testing::{START_NS, packets};
+use crate::disk::testing::{START_NS, packets, sparse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use weir_packet::LinkType;
@@ -103,7 +103,7 @@ fn every_damaged_byte_is_noticed_and_every_other_segment_refused() {
     };
     checked(&bytes, 7, START_NS, 20 * 1096).unwrap();
     let mut random = Random(2);
-    for at in 0..bytes.len() {
+    for at in (0..bytes.len()).step_by(sparse(7)) {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1 << random.below(8);
         assert!(checked(&damaged, 7, START_NS, 20 * 1096).is_err(), "{at}");

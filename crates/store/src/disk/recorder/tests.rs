@@ -175,7 +175,8 @@ fn every_cut_recovers_to_exactly_the_good_prefix() {
     let old = fs::read(&files(&old, "pcapng")[0]).unwrap();
     assert_eq!(old.len(), bytes.len());
     let mut random = Random(9);
-    for cut in 0..=bytes.len() {
+    let step = sparse(17);
+    for cut in (0..bytes.len()).step_by(step).chain([bytes.len()]) {
         // The zeros inside marks are many, and all alike.
         let filling = bytes[cut.saturating_sub(8)..(cut + 8).min(bytes.len())].iter().all(|&byte| byte == 0);
         if filling && cut % 256 != 0 {
