@@ -175,7 +175,7 @@ impl Packets {
         let Some(disk) = self.disk.take() else { return };
         let counts = disk.counts();
         if let Some((path, offset, why)) = &counts.damage {
-            let (path, why) = (path.clone(), why.clone());
+            let (path, why) = (path.clone(), *why);
             self.damaged = Some(Damaged { blocks: counts.damaged, path, offset: *offset, why });
         }
         self.query.seen().push((self.path.clone(), counts.clone()));

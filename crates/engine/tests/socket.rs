@@ -333,7 +333,7 @@ fn fed() -> (Setup, Sender<Vec<u8>>, Receiver<io::Result<()>>) {
                 }
                 Ok(())
             })();
-            say.send(result.as_ref().map(|()| ()).map_err(|error| io::Error::from(error.kind()))).unwrap();
+            say.send(result.as_ref().copied().map_err(|error| io::Error::from(error.kind()))).unwrap();
             result
         };
         Reply::Stream { first: json!({}), write: Box::new(write) }
