@@ -10,10 +10,13 @@ use serde_json::{Value, json};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use weir_io::input::Opening;
 use weir_io::stream::Stream;
 use weir_io::{Input, Kind};
+use weir_pipeline::threads::spawn;
 use weir_store::disk::{self, Reader, Seam};
 
 pub use weir_store::disk::{Counts, IndexUse, Selection};
@@ -154,9 +157,75 @@ pub fn open(
         Err(disk::Error::File { source, .. }) => return Err(source),
         Err(error) => return Err(io::Error::other(error)),
     };
-    let memory = memory.map(|memory| memory.bytes);
+    let memory = match memory.map(|memory| memory.bytes) {
+        Some(bytes) if disk.is_some() => Some(Box::new(Ahead::new(bytes)?) as Box<dyn Read + Send>),
+        bytes => bytes,
+    };
     let packets = Packets { path: path.to_owned(), query, disk, memory, damaged: None };
     Ok(Input { name: name.as_source(), kind: Kind::Stream(Stream::direct(packets, Arc::clone(stop))) })
+}
+
+/// Bytes that a thread reads ahead, because the ring of a recorder goes on while the disk is read.
+struct Ahead {
+    pieces: Receiver<io::Result<Vec<u8>>>,
+    piece: Vec<u8>,
+    /// Bytes of `piece` that were taken.
+    taken: usize,
+    /// Whether the end was reached.
+    ended: bool,
+    /// Held as long as the bytes are wanted.
+    _wanted: Arc<()>,
+}
+
+impl Ahead {
+    /// Bytes of a piece, at most.
+    const PIECE: usize = 64 << 10;
+    /// Pieces that are read ahead, at most: 64 MiB.
+    const PIECES: usize = 1024;
+    /// Longest wait of a read, after which it is `Interrupted`, so that the caller can look at its stop flag.
+    const LOOK: Duration = Duration::from_millis(100);
+
+    fn new(mut bytes: Box<dyn Read + Send>) -> io::Result<Self> {
+        let (send, pieces) = sync_channel(Self::PIECES);
+        let wanted = Arc::new(());
+        let is_wanted = Arc::downgrade(&wanted);
+        spawn("memory", 0, move || {
+            let mut buffer = vec![0; Self::PIECE];
+            while is_wanted.strong_count() > 0 {
+                let piece = match bytes.read(&mut buffer) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    read => read.map(|read| buffer[..read].to_vec()),
+                };
+                let is_last = !matches!(&piece, Ok(piece) if !piece.is_empty());
+                if send.send(piece).is_err() || is_last {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { pieces, piece: Vec::new(), taken: 0, ended: false, _wanted: wanted })
+    }
+}
+
+impl Read for Ahead {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.taken == self.piece.len() {
+            self.piece = match self.pieces.recv_timeout(Self::LOOK) {
+                Ok(piece) => piece?,
+                Err(RecvTimeoutError::Timeout) => return Err(io::Error::from(io::ErrorKind::Interrupted)),
+                Err(RecvTimeoutError::Disconnected) if self.ended => Vec::new(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(io::Error::other(
+                        "the thread that reads ahead ended with a panic: this is a mistake in weir",
+                    ));
+                }
+            };
+            self.taken = 0;
+            self.ended |= self.piece.is_empty();
+        }
+        let len = (&self.piece[self.taken..]).read(buffer)?;
+        self.taken += len;
+        Ok(len)
+    }
 }
 
 /// Packets of a record directory, as bytes.

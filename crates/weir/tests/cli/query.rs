@@ -442,7 +442,7 @@ fn a_query_beside_a_recorder_has_each_packet_once_from_disk_or_memory() {
     let temp = Temp::new();
     let directory = temp.at("cap");
     let mut command = weir_command();
-    command.args(["record", "-", &directory, "--ram", "8M", "--disk", "1G", "--segment", "1M"]).stdin(Stdio::piped());
+    command.args(["record", "-", &directory, "--ram", "64M", "--disk", "1G", "--segment", "1M"]).stdin(Stdio::piped());
     let mut recorder = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut to = recorder.stdin.take().unwrap();
     // Packet by packet a second later, so that its time is its number.
