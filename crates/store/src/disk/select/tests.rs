@@ -266,6 +266,21 @@ fn a_query_for_a_host_reads_the_blocks_of_the_host_alone() {
 }
 
 #[test]
+fn an_expression_of_any_length_finds_all() {
+    let scratch = Scratch::new();
+    let packets = packets(1000, 32);
+    let sample = |data: &Vec<u8>| Sample { link: LinkType::ETHERNET, data: data.clone(), wire_len: data.len() as u32 };
+    let all: Vec<_> = packets.iter().map(|(_, data)| sample(data)).collect();
+    record(scratch.path(), &all, 1);
+    for count in [10, 100, 1000, 3000] {
+        let hosts: Vec<_> = (0..count).map(|n| format!("host 10.1.{}.{}", n / 250 + 3, n % 250)).collect();
+        finds_all(scratch.path(), &all, &hosts.join(" or "));
+        let nets: Vec<_> = (0..count).map(|n| format!("src net 2001:db8:{n:x}::/48")).collect();
+        finds_all(scratch.path(), &all, &nets.join(" or "));
+    }
+}
+
+#[test]
 fn a_range_of_time_is_exact_to_the_packet() {
     let scratch = Scratch::new();
     let packets = packets(2000, 31);
