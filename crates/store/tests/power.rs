@@ -1,0 +1,422 @@
+//! A recorder whose disk loses power: everything that it acknowledged is there afterwards, and every segment opens.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use weir_packet::savefile::walk::{Cursor, Visit, walk};
+use weir_packet::savefile::{Interface, Layout, Record, Resolution, Stop};
+use weir_packet::{Frame, LinkType};
+use weir_store::disk::{Disk, DiskFile, Now, Reader, Recorder, Selection, Settings, System};
+use weir_testkit::power::{Filesystem, Power};
+use weir_testkit::{Random, have};
+
+const START_NS: i64 = 1_700_000_000_000_000_000;
+/// Sessions, one behind the other in the same directory, and packets of each.
+const SESSIONS: usize = 2;
+const PACKETS: u64 = 500;
+
+/// Fault of the recorder's files, or of its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// fdatasync does nothing.
+    SkippedSync,
+    /// What is written is acknowledged before the sync.
+    Early,
+    /// fsync of a directory does nothing.
+    NoDirectory,
+}
+
+/// The system's files with a fault. Notes when names were made, and when they became durable.
+#[derive(Debug)]
+struct Files {
+    fault: Fault,
+    power: Arc<Power>,
+    root: PathBuf,
+    names: Mutex<Vec<Name>>,
+}
+
+/// Name in a directory.
+#[derive(Clone, Debug)]
+struct Name {
+    /// Path from the root directory on.
+    path: PathBuf,
+    /// Position of the log at which it was made.
+    made: usize,
+    /// Position at which its directory was synced.
+    synced: Option<usize>,
+}
+
+impl Files {
+    fn made(&self, path: &Path) {
+        let made = self.power.mark();
+        self.names.lock().unwrap().push(Name { path: self.relative(path), made, synced: None });
+    }
+
+    fn relative(&self, path: &Path) -> PathBuf {
+        path.strip_prefix(&self.root).expect("it lies in the root directory").to_owned()
+    }
+}
+
+impl Disk for Files {
+    fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
+        self.made(path);
+        Ok(Box::new(Written { file: System::default().create(path, mode)?, fault: self.fault }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(Written { file: System::default().open(path)?, fault: self.fault }))
+    }
+
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<bool> {
+        let made = System::default().create_dir(path, mode)?;
+        if made {
+            self.made(path);
+        }
+        Ok(made)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.made(to);
+        System::default().rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        System::default().remove(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        if self.fault == Fault::NoDirectory {
+            return Ok(());
+        }
+        System::default().sync_dir(path)?;
+        let (mark, dir) = (self.power.mark(), self.relative(path));
+        for name in self.names.lock().unwrap().iter_mut().filter(|name| name.path.parent() == Some(&dir)) {
+            name.synced.get_or_insert(mark);
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Written {
+    file: Box<dyn DiskFile>,
+    fault: Fault,
+}
+
+impl DiskFile for Written {
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.file.write_at(bytes, offset)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if self.fault == Fault::SkippedSync { Ok(()) } else { self.file.sync() }
+    }
+
+    fn set_len(&mut self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+}
+
+/// A packet with its time.
+type Packet = (i64, Vec<u8>);
+
+/// Packet `number` of a session: a UDP packet that holds both numbers, and bytes that are no other's.
+fn packet(session: usize, number: u64) -> Packet {
+    let id = session as u64 * PACKETS + number;
+    let mut random = Random(id);
+    let mut data = [0; 42].to_vec();
+    data[12..15].copy_from_slice(&[8, 0, 0x45]);
+    data[23] = 17;
+    data[30..34].copy_from_slice(&[10, 0, 0, random.below(20) as u8]);
+    let more = 18 + random.below(1400) * random.below(2);
+    data.extend(random.bytes(more));
+    data[42..50].copy_from_slice(&id.to_be_bytes());
+    (START_NS + id as i64 * 1_000_000, data)
+}
+
+/// What a session acknowledged: positions of the log, and the number of packets that are durable from there on.
+type Acknowledged = Vec<(usize, u64)>;
+
+fn settings() -> Settings {
+    // Segments end often, and blocks do not fill a page.
+    Settings { block_bytes: 3000, buffer_bytes: 128 << 10, segment_bytes: 160 << 10, ..Settings::default() }
+}
+
+/// Runs all sessions. Only the last one closes its segment; the others end as if they were killed.
+fn sessions(dir: &Path, files: &Arc<Files>) -> Vec<Acknowledged> {
+    let one = |session: usize| {
+        let (mut recorder, _) = Recorder::open(files.clone(), dir, settings(), Now::default()).expect("there is room");
+        recorder.interface(&Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND));
+        let (mut random, mut acknowledged) = (Random(session as u64), Vec::new());
+        for number in 0..PACKETS {
+            let (time_ns, data) = packet(session, number);
+            let frame = Frame { data: &data, wire_len: data.len() as u32, interface: 0 };
+            recorder.packet(0, number, &Record { time_ns: Some(time_ns), frame }).expect("there is room");
+            match random.below(20) {
+                0 => recorder.flush().expect("there is room"),
+                1 | 2 => {
+                    if files.fault == Fault::Early {
+                        acknowledged.push((files.power.mark(), number + 1));
+                    }
+                    let durable = recorder.sync().expect("there is room").next;
+                    assert_eq!(durable, number + 1);
+                    acknowledged.push((files.power.mark(), durable));
+                }
+                _ => {}
+            }
+        }
+        recorder.flush().expect("there is room");
+        if session + 1 == SESSIONS {
+            let durable = recorder.close().expect("there is room").durable.next;
+            acknowledged.push((files.power.mark(), durable));
+        }
+        acknowledged
+    };
+    (0..SESSIONS).map(one).collect()
+}
+
+/// Packets of a walk.
+#[derive(Default)]
+struct Walked {
+    frames: Vec<(u32, Vec<u8>)>,
+}
+
+impl Visit for Walked {
+    fn frames(&mut self, _: usize, records: &[u32], frames: &[Frame<'_>]) -> bool {
+        self.frames.extend(records.iter().zip(frames).map(|(&at, frame)| (at, frame.data.to_vec())));
+        true
+    }
+}
+
+/// Packets of a whole capture file; anything that is not one is an error.
+fn packets_in(bytes: &[u8]) -> Result<Vec<Packet>, String> {
+    let (mut layout, mut at) = Layout::read(bytes, true).map_err(|stop| format!("{stop:?}"))?;
+    let mut walked = Walked::default();
+    loop {
+        let mut cursor = [Cursor::new(at, bytes.len())];
+        walk(&layout, bytes, true, &mut cursor, &mut walked);
+        let [Cursor { pos, stop, .. }] = cursor;
+        match stop {
+            Some(Stop::Layout) => at = layout.apply(bytes, pos, true).map_err(|stop| format!("{stop:?}"))?,
+            Some(Stop::End) => break,
+            stop => return Err(format!("at offset {pos}: {stop:?}")),
+        }
+    }
+    let time_ns = |at: u32| layout.record(bytes, at as usize).and_then(|record| record.time_ns).unwrap_or(0);
+    Ok(walked.frames.into_iter().map(|(at, data)| (time_ns(at), data)).collect())
+}
+
+/// Paths and contents of all segments in the order of their generations.
+fn segments(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let paths = fs::read_dir(dir).into_iter().flatten().map(|entry| entry.expect("it can be listed").path());
+    let segments = paths.filter(|path| path.extension().is_some_and(|end| end == "pcapng"));
+    let read: BTreeMap<_, _> = segments.map(|path| (path.clone(), fs::read(&path).expect("it can be read"))).collect();
+    read.into_iter().collect()
+}
+
+/// Checks segments without recovery: all can be walked, and together they hold a prefix of each session with at least the
+/// acknowledged packets, byte for byte. Returns the number of packets.
+fn check_segments(dir: &Path, acknowledged: &[u64]) -> Result<Vec<Packet>, String> {
+    let mut found = Vec::new();
+    for (path, bytes) in segments(dir) {
+        found.extend(packets_in(&bytes).map_err(|why| format!("{}: {why}", path.display()))?);
+    }
+    let mut rest = &found[..];
+    for (session, &acknowledged) in acknowledged.iter().enumerate() {
+        let good =
+            rest.iter().zip(0..PACKETS).take_while(|(found, number)| **found == packet(session, *number)).count();
+        if (good as u64) < acknowledged {
+            return Err(format!("session {session}: {good} packets of {acknowledged} acknowledged ones are there"));
+        }
+        rest = &rest[good..];
+    }
+    if !rest.is_empty() {
+        return Err(format!("{} packets are in the wrong place", rest.len()));
+    }
+    Ok(found)
+}
+
+/// Opens the directory as the next recorder does, then checks its segments, and that a reader yields the same.
+fn check(dir: &Path, acknowledged: &[u64]) -> Result<usize, String> {
+    let opened = Recorder::open(Arc::new(System::default()), dir, settings(), Now::default());
+    let (recorder, opened) = opened.map_err(|error| error.to_string())?;
+    drop(recorder);
+    let found = check_segments(dir, acknowledged)?;
+    if opened.segments != segments(dir).len() {
+        return Err(format!("{} segments opened", opened.segments));
+    }
+    let mut reader = Reader::open(dir, Selection::default(), None).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    while let Some(more) = reader.next_bytes().map_err(|error| error.to_string())? {
+        bytes.extend_from_slice(more);
+    }
+    if reader.counts().damaged > 0 || packets_in(&bytes)? != found {
+        return Err(format!("a reader yields something else: {:?}", reader.counts()));
+    }
+    Ok(found.len())
+}
+
+/// A log of all sessions.
+struct Run {
+    power: Arc<Power>,
+    begin: usize,
+    acknowledged: Vec<Acknowledged>,
+    names: Vec<Name>,
+}
+
+impl Run {
+    fn new(test: &str, filesystem: Filesystem, fault: Fault) -> Option<Self> {
+        let power = Arc::new(Power::new(test, filesystem)?);
+        let begin = power.mark();
+        let done = power.mounted(|root| {
+            let files = Files { fault, power: power.clone(), root: root.to_owned(), names: Mutex::default() };
+            let files = Arc::new(files);
+            let acknowledged = sessions(&root.join("record"), &files);
+            (acknowledged, files.names.lock().unwrap().clone())
+        });
+        let (acknowledged, names) = done.expect("it was mounted before");
+        Some(Self { power, begin, acknowledged, names })
+    }
+
+    /// Number of packets acknowledged in each session at a position.
+    fn acknowledged(&self, position: usize) -> Vec<u64> {
+        let at = |session: &Acknowledged| {
+            let before = session.iter().filter(|(mark, _)| *mark <= position);
+            before.map(|(_, count)| *count).max().unwrap_or(0)
+        };
+        self.acknowledged.iter().map(at).collect()
+    }
+
+    /// Cuts the power at `cuts` positions, and runs `check` in each image, with its seed and what was acknowledged.
+    ///
+    /// If `strict`, each name whose directory was not synced may be gone too: fsync of a file need not keep its name (fsync(2)),
+    /// though it does on ext4 and XFS.
+    fn cut<T>(
+        &self,
+        cuts: u64,
+        strict: bool,
+        check: impl Fn(&Path, u64, &[u64]) -> Result<T, String>,
+    ) -> Vec<Result<T, String>> {
+        let last = self.acknowledged.iter().flatten().map(|(mark, _)| *mark).max().unwrap_or(0);
+        let mut random = Random(29);
+        let one = |seed| {
+            let position = self.begin + random.below(last + 2 - self.begin);
+            let image = self.power.cut(seed, position);
+            let checked = image.mounted(|root| {
+                if strict {
+                    let mut random = Random(seed);
+                    let synced = |name: &Name| name.synced.is_some_and(|synced| synced <= position);
+                    for name in self.names.iter().filter(|name| name.made <= position && !synced(name)) {
+                        let path = root.join(&name.path);
+                        if random.below(2) == 0 {
+                            let _ = fs::remove_file(&path);
+                            let _ = fs::remove_dir_all(&path);
+                        }
+                    }
+                }
+                check(&root.join("record"), seed, &self.acknowledged(position))
+            });
+            checked.and_then(|checked| checked).map_err(|why| format!("seed {seed}, position {position}: {why}"))
+        };
+        (0..cuts).map(one).collect()
+    }
+}
+
+fn nothing_is_lost(test: &str, filesystem: Filesystem) {
+    let Some(run) = Run::new(test, filesystem, Fault::None) else { return };
+    let tools = have(test, &["capinfos", "tshark"]);
+    for strict in [false, true] {
+        let found = run.cut(60, strict, |dir, seed, acknowledged| {
+            let count = check(dir, acknowledged)?;
+            if tools && seed % 12 == 0 {
+                let (mut capinfos, mut tshark) = (0, 0);
+                for (path, _) in segments(dir) {
+                    capinfos += lines("capinfos", &["-T", "-r", "-c", "-M"], &path)?
+                        .split_whitespace()
+                        .last()
+                        .and_then(|count| count.parse::<usize>().ok())
+                        .unwrap_or(0);
+                    tshark += lines("tshark", &["-T", "fields", "-e", "frame.number", "-r"], &path)?.lines().count();
+                }
+                assert_eq!((capinfos, tshark), (count, count), "seed {seed}");
+            }
+            Ok(count)
+        });
+        let failures: Vec<_> = found.iter().filter_map(|found| found.as_ref().err()).collect();
+        assert!(failures.is_empty(), "{} of 60, strict {strict}: {failures:#?}", failures.len());
+        let mut different: Vec<_> = found.iter().flatten().collect();
+        different.sort_unstable();
+        different.dedup();
+        assert!(different.len() > 20, "the cuts fall at many places: {different:?}");
+    }
+}
+
+/// Output of a program that opens a capture file without complaint.
+fn lines(program: &str, arguments: &[&str], path: &Path) -> Result<String, String> {
+    let done = Command::new(program).args(arguments).arg(path).output().map_err(|error| error.to_string())?;
+    let complaint = String::from_utf8_lossy(&done.stderr);
+    if !done.status.success() || complaint.contains("cut short") || complaint.contains("corrupt") {
+        return Err(format!("{program} {}: {complaint}", path.display()));
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+#[test]
+fn acknowledged_packets_survive_every_power_cut_on_ext4() {
+    nothing_is_lost("acknowledged_packets_survive_every_power_cut_on_ext4", Filesystem::Ext4);
+}
+
+#[test]
+fn acknowledged_packets_survive_every_power_cut_on_xfs() {
+    nothing_is_lost("acknowledged_packets_survive_every_power_cut_on_xfs", Filesystem::Xfs);
+}
+
+#[test]
+fn planted_faults_of_files_and_of_the_caller_lose_packets() {
+    for fault in [Fault::SkippedSync, Fault::Early, Fault::NoDirectory] {
+        for filesystem in [Filesystem::Ext4, Filesystem::Xfs] {
+            let Some(run) = Run::new("planted_faults_of_files_and_of_the_caller_lose_packets", filesystem, fault)
+            else {
+                return;
+            };
+            let found = run.cut(40, fault == Fault::NoDirectory, |dir, _, acknowledged| check(dir, acknowledged));
+            let lost = |failure: &&String| failure.contains("acknowledged ones are there");
+            let lost = found.iter().filter_map(|found| found.as_ref().err()).filter(lost).count();
+            assert!(lost >= 3, "{fault:?} on {filesystem:?}: {lost} of 40: {found:?}");
+        }
+    }
+}
+
+/// What a disk may leave behind the durable part of a segment: blocks of an older segment, or zeros.
+fn foul(dir: &Path, seed: u64) -> bool {
+    let segments = segments(dir);
+    let (Some((last, bytes)), Some((_, old))) = (segments.last(), segments.first()) else { return false };
+    let tail: Vec<u8> = match seed % 2 {
+        0 => old.iter().cycle().skip(bytes.len()).take(8 * 4096).copied().collect(),
+        _ => vec![0; 8 * 4096],
+    };
+    let _ = fs::remove_file(last.with_extension("index"));
+    fs::write(last, [&bytes[..], &tail].concat()).expect("there is room");
+    segments.len() > 1
+}
+
+#[test]
+fn old_blocks_and_zeros_behind_a_segment_are_cut_and_caught_if_they_stay() {
+    let test = "old_blocks_and_zeros_behind_a_segment_are_cut_and_caught_if_they_stay";
+    let Some(run) = Run::new(test, Filesystem::Ext4, Fault::None) else { return };
+    let found = run.cut(40, false, |dir, seed, acknowledged| {
+        if !dir.exists() || check(dir, acknowledged)? == 0 || !foul(dir, seed) {
+            return Ok(false);
+        }
+        let stays = check_segments(dir, acknowledged);
+        assert!(stays.is_err(), "seed {seed}: nobody sees the tail");
+        check(dir, acknowledged).map(|_| true)
+    });
+    let failures: Vec<_> = found.iter().filter_map(|found| found.as_ref().err()).collect();
+    assert!(failures.is_empty(), "{failures:#?}");
+    assert!(found.iter().flatten().filter(|fouled| **fouled).count() >= 20);
+}
