@@ -5,7 +5,7 @@
 //!                     -> disk thread      segments with an index, if asked for
 //!                     -> control socket   queries of other processes
 //! ```
-//! The sink copies packets into the [ring](weir_store::ring), and waits for nothing. The threads are readers of the ring: a thread that
+//! The sink copies packets into the [ring], and waits for nothing. The threads are readers of the ring: a thread that
 //! is too slow misses packets, and says how many. Only a run over files waits for its readers, because files can wait.
 
 pub mod disk;
