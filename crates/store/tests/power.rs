@@ -271,14 +271,15 @@ struct Run {
 impl Run {
     fn new(test: &str, filesystem: Filesystem, fault: Fault) -> Option<Self> {
         let power = Arc::new(Power::new(test, filesystem)?);
-        let begin = power.mark();
         let done = power.mounted(|root| {
+            // Behind the writes of mounting: a file system whose own metadata were torn there may refuse to mount.
+            let begin = power.mark();
             let files = Files { fault, power: power.clone(), root: root.to_owned(), names: Mutex::default() };
             let files = Arc::new(files);
             let acknowledged = sessions(&root.join("record"), &files);
-            (acknowledged, files.names.lock().unwrap().clone())
+            (begin, acknowledged, files.names.lock().unwrap().clone())
         });
-        let (acknowledged, names) = done.expect("it was mounted before");
+        let (begin, acknowledged, names) = done.expect("it was mounted before");
         Some(Self { power, begin, acknowledged, names })
     }
 

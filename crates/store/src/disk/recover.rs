@@ -59,6 +59,11 @@ pub(super) fn recover(
         });
         cut.map_err(failed("cutting"))?;
     }
+    if kept == len && !complete {
+        // Where writes go through the page cache, an index must not become durable before its segment.
+        let synced = disk.open(&segment.path).and_then(|mut file| file.sync());
+        synced.map_err(failed("syncing"))?;
+    }
     let packets = scan.blocks.iter().map(|entry| u64::from(entry.block.packets)).sum();
     if kept == 0 {
         disk.remove(&segment.path).map_err(failed("removing"))?;

