@@ -1,5 +1,6 @@
 //! `weir record`: keeps packets in RAM, and saves those from before a trigger.
 
+mod directory;
 pub mod hook;
 mod report;
 mod triggers_file;
@@ -48,6 +49,9 @@ const SHOW: Duration = Duration::from_millis(500);
 
 /// Runs the command.
 pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
+    if let Some(outcome) = directory::run(&arguments)? {
+        return Ok(outcome);
+    }
     if let Some((_, sources)) = arguments.names.split_last_mut() {
         capture::name_awaited(sources, &arguments.live);
     }

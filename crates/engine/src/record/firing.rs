@@ -11,6 +11,9 @@ use weir_store::ring::{Cursor, Filters, From, History, Piece};
 /// Time after the end of a span for which packets of the span may still come, ns.
 pub(super) const LATE_NS: i64 = 1_000_000_000;
 
+/// Number of packets that have to be behind the end of a span.
+const AGREEING: usize = 32;
+
 /// Event that fired a trigger.
 #[derive(Clone, Debug)]
 pub(super) struct Cause {
@@ -198,7 +201,6 @@ impl Firing {
         let mut found = std::mem::take(&mut self.found);
         found.clear();
         self.kept.find(&piece, interfaces, &mut found);
-        let last = piece.len().saturating_sub(1);
         for &index in &found {
             let record = piece.record(index as usize);
             self.last_ns = record.time_ns.unwrap_or(self.last_ns);
@@ -207,8 +209,10 @@ impl Firing {
             }
         }
         self.found = found;
-        let newest_ns = piece.record(last).time_ns.unwrap_or(i64::MIN);
-        self.over |= newest_ns > self.until_ns.saturating_add(LATE_NS);
+        // The last packets agree: a single damaged stamp ends no file.
+        let last = piece.len().saturating_sub(AGREEING)..piece.len();
+        let end_ns = self.until_ns.saturating_add(LATE_NS);
+        self.over |= last.into_iter().all(|index| piece.record(index).time_ns.is_some_and(|time_ns| time_ns > end_ns));
         true
     }
 

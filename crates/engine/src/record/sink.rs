@@ -74,8 +74,8 @@ pub struct RecordSink {
     handed: u64,
     /// Packets of interfaces that the ring has no room to describe.
     undescribed: u64,
-    /// Latest time of a packet, ns since 1970.
-    latest_ns: i64,
+    /// Times of the last packets, ns since 1970: their least is the time of files, so that a single damaged stamp ages nothing.
+    last_ns: [i64; 32],
     /// Steady time of the next check of the age, ns.
     look_ns: u64,
     now: u64,
@@ -98,7 +98,7 @@ impl RecordSink {
             ids: Vec::new(),
             handed: 0,
             undescribed: 0,
-            latest_ns: i64::MIN,
+            last_ns: [i64::MIN; 32],
             look_ns: 0,
             now: 0,
         }
@@ -130,7 +130,11 @@ impl RecordSink {
         {
             return;
         }
-        self.latest_ns = self.latest_ns.max(record.time_ns.unwrap_or(i64::MIN));
+        if self.age.is_some()
+            && let Some(time_ns) = record.time_ns
+        {
+            self.last_ns[self.handed as usize % 32] = time_ns;
+        }
         let record = Record { frame: weir_packet::Frame { interface: id, ..record.frame }, ..*record };
         self.writer.append(&record, self.now);
     }
@@ -162,7 +166,8 @@ impl RecordSink {
             self.look_ns = self.now + LOOK_NS;
             let age_ns = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
             // Packets of files are of another time than this machine's.
-            let now_ns = if self.waits { self.latest_ns } else { self.shared.clock.now().wall_ns };
+            let packets_ns = self.last_ns.iter().copied().min().unwrap_or(i64::MIN);
+            let now_ns = if self.waits { packets_ns } else { self.shared.clock.now().wall_ns };
             self.writer.expire(now_ns.saturating_sub(age_ns), self.now);
         }
     }

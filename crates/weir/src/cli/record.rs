@@ -32,7 +32,7 @@ Sizes and rates take k, M, G. A threshold fires at the packet that exceeds it, o
 A saved file is DIR/trigger-NAME-TIME.pcapng. It appears once it is whole and on the disk. Its comments say what fired, what the
 ring no longer held, and how many packets were lost on the way. A trigger is armed again behind the packets that it saved.
 
-Signals: SIGUSR2 fires all triggers, SIGUSR1 prints how it stands.
+Signals: SIGUSR2 fires all triggers, SIGUSR1 prints how it stands. weir record --status DIR and --fire NAME DIR ask from elsewhere.
 
 Exit codes:
   0  done
@@ -142,6 +142,15 @@ pub struct RecordArgs {
     #[command(flatten, next_help_heading = LIVE)]
     pub live: LiveArgs,
 
+    /// Ask the recorder of DIR how it stands: a JSON object (weir record --status DIR)
+    #[arg(help_heading = WORK, long, conflicts_with_all = ["fire", "reindex"])]
+    pub status: bool,
+    /// Have the recorder of DIR fire its trigger NAME, or all (weir record --fire NAME DIR)
+    #[arg(help_heading = WORK, long, value_name = "NAME", conflicts_with = "reindex")]
+    pub fire: Option<String>,
+    /// Make the indexes of the files of DIR anew, and cut off what a crash left torn (weir record --reindex DIR)
+    #[arg(help_heading = WORK, long)]
+    pub reindex: bool,
     /// Say on standard error how the work was done
     #[arg(help_heading = WORK, long)]
     pub stats: bool,

@@ -96,7 +96,10 @@ impl Report {
             let kept = packets(found.kept_packets);
             match (found.kept_bytes, found.cut_bytes) {
                 (0, cut) => say(&format!("{name}: {cut} bytes with no whole block are removed{why}")),
-                (_, 0) => say_plain(&format!("{name}: was not closed; {kept} are in it")),
+                (_, 0) => match &found.index {
+                    Some(damage) => say(&format!("{name}: its index is made anew ({damage}); {kept} are in it")),
+                    None => say_plain(&format!("{name}: had no index, and has one now; {kept} are in it")),
+                },
                 (_, cut) => say(&format!("{name}: {cut} bytes at the end are cut off{why}; {kept} are in it")),
             }
         }

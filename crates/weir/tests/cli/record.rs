@@ -57,6 +57,16 @@ fn a_trigger_saves_what_came_before_and_after() {
     }
     assert_eq!(std::fs::metadata(&out).unwrap().permissions().mode() & 0o777, 0o700);
     assert!(done.err.contains("600 received, 600 recorded, 0 dropped"), "{}", done.err);
+    // A damaged stamp amid the span neither ends the file nor ages what is there.
+    let mut damaged = std::fs::read(&file).unwrap();
+    let record = 24 + 102 * (16 + 62);
+    damaged[record..record + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    std::fs::write(&file, damaged).unwrap();
+    let aged = temp.at("aged");
+    let arguments = ["record", &file, &aged, "--trigger", trigger, "--before", "10s", "--after", "5s", "--age", "1h"];
+    weir(arguments).ok();
+    let without: Vec<u16> = (90..=105).filter(|&port| port != 103).collect();
+    assert_eq!(ports(&saved(&aged, "t")[0]), without);
     assert!(done.err.contains("trigger t: met 3 times, fired 2, 2 files with 32 packets"), "{}", done.err);
 }
 
@@ -266,9 +276,12 @@ fn an_interface_is_recorded_without_a_gap() {
         assert_eq!(all(file), (0..20_000).collect::<Vec<_>>());
         assert!(comment(file).ends_with(": SIGUSR2"), "{}", comment(file));
     }
+    let status: Value = serde_json::from_str(&weir(["record", "--status", &out]).ok().text()).unwrap();
+    assert_eq!((&status["recorded"], &status["triggers"][1]["fired"]), (&20_000.into(), &1.into()), "{status}");
+    let unknown = weir(["record", "--fire", "x", &out]);
+    assert!(unknown.code == Some(2) && unknown.err.contains("there is no trigger x"), "{}", unknown.err);
     // What is under way at the end is completed.
-    capture.signal("-USR2");
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    weir(["record", "--fire", "none", &out]).ok();
     let done = capture.stop().ok();
     assert_eq!(saved(&out, "none").len(), 2, "{}", done.err);
     assert!(done.err.contains("20 000 received, 20 000 recorded, 0 dropped"), "{}", done.err);
@@ -359,6 +372,23 @@ fn what_is_kept_on_disk_is_read_by_any_tool() {
     for segment in &segments {
         let about = std::fs::metadata(segment).unwrap();
         assert_eq!((about.permissions().mode() & 0o777, about.len() % 4096), (0o600, 0));
+    }
+    // Indexes are made anew from the segments alone.
+    let indexes = || -> Vec<_> {
+        segments.iter().map(|path| std::fs::read(path.replace(".pcapng", ".index")).unwrap()).collect()
+    };
+    let before = indexes();
+    std::fs::write(segments[1].replace(".pcapng", ".index"), b"damaged").unwrap();
+    std::fs::remove_file(segments[2].replace(".pcapng", ".index")).unwrap();
+    let done = weir(["record", "--reindex", &out]).ok();
+    assert!(done.err.contains("indexes of 4 segments made anew, 5 000 packets"), "{}", done.err);
+    assert!(indexes() == before);
+    for (arguments, why) in [
+        (["record", "--reindex", &temp.at("nowhere")], "nowhere"),
+        (["record", "--status", &out], "no weir record runs on this directory"),
+    ] {
+        let done = weir(arguments);
+        assert!(done.code != Some(0) && done.err.contains(why), "{}", done.err);
     }
     // A second recording of the same directory adds to it, and the directory of a running one is refused.
     let done = weir(["record", &file, &out, "--disk", "2M", "--segment", "1M", "--json"]).ok();

@@ -1,0 +1,72 @@
+//! What `weir record` does with a directory and without sources: questions to its recorder, and new indexes.
+
+use super::report::Report;
+use crate::cli::record::RecordArgs;
+use crate::numbers::{bytes, grouped};
+use crate::outcome::{Outcome, answer, say_plain};
+use crate::terminal;
+use crate::walls::Walls;
+use anyhow::{anyhow, bail};
+use serde_json::{Value, json};
+use std::path::Path;
+use weir_engine::name::Name;
+use weir_engine::record::SOCKET;
+use weir_engine::socket::{self, Client};
+use weir_pipeline::steps::SystemClock;
+use weir_store::disk::{self, Now};
+
+/// Does what the arguments ask for without a source; `None` if they ask for a recording.
+pub(super) fn run(arguments: &RecordArgs) -> anyhow::Result<Option<Outcome>> {
+    let asks = [arguments.status, arguments.fire.is_some(), arguments.reindex];
+    if asks == [false; 3] {
+        return Ok(None);
+    }
+    let [directory] = &arguments.names[..] else {
+        bail!("--status, --fire and --reindex are about one directory: name it, and no source");
+    };
+    let request = match &arguments.fire {
+        Some(name) if name == "all" => json!({ "request": "trigger" }),
+        Some(name) => json!({ "request": "trigger", "name": name }),
+        None if arguments.status => json!({ "request": "status" }),
+        None => return reindex(arguments, directory).map(Some),
+    };
+    let value = ask(directory, &request)?;
+    Ok(Some(if arguments.status { answer(&format!("{}\n", terminal::json(&value))) } else { Outcome::Done }))
+}
+
+/// Asks the recorder of a directory.
+fn ask(directory: &Name, request: &Value) -> anyhow::Result<Value> {
+    let mut client = Client::connect(Path::new(directory).join(SOCKET)).map_err(|error| match error {
+        socket::Error::NotListening { .. } => anyhow!("{directory}: no weir record runs on this directory"),
+        error => error.into(),
+    })?;
+    client.ask(request).map_err(|error| match error {
+        socket::Error::Refused(why) => anyhow!("{directory}: {why}"),
+        error => error.into(),
+    })
+}
+
+/// Makes the indexes of a directory anew.
+fn reindex(arguments: &RecordArgs, directory: &Name) -> anyhow::Result<Outcome> {
+    Walls::of_record(arguments, &[], directory)?.raise(&[])?;
+    let wall_ns = SystemClock::default().now().wall_ns;
+    let settings = disk::Settings { file_mode: arguments.mode, ..disk::Settings::default() };
+    let opened = match disk::reindex(Path::new(directory), settings, Now { steady_ns: 0, wall_ns }) {
+        Ok(opened) => opened,
+        Err(error @ (disk::Error::Locked { .. } | disk::Error::NoRecord { .. })) => bail!(error),
+        Err(error) => {
+            crate::outcome::say(&error.to_string());
+            return Ok(Outcome::Failed);
+        }
+    };
+    Report::new(false).opened(&opened);
+    let segments = opened.recovered.iter().filter(|found| found.kept_bytes > 0).count();
+    let packets: u64 = opened.recovered.iter().map(|found| found.kept_packets).sum();
+    say_plain(&format!(
+        "{directory}: indexes of {} segments made anew, {} packets, {}",
+        grouped(segments as u64),
+        grouped(packets),
+        bytes(opened.bytes)
+    ));
+    Ok(Outcome::Done)
+}
