@@ -1,4 +1,4 @@
-//! What `weir record` does with a directory and without sources: questions to its recorder, and new indexes.
+//! Work of `weir record` on a directory, without sources: questions to its recorder, and new indexes.
 
 use super::report::Report;
 use crate::cli::record::RecordArgs;
@@ -15,7 +15,7 @@ use weir_engine::socket::{self, Client};
 use weir_pipeline::steps::SystemClock;
 use weir_store::disk::{self, Now};
 
-/// Does what the arguments ask for without a source; `None` if they ask for a recording.
+/// Does the work that the arguments ask for without a source; `None` if they ask for a recording.
 pub(super) fn run(arguments: &RecordArgs) -> anyhow::Result<Option<Outcome>> {
     let asks = [arguments.status, arguments.fire.is_some(), arguments.reindex];
     if asks == [false; 3] {
