@@ -345,11 +345,6 @@ impl History {
         self.shared.chunks.count()
     }
 
-    /// Whether packets have left the ring, so that it does not hold all that were ever written.
-    pub fn has_wrapped(&self) -> bool {
-        self.held().packets < self.next()
-    }
-
     /// Number of packets written and published so far: the number of the next one.
     pub fn next(&self) -> u64 {
         self.shared.next.load(Ordering::Acquire)

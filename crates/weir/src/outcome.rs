@@ -3,6 +3,7 @@
 use crate::numbers::{grouped, packets};
 use crate::terminal::{printable, width, wrapped};
 use std::io::{self, Write};
+use weir_engine::ledger::Ledger;
 use weir_engine::name::interface_of;
 use weir_engine::outputs::Outputs;
 use weir_engine::records::Damaged;
@@ -241,6 +242,18 @@ pub fn dropped_words(causes: &[(&str, u64)]) -> String {
         }
     };
     format!("{} dropped{by}", grouped(causes.iter().map(|(_, packets)| packets).sum()))
+}
+
+/// The account of a run: `received 5 = passed 3 + ...`.
+pub fn account_line(ledger: &Ledger) -> String {
+    format!(
+        "  received {} = passed {} + filtered {} + denied {} + dropped {}\n",
+        grouped(ledger.received),
+        grouped(ledger.passed),
+        grouped(ledger.filtered),
+        grouped(ledger.denied),
+        grouped(ledger.dropped.sum()),
+    )
 }
 
 /// A line of counters for each stage of a run.

@@ -161,8 +161,10 @@ impl Firing {
         let (kept, remark) = Kept::new(keep, &cause);
         let mut remarks: Vec<String> = remark.into_iter().collect();
         let from_ns = cause.time_ns.saturating_sub(nanoseconds(before));
-        let oldest_ns = history.held().times_ns.map(|(earliest, _)| earliest);
-        if let Some(oldest_ns) = oldest_ns.filter(|&oldest_ns| oldest_ns > from_ns && history.has_wrapped()) {
+        let held = history.held();
+        let has_wrapped = held.packets < history.next();
+        let oldest_ns = held.times_ns.map(|(earliest, _)| earliest);
+        if let Some(oldest_ns) = oldest_ns.filter(|&oldest_ns| oldest_ns > from_ns && has_wrapped) {
             let held = Duration::from_nanos(cause.time_ns.saturating_sub(oldest_ns).max(0) as u64);
             remarks.push(format!("{before:?} before were asked for, and the ring held {held:.3?}"));
         }

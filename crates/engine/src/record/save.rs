@@ -26,6 +26,8 @@ pub(super) struct SaveFile {
     part: PathBuf,
     file: File,
     encoder: Encoder,
+    /// Id in the file of each interface of the ring.
+    ids: Vec<u32>,
     buffer: Vec<u8>,
     /// Length of the file, bytes: whole records.
     len: u64,
@@ -60,6 +62,7 @@ impl SaveFile {
             part,
             file,
             encoder,
+            ids: Vec::new(),
             buffer: Vec::with_capacity(BUFFER + (64 << 10)),
             len: 0,
             packets: 0,
@@ -77,11 +80,11 @@ impl SaveFile {
             self.left_out += 1;
             return;
         }
-        let Some(id) = interfaces.get(record.frame.interface as usize).and_then(|one| self.encoder.interface(one).ok())
-        else {
-            self.left_out += 1;
-            return;
-        };
+        if self.ids.len() < interfaces.len() {
+            let id = |one| self.encoder.interface(one).expect("a pcapng file takes interfaces of any link type");
+            self.ids = interfaces.iter().map(id).collect();
+        }
+        let id = self.ids[record.frame.interface as usize];
         self.encoder.packet(&mut self.buffer, id, record.time_ns, &record.frame);
         self.waiting += 1;
         if self.buffer.len() >= BUFFER {

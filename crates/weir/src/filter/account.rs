@@ -2,7 +2,7 @@
 
 use super::Command;
 use crate::numbers::{bit_rate, duration, grouped, percent};
-use crate::outcome::{dropped_words, print, stage_lines, tell, written_words};
+use crate::outcome::{account_line, dropped_words, print, stage_lines, tell, written_words};
 use crate::terminal::{self, printable};
 use std::io;
 use std::time::Duration;
@@ -127,14 +127,7 @@ impl Account<'_> {
         out.push_str(&stage_lines(&ended.stages));
         let seconds = time.as_secs_f64().max(1e-9);
         let cpu = Duration::from_nanos(sys::process_cpu_ns());
-        out.push_str(&format!(
-            "  received {} = passed {} + filtered {} + denied {} + dropped {}\n",
-            grouped(ledger.received),
-            grouped(ledger.passed),
-            grouped(ledger.filtered),
-            grouped(ledger.denied),
-            grouped(ledger.dropped.sum()),
-        ));
+        out.push_str(&account_line(ledger));
         out.push_str(&format!("  read twice after a wrong guess: {} packets\n", grouped(ledger.reread)));
         out.push_str(&format!(
             "  {:.2} Mpps; matched {} (frames without FCS); processor time {}\n",

@@ -1,7 +1,7 @@
 //! Words and figures of a recording.
 
 use crate::numbers::{bytes, duration, grouped, packets, percent};
-use crate::outcome::{dropped_words, io_words, print, say, say_plain, show, stage_lines, tell};
+use crate::outcome::{account_line, dropped_words, io_words, print, say, say_plain, show, stage_lines, tell};
 use crate::terminal::{self, printable};
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal};
@@ -218,14 +218,7 @@ impl Report {
         if let Some(stages) = end.stages {
             end.notes.iter().for_each(|note| text.push_str(&format!("  {}\n", printable(note))));
             text.push_str(&stage_lines(stages));
-            text.push_str(&format!(
-                "  received {} = passed {} + filtered {} + denied {} + dropped {}\n",
-                grouped(ledger.received),
-                grouped(ledger.passed),
-                grouped(ledger.filtered),
-                grouped(ledger.denied),
-                grouped(ledger.dropped.sum()),
-            ));
+            text.push_str(&account_line(ledger));
         }
         tell(&text);
     }
