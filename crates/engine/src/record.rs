@@ -22,6 +22,7 @@ pub use sink::RecordSink;
 
 use crate::control::Control;
 use crate::socket::{self, Bound, Server};
+use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
@@ -139,6 +140,45 @@ pub struct Status {
     pub disk: Option<disk::Status>,
     /// The triggers.
     pub triggers: Vec<TriggerStatus>,
+}
+
+impl Status {
+    /// Number of packets that the ring did not take.
+    pub fn dropped(&self) -> u64 {
+        self.refused.no_room + self.refused.too_long
+    }
+
+    /// Returns the state as JSON, the same for the control socket and the summary.
+    pub fn json(&self) -> Value {
+        let triggers = self.triggers.iter().map(|trigger| {
+            json!({
+                "name": trigger.name, "met": trigger.met, "fired": trigger.fired, "saved": trigger.saved,
+                "packets": trigger.packets, "failed": trigger.failed, "active": trigger.active, "misfit": trigger.misfit,
+            })
+        });
+        let disk = self.disk.as_ref().map(|disk| {
+            json!({
+                "durable": { "number": disk.durable.next, "time_ns": disk.durable.time_ns },
+                "written": { "number": disk.written.next, "time_ns": disk.written.time_ns },
+                "generation": disk.generation, "segments": disk.kept.0, "bytes": disk.kept.1,
+                "written_bytes": disk.stats.bytes, "index_bytes": disk.stats.index_bytes,
+                "removed_segments": disk.stats.removed.segments, "missed": disk.missed, "cut": disk.stats.cut,
+                "failure": disk.failure, "failures": disk.failures,
+            })
+        });
+        json!({
+            "recorded": self.taken,
+            "dropped": { "ring": self.dropped() },
+            "cut_off": { "packets": self.cut_off.0, "bytes": self.cut_off.1 },
+            "history": {
+                "seconds": self.held.span_ns() as f64 / 1e9, "packets": self.held.packets, "bytes": self.held.bytes,
+                "capacity": self.capacity,
+            },
+            "unchecked": self.unchecked,
+            "disk": disk,
+            "triggers": triggers.collect::<Vec<_>>(),
+        })
+    }
 }
 
 /// A request to the trigger thread.
@@ -364,5 +404,60 @@ impl Recorder {
             server.stop();
         }
         (self.handle.status(), ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_store::disk::{Durable, Removed, Stats};
+
+    #[test]
+    fn the_state_as_json_has_each_figure_under_its_name() {
+        let stats = Stats {
+            bytes: 18,
+            index_bytes: 19,
+            cut: 20,
+            removed: Removed { segments: 21, ..Removed::default() },
+            ..Stats::default()
+        };
+        let status = Status {
+            held: Held { packets: 1, bytes: 2, times_ns: Some((500_000_000, 2_000_000_000)) },
+            capacity: 3,
+            taken: 4,
+            refused: Refused { no_room: 5, too_long: 6 },
+            cut_off: (7, 8),
+            unchecked: 9,
+            disk: Some(disk::Status {
+                generation: 10,
+                written: Durable { next: 11, time_ns: Some(12) },
+                durable: Durable { next: 13, time_ns: None },
+                stats,
+                kept: (14, 15),
+                missed: 16,
+                failure: Some("full".to_owned()),
+                failures: 17,
+            }),
+            triggers: vec![TriggerStatus {
+                name: "t".to_owned(),
+                met: 22,
+                fired: 23,
+                saved: 24,
+                packets: 25,
+                failed: 26,
+                active: true,
+                misfit: Some("no VLAN".to_owned()),
+            }],
+        };
+        let expected = concat!(
+            r#"{"recorded":4,"dropped":{"ring":11},"cut_off":{"packets":7,"bytes":8},"#,
+            r#""history":{"seconds":1.5,"packets":1,"bytes":2,"capacity":3},"unchecked":9,"#,
+            r#""disk":{"durable":{"number":13,"time_ns":null},"written":{"number":11,"time_ns":12},"generation":10,"#,
+            r#""segments":14,"bytes":15,"written_bytes":18,"index_bytes":19,"removed_segments":21,"missed":16,"cut":20,"#,
+            r#""failure":"full","failures":17},"triggers":[{"name":"t","met":22,"fired":23,"saved":24,"packets":25,"#,
+            r#""failed":26,"active":true,"misfit":"no VLAN"}]}"#,
+        );
+        assert_eq!(status.json().to_string(), expected);
+        assert_eq!(Status::default().json()["disk"], Value::Null);
     }
 }

@@ -7,7 +7,7 @@
 //!                                       {"ok":{"number":7}}, then pcapng bytes of the packets in RAM
 //! ```
 
-use super::{Handle, Status};
+use super::Handle;
 use crate::socket::Reply;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -42,7 +42,7 @@ struct Query {
 /// Answers a request.
 pub(super) fn request(handle: &Handle, request: &Value) -> Reply {
     match request["request"].as_str() {
-        Some("status") => Reply::Done(status(&handle.status())),
+        Some("status") => Reply::Done(handle.status().json()),
         Some("trigger") => {
             let name = request["name"].as_str();
             if handle.fire(name, "a request on the control socket") {
@@ -58,36 +58,6 @@ pub(super) fn request(handle: &Handle, request: &Value) -> Reply {
         Some(other) => Reply::Refused(format!("there is no request '{other}': status, trigger and query are")),
         None => Reply::Refused("a request has a member \"request\": status, trigger or query".to_owned()),
     }
-}
-
-/// The state of a recording as JSON.
-fn status(status: &Status) -> Value {
-    let triggers = status.triggers.iter().map(|trigger| {
-        json!({
-            "name": trigger.name, "met": trigger.met, "fired": trigger.fired, "saved": trigger.saved,
-            "packets": trigger.packets, "failed": trigger.failed, "active": trigger.active,
-        })
-    });
-    let disk = status.disk.as_ref().map(|disk| {
-        json!({
-            "durable": { "number": disk.durable.next, "time_ns": disk.durable.time_ns },
-            "written": { "number": disk.written.next, "time_ns": disk.written.time_ns },
-            "generation": disk.generation, "segments": disk.kept.0, "bytes": disk.kept.1, "missed": disk.missed,
-            "failure": disk.failure,
-        })
-    });
-    json!({
-        "recorded": status.taken,
-        "dropped": { "ring": status.refused.no_room + status.refused.too_long },
-        "cut_off": { "packets": status.cut_off.0, "bytes": status.cut_off.1 },
-        "history": {
-            "seconds": status.held.span_ns() as f64 / 1e9, "packets": status.held.packets, "bytes": status.held.bytes,
-            "capacity": status.capacity,
-        },
-        "unchecked": status.unchecked,
-        "disk": disk,
-        "triggers": triggers.collect::<Vec<_>>(),
-    })
 }
 
 fn query(handle: &Handle, request: &Value) -> Reply {

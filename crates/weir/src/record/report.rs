@@ -138,37 +138,15 @@ impl Report {
         self.clear();
         let End { ledger, status, .. } = end;
         if self.json {
-            let triggers: Vec<Value> = status
-                .triggers
-                .iter()
-                .map(|trigger| {
-                    json!({
-                        "name": trigger.name, "met": trigger.met, "fired": trigger.fired, "saved": trigger.saved,
-                        "packets": trigger.packets, "failed": trigger.failed,
-                    })
-                })
-                .collect();
-            let disk = status.disk.as_ref().map(|disk| {
-                json!({
-                    "durable": disk.durable.next, "segments": disk.kept.0, "bytes": disk.kept.1, "missed": disk.missed,
-                    "written_bytes": disk.stats.bytes, "index_bytes": disk.stats.index_bytes,
-                    "removed_segments": disk.stats.removed.segments,
-                })
-            });
-            let object = json!({
-                "received": ledger.received,
-                "recorded": status.taken,
-                "filtered": if ledger.uncounted { Value::Null } else { ledger.filtered.into() },
-                "dropped": { end.place: ledger.dropped.source, "ring": ring_drops(status) },
-                "cut_off": { "packets": status.cut_off.0, "bytes": status.cut_off.1 },
-                "history": {
-                    "seconds": status.held.span_ns() as f64 / 1e9, "packets": status.held.packets, "bytes": status.held.bytes,
-                    "capacity": status.capacity,
-                },
-                "disk": disk,
-                "triggers": triggers,
-                "fault": end.faults.first(),
-            });
+            let mut object = status.json();
+            object["received"] = ledger.received.into();
+            object["filtered"] = if ledger.uncounted { Value::Null } else { ledger.filtered.into() };
+            object["dropped"][end.place] = ledger.dropped.source.into();
+            if let Some(disk) = &status.disk {
+                // The summary has the number alone, without its time.
+                object["disk"]["durable"] = disk.durable.next.into();
+            }
+            object["fault"] = end.faults.first().map(String::as_str).into();
             if let Err(error) = print(&format!("{}\n", terminal::json(&object)))
                 && error.kind() != io::ErrorKind::BrokenPipe
             {
@@ -183,7 +161,7 @@ impl Report {
             "{} received, {} recorded{cut_off}, {}, {}",
             grouped(ledger.received),
             grouped(status.taken),
-            dropped_words(&[(end.place, ledger.dropped.source), ("ring", ring_drops(status))]),
+            dropped_words(&[(end.place, ledger.dropped.source), ("ring", status.dropped())]),
             duration(end.time),
         );
         if end.interrupted {
@@ -222,11 +200,6 @@ impl Report {
         }
         tell(&text);
     }
-}
-
-/// Packets that the ring did not take.
-fn ring_drops(status: &Status) -> u64 {
-    status.refused.no_room + status.refused.too_long
 }
 
 /// History in the ring: `12.3 s of history: 1 000 000 packets in 1.2 GiB of 4.0 GiB`.

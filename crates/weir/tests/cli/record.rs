@@ -235,8 +235,11 @@ fn what_makes_no_sense_is_refused_and_what_fails_is_told() {
     let missing = weir(["record", &temp.at("no.pcap"), &out]);
     assert!(missing.code == Some(1) && missing.err.contains("no.pcap: no such file"), "{}", missing.err);
     // An expression for another kind of link fires never, and says so.
-    let done = weir(["record", &file, &out, "--trigger", "t=wlan addr1 02:00:00:00:00:01"]).ok();
+    let done = weir(["record", &file, &out, "--trigger", "t=wlan addr1 02:00:00:00:00:01", "--json"]).ok();
     assert!(done.err.contains("its expression makes no sense for what is recorded"), "{}", done.err);
+    let end: Value = serde_json::from_str(&done.text()).unwrap();
+    let why = end["triggers"][0]["misfit"].as_str().unwrap();
+    assert!(done.err.contains(why), "{why}: {}", done.err);
     // Packets before the damage are recorded, and what they fired is saved.
     let mut bytes = small_pcap(200);
     bytes.extend([0xff; 40]);
@@ -394,6 +397,13 @@ fn what_is_kept_on_disk_is_read_by_any_tool() {
     let done = weir(["record", &file, &out, "--disk", "2M", "--segment", "1M", "--json"]).ok();
     let end: Value = serde_json::from_str(done.text().lines().last().unwrap()).unwrap();
     assert_eq!(end["disk"]["durable"], 5000, "{end}");
+    for name in ["received", "recorded", "filtered", "dropped", "cut_off", "history", "disk", "triggers", "fault"] {
+        assert!(end.get(name).is_some(), "{name}: {end}");
+    }
+    for name in ["segments", "bytes", "missed", "written_bytes", "index_bytes", "removed_segments", "failures"] {
+        assert!(end["disk"][name].is_u64(), "{name}: {end}");
+    }
+    assert_eq!(end["dropped"], serde_json::json!({ "kernel": 0, "ring": 0 }));
     assert!(end["disk"]["removed_segments"].as_u64().unwrap() >= 5, "{end}");
     let left: u64 = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
     assert!(left <= 2 << 20, "{left}");
