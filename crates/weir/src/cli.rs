@@ -160,27 +160,15 @@ pub struct FilterArgs {
     /// Print only how many packets match
     #[arg(help_heading = LINES, long, conflicts_with_all = ["write", "link_header", "hex", "hex_ascii"])]
     pub count: bool,
-    /// Print the link-layer header
-    #[arg(help_heading = LINES, short = 'e')]
-    pub link_header: bool,
-    /// Print the packet in hex, without its link-layer header; twice: with it
-    #[arg(help_heading = LINES, short = 'x', action = ArgAction::Count)]
-    pub hex: u8,
-    /// Print the packet in hex and ASCII, without its link-layer header; twice: with it
-    #[arg(help_heading = LINES, short = 'X', action = ArgAction::Count, conflicts_with = "hex")]
-    pub hex_ascii: u8,
-    /// Times: -t none, -tt seconds since 1970, -tttt date and time
-    #[arg(help_heading = LINES, short = 't', action = ArgAction::Count)]
-    pub time: u8,
+    /// How to print them as lines.
+    #[command(flatten)]
+    pub lines: LineArgs,
     /// Times in UTC instead of local time
     #[arg(help_heading = LINES, long)]
     pub utc: bool,
     /// One JSON object per packet and one for the summary; with --count only the summary
     #[arg(help_heading = LINES, long, conflicts_with = "write")]
     pub json: bool,
-    /// Accepted for tcpdump's sake: addresses are never turned into names
-    #[arg(short = 'n', action = ArgAction::Count, hide = true)]
-    pub numeric: u8,
 
     /// Where to write them.
     #[command(flatten)]
@@ -221,6 +209,26 @@ pub struct FilterArgs {
     /// What confines the process.
     #[command(flatten, next_help_heading = WORK)]
     pub walls: WallArgs,
+}
+
+/// How to print packets as lines.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct LineArgs {
+    /// Print the link-layer header
+    #[arg(help_heading = LINES, short = 'e')]
+    pub link_header: bool,
+    /// Print the packet in hex, without its link-layer header; twice: with it
+    #[arg(help_heading = LINES, short = 'x', action = ArgAction::Count)]
+    pub hex: u8,
+    /// Print the packet in hex and ASCII, without its link-layer header; twice: with it
+    #[arg(help_heading = LINES, short = 'X', action = ArgAction::Count, conflicts_with = "hex")]
+    pub hex_ascii: u8,
+    /// Times: -t none, -tt seconds since 1970, -tttt date and time
+    #[arg(help_heading = LINES, short = 't', action = ArgAction::Count)]
+    pub time: u8,
+    /// Accepted for tcpdump's sake: addresses are never turned into names
+    #[arg(short = 'n', action = ArgAction::Count, hide = true)]
+    pub numeric: u8,
 }
 
 /// Where to write packets, in the same pass as all else.

@@ -4,7 +4,7 @@ mod account;
 mod live;
 
 use crate::capture;
-use crate::cli::FilterArgs;
+use crate::cli::{FilterArgs, LineArgs};
 use crate::emit::{Lines, Text};
 use crate::filter_file::{self, Hangups};
 use crate::interfaces;
@@ -128,7 +128,8 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
             "{expression} is a file where the expression should be: weir filter EXPR SOURCE, and '' matches all packets"
         );
     }
-    let shows = arguments.link_header || arguments.hex + arguments.hex_ascii > 0;
+    let LineArgs { link_header, hex, hex_ascii, .. } = arguments.lines;
+    let shows = link_header || hex + hex_ascii > 0;
     if shows && (output.write.is_some() || !output.split.is_empty()) {
         bail!("-e, -x and -X print packets, and -w and --split write them to files instead: leave one of them out");
     }
@@ -233,14 +234,15 @@ fn lines(arguments: &FilterArgs) -> anyhow::Result<Option<Box<dyn Sink>>> {
     if !prints_lines(arguments) {
         return Ok(None);
     }
-    let hex = match (arguments.hex, arguments.hex_ascii) {
+    let LineArgs { link_header, hex, hex_ascii, time, .. } = arguments.lines;
+    let hex = match (hex, hex_ascii) {
         (0, 0) => Hex::None,
         (1, _) => Hex::Hex,
         (2.., _) => Hex::FrameHex,
         (0, 1) => Hex::HexAscii,
         (0, _) => Hex::FrameHexAscii,
     };
-    let shape = match arguments.time {
+    let shape = match time {
         0 => Shape::Clock,
         1 => Shape::None,
         2 => Shape::Epoch,
@@ -248,7 +250,7 @@ fn lines(arguments: &FilterArgs) -> anyhow::Result<Option<Box<dyn Sink>>> {
         _ => bail!("-t may be given 1, 2 or 4 times: -t none, -tt seconds since 1970, -tttt date and time"),
     };
     let text = Text {
-        style: Style { link_header: arguments.link_header, hex },
+        style: Style { link_header, hex },
         shape,
         zone: Zone::new(arguments.utc),
         snaplen: arguments.output.snaplen,

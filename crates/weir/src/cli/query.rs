@@ -1,9 +1,9 @@
 //! Arguments of `weir query`.
 
-use super::{LINES, OutputArgs, PACKETS, SOURCES, WORK, WallArgs, fitted};
+use super::{LINES, LineArgs, OutputArgs, PACKETS, SOURCES, WORK, WallArgs, fitted};
 use crate::moment::Moment;
 use crate::numbers::parse_time;
-use clap::{ArgAction, Args};
+use clap::Args;
 use std::time::Duration;
 use weir_engine::name::Name;
 
@@ -85,27 +85,15 @@ pub struct QueryArgs {
     /// With --flows: rows of the table
     #[arg(help_heading = LINES, long, value_name = "N", default_value_t = 10, requires = "flows")]
     pub top: usize,
-    /// Print the link-layer header
-    #[arg(help_heading = LINES, short = 'e')]
-    pub link_header: bool,
-    /// Print the packet in hex, without its link-layer header; twice: with it
-    #[arg(help_heading = LINES, short = 'x', action = ArgAction::Count)]
-    pub hex: u8,
-    /// Print the packet in hex and ASCII, without its link-layer header; twice: with it
-    #[arg(help_heading = LINES, short = 'X', action = ArgAction::Count, conflicts_with = "hex")]
-    pub hex_ascii: u8,
-    /// Times: -t none, -tt seconds since 1970, -tttt date and time
-    #[arg(help_heading = LINES, short = 't', action = ArgAction::Count)]
-    pub time: u8,
+    /// How to print them as lines.
+    #[command(flatten)]
+    pub lines: LineArgs,
     /// Times in UTC instead of local time, here and on the command line
     #[arg(help_heading = LINES, long)]
     pub utc: bool,
     /// One JSON object per packet and one for the summary; with --count or --flows only one
     #[arg(help_heading = LINES, long, conflicts_with = "write")]
     pub json: bool,
-    /// Accepted for tcpdump's sake: addresses are never turned into names
-    #[arg(short = 'n', action = ArgAction::Count, hide = true)]
-    pub numeric: u8,
 
     /// Where to write them.
     #[command(flatten)]
