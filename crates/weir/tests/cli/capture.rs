@@ -10,14 +10,12 @@ use net::Net;
 use serde_json::Value;
 
 /// A datagram whose payload begins with `number`. Every other datagram goes to port 53.
-fn numbered(number: u32, extra: usize) -> Vec<u8> {
-    let mut frame = udp(if number.is_multiple_of(2) { 53 } else { 80 }, extra.max(4));
-    frame[42..46].copy_from_slice(&number.to_be_bytes());
-    frame
+fn alternating(number: u32, extra: usize) -> Vec<u8> {
+    numbered(if number.is_multiple_of(2) { 53 } else { 80 }, number, extra)
 }
 
 fn frames(count: u32) -> Vec<Vec<u8>> {
-    (0..count).map(|number| numbered(number, 18)).collect()
+    (0..count).map(|number| alternating(number, 18)).collect()
 }
 
 /// The frames of a capture file.
@@ -84,7 +82,7 @@ fn packets_are_cut_where_they_are_written() {
     let Some(net) = Net::new("packets_are_cut_where_they_are_written") else { return };
     let temp = Temp::new();
     let out = temp.at("cut.pcap");
-    let sent: Vec<_> = (0..300).map(|number| numbered(number, 4 + number as usize * 4)).collect();
+    let sent: Vec<_> = (0..300).map(|number| alternating(number, 4 + number as usize * 4)).collect();
     let capture = net.capture(&["filter", "", "near", "-w", &out, "-s", "100", "--duration", "10s"]);
     assert_eq!(net.send(&sent, 0), 300);
     capture.stop().ok();
@@ -103,7 +101,7 @@ fn a_block_holds_the_largest_frame() {
         net.inside(end, &["ip", "link", "set", end, "mtu", "9000"]).ok();
     }
     let temp = Temp::new();
-    let sent: Vec<_> = (0..300).map(|number| numbered(number, 8900)).collect();
+    let sent: Vec<_> = (0..300).map(|number| alternating(number, 8900)).collect();
     let raised = "weir: near: --block 4k is raised to 128k: a frame may have 65558 bytes\n";
     let cases: [(&[&str], usize, bool); 4] = [
         (&["--block", "4k"], usize::MAX, true),
@@ -267,7 +265,7 @@ fn tags_that_the_kernel_took_out_are_back() {
     let Some(net) = Net::new("tags_that_the_kernel_took_out_are_back") else { return };
     let temp = Temp::new();
     let tagged = |number: u32| {
-        let frame = numbered(number, 30);
+        let frame = alternating(number, 30);
         let tags: &[u8] = match number % 4 {
             0 => &[0x81, 0, 0x60, 7],
             1 => &[0x88, 0xa8, 0, 9, 0x81, 0, 0, 7],

@@ -17,6 +17,7 @@ mod names;
 mod outputs;
 mod query;
 mod record;
+mod recording;
 mod sinks;
 mod sorting;
 mod stuck;

@@ -1,73 +1,16 @@
 //! Queries: record directories are made by the recorder, and answers are compared with tcpdump over the segments joined by
 //! mergecap, and with lists of the packets.
 
+use crate::recording::*;
 use crate::support::*;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
-use weir_engine::socket::{Client, Reply, Server, Settings};
-use weir_packet::savefile::{Interface, Record as Packet, Resolution};
-use weir_packet::{Frame, LinkType};
-use weir_store::disk::{Now, Recorder, Settings as DiskSettings, System};
-
-/// Begins a record with small segments and blocks.
-fn recorder(directory: &str) -> (Recorder, u64) {
-    let settings = DiskSettings {
-        block_bytes: 8 << 10,
-        buffer_bytes: 128 << 10,
-        segment_bytes: 1 << 20,
-        ..DiskSettings::default()
-    };
-    let opened = Recorder::open(Arc::new(System::default()), Path::new(directory), settings, Now::default());
-    let (mut recorder, opened) = opened.unwrap();
-    recorder.interface(&Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND));
-    (recorder, opened.generation)
-}
-
-fn put(recorder: &mut Recorder, number: u64, packet: &Record) {
-    let frame = Frame { data: &packet.data, wire_len: packet.wire_len, interface: 0 };
-    recorder.packet(0, number, &Packet { time_ns: Some(packet.time_ns as i64), frame }).unwrap();
-}
-
-/// A record of these packets.
-fn record(directory: &str, packets: &[Record]) {
-    let (mut recorder, _) = recorder(directory);
-    packets.iter().zip(0..).for_each(|(packet, number)| put(&mut recorder, number, packet));
-    recorder.close().unwrap();
-}
-
-/// Traffic of Internet-like sizes over three seconds, and its largest flow as `weir query --flow` wants it, with its packets.
-fn traffic(temp: &Temp) -> (Vec<Record>, String, u64) {
-    let file = temp.at("all.pcap");
-    let options = ["--packets", "30000", "--flows", "500", "--rate", "10000", "--seed", "7", "--talkers", "1"];
-    let talker = weir([&["generate", &file], &options[..]].concat()).ok().text();
-    let [packets, _, protocol, source, from, destination, to] = talker.split_whitespace().collect::<Vec<_>>()[..]
-    else {
-        panic!("{talker}")
-    };
-    let flow = format!("{source}:{from} {destination}:{to} {protocol}");
-    (parse_pcap(&fs::read(file).unwrap()).1, flow, packets.parse().unwrap())
-}
-
-fn segments(directory: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let mut segments: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "pcapng")).collect();
-    segments.sort();
-    segments
-}
-
-/// The segments of a record as one file, by mergecap.
-fn joined(temp: &Temp, directory: &str) -> String {
-    let file = temp.at("joined.pcapng");
-    let segments = segments(directory);
-    let names = segments.iter().map(|path| s(path));
-    tool("mergecap", ["-a", "-w", file.as_str()].into_iter().chain(names)).ok();
-    file
-}
+use weir_engine::socket::{Reply, Server, Settings};
 
 /// Packets of a file that match, by tcpdump.
 fn matching(temp: &Temp, file: &str, expression: &str) -> Vec<Record> {
@@ -299,14 +242,14 @@ fn damage_is_told_and_the_rest_is_found() {
     let all = weir(["query", &directory, "udp", "--count"]).ok();
 
     // A damaged index is not needed.
-    let index = segments[2].with_extension("index");
+    let index = segments[2].replace(".pcapng", ".index");
     let mut bytes = fs::read(&index).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&index, bytes).unwrap();
     let done = weir(["query", &directory, "udp", "--count"]).ok();
     assert_eq!(done.text(), all.text());
-    assert!(done.err.contains(&format!("weir: {}: its index is damaged (", s(&segments[2]))), "{}", done.err);
+    assert!(done.err.contains(&format!("weir: {}: its index is damaged (", segments[2])), "{}", done.err);
 
     // A damaged block is missing, and nothing else.
     let mut bytes = fs::read(&segments[4]).unwrap();
@@ -319,7 +262,7 @@ fn damage_is_told_and_the_rest_is_found() {
     assert!((1..200).contains(&missing), "{missing} packets of a block of 8 KiB are missing");
     let line = format!("weir: {directory}: 1 damaged blocks were skipped; the first is at offset ");
     assert!(done.err.starts_with("weir: ") && done.err.contains(&line), "{}", done.err);
-    assert!(done.err.contains(&format!(" of {}: ", s(&segments[4]))), "{}", done.err);
+    assert!(done.err.contains(&format!(" of {}: ", segments[4])), "{}", done.err);
     // A question that needs no packet of that block is answered whole.
     let early = ["--to", &seconds(packets[1000].time_ns)];
     assert_eq!(weir([&["query", &directory, "--count"], &early[..]].concat()).ok().count(), 1001);
@@ -333,12 +276,7 @@ fn pcapng(packets: &[Record]) -> Vec<u8> {
     bytes.truncate(28);
     bytes.extend(block(1, &interface));
     for packet in packets {
-        let (time, length) = (packet.time_ns, packet.data.len() as u32);
-        let fields = [0, (time >> 32) as u32, time as u32, length, packet.wire_len];
-        let mut body: Vec<u8> = fields.iter().flat_map(|word| word.to_le_bytes()).collect();
-        body.extend(&packet.data);
-        body.resize(body.len().next_multiple_of(4), 0);
-        bytes.extend(block(6, &body));
+        bytes.extend(pcapng_packet_at(packet.time_ns, packet.wire_len, &packet.data));
     }
     bytes
 }
@@ -401,9 +339,7 @@ fn packets_in_the_memory_of_a_recorder_follow_those_on_disk_without_gap_or_repet
 fn a_running_recorder_answers_from_memory_and_can_be_followed() {
     let temp = Temp::new();
     let directory = temp.at("cap");
-    let mut command = weir_command();
-    command.args(["record", "-", &directory, "--ram", "4M"]).stdin(Stdio::piped()).stdout(Stdio::null());
-    let mut recorder = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut recorder = start_recorder(&directory, &["--ram", "4M"]);
     let mut to = recorder.stdin.take().unwrap();
     to.write_all(&small_pcap(10)).unwrap();
     let count = |arguments: &[&str]| {
@@ -441,9 +377,7 @@ fn a_running_recorder_answers_from_memory_and_can_be_followed() {
 fn a_query_beside_a_recorder_has_each_packet_once_from_disk_or_memory() {
     let temp = Temp::new();
     let directory = temp.at("cap");
-    let mut command = weir_command();
-    command.args(["record", "-", &directory, "--ram", "64M", "--disk", "1G", "--segment", "1M"]).stdin(Stdio::piped());
-    let mut recorder = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut recorder = start_recorder(&directory, &["--ram", "64M", "--disk", "1G", "--segment", "1M"]);
     let mut to = recorder.stdin.take().unwrap();
     // Packet by packet a second later, so that its time is its number.
     let feeder = std::thread::spawn(move || {
@@ -455,9 +389,8 @@ fn a_query_beside_a_recorder_has_each_packet_once_from_disk_or_memory() {
         }
         to
     });
-    let socket = Path::new(&directory).join("control");
-    let mut client = std::iter::repeat_with(|| Client::connect(&socket)).find_map(Result::ok).unwrap();
-    let mut recorded = || client.ask(&json!({ "request": "status" })).unwrap()["recorded"].as_u64().unwrap();
+    let mut client = connected(&directory);
+    let mut recorded = || status(&mut client)["recorded"].as_u64().unwrap();
     let (mut rounds, mut last) = (0, false);
     while !last {
         last = feeder.is_finished();
@@ -488,21 +421,18 @@ fn a_query_beside_a_recorder_has_each_packet_once_from_disk_or_memory() {
 fn packets_that_leave_memory_before_a_slow_query_reads_them_are_counted() {
     let temp = Temp::new();
     let directory = temp.at("cap");
-    let mut command = weir_command();
-    command.args(["record", "-", &directory, "--ram", "16M"]).stdin(Stdio::piped());
-    let mut recorder = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut recorder = start_recorder(&directory, &["--ram", "16M"]);
     let mut to = recorder.stdin.take().unwrap();
     to.write_all(&pcap_header(65_535, 1)).unwrap();
     let mut feed = |range: std::ops::Range<u32>| {
         let bytes: Vec<u8> = range.flat_map(|number| pcap_record(number, &udp(number as u16, 400))).collect();
         to.write_all(&bytes).unwrap();
     };
-    let socket = Path::new(&directory).join("control");
     feed(0..20_000);
-    let mut client = std::iter::repeat_with(|| Client::connect(&socket)).find_map(Result::ok).unwrap();
+    let mut client = connected(&directory);
     // Packets that the ring has no room for, while readers keep its chunks, have no number.
     let mut taken = || {
-        let status = client.ask(&json!({ "request": "status" })).unwrap();
+        let status = status(&mut client);
         let [recorded, dropped] =
             [&status["recorded"], &status["dropped"]["ring"]].map(|count| count.as_u64().unwrap());
         (recorded, recorded + dropped)
@@ -510,7 +440,7 @@ fn packets_that_leave_memory_before_a_slow_query_reads_them_are_counted() {
     while taken().1 < 20_000 {}
     let asked = taken().0 as usize;
     let request = json!({ "request": "query", "expression": "" });
-    let (_, mut stream) = Client::connect(&socket).unwrap().stream(&request).unwrap();
+    let (_, mut stream) = connected(&directory).stream(&request).unwrap();
     // Nothing is read, until the ring has gone around several times.
     feed(20_000..100_000);
     while taken().1 < 100_000 {}

@@ -1,25 +1,13 @@
 //! Recording: what triggers save is compared with a list of all packets, and read by tcpdump, capinfos and tshark.
 
 use crate::capture::net::Net;
+use crate::recording::*;
 use crate::support::*;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 
 /// Second of the first packet of [`small_pcap`].
 const BEGIN: u32 = 1_700_000_000;
-
-/// Saved files of a trigger, in the order of their times.
-fn saved(directory: &str, trigger: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let is_of = |path: &PathBuf| {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        name.starts_with(&format!("trigger-{trigger}-")) && name.ends_with(".pcapng")
-    };
-    let mut files: Vec<_> = entries.filter(is_of).map(|path| s(&path).to_owned()).collect();
-    files.sort();
-    files
-}
 
 /// Destination ports of the UDP datagrams of a file, as tcpdump reads it.
 fn ports(file: &str) -> Vec<u16> {
@@ -255,12 +243,8 @@ fn an_interface_is_recorded_without_a_gap() {
     let Some(net) = Net::new("an_interface_is_recorded_without_a_gap") else { return };
     let temp = Temp::new();
     let out = temp.at("out");
-    let numbered = |number: u32| {
-        let mut frame = udp(if number == 15_000 { 777 } else { 53 }, 18);
-        frame[42..46].copy_from_slice(&number.to_be_bytes());
-        frame
-    };
-    let frames: Vec<_> = (0..20_000).map(numbered).collect();
+    let port = |number| if number == 15_000 { 777 } else { 53 };
+    let frames: Vec<_> = (0..20_000).map(|number| numbered(port(number), number, 18)).collect();
     let arguments = ["record", "near", &out, "--trigger", "t=udp port 777", "--trigger", "none=tcp", "--after", "1s"];
     let capture = net.capture(&arguments);
     assert_eq!(net.send(&frames, 500), 20_000);
@@ -268,7 +252,6 @@ fn an_interface_is_recorded_without_a_gap() {
     while saved(&out, "t").is_empty() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let number = |record: &Record| u32::from_be_bytes(record.data[42..46].try_into().unwrap());
     let all = |file: &str| records(file).iter().map(number).collect::<Vec<_>>();
     assert_eq!(all(&saved(&out, "t")[0]), (0..20_000).collect::<Vec<_>>());
     capture.signal("-USR2");
@@ -326,26 +309,9 @@ fn the_first_bytes_of_each_conversation_are_recorded() {
     assert_eq!(seconds, expected);
 }
 
-/// Segments of a record directory, in the order of their names.
-fn segments(directory: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).unwrap().map(|entry| s(&entry.unwrap().path()).to_owned());
-    let is_segment = |path: &String| path.ends_with(".pcapng") && !path.contains("trigger-");
-    let mut segments: Vec<_> = entries.filter(is_segment).collect();
-    segments.sort();
-    segments
-}
-
-/// All packets of a record directory, as tshark reads them: time, length and frame number in the payload.
+/// Numbers of all packets of a record directory.
 fn on_disk(directory: &str) -> Vec<u32> {
-    let number = |record: &Record| u32::from_be_bytes(record.data[42..46].try_into().unwrap());
     segments(directory).iter().flat_map(|file| records(file)).map(|record| number(&record)).collect()
-}
-
-/// A datagram that holds a number.
-fn numbered(number: u32, extra: usize) -> Vec<u8> {
-    let mut frame = udp(53, extra.max(4));
-    frame[42..46].copy_from_slice(&number.to_be_bytes());
-    frame
 }
 
 #[test]
@@ -357,7 +323,7 @@ fn what_is_kept_on_disk_is_read_by_any_tool() {
     let (file, out) = (temp.at("all.pcap"), temp.at("out"));
     let mut bytes = pcap_header(65_535, 1);
     for number in 0..5000u32 {
-        bytes.extend(pcap_record(BEGIN + number / 10, &numbered(number, number as usize % 1400)));
+        bytes.extend(pcap_record(BEGIN + number / 10, &numbered(53, number, number as usize % 1400)));
     }
     std::fs::write(&file, bytes).unwrap();
     let arguments = ["record", &file, &out, "--disk", "1G", "--segment", "1M", "--trigger", "t=udp port 9", "--stats"];
@@ -413,8 +379,7 @@ fn what_is_kept_on_disk_is_read_by_any_tool() {
 /// cuts off what is torn. WEIR_KILLS sets the number of kills.
 #[test]
 fn what_was_durable_survives_a_kill() {
-    use std::io::{BufRead, BufReader, Write};
-    use std::os::unix::net::UnixStream;
+    use std::io::Write;
     let kills = std::env::var("WEIR_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(12);
     let temp = Temp::new();
     let mut choices = weir_testkit::Random(kills);
@@ -423,8 +388,7 @@ fn what_was_durable_survives_a_kill() {
     std::fs::write(&none, pcap_header(65_535, 1)).unwrap();
     for kill in 0..kills {
         let out = temp.at(&format!("out{kill}"));
-        let arguments = ["record", "-", &out, "--disk", "1G", "--sync", "20ms", "--segment", "1M", "--ram", "8M"];
-        let mut child = crate::live::start(&arguments);
+        let mut child = start_recorder(&out, &["--disk", "1G", "--sync", "20ms", "--segment", "1M", "--ram", "8M"]);
         let mut input = child.stdin.take().unwrap();
         let feeder = std::thread::spawn(move || {
             let mut number = 0;
@@ -432,27 +396,17 @@ fn what_was_durable_survives_a_kill() {
             let mut wrote = input.write_all(&pcap_header(65_535, 1));
             while wrote.is_ok() {
                 let some: Vec<u8> = (number..number + 20)
-                    .flat_map(|n| pcap_record(BEGIN + n / 100, &numbered(n, n as usize % 1400)))
+                    .flat_map(|n| pcap_record(BEGIN + n / 100, &numbered(53, n, n as usize % 1400)))
                     .collect();
                 wrote = input.write_all(&some);
                 number += 20;
             }
         });
-        let socket = format!("{out}/control");
-        let connected = std::iter::repeat_with(|| UnixStream::connect(&socket)).find_map(|stream| {
-            std::thread::sleep(std::time::Duration::from_millis(2));
-            stream.ok()
-        });
-        let mut stream = connected.unwrap();
-        let mut answers = BufReader::new(stream.try_clone().unwrap());
+        let mut client = connected(&out);
         let rounds = choices.below(40) + 1;
         let mut durable = 0;
         for _ in 0..rounds {
-            stream.write_all(b"{\"request\":\"status\"}\n").unwrap();
-            let mut line = String::new();
-            answers.read_line(&mut line).unwrap();
-            let answer: Value = serde_json::from_str(&line).unwrap();
-            durable = answer["ok"]["disk"]["durable"]["number"].as_u64().unwrap();
+            durable = status(&mut client)["disk"]["durable"]["number"].as_u64().unwrap();
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         child.kill().unwrap();
@@ -524,7 +478,7 @@ fn a_disk_that_fails_is_tried_again() {
     let (file, out) = (temp.at("all.pcap"), temp.at("out"));
     let mut bytes = pcap_header(65_535, 1);
     for number in 0..2500u32 {
-        bytes.extend(pcap_record(BEGIN + number / 10, &numbered(number, 1000)));
+        bytes.extend(pcap_record(BEGIN + number / 10, &numbered(53, number, 1000)));
     }
     std::fs::write(&file, bytes).unwrap();
     // In blocks of 512 bytes: 1.5 MiB.

@@ -6,12 +6,8 @@ use std::io::Write;
 
 /// Datagrams of growing sizes, each with its number. Every other datagram goes to port 53.
 fn frames(count: u32) -> Vec<Vec<u8>> {
-    let numbered = |number: u32| {
-        let mut frame = udp(if number.is_multiple_of(2) { 53 } else { 80 }, 18 + number as usize % 1400);
-        frame[42..46].copy_from_slice(&number.to_be_bytes());
-        frame
-    };
-    (0..count).map(numbered).collect()
+    let port = |number: u32| if number.is_multiple_of(2) { 53 } else { 80 };
+    (0..count).map(|number| numbered(port(number), number, 18 + number as usize % 1400)).collect()
 }
 
 fn pcap(link: u32, frames: &[Vec<u8>]) -> Vec<u8> {

@@ -158,6 +158,18 @@ pub fn udp(port: u16, extra: usize) -> Vec<u8> {
     frame
 }
 
+/// A datagram as of [`udp`] whose payload begins with `number`.
+pub fn numbered(port: u16, number: u32, extra: usize) -> Vec<u8> {
+    let mut frame = udp(port, extra.max(4));
+    frame[42..46].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+/// Number of such a datagram.
+pub fn number(record: &Record) -> u32 {
+    u32::from_be_bytes(record.data[42..46].try_into().expect("four bytes"))
+}
+
 /// A pcap file of `count` datagrams a second apart, to ports 1, 2, 3, ...
 pub fn small_pcap(count: u16) -> Vec<u8> {
     let mut bytes = pcap_header(65_535, 1);
@@ -183,11 +195,14 @@ pub fn pcapng_start(link: u16) -> Vec<u8> {
     [block(0x0a0d_0d0a, &section), block(1, &interface)].concat()
 }
 
-/// An enhanced packet block of interface 0.
+/// An enhanced packet block of interface 0, at a second of its clock of microseconds.
 pub fn pcapng_packet(seconds: u32, data: &[u8]) -> Vec<u8> {
-    let ticks = u64::from(seconds) * 1_000_000;
-    let length = data.len() as u32;
-    let fields = [0, (ticks >> 32) as u32, ticks as u32, length, length];
+    pcapng_packet_at(u64::from(seconds) * 1_000_000, data.len() as u32, data)
+}
+
+/// An enhanced packet block of interface 0, at `ticks` of its clock.
+pub fn pcapng_packet_at(ticks: u64, wire_len: u32, data: &[u8]) -> Vec<u8> {
+    let fields = [0, (ticks >> 32) as u32, ticks as u32, data.len() as u32, wire_len];
     let mut body: Vec<u8> = fields.iter().flat_map(|word| word.to_le_bytes()).collect();
     body.extend(data);
     body.resize(body.len().next_multiple_of(4), 0);
