@@ -18,6 +18,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Interval at which packets are checked for their age.
 const LOOK_NS: u64 = 100_000_000;
 
+/// Number of packets taken one by one that readers see together, unless the run pauses before.
+const TOGETHER: u32 = 32;
+
 /// Number of conversations of which the first bytes are kept at a time.
 const CONVERSATIONS: usize = 1 << 20;
 
@@ -72,6 +75,8 @@ pub struct RecordSink {
     ids: Vec<Option<Option<u32>>>,
     /// Number of packets that this sink was handed.
     handed: u64,
+    /// Number of packets taken one by one since packets were last shown.
+    unseen: u32,
     /// Packets of interfaces that the ring has no room to describe.
     undescribed: u64,
     /// Times of the last packets, ns since 1970: their least is the time of files, so that a single damaged stamp ages nothing.
@@ -97,6 +102,7 @@ impl RecordSink {
             waits,
             ids: Vec::new(),
             handed: 0,
+            unseen: 0,
             undescribed: 0,
             last_ns: [i64::MIN; 32],
             look_ns: 0,
@@ -139,8 +145,9 @@ impl RecordSink {
         self.writer.append(&record, self.now);
     }
 
-    /// Shows the packets to readers, and waits for slow ones if the source can wait.
-    fn publish(&mut self) {
+    /// Shows the packets and the counts to readers.
+    fn show(&mut self) {
+        self.unseen = 0;
         self.writer.publish();
         let refused = self.writer.refused();
         self.shared.no_room.store(refused.no_room + self.undescribed, Ordering::Relaxed);
@@ -150,6 +157,11 @@ impl RecordSink {
             self.shared.cut_off[0].store(packets, Ordering::Relaxed);
             self.shared.cut_off[1].store(bytes, Ordering::Relaxed);
         }
+    }
+
+    /// Shows the packets to readers, and waits for slow ones if the source can wait.
+    fn publish(&mut self) {
+        self.show();
         self.expire();
         // Readers keep some chunks, and look back at others.
         let most = self.shared.history.chunks() as u64 / 2;
@@ -175,9 +187,14 @@ impl RecordSink {
 
 impl Sink for RecordSink {
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
-        self.now = self.shared.steady_ns();
+        if self.unseen == 0 {
+            self.now = self.shared.steady_ns();
+        }
         self.keep(layout, record);
-        self.publish();
+        self.unseen += 1;
+        if self.unseen == TOGETHER {
+            self.publish();
+        }
         Ok(())
     }
 
@@ -211,8 +228,12 @@ impl Sink for RecordSink {
     }
 
     fn finish(&mut self, _: Option<&Layout>, _: bool) -> Result<(), End> {
-        self.writer.publish();
+        self.show();
         Ok(())
+    }
+
+    fn is_awaited(&self) -> bool {
+        true
     }
 
     fn report(&self) -> SinkReport {

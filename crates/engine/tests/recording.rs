@@ -1,0 +1,112 @@
+//! The sink of a recording in runs that hand on packet by packet: readers of the ring against the packets fed so far.
+
+mod running;
+
+use running::{captures, end, files, frame, pcap, setup};
+use std::fs::File;
+use std::io::Write;
+use std::process::Command;
+use std::time::Duration;
+use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::record::{RecordSink, Recording, Settings};
+use weir_engine::run::{Run, Setup};
+use weir_engine::sink::Sink;
+use weir_packet::savefile::{Interface, Layout, Record, Resolution};
+use weir_packet::{Frame, LinkType};
+use weir_store::ring;
+use weir_testkit::{Scratch, have};
+
+/// A recording in RAM, whose threads do not begin.
+fn recording(scratch: &Scratch) -> (Recording, RecordSink) {
+    let settings = Settings {
+        directory: scratch.path().to_owned(),
+        ring: ring::Settings { bytes: 2 << 20, ..ring::Settings::default() },
+        age: None,
+        cutoff: None,
+        disk: None,
+        on_disk: Box::new(|_| {}),
+        triggers: Vec::new(),
+        waits: false,
+        resolve: false,
+        mode: 0o600,
+        on_saved: Box::new(|_| {}),
+    };
+    Recording::new(settings).unwrap()
+}
+
+/// A run whose packets go to a sink.
+fn run_into(sink: RecordSink) -> Setup {
+    Setup { main: ("record".to_owned(), Some(Box::new(sink))), ..setup("", None) }
+}
+
+/// Waits until readers see this number of packets, and not more. Only the test runner's timeout limits the wait.
+fn wait_until_seen(recording: &Recording, packets: u64) {
+    let history = recording.handle().history();
+    while history.next() < packets {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(history.next(), packets);
+}
+
+#[test]
+fn packets_taken_one_by_one_are_seen_after_32_and_at_a_flush() {
+    let scratch = Scratch::new();
+    let (recording, mut sink) = recording(&scratch);
+    let layout = Layout::spool(vec![Interface::plain(LinkType::ETHERNET, 65_535, Resolution::NANOSECOND)]);
+    let long = vec![0; 1 << 19];
+    let take = |sink: &mut RecordSink, data: &[u8]| {
+        let frame = Frame { data, wire_len: data.len() as u32, interface: 0 };
+        sink.packet(&layout, &Record { time_ns: Some(0), frame }).unwrap();
+        recording.handle().history().next()
+    };
+    let seen: Vec<u64> = (0..70).map(|number| take(&mut sink, &frame(number))).collect();
+    let expected: Vec<u64> = (1..=70).map(|taken| taken / 32 * 32).collect();
+    assert_eq!(seen, expected);
+    sink.flush().unwrap();
+    assert_eq!(recording.handle().history().next(), 70);
+    assert_eq!(take(&mut sink, &frame(70)), 70);
+    // A frame that no record holds is counted at the end too.
+    assert_eq!(take(&mut sink, &long), 70);
+    sink.finish(None, false).unwrap();
+    let status = recording.handle().status();
+    assert_eq!((status.taken, status.dropped()), (71, 1));
+}
+
+/// Each packet is seen before the next one comes, so readers never wait for a further packet.
+#[test]
+fn a_packet_of_several_captures_is_seen_while_no_other_one_comes() {
+    let scratch = Scratch::new();
+    let (recording, sink) = recording(&scratch);
+    let setup = run_into(sink);
+    let (inputs, feeds) = captures(2, &setup.stop);
+    let mut handle = Handle::<()>::start(Run::new(setup), Sources::Captures(inputs), 1, |_| None).unwrap();
+    for number in 0..50 {
+        feeds[number as usize % 2].send(vec![(1_000_000_000 + i64::from(number), frame(number))]).unwrap();
+        wait_until_seen(&recording, u64::from(number) + 1);
+    }
+    handle.control().stop();
+    assert_eq!(end(&mut handle).ledger.passed, 50);
+}
+
+#[test]
+fn a_packet_of_merged_files_is_seen_while_the_writer_of_a_pipe_rests() {
+    if !have("a_packet_of_merged_files_is_seen_while_the_writer_of_a_pipe_rests", &["mkfifo"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (recording, sink) = recording(&scratch);
+    let (fifo, file) = (scratch.at("fifo"), scratch.file("a.pcap", &pcap(10..20)));
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let sources = files(&[&fifo, &file], Order::Merged);
+    let mut handle = Handle::<()>::start(Run::new(run_into(sink)), sources, 1, |_| None).unwrap();
+    let mut pipe = File::options().write(true).open(&fifo).unwrap();
+    let bytes = pcap(0..10);
+    let first = bytes.len() - 9 * (16 + frame(0).len());
+    pipe.write_all(&bytes[..first]).unwrap();
+    // The first packets of both files have the same time, and that of the pipe goes first.
+    wait_until_seen(&recording, 1);
+    pipe.write_all(&bytes[first..]).unwrap();
+    drop(pipe);
+    assert_eq!(end(&mut handle).ledger.passed, 20);
+    assert_eq!(recording.handle().history().next(), 20);
+}
