@@ -263,6 +263,74 @@ fn a_scan_finds_what_the_interpreter_finds() {
     }
 }
 
+/// Times of the packets that a scan finds now, ns.
+fn times(scan: &mut Scan) -> Vec<i64> {
+    let mut found = Vec::new();
+    while let Some(matches) = scan.next(0) {
+        found.extend(matches.records().filter_map(|record| record.time_ns));
+        scan.reuse(matches);
+    }
+    found
+}
+
+#[test]
+fn a_scan_takes_up_interfaces_that_come_after_its_begin() {
+    let (mut writer, history) = ring(&settings(Shape::PACKED)).unwrap();
+    let ethernet = writer.interface(&interface(LinkType::ETHERNET)).unwrap();
+    let filters = Arc::new(Filters::compile("udp dst port 53", &history.interfaces(), false).unwrap());
+    let (ours, other) = (packet(0, 100, 53), packet(0, 100, 80));
+    writer.append(&record(&ours, ethernet, Some(1)), 0);
+    writer.publish();
+    let scan = || Scan::new(&history, None, Some(Arc::clone(&filters)), i64::MIN..=i64::MAX);
+    let (mut ending, mut following) = (scan(), scan().following());
+    let raw = writer.interface(&interface(LinkType::RAW)).unwrap();
+    for (data, id, time_ns) in [(&other[14..], raw, 2), (&ours[14..], raw, 3), (&ours[..], ethernet, 4)] {
+        writer.append(&record(data, id, Some(time_ns)), 0);
+    }
+    writer.publish();
+    assert_eq!((times(&mut ending), times(&mut following)), (vec![1], vec![1, 3, 4]));
+    writer.append(&record(&ours, ethernet, Some(5)), 0);
+    writer.publish();
+    assert_eq!((times(&mut ending), times(&mut following)), (vec![], vec![5]));
+}
+
+#[test]
+fn a_scan_misses_only_packets_that_are_part_of_it() {
+    let (mut writer, history) = ring(&settings(Shape::PACKED)).unwrap();
+    writer.interface(&interface(LinkType::ETHERNET)).unwrap();
+    let data = packet(0, 1400, 53);
+    let mut write = |packets: u64| {
+        (0..packets).for_each(|_| assert!(writer.append(&record(&data, 0, Some(0)), 0)));
+        writer.publish();
+    };
+    write(100);
+    let [mut late, mut following] = [20, 30].map(|from| Scan::new(&history, Some(from), None, i64::MIN..=i64::MAX));
+    following = following.following();
+    // The ring goes around several times.
+    write(20_000);
+    assert_eq!((times(&mut late).len(), late.missed()), (0, 80));
+    let seen = times(&mut following).len() as u64;
+    assert_eq!((following.missed() + seen, seen), (20_070, history.held().packets));
+}
+
+#[test]
+fn chunks_without_times_are_part_of_every_scan() {
+    let (mut writer, history) = ring(&settings(Shape::PACKED)).unwrap();
+    writer.interface(&interface(LinkType::ETHERNET)).unwrap();
+    let data = packet(0, 1400, 53);
+    // More than a chunk without times lies in front of those with times.
+    for time_ns in (0..2000).map(|number| (number >= 1500).then_some(number)) {
+        assert!(writer.append(&record(&data, 0, time_ns), 0));
+    }
+    writer.publish();
+    let mut scan = Scan::new(&history, None, None, 1800..=i64::MAX);
+    let mut found = 0;
+    while let Some(matches) = scan.next(0) {
+        found += matches.found.len();
+    }
+    assert_eq!(found, 1700);
+}
+
 #[test]
 fn several_rings_are_merged_by_time() {
     let mut choices = Random(11);

@@ -7,16 +7,15 @@
 //!                                       {"ok":{"number":7}}, then pcapng bytes of the packets in RAM
 //! ```
 
-use super::Handle;
+use super::{Handle, Shared};
 use crate::socket::Reply;
 use serde_json::{Value, json};
 use std::io::{self, Write};
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_packet::savefile::write::Encoder;
 use weir_packet::savefile::{Format, Statistics};
-use weir_store::ring::{Cursor, Filters, From, Piece};
+use weir_store::ring::{Filters, Scan};
 
 /// Bytes that are gathered before a write.
 const BUFFER: usize = 256 << 10;
@@ -26,17 +25,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Packets in RAM that a query asks for.
 struct Query {
-    handle: Handle,
-    filters: Option<Arc<Filters>>,
-    expression: String,
-    times_ns: RangeInclusive<i64>,
+    shared: Arc<Shared>,
+    scan: Scan,
     /// Whether packets that come later are sent too.
     follows: bool,
-    cursor: Cursor,
-    /// Number of the first packet that is sent; `None` for the oldest one in RAM.
-    start: Option<u64>,
-    /// Number of the first packet that is not sent.
-    until: u64,
 }
 
 /// Answers a request.
@@ -69,24 +61,18 @@ fn query(handle: &Handle, request: &Value) -> Reply {
         (Ok(from), Ok(to)) => (from.unwrap_or(i64::MIN), to.unwrap_or(i64::MAX)),
         (Err(why), _) | (_, Err(why)) => return Reply::Refused(why),
     };
-    let expression = request["expression"].as_str().unwrap_or("").to_owned();
+    let expression = request["expression"].as_str().unwrap_or("");
     let history = handle.history();
-    let filters = match Filters::compile(&expression, &history.interfaces(), false) {
+    let filters = match Filters::compile(expression, &history.interfaces(), false) {
         _ if expression.trim().is_empty() => None,
         Ok(filters) => Some(Arc::new(filters)),
         Err(error) => return Reply::Refused(error.to_string()),
     };
     let (number, follows) = (handle.first_in_ram(), request["follow"].as_bool().unwrap_or(false));
-    let query = Query {
-        filters,
-        expression,
-        times_ns: from_ns..=to_ns,
-        follows,
-        cursor: history.cursor(From::Number(number)),
-        start: handle.generation().map(|_| number),
-        until: if follows { u64::MAX } else { history.next() },
-        handle: handle.clone(),
-    };
+    // Without packets on disk the answer begins with the oldest one in RAM.
+    let scan = Scan::new(history, handle.generation().map(|_| number), filters, from_ns..=to_ns);
+    let scan = if follows { scan.following() } else { scan };
+    let query = Query { shared: Arc::clone(&handle.shared), scan, follows };
     let first = json!({ "number": number, "generation": handle.generation() });
     Reply::Stream { first, write: Box::new(move |out| query.write(out)) }
 }
@@ -94,30 +80,36 @@ fn query(handle: &Handle, request: &Value) -> Reply {
 impl Query {
     /// Writes the packets as pcapng. Packets that leave the ring before they are read are counted as dropped in interface statistics.
     fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
-        let shared = Arc::clone(&self.handle.shared);
+        let shared = Arc::clone(&self.shared);
         let mut encoder = Encoder::new(Format::Pcapng, 0);
-        let (mut bytes, mut ids, mut found) = (Vec::with_capacity(BUFFER * 2), Vec::new(), Vec::new());
+        let (mut bytes, mut ids) = (Vec::with_capacity(BUFFER * 2), Vec::new());
         encoder.begin(&mut bytes);
-        let (mut seen, mut lost, mut starved) = (0, 0, 0);
+        let (mut lost, mut starved) = (0, 0);
         loop {
-            let mut piece = self.cursor.next(shared.steady_ns());
-            if let Some(some) = &mut piece {
-                self.describe(&mut encoder, &mut ids);
-                let from = some.number(0).min(self.until);
-                let lost_now = from - *self.start.get_or_insert(from) - seen;
-                if lost_now > lost && !ids.is_empty() {
-                    lost = lost_now;
-                    let time_ns = shared.clock.now().wall_ns;
-                    let counts = Statistics { time_ns, dropped_by_system: Some(lost), ..Statistics::default() };
-                    encoder.statistics(&mut bytes, ids[0], &counts, &[]);
-                }
-                some.truncate((self.until - from) as usize);
-                seen += some.len() as u64;
+            let matches = self.scan.next(shared.steady_ns());
+            let loses = self.scan.missed() > lost;
+            if ids.len() < shared.history.interface_count() {
+                let interfaces = shared.history.interfaces();
+                let id =
+                    |interface| encoder.interface(interface).expect("a pcapng file takes interfaces of any link type");
+                ids = interfaces.iter().map(id).collect();
+            }
+            if let (true, Some(&id)) = (loses, ids.first()) {
+                lost = self.scan.missed();
+                let time_ns = shared.clock.now().wall_ns;
+                let counts = Statistics { time_ns, dropped_by_system: Some(lost), ..Statistics::default() };
+                encoder.statistics(&mut bytes, id, &counts, &[]);
             }
             // Other readers may keep all chunks that may be kept, for a moment.
-            let is_starved = std::mem::replace(&mut starved, self.cursor.starved()) < self.cursor.starved();
-            match piece.filter(|piece| !piece.is_empty()) {
-                Some(piece) => self.encode(&piece, &mut encoder, &ids, &mut found, &mut bytes),
+            let is_starved = std::mem::replace(&mut starved, self.scan.starved()) < self.scan.starved();
+            match matches {
+                Some(matches) => {
+                    for record in matches.records() {
+                        let id = ids[record.frame.interface as usize];
+                        encoder.packet(&mut bytes, id, record.time_ns, &record.frame);
+                    }
+                    self.scan.reuse(matches);
+                }
                 None if is_starved || self.follows && !shared.has_ended() => {
                     out.write_all(&bytes)?;
                     bytes.clear();
@@ -133,35 +125,5 @@ impl Query {
         }
         out.write_all(&bytes)?;
         out.flush()
-    }
-
-    /// Takes up interfaces that are new in the ring.
-    fn describe(&mut self, encoder: &mut Encoder, ids: &mut Vec<u32>) {
-        let history = self.handle.history();
-        if ids.len() < history.interface_count() {
-            let interfaces = history.interfaces();
-            if let Some(filters) = &mut self.filters
-                && let Ok(more) = Filters::compile(&self.expression, &interfaces, false)
-            {
-                *filters = Arc::new(more);
-            }
-            let id = |interface| encoder.interface(interface).expect("a pcapng file takes interfaces of any link type");
-            *ids = interfaces.iter().map(id).collect();
-        }
-    }
-
-    /// Appends the wanted packets of a piece.
-    fn encode(&self, piece: &Piece, encoder: &mut Encoder, ids: &[u32], found: &mut Vec<u32>, bytes: &mut Vec<u8>) {
-        found.clear();
-        match &self.filters {
-            Some(filters) => filters.find(piece, found),
-            None => found.extend(0..piece.len() as u32),
-        }
-        for &index in &*found {
-            let record = piece.record(index as usize);
-            if record.time_ns.is_none_or(|time_ns| self.times_ns.contains(&time_ns)) {
-                encoder.packet(bytes, ids[record.frame.interface as usize], record.time_ns, &record.frame);
-            }
-        }
     }
 }

@@ -17,7 +17,8 @@ pub enum From {
     Oldest,
     /// The packet with this number; if it is gone, the oldest packet, and those before it count as missed.
     Number(u64),
-    /// The oldest chunk with a packet at or after this time, ns since 1970. Earlier packets of that chunk come too.
+    /// The oldest chunk with a packet at or after this time, ns since 1970, or without any times. Earlier packets of that chunk come
+    /// too.
     Time(i64),
 }
 
@@ -25,7 +26,7 @@ pub enum From {
 /// last look; a cursor that is slower misses packets, and counts them.
 #[derive(Debug)]
 pub struct Cursor {
-    history: History,
+    pub(super) history: History,
     begin: From,
     current: Option<Current>,
     /// Place in the order of filling from which on the next chunk is looked for.
@@ -118,7 +119,10 @@ impl Cursor {
             let behind = first + (back.len() / OFFSET) as u64;
             let is_newest = place.sequence + 1 >= self.history.shared.taken.load(std::sync::atomic::Ordering::Relaxed);
             let is_early = match (self.begin, self.number) {
-                (From::Time(from_ns), None) => self.history.shared.bounds(place.chunk()).1 < from_ns,
+                (From::Time(from_ns), None) => {
+                    let latest = self.history.shared.bounds(place.chunk()).1;
+                    latest != i64::MIN && latest < from_ns
+                }
                 (_, Some(number)) => behind <= number,
                 _ => false,
             };

@@ -17,6 +17,9 @@ const AHEAD: usize = 16;
 /// An expression, compiled for each interface.
 #[derive(Debug)]
 pub struct Filters {
+    expression: String,
+    /// Whether host names are looked up.
+    resolve: bool,
     /// Filter of each interface; `None` if the expression makes no sense for its link type.
     by_interface: Vec<Option<Arc<Filter>>>,
     /// Whether all interfaces have the same filter.
@@ -52,7 +55,7 @@ impl Filters {
         }
         let of = |link: LinkType| links.iter().find(|known| known.0 == link).and_then(|known| known.1.clone());
         let by_interface = interfaces.iter().map(|interface| of(interface.link)).collect();
-        Ok(Self { by_interface, same: links.len() == 1 })
+        Ok(Self { expression: expression.to_owned(), resolve, by_interface, same: links.len() == 1 })
     }
 
     /// Number of interfaces for which the expression is compiled.
@@ -112,20 +115,31 @@ pub struct Matches {
     pub found: Vec<u32>,
 }
 
-/// A scan of one ring: the packets that it holds at the scan's begin, and that match.
+impl Matches {
+    /// The matching packets, oldest first.
+    pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        self.found.iter().map(|&index| self.piece.record(index as usize))
+    }
+}
+
+/// A scan of one ring: the packets that it holds at the scan's begin, and that match; or later ones too.
 #[derive(Debug)]
 pub struct Scan {
     cursor: Cursor,
     filters: Option<Arc<Filters>>,
+    /// Number of interfaces for which the filters were last compiled.
+    interfaces: usize,
     /// Number of the first packet that is not part of the scan.
     until: u64,
+    /// Packets that are gone and not part of the scan.
+    behind: u64,
     times_ns: RangeInclusive<i64>,
     spare: Vec<u32>,
 }
 
 impl Scan {
     /// A scan from packet `from` on, of packets within `times_ns` (ns since 1970) that match; without filters all match. A packet
-    /// without a time is within any times.
+    /// without a time is within any times; without `from`, unless all others of its chunk are earlier.
     pub fn new(
         history: &History,
         from: Option<u64>,
@@ -134,7 +148,13 @@ impl Scan {
     ) -> Self {
         let until = history.next();
         let from = from.map_or(From::Time(*times_ns.start()), From::Number);
-        Self { cursor: history.cursor(from), filters, until, times_ns, spare: Vec::new() }
+        let interfaces = filters.as_ref().map_or(0, |filters| filters.interfaces());
+        Self { cursor: history.cursor(from), filters, interfaces, until, behind: 0, times_ns, spare: Vec::new() }
+    }
+
+    /// The scan with all packets that come later: [`Self::next`] finds none for the moment, and may find some afterwards.
+    pub fn following(self) -> Self {
+        Self { until: u64::MAX, ..self }
     }
 
     /// The next piece, and what matches in it; `None` at the end. `now` as for [`Cursor::next`].
@@ -142,11 +162,12 @@ impl Scan {
         if self.cursor.number().is_some_and(|number| number >= self.until) {
             return None;
         }
-        let mut piece = self.cursor.next(now)?;
-        if piece.number(0) >= self.until {
-            return None;
-        }
+        let piece = self.cursor.next(now);
+        let reached = piece.as_ref().map(|piece| piece.number(0)).or(self.cursor.number());
+        self.behind = reached.unwrap_or(0).saturating_sub(self.until);
+        let mut piece = piece.filter(|piece| piece.number(0) < self.until)?;
         piece.truncate((self.until - piece.number(0)) as usize);
+        self.refresh();
         let mut found = std::mem::take(&mut self.spare);
         found.clear();
         match &self.filters {
@@ -162,9 +183,32 @@ impl Scan {
         Some(Matches { piece, found })
     }
 
+    /// Compiles the filters for interfaces that were announced meanwhile, before their packets.
+    fn refresh(&mut self) {
+        let Some(filters) = &mut self.filters else { return };
+        if self.cursor.history.interface_count() > self.interfaces {
+            let interfaces = self.cursor.history.interfaces();
+            self.interfaces = interfaces.len();
+            // Packets of an interface for which the expression makes no sense do not match.
+            if let Ok(more) = Filters::compile(&filters.expression, &interfaces, filters.resolve) {
+                *filters = Arc::new(more);
+            }
+        }
+    }
+
+    /// Takes back a piece that is done, so that [`Self::next`] allocates nothing.
+    pub fn reuse(&mut self, matches: Matches) {
+        self.spare = matches.found;
+    }
+
     /// Number of packets that were gone before the scan came to them.
     pub fn missed(&self) -> u64 {
-        self.cursor.missed()
+        self.cursor.missed().saturating_sub(self.behind)
+    }
+
+    /// Number of looks that failed, as for [`Cursor::starved`].
+    pub fn starved(&self) -> u64 {
+        self.cursor.starved()
     }
 }
 
@@ -194,7 +238,7 @@ impl Part {
                     return true;
                 }
                 if let Some(done) = self.matches.take() {
-                    self.scan.spare = done.found;
+                    self.scan.reuse(done);
                 }
             }
             self.taken = 0;
