@@ -25,7 +25,7 @@ help: ## Show this list
 	@echo "  make run SOURCE=my.pcap EXPR='tcp port 443'    look at your own capture"
 	@echo '  make run PACKETS=100000                        a smaller demonstration'
 	@echo '  make install PREFIX=/usr/local                 into /usr/local/bin'
-	@echo '  make bench NAME=sketch                         one comparison: filter, sketch, measure, pages'
+	@echo '  make bench NAME=sketch                         one comparison; target/release/weir-bench lists them'
 	@echo '  make check-deep MINUTES=1                      fuzz each target for a minute'
 
 run: ## Build weir and see it work: on a capture with known answers, or on SOURCE with EXPR

@@ -22,6 +22,7 @@ mod plot;
 mod report;
 mod rivals;
 mod sketch;
+mod store;
 mod verdicts;
 
 use anyhow::Context;
@@ -42,10 +43,11 @@ struct Arguments {
     /// Rounds; each rival runs once in each [default: 7, smoke 2]
     #[arg(long)]
     rounds: Option<usize>,
-    /// Folder for the inputs (filter: about 9 GB at full size, measure: 5 GB, capture: 2 GB, the others: none)
+    /// Folder for the inputs (filter: about 9 GB at full size, measure: 5 GB, capture: 2 GB, store: 5 GB, the others: none)
     #[arg(long, default_value = "data/bench")]
     data: PathBuf,
-    /// layout: bytes of the buffer [default: 512 MiB, at most a quarter of what is free]
+    /// layout: bytes of the buffer [default: 1 GiB, at most a quarter of what is free]; store: bytes of the record that is queried
+    /// [default: 4 GiB]
     #[arg(long)]
     bytes: Option<u64>,
     /// Folder for the results [default: results/DATE-CPU/SCENARIO at full size, none at smoke size]
@@ -68,6 +70,8 @@ enum Scenario {
     Pages,
     /// Filters over packets in memory at several alignments: the alignment study
     Layout,
+    /// The packet store: writing and scanning the ring, recording on disk, queries against tcpdump
+    Store,
     /// Capturing from an interface, against tcpdump: rates without loss, processor time, writing to disk, AF_XDP; needs root
     Capture,
     /// Receiving from DPDK's ports against a loop in C, and the pipeline behind one; built with the feature `dpdk`
@@ -146,6 +150,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         Scenario::Layout => {
             report = Report::new(layout::RAW, &format!("{rounds} rounds, layouts in turn within each, medians"));
             layout::run(size, rounds, arguments.bytes, &mut report)?;
+        }
+        Scenario::Store => {
+            report = Report::new(store::RAW, &format!("{in_turn}; processor time of one thread unless said otherwise"));
+            store::run(&weir()?, size, rounds, arguments.bytes, data, &mut report)?;
         }
         Scenario::Capture => {
             report = Report::new(capture::RAW, &in_turn);

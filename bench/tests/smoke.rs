@@ -54,7 +54,7 @@ fn the_list_of_scenarios_fits_sixty_columns() {
         .expect("weir-bench starts");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.lines().all(|line| line.chars().count() <= 60), "{text}");
-    for name in ["filter", "sketch", "measure", "pages", "layout", "capture"] {
+    for name in ["filter", "sketch", "measure", "pages", "layout", "store", "capture"] {
         assert!(text.lines().any(|line| line.trim_start().starts_with(&format!("{name}:"))), "{name} in {text}");
     }
 }
@@ -128,6 +128,24 @@ fn the_layout_scenario_runs_and_its_answers_agree() {
 }
 
 #[test]
+fn the_store_scenario_runs_and_its_answers_agree() {
+    if !weir("store") || !have("store", &["tcpdump"]) {
+        return;
+    }
+    let parts = [
+        "Writing the ring: MWN",
+        "Writing the ring: 64 bytes",
+        "says the interpreter",
+        "a reader of as many bytes",
+        "weir's recorder without an index",
+        "a host in a minute",
+        "a rare host in all the time",
+        "Bars",
+    ];
+    smoke("store", &parts, &[]);
+}
+
+#[test]
 fn the_capture_scenario_runs_and_its_answers_agree() {
     if !weir("capture") {
         return;
@@ -162,7 +180,7 @@ fn without_a_name_all_scenarios_are_listed() {
         let output = command.output().expect("it starts");
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success());
-        for name in ["filter", "sketch", "measure", "pages", "layout", "capture"] {
+        for name in ["filter", "sketch", "measure", "pages", "layout", "store", "capture"] {
             assert!(text.lines().any(|line| line.trim_start().starts_with(name)), "{text}");
         }
     }
