@@ -115,18 +115,43 @@ pub fn check(directory: &Path) -> Result<(), CheckError> {
     }
 }
 
-/// Blocks of a record that were damaged and therefore skipped; the inner error of the reader at its end.
+/// What of a record could not be read: the inner error of the reader at its end, at which all the rest was read.
 #[derive(Debug, thiserror::Error)]
-#[error("{blocks} damaged blocks were skipped; the first is at offset {offset} of {}: {why}", .path.display())]
 pub struct Damaged {
-    /// Number of blocks.
+    /// Number of damaged blocks, which were skipped.
     pub blocks: u64,
-    /// Segment of the first one.
-    pub path: PathBuf,
-    /// Offset of the first one in its segment, bytes.
-    pub offset: u64,
-    /// Damage of the first one.
-    pub why: disk::Damage,
+    /// Segment, offset in it, and damage of the first one.
+    pub first: Option<(PathBuf, u64, disk::Damage)>,
+    /// Segments that could not be read, or not to their end, and the reasons.
+    pub failed: Vec<(PathBuf, String)>,
+}
+
+impl core::fmt::Display for Damaged {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let ending = |count: u64| if count == 1 { " was" } else { "s were" };
+        if let Some((path, offset, why)) = &self.first {
+            let blocks = self.blocks;
+            write!(
+                f,
+                "{blocks} damaged block{} skipped; the first is at offset {offset} of {}: {why}",
+                ending(blocks),
+                path.display()
+            )?;
+        }
+        if let Some((path, why)) = self.failed.first() {
+            let (between, segments) = (if self.first.is_some() { "; " } else { "" }, self.failed.len() as u64);
+            write!(
+                f,
+                "{between}{segments} segment{} not read to the end; the first is {}",
+                ending(segments),
+                path.display()
+            )?;
+            // Most reasons name the file themselves.
+            let why = why.strip_prefix(&format!("{}: ", path.display())).unwrap_or(why);
+            write!(f, ": {why}")?;
+        }
+        Ok(())
+    }
 }
 
 /// Opens a source of bytes as [`Input::open`] does, or a record directory. `query` chooses packets of record directories; without
@@ -243,9 +268,9 @@ impl Packets {
     fn end_disk(&mut self) {
         let Some(disk) = self.disk.take() else { return };
         let counts = disk.counts();
-        if let Some((path, offset, why)) = &counts.damage {
-            let (path, why) = (path.clone(), *why);
-            self.damaged = Some(Damaged { blocks: counts.damaged, path, offset: *offset, why });
+        if counts.damage.is_some() || !counts.failed.is_empty() {
+            let (first, failed) = (counts.damage.clone(), counts.failed.clone());
+            self.damaged = Some(Damaged { blocks: counts.damaged, first, failed });
         }
         self.query.seen().push((self.path.clone(), counts.clone()));
     }

@@ -70,7 +70,7 @@ pub fn fault_line(name: &str, fault: &SourceFault) -> String {
     if let SourceError::Io(error) = what
         && let Some(damaged) = error.get_ref().and_then(|inner| inner.downcast_ref::<Damaged>())
     {
-        return format!("{name}: {damaged}; all other blocks were read");
+        return format!("{name}: {damaged}; all else was read");
     }
     format!("{name}: packet {packet}, offset {offset}: {}; {}", source_error_words(what), kept_words(packet - 1))
 }

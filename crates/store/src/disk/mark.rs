@@ -93,6 +93,12 @@ pub enum Damage {
     /// The checksum is wrong.
     #[error("the checksum is wrong")]
     Checksum,
+    /// The index leaves the place out: it was damaged already when the index was made.
+    #[error("it was damaged when the index was made")]
+    LeftOut,
+    /// No interface of the segment is known any more, so that its packets cannot be read.
+    #[error("the descriptions of its interfaces are lost")]
+    Head,
 }
 
 impl Mark {

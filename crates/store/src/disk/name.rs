@@ -50,6 +50,12 @@ pub(super) fn parse(stem: &str) -> Option<(i64, u64)> {
     (self::stem(start_ns, generation) == stem).then_some((start_ns, generation))
 }
 
+/// Whether a name without its ending is that of a file which a trigger saved: `trigger-NAME-TIME`.
+fn is_saved(stem: &str) -> bool {
+    let time = stem.strip_prefix(TRIGGER).and_then(|rest| rest.rsplit_once('-'));
+    time.is_some_and(|(_, time)| parse(&format!("{time}-000000")).is_some())
+}
+
 /// A segment in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
@@ -107,13 +113,15 @@ pub(super) fn list(dir: &Path) -> Result<Listing, Error> {
             listing.locked = true;
             continue;
         }
+        // A segment is a file, and opening anything else may block.
+        let is_file = || fs::metadata(&path).is_ok_and(|data| data.is_file());
         let (stem, end) = name.rsplit_once('.').unwrap_or((name, ""));
         if end == "new" && stem.rsplit_once('.').is_some_and(|(stem, end)| end == INDEX && parse(stem).is_some()) {
             listing.leftover.push(path);
             continue;
         }
         match (parse(stem), end) {
-            (Some((start_ns, generation)), SEGMENT) => {
+            (Some((start_ns, generation)), SEGMENT) if is_file() => {
                 listing.segments.push(Segment { generation, start_ns, path });
                 listing.generation = listing.generation.max(generation);
             }
@@ -121,7 +129,7 @@ pub(super) fn list(dir: &Path) -> Result<Listing, Error> {
                 indexes.push(path);
                 listing.generation = listing.generation.max(generation);
             }
-            (None, SEGMENT) if name.starts_with(TRIGGER) => {
+            (None, SEGMENT) if is_saved(stem) => {
                 let Ok(data) = entry.metadata() else { continue };
                 let changed = data.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
                 listing.triggered.push((path, data.len(), changed.map_or(0, |since| since.as_nanos() as i64)));

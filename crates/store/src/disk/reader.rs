@@ -74,6 +74,15 @@ pub struct Counts {
     pub damaged: u64,
     /// First damage: path, offset, reason.
     pub damage: Option<(PathBuf, u64, super::Damage)>,
+    /// Segments that could not be read, or not to their end, and the reasons.
+    pub failed: Vec<(PathBuf, String)>,
+}
+
+impl Counts {
+    fn add_damage(&mut self, path: &Path, offset: u64, why: super::Damage) {
+        self.damaged += 1;
+        self.damage.get_or_insert_with(|| (path.to_owned(), offset, why));
+    }
 }
 
 /// Segment that is being read.
@@ -144,11 +153,20 @@ impl Reader {
             self.out.clear();
             self.taken = 0;
             match &mut self.current {
-                Some(current) if current.next < current.plan.len() => self.read_piece()?,
+                Some(current) if current.next < current.plan.len() => {
+                    let path = current.segment.path.clone();
+                    if let Err(error) = self.read_piece() {
+                        self.current = None;
+                        self.counts.failed.push((path, error.to_string()));
+                    }
+                }
                 _ => {
                     self.current = None;
                     let Some(segment) = self.segments.next() else { return Ok(None) };
-                    self.begin(segment)?;
+                    let path = segment.path.clone();
+                    if let Err(error) = self.begin(segment) {
+                        self.counts.failed.push((path, error.to_string()));
+                    }
                 }
             }
         }
@@ -195,12 +213,15 @@ impl Reader {
                 None
             }
             Err(damage) => {
+                if let IndexDamage::Longer(_) = damage {
+                    self.counts.add_damage(&segment.path, len, super::Damage::Short);
+                }
                 seen.index = IndexUse::Damaged(damage.to_string());
                 None
             }
         };
         let planned = match index {
-            Some(index) => self.plan_by_index(&segment, index, &mut seen),
+            Some(index) => self.plan_by_index(&segment, len, index, &mut seen),
             None => self.plan_by_marks(&file, &segment, len, &mut seen)?,
         };
         self.counts.segments.push(seen);
@@ -215,11 +236,17 @@ impl Reader {
     }
 
     /// Blocks that may hold wanted packets, by the index of a segment.
-    fn plan_by_index(&mut self, segment: &Segment, mut index: Index, seen: &mut SegmentUse) -> Plan {
+    fn plan_by_index(&mut self, segment: &Segment, len: u64, mut index: Index, seen: &mut SegmentUse) -> Plan {
         let has_packets = |entry: &&Entry| entry.block.packets > 0;
         seen.blocks = index.blocks.iter().filter(has_packets).count() as u64;
-        // Without a head there are no packets.
-        let layout = packets::layout(&index.head)?;
+        self.count_gaps(segment, len, &index.blocks);
+        let Some(layout) = packets::layout(&index.head) else {
+            // A segment without packets needs no interfaces.
+            if seen.blocks > 0 {
+                self.counts.add_damage(&segment.path, 0, super::Damage::Head);
+            }
+            return None;
+        };
         let may_match = self.blocks_of(&layout, &mut index).unwrap_or_else(|damage| {
             seen.index = IndexUse::Damaged(damage.to_string());
             None
@@ -236,6 +263,20 @@ impl Reader {
             }
         }
         Some((layout, plan))
+    }
+
+    /// Counts the places that an index leaves out, if packets of the wanted times may have been there.
+    fn count_gaps(&mut self, segment: &Segment, len: u64, blocks: &[Entry]) {
+        let (mut end, mut before) = (0, i64::MIN);
+        for entry in blocks {
+            if entry.offset > end && self.selection.overlaps(before, entry.block.max_ns) {
+                self.counts.add_damage(&segment.path, end, super::Damage::LeftOut);
+            }
+            (end, before) = (entry.offset + entry.len() as u64, entry.block.min_ns);
+        }
+        if end < len && self.selection.overlaps(before, i64::MAX) {
+            self.counts.add_damage(&segment.path, end, super::Damage::LeftOut);
+        }
     }
 
     /// Blocks that may hold a packet that matches; `None` for all.
@@ -319,8 +360,7 @@ impl Reader {
             self.counts.blocks += 1;
             let len = entry.block.bytes as usize;
             if let Err(damage) = scan::block(&current.segment, bytes, entry.offset, len) {
-                self.counts.damaged += 1;
-                self.counts.damage.get_or_insert((current.segment.path.clone(), entry.offset, damage));
+                self.counts.add_damage(&current.segment.path, entry.offset, damage);
                 continue;
             }
             self.counts.packets += u64::from(entry.block.packets);

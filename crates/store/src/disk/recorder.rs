@@ -217,7 +217,7 @@ impl Recorder {
         let mut keeper = Keeper::default();
         let mut recovered = Vec::new();
         for segment in listing.segments {
-            let found = recover::recover(disk.as_ref(), &segment, &mut index, settings.file_mode)?;
+            let found = recover::recover(disk.as_ref(), &segment, &mut index, settings.file_mode, false)?;
             if found.as_ref().is_none_or(|found| found.kept_bytes > 0) {
                 keeper.add(segment);
             }

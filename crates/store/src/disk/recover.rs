@@ -26,31 +26,37 @@ pub struct Recovered {
     pub damage: Option<Damage>,
     /// Places with damage that stay in the segment.
     pub damaged: u64,
-    /// Reason why the old index was not used; `None` if there was none.
+    /// Reason why the old index was not used; `None` if there was none, or if it was good.
     pub index: Option<IndexDamage>,
+    /// Whether there was an index.
+    pub had_index: bool,
 }
 
-/// Recovers a segment without a valid index. Returns `None` if the segment has one.
+/// Recovers a segment without a valid index, or any segment if `anew`. Returns `None` if the segment has a valid index.
 pub(super) fn recover(
     disk: &dyn Disk,
     segment: &Segment,
     builder: &mut Builder,
     mode: u32,
+    anew: bool,
 ) -> Result<Option<Recovered>, Error> {
     let failed = |action| move |error| Error::file(action, &segment.path, error);
     let file = File::open(&segment.path).map_err(failed("opening"))?;
     let len = file.metadata().map_err(failed("opening"))?.len();
     let index = Index::open(&segment.index(), segment.generation, segment.start_ns, len);
-    let index = match index.and_then(|mut index| index.check()) {
-        Ok(()) => return Ok(None),
-        Err(IndexDamage::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(damage) => Some(damage),
+    let checked = index.and_then(|mut index| index.check().map(|()| index));
+    let had_index = !matches!(&checked, Err(IndexDamage::Io(error)) if error.kind() == io::ErrorKind::NotFound);
+    // The descriptions of the interfaces may be lost in the segment itself.
+    let (index, head) = match checked {
+        Ok(_) if !anew => return Ok(None),
+        Ok(index) => (None, index.head),
+        Err(damage) => (had_index.then_some(damage), Vec::new()),
     };
     let complete = scan::has_end(&file, segment, len);
     let scan = scan::forward(&file, segment, len, complete)?;
     let kept = if complete { len } else { scan.good };
     if kept < len {
-        if index.is_some() {
+        if had_index {
             disk.remove(&segment.index()).map_err(failed("removing the index of"))?;
         }
         let cut = disk.open(&segment.path).and_then(|mut file| {
@@ -68,7 +74,7 @@ pub(super) fn recover(
     if kept == 0 {
         disk.remove(&segment.path).map_err(failed("removing"))?;
     } else {
-        rebuild(disk, segment, &file, &scan, builder, kept, mode)?;
+        rebuild(disk, segment, &file, &scan, builder, (&head, kept), mode)?;
     }
     Ok(Some(Recovered {
         path: segment.path.clone(),
@@ -78,6 +84,7 @@ pub(super) fn recover(
         damage: scan.damage,
         damaged: if complete { scan.damaged } else { 0 },
         index,
+        had_index,
     }))
 }
 
@@ -96,10 +103,8 @@ pub fn reindex(dir: &Path, settings: super::Settings, now: super::Now) -> Result
         if opened.recovered.iter().any(|found| found.path == segment.path) {
             continue;
         }
-        let index = segment.index();
-        System::default().remove(&index).map_err(|error| Error::file("removing", &index, error))?;
         let mode = recorder.settings().file_mode;
-        opened.recovered.extend(recover(&System::default(), &segment, &mut builder, mode)?);
+        opened.recovered.extend(recover(&System::default(), &segment, &mut builder, mode, true)?);
     }
     Ok(opened)
 }
@@ -116,19 +121,24 @@ impl Visit for Feed<'_> {
     }
 }
 
-/// Builds the index of a segment from its good blocks, and writes it.
+/// Builds the index of a segment of `len` bytes from its good blocks, and writes it. `head` are the section header and the interfaces of
+/// the segment, as far as they are known already.
 fn rebuild(
     disk: &dyn Disk,
     segment: &Segment,
     file: &File,
     scan: &Scan,
     builder: &mut Builder,
-    len: u64,
+    (head, len): (&[u8], u64),
     mode: u32,
 ) -> Result<(), Error> {
-    let (mut bytes, mut described) = (Vec::new(), 0);
-    let mut layout = None;
+    let mut bytes = Vec::new();
     builder.clear();
+    builder.head(head);
+    let mut layout = packets::layout(head);
+    let known = layout.iter().flat_map(|layout| layout.interfaces.iter().enumerate());
+    known.for_each(|(at, interface)| builder.interface(at as u32, interface.link));
+    let mut described = layout.as_ref().map_or(0, |layout| layout.interfaces.len() as u32);
     for entry in &scan.blocks {
         packets::read(file, segment, entry, &mut bytes)?;
         if layout.is_none() || entry.interfaces > described {

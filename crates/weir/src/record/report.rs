@@ -96,10 +96,20 @@ impl Report {
             let kept = packets(found.kept_packets);
             match (found.kept_bytes, found.cut_bytes) {
                 (0, cut) => say(&format!("{name}: {cut} bytes with no whole block are removed{why}")),
-                (_, 0) => match &found.index {
-                    Some(damage) => say(&format!("{name}: its index is made anew ({damage}); {kept} are in it")),
-                    None => say_plain(&format!("{name}: had no index, and has one now; {kept} are in it")),
-                },
+                (_, 0) => {
+                    let index = match (&found.index, found.had_index) {
+                        (Some(damage), _) => format!("its index is made anew ({damage})"),
+                        (None, true) => "its index is made anew".to_owned(),
+                        (None, false) => "had no index, and has one now".to_owned(),
+                    };
+                    let text = format!("{name}: {index}; {kept} are in it");
+                    match (found.damaged, &found.index) {
+                        (0, None) => say_plain(&text),
+                        (0, Some(_)) => say(&text),
+                        (1, _) => say(&format!("{text}; a place is damaged and left out{why}")),
+                        (places, _) => say(&format!("{text}; {places} places are damaged and left out{why}")),
+                    }
+                }
                 (_, cut) => say(&format!("{name}: {cut} bytes at the end are cut off{why}; {kept} are in it")),
             }
         }

@@ -260,7 +260,7 @@ fn damage_is_told_and_the_rest_is_found() {
     assert_eq!(done.code, Some(1));
     let missing = packets.len() as u64 - done.count();
     assert!((1..200).contains(&missing), "{missing} packets of a block of 8 KiB are missing");
-    let line = format!("weir: {directory}: 1 damaged blocks were skipped; the first is at offset ");
+    let line = format!("weir: {directory}: 1 damaged block was skipped; the first is at offset ");
     assert!(done.err.starts_with("weir: ") && done.err.contains(&line), "{}", done.err);
     assert!(done.err.contains(&format!(" of {}: ", segments[4])), "{}", done.err);
     // A question that needs no packet of that block is answered whole.

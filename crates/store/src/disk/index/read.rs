@@ -31,6 +31,9 @@ pub enum IndexDamage {
     /// The index is of another segment, or of an earlier state of this one.
     #[error("it describes another segment")]
     Other,
+    /// The segment lost its end.
+    #[error("it describes {0} bytes, and the segment has fewer")]
+    Longer(u64),
     /// The file ends early, or a checksum is wrong.
     #[error("the checksum of its {0} is wrong")]
     Checksum(&'static str),
@@ -95,8 +98,12 @@ impl Header {
         if crc32fast::hash(&bytes[..OWN_CHECKSUM]) != word(&bytes, OWN_CHECKSUM) {
             return Err(IndexDamage::Checksum("header"));
         }
-        if (wide(&bytes, 16), wide(&bytes, 24) as i64, wide(&bytes, 32)) != (generation, start_ns, len) {
+        let described = wide(&bytes, 32);
+        if (wide(&bytes, 16), wide(&bytes, 24) as i64) != (generation, start_ns) || described < len {
             return Err(IndexDamage::Other);
+        }
+        if described > len {
+            return Err(IndexDamage::Longer(described));
         }
         let times = (wide(&bytes, 48) as i64, wide(&bytes, 56) as i64);
         Ok(Self { file, bytes, times, blocks: word(&bytes, 40) })
