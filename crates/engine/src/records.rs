@@ -115,7 +115,7 @@ pub fn check(directory: &Path) -> Result<(), CheckError> {
     }
 }
 
-/// What of a record could not be read: the inner error of the reader at its end, at which all the rest was read.
+/// Parts of a record that could not be read: the inner error of the reader at its end, at which all the rest was read.
 #[derive(Debug, thiserror::Error)]
 pub struct Damaged {
     /// Number of damaged blocks, which were skipped.
