@@ -15,8 +15,8 @@
 //! opens the segment at any time, and no write touches bytes that were durable. The rest of a page is zeros inside the mark.
 //!
 //! **Durable** is what [`Recorder::sync`] returns: fdatasync of the segment, and fsync of the directory once for each new file.
-//! When a segment is closed, all of it is made durable, then a mark that says `end` is written and made durable, and then the
-//! index appears by a rename. So a segment with that mark was complete once: damage in it is skipped. A segment without it
+//! When a segment is closed, all of it is made durable, then a mark that says `end` is written, and then the index appears by a
+//! rename. These two become durable with a later sync; what is lost of them is made anew by the next recorder. So a segment with that mark was complete once: damage in it is skipped. A segment without it
 //! was being written when its recorder died: it is cut behind the last good block in front of any damage.
 //!
 //! **Threads**: one [`Recorder`] for a directory, on one thread; any number of [`Reader`]s in any process. There is no clock here:

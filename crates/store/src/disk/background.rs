@@ -1,7 +1,7 @@
 //! Writing in the background: a thread writes one buffer while the next one is filled.
 
-use super::PAGE;
 use super::file::{self, DiskFile};
+use super::{PAGE, mark};
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -12,6 +12,8 @@ pub(super) struct Buffer {
     /// The bytes, behind `start` bytes that only fill up to the address.
     pub(super) bytes: Vec<u8>,
     pub(super) start: usize,
+    /// Begin of each block, and of the mark behind it.
+    pub(super) blocks: Vec<(usize, usize)>,
 }
 
 impl Buffer {
@@ -20,7 +22,7 @@ impl Buffer {
         let mut bytes: Vec<u8> = Vec::with_capacity(room + PAGE);
         let start = bytes.as_ptr().align_offset(PAGE);
         bytes.resize(start, 0);
-        Self { bytes, start }
+        Self { bytes, start, blocks: Vec::new() }
     }
 
     #[inline]
@@ -30,6 +32,7 @@ impl Buffer {
 
     pub(super) fn clear(&mut self) {
         self.bytes.truncate(self.start);
+        self.blocks.clear();
     }
 }
 
@@ -41,7 +44,7 @@ pub(super) struct Job {
     pub(super) offset: u64,
 }
 
-/// A thread that writes. When it is dropped, the write in progress is awaited.
+/// A thread that writes, and computes the checksums in front of that. When it is dropped, the write in progress is awaited.
 ///
 /// The thread starts with the first write: a process may open a directory before it gives up rights, which its threads would keep.
 #[derive(Debug, Default)]
@@ -75,6 +78,9 @@ impl Running {
 }
 
 fn write(mut job: Job) -> (Job, io::Result<()>) {
+    for &(block, mark) in &job.buffer.blocks {
+        mark::seal(&mut job.buffer.bytes, block, mark);
+    }
     let written = file::write_all(job.file.as_mut(), &job.buffer.bytes[job.buffer.start..], job.offset);
     (job, written)
 }

@@ -116,8 +116,9 @@ pub(super) fn write_all(file: &mut dyn DiskFile, mut bytes: &[u8], mut offset: u
     Ok(())
 }
 
-/// Puts a file under its name as a whole: a temporary name, fdatasync, rename, fsync of the directory.
-pub(super) fn publish(disk: &dyn Disk, path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
+/// Puts a file under its name as a whole: a temporary name, fdatasync, rename, fsync of the directory; without the two syncs unless
+/// `durable`.
+pub(super) fn publish(disk: &dyn Disk, path: &Path, mode: u32, bytes: &[u8], durable: bool) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".new");
     let temporary = Path::new(&temporary);
@@ -129,7 +130,9 @@ pub(super) fn publish(disk: &dyn Disk, path: &Path, mode: u32, bytes: &[u8]) -> 
         }
         let mut file = disk.create(temporary, mode)?;
         write_all(file.as_mut(), bytes, 0)?;
-        file.sync()?;
+        if durable {
+            file.sync()?;
+        }
         disk.rename(temporary, path)
     })();
     if written.is_err() {
@@ -137,5 +140,8 @@ pub(super) fn publish(disk: &dyn Disk, path: &Path, mode: u32, bytes: &[u8]) -> 
         let _ = disk.remove(temporary);
     }
     written?;
+    if !durable {
+        return Ok(());
+    }
     disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
 }

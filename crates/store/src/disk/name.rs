@@ -50,10 +50,10 @@ pub(super) fn parse(stem: &str) -> Option<(i64, u64)> {
     (self::stem(start_ns, generation) == stem).then_some((start_ns, generation))
 }
 
-/// Whether a name without its ending is that of a file which a trigger saved: `trigger-NAME-TIME`.
+/// Whether a name without its ending is that of a file which a trigger saved: `trigger-NAME-TIME`, and maybe more behind another dash.
 fn is_saved(stem: &str) -> bool {
-    let time = stem.strip_prefix(TRIGGER).and_then(|rest| rest.rsplit_once('-'));
-    time.is_some_and(|(_, time)| parse(&format!("{time}-000000")).is_some())
+    let mut parts = stem.strip_prefix(TRIGGER).into_iter().flat_map(|rest| rest.split('-').skip(1));
+    parts.any(|part| parse(&format!("{part}-000000")).is_some())
 }
 
 /// A segment in a directory.

@@ -324,7 +324,7 @@ impl Recorder {
             let full = open.offset + (self.buffer.len() + len) as u64 >= self.settings.segment_bytes;
             let has_packets = open.number > 0 || self.block.packets > 0;
             if has_packets && full || time_ns.unwrap_or(0) >= open.until_ns {
-                self.end_segment()?;
+                self.end_segment(false)?;
             }
         }
         if number != self.next {
@@ -418,7 +418,8 @@ impl Recorder {
             block: self.block,
         };
         let at = out.bytes.len();
-        mark.append(&mut out.bytes, out.start, self.block_start, fill);
+        mark.append(&mut out.bytes, out.start, fill);
+        out.blocks.push((self.block_start, at));
         self.index.block(Entry::of(&mark, out.bytes.len() - at));
         open.number += 1;
         self.block_start = out.bytes.len();
@@ -533,16 +534,19 @@ impl Recorder {
         error.keeping(self.next)
     }
 
-    /// Closes the current segment: makes it durable, then its last mark, then its index.
-    fn end_segment(&mut self) -> Result<(), Error> {
+    /// Closes the current segment: makes it durable, then writes its last mark, then its index. These two become durable at once only
+    /// if `whole`: if they are lost, the next recorder makes them anew.
+    fn end_segment(&mut self, whole: bool) -> Result<(), Error> {
         self.sync()?;
         self.write(true)?;
-        self.sync()?;
+        if whole {
+            self.sync()?;
+        }
         let Some(open) = self.open.take() else { return Ok(()) };
         let index = self.index.finish(open.segment.generation, open.segment.start_ns, open.written);
         self.index.clear();
         let path = open.segment.index();
-        let published = file::publish(self.disk.as_ref(), &path, self.settings.file_mode, &index);
+        let published = file::publish(self.disk.as_ref(), &path, self.settings.file_mode, &index, whole);
         self.keeper.add(open.segment);
         published.map_err(|error| Error::file("writing", &path, error).keeping(self.next))?;
         self.stats.index_bytes += index.len() as u64;
@@ -586,7 +590,7 @@ impl Recorder {
         if let (Some(period), Some(open)) = (self.settings.segment_ns, &self.open)
             && now.steady_ns.saturating_sub(open.made_ns) >= period
         {
-            self.end_segment()?;
+            self.end_segment(false)?;
         }
         if aged {
             self.keeper.age(self.disk.as_ref(), &self.dir, &self.settings.retention, now.wall_ns)?;
@@ -626,7 +630,7 @@ impl Recorder {
 
     /// Closes the segment and ends the session.
     pub fn close(mut self) -> Result<Closed, Error> {
-        self.end_segment()?;
+        self.end_segment(true)?;
         Ok(Closed { durable: self.durable, stats: self.stats(), kept: self.kept() })
     }
 }

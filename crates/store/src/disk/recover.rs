@@ -159,5 +159,5 @@ fn rebuild(
     let index = builder.finish(segment.generation, segment.start_ns, len);
     builder.clear();
     let path = segment.index();
-    file::publish(disk, &path, mode, &index).map_err(|error| Error::file("writing", &path, error))
+    file::publish(disk, &path, mode, &index, true).map_err(|error| Error::file("writing", &path, error))
 }

@@ -112,9 +112,9 @@ fn files_go_by_age_and_those_of_triggers_by_limits_of_their_own() {
     for (at, path) in segments.iter().enumerate() {
         set_age(path, 99 + 2 * u64::from(at < 2));
     }
+    let saved = |age: u64| format!("trigger-a-scan-20231114T221320.{age:09}Z.pcapng");
     for age in [99, 500, 1001] {
-        let name = format!("trigger-scan-{age}.pcapng");
-        set_age(scratch.file(&name, &[7; 1000]).as_ref(), age);
+        set_age(scratch.file(&saved(age), &[7; 1000]).as_ref(), age);
     }
     scratch.file("notes.pcapng", b"not ours");
     set_age(scratch.at("notes.pcapng").as_ref(), 100_000);
@@ -124,17 +124,14 @@ fn files_go_by_age_and_those_of_triggers_by_limits_of_their_own() {
     next.tick(Now { steady_ns: 2_000_000_000, wall_ns: START_NS }).unwrap();
     assert_eq!((next.stats().removed.segments, next.stats().removed.triggered), (2, 1));
     let names = scratch.names();
-    assert!(
-        !names.contains(&"trigger-scan-1001.pcapng".to_owned())
-            && names.contains(&"trigger-scan-500.pcapng".to_owned())
-    );
+    assert!(!names.contains(&saved(1001)) && names.contains(&saved(500)));
     assert!(names.contains(&"notes.pcapng".to_owned()));
     assert_eq!(files(scratch.path(), "pcapng").len(), segments.len() - 2 + 3);
     drop(next);
     let mut next = open(Retention { trigger_bytes: Some(1500), ..Retention::default() });
     next.tick(Now { steady_ns: 5_000_000_000, wall_ns: START_NS }).unwrap();
     assert_eq!(next.stats().removed, Removed { segments: 0, triggered: 1, bytes: 1000 });
-    assert!(scratch.names().contains(&"trigger-scan-99.pcapng".to_owned()));
+    assert!(scratch.names().contains(&saved(99)));
 }
 
 #[test]
