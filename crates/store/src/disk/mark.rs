@@ -102,9 +102,9 @@ pub enum Damage {
 }
 
 impl Mark {
-    /// Appends the mark, whose checksum is left to [`seal`]. If `fill`, the length of the mark is such that `out` then ends at a
-    /// multiple of 4096 bytes behind `start`.
-    pub(super) fn append(&self, out: &mut Vec<u8>, start: usize, fill: bool) {
+    /// Appends the mark to the block that `out` holds from `block` on. If `fill`, the length of the mark is such that `out` then
+    /// ends at a multiple of 4096 bytes behind `start`.
+    pub(super) fn append(&self, out: &mut Vec<u8>, start: usize, block: usize, fill: bool) {
         let at = out.len();
         let len = if fill { (at - start + LEN).next_multiple_of(super::PAGE) - (at - start) } else { LEN };
         let mut head = [0; CHECKED];
@@ -132,6 +132,8 @@ impl Mark {
         }
         head[to..].copy_from_slice(&self.block.max_ns.to_le_bytes());
         out.extend_from_slice(&head);
+        let checksum = crc32fast::hash(&out[block..]);
+        out.extend_from_slice(&checksum.to_le_bytes());
         out.resize(at + len - 4, 0);
         out.extend_from_slice(&(len as u32).to_le_bytes());
     }
@@ -172,13 +174,6 @@ impl Mark {
         };
         Ok((mark, len))
     }
-}
-
-/// Writes the checksum of the block that begins at `block` and of the mark behind it, at `mark`.
-pub(super) fn seal(bytes: &mut [u8], block: usize, mark: usize) {
-    let end = mark + CHECKED;
-    let checksum = crc32fast::hash(&bytes[block..end]);
-    bytes[end..end + 4].copy_from_slice(&checksum.to_le_bytes());
 }
 
 /// Whether a mark seems to begin here.
@@ -238,8 +233,7 @@ mod tests {
     #[test]
     fn bytes_are_those_of_the_documentation_in_both_directions() {
         let mut out = b"abcd".to_vec();
-        mark().append(&mut out, 0, false);
-        seal(&mut out, 0, 4);
+        mark().append(&mut out, 0, 0, false);
         assert_eq!(out, golden());
         assert_eq!(Mark::parse(&golden()[4..]), Ok((mark(), 96)));
         assert_eq!(check(&golden(), 4), Ok(()));
@@ -262,8 +256,7 @@ mod tests {
     fn filled_marks_end_at_pages() {
         for before in (0..9000).step_by(4) {
             let mut out = vec![7; 16 + before];
-            Mark { end: true, ..mark() }.append(&mut out, 16, true);
-            seal(&mut out, 16, 16 + before);
+            Mark { end: true, ..mark() }.append(&mut out, 16, 16, true);
             assert_eq!((out.len() - 16) % super::super::PAGE, 0);
             let (read, len) = Mark::parse(&out[16 + before..]).unwrap();
             assert!(read.end && len == out.len() - 16 - before && len < MAX_LEN);

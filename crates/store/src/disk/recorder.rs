@@ -1,13 +1,14 @@
 //! The recorder: the one writer of a record directory.
 
-use super::background::{Background, Buffer, Job};
-use super::file::{self, Disk, DiskFile};
+use super::background::{Background, Buffer, Job, SharedFile, WRITES};
+use super::file::{self, Disk};
 use super::index::{Builder, Entry};
 use super::mark::{self, Block, Mark};
 use super::name::{self, Segment};
 use super::recover::{self, Recovered};
 use super::retention::{Keeper, Removed, Retention};
 use super::{Error, FreeBytes, PAGE};
+use std::collections::VecDeque;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -134,9 +135,8 @@ pub struct Stats {
 #[derive(Debug)]
 struct Open {
     segment: Segment,
-    /// The file; `None` while the background writes to it.
-    file: Option<Box<dyn DiskFile>>,
-    /// Offset of the buffer: bytes in the file, and those of the write in progress.
+    file: SharedFile,
+    /// Offset of the buffer: bytes in the file, and those of the writes in progress.
     offset: u64,
     /// Bytes in the file.
     written: u64,
@@ -173,10 +173,10 @@ pub struct Recorder {
     /// Interfaces announced.
     interfaces: u32,
     buffer: Buffer,
-    /// Buffer for the next write; `None` while the background has it.
-    spare: Option<Buffer>,
-    /// Bytes of the write in progress, and the packets that are on disk when it is done.
-    in_progress: Option<(u64, Durable)>,
+    /// Buffers for the next writes.
+    spare: Vec<Buffer>,
+    /// Bytes of each write in progress, the oldest first, and the packets that are on disk when it is done.
+    in_progress: VecDeque<(u64, Durable)>,
     /// Start of the current block in the buffer.
     block_start: usize,
     block: Block,
@@ -239,8 +239,8 @@ impl Recorder {
             interfaces: 0,
             block_start: buffer.start,
             buffer,
-            spare: Some(Buffer::new(pages)),
-            in_progress: None,
+            spare: (0..WRITES).map(|_| Buffer::new(pages)).collect(),
+            in_progress: VecDeque::with_capacity(WRITES),
             block: Block::empty(0),
             next: 0,
             time_ns: None,
@@ -390,7 +390,7 @@ impl Recorder {
         self.index.head(&self.buffer.bytes[self.buffer.start..]);
         self.open = Some(Open {
             segment,
-            file: Some(file),
+            file: SharedFile::new(file),
             offset: 0,
             written: 0,
             durable: 0,
@@ -418,8 +418,7 @@ impl Recorder {
             block: self.block,
         };
         let at = out.bytes.len();
-        mark.append(&mut out.bytes, out.start, fill);
-        out.blocks.push((self.block_start, at));
+        mark.append(&mut out.bytes, out.start, self.block_start, fill);
         self.index.block(Entry::of(&mark, out.bytes.len() - at));
         open.number += 1;
         self.block_start = out.bytes.len();
@@ -432,10 +431,10 @@ impl Recorder {
     /// Writes the buffer, if there is anything in it; with a mark that ends the segment if `end`.
     fn write(&mut self, end: bool) -> Result<(), Error> {
         self.begin_write(end)?;
-        self.settle(true)
+        self.settle(0)
     }
 
-    /// Begins to write the buffer, behind the write in progress.
+    /// Begins to write the buffer, behind the writes in progress.
     fn begin_write(&mut self, end: bool) -> Result<(), Error> {
         if self.open.is_none() || self.buffer.len() == 0 && !end {
             return Ok(());
@@ -443,44 +442,43 @@ impl Recorder {
         if end || self.buffer.bytes.len() > self.block_start || !self.buffer.len().is_multiple_of(PAGE) {
             self.end_block(true, end);
         }
-        self.settle(true)?;
+        self.settle(WRITES - 1)?;
         self.keep_free()?;
         let Some(open) = &mut self.open else { return Ok(()) };
-        let (Some(file), Some(spare)) = (open.file.take(), self.spare.take()) else {
-            unreachable!("the write in progress has given both back");
-        };
+        let spare = self.spare.pop().expect("all writes but the last ones have given their buffers back");
         let buffer = std::mem::replace(&mut self.buffer, spare);
         let bytes = buffer.len() as u64;
-        self.in_progress = Some((bytes, Durable { next: self.next, time_ns: self.time_ns }));
-        self.background.begin(Job { file, buffer, offset: open.offset });
+        self.in_progress.push_back((bytes, Durable { next: self.next, time_ns: self.time_ns }));
+        self.background.begin(Job { file: open.file.clone(), buffer, offset: open.offset });
         open.offset += bytes;
         self.unasked += bytes;
         self.empty_buffer();
         Ok(())
     }
 
-    /// Takes back the write in progress, if it is done or is to be waited for.
-    fn settle(&mut self, wait: bool) -> Result<(), Error> {
-        match self.take_back(wait) {
+    /// Takes back the writes that are done, and waits until at most `most` are in progress.
+    fn settle(&mut self, most: usize) -> Result<(), Error> {
+        match self.take_back(most) {
             Err(error) => Err(self.give_up(error)),
             Ok(()) => Ok(()),
         }
     }
 
-    fn take_back(&mut self, wait: bool) -> Result<(), Error> {
-        let Some((bytes, written)) = self.in_progress else { return Ok(()) };
-        let Some((job, result)) = self.background.finished(wait) else {
-            assert!(!wait, "the thread ends when it is dropped");
-            return Ok(());
-        };
-        self.in_progress = None;
-        self.spare = Some(job.buffer);
-        let Some(open) = &mut self.open else { return Ok(()) };
-        open.file = Some(job.file);
-        result.map_err(|error| Error::file("writing", &open.segment.path, error).at(job.offset))?;
-        open.written += bytes;
-        self.stats.bytes += bytes;
-        self.written.take(written);
+    fn take_back(&mut self, most: usize) -> Result<(), Error> {
+        while let Some(&(bytes, written)) = self.in_progress.front() {
+            let wait = self.in_progress.len() > most;
+            let Some((job, result)) = self.background.finished(wait) else {
+                assert!(!wait, "the thread ends when it is dropped");
+                return Ok(());
+            };
+            self.in_progress.pop_front();
+            self.spare.push(job.buffer);
+            let Some(open) = &mut self.open else { continue };
+            result.map_err(|error| Error::file("writing", &open.segment.path, error).at(job.offset))?;
+            open.written += bytes;
+            self.stats.bytes += bytes;
+            self.written.take(written);
+        }
         Ok(())
     }
 
@@ -508,13 +506,11 @@ impl Recorder {
     #[cold]
     fn give_up(&mut self, error: Error) -> Error {
         // The first error counts. What cannot be cut now is cut by the next recorder.
-        let _ = self.take_back(true);
+        while !self.in_progress.is_empty() {
+            let _ = self.take_back(0);
+        }
         if let Some(mut open) = self.open.take() {
-            let mut keep = |len: u64| {
-                let file = open.file.as_mut().ok_or(io::ErrorKind::NotFound)?;
-                file.set_len(len)?;
-                file.sync()
-            };
+            let keep = |len: u64| open.file.set_len(len).and_then(|()| open.file.sync());
             if keep(open.written).is_ok() && self.disk.sync_dir(&self.dir).is_ok() {
                 self.durable.take(self.written);
             } else {
@@ -563,8 +559,7 @@ impl Recorder {
         self.write(false)?;
         let Some(open) = &mut self.open else { return Ok(self.durable) };
         if open.durable < open.written {
-            let file = open.file.as_mut().ok_or(io::Error::from(io::ErrorKind::NotFound));
-            let synced = file.and_then(|file| file.sync()).and_then(|()| match open.named {
+            let synced = open.file.sync().and_then(|()| match open.named {
                 true => Ok(()),
                 false => self.disk.sync_dir(&self.dir),
             });
@@ -581,7 +576,7 @@ impl Recorder {
 
     /// Does what is due: writes a buffer that waits for too long, ends a segment that is too old, removes what is too old.
     pub fn tick(&mut self, now: Now) -> Result<(), Error> {
-        self.settle(false)?;
+        self.settle(WRITES)?;
         let aged = now.steady_ns / AGING_NS != self.now.steady_ns / AGING_NS;
         self.now = now;
         if self.waiting_ns.is_some_and(|since| now.steady_ns.saturating_sub(since) >= self.settings.flush_ns) {
