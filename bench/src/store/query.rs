@@ -22,7 +22,7 @@ const SECONDS: u64 = 3600;
 /// The minute that is asked for, s from the begin.
 const MINUTE: u64 = 1800;
 /// Mean bytes that a packet of MWN sizes takes of a segment.
-const PACKET_BYTES: u64 = 780;
+const PACKET_BYTES: u64 = 960;
 /// Most packets of the host in its minute, as the requirement has it.
 const MOST: u64 = 1000;
 

@@ -31,6 +31,8 @@ const MOST_PLACES: usize = 1 << 16;
 pub struct Claims {
     /// Device and inode number of the sources' files, because a file may have several names.
     sources: Vec<(u64, u64)>,
+    /// Sources that are directories.
+    directories: Vec<PathBuf>,
     /// Sources and outputs by their places, because an output's file may not exist yet. Beyond [`MOST_PLACES`], outputs are not
     /// noted.
     places: Mutex<HashMap<PathBuf, Owner>>,
@@ -48,6 +50,11 @@ impl Claims {
         let places = sources.iter().filter_map(|source| place(Path::new(source)));
         Self {
             sources: sources.iter().filter_map(|source| identity(&about(source).ok()?)).collect(),
+            directories: sources
+                .iter()
+                .map(|source| Path::new(source).to_owned())
+                .filter(|path| path.is_dir())
+                .collect(),
             places: Mutex::new(places.map(|place| (place, Owner::Source)).collect()),
             outputs: AtomicU64::new(0),
         }
@@ -64,6 +71,9 @@ impl Claims {
         let source = || io::Error::other("it is a source, and would be emptied before it is read");
         if std::fs::metadata(path).ok().as_ref().and_then(identity).is_some_and(|file| self.sources.contains(&file)) {
             return Err(source());
+        }
+        if self.directories.iter().any(|directory| is_part_of(directory, path)) {
+            return Err(io::Error::other("it is part of a record that is read"));
         }
         let Some(place) = place(path).filter(|place| !place.starts_with("/dev")) else { return Ok(()) };
         let mut claims = self.places.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,6 +102,15 @@ impl Claims {
 /// Returns the device and inode number of a regular file.
 pub fn identity(about: &Metadata) -> Option<(u64, u64)> {
     about.is_file().then(|| (about.dev(), about.ino()))
+}
+
+/// Returns whether a file lies in a directory, or is another name of a file that does. `false` if the directory is none.
+pub fn is_part_of(directory: &Path, file: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(directory) else { return false };
+    let within = directory.canonicalize().ok().zip(place(file)).is_some_and(|(home, file)| file.starts_with(home));
+    let known = std::fs::metadata(file).ok().as_ref().and_then(identity);
+    let is_same = |path: PathBuf| std::fs::metadata(path).ok().as_ref().and_then(identity) == known;
+    within || known.is_some() && entries.flatten().any(|entry| is_same(entry.path()))
 }
 
 /// Returns the canonical path for a name; its last part need not exist yet. `None` if the directory does not exist.

@@ -124,33 +124,28 @@ pub struct Damaged {
     pub first: Option<(PathBuf, u64, disk::Damage)>,
     /// Segments that could not be read, or not to their end, and the reasons.
     pub failed: Vec<(PathBuf, String)>,
+    /// Segments that were removed to make room before they were read.
+    pub gone: u64,
 }
 
 impl core::fmt::Display for Damaged {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let ending = |count: u64| if count == 1 { " was" } else { "s were" };
+        let were = |count: u64, name: &str| format!("{count} {name}{}", if count == 1 { " was" } else { "s were" });
+        let mut parts = Vec::new();
         if let Some((path, offset, why)) = &self.first {
-            let blocks = self.blocks;
-            write!(
-                f,
-                "{blocks} damaged block{} skipped; the first is at offset {offset} of {}: {why}",
-                ending(blocks),
-                path.display()
-            )?;
+            let blocks = were(self.blocks, "damaged block");
+            parts.push(format!("{blocks} skipped; the first is at offset {offset} of {}: {why}", path.display()));
         }
         if let Some((path, why)) = self.failed.first() {
-            let (between, segments) = (if self.first.is_some() { "; " } else { "" }, self.failed.len() as u64);
-            write!(
-                f,
-                "{between}{segments} segment{} not read to the end; the first is {}",
-                ending(segments),
-                path.display()
-            )?;
+            let segments = were(self.failed.len() as u64, "segment");
             // Most reasons name the file themselves.
             let why = why.strip_prefix(&format!("{}: ", path.display())).unwrap_or(why);
-            write!(f, ": {why}")?;
+            parts.push(format!("{segments} not read to the end; the first is {}: {why}", path.display()));
         }
-        Ok(())
+        if self.gone > 0 {
+            parts.push(format!("{} removed to make room before being read", were(self.gone, "segment")));
+        }
+        f.write_str(&parts.join("; "))
     }
 }
 
@@ -268,9 +263,9 @@ impl Packets {
     fn end_disk(&mut self) {
         let Some(disk) = self.disk.take() else { return };
         let counts = disk.counts();
-        if counts.damage.is_some() || !counts.failed.is_empty() {
+        if counts.damage.is_some() || !counts.failed.is_empty() || counts.gone > 0 {
             let (first, failed) = (counts.damage.clone(), counts.failed.clone());
-            self.damaged = Some(Damaged { blocks: counts.damaged, first, failed });
+            self.damaged = Some(Damaged { blocks: counts.damaged, first, failed, gone: counts.gone });
         }
         self.query.seen().push((self.path.clone(), counts.clone()));
     }

@@ -72,6 +72,13 @@ pub fn asked_time(time: Duration) -> String {
     format!("{} {name}", grouped(u64::try_from(ns / unit).unwrap_or(u64::MAX)))
 }
 
+/// Size as options take it, exact: `500`, `64k`, `10M`, `1G`.
+pub fn asked_size(n: u64) -> String {
+    let units = [(1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "k")];
+    let whole = units.into_iter().find(|(unit, _)| n >= *unit && n.is_multiple_of(*unit));
+    whole.map_or_else(|| n.to_string(), |(unit, name)| format!("{}{name}", n / unit))
+}
+
 /// Parses a size: digits and an optional k, M, G or T (binary).
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (digits, factor) = match text.char_indices().next_back() {
@@ -175,6 +182,9 @@ mod tests {
         assert_eq!(asked_time(Duration::from_nanos(1)), "1 ns");
         assert_eq!(parse_size("64k"), Ok(65_536));
         assert_eq!(parse_size("1G"), Ok(1 << 30));
+        for size in [0, 1, 500, 1000, 1024, 65_536, 10 << 20, 900 << 30, (1 << 40) + 1, u64::MAX] {
+            assert_eq!(parse_size(&asked_size(size)), Ok(size));
+        }
         assert!(parse_size("64q").is_err());
         assert!(parse_size("").is_err());
         assert_eq!(parse_rotation_size("2"), Ok(2_000_000));

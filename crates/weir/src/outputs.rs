@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
-use weir_engine::claims::{Claims, identity, place};
+use weir_engine::claims::{Claims, identity, is_part_of, place};
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::name::Name;
 use weir_engine::outputs::Target;
@@ -74,6 +74,9 @@ impl OutputArgs {
                 let onto = output.is_dash() && std::fs::File::open(source).is_ok_and(|file| is_open_on(&file, output));
                 if onto || same_file(source, output) {
                     bail!("{output} is both source and output: it would be emptied before it is read");
+                }
+                if !output.is_dash() && is_part_of(Path::new(source), Path::new(output)) {
+                    bail!("{output} is part of {source}, a record that is read: write to another directory");
                 }
                 if rotates && is_numbered(source, output) {
                     bail!("-C or -G may come to write {source}, which is a source: give -w another name");

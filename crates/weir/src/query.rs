@@ -201,9 +201,6 @@ fn say_of_segments(counts: &Counts) {
             ));
         }
     }
-    if counts.gone > 0 {
-        say(&format!("{} segments were removed to make room before they were read", grouped(counts.gone)));
-    }
 }
 
 /// Says which segments and blocks were read, and why.

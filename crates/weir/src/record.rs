@@ -7,7 +7,7 @@ mod triggers_file;
 
 use crate::capture::{self, CaptureRequest};
 use crate::cli::record::RecordArgs;
-use crate::numbers;
+use crate::numbers::{self, asked_size};
 use crate::outcome::{Outcome, io_words, say_plain};
 use crate::show::Show;
 use crate::sources;
@@ -92,6 +92,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         }),
     };
     let (mut recording, sink) = Recording::new(settings)?;
+    let mut made = Made((!Path::new(directory).exists()).then(|| Path::new(directory)));
     make_directory(directory, arguments.mode, &walls)?;
     let free_bytes = FreeBytes(Arc::new(|path: &Path| sys::free_bytes(path)));
     if let Some(opened) = recording.open_disk(free_bytes)? {
@@ -131,6 +132,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     let begun = Instant::now();
     let signals = Signals { look, fire, stop: Arc::clone(&stop) };
     let recorder = command.work(&mut run, recording, sources, live, signals, &report)?;
+    made.0 = None;
     let stopped = run.is_stopped();
     let (ended, outputs) = run.finish(&mut |event| command.show.event(event));
     // All packets are in the ring now.
@@ -152,6 +154,20 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         time: begun.elapsed(),
     });
     Ok(if command.show.faults.is_empty() { Outcome::Done } else { Outcome::Failed })
+}
+
+/// A directory that this run made, and that is removed with what a refused start leaves in it.
+struct Made<'a>(Option<&'a Path>);
+
+impl Drop for Made<'_> {
+    fn drop(&mut self) {
+        let Some(path) = self.0 else { return };
+        // What is not there, or may no longer be removed, stays as it is.
+        for name in [record::SOCKET, "lock"] {
+            let _ = std::fs::remove_file(path.join(name));
+        }
+        let _ = std::fs::remove_dir(path);
+    }
 }
 
 /// Flags that signals set.
@@ -264,6 +280,16 @@ fn check(arguments: &RecordArgs, sources: &[Name], directory: &Name) -> anyhow::
     if arguments.before.is_zero() && arguments.after.is_zero() {
         bail!("--before 0 and --after 0 would save nothing");
     }
+    if let (Some(disk), Some(segment)) = (arguments.disk, arguments.segment)
+        && segment > disk / 2
+    {
+        bail!(
+            "--segment {} of --disk {}: packets are removed a segment at a time, so that at least two must fit: --segment {}",
+            asked_size(segment),
+            asked_size(disk),
+            asked_size((disk / 8).max(1 << 20))
+        );
+    }
     sources::check(sources, false)
 }
 
@@ -275,27 +301,32 @@ fn ram(arguments: &RecordArgs) -> anyhow::Result<u64> {
         return Ok(RAM.min(ordinary / 4).max(LEAST_RAM));
     };
     if asked < LEAST_RAM {
-        bail!("--ram {}: at least {} are needed", numbers::bytes(asked), numbers::bytes(LEAST_RAM));
+        bail!("--ram {}: at least {} are needed", asked_size(asked), asked_size(LEAST_RAM));
     }
     let all = ordinary.max(free.map_or(0, |free| free.huge.max(free.other_huge)));
     if asked > all {
-        let least = numbers::bytes(all / 4 * 3);
+        let unit = if all >= 8 << 30 { 1 << 30 } else { 1 << 20 };
+        let fits = asked_size(all / 4 * 3 / unit * unit);
         bail!(
-            "--ram {}: {} of memory are free; --ram {least} leaves some for others",
-            numbers::bytes(asked),
+            "--ram {}: {} of memory are free; --ram {fits} leaves some for others",
+            asked_size(asked),
             numbers::bytes(all)
         );
     }
     Ok(asked)
 }
 
+/// Largest length of a segment that nobody asked for, bytes.
+const SEGMENT: u64 = 256 << 20;
+
 /// Settings of the disk, if packets are kept there.
 fn disk(arguments: &RecordArgs) -> Option<record::disk::Settings> {
     let nanoseconds = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
     arguments.disk.map(|bytes| record::disk::Settings {
         sync: arguments.sync,
-        segment_bytes: arguments.segment,
-        segment_time: arguments.segment_time,
+        // Whole segments are removed, so a few of them make up the record.
+        segment_bytes: arguments.segment.unwrap_or(SEGMENT.min(bytes / 8).max(1 << 20)),
+        segment_time: arguments.segment_time.or(arguments.age.map(|age| (age / 8).max(Duration::from_secs(1)))),
         retention: Retention {
             bytes: Some(bytes),
             age_ns: arguments.age.map(nanoseconds),

@@ -371,10 +371,11 @@ impl Recorder {
     }
 
     fn begin_segment(&mut self, time_ns: Option<i64>) -> Result<(), Error> {
-        let Settings { retention, free_bytes, segment_bytes, buffer_bytes, .. } = &self.settings;
-        let room = (*segment_bytes, *buffer_bytes as u64 * 2);
-        self.keeper.make_room(self.disk.as_ref(), &self.dir, retention, free_bytes.as_ref(), room)?;
-        self.unasked = 0;
+        let Settings { retention, segment_bytes, .. } = &self.settings;
+        // The limit holds for the segment when it is full; the disk is asked again while the segment grows.
+        let with_index = segment_bytes + segment_bytes / 32;
+        self.keeper.make_room(self.disk.as_ref(), &self.dir, retention, None, (with_index, 0))?;
+        self.free_disk()?;
         let start_ns = time_ns.unwrap_or(self.now.wall_ns).max(0);
         let segment = Segment::new(&self.dir, start_ns, self.generation);
         let file = self.disk.create(&segment.path, self.settings.file_mode);
@@ -487,12 +488,16 @@ impl Recorder {
         if self.unasked < self.settings.segment_bytes / 8 {
             return Ok(());
         }
+        self.free_disk().map_err(|error| self.give_up(error))
+    }
+
+    /// Removes old segments until the reserve is free behind the next quarter of a segment.
+    fn free_disk(&mut self) -> Result<(), Error> {
         self.unasked = 0;
         let Settings { retention, free_bytes, segment_bytes, buffer_bytes, .. } = &self.settings;
         let limits = Retention { bytes: None, ..*retention };
-        let room = (segment_bytes / 4, *buffer_bytes as u64);
-        let kept = self.keeper.make_room(self.disk.as_ref(), &self.dir, &limits, free_bytes.as_ref(), room);
-        kept.map_err(|error| self.give_up(error))
+        let room = (segment_bytes / 4, *buffer_bytes as u64 * 2);
+        self.keeper.make_room(self.disk.as_ref(), &self.dir, &limits, free_bytes.as_ref(), room)
     }
 
     fn empty_buffer(&mut self) {

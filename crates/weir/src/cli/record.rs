@@ -58,9 +58,9 @@ pub struct RecordArgs {
     /// Memory for packets, in bytes (k, M, G: binary) [default: 4G, or a quarter of what is free if that is less]
     #[arg(help_heading = RING, long, value_name = "SIZE", value_parser = parse_size)]
     pub ram: Option<u64>,
-    /// Keep packets on disk too, in up to this many bytes of pcapng files of DIR: weir query finds them, and any other program
-    /// reads them
-    #[arg(help_heading = RING, long, value_name = "SIZE", value_parser = parse_size)]
+    /// Keep packets on disk too, in up to this many bytes of pcapng files of DIR, at least 2M: weir query finds them, and any other
+    /// program reads them. Files that triggers save are not counted
+    #[arg(help_heading = RING, long, value_name = "SIZE", value_parser = disk)]
     pub disk: Option<u64>,
     /// Drop packets that are older than this: 500ms, 10s, 5m, 7d [default: when there is no more room]
     #[arg(help_heading = RING, long, value_name = "T", value_parser = parse_time)]
@@ -72,10 +72,10 @@ pub struct RecordArgs {
     /// Make what was written to disk durable at least this often
     #[arg(help_heading = RING, long, value_name = "T", default_value = "1s", value_parser = parse_time, requires = "disk")]
     pub sync: Duration,
-    /// Begin another file of DIR after this many bytes, at most 4G
-    #[arg(help_heading = RING, long, value_name = "SIZE", default_value = "256M", value_parser = segment, requires = "disk")]
-    pub segment: u64,
-    /// Begin another file of DIR at multiples of this time
+    /// Begin another file of DIR after this many bytes, at most 4G [default: 256M, or an eighth of --disk if that is less]
+    #[arg(help_heading = RING, long, value_name = "SIZE", value_parser = segment, requires = "disk")]
+    pub segment: Option<u64>,
+    /// Begin another file of DIR at multiples of this time [default: an eighth of --age]
     #[arg(help_heading = RING, long, value_name = "T", value_parser = parse_time, requires = "disk")]
     pub segment_time: Option<Duration>,
     /// Bytes of the disk that stay free: the oldest files of DIR are removed before that
@@ -170,12 +170,22 @@ impl RecordArgs {
     }
 }
 
+fn disk(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        size @ LEAST_DISK.. => Ok(size),
+        _ => Err(format!("'{text}' is too little for a record: 2M is the least")),
+    }
+}
+
 fn segment(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
         size @ 1_048_576..=4_294_967_296 => Ok(size),
         _ => Err(format!("'{text}' is no size of a segment: 1M to 4G are")),
     }
 }
+
+/// Least size of a record on disk, bytes: two of the smallest segments.
+const LEAST_DISK: u64 = 2 << 20;
 
 fn named(text: &str, example: &str) -> Result<(String, String), String> {
     match text.split_once('=') {

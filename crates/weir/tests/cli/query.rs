@@ -154,6 +154,33 @@ fn a_record_is_a_source_of_every_command() {
 }
 
 #[test]
+fn no_output_goes_into_the_record_that_is_read() {
+    let temp = Temp::new();
+    let (packets, ..) = traffic(&temp);
+    let directory = temp.at("cap");
+    record(&directory, &packets);
+    let segment = segments(&directory).remove(1);
+    let (hard, soft, dangling) = (temp.at("hard.pcapng"), temp.at("soft.pcapng"), temp.at("dangling.pcapng"));
+    std::fs::hard_link(&segment, &hard).unwrap();
+    std::os::unix::fs::symlink(&segment, &soft).unwrap();
+    std::os::unix::fs::symlink(format!("{directory}/new.pcapng"), &dangling).unwrap();
+    let index = segment.replace(".pcapng", ".index");
+    let (lock, new) = (format!("{directory}/lock"), format!("{directory}/new.pcapng"));
+    for output in [&segment, &hard, &soft, &dangling, &index, &lock, &new] {
+        for command in [&["query", &directory, "tcp"][..], &["filter", "", &directory], &["measure", &directory]] {
+            let done = weir([command, &["-w", output]].concat());
+            assert!(
+                done.code == Some(2) && done.err.contains(&format!("{output} is part of {directory}")),
+                "{}",
+                done.err
+            );
+        }
+    }
+    assert_eq!(weir(["query", &directory, "--count"]).ok().count(), packets.len() as u64);
+    weir(["query", &directory, "tcp", "-w", &temp.at("beside.pcapng")]).ok();
+}
+
+#[test]
 fn times_before_now_count_back_from_the_query() {
     let temp = Temp::new();
     let directory = temp.at("cap");

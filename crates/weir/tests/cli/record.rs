@@ -5,6 +5,7 @@ use crate::recording::*;
 use crate::support::*;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 /// Second of the first packet of [`small_pcap`].
 const BEGIN: u32 = 1_700_000_000;
@@ -206,7 +207,7 @@ fn what_makes_no_sense_is_refused_and_what_fails_is_told() {
         (&[&file, &out, "--trigger", "t=udp", "--trigger", "t=tcp"], "two triggers are named t"),
         (&[&file, &out, "--keep", "no such"], "trigger signal: "),
         (&[&file, &out, "--ram", "900T"], "of memory are free; --ram"),
-        (&[&file, &out, "--ram", "1M"], "at least 2.1 MB are needed"),
+        (&[&file, &out, "--ram", "1M"], "at least 2M are needed"),
         (&[&file, &out, "--before", "0", "--after", "0"], "would save nothing"),
     ];
     for (arguments, why) in refused {
@@ -377,6 +378,38 @@ fn what_is_kept_on_disk_is_read_by_any_tool() {
 
 /// The recorder is killed at random instants. What it called durable by then is there afterwards, in order, and the next recorder
 /// cuts off what is torn. WEIR_KILLS sets the number of kills.
+#[test]
+fn a_record_on_disk_keeps_earlier_sessions_and_its_limit() {
+    let temp = Temp::new();
+    let (file, out) = (temp.at("in.pcap"), temp.at("cap"));
+    tool(env!("CARGO_BIN_EXE_weir"), ["generate", &file, "--packets", "3000", "--sizes", "1000"]).ok();
+    let bytes = || {
+        let entries = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
+        entries.map(|about| about.len()).sum::<u64>()
+    };
+    // The first session leaves 3 MB of 100 MiB: the second one has room.
+    for session in 1..=2 {
+        weir(["record", &file, &out, "--disk", "100M", "--ram", "16M", "--reserve", "1M"]).ok();
+        assert_eq!(weir(["query", &out, "--count"]).ok().count(), 3000 * session);
+    }
+    for _ in 0..3 {
+        weir(["record", &file, &out, "--disk", "8M", "--ram", "16M", "--reserve", "1M"]).ok();
+        assert!(bytes() <= 8 << 20, "{}", bytes());
+    }
+    let kept = weir(["query", &out, "--count"]).ok().count();
+    assert!((5000..9000).contains(&kept), "{kept} of 15 000 packets of 1 kB have room in 8 MiB");
+    for (more, why) in [
+        (&["--disk", "2047k"][..], "too little for a record: 2M is the least"),
+        (&["--disk", "0"], "too little"),
+        (&["--disk", "100M", "--segment", "64M"], "--segment 64M of --disk 100M: "),
+        (&["--disk", "100M", "--ram", "900T"], "--ram 900T: "),
+    ] {
+        let done = weir([&["record", &file, &temp.at("new")][..], more].concat());
+        assert!(done.code == Some(2) && done.err.contains(why), "{}", done.err);
+        assert!(!Path::new(&temp.at("new")).exists());
+    }
+}
+
 #[test]
 fn what_was_durable_survives_a_kill() {
     use std::io::Write;

@@ -3,6 +3,7 @@
 use super::super::keys::{self, Keys, Kind, Link};
 use super::{BLOCK, CHECKSUM, Entry, HEADER, MAGIC, PAGE, VERSION};
 use roaring::RoaringBitmap;
+use weir_memory::prefetch;
 use weir_packet::LinkType;
 
 /// Slots of the table of IPv4 addresses; three quarters of them are used.
@@ -11,8 +12,14 @@ const SLOTS_V4: usize = 1 << 18;
 const SLOTS_V6: usize = 1 << 16;
 /// Slots that are tried for an address. An address without a slot leaves its block unindexed.
 const PROBES: usize = 24;
+/// Addresses between the fetch of a slot and its use.
+const AHEAD: usize = 8;
 /// Bytes of a page; one entry may make it longer.
 const PAGE_BYTES: usize = 8 << 10;
+
+fn hash_v4(address: u32) -> u64 {
+    u64::from(address).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
+}
 
 /// A table from addresses to slots with linear probing. A slot holds the address, and 1 + the last block that has it (0: free).
 #[derive(Debug)]
@@ -51,6 +58,12 @@ impl<K: Copy + PartialEq + Default> Addresses<K> {
         Err(())
     }
 
+    /// Starts to fetch the first slot of a key.
+    #[inline]
+    fn fetch(&self, hash: u64) {
+        prefetch(&self.slots, hash as usize & (self.slots.len() - 1));
+    }
+
     fn clear(&mut self) {
         if self.used > 0 {
             self.slots.fill((K::default(), 0));
@@ -81,6 +94,8 @@ pub(in super::super) struct Builder {
     protocols: Values,
     ports: Values,
     v4: Addresses<u32>,
+    /// IPv4 addresses of the current block, which are looked up together: the table does not fit the caches near the core.
+    waiting: Vec<u32>,
     v6: Addresses<u128>,
     /// Keys of all blocks, one block after the other: value or slot, behind those of the kinds before ([`base`]).
     postings: Vec<u32>,
@@ -128,6 +143,7 @@ impl Builder {
             protocols: Values::new(slots(Kind::Protocol)),
             ports: Values::new(slots(Kind::Port)),
             v4: Addresses::new(slots(Kind::V4)),
+            waiting: Vec::new(),
             v6: Addresses::new(slots(Kind::V6)),
             postings: Vec::with_capacity(most_postings),
             most_postings,
@@ -165,11 +181,30 @@ impl Builder {
 
     /// Ends a block.
     pub(in super::super) fn block(&mut self, entry: Entry) {
+        self.look_up();
         if std::mem::take(&mut self.incomplete) {
             self.unindexed.insert(self.blocks.len() as u32);
         }
         self.blocks.push(entry);
         self.ends.push(self.postings.len() as u32);
+    }
+
+    /// Looks up the addresses that wait.
+    fn look_up(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        let number = self.number();
+        for (at, &address) in waiting.iter().enumerate() {
+            if let Some(&ahead) = waiting.get(at + AHEAD) {
+                self.v4.fetch(hash_v4(ahead));
+            }
+            match self.v4.first_in(address, hash_v4(address), number) {
+                Ok(None) => {}
+                Ok(Some(slot)) => self.post(Kind::V4, slot),
+                Err(()) => self.incomplete = true,
+            }
+        }
+        self.waiting = waiting;
+        self.waiting.clear();
     }
 
     /// Number of the current block.
@@ -184,6 +219,7 @@ impl Builder {
             values.0.fill(0);
         }
         self.v4.clear();
+        self.waiting.clear();
         self.v6.clear();
         self.postings.clear();
         self.ends.clear();
@@ -326,13 +362,7 @@ impl Keys for Builder {
 
     #[inline]
     fn v4(&mut self, address: u32) {
-        let hash = u64::from(address).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        let number = self.number();
-        match self.v4.first_in(address, hash, number) {
-            Ok(None) => {}
-            Ok(Some(slot)) => self.post(Kind::V4, slot),
-            Err(()) => self.incomplete = true,
-        }
+        self.waiting.push(address);
     }
 
     #[inline]
