@@ -157,12 +157,17 @@ impl Status {
             })
         });
         let disk = self.disk.as_ref().map(|disk| {
+            let compressed = &disk.stats.compression;
             json!({
                 "durable": { "number": disk.durable.next, "time_ns": disk.durable.time_ns },
                 "written": { "number": disk.written.next, "time_ns": disk.written.time_ns },
                 "generation": disk.generation, "segments": disk.kept.0, "bytes": disk.kept.1,
                 "written_bytes": disk.stats.bytes, "index_bytes": disk.stats.index_bytes,
                 "removed_segments": disk.stats.removed.segments, "missed": disk.missed, "cut": disk.stats.cut,
+                "compressed": {
+                    "segments": compressed.segments, "bytes_before": compressed.before, "bytes_after": compressed.after,
+                    "left_plain": compressed.plain, "failed": compressed.failed,
+                },
                 "failure": disk.failure, "failures": disk.failures,
             })
         });
@@ -289,6 +294,8 @@ pub struct Recording {
     triggers: threads::Triggers,
     disk: Option<(disk::Settings, disk::OnDisk)>,
     writer: Option<disk::Writer>,
+    /// Whether the sources are files.
+    waits: bool,
     mode: u32,
     directory: PathBuf,
     socket: Option<Bound>,
@@ -343,6 +350,7 @@ impl Recording {
                 triggers,
                 disk: disk.map(|settings| (settings, on_disk)),
                 writer: None,
+                waits,
                 mode,
                 directory,
                 socket: None,
@@ -361,7 +369,7 @@ impl Recording {
         let (recorder, opened) = disk::open(&self.directory, settings, self.mode, free_bytes)?;
         let shared = Arc::clone(&self.handle.shared);
         shared.disk.status().generation = opened.generation;
-        self.writer = Some(disk::Writer::new(shared, recorder, settings, on_disk));
+        self.writer = Some(disk::Writer::new(shared, recorder, settings, on_disk, self.waits));
         Ok(Some(opened))
     }
 
@@ -410,7 +418,7 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_store::disk::{Durable, Removed, Stats};
+    use weir_store::disk::{Compression, Durable, Removed, Stats};
 
     #[test]
     fn the_state_as_json_has_each_figure_under_its_name() {
@@ -419,6 +427,7 @@ mod tests {
             index_bytes: 19,
             cut: 20,
             removed: Removed { segments: 21, ..Removed::default() },
+            compression: Compression { segments: 27, before: 28, after: 29, plain: 30, failed: 31 },
             ..Stats::default()
         };
         let status = Status {
@@ -454,6 +463,7 @@ mod tests {
             r#""history":{"seconds":1.5,"packets":1,"bytes":2,"capacity":3},"unchecked":9,"#,
             r#""disk":{"durable":{"number":13,"time_ns":null},"written":{"number":11,"time_ns":12},"generation":10,"#,
             r#""segments":14,"bytes":15,"written_bytes":18,"index_bytes":19,"removed_segments":21,"missed":16,"cut":20,"#,
+            r#""compressed":{"segments":27,"bytes_before":28,"bytes_after":29,"left_plain":30,"failed":31},"#,
             r#""failure":"full","failures":17},"triggers":[{"name":"t","met":22,"fired":23,"saved":24,"packets":25,"#,
             r#""failed":26,"active":true,"misfit":"no VLAN"}]}"#,
         );

@@ -4,6 +4,7 @@
 //! DIR/                                               0700; files 0600
 //!   lock                                             held by the one recorder; pid and start as text
 //!   20261123T053614.123456789Z-000042.pcapng         segment of generation 42
+//!   20261123T053614.123456789Z-000042.pcapng.zst     the same segment, if it was compressed after it was closed
 //!   20261123T053614.123456789Z-000042.index          its index, made when the segment is closed
 //!   trigger-NAME-20261123T053614.123456789Z.pcapng   packets that a trigger saved
 //! ```
@@ -19,10 +20,16 @@
 //! rename. These two become durable with a later sync; what is lost of them is made anew by the next recorder. So a segment with that mark was complete once: damage in it is skipped. A segment without it
 //! was being written when its recorder died: it is cut behind the last good block in front of any damage.
 //!
+//! **Compression** replaces a closed segment by a file of zstd frames (module `compressed`); its index stays, since all offsets are those
+//! of the plain segment. The compressed file is durable before it gets its name, and only then the plain one is removed. While both
+//! are there they hold the same bytes: a reader takes one of them, and the next recorder removes the plain one.
+//!
 //! **Threads**: one [`Recorder`] for a directory, on one thread; any number of [`Reader`]s in any process. There is no clock here:
 //! times are passed in.
 
 mod background;
+mod compressed;
+mod contents;
 mod file;
 mod index;
 mod keys;
@@ -43,7 +50,7 @@ pub use index::IndexDamage;
 pub use mark::Damage;
 pub use name::Segment;
 pub use reader::{Counts, IndexUse, Reader, Seam, SegmentUse};
-pub use recorder::{Closed, Durable, Now, Opened, Recorder, Settings, Stats};
+pub use recorder::{Closed, Compression, Durable, Now, Opened, Recorder, Settings, Stats};
 pub use recover::{Recovered, reindex};
 pub use retention::{Removed, Retention};
 pub use select::Selection;

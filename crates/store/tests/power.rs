@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
 use weir_packet::savefile::{Interface, Layout, Record, Resolution, Stop};
 use weir_packet::{Frame, LinkType};
-use weir_store::disk::{Disk, DiskFile, Now, Reader, Recorder, Selection, Settings, System};
+use weir_store::disk::{Disk, DiskFile, Error, Now, Reader, Recorder, Selection, Settings, System};
 use weir_testkit::power::{Filesystem, Power};
 use weir_testkit::{Random, have};
 
@@ -28,6 +28,8 @@ enum Fault {
     Early,
     /// fsync of a directory does nothing.
     NoDirectory,
+    /// fdatasync of a compressed segment does nothing.
+    SkippedCompressed,
 }
 
 /// The system's files with a fault. Notes when names were made, and when they became durable.
@@ -64,7 +66,9 @@ impl Files {
 impl Disk for Files {
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
         self.made(path);
-        Ok(Box::new(Written { file: System::default().create(path, mode)?, fault: self.fault }))
+        let compressed = path.extension().is_some_and(|end| end == "new");
+        let fault = if self.fault == Fault::SkippedCompressed && compressed { Fault::SkippedSync } else { self.fault };
+        Ok(Box::new(Written { file: System::default().create(path, mode)?, fault }))
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
@@ -141,15 +145,22 @@ fn packet(session: usize, number: u64) -> Packet {
 /// What a session acknowledged: positions of the log, and the number of packets that are durable from there on.
 type Acknowledged = Vec<(usize, u64)>;
 
-fn settings() -> Settings {
+fn settings(compress: Option<i32>) -> Settings {
     // Segments end often, and blocks do not fill a page.
-    Settings { block_bytes: 3000, buffer_bytes: 128 << 10, segment_bytes: 160 << 10, ..Settings::default() }
+    Settings { block_bytes: 3000, buffer_bytes: 128 << 10, segment_bytes: 160 << 10, compress, ..Settings::default() }
 }
 
 /// Runs all sessions. Only the last one closes its segment; the others end as if they were killed.
-fn sessions(dir: &Path, files: &Arc<Files>) -> Vec<Acknowledged> {
+fn sessions(dir: &Path, files: &Arc<Files>, compress: Option<i32>) -> Vec<Acknowledged> {
     let one = |session: usize| {
-        let (mut recorder, _) = Recorder::open(files.clone(), dir, settings(), Now::default()).expect("there is room");
+        let opened = loop {
+            match Recorder::open(files.clone(), dir, settings(compress), Now::default()) {
+                // A child that another test starts holds the lock of the session before, until it runs its program.
+                Err(Error::Locked { .. }) => std::thread::yield_now(),
+                opened => break opened,
+            }
+        };
+        let (mut recorder, _) = opened.expect("there is room");
         recorder.interface(&Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND));
         let (mut random, mut acknowledged) = (Random(session as u64), Vec::new());
         for number in 0..PACKETS {
@@ -165,12 +176,17 @@ fn sessions(dir: &Path, files: &Arc<Files>) -> Vec<Acknowledged> {
                     let durable = recorder.sync().expect("there is room").next;
                     assert_eq!(durable, number + 1);
                     acknowledged.push((files.power.mark(), durable));
+                    // Segments are compressed between the writes.
+                    let now = Now { steady_ns: number * 1_000_000_000, ..Now::default() };
+                    recorder.tick(now).expect("there is room");
                 }
                 _ => {}
             }
         }
         recorder.flush().expect("there is room");
         if session + 1 == SESSIONS {
+            recorder.compress_all().expect("there is room");
+            assert!(compress.is_none() || recorder.stats().compression.segments > 0);
             let durable = recorder.close().expect("there is room").durable.next;
             acknowledged.push((files.power.mark(), durable));
         }
@@ -213,8 +229,15 @@ fn packets_in(bytes: &[u8]) -> Result<Vec<Packet>, String> {
 /// Paths and contents of all segments in the order of their generations.
 fn segments(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let paths = fs::read_dir(dir).into_iter().flatten().map(|entry| entry.expect("it can be listed").path());
-    let segments = paths.filter(|path| path.extension().is_some_and(|end| end == "pcapng"));
-    let read: BTreeMap<_, _> = segments.map(|path| (path.clone(), fs::read(&path).expect("it can be read"))).collect();
+    let mut read = BTreeMap::new();
+    for path in paths {
+        let bytes = || fs::read(&path).expect("it can be read");
+        match path.extension().and_then(|end| end.to_str()) {
+            Some("pcapng") => read.insert(path.clone(), bytes()),
+            Some("zst") => read.insert(path.with_extension(""), zstd::decode_all(&bytes()[..]).unwrap_or_default()),
+            _ => None,
+        };
+    }
     read.into_iter().collect()
 }
 
@@ -242,7 +265,7 @@ fn check_segments(dir: &Path, acknowledged: &[u64]) -> Result<Vec<Packet>, Strin
 
 /// Opens the directory as the next recorder does, then checks its segments, and that a reader yields the same.
 fn check(dir: &Path, acknowledged: &[u64]) -> Result<usize, String> {
-    let opened = Recorder::open(Arc::new(System::default()), dir, settings(), Now::default());
+    let opened = Recorder::open(Arc::new(System::default()), dir, settings(None), Now::default());
     let (recorder, opened) = opened.map_err(|error| error.to_string())?;
     drop(recorder);
     let found = check_segments(dir, acknowledged)?;
@@ -269,14 +292,14 @@ struct Run {
 }
 
 impl Run {
-    fn new(test: &str, filesystem: Filesystem, fault: Fault) -> Option<Self> {
+    fn new(test: &str, filesystem: Filesystem, fault: Fault, compress: Option<i32>) -> Option<Self> {
         let power = Arc::new(Power::new(test, filesystem)?);
         let done = power.mounted(|root| {
             // Behind the writes of mounting: a file system whose own metadata were torn there may refuse to mount.
             let begin = power.mark();
             let files = Files { fault, power: power.clone(), root: root.to_owned(), names: Mutex::default() };
             let files = Arc::new(files);
-            let acknowledged = sessions(&root.join("record"), &files);
+            let acknowledged = sessions(&root.join("record"), &files, compress);
             (begin, acknowledged, files.names.lock().unwrap().clone())
         });
         let (begin, acknowledged, names) = done.expect("it was mounted before");
@@ -327,9 +350,9 @@ impl Run {
     }
 }
 
-fn nothing_is_lost(test: &str, filesystem: Filesystem) {
-    let Some(run) = Run::new(test, filesystem, Fault::None) else { return };
-    let tools = have(test, &["capinfos", "tshark"]);
+fn nothing_is_lost(test: &str, filesystem: Filesystem, compress: Option<i32>) {
+    let Some(run) = Run::new(test, filesystem, Fault::None, compress) else { return };
+    let tools = compress.is_none() && have(test, &["capinfos", "tshark"]);
     for strict in [false, true] {
         let cuts = if strict { 25 } else { 50 };
         let found = run.cut(cuts, strict, |dir, seed, acknowledged| {
@@ -369,19 +392,32 @@ fn lines(program: &str, arguments: &[&str], path: &Path) -> Result<String, Strin
 
 #[test]
 fn acknowledged_packets_survive_every_power_cut_on_ext4() {
-    nothing_is_lost("acknowledged_packets_survive_every_power_cut_on_ext4", Filesystem::Ext4);
+    nothing_is_lost("acknowledged_packets_survive_every_power_cut_on_ext4", Filesystem::Ext4, None);
 }
 
 #[test]
 fn acknowledged_packets_survive_every_power_cut_on_xfs() {
-    nothing_is_lost("acknowledged_packets_survive_every_power_cut_on_xfs", Filesystem::Xfs);
+    nothing_is_lost("acknowledged_packets_survive_every_power_cut_on_xfs", Filesystem::Xfs, None);
+}
+
+#[test]
+fn packets_survive_every_power_cut_while_segments_are_compressed() {
+    let test = "packets_survive_every_power_cut_while_segments_are_compressed";
+    nothing_is_lost(test, Filesystem::Ext4, Some(1));
+    nothing_is_lost(test, Filesystem::Xfs, Some(1));
 }
 
 #[test]
 fn planted_faults_of_files_and_of_the_caller_lose_packets() {
-    for fault in [Fault::SkippedSync, Fault::Early, Fault::NoDirectory] {
+    for (fault, compress) in [
+        (Fault::SkippedSync, None),
+        (Fault::Early, None),
+        (Fault::NoDirectory, None),
+        (Fault::SkippedCompressed, Some(1)),
+    ] {
         for filesystem in [Filesystem::Ext4, Filesystem::Xfs] {
-            let Some(run) = Run::new("planted_faults_of_files_and_of_the_caller_lose_packets", filesystem, fault)
+            let Some(run) =
+                Run::new("planted_faults_of_files_and_of_the_caller_lose_packets", filesystem, fault, compress)
             else {
                 return;
             };
@@ -409,7 +445,7 @@ fn foul(dir: &Path, seed: u64) -> bool {
 #[test]
 fn old_blocks_and_zeros_behind_a_segment_are_cut_and_caught_if_they_stay() {
     let test = "old_blocks_and_zeros_behind_a_segment_are_cut_and_caught_if_they_stay";
-    let Some(run) = Run::new(test, Filesystem::Ext4, Fault::None) else { return };
+    let Some(run) = Run::new(test, Filesystem::Ext4, Fault::None, None) else { return };
     let found = run.cut(40, false, |dir, seed, acknowledged| {
         if !dir.exists() || check(dir, acknowledged)? == 0 || !foul(dir, seed) {
             return Ok(false);

@@ -227,8 +227,12 @@ fn explain(counts: &Counts) {
             grouped(segment.skipped_by_keys),
         ));
     }
+    let decompressed = match counts.decompressed {
+        0 => String::new(),
+        bytes => format!(" (decompressed {})", numbers::bytes(bytes)),
+    };
     say_plain(&format!(
-        "{} segments read and {} left out; {} blocks, {} of packets and {} of indexes; {} packets in them, {} in the time",
+        "{} segments read and {} left out; {} blocks, {} of packets{decompressed} and {} of indexes; {} packets in them, {} in the time",
         grouped(read),
         grouped(untouched),
         grouped(counts.blocks),

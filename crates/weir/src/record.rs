@@ -98,7 +98,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     if let Some(opened) = recording.open_disk(free_bytes)? {
         report.opened(&opened);
         // Files that were made just now, with root's rights.
-        let made = opened.recovered.iter().map(|found| found.path.with_extension("index"));
+        let made = opened.recovered.iter().map(|found| found.segment.index());
         for path in made.chain([Path::new(directory).join("lock")]).filter(|path| path.exists()) {
             walls.give_away(&path).map_err(|error| anyhow!("{}: {}", Name::from(&*path), io_words(&error)))?;
         }
@@ -327,6 +327,7 @@ fn disk(arguments: &RecordArgs) -> Option<record::disk::Settings> {
         // Whole segments are removed, so a few of them make up the record.
         segment_bytes: arguments.segment.unwrap_or(SEGMENT.min(bytes / 8).max(1 << 20)),
         segment_time: arguments.segment_time.or(arguments.age.map(|age| (age / 8).max(Duration::from_secs(1)))),
+        compress: arguments.compress,
         retention: Retention {
             bytes: Some(bytes),
             age_ns: arguments.age.map(nanoseconds),

@@ -24,6 +24,8 @@ pub struct Settings {
     pub segment_bytes: u64,
     /// Longest time of a segment; `None` for no limit.
     pub segment_time: Option<Duration>,
+    /// Level of zstd, 1 to 19, with which closed segments are compressed; `None`: they stay as they are.
+    pub compress: Option<i32>,
     /// Limits of what is kept.
     pub retention: Retention,
 }
@@ -68,6 +70,8 @@ pub enum DiskEvent<'a> {
     Failed(&'a Error),
     /// Writing goes on after a failure.
     Resumed,
+    /// A segment could not be compressed, and stays plain.
+    Uncompressed(&'a Error),
 }
 
 /// Function called with each event, in the disk thread.
@@ -85,6 +89,8 @@ pub(super) struct Writer {
     /// Steady time of the next sync, and of the next attempt after a failure, ns.
     sync_ns: u64,
     retry_ns: Option<u64>,
+    /// Whether the end waits until all segments are compressed, because the sources are files.
+    waits: bool,
 }
 
 /// Opens a directory for writing, and recovers what an earlier recording left.
@@ -98,6 +104,7 @@ pub(super) fn open(
     let how = disk::Settings {
         segment_bytes: settings.segment_bytes,
         segment_ns: settings.segment_time.map(|time| time.as_nanos() as u64),
+        compress: settings.compress,
         retention: settings.retention,
         free_bytes: Some(free_bytes),
         file_mode: mode,
@@ -107,7 +114,7 @@ pub(super) fn open(
 }
 
 impl Writer {
-    pub fn new(shared: Arc<Shared>, recorder: Recorder, settings: Settings, on_disk: OnDisk) -> Self {
+    pub fn new(shared: Arc<Shared>, recorder: Recorder, settings: Settings, on_disk: OnDisk, waits: bool) -> Self {
         Self {
             cursor: shared.history.cursor(From::Number(0)),
             shared,
@@ -117,6 +124,7 @@ impl Writer {
             on_disk,
             sync_ns: 0,
             retry_ns: None,
+            waits,
         }
     }
 
@@ -148,8 +156,10 @@ impl Writer {
             }
             std::thread::sleep(PAUSE);
         }
+        let compressed = if self.waits { self.recorder.compress_all() } else { Ok(()) };
+        self.tell();
         let Self { shared, recorder, mut on_disk, .. } = self;
-        match recorder.close() {
+        match compressed.and_then(|()| recorder.close()) {
             Ok(Closed { durable, stats, kept }) => {
                 let mut status = shared.disk.status();
                 (status.written, status.durable) = (durable, durable);
@@ -213,7 +223,10 @@ impl Writer {
     }
 
     /// Tells how far the disk is.
-    fn tell(&self) {
+    fn tell(&mut self) {
+        if let Some(error) = self.recorder.take_compression_error() {
+            (self.on_disk)(DiskEvent::Uncompressed(&error));
+        }
         // A run over files does not wait for a disk that fails.
         let place = if self.retry_ns.is_none() { self.cursor.chunk() } else { u64::MAX };
         self.shared.disk_at.store(place, Ordering::Relaxed);

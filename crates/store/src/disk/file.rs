@@ -120,7 +120,7 @@ pub(super) fn write_all(file: &mut dyn DiskFile, mut bytes: &[u8], mut offset: u
 /// `durable`.
 pub(super) fn publish(disk: &dyn Disk, path: &Path, mode: u32, bytes: &[u8], durable: bool) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".new");
+    temporary.push(super::name::NEW);
     let temporary = Path::new(&temporary);
     let written = (|| {
         // The rest of an attempt that a crash ended.

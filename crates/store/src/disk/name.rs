@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! 20261123T053614.123456789Z-000042.pcapng    segment 42; its first packet has this time (UTC)
+//! 20261123T053614.123456789Z-000042.pcapng.zst  the same, compressed
 //! 20261123T053614.123456789Z-000042.index     index of segment 42
 //! trigger-NAME-TIME.pcapng                    packets that a trigger saved
 //! lock                                        held by the one recorder
@@ -15,7 +16,11 @@ use weir_packet::time::{Date, Stamp};
 
 pub(super) const SEGMENT: &str = "pcapng";
 pub(super) const INDEX: &str = "index";
+/// Ending of a compressed segment, behind that of a segment.
+const COMPRESSED: &str = "zst";
 pub(super) const LOCK: &str = "lock";
+/// Ending of a file that is not whole yet.
+pub(super) const NEW: &str = ".new";
 const TRIGGER: &str = "trigger-";
 
 /// Last second with a year of four digits: 9999-12-31T23:59:59Z. An `i64` of nanoseconds ends before it.
@@ -63,7 +68,7 @@ pub struct Segment {
     pub generation: u64,
     /// Time of the first packet, ns since 1970.
     pub start_ns: i64,
-    /// Path of the segment.
+    /// Path of the segment, unless it is compressed.
     pub path: PathBuf,
 }
 
@@ -73,15 +78,20 @@ impl Segment {
         Self { generation, start_ns, path }
     }
 
+    /// Path of the segment if it is compressed.
+    pub(super) fn compressed(&self) -> PathBuf {
+        self.path.with_extension(format!("{SEGMENT}.{COMPRESSED}"))
+    }
+
     /// Path of the index of the segment.
     pub fn index(&self) -> PathBuf {
         self.path.with_extension(INDEX)
     }
 
-    /// Bytes of the segment, and of its index.
+    /// Bytes of the segment in its files, and of its index.
     pub(super) fn bytes(&self) -> u64 {
         let len = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
-        len(&self.path) + len(&self.index())
+        len(&self.path) + len(&self.compressed()) + len(&self.index())
     }
 }
 
@@ -115,21 +125,21 @@ pub(super) fn list(dir: &Path) -> Result<Listing, Error> {
         }
         // A segment is a file, and opening anything else may block.
         let is_file = || fs::metadata(&path).is_ok_and(|data| data.is_file());
-        let (stem, end) = name.rsplit_once('.').unwrap_or((name, ""));
-        if end == "new" && stem.rsplit_once('.').is_some_and(|(stem, end)| end == INDEX && parse(stem).is_some()) {
-            listing.leftover.push(path);
-            continue;
-        }
-        match (parse(stem), end) {
-            (Some((start_ns, generation)), SEGMENT) if is_file() => {
-                listing.segments.push(Segment { generation, start_ns, path });
+        let (whole, is_new) = name.strip_suffix(NEW).map_or((name, false), |whole| (whole, true));
+        let (rest, end) = whole.rsplit_once('.').unwrap_or((whole, ""));
+        let stem = if end == COMPRESSED { rest.strip_suffix(".pcapng") } else { Some(rest) };
+        match (stem.and_then(parse), end) {
+            (Some(_), INDEX | COMPRESSED) if is_new => listing.leftover.push(path),
+            (Some((start_ns, generation)), SEGMENT | COMPRESSED | INDEX) if !is_new && (end == INDEX || is_file()) => {
+                let segment = Segment::new(dir, start_ns, generation);
+                if end == INDEX {
+                    indexes.push(segment)
+                } else {
+                    listing.segments.push(segment)
+                }
                 listing.generation = listing.generation.max(generation);
             }
-            (Some((_, generation)), INDEX) => {
-                indexes.push(path);
-                listing.generation = listing.generation.max(generation);
-            }
-            (None, SEGMENT) if is_saved(stem) => {
+            (None, SEGMENT) if !is_new && is_saved(rest) => {
                 let Ok(data) = entry.metadata() else { continue };
                 let changed = data.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
                 listing.triggered.push((path, data.len(), changed.map_or(0, |since| since.as_nanos() as i64)));
@@ -137,10 +147,19 @@ pub(super) fn list(dir: &Path) -> Result<Listing, Error> {
             _ => {}
         }
     }
-    listing.segments.sort_by_key(|segment| segment.generation);
-    listing.triggered.sort_by(|a, b| (a.2, &a.0).cmp(&(b.2, &b.0)));
-    indexes.retain(|path| !path.with_extension(SEGMENT).exists());
-    listing.leftover.extend(indexes);
+    let Listing { segments, leftover, triggered, .. } = &mut listing;
+    segments.sort_by_key(|segment| segment.generation);
+    segments.dedup();
+    // A segment that became a compressed one meanwhile may be listed as neither. Its index stays.
+    for segment in indexes {
+        let known = segments.binary_search_by_key(&segment.generation, |known| known.generation);
+        match known {
+            Err(at) if segment.path.is_file() || segment.compressed().is_file() => segments.insert(at, segment),
+            Err(_) => leftover.push(segment.index()),
+            Ok(_) => {}
+        }
+    }
+    triggered.sort_by(|a, b| (a.2, &a.0).cmp(&(b.2, &b.0)));
     Ok(listing)
 }
 

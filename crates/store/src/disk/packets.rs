@@ -1,19 +1,15 @@
 //! Packets in the blocks of a segment.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-
 use super::Error;
+use super::contents::Contents;
 use super::index::Entry;
-use super::name::Segment;
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
 use weir_packet::savefile::{Layout, Stop};
 
 /// Reads a block without its mark.
-pub(super) fn read(file: &File, segment: &Segment, entry: &Entry, bytes: &mut Vec<u8>) -> Result<(), Error> {
+pub(super) fn read(file: &mut Contents, entry: &Entry, bytes: &mut Vec<u8>) -> Result<(), Error> {
     bytes.resize(entry.block.bytes as usize, 0);
-    let read = file.read_exact_at(bytes, entry.offset);
-    read.map_err(|error| Error::file("reading", &segment.path, error).at(entry.offset))
+    file.read(bytes, entry.offset)
 }
 
 /// Appends the Section Header Block and the Interface Description Blocks of a good block to `head`.

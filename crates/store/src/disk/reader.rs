@@ -1,14 +1,13 @@
 //! Reading a record directory: the packets of a selection, as one pcapng stream.
 
+use super::contents::Contents;
 use super::index::{Entry, Header, Index, IndexDamage};
 use super::name::{self, Segment};
 use super::scan;
 use super::select::{Formula, Selection};
-use super::{Error, packets};
+use super::{Damage, Error, packets};
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use weir_packet::savefile::walk::Visit;
 use weir_packet::savefile::write::Encoder;
@@ -41,7 +40,7 @@ pub enum IndexUse {
 /// Use of a segment by a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentUse {
-    /// Path of the segment.
+    /// Path of the segment, or of its compressed file.
     pub path: PathBuf,
     /// Use of its index.
     pub index: IndexUse,
@@ -66,20 +65,22 @@ pub struct Counts {
     pub bytes: u64,
     /// Bytes read of indexes.
     pub index_bytes: u64,
+    /// Bytes of the frames of compressed segments that were decompressed.
+    pub decompressed: u64,
     /// Packets in the blocks that were read.
     pub packets: u64,
     /// Packets passed on: their times are in the range, and they lie in front of the seam.
     pub passed: u64,
     /// Damaged blocks that were skipped.
     pub damaged: u64,
-    /// First damage: path, offset, reason.
-    pub damage: Option<(PathBuf, u64, super::Damage)>,
+    /// First damage: path, offset in the plain segment, reason.
+    pub damage: Option<(PathBuf, u64, Damage)>,
     /// Segments that could not be read, or not to their end, and the reasons.
     pub failed: Vec<(PathBuf, String)>,
 }
 
 impl Counts {
-    fn add_damage(&mut self, path: &Path, offset: u64, why: super::Damage) {
+    fn add_damage(&mut self, path: &Path, offset: u64, why: Damage) {
         self.damaged += 1;
         self.damage.get_or_insert_with(|| (path.to_owned(), offset, why));
     }
@@ -89,7 +90,7 @@ impl Counts {
 #[derive(Debug)]
 struct Current {
     segment: Segment,
-    file: File,
+    file: Contents,
     layout: Layout,
     /// Id in the stream of each interface of the layout.
     ids: Vec<u32>,
@@ -154,7 +155,7 @@ impl Reader {
             self.taken = 0;
             match &mut self.current {
                 Some(current) if current.next < current.plan.len() => {
-                    let path = current.segment.path.clone();
+                    let path = current.file.path.clone();
                     if let Err(error) = self.read_piece() {
                         self.current = None;
                         self.counts.failed.push((path, error.to_string()));
@@ -176,26 +177,26 @@ impl Reader {
 
     /// Opens a segment and plans which of its blocks are read.
     fn begin(&mut self, segment: Segment) -> Result<(), Error> {
-        let failed = |error| Error::file("opening", &segment.path, error);
-        let file = match File::open(&segment.path) {
+        let mut file = match Contents::open(&segment) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.counts.gone += 1;
                 return Ok(());
             }
-            file => file.map_err(failed)?,
+            file => file.map_err(|error| Error::file("opening", &segment.path, error))?,
         };
-        let mut len = file.metadata().map_err(failed)?.len();
+        let mut len = file.len()?;
         let mut seen = SegmentUse {
-            path: segment.path.clone(),
+            path: file.path.clone(),
             index: IndexUse::Used,
             blocks: 0,
             skipped_by_time: 0,
             skipped_by_keys: 0,
         };
+        let damaged = self.counts.damaged;
         let mut header = Header::open(&segment.index(), segment.generation, segment.start_ns, len);
         if let Err(IndexDamage::Other) = &header {
             // The segment may have been closed in between.
-            len = file.metadata().map_err(failed)?.len();
+            len = file.len()?;
             header = Header::open(&segment.index(), segment.generation, segment.start_ns, len);
         }
         if let Ok(header) = &header
@@ -214,7 +215,7 @@ impl Reader {
             }
             Err(damage) => {
                 if let IndexDamage::Longer(_) = damage {
-                    self.counts.add_damage(&segment.path, len, super::Damage::Short);
+                    self.counts.add_damage(&file.path, len, Damage::Short);
                 }
                 seen.index = IndexUse::Damaged(damage.to_string());
                 None
@@ -222,9 +223,13 @@ impl Reader {
         };
         let planned = match index {
             Some(index) => self.plan_by_index(&segment, len, index, &mut seen),
-            None => self.plan_by_marks(&file, &segment, len, &mut seen)?,
+            None => self.plan_by_marks(&mut file, &segment, len, &mut seen)?,
         };
+        if let Some(offset) = file.torn().filter(|_| seen.index != IndexUse::Used && self.counts.damaged == damaged) {
+            self.counts.add_damage(&file.path, offset, Damage::Short);
+        }
         self.counts.segments.push(seen);
+        self.counts.decompressed += file.take_decompressed();
         let Some((layout, plan)) = planned else { return Ok(()) };
         let ids = layout
             .interfaces
@@ -239,11 +244,11 @@ impl Reader {
     fn plan_by_index(&mut self, segment: &Segment, len: u64, mut index: Index, seen: &mut SegmentUse) -> Plan {
         let has_packets = |entry: &&Entry| entry.block.packets > 0;
         seen.blocks = index.blocks.iter().filter(has_packets).count() as u64;
-        self.count_gaps(segment, len, &index.blocks);
+        self.count_gaps(&seen.path, len, &index.blocks);
         let Some(layout) = packets::layout(&index.head) else {
             // A segment without packets needs no interfaces.
             if seen.blocks > 0 {
-                self.counts.add_damage(&segment.path, 0, super::Damage::Head);
+                self.counts.add_damage(&seen.path, 0, Damage::Head);
             }
             return None;
         };
@@ -266,16 +271,16 @@ impl Reader {
     }
 
     /// Counts the places that an index leaves out, if packets of the wanted times may have been there.
-    fn count_gaps(&mut self, segment: &Segment, len: u64, blocks: &[Entry]) {
+    fn count_gaps(&mut self, path: &Path, len: u64, blocks: &[Entry]) {
         let (mut end, mut before) = (0, i64::MIN);
         for entry in blocks {
             if entry.offset > end && self.selection.overlaps(before, entry.block.max_ns) {
-                self.counts.add_damage(&segment.path, end, super::Damage::LeftOut);
+                self.counts.add_damage(path, end, Damage::LeftOut);
             }
             (end, before) = (entry.offset + entry.len() as u64, entry.block.min_ns);
         }
         if end < len && self.selection.overlaps(before, i64::MAX) {
-            self.counts.add_damage(&segment.path, end, super::Damage::LeftOut);
+            self.counts.add_damage(path, end, Damage::LeftOut);
         }
     }
 
@@ -303,16 +308,21 @@ impl Reader {
     /// Blocks that may hold wanted packets, by the marks of a segment.
     fn plan_by_marks(
         &mut self,
-        file: &File,
+        file: &mut Contents,
         segment: &Segment,
         len: u64,
         seen: &mut SegmentUse,
     ) -> Result<Plan, Error> {
-        let scan = scan::backward(file, segment, len)?;
+        // All frames hold marks, and no write is in progress there.
+        let scan = if file.is_compressed() {
+            scan::forward(file, segment, len, true)
+        } else {
+            scan::backward(file, segment, len)
+        }?;
         if scan.damaged > 0 {
             self.counts.damaged += scan.damaged;
             if let (None, Some(damage)) = (&self.counts.damage, scan.damage) {
-                self.counts.damage = Some((segment.path.clone(), scan.good, damage));
+                self.counts.damage = Some((file.path.clone(), scan.good, damage));
             }
         }
         let (mut head, mut described, mut bytes) = (Vec::new(), None, Vec::new());
@@ -320,7 +330,7 @@ impl Reader {
         for entry in scan.blocks {
             if described.is_none_or(|known| entry.interfaces > known) {
                 described = Some(entry.interfaces);
-                packets::read(file, segment, &entry, &mut bytes)?;
+                packets::read(file, &entry, &mut bytes)?;
                 packets::head(&bytes, &mut head);
             }
             if entry.block.packets == 0 {
@@ -348,8 +358,8 @@ impl Reader {
         });
         let run = current.next..current.next + adjoining.count();
         self.piece.resize(len, 0);
-        let read = current.file.read_exact_at(&mut self.piece, first.offset);
-        read.map_err(|error| Error::file("reading", &current.segment.path, error).at(first.offset))?;
+        current.file.read(&mut self.piece, first.offset)?;
+        self.counts.decompressed += current.file.take_decompressed();
         self.counts.bytes += len as u64;
         current.next = run.end;
         let (current, mut rest) = (&*current, &self.piece[..]);
@@ -360,7 +370,7 @@ impl Reader {
             self.counts.blocks += 1;
             let len = entry.block.bytes as usize;
             if let Err(damage) = scan::block(&current.segment, bytes, entry.offset, len) {
-                self.counts.add_damage(&current.segment.path, entry.offset, damage);
+                self.counts.add_damage(&current.file.path, entry.offset, damage);
                 continue;
             }
             self.counts.packets += u64::from(entry.block.packets);

@@ -1,5 +1,7 @@
 //! The recorder: the one writer of a record directory.
 
+mod compression;
+
 use super::background::{Background, Buffer, Job, SharedFile, WRITES};
 use super::file::{self, Disk};
 use super::index::{Builder, Entry};
@@ -8,6 +10,8 @@ use super::name::{self, Segment};
 use super::recover::{self, Recovered};
 use super::retention::{Keeper, Removed, Retention};
 use super::{Error, FreeBytes, PAGE};
+pub use compression::Compression;
+use compression::Compressor;
 use std::collections::VecDeque;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
@@ -36,6 +40,8 @@ pub struct Settings {
     pub segment_ns: Option<u64>,
     /// Largest number of pairs of a key and a block in the index of a segment, 4 bytes of memory each.
     pub index_pairs: usize,
+    /// Level of zstd, 1 to 19, with which closed segments are compressed; `None`: they stay as they are.
+    pub compress: Option<i32>,
     /// Limits of what is kept.
     pub retention: Retention,
     /// Free bytes of the file system; `None`: the reserve is not kept.
@@ -55,6 +61,7 @@ impl Default for Settings {
             segment_bytes: 256 << 20,
             segment_ns: None,
             index_pairs: 8 << 20,
+            compress: None,
             retention: Retention::default(),
             free_bytes: None,
             dir_mode: 0o700,
@@ -127,6 +134,8 @@ pub struct Stats {
     pub bytes: u64,
     /// Bytes written to indexes.
     pub index_bytes: u64,
+    /// Segments compressed.
+    pub compression: Compression,
     /// Files that retention removed.
     pub removed: Removed,
 }
@@ -167,7 +176,8 @@ pub struct Recorder {
     dir: PathBuf,
     settings: Settings,
     background: Background,
-    /// Holds the lock. Dropped behind the background, whose last write is then complete.
+    compressor: Option<Compressor>,
+    /// Holds the lock. Dropped behind the threads, which have ended then.
     _lock: File,
     encoder: Encoder,
     /// Interfaces announced.
@@ -228,12 +238,14 @@ impl Recorder {
         let settings = Settings { buffer_bytes: pages, ..settings };
         let (segments, bytes) = keeper.kept();
         let generation = listing.generation + 1;
+        let compressor = settings.compress.map(Compressor::new);
         let opened = Opened { recovered, segments, bytes, generation };
         let recorder = Self {
             disk,
             dir: dir.to_owned(),
             settings,
             background: Background::default(),
+            compressor,
             _lock: lock,
             encoder: Encoder::new(Format::Pcapng, 0),
             interfaces: 0,
@@ -370,11 +382,15 @@ impl Recorder {
         }
     }
 
+    /// Bytes of a full segment and its index.
+    fn with_index(&self) -> u64 {
+        self.settings.segment_bytes + self.settings.segment_bytes / 32
+    }
+
     fn begin_segment(&mut self, time_ns: Option<i64>) -> Result<(), Error> {
-        let Settings { retention, segment_bytes, .. } = &self.settings;
         // The limit holds for the segment when it is full; the disk is asked again while the segment grows.
-        let with_index = segment_bytes + segment_bytes / 32;
-        self.keeper.make_room(self.disk.as_ref(), &self.dir, retention, None, (with_index, 0))?;
+        let more = self.with_index() + self.room_to_compress();
+        self.keeper.make_room(self.disk.as_ref(), &self.dir, &self.settings.retention, None, (more, 0))?;
         self.free_disk()?;
         let start_ns = time_ns.unwrap_or(self.now.wall_ns).max(0);
         let segment = Segment::new(&self.dir, start_ns, self.generation);
@@ -595,6 +611,7 @@ impl Recorder {
         if aged {
             self.keeper.age(self.disk.as_ref(), &self.dir, &self.settings.retention, now.wall_ns)?;
         }
+        self.compress(aged);
         Ok(())
     }
 
@@ -628,9 +645,10 @@ impl Recorder {
         self.keeper.kept()
     }
 
-    /// Closes the segment and ends the session.
+    /// Closes the segment and ends the session. A segment that is being compressed stays plain.
     pub fn close(mut self) -> Result<Closed, Error> {
         self.end_segment(true)?;
+        self.end_compression();
         Ok(Closed { durable: self.durable, stats: self.stats(), kept: self.kept() })
     }
 }

@@ -1,11 +1,11 @@
 //! Recovery: what an earlier recorder left is cut to what is good, and gets an index.
 
+use super::contents::Contents;
 use super::file::{self, Disk, System};
 use super::index::{Builder, Index, IndexDamage};
 use super::name::{self, Segment};
 use super::scan::{self, Scan};
 use super::{Damage, Error, packets};
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use weir_packet::Frame;
@@ -14,7 +14,9 @@ use weir_packet::savefile::walk::Visit;
 /// A segment that was not closed, or whose index was missing or damaged.
 #[derive(Debug)]
 pub struct Recovered {
-    /// Path of the segment.
+    /// The segment.
+    pub segment: Segment,
+    /// Path of the segment, or of its compressed file.
     pub path: PathBuf,
     /// Bytes of the segment now; 0 if nothing was good, and the file was removed.
     pub kept_bytes: u64,
@@ -41,8 +43,9 @@ pub(super) fn recover(
     anew: bool,
 ) -> Result<Option<Recovered>, Error> {
     let failed = |action| move |error| Error::file(action, &segment.path, error);
-    let file = File::open(&segment.path).map_err(failed("opening"))?;
-    let len = file.metadata().map_err(failed("opening"))?.len();
+    remove_twin(disk, segment)?;
+    let mut file = Contents::open(segment).map_err(failed("opening"))?;
+    let len = file.len()?;
     let index = Index::open(&segment.index(), segment.generation, segment.start_ns, len);
     let checked = index.and_then(|mut index| index.check().map(|()| index));
     let had_index = !matches!(&checked, Err(IndexDamage::Io(error)) if error.kind() == io::ErrorKind::NotFound);
@@ -52,8 +55,8 @@ pub(super) fn recover(
         Ok(index) => (None, index.head),
         Err(damage) => (had_index.then_some(damage), Vec::new()),
     };
-    let complete = scan::has_end(&file, segment, len);
-    let scan = scan::forward(&file, segment, len, complete)?;
+    let complete = file.is_compressed() || scan::has_end(&mut file, segment, len);
+    let scan = scan::forward(&mut file, segment, len, complete)?;
     let kept = if complete { len } else { scan.good };
     if kept < len {
         if had_index {
@@ -70,22 +73,39 @@ pub(super) fn recover(
         let synced = disk.open(&segment.path).and_then(|mut file| file.sync());
         synced.map_err(failed("syncing"))?;
     }
+    let torn = file.torn().map(|_| Damage::Short);
     let packets = scan.blocks.iter().map(|entry| u64::from(entry.block.packets)).sum();
     if kept == 0 {
-        disk.remove(&segment.path).map_err(failed("removing"))?;
+        disk.remove(&file.path).map_err(failed("removing"))?;
     } else {
-        rebuild(disk, segment, &file, &scan, builder, (&head, kept), mode)?;
+        rebuild(disk, segment, &mut file, &scan, builder, (&head, kept), mode)?;
     }
     Ok(Some(Recovered {
-        path: segment.path.clone(),
+        segment: segment.clone(),
+        path: file.path,
         kept_bytes: kept,
         kept_packets: packets,
         cut_bytes: len - kept,
-        damage: scan.damage,
+        damage: scan.damage.or(torn),
         damaged: if complete { scan.damaged } else { 0 },
         index,
         had_index,
     }))
+}
+
+/// Removes the plain file of a segment that has a whole compressed one too: a recorder died between the two.
+fn remove_twin(disk: &dyn Disk, segment: &Segment) -> Result<(), Error> {
+    let failed = |action| move |error| Error::file(action, &segment.path, error);
+    let Ok(plain) = std::fs::metadata(&segment.path) else { return Ok(()) };
+    let compressed = match Contents::open_compressed(segment) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        compressed => compressed.map_err(failed("opening the compressed file of"))?,
+    };
+    // A compressed file that another program made can be a part of the segment, or of another layout.
+    if compressed.torn().is_none() && compressed.len()? == plain.len() {
+        disk.remove(&segment.path).map_err(failed("removing"))?;
+    }
+    Ok(())
 }
 
 /// Makes the indexes of all segments of a directory anew, and recovers segments that were not closed.
@@ -100,7 +120,7 @@ pub fn reindex(dir: &Path, settings: super::Settings, now: super::Now) -> Result
     let (recorder, mut opened) = super::Recorder::open(std::sync::Arc::new(System::default()), dir, settings, now)?;
     let mut builder = Builder::new(recorder.settings().index_pairs);
     for segment in name::list(dir)?.segments {
-        if opened.recovered.iter().any(|found| found.path == segment.path) {
+        if opened.recovered.iter().any(|found| found.segment == segment) {
             continue;
         }
         let mode = recorder.settings().file_mode;
@@ -126,7 +146,7 @@ impl Visit for Feed<'_> {
 fn rebuild(
     disk: &dyn Disk,
     segment: &Segment,
-    file: &File,
+    file: &mut Contents,
     scan: &Scan,
     builder: &mut Builder,
     (head, len): (&[u8], u64),
@@ -140,7 +160,7 @@ fn rebuild(
     known.for_each(|(at, interface)| builder.interface(at as u32, interface.link));
     let mut described = layout.as_ref().map_or(0, |layout| layout.interfaces.len() as u32);
     for entry in &scan.blocks {
-        packets::read(file, segment, entry, &mut bytes)?;
+        packets::read(file, entry, &mut bytes)?;
         if layout.is_none() || entry.interfaces > described {
             let mut head = Vec::new();
             packets::head(&bytes, &mut head);

@@ -35,18 +35,30 @@ pub struct Removed {
     pub bytes: u64,
 }
 
+/// A closed segment.
+#[derive(Debug)]
+struct Kept {
+    segment: Segment,
+    /// Bytes of its files.
+    bytes: u64,
+    /// Time of its last change, ns since 1970.
+    changed: i64,
+    /// Whether compression was not tried yet.
+    untried: bool,
+}
+
 /// The closed segments of a directory, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Keeper {
-    /// Each with its bytes and the time of its last change, ns since 1970.
-    segments: VecDeque<(Segment, u64, i64)>,
+    segments: VecDeque<Kept>,
     bytes: u64,
     pub(super) removed: Removed,
 }
 
-fn changed(path: &Path) -> i64 {
+/// Time of the last change of a file, ns since 1970; `None` if there is none.
+fn changed(path: &Path) -> Option<i64> {
     let time = fs::metadata(path).and_then(|data| data.modified()).ok();
-    time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map_or(0, |since| since.as_nanos() as i64)
+    time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_nanos() as i64)
 }
 
 /// Removes a file; one that is gone already is no error.
@@ -60,9 +72,34 @@ fn remove(disk: &dyn Disk, path: &Path) -> Result<(), Error> {
 impl Keeper {
     /// Takes a closed segment.
     pub(super) fn add(&mut self, segment: Segment) {
-        let (bytes, changed) = (segment.bytes(), changed(&segment.path));
+        let bytes = segment.bytes();
+        let plain = changed(&segment.path);
+        // The index is as old as the plain file was, unless it was made anew.
+        let compressed = || changed(&segment.compressed()).min(changed(&segment.index()));
+        let (changed, untried) = (plain.or_else(compressed).unwrap_or(0), plain.is_some());
         self.bytes += bytes;
-        self.segments.push_back((segment, bytes, changed));
+        self.segments.push_back(Kept { segment, bytes, changed, untried });
+    }
+
+    /// The oldest segment for which compression was not tried yet, and its bytes.
+    pub(super) fn untried(&self) -> Option<(Segment, u64)> {
+        let kept = self.segments.iter().find(|kept| kept.untried)?;
+        Some((kept.segment.clone(), kept.bytes))
+    }
+
+    /// Notes that compression was tried, and takes the bytes of the segment as they are now.
+    pub(super) fn tried(&mut self, segment: &Segment) {
+        if let Some(kept) = self.segments.iter_mut().find(|kept| kept.segment == *segment) {
+            kept.untried = false;
+            let bytes = segment.bytes();
+            self.bytes = self.bytes - kept.bytes + bytes;
+            kept.bytes = bytes;
+        }
+    }
+
+    /// Whether retention has not removed the segment.
+    pub(super) fn has(&self, segment: &Segment) -> bool {
+        self.segments.iter().any(|kept| kept.segment == *segment)
     }
 
     /// Number and bytes of the closed segments.
@@ -72,9 +109,10 @@ impl Keeper {
 
     /// Removes the oldest segment: its index first, so that no index stays without a segment. Returns whether there was one.
     fn remove_oldest(&mut self, disk: &dyn Disk) -> Result<bool, Error> {
-        let Some((segment, bytes, _)) = self.segments.front() else { return Ok(false) };
-        remove(disk, &segment.index())?;
-        remove(disk, &segment.path)?;
+        let Some(Kept { segment, bytes, .. }) = self.segments.front() else { return Ok(false) };
+        for path in [segment.index(), segment.path.clone(), segment.compressed()] {
+            remove(disk, &path)?;
+        }
         self.bytes -= bytes;
         self.removed.bytes += bytes;
         self.removed.segments += 1;
@@ -86,7 +124,7 @@ impl Keeper {
     pub(super) fn age(&mut self, disk: &dyn Disk, dir: &Path, limits: &Retention, now_ns: i64) -> Result<(), Error> {
         if let Some(age_ns) = limits.age_ns {
             let too_old = |changed: i64| now_ns.saturating_sub(changed) > age_ns;
-            while self.segments.front().is_some_and(|&(_, _, changed)| too_old(changed)) {
+            while self.segments.front().is_some_and(|kept| too_old(kept.changed)) {
                 self.remove_oldest(disk)?;
             }
         }

@@ -1,11 +1,10 @@
 //! Finding the blocks of a segment by its marks: without an index, behind a crash, behind damage.
 
+use super::contents::Contents;
 use super::index::Entry;
 use super::mark::{self, Damage, Mark};
 use super::name::Segment;
 use super::{Error, PAGE};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 /// Bytes that are read at once. Larger than any block.
 const PIECE: usize = 4 << 20;
@@ -24,7 +23,7 @@ pub(super) struct Scan {
 
 /// A file with the piece of it that was read last.
 struct Window<'a> {
-    file: &'a File,
+    file: &'a mut Contents,
     segment: &'a Segment,
     len: u64,
     bytes: Vec<u8>,
@@ -38,8 +37,7 @@ impl Window<'_> {
         if offset < self.at || offset > end || end < self.len && end - offset < PIECE as u64 / 2 {
             let len = (self.len - offset.min(self.len)).min(PIECE as u64);
             self.bytes.resize(len as usize, 0);
-            let read = self.file.read_exact_at(&mut self.bytes, offset);
-            read.map_err(|error| Error::file("reading", &self.segment.path, error).at(offset))?;
+            self.file.read(&mut self.bytes, offset)?;
             self.at = offset;
         }
         Ok(&self.bytes[(offset - self.at) as usize..])
@@ -81,7 +79,7 @@ pub(super) fn block(segment: &Segment, bytes: &[u8], offset: u64, len: usize) ->
 }
 
 /// Reads a segment of `len` bytes from its start on. At damage the scan ends; if `on`, it goes on at the next good mark.
-pub(super) fn forward(file: &File, segment: &Segment, len: u64, on: bool) -> Result<Scan, Error> {
+pub(super) fn forward(file: &mut Contents, segment: &Segment, len: u64, on: bool) -> Result<Scan, Error> {
     let mut window = Window { file, segment, len, bytes: Vec::new(), at: 0 };
     let mut scan = Scan::default();
     let mut offset = 0;
@@ -141,11 +139,11 @@ fn resync(window: &mut Window<'_>, mut offset: u64) -> Result<Option<Entry>, Err
 }
 
 /// The mark that ends at `end`, if one does.
-fn ending_at(file: &File, segment: &Segment, end: u64) -> Option<(Mark, usize)> {
+fn ending_at(file: &mut Contents, segment: &Segment, end: u64) -> Option<(Mark, usize)> {
     let mut bytes = [0; mark::MAX_LEN];
     let len = bytes.len().min(end as usize);
     let bytes = &mut bytes[..len];
-    file.read_exact_at(bytes, end - len as u64).ok()?;
+    file.read(bytes, end - len as u64).ok()?;
     let claims = u32::from_le_bytes(*bytes.last_chunk()?) as usize;
     let at = len.checked_sub(claims)?;
     let (mark, claims) = Mark::parse(&bytes[at..]).ok()?;
@@ -155,20 +153,18 @@ fn ending_at(file: &File, segment: &Segment, end: u64) -> Option<(Mark, usize)> 
 }
 
 /// Whether the last block of a segment of `len` bytes says that the segment ends there.
-pub(super) fn has_end(file: &File, segment: &Segment, len: u64) -> bool {
+pub(super) fn has_end(file: &mut Contents, segment: &Segment, len: u64) -> bool {
     let Some((mark, claims)) = ending_at(file, segment, len) else { return false };
     let mut bytes = vec![0; mark.block.bytes as usize + claims];
     let start = len - bytes.len() as u64;
-    mark.end
-        && file.read_exact_at(&mut bytes, start).is_ok()
-        && block(segment, &bytes, start, mark.block.bytes as usize).is_ok()
+    mark.end && file.read(&mut bytes, start).is_ok() && block(segment, &bytes, start, mark.block.bytes as usize).is_ok()
 }
 
 /// Blocks of a segment of `len` bytes, from its last mark back to its first. The checksums of the blocks are not looked at.
 ///
 /// **Cost**: one read of 4 KiB for each block. If the last write is not complete yet, its blocks are left out. If a mark is
 /// damaged, the whole segment is read [forward](self::forward).
-pub(super) fn backward(file: &File, segment: &Segment, len: u64) -> Result<Scan, Error> {
+pub(super) fn backward(file: &mut Contents, segment: &Segment, len: u64) -> Result<Scan, Error> {
     let page = PAGE as u64;
     let last = (0..=len / page).rev().take(PIECE / PAGE).find_map(|pages| {
         let end = pages * page;

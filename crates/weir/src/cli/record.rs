@@ -78,6 +78,11 @@ pub struct RecordArgs {
     /// Begin another file of DIR at multiples of this time [default: an eighth of --age]
     #[arg(help_heading = RING, long, value_name = "T", value_parser = parse_time, requires = "disk")]
     pub segment_time: Option<Duration>,
+    /// Compress files of DIR that are complete, by zstd at this level [default: 3]; a file for which that saves less than 5 % stays
+    /// as it is
+    #[arg(help_heading = RING, long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "3",
+        value_parser = clap::value_parser!(i32).range(1..=19), requires = "disk")]
+    pub compress: Option<i32>,
     /// Bytes of the disk that stay free: the oldest files of DIR are removed before that
     #[arg(help_heading = RING, long, value_name = "SIZE", default_value = "1G", value_parser = parse_size, requires = "disk")]
     pub reserve: u64,

@@ -125,6 +125,7 @@ impl Report {
                     disk_error_words(error)
                 ));
             }
+            DiskEvent::Uncompressed(error) => say(&format!("{}; the file stays uncompressed", disk_error_words(error))),
             _ => say("the disk takes packets again"),
         }
     }
@@ -250,6 +251,15 @@ fn on_disk(disk: &disk::Status, taken: u64) -> String {
     }
     if stats.removed.segments > 0 {
         text.push_str(&format!(", {} old segments removed", grouped(stats.removed.segments)));
+    }
+    let compression = &stats.compression;
+    if compression.segments > 0 {
+        let (before, after) = (bytes(compression.before), bytes(compression.after));
+        text.push_str(&format!(", {} segments compressed from {before} to {after}", grouped(compression.segments)));
+    }
+    if compression.plain + compression.failed > 0 {
+        let plain = grouped(compression.plain + compression.failed);
+        text.push_str(&format!(", {plain} segments left uncompressed"));
     }
     if disk.durable.next < taken {
         text.push_str(&format!(", the last {} are only in RAM", packets(taken - disk.durable.next)));

@@ -376,6 +376,53 @@ fn what_is_kept_on_disk_is_read_by_any_tool() {
     assert!(left <= 2 << 20, "{left}");
 }
 
+#[test]
+fn closed_files_are_compressed_and_answer_as_before() {
+    if !have("closed_files_are_compressed_and_answer_as_before", &["zstd", "tcpdump", "mergecap"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let (packets, ..) = traffic(&temp);
+    let (file, out) = (temp.at("all.pcap"), temp.at("out"));
+    // An earlier session leaves its files uncompressed.
+    weir(["record", &file, &out, "--disk", "1G", "--segment", "1M"]).ok();
+    let plain = segments(&out);
+    let before: u64 = plain.iter().map(|path| std::fs::metadata(path).unwrap().len()).sum();
+    let contents: Vec<_> = plain.iter().map(|path| std::fs::read(path).unwrap()).collect();
+    let done = weir(["record", &file, &out, "--disk", "1G", "--segment", "1M", "--compress=5", "--json"]).ok();
+    let end: Value = serde_json::from_str(done.text().lines().last().unwrap()).unwrap();
+    let compressed = &end["disk"]["compressed"];
+    assert!(segments(&out).is_empty(), "{:?}", segments(&out));
+    assert_eq!((&compressed["segments"], &compressed["failed"]), (&end["disk"]["segments"], &0.into()), "{end}");
+    assert!(compressed["bytes_before"].as_u64().unwrap() > before && done.err.contains(" segments compressed from "));
+    for (path, bytes) in plain.iter().zip(&contents) {
+        let path = format!("{path}.zst");
+        assert!(tool("zstd", ["-dc", &path]).ok().out == *bytes);
+        let copy = temp.at("copy.pcapng");
+        std::fs::write(&copy, bytes).unwrap();
+        let theirs = tool("tcpdump", ["-n", "--count", "-r", &copy, "udp"]).ok().text();
+        let ours = weir(["filter", "udp", &path, "--count"]).ok().count();
+        assert_eq!(theirs.split(' ').next(), Some(&*ours.to_string()));
+        let about = std::fs::metadata(&path).unwrap();
+        assert_eq!(about.permissions().mode() & 0o777, 0o600);
+    }
+    // Both recordings of the file, one behind the other.
+    for expression in ["", "udp port 53", "tcp and net 10.1", "not ip", "host 10.1.2.3 or tcp port 443"] {
+        let (theirs, ours) = (temp.at("theirs.pcap"), temp.at("ours.pcap"));
+        tool("tcpdump", ["--nano", "-nr", &file, "-w", &theirs, expression]).ok();
+        weir(["query", &out, expression, "-w", &ours]).ok();
+        let (theirs, ours) = (records(&theirs), records(&ours));
+        assert!(ours == [&theirs[..], &theirs[..]].concat(), "{expression}: {} {}", ours.len(), theirs.len());
+    }
+    assert_eq!(weir(["query", &out, "--count"]).ok().count(), 2 * packets.len() as u64);
+    let done = weir(["record", "--reindex", &out]).ok();
+    assert!(done.err.contains("60 000 packets"), "{}", done.err);
+    assert_eq!(weir(["query", &out, "udp port 53", "--count", "--explain"]).ok().count() % 2, 0);
+    let refused = weir(["record", &file, &out, "--compress"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
+    assert_eq!(weir(["record", &file, &out, "--disk", "1G", "--compress=20"]).code, Some(2));
+}
+
 /// The recorder is killed at random instants. What it called durable by then is there afterwards, in order, and the next recorder
 /// cuts off what is torn. WEIR_KILLS sets the number of kills.
 #[test]
