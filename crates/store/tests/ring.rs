@@ -187,6 +187,43 @@ fn a_ring_that_readers_use_up_drops_and_counts() {
     assert_eq!(writer.refused().too_long, 1);
 }
 
+/// One thread reads with many cursors, in steps, while few chunks may be kept: each cursor gets each packet.
+#[test]
+fn cursors_that_rest_need_one_pin_together() {
+    let (mut writer, history) = ring(&Settings { bytes: 4 << 20, max_pins: Some(1), ..Settings::default() }).unwrap();
+    let id = writer.interface(&interface(LinkType::ETHERNET)).unwrap();
+    let begins = [From::Oldest, From::Number(0), From::Time(0)];
+    let mut cursors: Vec<_> = (0..12).map(|index| (history.cursor(begins[index % 3]), 0)).collect();
+    for number in 0..20_000u64 {
+        let data = packet(number, 1400, 53);
+        assert!(writer.append(&record(&data, id, Some(number as i64)), 0));
+        if number % 97 != 0 && number != 19_999 {
+            continue;
+        }
+        writer.publish();
+        for (cursor, seen) in &mut cursors {
+            while let Some(piece) = cursor.next(0) {
+                assert_eq!(piece.number(0), *seen);
+                *seen += piece.len() as u64;
+            }
+            cursor.rest();
+            assert_eq!((*seen, cursor.number(), cursor.starved()), (number + 1, Some(number + 1), 0));
+        }
+        assert_eq!(history.pins().0, 0);
+    }
+    // What the writer takes while a cursor rests is missed, and counted.
+    let (cursor, seen) = &mut cursors[2];
+    for number in 20_000..30_000u64 {
+        writer.append(&record(&packet(number, 1400, 53), id, Some(number as i64)), 0);
+    }
+    writer.publish();
+    let mut got = 0;
+    while let Some(piece) = cursor.next(0) {
+        got += piece.len() as u64;
+    }
+    assert!(cursor.missed() > 0 && *seen + got + cursor.missed() == 30_000, "{got} {}", cursor.missed());
+}
+
 #[test]
 fn packets_leave_when_they_are_too_old() {
     let (mut writer, history) = ring(&settings(Shape::default())).unwrap();

@@ -141,6 +141,8 @@ pub(super) struct Firing {
     /// Time of the last packet, for those without a time.
     last_ns: i64,
     over: bool,
+    /// Whether the last look failed, because other readers kept as many chunks as may be kept.
+    starved: bool,
     found: Vec<u32>,
 }
 
@@ -180,6 +182,7 @@ impl Firing {
             remarks,
             last_ns: i64::MIN,
             over: false,
+            starved: false,
             found: Vec::new(),
         }
     }
@@ -196,8 +199,15 @@ impl Firing {
 
     /// Moves packets of one chunk into the file. Returns whether there were any.
     pub fn step(&mut self, now: u64, interfaces: &Interfaces) -> bool {
-        let Some(piece) = self.cursor.next(now) else {
-            self.over |= self.deadline_ns.is_some_and(|deadline| now >= deadline);
+        let starved = self.cursor.starved();
+        let piece = self.cursor.next(now);
+        // So that many files under way need one pin.
+        self.cursor.rest();
+        self.starved = self.cursor.starved() > starved;
+        let Some(piece) = piece else {
+            // Readers of other threads keep a chunk for a moment.
+            let grace = if self.starved { LATE_NS as u64 } else { 0 };
+            self.over |= self.deadline_ns.is_some_and(|deadline| now >= deadline.saturating_add(grace));
             return false;
         };
         let mut found = std::mem::take(&mut self.found);
@@ -223,13 +233,29 @@ impl Firing {
         self.over
     }
 
+    /// Whether packets wait that could not be read.
+    pub fn is_starved(&self) -> bool {
+        self.starved
+    }
+
     /// Completes the file. `dropped` are packets that the sources dropped in the span, if that is known.
-    pub fn finish(mut self, interfaces: &Interfaces, dropped: Option<u64>) -> (usize, Cause, Vec<String>, Complete) {
+    pub fn finish(
+        mut self,
+        interfaces: &Interfaces,
+        history: &History,
+        dropped: Option<u64>,
+    ) -> (usize, Cause, Vec<String>, Complete) {
         let missed = self.cursor.missed();
+        let waiting = || self.cursor.number().map_or(history.held().packets, |number| history.next() - number);
+        let unread = if self.starved { waiting() } else { 0 };
+        if unread > 0 {
+            self.remarks.push(format!("up to {unread} packets could not be read, because other readers used the ring"));
+        }
         if missed > 0 {
             self.remarks.push(format!("{missed} packets left the ring before they could be saved"));
         }
         match dropped {
+            Some(0) if missed + unread > 0 => {}
             Some(0) => self.remarks.push("no packet of the span was dropped before the ring".to_owned()),
             Some(dropped) => self.remarks.push(format!(
                 "{dropped} packets were dropped before the ring, in the span or up to a second around it"
@@ -242,7 +268,9 @@ impl Firing {
                 self.file.left_out()
             ));
         }
-        let counts = Statistics { time_ns: self.until_ns, dropped_by_system: dropped, ..Statistics::default() };
+        let lost = missed + unread;
+        let dropped_by_system = dropped.map(|dropped| dropped + lost).or((lost > 0).then_some(lost));
+        let counts = Statistics { time_ns: self.until_ns, dropped_by_system, ..Statistics::default() };
         let complete = self.file.finish(&interfaces.all, &counts, &self.remarks);
         (self.trigger, self.cause, self.remarks, complete)
     }

@@ -111,6 +111,7 @@ impl Query {
                     self.scan.reuse(matches);
                 }
                 None if is_starved || self.follows && !shared.has_ended() => {
+                    self.scan.rest();
                     out.write_all(&bytes)?;
                     bytes.clear();
                     out.flush()?;
@@ -119,10 +120,13 @@ impl Query {
                 None => break,
             }
             if bytes.len() >= BUFFER {
+                // A client that reads slowly keeps no chunk.
+                self.scan.rest();
                 out.write_all(&bytes)?;
                 bytes.clear();
             }
         }
+        self.scan.rest();
         out.write_all(&bytes)?;
         out.flush()
     }

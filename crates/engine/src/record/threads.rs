@@ -25,6 +25,9 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// Number of looks at the drops that are remembered.
 const LOSSES: usize = 4096;
 
+/// Number of pauses at the end for packets that other readers keep from being read.
+const PATIENT: u32 = 200;
+
 /// Largest number of files under way.
 const MOST: usize = 64;
 
@@ -52,6 +55,8 @@ pub(super) struct Triggers {
     /// Time of the last packet, ns since 1970.
     latest_ns: i64,
     look_ns: u64,
+    /// Whether the last look at the ring failed, because other readers kept as many chunks as may be kept.
+    starved: bool,
     found: Vec<u32>,
 }
 
@@ -95,6 +100,7 @@ impl Triggers {
             firings: Vec::new(),
             latest_ns: i64::MIN,
             look_ns: 0,
+            starved: false,
             found: Vec::new(),
         })
     }
@@ -103,6 +109,7 @@ impl Triggers {
     pub fn run(mut self) {
         // A panic must not leave a run waiting for this reader.
         let _left = Left(Arc::clone(&self.shared));
+        let mut pauses = 0;
         loop {
             let ended = self.shared.has_ended();
             self.take_requests();
@@ -113,13 +120,20 @@ impl Triggers {
                 continue;
             }
             if ended {
-                break;
+                pauses += 1;
+                if pauses > PATIENT || !self.starved && !self.firings.iter().any(Firing::is_starved) {
+                    break;
+                }
             }
             match self.requests.recv_timeout(PAUSE) {
                 Ok(request) => self.take(request),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(PAUSE),
             }
+        }
+        if self.starved {
+            let waiting = self.shared.history.next() - self.cursor.number().unwrap_or(0);
+            self.shared.unchecked.store(self.cursor.missed() + waiting, Ordering::Relaxed);
         }
         self.complete(|_| true);
     }
@@ -156,7 +170,10 @@ impl Triggers {
     fn step(&mut self, now: u64) -> bool {
         self.look_at_drops(now);
         let mut busy = false;
-        if let Some(piece) = self.cursor.next(now) {
+        let starved = self.cursor.starved();
+        let piece = self.cursor.next(now);
+        self.starved = self.cursor.starved() > starved;
+        if let Some(piece) = piece {
             busy = true;
             self.shared.unchecked.store(self.cursor.missed(), Ordering::Relaxed);
             if self.interfaces.all.len() != self.shared.history.interface_count() {
@@ -254,7 +271,7 @@ impl Triggers {
         let over: Vec<Firing> = over;
         for firing in over {
             let dropped = self.dropped(firing.span_ns());
-            let (index, cause, remarks, complete) = firing.finish(&self.interfaces, dropped);
+            let (index, cause, remarks, complete) = firing.finish(&self.interfaces, &self.shared.history, dropped);
             let active = self.firings.iter().any(|other| other.trigger == index);
             {
                 let mut triggers = self.shared.triggers();

@@ -58,8 +58,11 @@ impl Cursor {
     /// Packets that have come since the last look, all of one chunk, oldest first; `None` if there are none now. `now` is the steady
     /// clock's time of the writer, ns.
     ///
-    /// **Cost**: five atomic updates for a piece; a look at the states of all chunks for each chunk.
+    /// **Cost**: five atomic updates for a piece; a look at the states of all chunks for each chunk, and after [`Self::rest`].
     pub fn next(&mut self, now: u64) -> Option<Piece> {
+        if self.current.is_none() && self.number.is_some_and(|number| number >= self.history.next()) {
+            return None;
+        }
         loop {
             // Before the look at the chunk: what the writer put there before it took another one is then seen.
             let taken = self.history.shared.taken.load(std::sync::atomic::Ordering::Acquire);
@@ -86,6 +89,14 @@ impl Cursor {
                 return None;
             }
             self.leave();
+        }
+    }
+
+    /// Gives the pin back until the next look, so that a thread with many cursors does not keep as many chunks. The cursor keeps its
+    /// place. The writer may take the chunk meanwhile; what is then missed is counted.
+    pub fn rest(&mut self) {
+        if let Some(current) = self.current.take() {
+            self.sequence = current.sequence;
         }
     }
 

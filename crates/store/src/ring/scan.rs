@@ -196,6 +196,11 @@ impl Scan {
         }
     }
 
+    /// Gives back the pin until the next look, as [`Cursor::rest`].
+    pub fn rest(&mut self) {
+        self.cursor.rest();
+    }
+
     /// Takes back a piece that is done, so that [`Self::next`] allocates nothing.
     pub fn reuse(&mut self, matches: Matches) {
         self.spare = matches.found;

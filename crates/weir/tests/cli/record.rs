@@ -278,6 +278,54 @@ fn an_interface_is_recorded_without_a_gap() {
     assert_eq!(parts, 0);
 }
 
+/// Many triggers fire at one packet, and a small ring lets few chunks be kept: each file has all packets of its span.
+#[test]
+fn triggers_that_fire_together_save_whole_files_from_a_small_ring() {
+    if !have("triggers_that_fire_together_save_whole_files_from_a_small_ring", &["tcpdump", "timeout"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let file = temp.at("all.pcap");
+    weir(["generate", &file, "--packets", "50000", "--rate", "10000", "--seed", "3"]).ok();
+    let times = |file: &str| tool("tcpdump", ["-ttnr", file]).ok().text();
+    let stamp = |line: &str| line.split_whitespace().next().and_then(|time| time.parse::<f64>().ok()).unwrap();
+    let all: Vec<f64> = times(&file).lines().map(stamp).collect();
+    let first = stamp(tool("tcpdump", ["-ttnr", &file, "tcp"]).ok().text().lines().next().unwrap());
+    let within = |time: &&f64| (first - 1.0..=first + 2.0).contains(*time);
+    let expected = all.iter().filter(within).count();
+    assert!(expected > 10_000 && expected < all.len());
+    for (count, ram) in [(1, "16M"), (4, "16M"), (16, "64M"), (64, "16M")] {
+        let out = temp.at(&format!("out{count}"));
+        let mut limited = std::process::Command::new("timeout");
+        limited.args(["60", env!("CARGO_BIN_EXE_weir"), "record", &file, &out, "--ram", ram, "--max-files", "1"]);
+        limited.args(["--before", "1s", "--after", "2s"]);
+        limited.args((0..count).flat_map(|number| ["--trigger".to_owned(), format!("t{number}=tcp")]));
+        let done = run(&mut limited, &[]).ok();
+        for number in 0..count {
+            let [only] = &saved(&out, &format!("t{number}"))[..] else { panic!("{count} {number}: {}", done.err) };
+            assert_eq!(times(only).lines().count(), expected, "{count} {number}: {}", done.err);
+        }
+    }
+}
+
+#[test]
+fn triggers_that_fire_together_save_whole_files_from_an_interface() {
+    let Some(net) = Net::new("triggers_that_fire_together_save_whole_files_from_an_interface") else { return };
+    let temp = Temp::new();
+    let out = temp.at("out");
+    let frames: Vec<_> = (0..3000).map(|number| numbered(53, number, 1000)).collect();
+    let names: Vec<String> = (0..12).map(|number| format!("t{number}=udp")).collect();
+    let triggers = names.iter().flat_map(|name| ["--trigger", name]);
+    let arguments = ["record", "near", &out, "--ram", "16M", "--before", "1s", "--after", "60s"];
+    let capture = net.capture(&arguments.into_iter().chain(triggers).collect::<Vec<_>>());
+    assert_eq!(net.send(&frames, 100), 3000);
+    let done = capture.stop().ok();
+    for name in &names {
+        let [only] = &saved(&out, &name[..name.len() - 4])[..] else { panic!("{name}: {}", done.err) };
+        assert!(records(only).iter().map(number).eq(0..3000), "{name}: {}", done.err);
+    }
+}
+
 #[test]
 fn the_first_bytes_of_each_conversation_are_recorded() {
     let temp = Temp::new();
