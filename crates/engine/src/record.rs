@@ -18,6 +18,7 @@ mod save;
 mod sink;
 mod threads;
 
+pub use save::Incomplete;
 pub use sink::RecordSink;
 
 use crate::control::Control;
@@ -27,11 +28,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use trigger::{Saved, Trigger};
+use trigger::{Asked, NotAsked, Saved, Trigger};
 use weir_pipeline::steps::SystemClock;
 use weir_store::ring::{self, Held, History, Refused};
 
@@ -60,6 +61,9 @@ pub struct Settings {
     /// Function called with each file that a trigger saved, or failed to save; in the trigger thread.
     pub on_saved: Box<dyn FnMut(&Saved) + Send>,
 }
+
+/// Longest wait for the trigger thread.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Name of the control socket in the directory of a recording.
 pub const SOCKET: &str = "control";
@@ -118,6 +122,8 @@ pub struct TriggerStatus {
     pub active: bool,
     /// Reason for which its expression makes no sense for the interfaces.
     pub misfit: Option<String>,
+    /// Reason for which the expression of what it keeps makes no sense for the interfaces.
+    pub keep_misfit: Option<String>,
 }
 
 /// State of a recording.
@@ -154,6 +160,7 @@ impl Status {
             json!({
                 "name": trigger.name, "met": trigger.met, "fired": trigger.fired, "saved": trigger.saved,
                 "packets": trigger.packets, "failed": trigger.failed, "active": trigger.active, "misfit": trigger.misfit,
+                "keep_misfit": trigger.keep_misfit,
             })
         });
         let disk = self.disk.as_ref().map(|disk| {
@@ -189,8 +196,8 @@ impl Status {
 /// A request to the trigger thread.
 #[derive(Debug)]
 enum Request {
-    /// Fires the trigger of this name, or all, for this cause.
-    Fire(Option<String>, String),
+    /// Fires the trigger of this name, or all, for this cause, and tells which fired.
+    Fire(Option<String>, String, Sender<Asked>),
 }
 
 /// Drops of the sources up to a time.
@@ -246,10 +253,18 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Fires the trigger `name`, or all triggers, for this cause. Returns `false` if there is no such trigger.
-    pub fn fire(&self, name: Option<&str>, cause: &str) -> bool {
-        let known = name.is_none_or(|name| self.shared.triggers().iter().any(|trigger| trigger.name == name));
-        known && self.requests.send(Request::Fire(name.map(str::to_owned), cause.to_owned())).is_ok()
+    /// Fires the trigger `name`, or all triggers, for this cause. Waits for the trigger thread, seconds at most.
+    pub fn fire(&self, name: Option<&str>, cause: &str) -> Result<Asked, NotAsked> {
+        if let Some(name) = name.filter(|name| self.shared.triggers().iter().all(|trigger| trigger.name != *name)) {
+            return Err(NotAsked::Unknown(name.to_owned()));
+        }
+        let (answer, asked) = channel();
+        let request = Request::Fire(name.map(str::to_owned), cause.to_owned(), answer);
+        self.requests.send(request).map_err(|_| NotAsked::Ended)?;
+        asked.recv_timeout(PATIENCE).map_err(|error| match error {
+            RecvTimeoutError::Timeout => NotAsked::Silent,
+            RecvTimeoutError::Disconnected => NotAsked::Ended,
+        })
     }
 
     /// Returns the state of the recording now. **Cost**: a look at each chunk of the ring.
@@ -380,6 +395,12 @@ impl Recording {
         Ok(path)
     }
 
+    /// Cuts files that an earlier recording was saving when it was killed behind their last whole blocks, and gives them a name
+    /// that says so; those without a packet are removed. The caller has made the control socket: no other recording writes them.
+    pub fn recover_saved(&self) -> io::Result<Vec<Incomplete>> {
+        save::recover(&self.directory)
+    }
+
     /// Begins the work of the threads, and takes requests if there is a socket.
     pub fn start(self) -> Result<Recorder, Error> {
         let Self { handle, triggers, writer, socket, .. } = self;
@@ -456,6 +477,7 @@ mod tests {
                 failed: 26,
                 active: true,
                 misfit: Some("no VLAN".to_owned()),
+                keep_misfit: None,
             }],
         };
         let expected = concat!(
@@ -465,7 +487,7 @@ mod tests {
             r#""segments":14,"bytes":15,"written_bytes":18,"index_bytes":19,"removed_segments":21,"missed":16,"cut":20,"#,
             r#""compressed":{"segments":27,"bytes_before":28,"bytes_after":29,"left_plain":30,"failed":31},"#,
             r#""failure":"full","failures":17},"triggers":[{"name":"t","met":22,"fired":23,"saved":24,"packets":25,"#,
-            r#""failed":26,"active":true,"misfit":"no VLAN"}]}"#,
+            r#""failed":26,"active":true,"misfit":"no VLAN","keep_misfit":null}]}"#,
         );
         assert_eq!(status.json().to_string(), expected);
         assert_eq!(Status::default().json()["disk"], Value::Null);

@@ -66,6 +66,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     let (saving, writing) = (Arc::clone(&report), Arc::clone(&report));
     // Walls let no process begin another one: the one that does begins here.
     let mut hook = arguments.on_trigger.as_ref().map(|program| Hook::start(program, &walls)).transpose()?;
+    let runs = hook.as_ref().map(Hook::runs);
     let settings = Settings {
         directory: Path::new(directory).to_owned(),
         ring: ring::Settings {
@@ -148,6 +149,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         stages: arguments.stats.then_some(&ended.stages[..]),
         notes: &command.show.notes,
         status: &status,
+        runs: runs.as_deref(),
         place: command.place,
         interrupted: stopped && !live && arguments.duration.is_none(),
         faults: &command.show.faults,
@@ -220,6 +222,10 @@ impl Command<'_> {
         self.walls.opened(&kept);
         // The threads have no more rights than are left now.
         let handle = recording.handle().clone();
+        match recording.recover_saved() {
+            Ok(found) => report.incomplete(&found),
+            Err(error) => report.fault(format!("files that an earlier recording left: {}", io_words(&error))),
+        }
         let recorder = recording.start()?;
         if !begun {
             return Ok(recorder);
@@ -252,7 +258,11 @@ fn attend(handle: &Handle, signals: &Signals, report: &Report, done: &AtomicBool
     while !done.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
         if signals.fire.swap(false, Ordering::Relaxed) {
-            handle.fire(None, "SIGUSR2");
+            match handle.fire(None, "SIGUSR2") {
+                Ok(asked) if asked.refused.is_empty() => {}
+                Ok(asked) => report.remark(&format!("SIGUSR2: {}", asked.refusals())),
+                Err(why) => report.remark(&format!("SIGUSR2: {why}")),
+            }
         }
         if signals.look.swap(false, Ordering::Relaxed) {
             report.standing(&handle.status());

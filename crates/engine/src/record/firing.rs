@@ -73,7 +73,8 @@ enum Kept {
     All,
     Flow(FlowKey),
     Host(IpAddr),
-    Matches(String, Option<Filters>),
+    /// The expression, its filters, and the reason for which it makes no sense for the interfaces.
+    Matches(String, Option<Filters>, Option<weir_filter::Error>),
 }
 
 impl Kept {
@@ -81,7 +82,7 @@ impl Kept {
         let all = |what: &str| (Self::All, Some(format!("nothing tells the {what}: all packets are kept")));
         match keep {
             Keep::All => (Self::All, None),
-            Keep::Matches(expression) => (Self::Matches(expression.clone(), None), None),
+            Keep::Matches(expression) => (Self::Matches(expression.clone(), None, None), None),
             Keep::Flow => match cause.flow {
                 Some(flow) => (Self::Flow(flow.canonical()), None),
                 None => all("flow"),
@@ -104,9 +105,9 @@ impl Kept {
                 let is_end = |key: FlowKey| key.source() == Some(*host) || key.destination() == Some(*host);
                 found.extend(all.filter(|&index| key(index).is_some_and(is_end)));
             }
-            Self::Matches(expression, filters) => {
+            Self::Matches(expression, filters, misfit) => {
                 // An expression that makes sense for none of the interfaces keeps nothing.
-                let _ = interfaces.compile(expression, filters);
+                *misfit = interfaces.compile(expression, filters);
                 if let Some(filters) = filters {
                     filters.find(piece, found);
                 }
@@ -233,6 +234,14 @@ impl Firing {
         self.over
     }
 
+    /// Reason for which the expression of what is kept makes no sense for the interfaces.
+    pub fn misfit(&self) -> Option<String> {
+        match &self.kept {
+            Kept::Matches(_, _, Some(why)) => Some(why.to_string()),
+            _ => None,
+        }
+    }
+
     /// Whether packets wait that could not be read.
     pub fn is_starved(&self) -> bool {
         self.starved
@@ -245,6 +254,9 @@ impl Firing {
         history: &History,
         dropped: Option<u64>,
     ) -> (usize, Cause, Vec<String>, Complete) {
+        if let Some(why) = self.misfit() {
+            self.remarks.push(format!("nothing is kept: its expression makes no sense for what is recorded: {why}"));
+        }
         let missed = self.cursor.missed();
         let waiting = || self.cursor.number().map_or(history.held().packets, |number| history.next() - number);
         let unread = if self.starved { waiting() } else { 0 };

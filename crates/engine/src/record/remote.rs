@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! {"request":"status"}                  {"ok":{"recorded":1200,"history":{"seconds":3.2,...},"triggers":[...],...}}
-//! {"request":"trigger","name":"dns"}    {"ok":{}}      without a name: all triggers
+//! {"request":"trigger","name":"dns"}    {"ok":{"fired":["dns"],"refused":{}}}   without a name: all triggers
+//!                                       {"error":"trigger dns does not fire: ..."}   if none fires
 //! {"request":"query","expression":"udp","from_ns":null,"to_ns":null,"follow":false}
 //!                                       {"ok":{"number":7}}, then pcapng bytes of the packets in RAM
 //! ```
 
 use super::{Handle, Shared};
 use crate::socket::Reply;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,13 +38,13 @@ pub(super) fn request(handle: &Handle, request: &Value) -> Reply {
         Some("status") => Reply::Done(handle.status().json()),
         Some("trigger") => {
             let name = request["name"].as_str();
-            if handle.fire(name, "a request on the control socket") {
-                Reply::Done(json!({}))
-            } else {
-                Reply::Refused(match name {
-                    Some(name) => format!("there is no trigger {name}"),
-                    None => "the recording has ended".to_owned(),
-                })
+            match handle.fire(name, "a request on the control socket") {
+                Ok(asked) if asked.fired.is_empty() => Reply::Refused(asked.refusals()),
+                Ok(asked) => {
+                    let refused = asked.refused.iter().map(|(name, why)| (name.clone(), why.to_string().into()));
+                    Reply::Done(json!({ "fired": asked.fired, "refused": refused.collect::<Map<_, _>>() }))
+                }
+                Err(why) => Reply::Refused(why.to_string()),
             }
         }
         Some("query") => query(handle, request),

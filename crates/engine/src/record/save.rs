@@ -3,7 +3,7 @@
 use crate::zone::Zone;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use weir_packet::savefile::write::Encoder;
@@ -11,6 +11,9 @@ use weir_packet::savefile::{Format, Interface, Record, Statistics};
 
 /// Bytes that are gathered before a write.
 const BUFFER: usize = 1 << 20;
+
+/// Ending of a file under way.
+const PART: &str = ".pcapng.part";
 
 /// Place and permissions of saved files.
 pub(super) struct Target {
@@ -100,8 +103,6 @@ impl SaveFile {
                     self.packets += self.waiting;
                 }
                 Err(error) => {
-                    // The file ends at a whole record. A failure here leaves a torn record, which readers notice.
-                    let _ = self.file.set_len(self.len);
                     self.left_out += self.waiting;
                     self.error = Some(error);
                 }
@@ -129,11 +130,92 @@ impl SaveFile {
             }
         }
         self.write();
-        let named = self.file.sync_data().and_then(|()| fs::rename(&self.part, &self.path));
-        let named = named.and_then(|()| sync_directory(&self.path));
-        let path = if self.path.exists() { self.path } else { self.part };
-        Complete { path, packets: self.packets, error: self.error.or(named.err()) }
+        let written = self.error.map_or(Ok(()), Err).and_then(|()| self.file.sync_data());
+        let named = written.and_then(|()| fs::rename(&self.part, &self.path));
+        let Err(error) = named.and_then(|()| sync_directory(&self.path)) else {
+            return Complete { path: self.path, packets: self.packets, error: None };
+        };
+        let (path, packets) = match keep_incomplete(&self.part) {
+            Ok(kept) => kept.map_or((self.path, 0), |kept| (kept.path, kept.packets)),
+            Err(_) if self.part.exists() => (self.part, self.packets),
+            Err(_) => (self.path, self.packets),
+        };
+        Complete { path, packets, error: Some(error) }
     }
+}
+
+/// A saved file that is not whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incomplete {
+    /// The file: `trigger-NAME-TIME-incomplete.pcapng`; the former name of one without a packet, which is removed.
+    pub path: PathBuf,
+    /// Number of packets in it.
+    pub packets: u64,
+}
+
+/// Keeps what a recording that was killed left of its saved files. **Errors**: those of the first file that fails, after all others.
+pub(super) fn recover(directory: &Path) -> io::Result<Vec<Incomplete>> {
+    let (mut found, mut failed) = (Vec::new(), Ok(()));
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_part = name.to_str().is_some_and(|name| name.starts_with("trigger-") && name.ends_with(PART));
+        // A link may point anywhere.
+        if !is_part || !entry.file_type()?.is_file() {
+            continue;
+        }
+        match keep_incomplete(&entry.path()) {
+            Ok(kept) => found.push(kept.unwrap_or(Incomplete { path: entry.path(), packets: 0 })),
+            Err(error) => failed = failed.and(Err(error)),
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    failed.map(|()| found)
+}
+
+/// Cuts a file that is not whole behind its last whole block, and names it so; `None` if it holds no packet, and is removed.
+fn keep_incomplete(part: &Path) -> io::Result<Option<Incomplete>> {
+    let file = OpenOptions::new().read(true).write(true).open(part)?;
+    let (len, packets) = whole_blocks(&file)?;
+    if packets == 0 {
+        fs::remove_file(part)?;
+        sync_directory(part)?;
+        return Ok(None);
+    }
+    file.set_len(len)?;
+    file.sync_all()?;
+    let stem = part.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_suffix(PART)).unwrap_or("trigger");
+    let path = free_path(part.with_file_name(format!("{stem}-incomplete")).as_path());
+    fs::rename(part, &path)?;
+    sync_directory(&path)?;
+    Ok(Some(Incomplete { path, packets }))
+}
+
+/// Length of the whole blocks at the begin of a pcapng file, as [`SaveFile`] writes it, and the number of packets in them.
+fn whole_blocks(file: &File) -> io::Result<(u64, u64)> {
+    /// Type of a block that holds a packet.
+    const PACKET: u32 = 6;
+    let end = file.metadata()?.len();
+    let mut reader = BufReader::with_capacity(BUFFER, file);
+    let (mut at, mut packets, mut body) = (0, 0, Vec::new());
+    // A block is its type and its length, a body, and its length again, at least 12 bytes.
+    while end - at >= 12 {
+        let (mut kind, mut len) = ([0; 4], [0; 4]);
+        reader.read_exact(&mut kind)?;
+        reader.read_exact(&mut len)?;
+        let bytes = u32::from_le_bytes(len);
+        if bytes < 12 || !bytes.is_multiple_of(4) || u64::from(bytes) > end - at {
+            break;
+        }
+        body.resize(bytes as usize - 8, 0);
+        reader.read_exact(&mut body)?;
+        if !body.ends_with(&len) {
+            break;
+        }
+        at += u64::from(bytes);
+        packets += u64::from(u32::from_le_bytes(kind) == PACKET);
+    }
+    Ok((at, packets))
 }
 
 /// Makes sure that the name of a file in its directory is on the disk.
@@ -146,9 +228,18 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 fn free_name(directory: &Path, trigger: &str, time_ns: i64) -> PathBuf {
     let second = Zone::new(true).strftime(OsStr::new("%Y%m%dT%H%M%S"), time_ns);
     let begin = format!("trigger-{trigger}-{}.{:09}Z", second.to_string_lossy(), time_ns.rem_euclid(1_000_000_000));
+    free_path(&directory.join(begin))
+}
+
+/// Path with an ending that no file has; with a number if there is a file.
+fn free_path(begin: &Path) -> PathBuf {
     let name = |number: u32| {
-        let number = if number == 0 { String::new() } else { format!("-{}", number + 1) };
-        directory.join(format!("{begin}{number}.pcapng"))
+        let mut name = begin.as_os_str().to_owned();
+        if number > 0 {
+            name.push(format!("-{}", number + 1));
+        }
+        name.push(".pcapng");
+        PathBuf::from(name)
     };
     (0..u32::MAX).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
 }

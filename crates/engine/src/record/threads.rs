@@ -3,7 +3,7 @@
 use super::condition::{Check, Met, SCHEDULE};
 use super::firing::{Begin, Cause, Firing, Interfaces, LATE_NS, nanoseconds};
 use super::save::{SaveFile, Target};
-use super::trigger::{Condition, Keep, Saved, Trigger};
+use super::trigger::{Asked, Condition, Keep, NotFired, Saved, Trigger};
 use super::{Error, Loss, Request, Shared};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -151,14 +151,23 @@ impl Triggers {
         }
     }
 
-    fn take(&mut self, Request::Fire(name, cause): Request) {
+    fn take(&mut self, Request::Fire(name, cause, answer): Request) {
         let time_ns = self.time_ns();
+        let mut asked = Asked::default();
         for index in 0..self.watched.len() {
             if name.as_ref().is_none_or(|name| self.watched[index].trigger.name == *name) {
                 self.met(index);
-                self.fire(index, Cause { text: cause.clone(), time_ns, flow: None, host: None });
+                let cause = Cause { text: cause.clone(), time_ns, flow: None, host: None };
+                let fired = self.fire(index, cause);
+                let name = self.watched[index].trigger.name.clone();
+                match fired {
+                    Ok(()) => asked.fired.push(name),
+                    Err(why) => asked.refused.push((name, why)),
+                }
             }
         }
+        // The client may have gone.
+        let _ = answer.send(asked);
     }
 
     /// The time by which triggers fire that no packet fired, ns since 1970.
@@ -206,7 +215,8 @@ impl Triggers {
                     self.shared.triggers()[index].met += met;
                 }
                 for cause in causes {
-                    self.fire(index, cause);
+                    // A trigger that is not armed does not fire: the counts say so.
+                    let _ = self.fire(index, cause);
                 }
             }
             self.found = found;
@@ -215,7 +225,7 @@ impl Triggers {
         for index in 0..self.watched.len() {
             if time_ns != i64::MIN && self.watched[index].check.is_due(time_ns) {
                 self.met(index);
-                self.fire(index, Cause { text: SCHEDULE.to_owned(), time_ns, flow: None, host: None });
+                let _ = self.fire(index, Cause { text: SCHEDULE.to_owned(), time_ns, flow: None, host: None });
             }
         }
         for firing in &mut self.firings {
@@ -232,10 +242,21 @@ impl Triggers {
     }
 
     /// Begins a file, if the trigger is armed.
-    fn fire(&mut self, index: usize, cause: Cause) {
+    fn fire(&mut self, index: usize, cause: Cause) -> Result<(), NotFired> {
         let Watched { trigger, armed_ns, files, .. } = &mut self.watched[index];
-        if cause.time_ns < *armed_ns || *files >= trigger.max_files || self.firings.len() >= MOST {
-            return;
+        if cause.time_ns == i64::MIN {
+            return Err(NotFired::Early);
+        }
+        if *files >= trigger.max_files {
+            return Err(NotFired::Spent(*files));
+        }
+        if cause.time_ns < *armed_ns {
+            let left = Duration::from_nanos(armed_ns.abs_diff(cause.time_ns));
+            let is_saving = self.firings.iter().any(|firing| firing.trigger == index);
+            return Err(if is_saving { NotFired::Saving(left) } else { NotFired::Resting(left) });
+        }
+        if self.firings.len() >= MOST {
+            return Err(NotFired::Busy(MOST));
         }
         let rest = trigger.after.saturating_add(trigger.cooldown);
         *armed_ns = cause.time_ns.saturating_add(nanoseconds(rest)).saturating_add(1);
@@ -253,13 +274,16 @@ impl Triggers {
                 let begin = Begin { trigger: index, cause, before, after, file, deadline_ns };
                 self.firings.push(Firing::new(begin, &trigger.keep, &self.shared.history));
                 self.shared.triggers()[index].active = true;
+                Ok(())
             }
             Err(error) => {
+                let why = NotFired::Failed(error.to_string());
                 self.shared.triggers()[index].failed += 1;
                 let (trigger, path) = (trigger.name.clone(), self.target.directory.clone());
                 let saved =
                     Saved { trigger, cause: cause.text, path, packets: 0, remarks: Vec::new(), error: Some(error) };
                 (self.on_saved)(&saved);
+                Err(why)
             }
         }
     }
@@ -271,6 +295,7 @@ impl Triggers {
         let over: Vec<Firing> = over;
         for firing in over {
             let dropped = self.dropped(firing.span_ns());
+            let misfit = firing.misfit();
             let (index, cause, remarks, complete) = firing.finish(&self.interfaces, &self.shared.history, dropped);
             let active = self.firings.iter().any(|other| other.trigger == index);
             {
@@ -278,6 +303,7 @@ impl Triggers {
                 let status = &mut triggers[index];
                 status.active = active;
                 status.packets += complete.packets;
+                status.keep_misfit = misfit.or(status.keep_misfit.take());
                 *(if complete.error.is_none() { &mut status.saved } else { &mut status.failed }) += 1;
             }
             let trigger = self.watched[index].trigger.name.clone();

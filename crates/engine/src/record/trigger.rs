@@ -111,6 +111,62 @@ pub enum Keep {
     Matches(String),
 }
 
+/// Reason for which a trigger does not fire.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotFired {
+    /// The packets that it saves now are not behind it yet.
+    #[error("a file of it is being written; it is armed again in {0:.1?}")]
+    Saving(Duration),
+    /// No packet has come, and the packets of files tell the time.
+    #[error("no packet has come yet")]
+    Early,
+    /// The time after a file has not passed.
+    #[error("it is in its cooldown, and armed again in {0:.1?}")]
+    Resting(Duration),
+    /// Number of saved files, when it is as many as may be.
+    #[error("it has saved {0} files, as many as it may")]
+    Spent(u64),
+    /// As many files are being written as may be at a time.
+    #[error("{0} files are being written, as many as may be at a time")]
+    Busy(usize),
+    /// No file can be made.
+    #[error("no file can be made: {0}")]
+    Failed(String),
+}
+
+/// Reason for which no trigger can be asked to fire.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotAsked {
+    /// There is no trigger of this name.
+    #[error("there is no trigger {0}")]
+    Unknown(String),
+    /// The recording has ended.
+    #[error("the recording has ended")]
+    Ended,
+    /// The trigger thread did not answer in time.
+    #[error("the triggers do not answer")]
+    Silent,
+}
+
+/// Triggers that were asked to fire, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Names of the triggers that fired.
+    pub fired: Vec<String>,
+    /// Names of the triggers that did not, with the reasons.
+    pub refused: Vec<(String, NotFired)>,
+}
+
+impl Asked {
+    /// The triggers that did not fire, with the reasons, as text; empty if all fired.
+    pub fn refusals(&self) -> String {
+        let text = self.refused.iter().map(|(name, why)| format!("trigger {name} does not fire: {why}"));
+        text.collect::<Vec<_>>().join("; ")
+    }
+}
+
 /// A file that a trigger saved, or failed to save.
 #[derive(Debug)]
 pub struct Saved {

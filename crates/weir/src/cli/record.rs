@@ -26,11 +26,14 @@ Examples:
   weir record trace.pcap out --trigger syn='tcp[13] = 2'  the same over a file, by the time of its packets
 
 Thresholds are KEY>VALUE FIGURE/WINDOW. Keys: total, src, dst, conversation. Figures: packets/s and bit/s, averages over the
-window; peers, different addresses at the other end; times, packets in this window divided by those in the one before.
+window; peers, different addresses at the other end; times, packets in this window divided by those in the one before, once
+this window has 100 packets.
 Sizes and rates take k, M, G. A threshold fires at the packet that exceeds it, once for each key and window.
 
 A saved file is DIR/trigger-NAME-TIME.pcapng. It appears once it is whole and on the disk. Its comments say what fired, what the
-ring no longer held, and how many packets were lost on the way. A trigger is armed again behind the packets that it saved.
+ring no longer held, and how many packets were lost on the way. A file that a full disk or a kill cut is named
+trigger-NAME-TIME-incomplete.pcapng. A trigger is armed again --after and --cooldown after it fired: until then nothing fires it,
+also no signal and no --fire. At most 64 files are written at a time.
 
 Signals: SIGUSR2 fires all triggers, SIGUSR1 prints how it stands. weir record --status DIR and --fire NAME DIR ask from elsewhere.
 
@@ -106,11 +109,11 @@ pub struct RecordArgs {
     /// Save at this interval
     #[arg(help_heading = TRIGGERS, long, value_name = "T", value_parser = parse_time)]
     pub every: Option<Duration>,
-    /// After a file, do not fire for this long
+    /// After a file, do not fire for this long: neither for a packet nor for SIGUSR2 or --fire
     #[arg(help_heading = TRIGGERS, long, value_name = "T", default_value = "0s", value_parser = parse_time)]
     pub cooldown: Duration,
     /// Run this program for each saved file, with the file's path and the cause as its two arguments; no shell is involved. It has
-    /// the rights of the user who records, and one runs at a time
+    /// the rights of the user who records, and one runs at a time; at the end they are waited for 5 s
     #[arg(help_heading = TRIGGERS, long, value_name = "PROGRAM")]
     pub on_trigger: Option<Name>,
     /// Files that each trigger saves at most
@@ -150,7 +153,7 @@ pub struct RecordArgs {
     /// Ask the recorder of DIR how it stands: a JSON object (weir record --status DIR)
     #[arg(help_heading = WORK, long, conflicts_with_all = ["fire", "reindex"])]
     pub status: bool,
-    /// Have the recorder of DIR fire its trigger NAME, or all (weir record --fire NAME DIR)
+    /// Have the recorder of DIR fire its trigger NAME, or all (weir record --fire NAME DIR); if none fires, say why and exit with 1
     #[arg(help_heading = WORK, long, value_name = "NAME", conflicts_with = "reindex")]
     pub fire: Option<String>,
     /// Make the indexes of the files of DIR anew, and cut off what a crash left torn (weir record --reindex DIR)

@@ -3,7 +3,7 @@
 use super::report::Report;
 use crate::cli::record::RecordArgs;
 use crate::numbers::{bytes, grouped};
-use crate::outcome::{Outcome, answer, say_plain};
+use crate::outcome::{Outcome, answer, say, say_plain};
 use crate::terminal;
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
@@ -30,17 +30,45 @@ pub(super) fn run(arguments: &RecordArgs) -> anyhow::Result<Option<Outcome>> {
         None if arguments.status => json!({ "request": "status" }),
         None => return reindex(arguments, directory).map(Some),
     };
+    if let Some(name) = &arguments.fire {
+        return fire(directory, name, &request).map(Some);
+    }
     let value = ask(directory, &request)?;
     Ok(Some(if arguments.status { answer(&format!("{}\n", terminal::json(&value))) } else { Outcome::Done }))
 }
 
-/// Asks the recorder of a directory.
-fn ask(directory: &Name, request: &Value) -> anyhow::Result<Value> {
-    let mut client = Client::connect(Path::new(directory).join(SOCKET)).map_err(|error| match error {
+/// Has the recorder of a directory fire, and tells which triggers did not.
+fn fire(directory: &Name, name: &str, request: &Value) -> anyhow::Result<Outcome> {
+    match connect(directory)?.ask(request) {
+        Ok(done) => {
+            for (name, why) in done["refused"].as_object().into_iter().flatten() {
+                say(&format!("{directory}: trigger {name} does not fire: {}", why.as_str().unwrap_or_default()));
+            }
+            Ok(Outcome::Done)
+        }
+        Err(socket::Error::Refused(why)) => {
+            let status = ask(directory, &json!({ "request": "status" }))?;
+            let mut triggers = status["triggers"].as_array().into_iter().flatten();
+            if name != "all" && triggers.all(|trigger| trigger["name"] != name) {
+                bail!("{directory}: {why}");
+            }
+            say(&format!("{directory}: {why}"));
+            Ok(Outcome::Failed)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn connect(directory: &Name) -> anyhow::Result<Client> {
+    Client::connect(Path::new(directory).join(SOCKET)).map_err(|error| match error {
         socket::Error::NotListening { .. } => anyhow!("{directory}: no weir record runs on this directory"),
         error => error.into(),
-    })?;
-    client.ask(request).map_err(|error| match error {
+    })
+}
+
+/// Asks the recorder of a directory.
+fn ask(directory: &Name, request: &Value) -> anyhow::Result<Value> {
+    connect(directory)?.ask(request).map_err(|error| match error {
         socket::Error::Refused(why) => anyhow!("{directory}: {why}"),
         error => error.into(),
     })
@@ -55,7 +83,7 @@ fn reindex(arguments: &RecordArgs, directory: &Name) -> anyhow::Result<Outcome> 
         Ok(opened) => opened,
         Err(error @ (disk::Error::Locked { .. } | disk::Error::NoRecord { .. })) => bail!(error),
         Err(error) => {
-            crate::outcome::say(&error.to_string());
+            say(&error.to_string());
             return Ok(Outcome::Failed);
         }
     };

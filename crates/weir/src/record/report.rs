@@ -2,16 +2,18 @@
 
 use crate::numbers::{bytes, duration, grouped, packets, percent};
 use crate::outcome::{account_line, dropped_words, io_words, print, say, say_plain, show, stage_lines, tell};
+use crate::record::hook::Runs;
 use crate::terminal::{self, printable};
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
-use weir_engine::record::Status;
 use weir_engine::record::disk::{self, DiskEvent};
 use weir_engine::record::trigger::Saved;
+use weir_engine::record::{Incomplete, Status};
 use weir_engine::run::Stage;
 use weir_store::disk::Opened;
 
@@ -29,6 +31,8 @@ pub(super) struct End<'a> {
     pub stages: Option<&'a [Stage]>,
     pub notes: &'a [String],
     pub status: &'a Status,
+    /// Runs of the program for saved files, if there is one.
+    pub runs: Option<&'a Runs>,
     /// Place that drops packets for want of room.
     pub place: &'static str,
     pub interrupted: bool,
@@ -50,6 +54,12 @@ impl Report {
     pub fn fault(&self, line: String) {
         say(&line);
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    /// Reports what is no failure of the recording.
+    pub fn remark(&self, line: &str) {
+        self.clear();
+        say(line);
     }
 
     /// Takes the line of progress off the terminal.
@@ -115,6 +125,17 @@ impl Report {
         }
     }
 
+    /// Reports files that an earlier recording did not complete.
+    pub fn incomplete(&self, found: &[Incomplete]) {
+        for Incomplete { path, packets: count } in found {
+            let name = Name::from(&**path);
+            say(&match count {
+                0 => format!("{name}: an earlier recording left it without a packet, and it is removed"),
+                _ => format!("{name}: an earlier recording did not complete it; {} are in it", packets(*count)),
+            });
+        }
+    }
+
     /// Reports that the disk fails, or goes on.
     pub fn disk(&self, event: &DiskEvent<'_>) {
         self.clear();
@@ -157,6 +178,10 @@ impl Report {
                 // The summary has the number alone, without its time.
                 object["disk"]["durable"] = disk.durable.next.into();
             }
+            object["on_trigger"] = end.runs.map_or(Value::Null, |runs| {
+                let [ran, failed] = [&runs.ran, &runs.failed].map(|count| count.load(Ordering::Relaxed));
+                json!({ "ran": ran, "failed": failed })
+            });
             object["fault"] = end.faults.first().map(String::as_str).into();
             if let Err(error) = print(&format!("{}\n", terminal::json(&object)))
                 && error.kind() != io::ErrorKind::BrokenPipe
@@ -200,6 +225,14 @@ impl Report {
             if let Some(why) = &trigger.misfit {
                 text.push_str(&format!("    its expression makes no sense for what is recorded: {why}\n"));
             }
+            if let Some(why) = &trigger.keep_misfit {
+                let what = "the expression of what it keeps makes no sense for what is recorded";
+                text.push_str(&format!("    {what}: {why}\n"));
+            }
+        }
+        if let Some(runs) = end.runs {
+            let [ran, failed] = [&runs.ran, &runs.failed].map(|count| grouped(count.load(Ordering::Relaxed)));
+            text.push_str(&format!("  --on-trigger: ran {ran} times, failed {failed}\n"));
         }
         if status.unchecked > 0 {
             text.push_str(&format!("  {} left the ring before triggers looked at them\n", packets(status.unchecked)));
