@@ -6,18 +6,29 @@ use running::{captures, end, files, frame, pcap, setup};
 use std::fs::File;
 use std::io::Write;
 use std::process::Command;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::record::trigger::{Condition, NotAsked, NotFired, Saved, Trigger};
 use weir_engine::record::{RecordSink, Recording, Settings};
 use weir_engine::run::{Run, Setup};
 use weir_engine::sink::Sink;
 use weir_packet::savefile::{Interface, Layout, Record, Resolution};
 use weir_packet::{Frame, LinkType};
-use weir_store::ring;
+use weir_store::ring::{self, From};
 use weir_testkit::{Scratch, have};
 
 /// A recording in RAM, whose threads do not begin.
 fn recording(scratch: &Scratch) -> (Recording, RecordSink) {
+    recording_with(scratch, Vec::new(), Box::new(|_| {}))
+}
+
+/// A recording in RAM with triggers, whose threads do not begin.
+fn recording_with(
+    scratch: &Scratch,
+    triggers: Vec<Trigger>,
+    on_saved: Box<dyn FnMut(&Saved) + Send>,
+) -> (Recording, RecordSink) {
     let settings = Settings {
         directory: scratch.path().to_owned(),
         ring: ring::Settings { bytes: 2 << 20, ..ring::Settings::default() },
@@ -25,11 +36,11 @@ fn recording(scratch: &Scratch) -> (Recording, RecordSink) {
         cutoff: None,
         disk: None,
         on_disk: Box::new(|_| {}),
-        triggers: Vec::new(),
+        triggers,
         waits: false,
         resolve: false,
         mode: 0o600,
-        on_saved: Box::new(|_| {}),
+        on_saved,
     };
     Recording::new(settings).unwrap()
 }
@@ -109,4 +120,48 @@ fn a_packet_of_merged_files_is_seen_while_the_writer_of_a_pipe_rests() {
     drop(pipe);
     assert_eq!(end(&mut handle).ledger.passed, 20);
     assert_eq!(recording.handle().history().next(), 20);
+}
+
+/// Readers that keep as many chunks as may be kept let nobody else read: a file says what it lacks, never that nothing was lost.
+#[test]
+fn a_file_that_cannot_read_its_span_says_so() {
+    let scratch = Scratch::new();
+    let (told, saved) = channel();
+    let trigger = |name: &str, max_files| {
+        let (name, condition) = (name.to_owned(), Condition::Asked);
+        Trigger { name, condition, after: Duration::ZERO, max_files, ..Trigger::default() }
+    };
+    let on_saved = Box::new(move |saved: &Saved| {
+        let _ = told.send((saved.packets, saved.path.clone(), saved.remarks.join("; ")));
+    });
+    let (recording, mut sink) = recording_with(&scratch, vec![trigger("t", 1), trigger("none", 0)], on_saved);
+    let handle = recording.handle().clone();
+    let layout = Layout::spool(vec![Interface::plain(LinkType::ETHERNET, 65_535, Resolution::NANOSECOND)]);
+    for number in 0..64 {
+        let data = frame(number);
+        let frame = Frame { data: &data, wire_len: data.len() as u32, interface: 0 };
+        sink.packet(&layout, &Record { time_ns: Some(0), frame }).unwrap();
+    }
+    sink.flush().unwrap();
+    let most = handle.history().pins().1;
+    let mut readers: Vec<_> = (0..most).map(|_| handle.history().cursor(From::Oldest)).collect();
+    readers.iter_mut().for_each(|reader| assert!(reader.next(0).is_some()));
+    let recorder = recording.start().unwrap();
+    let asked = handle.fire(None, "a test").unwrap();
+    assert_eq!(
+        (&asked.fired[..], &asked.refused[..]),
+        (&["t".to_owned()][..], &[("none".to_owned(), NotFired::Spent(0))][..])
+    );
+    assert_eq!(handle.fire(Some("x"), "a test"), Err(NotAsked::Unknown("x".to_owned())));
+    let (packets, path, remarks) = saved.recv().unwrap();
+    assert_eq!((packets, &remarks[..]), (0, "up to 64 packets could not be read, because other readers used the ring"));
+    // The interface statistics count them: option 7, eight bytes.
+    let option: Vec<u8> =
+        [7u16.to_le_bytes(), 8u16.to_le_bytes()].concat().into_iter().chain(64u64.to_le_bytes()).collect();
+    let bytes = std::fs::read(path).unwrap();
+    assert!(bytes.windows(option.len()).any(|window| window == option));
+    drop(readers);
+    let (status, is_whole) = recorder.finish();
+    assert!(is_whole && status.triggers[0].saved == 1 && status.unchecked == 0);
+    assert_eq!(handle.fire(None, "a test"), Err(NotAsked::Ended));
 }
