@@ -1,8 +1,8 @@
 //! A recorder whose disk loses power: everything that it acknowledged is there afterwards, and every segment opens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -30,12 +30,15 @@ enum Fault {
     NoDirectory,
     /// fdatasync of a compressed segment does nothing.
     SkippedCompressed,
+    /// A segment that is cut is replaced by a copy that is not synced.
+    UnsyncedCopy,
 }
 
 /// The system's files with a fault. Notes when names were made, and when they became durable.
 #[derive(Debug)]
 struct Files {
     fault: Fault,
+    system: System,
     power: Arc<Power>,
     root: PathBuf,
     names: Mutex<Vec<Name>>,
@@ -53,9 +56,17 @@ struct Name {
 }
 
 impl Files {
+    fn new(fault: Fault, system: System, power: &Arc<Power>, root: &Path) -> Self {
+        Self { fault, system, power: power.clone(), root: root.to_owned(), names: Mutex::default() }
+    }
+
     fn made(&self, path: &Path) {
         let made = self.power.mark();
         self.names.lock().unwrap().push(Name { path: self.relative(path), made, synced: None });
+    }
+
+    fn written(&self, path: &Path, file: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
+        Box::new(Written { file, path: path.to_owned(), fault: self.fault })
     }
 
     fn relative(&self, path: &Path) -> PathBuf {
@@ -68,15 +79,15 @@ impl Disk for Files {
         self.made(path);
         let compressed = path.extension().is_some_and(|end| end == "new");
         let fault = if self.fault == Fault::SkippedCompressed && compressed { Fault::SkippedSync } else { self.fault };
-        Ok(Box::new(Written { file: System::default().create(path, mode)?, fault }))
+        Ok(Box::new(Written { file: self.system.create(path, mode)?, path: path.to_owned(), fault }))
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(Written { file: System::default().open(path)?, fault: self.fault }))
+        Ok(self.written(path, self.system.open(path)?))
     }
 
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<bool> {
-        let made = System::default().create_dir(path, mode)?;
+        let made = self.system.create_dir(path, mode)?;
         if made {
             self.made(path);
         }
@@ -85,18 +96,18 @@ impl Disk for Files {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.made(to);
-        System::default().rename(from, to)
+        self.system.rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        System::default().remove(path)
+        self.system.remove(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         if self.fault == Fault::NoDirectory {
             return Ok(());
         }
-        System::default().sync_dir(path)?;
+        self.system.sync_dir(path)?;
         let (mark, dir) = (self.power.mark(), self.relative(path));
         for name in self.names.lock().unwrap().iter_mut().filter(|name| name.path.parent() == Some(&dir)) {
             name.synced.get_or_insert(mark);
@@ -108,6 +119,7 @@ impl Disk for Files {
 #[derive(Debug)]
 struct Written {
     file: Box<dyn DiskFile>,
+    path: PathBuf,
     fault: Fault,
 }
 
@@ -117,11 +129,25 @@ impl DiskFile for Written {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        if self.fault == Fault::SkippedSync { Ok(()) } else { self.file.sync() }
+        match self.fault {
+            Fault::SkippedSync => Ok(()),
+            Fault::UnsyncedCopy if self.path.extension().is_some_and(|end| end == "pcapng") => Ok(()),
+            _ => self.file.sync(),
+        }
     }
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
+        if self.fault != Fault::UnsyncedCopy {
+            return self.file.set_len(len);
+        }
+        let copy = self.path.with_extension("copy");
+        fs::write(&copy, &fs::read(&self.path)?[..len as usize])?;
+        fs::remove_file(&self.path)?;
+        fs::rename(&copy, &self.path)?;
+        let system = System::default();
+        system.sync_dir(self.path.parent().expect("it lies in a directory"))?;
+        self.file = system.open(&self.path)?;
+        Ok(())
     }
 }
 
@@ -283,6 +309,13 @@ fn check(dir: &Path, acknowledged: &[u64]) -> Result<usize, String> {
     Ok(found.len())
 }
 
+/// How the sessions write.
+#[derive(Clone, Copy, Debug, Default)]
+struct How {
+    system: System,
+    compress: Option<i32>,
+}
+
 /// A log of all sessions.
 struct Run {
     power: Arc<Power>,
@@ -292,14 +325,13 @@ struct Run {
 }
 
 impl Run {
-    fn new(test: &str, filesystem: Filesystem, fault: Fault, compress: Option<i32>) -> Option<Self> {
+    fn new(test: &str, filesystem: Filesystem, how: How, fault: Fault) -> Option<Self> {
         let power = Arc::new(Power::new(test, filesystem)?);
         let done = power.mounted(|root| {
             // Behind the writes of mounting: a file system whose own metadata were torn there may refuse to mount.
             let begin = power.mark();
-            let files = Files { fault, power: power.clone(), root: root.to_owned(), names: Mutex::default() };
-            let files = Arc::new(files);
-            let acknowledged = sessions(&root.join("record"), &files, compress);
+            let files = Arc::new(Files::new(fault, how.system, &power, root));
+            let acknowledged = sessions(&root.join("record"), &files, how.compress);
             (begin, acknowledged, files.names.lock().unwrap().clone())
         });
         let (begin, acknowledged, names) = done.expect("it was mounted before");
@@ -315,6 +347,49 @@ impl Run {
         self.acknowledged.iter().map(at).collect()
     }
 
+    /// A disk whose power failed at some position while the sessions ran, and that position.
+    fn image(&self, seed: u64, random: &mut Random) -> (usize, Power) {
+        let last = self.acknowledged.iter().flatten().map(|(mark, _)| *mark).max().unwrap_or(0);
+        let position = self.begin + random.below(last + 2 - self.begin);
+        (position, self.power.cut(seed, position))
+    }
+
+    /// Cuts the power at `cuts` positions, and again while the next recorder, with `fault`, recovers each directory. Checks that another
+    /// recovery then finds what the first one found. `look` gets each directory with the number of its packets, and the seed.
+    fn cut_twice(
+        &self,
+        cuts: u64,
+        fault: Fault,
+        look: impl Fn(&Path, usize, u64) -> Result<(), String>,
+    ) -> Vec<Result<usize, String>> {
+        let mut random = Random(31);
+        let one = |seed| {
+            let (first, image) = self.image(seed, &mut random);
+            let (acknowledged, power) = (self.acknowledged(first), Arc::new(image));
+            // Most recoveries have something to cut.
+            power.mounted(|root| seed % 4 != 0 && foul(&root.join("record"), seed))?;
+            let recovered = power.mounted(|root| {
+                let (dir, begin) = (root.join("record"), power.mark());
+                let files = Arc::new(Files::new(fault, System::default(), &power, root));
+                let opened = Recorder::open(files, &dir, settings(None), Now::default());
+                let end = opened.map(|_| power.mark()).map_err(|error| error.to_string())?;
+                check(&dir, &acknowledged).map(|found| (begin, end, found))
+            });
+            let (begin, end, expected) = recovered.and_then(|recovered| recovered)?;
+            let second = begin + random.below(end + 2 - begin);
+            let found = power.cut(seed, second).mounted(|root| {
+                let dir = root.join("record");
+                let found = check(&dir, &acknowledged)?;
+                look(&dir, found, seed).map(|()| found)
+            });
+            let found = found.and_then(|found| found);
+            let found = found.map_err(|why| format!("seed {seed}, positions {first}, {second}: {why}"))?;
+            assert_eq!(found, expected, "packets, seed {seed}, positions {first}, {second} of {begin}..={end}");
+            Ok(found)
+        };
+        (0..cuts).map(one).collect()
+    }
+
     /// Cuts the power at `cuts` positions, and runs `check` in each image, with its seed and what was acknowledged.
     ///
     /// If `strict`, each name whose directory was not synced may be gone too: fsync of a file need not keep its name (fsync(2)),
@@ -325,11 +400,9 @@ impl Run {
         strict: bool,
         check: impl Fn(&Path, u64, &[u64]) -> Result<T, String>,
     ) -> Vec<Result<T, String>> {
-        let last = self.acknowledged.iter().flatten().map(|(mark, _)| *mark).max().unwrap_or(0);
         let mut random = Random(29);
         let one = |seed| {
-            let position = self.begin + random.below(last + 2 - self.begin);
-            let image = self.power.cut(seed, position);
+            let (position, image) = self.image(seed, &mut random);
             let checked = image.mounted(|root| {
                 if strict {
                     let mut random = Random(seed);
@@ -350,34 +423,49 @@ impl Run {
     }
 }
 
-fn nothing_is_lost(test: &str, filesystem: Filesystem, compress: Option<i32>) {
-    let Some(run) = Run::new(test, filesystem, Fault::None, compress) else { return };
-    let tools = compress.is_none() && have(test, &["capinfos", "tshark"]);
-    for strict in [false, true] {
-        let cuts = if strict { 25 } else { 50 };
+/// Checks that capinfos and tshark open each segment, and count as many packets.
+fn tools_agree(dir: &Path, count: usize) -> Result<(), String> {
+    let (mut capinfos, mut tshark) = (0, 0);
+    for (path, _) in segments(dir) {
+        capinfos += lines("capinfos", &["-T", "-r", "-c", "-M"], &path)?
+            .split_whitespace()
+            .last()
+            .and_then(|count| count.parse::<usize>().ok())
+            .unwrap_or(0);
+        tshark += lines("tshark", &["-T", "fields", "-e", "frame.number", "-r"], &path)?.lines().count();
+    }
+    if (capinfos, tshark) == (count, count) { Ok(()) } else { Err(format!("{capinfos}, {tshark} and {count} packets")) }
+}
+
+/// Checks that all cuts went well, and fell at places with different numbers of packets.
+fn all_are_good(what: &str, found: &[Result<usize, String>]) {
+    let failures: Vec<_> = found.iter().filter_map(|found| found.as_ref().err()).collect();
+    assert!(failures.is_empty(), "{} of {}, {what}: {failures:#?}", failures.len(), found.len());
+    let different: BTreeSet<_> = found.iter().flatten().collect();
+    assert!(different.len() > found.len() / 4, "the cuts fall at many places: {different:?}");
+}
+
+fn nothing_is_lost(test: &str, filesystem: Filesystem, how: How, cuts: [u64; 2]) {
+    let Some(run) = Run::new(test, filesystem, how, Fault::None) else { return };
+    let tools = how.compress.is_none() && have(test, &["capinfos", "tshark"]);
+    for (strict, cuts) in [false, true].into_iter().zip(cuts) {
         let found = run.cut(cuts, strict, |dir, seed, acknowledged| {
             let count = check(dir, acknowledged)?;
             if tools && seed % 12 == 0 {
-                let (mut capinfos, mut tshark) = (0, 0);
-                for (path, _) in segments(dir) {
-                    capinfos += lines("capinfos", &["-T", "-r", "-c", "-M"], &path)?
-                        .split_whitespace()
-                        .last()
-                        .and_then(|count| count.parse::<usize>().ok())
-                        .unwrap_or(0);
-                    tshark += lines("tshark", &["-T", "fields", "-e", "frame.number", "-r"], &path)?.lines().count();
-                }
-                assert_eq!((capinfos, tshark), (count, count), "seed {seed}");
+                tools_agree(dir, count)?;
             }
             Ok(count)
         });
-        let failures: Vec<_> = found.iter().filter_map(|found| found.as_ref().err()).collect();
-        assert!(failures.is_empty(), "{} of {cuts}, strict {strict}: {failures:#?}", failures.len());
-        let mut different: Vec<_> = found.iter().flatten().collect();
-        different.sort_unstable();
-        different.dedup();
-        assert!(different.len() as u64 > cuts / 4, "the cuts fall at many places: {different:?}");
+        all_are_good(&format!("strict {strict}"), &found);
     }
+}
+
+fn nothing_is_lost_in_recovery(test: &str, filesystem: Filesystem) {
+    let Some(run) = Run::new(test, filesystem, How::default(), Fault::None) else { return };
+    let tools = have(test, &["capinfos", "tshark"]);
+    let cuts = if std::env::var_os("WEIR_THOROUGH").is_some() { 300 } else { 16 };
+    let look = |dir: &Path, count, seed| if tools && seed % 8 == 1 { tools_agree(dir, count) } else { Ok(()) };
+    all_are_good("cut twice", &run.cut_twice(cuts, Fault::None, look));
 }
 
 /// Output of a program that opens a capture file without complaint.
@@ -392,19 +480,54 @@ fn lines(program: &str, arguments: &[&str], path: &Path) -> Result<String, Strin
 
 #[test]
 fn acknowledged_packets_survive_every_power_cut_on_ext4() {
-    nothing_is_lost("acknowledged_packets_survive_every_power_cut_on_ext4", Filesystem::Ext4, None);
+    nothing_is_lost("acknowledged_packets_survive_every_power_cut_on_ext4", Filesystem::Ext4, How::default(), [50, 25]);
 }
 
 #[test]
 fn acknowledged_packets_survive_every_power_cut_on_xfs() {
-    nothing_is_lost("acknowledged_packets_survive_every_power_cut_on_xfs", Filesystem::Xfs, None);
+    nothing_is_lost("acknowledged_packets_survive_every_power_cut_on_xfs", Filesystem::Xfs, How::default(), [50, 25]);
 }
 
 #[test]
 fn packets_survive_every_power_cut_while_segments_are_compressed() {
     let test = "packets_survive_every_power_cut_while_segments_are_compressed";
-    nothing_is_lost(test, Filesystem::Ext4, Some(1));
-    nothing_is_lost(test, Filesystem::Xfs, Some(1));
+    let how = How { compress: Some(1), ..How::default() };
+    nothing_is_lost(test, Filesystem::Ext4, how, [50, 25]);
+    nothing_is_lost(test, Filesystem::Xfs, how, [50, 25]);
+}
+
+#[test]
+fn acknowledged_packets_survive_power_cuts_through_the_page_cache() {
+    let test = "acknowledged_packets_survive_power_cuts_through_the_page_cache";
+    let how = How { system: System { cached: true }, compress: None };
+    for filesystem in [Filesystem::Ext4, Filesystem::Xfs] {
+        nothing_is_lost(test, filesystem, how, [20, 10]);
+    }
+}
+
+#[test]
+fn acknowledged_packets_survive_a_second_cut_while_a_recorder_recovers() {
+    let test = "acknowledged_packets_survive_a_second_cut_while_a_recorder_recovers";
+    for filesystem in [Filesystem::Ext4, Filesystem::Xfs] {
+        nothing_is_lost_in_recovery(test, filesystem);
+    }
+}
+
+#[test]
+fn a_recovery_that_replaces_a_segment_by_an_unsynced_copy_loses_packets() {
+    let test = "a_recovery_that_replaces_a_segment_by_an_unsynced_copy_loses_packets";
+    for filesystem in [Filesystem::Ext4, Filesystem::Xfs] {
+        let Some(run) = Run::new(test, filesystem, How::default(), Fault::None) else { return };
+        let found = run.cut_twice(16, Fault::UnsyncedCopy, |_, _, _| Ok(()));
+        let lost = lost(&found);
+        assert!(lost >= 2, "{filesystem:?}: {lost} of 16: {found:?}");
+    }
+}
+
+/// Number of cuts that lost acknowledged packets.
+fn lost<T>(found: &[Result<T, String>]) -> usize {
+    let lost = |failure: &&String| failure.contains("acknowledged ones are there");
+    found.iter().filter_map(|found| found.as_ref().err()).filter(lost).count()
 }
 
 #[test]
@@ -416,14 +539,10 @@ fn planted_faults_of_files_and_of_the_caller_lose_packets() {
         (Fault::SkippedCompressed, Some(1)),
     ] {
         for filesystem in [Filesystem::Ext4, Filesystem::Xfs] {
-            let Some(run) =
-                Run::new("planted_faults_of_files_and_of_the_caller_lose_packets", filesystem, fault, compress)
-            else {
-                return;
-            };
+            let test = "planted_faults_of_files_and_of_the_caller_lose_packets";
+            let Some(run) = Run::new(test, filesystem, How { compress, ..How::default() }, fault) else { return };
             let found = run.cut(20, fault == Fault::NoDirectory, |dir, _, acknowledged| check(dir, acknowledged));
-            let lost = |failure: &&String| failure.contains("acknowledged ones are there");
-            let lost = found.iter().filter_map(|found| found.as_ref().err()).filter(lost).count();
+            let lost = lost(&found);
             assert!(lost >= 3, "{fault:?} on {filesystem:?}: {lost} of 20: {found:?}");
         }
     }
@@ -438,14 +557,18 @@ fn foul(dir: &Path, seed: u64) -> bool {
         _ => vec![0; 8 * 4096],
     };
     let _ = fs::remove_file(last.with_extension("index"));
-    fs::write(last, [&bytes[..], &tail].concat()).expect("there is room");
+    let written = fs::File::options().append(true).open(last).and_then(|mut file| {
+        file.write_all(&tail)?;
+        file.sync_all()
+    });
+    written.expect("there is room");
     segments.len() > 1
 }
 
 #[test]
 fn old_blocks_and_zeros_behind_a_segment_are_cut_and_caught_if_they_stay() {
     let test = "old_blocks_and_zeros_behind_a_segment_are_cut_and_caught_if_they_stay";
-    let Some(run) = Run::new(test, Filesystem::Ext4, Fault::None, None) else { return };
+    let Some(run) = Run::new(test, Filesystem::Ext4, How::default(), Fault::None) else { return };
     let found = run.cut(40, false, |dir, seed, acknowledged| {
         if !dir.exists() || check(dir, acknowledged)? == 0 || !foul(dir, seed) {
             return Ok(false);
