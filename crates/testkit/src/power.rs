@@ -94,6 +94,32 @@ pub struct Power {
     disk: Arc<Mutex<Disk>>,
 }
 
+/// System call that a program makes something durable with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// fdatasync: [`File::sync_data`](std::fs::File::sync_data).
+    Fdatasync,
+    /// fsync: [`File::sync_all`](std::fs::File::sync_all), also of a directory.
+    Fsync,
+}
+
+/// Plants a fault in unchanged code: runs `work` in a thread where the call reports success and does nothing, also in threads that
+/// `work` starts. With `None`, no call is left out.
+///
+/// **Panics**: if `work` does, or if the kernel refuses the filter of system calls.
+pub fn without<T: Send>(call: Option<Sync>, work: impl FnOnce() -> T + Send) -> T {
+    let run = || {
+        let number = match call {
+            None => return work(),
+            Some(Sync::Fdatasync) => libc::SYS_fdatasync,
+            Some(Sync::Fsync) => libc::SYS_fsync,
+        };
+        sys::left_out(number).expect("a thread may filter its own calls");
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 /// A mounted file system, unmounted when dropped.
 struct Mounted(PathBuf);
 
