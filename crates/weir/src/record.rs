@@ -335,7 +335,7 @@ fn disk(arguments: &RecordArgs) -> Option<record::disk::Settings> {
     arguments.disk.map(|bytes| record::disk::Settings {
         sync: arguments.sync,
         // Whole segments are removed, so a few of them make up the record.
-        segment_bytes: arguments.segment.unwrap_or(SEGMENT.min(bytes / 8).max(1 << 20)),
+        segment_bytes: arguments.segment.unwrap_or(SEGMENT.min(bytes / 8)),
         segment_time: arguments.segment_time.or(arguments.age.map(|age| (age / 8).max(Duration::from_secs(1)))),
         compress: arguments.compress,
         retention: Retention {

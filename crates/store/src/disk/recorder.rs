@@ -161,6 +161,8 @@ struct Open {
     until_ns: i64,
     /// Steady time at which the segment was made, ns.
     made_ns: u64,
+    /// Time of day of the last write of packets, ns since 1970.
+    changed_ns: i64,
 }
 
 /// Writes packets into the segments of a directory.
@@ -229,7 +231,7 @@ impl Recorder {
         for segment in listing.segments {
             let found = recover::recover(disk.as_ref(), &segment, &mut index, settings.file_mode, false)?;
             if found.as_ref().is_none_or(|found| found.kept_bytes > 0) {
-                keeper.add(segment);
+                keeper.add(segment, None);
             }
             recovered.extend(found);
         }
@@ -416,6 +418,7 @@ impl Recorder {
             described: 0,
             until_ns: until_ns.unwrap_or(i64::MAX),
             made_ns: self.now.steady_ns,
+            changed_ns: self.now.wall_ns,
         });
         Ok(())
     }
@@ -463,6 +466,9 @@ impl Recorder {
         self.keep_free()?;
         let Some(open) = &mut self.open else { return Ok(()) };
         let spare = self.spare.pop().expect("all writes but the last ones have given their buffers back");
+        if self.waiting_ns.is_some() {
+            open.changed_ns = self.now.wall_ns;
+        }
         let buffer = std::mem::replace(&mut self.buffer, spare);
         let bytes = buffer.len() as u64;
         self.in_progress.push_back((bytes, Durable { next: self.next, time_ns: self.time_ns }));
@@ -499,20 +505,27 @@ impl Recorder {
         Ok(())
     }
 
+    /// Free space that a segment needs ahead of its writes, bytes. One half is for writes in progress, the other one for those until
+    /// the free space is asked for again.
+    fn ahead(&self) -> u64 {
+        let writes = 2 * WRITES * self.settings.buffer_bytes;
+        (self.settings.segment_bytes / 8).min(MOST_AHEAD).max(writes as u64)
+    }
+
     /// Keeps the reserve of free space while a segment grows.
     fn keep_free(&mut self) -> Result<(), Error> {
-        if self.unasked < self.settings.segment_bytes / 8 {
+        if self.unasked < self.ahead() / 2 {
             return Ok(());
         }
         self.free_disk().map_err(|error| self.give_up(error))
     }
 
-    /// Removes old segments until the reserve is free behind the next quarter of a segment.
+    /// Removes old segments until the reserve is free behind the next writes.
     fn free_disk(&mut self) -> Result<(), Error> {
         self.unasked = 0;
-        let Settings { retention, free_bytes, segment_bytes, buffer_bytes, .. } = &self.settings;
+        let Settings { retention, free_bytes, buffer_bytes, .. } = &self.settings;
         let limits = Retention { bytes: None, ..*retention };
-        let room = (segment_bytes / 4, *buffer_bytes as u64 * 2);
+        let room = (self.ahead(), *buffer_bytes as u64 * 2);
         self.keeper.make_room(self.disk.as_ref(), &self.dir, &limits, free_bytes.as_ref(), room)
     }
 
@@ -542,7 +555,7 @@ impl Recorder {
             if open.written == 0 {
                 let _ = self.disk.remove(&open.segment.path);
             } else {
-                self.keeper.add(open.segment);
+                self.keeper.add(open.segment, Some(open.changed_ns));
             }
         }
         self.index.clear();
@@ -563,9 +576,14 @@ impl Recorder {
         let index = self.index.finish(open.segment.generation, open.segment.start_ns, open.written);
         self.index.clear();
         let path = open.segment.index();
-        let published = file::publish(self.disk.as_ref(), &path, self.settings.file_mode, &index, whole);
-        self.keeper.add(open.segment);
-        published.map_err(|error| Error::file("writing", &path, error).keeping(self.next))?;
+        let room = (open.written + index.len() as u64 + self.room_to_compress(), 0);
+        let made = self.keeper.make_room(self.disk.as_ref(), &self.dir, &self.settings.retention, None, room);
+        let published = made.and_then(|()| {
+            let published = file::publish(self.disk.as_ref(), &path, self.settings.file_mode, &index, whole);
+            published.map_err(|error| Error::file("writing", &path, error))
+        });
+        self.keeper.add(open.segment, Some(open.changed_ns));
+        published.map_err(|error| error.keeping(self.next))?;
         self.stats.index_bytes += index.len() as u64;
         Ok(())
     }
@@ -609,6 +627,10 @@ impl Recorder {
             self.end_segment(false)?;
         }
         if aged {
+            let age_ns = self.settings.retention.age_ns.unwrap_or(i64::MAX);
+            if self.open.as_ref().is_some_and(|open| now.wall_ns.saturating_sub(open.changed_ns) > age_ns) {
+                self.end_segment(false)?;
+            }
             self.keeper.age(self.disk.as_ref(), &self.dir, &self.settings.retention, now.wall_ns)?;
         }
         self.compress(aged);
@@ -652,6 +674,9 @@ impl Recorder {
         Ok(Closed { durable: self.durable, stats: self.stats(), kept: self.kept() })
     }
 }
+
+/// Most free space that is kept ahead of the writes, bytes, if the buffers need no more.
+const MOST_AHEAD: u64 = 8 << 20;
 
 /// Steady time between two looks at ages, ns.
 const AGING_NS: u64 = 1_000_000_000;

@@ -70,13 +70,13 @@ fn remove(disk: &dyn Disk, path: &Path) -> Result<(), Error> {
 }
 
 impl Keeper {
-    /// Takes a closed segment.
-    pub(super) fn add(&mut self, segment: Segment) {
+    /// Takes a closed segment, whose age counts from `last_ns`, ns since 1970, or from the last change of its file.
+    pub(super) fn add(&mut self, segment: Segment, last_ns: Option<i64>) {
         let bytes = segment.bytes();
         let plain = changed(&segment.path);
         // The index is as old as the plain file was, unless it was made anew.
         let compressed = || changed(&segment.compressed()).min(changed(&segment.index()));
-        let (changed, untried) = (plain.or_else(compressed).unwrap_or(0), plain.is_some());
+        let (changed, untried) = (last_ns.or(plain).or_else(compressed).unwrap_or(0), plain.is_some());
         self.bytes += bytes;
         self.segments.push_back(Kept { segment, bytes, changed, untried });
     }

@@ -50,7 +50,7 @@ pub struct QueryArgs {
     #[arg(help_heading = TIMES, long, value_name = "T", value_parser = moment, allow_hyphen_values = true)]
     pub to: Option<Moment>,
     /// Only packets of this much time before now: 500ms, 10s, 5m
-    #[arg(help_heading = TIMES, long, value_name = "TIME", value_parser = parse_time, conflicts_with_all = ["from", "to", "around"])]
+    #[arg(help_heading = TIMES, long, value_name = "TIME", value_parser = last, allow_hyphen_values = true, conflicts_with_all = ["from", "to", "around"])]
     pub last: Option<Duration>,
     /// Only packets around this time: see --within
     #[arg(help_heading = TIMES, long, value_name = "T", value_parser = moment, allow_hyphen_values = true, conflicts_with_all = ["from", "to"])]
@@ -115,6 +115,13 @@ pub struct QueryArgs {
     /// What confines the process.
     #[command(flatten, next_help_heading = WORK)]
     pub walls: WallArgs,
+}
+
+fn last(text: &str) -> Result<Duration, String> {
+    match text.strip_prefix('-') {
+        Some(time) => Err(format!("'{text}' is before now already: write --last {time}, or --from {text}")),
+        None => parse_time(text),
+    }
 }
 
 fn moment(text: &str) -> Result<Moment, String> {

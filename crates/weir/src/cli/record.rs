@@ -61,7 +61,7 @@ pub struct RecordArgs {
     /// Memory for packets, in bytes (k, M, G: binary) [default: 4G, or a quarter of what is free if that is less]
     #[arg(help_heading = RING, long, value_name = "SIZE", value_parser = parse_size)]
     pub ram: Option<u64>,
-    /// Keep packets on disk too, in up to this many bytes of pcapng files of DIR, at least 2M: weir query finds them, and any other
+    /// Keep packets on disk too, in up to this many bytes of pcapng files of DIR, at least 8M: weir query finds them, and any other
     /// program reads them. Files that triggers save are not counted
     #[arg(help_heading = RING, long, value_name = "SIZE", value_parser = disk)]
     pub disk: Option<u64>,
@@ -107,7 +107,7 @@ pub struct RecordArgs {
     #[arg(help_heading = TRIGGERS, long, value_name = "FILE")]
     pub triggers: Option<Name>,
     /// Save at this interval
-    #[arg(help_heading = TRIGGERS, long, value_name = "T", value_parser = parse_time)]
+    #[arg(help_heading = TRIGGERS, long, value_name = "T", value_parser = parse_interval)]
     pub every: Option<Duration>,
     /// After a file, do not fire for this long: neither for a packet nor for SIGUSR2 or --fire
     #[arg(help_heading = TRIGGERS, long, value_name = "T", default_value = "0s", value_parser = parse_time)]
@@ -117,7 +117,7 @@ pub struct RecordArgs {
     #[arg(help_heading = TRIGGERS, long, value_name = "PROGRAM")]
     pub on_trigger: Option<Name>,
     /// Files that each trigger saves at most
-    #[arg(help_heading = TRIGGERS, long, value_name = "N", default_value_t = 1000)]
+    #[arg(help_heading = TRIGGERS, long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub max_files: u64,
 
     /// Save what came this long before
@@ -137,9 +137,10 @@ pub struct RecordArgs {
     #[arg(help_heading = SAVED, long, value_name = "T", value_parser = parse_time, requires = "disk")]
     pub saved_age: Option<Duration>,
     /// Largest size of a file
-    #[arg(help_heading = SAVED, long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    #[arg(help_heading = SAVED, long, value_name = "SIZE", default_value = "1G", value_parser = parse_file_size)]
     pub max_size: u64,
-    /// Permissions of files, in octal; a new directory can also be searched by those who may read
+    /// Permissions of files, in octal; a new directory can also be searched by those who may read. Others who query the directory miss
+    /// the packets that are not on disk yet
     #[arg(help_heading = SAVED, long, value_name = "MODE", default_value = "600", value_parser = mode)]
     pub mode: u32,
 
@@ -181,7 +182,7 @@ impl RecordArgs {
 fn disk(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
         size @ LEAST_DISK.. => Ok(size),
-        _ => Err(format!("'{text}' is too little for a record: 2M is the least")),
+        _ => Err(format!("'{text}' is too little for a record: 8M is the least")),
     }
 }
 
@@ -192,8 +193,8 @@ fn segment(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Least size of a record on disk, bytes: two of the smallest segments.
-const LEAST_DISK: u64 = 2 << 20;
+/// Least size of a record on disk, bytes: eight of the smallest segments.
+const LEAST_DISK: u64 = 8 << 20;
 
 fn named(text: &str, example: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -203,7 +204,32 @@ fn named(text: &str, example: &str) -> Result<(String, String), String> {
 }
 
 fn expression(text: &str) -> Result<(String, Condition), String> {
-    named(text, "NAME=EXPR").map(|(name, expression)| (name, Condition::Matches(expression)))
+    let (name, expression) = named(text, "NAME=EXPR")?;
+    Ok((name, Condition::Matches(parse_expression(&expression)?)))
+}
+
+/// Refuses an empty expression, which every packet matches.
+pub fn parse_expression(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("the expression is empty, and each packet would fire: write NAME='udp port 53'".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// Parses an interval, which has a length.
+pub fn parse_interval(text: &str) -> Result<Duration, String> {
+    match parse_time(text)? {
+        Duration::ZERO => Err(format!("'{text}' is no interval: write 10m or 1h")),
+        time => Ok(time),
+    }
+}
+
+/// Parses the largest size of a file that has packets.
+pub fn parse_file_size(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("a file of 0 bytes would never hold a packet".to_owned()),
+        size => Ok(size),
+    }
 }
 
 fn threshold(text: &str) -> Result<(String, Condition), String> {

@@ -12,11 +12,13 @@
 //! max_files = 20
 //! ```
 
-use crate::cli::record::{RecordArgs, parse_keep, parse_threshold};
-use crate::numbers::{parse_size, parse_time};
+use crate::cli::record::{RecordArgs, parse_expression, parse_file_size, parse_interval, parse_keep, parse_threshold};
+use crate::numbers::parse_time;
 use crate::outcome::io_words;
 use crate::record::trigger_of;
 use anyhow::{anyhow, bail};
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use toml::{Table, Value};
 use weir_engine::name::Name;
@@ -27,17 +29,25 @@ const LONGEST: u64 = 1 << 20;
 
 /// Reads the triggers of a file; settings that a trigger leaves out are those of the command line.
 pub(super) fn read(file: &Name, arguments: &RecordArgs) -> anyhow::Result<Vec<Trigger>> {
-    let path = Path::new(file);
-    let len = path.metadata().map_err(|error| anyhow!("{file}: {}", io_words(&error)))?.len();
-    if len > LONGEST {
-        bail!("{file}: {len} bytes are too many for a list of triggers");
+    if Path::new(file).is_dir() {
+        bail!("{file} is a directory: name a TOML file with [trigger.NAME]");
     }
-    let text = std::fs::read_to_string(path).map_err(|error| anyhow!("{file}: {}", io_words(&error)))?;
+    let mut text = String::new();
+    // The length of a pipe or a device is known only at its end.
+    let read = File::open(file).and_then(|opened| opened.take(LONGEST + 1).read_to_string(&mut text));
+    let len = read.map_err(|error| anyhow!("{file}: {}", io_words(&error)))?;
+    if len as u64 > LONGEST {
+        bail!("{file}: more than {LONGEST} bytes are too many for a list of triggers");
+    }
     parse(&text, arguments).map_err(|error| anyhow!("{file}: {error}"))
 }
 
 fn parse(text: &str, arguments: &RecordArgs) -> anyhow::Result<Vec<Trigger>> {
-    let table: Table = text.parse().map_err(|error: toml::de::Error| anyhow!("{}", error.to_string().trim_end()))?;
+    let table: Table = text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or(""));
+        let why = error.message().lines().collect::<Vec<_>>().join(", ");
+        anyhow!("line {}: {why}", before.matches('\n').count() + 1)
+    })?;
     if let Some(other) = table.keys().find(|key| *key != "trigger") {
         bail!("there is no '{other}' in a list of triggers: [trigger.NAME] is");
     }
@@ -58,12 +68,12 @@ fn trigger(name: &str, settings: &Value, arguments: &RecordArgs) -> anyhow::Resu
         let time = || parse_time(text()?).map_err(wrong);
         let number = || {
             let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
-            number.ok_or_else(|| wrong("a number is expected".to_owned()))
+            number.filter(|&number| number > 0).ok_or_else(|| wrong("a number from 1 is expected".to_owned()))
         };
         let condition = match key.as_str() {
-            "match" => Some(Condition::Matches(text()?.to_owned())),
+            "match" => Some(Condition::Matches(parse_expression(text()?).map_err(wrong)?)),
             "threshold" => Some(Condition::Exceeds(parse_threshold(text()?).map_err(wrong)?)),
-            "every" => Some(Condition::Every(time()?)),
+            "every" => Some(Condition::Every(parse_interval(text()?).map_err(wrong)?)),
             _ => None,
         };
         if let Some(condition) = condition {
@@ -76,7 +86,7 @@ fn trigger(name: &str, settings: &Value, arguments: &RecordArgs) -> anyhow::Resu
             "after" => trigger.after = time()?,
             "cooldown" => trigger.cooldown = time()?,
             "keep" => trigger.keep = parse_keep(text()?).map_err(wrong)?,
-            "max_size" => trigger.max_bytes = parse_size(text()?).map_err(wrong)?,
+            "max_size" => trigger.max_bytes = parse_file_size(text()?).map_err(wrong)?,
             "max_files" => trigger.max_files = number()?,
             _ => bail!(
                 "trigger {name}: there is no setting '{key}': match, threshold, every, before, after, cooldown, keep, \

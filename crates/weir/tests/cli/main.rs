@@ -10,6 +10,7 @@ mod info;
 mod inner;
 mod interrupted;
 mod limits;
+mod limits_of_records;
 mod lines;
 mod live;
 mod measure;

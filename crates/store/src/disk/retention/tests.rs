@@ -93,6 +93,79 @@ fn the_oldest_segments_go_before_the_disk_is_full() {
     assert!(found == all[all.len() - found.len()..]);
 }
 
+#[test]
+fn indexes_with_many_keys_count_for_the_limit() {
+    let scratch = Scratch::new();
+    let mut all = packets(20_000, 44);
+    // Each packet is one of a conversation of its own.
+    for (number, (_, data)) in all.iter_mut().enumerate() {
+        let number = (number as u32).to_be_bytes();
+        data[26..30].copy_from_slice(&number);
+        data[30..34].copy_from_slice(&number);
+        data.truncate(60);
+    }
+    // With each remainder that three segments may leave.
+    for limit in (780_000..860_000).step_by(10_000) {
+        let dir = scratch.path().join(limit.to_string());
+        let (mut recorder, _) = recorder(&dir, settings(Retention { bytes: Some(limit), ..Retention::default() }));
+        for (number, packet) in all.iter().enumerate() {
+            recorder.packet(0, number as u64, &record(packet)).unwrap();
+            assert!(number % 100 != 0 || bytes(&dir) <= limit, "{} of {limit} bytes", bytes(&dir));
+        }
+        let closed = recorder.close().unwrap();
+        assert!(closed.stats.index_bytes > 100_000 && closed.stats.removed.segments > 0, "{closed:?}");
+        assert!(bytes(&dir) <= limit);
+    }
+}
+
+#[test]
+fn nothing_goes_while_the_file_system_has_room() {
+    let scratch = Scratch::new();
+    let (dir, size) = (scratch.path().to_owned(), 12u64 << 20);
+    let free = move |_: &Path| Ok(size - bytes(&dir));
+    let settings = Settings {
+        segment_bytes: 4 << 20,
+        free_bytes: Some(FreeBytes(Arc::new(free.clone()))),
+        ..settings(Retention { reserve_bytes: 64 << 10, ..Retention::default() })
+    };
+    let (mut recorder, _) = recorder(scratch.path(), settings);
+    let all = packets(60_000, 45);
+    let mut before = size;
+    for (number, packet) in all.iter().enumerate() {
+        recorder.packet(0, number as u64, &record(packet)).unwrap();
+        if recorder.stats().removed.segments > 0 {
+            break;
+        }
+        if number % 100 == 0 {
+            before = free(scratch.path()).unwrap();
+        }
+    }
+    assert_eq!(recorder.stats().removed.segments, 1);
+    assert!(before < 1 << 20, "{before} bytes were free when the first segment was removed");
+}
+
+#[test]
+fn a_segment_without_further_packets_goes_when_it_is_too_old() {
+    let scratch = Scratch::new();
+    let limits = Retention { age_ns: Some(100_000_000_000), ..Retention::default() };
+    let (mut recorder, _) = recorder(scratch.path(), settings(limits));
+    recorder.tick(at(0)).unwrap();
+    let all = packets(10, 46);
+    for (number, packet) in all.iter().enumerate() {
+        recorder.packet(0, number as u64, &record(packet)).unwrap();
+    }
+    recorder.tick(at(1)).unwrap();
+    recorder.tick(at(101)).unwrap();
+    assert_eq!(read_all(scratch.path()), all);
+    recorder.tick(at(102)).unwrap();
+    assert!(files(scratch.path(), "pcapng").is_empty() && files(scratch.path(), "index").is_empty());
+    assert_eq!(recorder.stats().removed.segments, 1);
+    // Packets that come again begin another segment.
+    recorder.packet(0, 10, &record(&all[0])).unwrap();
+    recorder.flush().unwrap();
+    assert_eq!(read_all(scratch.path()), all[..1]);
+}
+
 fn set_age(path: &Path, seconds: u64) {
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(START_NS as u64 / 1_000_000_000 - seconds);
     fs::File::open(path).unwrap().set_modified(time).unwrap();
