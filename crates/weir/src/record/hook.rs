@@ -9,7 +9,7 @@ use crate::walls::Walls;
 use anyhow::{Context, anyhow, bail};
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -117,7 +117,7 @@ fn serve_socket(mut socket: UnixStream, runs: Arc<Runs>) -> io::Result<(SyncSend
     })?;
     Builder::new().name("weir-hook".to_owned()).spawn(move || {
         let _answering = answering;
-        for answer in answers.bytes().map_while(Result::ok) {
+        for answer in BufReader::new(answers).bytes().map_while(Result::ok) {
             runs.ran.fetch_add(1, Ordering::Relaxed);
             runs.failed.fetch_add(u64::from(answer != SUCCEEDED), Ordering::Relaxed);
         }

@@ -722,7 +722,7 @@ fn a_saved_file_that_is_not_whole_says_so_in_its_name() {
     std::fs::write(format!("{killed}/{none}"), pcapng_start(1)).unwrap();
     let again = weir(["record", &file, &killed, "--trigger", "x=tcp"]).ok();
     let name = t.replace(".pcapng.part", "-incomplete.pcapng");
-    assert_eq!(saved_names(&killed), [name.clone()], "{}", again.err);
+    assert_eq!(saved_names(&killed), std::slice::from_ref(&name), "{}", again.err);
     let kept = records(&format!("{killed}/{name}"));
     assert!(kept.len() > 900 && kept.iter().map(number).eq(0..kept.len() as u32), "{}", kept.len());
     let told = format!("{name}: an earlier recording did not complete it; {} packets are in it", kept.len());
