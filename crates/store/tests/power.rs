@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use weir_packet::savefile::walk::{Cursor, Visit, walk};
 use weir_packet::savefile::{Interface, Layout, Record, Resolution, Stop};
 use weir_packet::{Frame, LinkType};
-use weir_store::disk::{Disk, DiskFile, Error, Now, Reader, Recorder, Selection, Settings, System};
+use weir_store::disk::{Disk, DiskFile, Now, Reader, Recorder, Selection, Settings, System};
 use weir_testkit::power::{Filesystem, Power};
 use weir_testkit::{Random, have};
 
@@ -179,13 +179,7 @@ fn settings(compress: Option<i32>) -> Settings {
 /// Runs all sessions. Only the last one closes its segment; the others end as if they were killed.
 fn sessions(dir: &Path, files: &Arc<Files>, compress: Option<i32>) -> Vec<Acknowledged> {
     let one = |session: usize| {
-        let opened = loop {
-            match Recorder::open(files.clone(), dir, settings(compress), Now::default()) {
-                // A child that another test starts holds the lock of the session before, until it runs its program.
-                Err(Error::Locked { .. }) => std::thread::yield_now(),
-                opened => break opened,
-            }
-        };
+        let opened = Recorder::open(files.clone(), dir, settings(compress), Now::default());
         let (mut recorder, _) = opened.expect("there is room");
         recorder.interface(&Interface::plain(LinkType::ETHERNET, 0, Resolution::NANOSECOND));
         let (mut random, mut acknowledged) = (Random(session as u64), Vec::new());

@@ -131,20 +131,27 @@ impl Writer {
     /// Works until the sources are read to their end.
     pub fn run(mut self) {
         let _left = Left(Arc::clone(&self.shared));
+        let mut is_last = false;
         loop {
             let ended = self.shared.has_ended();
-            let busy = match self.step() {
+            // At the end a failure has to show while its packets can be passed again.
+            let stepped = match self.step() {
+                Ok(false) if ended => self.recorder.sync().map(|_| false),
+                stepped => stepped,
+            };
+            let busy = match stepped {
                 Ok(busy) => {
                     self.succeeded();
                     busy
                 }
                 Err(error) => {
                     self.failed(&error);
-                    // At the end there is no time for further attempts.
-                    if ended {
+                    // At the end there is time for one further attempt.
+                    if is_last {
                         break;
                     }
-                    false
+                    is_last = ended;
+                    ended
                 }
             };
             self.tell();

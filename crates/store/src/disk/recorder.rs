@@ -180,7 +180,7 @@ pub struct Recorder {
     background: Background,
     compressor: Option<Compressor>,
     /// Holds the lock. Dropped behind the threads, which have ended then.
-    _lock: File,
+    _lock: Lock,
     encoder: Encoder,
     /// Interfaces announced.
     interfaces: u32,
@@ -681,8 +681,19 @@ const MOST_AHEAD: u64 = 8 << 20;
 /// Steady time between two looks at ages, ns.
 const AGING_NS: u64 = 1_000_000_000;
 
+/// The lock of a directory.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that is just being started has a copy of it for a moment.
+        let _ = self.0.unlock();
+    }
+}
+
 /// Locks a directory, and says in the lock file who holds it.
-fn lock(dir: &Path, mode: u32, wall_ns: i64) -> Result<File, Error> {
+fn lock(dir: &Path, mode: u32, wall_ns: i64) -> Result<Lock, Error> {
     let path = dir.join(name::LOCK);
     let failed = |error| Error::file("locking", &path, error);
     let mut options = File::options();
@@ -705,7 +716,7 @@ fn lock(dir: &Path, mode: u32, wall_ns: i64) -> Result<File, Error> {
     let text = format!("pid {} since {since}\n", std::process::id());
     let written: io::Result<()> = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
     written.map_err(failed)?;
-    Ok(file)
+    Ok(Lock(file))
 }
 
 #[cfg(test)]
