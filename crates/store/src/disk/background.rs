@@ -1,4 +1,4 @@
-//! Writing in the background: a thread writes buffers while the next one is filled.
+//! Work in the background: a thread writes buffers while the next one is filled, another one makes the index of a closed segment.
 
 use super::PAGE;
 use super::file::{self, DiskFile};
@@ -82,61 +82,74 @@ pub(super) struct Job {
     pub(super) offset: u64,
 }
 
-/// A thread that writes. When it is dropped, the writes in progress are awaited.
-///
-/// The thread starts with the first write: a process may open a directory before it gives up rights, which its threads would keep.
-#[derive(Debug, Default)]
-pub(super) struct Background {
-    running: Option<Running>,
-    /// Writes that were done at once, because no thread could be had.
-    done: VecDeque<(Job, io::Result<()>)>,
-}
+/// A job with its result.
+pub(super) type Written = (Job, io::Result<()>);
 
-#[derive(Debug)]
-struct Running {
-    jobs: SyncSender<Job>,
-    done: Receiver<(Job, io::Result<()>)>,
-    thread: JoinHandle<()>,
-}
-
-impl Running {
-    fn start() -> io::Result<Self> {
-        let (jobs, ahead) = sync_channel::<Job>(WRITES);
-        let (report, done) = sync_channel(WRITES);
-        let run = move || {
-            while let Ok(job) = ahead.recv() {
-                if report.send(write(job)).is_err() {
-                    return;
-                }
-            }
-        };
-        let thread = thread::Builder::new().name("weir-writes".into()).spawn(run)?;
-        Ok(Self { jobs, done, thread })
-    }
-}
-
-fn write(job: Job) -> (Job, io::Result<()>) {
+/// Writes the bytes of a job.
+pub(super) fn write(job: Job) -> Written {
     let written = job.file.write(&job.buffer.bytes[job.buffer.start..], job.offset);
     (job, written)
 }
 
-impl Background {
-    /// Begins a write, of which at most [`WRITES`] are in progress. The caller takes them back with [`Self::finished`], in their order.
-    pub(super) fn begin(&mut self, job: Job) {
+/// A thread that does work of one kind, in order. When it is dropped, the work in progress is awaited.
+///
+/// The thread starts with the first work: a process may open a directory before it gives up rights, which its threads would keep.
+#[derive(Debug)]
+pub(super) struct Background<T, R> {
+    name: &'static str,
+    work: fn(T) -> R,
+    /// Largest amount of work that waits or is in progress.
+    most: usize,
+    running: Option<Running<T, R>>,
+    /// Results of work that was done at once, because no thread could be had.
+    done: VecDeque<R>,
+}
+
+#[derive(Debug)]
+struct Running<T, R> {
+    work: SyncSender<T>,
+    done: Receiver<R>,
+    thread: JoinHandle<()>,
+}
+
+impl<T: Send + 'static, R: Send + 'static> Running<T, R> {
+    fn start(name: &'static str, run: fn(T) -> R, most: usize) -> io::Result<Self> {
+        let (work, ahead) = sync_channel::<T>(most);
+        let (report, done) = sync_channel(most);
+        let run = move || {
+            while let Ok(work) = ahead.recv() {
+                if report.send(run(work)).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = thread::Builder::new().name(name.into()).spawn(run)?;
+        Ok(Self { work, done, thread })
+    }
+}
+
+impl<T: Send + 'static, R: Send + 'static> Background<T, R> {
+    /// A thread of this name that will do `work`, of which at most `most` waits or is in progress.
+    pub(super) fn new(name: &'static str, work: fn(T) -> R, most: usize) -> Self {
+        Self { name, work, most, running: None, done: VecDeque::new() }
+    }
+
+    /// Begins with some work. The caller takes the results back with [`Self::finished`], in their order.
+    pub(super) fn begin(&mut self, work: T) {
         if self.running.is_none() {
-            self.running = Running::start().ok();
+            self.running = Running::start(self.name, self.work, self.most).ok();
         }
         match &self.running {
             Some(running) => {
-                let sent = running.jobs.send(job).is_ok();
+                let sent = running.work.send(work).is_ok();
                 assert!(sent, "the thread ends when it is dropped");
             }
-            None => self.done.push_back(write(job)),
+            None => self.done.push_back((self.work)(work)),
         }
     }
 
-    /// The oldest write that was begun, with its result; if `wait` is not set, `None` while it is in progress.
-    pub(super) fn finished(&mut self, wait: bool) -> Option<(Job, io::Result<()>)> {
+    /// Result of the oldest work that was begun; if `wait` is not set, `None` while it is in progress.
+    pub(super) fn finished(&mut self, wait: bool) -> Option<R> {
         if let Some(done) = self.done.pop_front() {
             return Some(done);
         }
@@ -145,10 +158,10 @@ impl Background {
     }
 }
 
-impl Drop for Background {
+impl<T, R> Drop for Background<T, R> {
     fn drop(&mut self) {
-        if let Some(Running { jobs, thread, .. }) = self.running.take() {
-            drop(jobs);
+        if let Some(Running { work, thread, .. }) = self.running.take() {
+            drop(work);
             // A panic of a file's implementation ends here; the write counts as not done.
             let _ = thread.join();
         }

@@ -1,15 +1,17 @@
 //! The recorder: the one writer of a record directory.
 
+mod closing;
 mod compression;
 
-use super::background::{Background, Buffer, Job, SharedFile, WRITES};
-use super::file::{self, Disk};
+use super::background::{self, Background, Buffer, Job, SharedFile, WRITES, Written};
+use super::file::Disk;
 use super::index::{Builder, Entry};
 use super::mark::{self, Block, Mark};
 use super::name::{self, Segment};
 use super::recover::{self, Recovered};
 use super::retention::{Keeper, Removed, Retention};
 use super::{Error, FreeBytes, PAGE};
+use closing::Closing;
 pub use compression::Compression;
 use compression::Compressor;
 use std::collections::VecDeque;
@@ -18,12 +20,17 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weir_memory::prefetch;
 use weir_packet::savefile::write::Encoder;
 use weir_packet::savefile::{Format, Interface, MAX_INTERFACES, Record};
 use weir_packet::time::{Digits, Shape, Stamp};
 
 /// Largest number of bytes of an Interface Description Block: longer texts are cut.
 const MAX_DESCRIPTION: usize = 32 << 10;
+
+/// Bytes between a fetch of packets into the cache and their copy: where packets lie one behind the other, those behind this one are
+/// there when they are taken.
+const AHEAD: usize = 2 << 10;
 
 /// How a recorder writes.
 #[derive(Clone, Debug)]
@@ -177,7 +184,8 @@ pub struct Recorder {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     settings: Settings,
-    background: Background,
+    writes: Background<Job, Written>,
+    closing: Closing,
     compressor: Option<Compressor>,
     /// Holds the lock. Dropped behind the threads, which have ended then.
     _lock: Lock,
@@ -246,7 +254,8 @@ impl Recorder {
             disk,
             dir: dir.to_owned(),
             settings,
-            background: Background::default(),
+            writes: Background::new("weir-writes", background::write, WRITES),
+            closing: Closing::default(),
             compressor,
             _lock: lock,
             encoder: Encoder::new(Format::Pcapng, 0),
@@ -306,6 +315,9 @@ impl Recorder {
         let len = self.encoder.record_len(frame.data.len());
         if !self.is_ready(id, number, len, record.time_ns) {
             self.prepare(id, number, len, record.time_ns)?;
+        }
+        for line in (0..len).step_by(64) {
+            prefetch(frame.data, AHEAD + line);
         }
         self.encoder.packet(&mut self.buffer.bytes, id, record.time_ns, &frame);
         self.index.packet(id, frame.data);
@@ -391,7 +403,7 @@ impl Recorder {
 
     fn begin_segment(&mut self, time_ns: Option<i64>) -> Result<(), Error> {
         // The limit holds for the segment when it is full; the disk is asked again while the segment grows.
-        let more = self.with_index() + self.room_to_compress();
+        let more = self.with_index() + self.room_to_close() + self.room_to_compress();
         self.keeper.make_room(self.disk.as_ref(), &self.dir, &self.settings.retention, None, (more, 0))?;
         self.free_disk()?;
         let start_ns = time_ns.unwrap_or(self.now.wall_ns).max(0);
@@ -472,7 +484,7 @@ impl Recorder {
         let buffer = std::mem::replace(&mut self.buffer, spare);
         let bytes = buffer.len() as u64;
         self.in_progress.push_back((bytes, Durable { next: self.next, time_ns: self.time_ns }));
-        self.background.begin(Job { file: open.file.clone(), buffer, offset: open.offset });
+        self.writes.begin(Job { file: open.file.clone(), buffer, offset: open.offset });
         open.offset += bytes;
         self.unasked += bytes;
         self.empty_buffer();
@@ -490,7 +502,7 @@ impl Recorder {
     fn take_back(&mut self, most: usize) -> Result<(), Error> {
         while let Some(&(bytes, written)) = self.in_progress.front() {
             let wait = self.in_progress.len() > most;
-            let Some((job, result)) = self.background.finished(wait) else {
+            let Some((job, result)) = self.writes.finished(wait) else {
                 assert!(!wait, "the thread ends when it is dropped");
                 return Ok(());
             };
@@ -564,30 +576,6 @@ impl Recorder {
         error.keeping(self.next)
     }
 
-    /// Closes the current segment: makes it durable, then writes its last mark, then its index. These two become durable at once only
-    /// if `whole`: if they are lost, the next recorder makes them anew.
-    fn end_segment(&mut self, whole: bool) -> Result<(), Error> {
-        self.sync()?;
-        self.write(true)?;
-        if whole {
-            self.sync()?;
-        }
-        let Some(open) = self.open.take() else { return Ok(()) };
-        let index = self.index.finish(open.segment.generation, open.segment.start_ns, open.written);
-        self.index.clear();
-        let path = open.segment.index();
-        let room = (open.written + index.len() as u64 + self.room_to_compress(), 0);
-        let made = self.keeper.make_room(self.disk.as_ref(), &self.dir, &self.settings.retention, None, room);
-        let published = made.and_then(|()| {
-            let published = file::publish(self.disk.as_ref(), &path, self.settings.file_mode, &index, whole);
-            published.map_err(|error| Error::file("writing", &path, error))
-        });
-        self.keeper.add(open.segment, Some(open.changed_ns));
-        published.map_err(|error| error.keeping(self.next))?;
-        self.stats.index_bytes += index.len() as u64;
-        Ok(())
-    }
-
     /// Writes what is in the buffer.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.write(false)
@@ -616,6 +604,7 @@ impl Recorder {
     /// Does what is due: writes a buffer that waits for too long, ends a segment that is too old, removes what is too old.
     pub fn tick(&mut self, now: Now) -> Result<(), Error> {
         self.settle(WRITES)?;
+        self.take_index(false, false)?;
         let aged = now.steady_ns / AGING_NS != self.now.steady_ns / AGING_NS;
         self.now = now;
         if self.waiting_ns.is_some_and(|since| now.steady_ns.saturating_sub(since) >= self.settings.flush_ns) {

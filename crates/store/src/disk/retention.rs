@@ -87,10 +87,17 @@ impl Keeper {
         Some((kept.segment.clone(), kept.bytes))
     }
 
-    /// Notes that compression was tried, and takes the bytes of the segment as they are now.
+    /// Notes that compression was tried.
     pub(super) fn tried(&mut self, segment: &Segment) {
         if let Some(kept) = self.segments.iter_mut().find(|kept| kept.segment == *segment) {
             kept.untried = false;
+        }
+        self.measure(segment);
+    }
+
+    /// Takes the bytes of the files of a segment as they are now.
+    pub(super) fn measure(&mut self, segment: &Segment) {
+        if let Some(kept) = self.segments.iter_mut().find(|kept| kept.segment == *segment) {
             let bytes = segment.bytes();
             self.bytes = self.bytes - kept.bytes + bytes;
             kept.bytes = bytes;

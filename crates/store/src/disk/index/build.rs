@@ -72,16 +72,6 @@ impl<K: Copy + PartialEq + Default> Addresses<K> {
     }
 }
 
-/// Keys of few values, by value: 1 + the last block that has the key.
-#[derive(Debug)]
-struct Values(Box<[u32]>);
-
-impl Values {
-    fn new(count: usize) -> Self {
-        Self(vec![0; count].into())
-    }
-}
-
 /// The index of a segment that is being written.
 ///
 /// **Cost** of a packet: one lookup for each of its five to seven keys, in tables of 4 MiB; no allocation. The tables are bounded:
@@ -89,10 +79,8 @@ impl Values {
 #[derive(Debug)]
 pub(in super::super) struct Builder {
     links: Vec<Option<Link>>,
-    types: Values,
-    vlans: Values,
-    protocols: Values,
-    ports: Values,
+    /// Keys of few values that the current block has: a bit for each value, as in `postings`.
+    seen: Box<[u64]>,
     v4: Addresses<u32>,
     /// IPv4 addresses of the current block, which are looked up together: the table does not fit the caches near the core.
     waiting: Vec<u32>,
@@ -138,10 +126,7 @@ impl Builder {
     pub(in super::super) fn new(most_postings: usize) -> Self {
         Self {
             links: Vec::new(),
-            types: Values::new(slots(Kind::Type)),
-            vlans: Values::new(slots(Kind::Vlan)),
-            protocols: Values::new(slots(Kind::Protocol)),
-            ports: Values::new(slots(Kind::Port)),
+            seen: vec![0; base(Kind::V4).div_ceil(64)].into(),
             v4: Addresses::new(slots(Kind::V4)),
             waiting: Vec::new(),
             v6: Addresses::new(slots(Kind::V6)),
@@ -159,6 +144,11 @@ impl Builder {
     pub(in super::super) fn interface(&mut self, id: u32, link: LinkType) {
         self.links.resize(self.links.len().max(id as usize + 1), None);
         self.links[id as usize] = Link::of(link);
+    }
+
+    /// Announces the interfaces that another builder knows.
+    pub(in super::super) fn share_interfaces(&mut self, other: &Self) {
+        self.links.clone_from(&other.links);
     }
 
     /// Takes a section header or an interface of the segment, as pcapng blocks.
@@ -185,8 +175,24 @@ impl Builder {
         if std::mem::take(&mut self.incomplete) {
             self.unindexed.insert(self.blocks.len() as u32);
         }
+        self.forget_values();
         self.blocks.push(entry);
         self.ends.push(self.postings.len() as u32);
+    }
+
+    /// Forgets the keys of few values that the current block has.
+    fn forget_values(&mut self) {
+        if self.postings.len() == self.most_postings {
+            // Some have no posting.
+            self.seen.fill(0);
+            return;
+        }
+        let start = self.ends.last().map_or(0, |&end| end as usize);
+        for &posting in &self.postings[start..] {
+            if let Some(word) = self.seen.get_mut(posting as usize / 64) {
+                *word = 0;
+            }
+        }
     }
 
     /// Looks up the addresses that wait.
@@ -215,9 +221,7 @@ impl Builder {
 
     /// Forgets the segment.
     pub(in super::super) fn clear(&mut self) {
-        for values in [&mut self.types, &mut self.vlans, &mut self.protocols, &mut self.ports] {
-            values.0.fill(0);
-        }
+        self.seen.fill(0);
         self.v4.clear();
         self.waiting.clear();
         self.v6.clear();
@@ -342,16 +346,10 @@ struct Sorted {
 impl Keys for Builder {
     #[inline]
     fn small(&mut self, kind: Kind, value: u16) {
-        let block = self.number() + 1;
-        let values = match kind {
-            Kind::Type => &mut self.types,
-            Kind::Vlan => &mut self.vlans,
-            Kind::Protocol => &mut self.protocols,
-            _ => &mut self.ports,
-        };
-        let last = &mut values.0[usize::from(value)];
-        if *last != block {
-            *last = block;
+        let at = base(kind) + usize::from(value);
+        let (word, bit) = (&mut self.seen[at / 64], 1 << (at % 64));
+        if *word & bit == 0 {
+            *word |= bit;
             self.post(kind, value.into());
         }
     }

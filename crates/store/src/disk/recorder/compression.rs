@@ -165,7 +165,9 @@ impl Recorder {
     }
 
     fn begin_compression(&mut self) {
-        let Some((segment, bytes)) = self.keeper.untried() else { return };
+        let Some((segment, bytes)) = self.keeper.untried().filter(|(segment, _)| !self.closing.has(segment)) else {
+            return;
+        };
         let (retention, more) = (&self.settings.retention, bytes + self.with_index());
         let fits = retention.bytes.is_none_or(|most| self.keeper.kept().1 + more <= most);
         let is_free = |free: u64| free >= retention.reserve_bytes.saturating_add(more);

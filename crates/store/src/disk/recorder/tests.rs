@@ -378,7 +378,9 @@ fn segments_end_by_size_and_by_time() {
     assert_eq!((opened.segments, opened.recovered.len()), (6, 0));
     write(&mut next, &packets[..5], 0);
     next.tick(at(100)).unwrap();
-    assert_eq!((next.kept().0, files(scratch.path(), "index").len()), (7, 7));
+    assert_eq!(next.kept().0, 7);
+    next.close().unwrap();
+    assert_eq!(files(scratch.path(), "index").len(), 7);
 }
 
 #[test]
@@ -579,4 +581,17 @@ fn readers_beside_the_recorder_see_a_prefix_that_grows() {
             assert!(reader.join().unwrap() > 2);
         }
     });
+}
+
+#[test]
+fn a_segment_that_is_removed_before_its_index_is_made_leaves_none_behind() {
+    let scratch = Scratch::new();
+    let (mut recorder, _) = recorder(scratch.path(), small());
+    write(&mut recorder, &packets(1000, 5), 0);
+    recorder.end_segment(false).unwrap();
+    let none = Retention { bytes: Some(0), ..Retention::default() };
+    recorder.keeper.make_room(&System::default(), scratch.path(), &none, None, (0, 0)).unwrap();
+    let closed = recorder.close().unwrap();
+    assert_eq!((closed.kept, closed.stats.index_bytes, closed.stats.removed.segments), ((0, 0), 0, 1));
+    assert_eq!((files(scratch.path(), "index"), files(scratch.path(), "pcapng")), (vec![], vec![]));
 }
