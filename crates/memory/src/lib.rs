@@ -8,6 +8,8 @@
 //! Nothing here is an allocator: a region is made at the start and given back at the end.
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
+mod advice;
 mod available;
 pub mod changes;
 #[allow(unsafe_code)]
@@ -28,6 +30,7 @@ mod sys;
 #[allow(unsafe_code)]
 mod table;
 
+pub use advice::advise_huge;
 pub use available::Available;
 pub use equal::equal;
 pub use error::Error;

@@ -1,18 +1,18 @@
 //! Work in the background: a thread writes buffers while the next one is filled, another one makes the index of a closed segment.
 
-use super::PAGE;
 use super::file::{self, DiskFile};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use weir_memory::{HUGE, advise_huge};
 
 /// Largest number of writes that wait or are in progress. While one is in progress, the next ones are there already, so that the disk
 /// never waits for the recorder to wake up.
 pub(super) const WRITES: usize = 3;
 
-/// Bytes of a write, at an address that is a multiple of [`PAGE`].
+/// Bytes of a write, at an address that is a multiple of [`PAGE`](super::PAGE), as writes past the page cache need it.
 #[derive(Debug)]
 pub(super) struct Buffer {
     /// The bytes, behind `start` bytes that only fill up to the address.
@@ -21,11 +21,13 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// An empty buffer with room for `room` bytes. More would move it to another address.
+    /// An empty buffer with room for `room` bytes, on huge pages if there are any. More would move it to another address.
     pub(super) fn new(room: usize) -> Self {
-        let mut bytes: Vec<u8> = Vec::with_capacity(room + PAGE);
-        let start = bytes.as_ptr().align_offset(PAGE);
-        bytes.resize(start, 0);
+        // Zeroed memory comes untouched from the kernel, so that what lies in front of the first huge page costs nothing.
+        let mut bytes = vec![0; room.next_multiple_of(HUGE) + HUGE];
+        let start = bytes.as_ptr().align_offset(HUGE);
+        bytes.truncate(start);
+        advise_huge(bytes.spare_capacity_mut());
         Self { bytes, start }
     }
 
