@@ -8,6 +8,7 @@ use crate::Size;
 use crate::report::Report;
 use std::path::Path;
 use weir_generator::{FRAME_MAX, Generator, Profile, Sizes};
+use weir_memory::advise_huge;
 use weir_packet::savefile::{Interface, Record, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_store::record::HEADER;
@@ -45,6 +46,8 @@ impl Source {
         let mut generator =
             Generator::new(&Profile { sizes, packets: u64::MAX, flows: 1_000_000, ..Profile::default() })?;
         let mut source = Self { bytes: Vec::with_capacity(bytes), places: Vec::new() };
+        // As the buffers of the recorder: a disk reads huge pages faster.
+        advise_huge(source.bytes.spare_capacity_mut());
         let mut frame = [0; FRAME_MAX];
         while let Some(made) = generator.next(&mut frame) {
             if source.bytes.len() + HEADER + made.len > bytes {
