@@ -137,7 +137,7 @@ pub fn run(
     fs::create_dir_all(data)?;
     let recorded = record(&data.join("store-query"), bytes)?;
     report.line(&format!(
-        "{} packets, {} MB with indexes, in {} segments; all of it out of the page cache before each run\n",
+        "{} packets, {} MB with indexes; segments: {}; all of it out of the page cache before each run\n",
         recorded.packets,
         recorded.bytes / 1_000_000,
         recorded.segments.len(),
