@@ -35,6 +35,7 @@ mod index;
 mod keys;
 mod mark;
 mod name;
+mod order;
 mod packets;
 mod reader;
 mod recorder;

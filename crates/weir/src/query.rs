@@ -201,6 +201,13 @@ fn say_of_segments(counts: &Counts) {
             ));
         }
     }
+    if counts.late > 0 {
+        say(&format!(
+            "{} packets came behind later ones, because the times of the record overlap by more than is kept in memory; weir filter \
+             --sort puts them in order",
+            grouped(counts.late)
+        ));
+    }
 }
 
 /// Says which segments and blocks were read, and why.

@@ -3,6 +3,7 @@
 use super::contents::Contents;
 use super::index::{Entry, Header, Index, IndexDamage};
 use super::name::{self, Segment};
+use super::order::{Key, Order};
 use super::scan;
 use super::select::{Formula, Selection};
 use super::{Damage, Error, packets};
@@ -71,6 +72,8 @@ pub struct Counts {
     pub packets: u64,
     /// Packets passed on: their times are in the range, and they lie in front of the seam.
     pub passed: u64,
+    /// Packets of these that came behind later ones, because too many overlap in time to wait for all.
+    pub late: u64,
     /// Damaged blocks that were skipped.
     pub damaged: u64,
     /// First damage: path, offset in the plain segment, reason.
@@ -99,18 +102,48 @@ struct Current {
     next: usize,
 }
 
-/// The packets of a selection, segment after segment, block after block, as bytes of a pcapng stream.
+impl Current {
+    /// Place of the first packet that is not read, at the earliest; `None` at the end.
+    fn key(&self, order: usize) -> Option<Key> {
+        self.plan.get(self.next).map(|entry| (entry.block.min_ns, order, entry.block.first))
+    }
+}
+
+/// A segment of which packets are still to be read.
+#[derive(Debug)]
+struct Unread {
+    /// Number of the segment in the order of recording.
+    order: usize,
+    /// Place of its next packet, at the earliest.
+    key: Key,
+    segment: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Closed(Segment),
+    Open(Box<Current>),
+}
+
+/// The packets of a selection in the order of their times, as bytes of a pcapng stream. Packets of one time come in the order of
+/// recording; one without a time is of the time 0.
+///
+/// Blocks are read in the order of their least times, whatever segment they are in. A packet is passed on once all unread blocks begin
+/// behind it; what waits for that is bounded, and [`Counts::late`] tells if it was not enough.
 ///
 /// The segments are those that are there when the reader is made; the one that is being written is read as far as it was written
-/// when its turn comes. Blocks are chosen by the index, packets by their time; the expression has still to be applied.
-/// **Cost**: one read for each megabyte of adjoining blocks. **Threads**: any; needs the right to read, no other.
+/// at the first read. Blocks are chosen by the index, packets by their time; the expression has still to be applied.
+/// **Cost**: one read for each megabyte of adjoining blocks; before the first packet, the header of each index.
+/// **Threads**: any; needs the right to read, no other.
 #[derive(Debug)]
 pub struct Reader {
     selection: Selection,
     seam: Option<Seam>,
-    segments: std::vec::IntoIter<Segment>,
+    /// All segments, before the first read.
+    segments: Vec<Segment>,
     formulas: HashMap<LinkType, Formula>,
-    current: Option<Current>,
+    unread: Vec<Unread>,
+    order: Order,
     encoder: Encoder,
     piece: Vec<u8>,
     out: Vec<u8>,
@@ -132,9 +165,10 @@ impl Reader {
         Ok(Self {
             selection,
             seam,
-            segments: listing.segments.into_iter(),
+            segments: listing.segments,
             formulas: HashMap::new(),
-            current: None,
+            unread: Vec::new(),
+            order: Order::new(),
             encoder,
             piece: Vec::new(),
             out,
@@ -150,37 +184,68 @@ impl Reader {
 
     /// The next bytes of the stream: whole pcapng blocks; `None` at the end.
     pub fn next_bytes(&mut self) -> Result<Option<&[u8]>, Error> {
+        for (order, segment) in std::mem::take(&mut self.segments).into_iter().enumerate() {
+            self.look_at(order, segment);
+        }
         while self.taken == self.out.len() {
             self.out.clear();
             self.taken = 0;
-            match &mut self.current {
-                Some(current) if current.next < current.plan.len() => {
-                    let path = current.file.path.clone();
-                    if let Err(error) = self.read_piece() {
-                        self.current = None;
-                        self.counts.failed.push((path, error.to_string()));
-                    }
-                }
-                _ => {
-                    self.current = None;
-                    let Some(segment) = self.segments.next() else { return Ok(None) };
-                    let path = segment.path.clone();
-                    if let Err(error) = self.begin(segment) {
-                        self.counts.failed.push((path, error.to_string()));
-                    }
-                }
+            match (0..self.unread.len()).min_by_key(|&at| self.unread[at].key) {
+                Some(at) => self.read_from(at),
+                None if self.order.is_empty() => return Ok(None),
+                None => self.order.release(None, &mut self.out),
             }
+            self.counts.late = self.order.late;
         }
         let from = std::mem::replace(&mut self.taken, self.out.len());
         Ok(Some(&self.out[from..]))
     }
 
-    /// Opens a segment and plans which of its blocks are read.
-    fn begin(&mut self, segment: Segment) -> Result<(), Error> {
+    /// Notes when the packets of a segment begin. A segment that no index describes is opened for that.
+    fn look_at(&mut self, order: usize, segment: Segment) {
+        match times(&segment) {
+            Some((least, greatest)) if self.selection.overlaps(least, greatest) => {
+                self.unread.push(Unread { order, key: (least, order, 0), segment: State::Closed(segment) });
+            }
+            _ => self.open_segment(order, segment),
+        }
+    }
+
+    fn open_segment(&mut self, order: usize, segment: Segment) {
+        let path = segment.path.clone();
+        match self.begin(segment) {
+            Err(error) => self.counts.failed.push((path, error.to_string())),
+            Ok(None) => {}
+            Ok(Some(current)) => {
+                if let Some(key) = current.key(order) {
+                    self.unread.push(Unread { order, key, segment: State::Open(Box::new(current)) });
+                }
+            }
+        }
+    }
+
+    /// Opens a segment, or reads blocks of an open one, and passes on the packets that need not wait any more.
+    fn read_from(&mut self, at: usize) {
+        let Unread { order, segment, .. } = self.unread.swap_remove(at);
+        let mut current = match segment {
+            State::Closed(segment) => return self.open_segment(order, segment),
+            State::Open(current) => current,
+        };
+        if let Err(error) = self.read_piece(order, &mut current) {
+            self.counts.failed.push((current.file.path.clone(), error.to_string()));
+        } else if let Some(key) = current.key(order) {
+            self.unread.push(Unread { order, key, segment: State::Open(current) });
+        }
+        let limit = self.unread.iter().map(|unread| unread.key).min();
+        self.order.release(limit, &mut self.out);
+    }
+
+    /// Opens a segment and plans which of its blocks are read; `None` if none are.
+    fn begin(&mut self, segment: Segment) -> Result<Option<Current>, Error> {
         let mut file = match Contents::open(&segment) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.counts.gone += 1;
-                return Ok(());
+                return Ok(None);
             }
             file => file.map_err(|error| Error::file("opening", &segment.path, error))?,
         };
@@ -205,7 +270,7 @@ impl Reader {
             seen.blocks = header.blocks.into();
             seen.skipped_by_time = seen.blocks;
             self.counts.segments.push(seen);
-            return Ok(());
+            return Ok(None);
         }
         let index = match header.and_then(Index::behind) {
             Ok(index) => Some(index),
@@ -230,14 +295,18 @@ impl Reader {
         }
         self.counts.segments.push(seen);
         self.counts.decompressed += file.take_decompressed();
-        let Some((layout, plan)) = planned else { return Ok(()) };
+        let Some((layout, mut plan)) = planned else { return Ok(None) };
+        plan.sort_by_key(|entry| entry.block.min_ns);
         let ids = layout
             .interfaces
             .iter()
             .map(|interface| self.encoder.interface(interface).expect("a pcapng file takes any interface"));
-        let ids = ids.collect();
-        self.current = Some(Current { segment, file, layout, ids, plan, next: 0 });
-        Ok(())
+        let ids: Vec<u32> = ids.collect();
+        // In front of all packets, since these may change places.
+        for _ in &ids {
+            self.encoder.describe_next(&mut self.out);
+        }
+        Ok(Some(Current { segment, file, layout, ids, plan, next: 0 }))
     }
 
     /// Blocks that may hold wanted packets, by the index of a segment.
@@ -347,8 +416,7 @@ impl Reader {
     }
 
     /// Reads the next blocks that adjoin, and encodes their wanted packets.
-    fn read_piece(&mut self) -> Result<(), Error> {
-        let Some(current) = &mut self.current else { return Ok(()) };
+    fn read_piece(&mut self, order: usize, current: &mut Current) -> Result<(), Error> {
         let first = current.plan[current.next];
         let mut len = 0;
         let adjoining = current.plan[current.next..].iter().take_while(|entry| {
@@ -379,7 +447,8 @@ impl Reader {
                 current,
                 selection: &self.selection,
                 encoder: &mut self.encoder,
-                out: &mut self.out,
+                out: &mut self.order,
+                order,
                 number: entry.block.first,
                 end,
                 passed: 0,
@@ -396,6 +465,13 @@ fn end(seam: Option<Seam>, segment: &Segment) -> u64 {
     seam.filter(|seam| segment.generation >= seam.generation).map_or(u64::MAX, |seam| seam.number)
 }
 
+/// Least and greatest time of a segment, if a good index tells them.
+fn times(segment: &Segment) -> Option<(i64, i64)> {
+    let len = Contents::open(segment).ok()?.len().ok()?;
+    let header = Header::open(&segment.index(), segment.generation, segment.start_ns, len).ok()?;
+    Some(header.times)
+}
+
 /// Layout of a segment and blocks to read; `None` if no interface is described.
 type Plan = Option<(Layout, Vec<Entry>)>;
 
@@ -405,7 +481,9 @@ struct Copy<'a> {
     current: &'a Current,
     selection: &'a Selection,
     encoder: &'a mut Encoder,
-    out: &'a mut Vec<u8>,
+    out: &'a mut Order,
+    /// Number of the segment in the order of recording.
+    order: usize,
     /// Number of the next packet.
     number: u64,
     /// Number of the first packet that is left out.
@@ -418,9 +496,13 @@ impl Visit for Copy<'_> {
         let layout = &self.current.layout;
         layout.records(self.bytes, records, |at, record| {
             let time_ns = record.and_then(|record| record.time_ns);
+            // As marks and indexes have it.
+            let place_ns = time_ns.unwrap_or(0).max(0);
             if self.number < self.end && self.selection.wants(time_ns.unwrap_or(0)) {
-                let frame = &frames[at];
-                self.encoder.packet(self.out, self.current.ids[frame.interface as usize], time_ns, frame);
+                let (frame, from) = (&frames[at], self.out.bytes.len());
+                let id = self.current.ids[frame.interface as usize];
+                self.encoder.packet(&mut self.out.bytes, id, time_ns, frame);
+                self.out.add((place_ns, self.order, self.number), from);
                 self.passed += 1;
             }
             self.number += 1;
@@ -445,3 +527,6 @@ impl Read for Reader {
         Ok(len)
     }
 }
+
+#[cfg(test)]
+mod tests;

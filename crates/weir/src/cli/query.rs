@@ -24,8 +24,8 @@ Examples:
 T is a time with date and zone (2026-11-23T05:30:00Z), a local one ('2026-11-23 05:30', or 05:30 for today), seconds since 1970
 (1795412174.5), or a time before now (-5m, '5m ago').
 
-The index says which blocks of the record can hold a match; the rest is not read. While a recorder writes to DIR, the packets that it
-has only in memory are part of the answer.
+The index says which blocks of the record can hold a match; the rest is not read. Packets come in the order of their times. While a
+recorder writes to DIR, the packets that it has only in memory are part of the answer: they follow in the order in which they came.
 
 Exit codes:
   0  done, or nobody reads the output any more

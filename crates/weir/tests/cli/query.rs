@@ -77,6 +77,30 @@ fn a_query_gives_what_tcpdump_finds_in_the_joined_segments() {
 }
 
 #[test]
+fn packets_recorded_in_any_order_come_as_reordercap_puts_them() {
+    let test = "packets_recorded_in_any_order_come_as_reordercap_puts_them";
+    if !have(test, &["tcpdump", "mergecap", "reordercap"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let (mut packets, ..) = traffic(&temp);
+    // Up to 20 ms early; and the last third has a clock that is an hour slow, so that its times repeat no others.
+    let slow = packets.len() / 3 * 2;
+    for (number, packet) in packets.iter_mut().enumerate() {
+        packet.time_ns -= number as u64 * 7919 % 20_000_000 + if number > slow { 3_600_000_000_000 } else { 0 };
+    }
+    let directory = temp.at("cap");
+    record(&directory, &packets);
+    let (all, ordered) = (joined(&temp, &directory), temp.at("ordered.pcapng"));
+    tool("reordercap", [&all, &ordered]).ok();
+    for expression in ["", "udp port 53", "not tcp"] {
+        let expected = matching(&temp, &ordered, expression);
+        assert!(expected.is_sorted_by_key(|packet| packet.time_ns) && !expected.is_empty());
+        assert!(answered(&temp, &[&directory, expression]) == expected, "{expression}");
+    }
+}
+
+#[test]
 fn a_rare_flow_is_found_without_reading_everything() {
     let temp = Temp::new();
     let (mut packets, flow, count) = traffic(&temp);
