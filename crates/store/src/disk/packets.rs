@@ -12,17 +12,26 @@ pub(super) fn read(file: &mut Contents, entry: &Entry, bytes: &mut Vec<u8>) -> R
     file.read(bytes, entry.offset)
 }
 
-/// Appends the Section Header Block and the Interface Description Blocks of a good block to `head`.
-pub(super) fn head(bytes: &[u8], head: &mut Vec<u8>) {
+/// Appends the Section Header Block and the Interface Description Blocks of a good block to `head`, which describes `described`
+/// interfaces. Descriptions behind a lost one are left out, since they would get the numbers of others.
+pub(super) fn head(bytes: &[u8], entry: &Entry, head: &mut Vec<u8>, described: &mut u32) {
+    let (before, mut interfaces) = (head.len(), *described);
     let mut at = 0;
     while let Some(&[a, b, c, d, e, f, g, h]) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
         let len = u32::from_le_bytes([e, f, g, h]) as usize;
         let Some(block) = bytes.get(at..at + len.max(12)) else { break };
+        let kind = u32::from_le_bytes([a, b, c, d]);
         // Section Header Block, Interface Description Block.
-        if matches!(u32::from_le_bytes([a, b, c, d]), 0x0a0d_0d0a | 1) {
+        if matches!(kind, 0x0a0d_0d0a | 1) {
             head.extend_from_slice(block);
+            interfaces += u32::from(kind == 1);
         }
         at += block.len();
+    }
+    if interfaces == entry.interfaces {
+        *described = interfaces;
+    } else {
+        head.truncate(before);
     }
 }
 

@@ -394,13 +394,17 @@ impl Reader {
                 self.counts.damage = Some((file.path.clone(), scan.good, damage));
             }
         }
-        let (mut head, mut described, mut bytes) = (Vec::new(), None, Vec::new());
+        let (mut head, mut described, mut bytes) = (Vec::new(), 0, Vec::new());
         let mut plan = Vec::new();
         for entry in scan.blocks {
-            if described.is_none_or(|known| entry.interfaces > known) {
-                described = Some(entry.interfaces);
-                packets::read(file, &entry, &mut bytes)?;
-                packets::head(&bytes, &mut head);
+            if head.is_empty() || entry.interfaces > described {
+                bytes.resize(entry.len(), 0);
+                file.read(&mut bytes, entry.offset)?;
+                let len = entry.block.bytes as usize;
+                // A damaged block is counted when its turn comes.
+                if scan::block(segment, &bytes, entry.offset, len).is_ok() {
+                    packets::head(&bytes[..len], &entry, &mut head, &mut described);
+                }
             }
             if entry.block.packets == 0 {
                 continue;
@@ -412,7 +416,11 @@ impl Reader {
                 seen.skipped_by_time += 1;
             }
         }
-        Ok(packets::layout(&head).map(|layout| (layout, plan)))
+        let layout = packets::layout(&head);
+        if layout.is_none() && !plan.is_empty() {
+            self.counts.add_damage(&file.path, 0, Damage::Head);
+        }
+        Ok(layout.map(|layout| (layout, plan)))
     }
 
     /// Reads the next blocks that adjoin, and encodes their wanted packets.

@@ -49,13 +49,15 @@ pub(super) fn recover(
     let index = Index::open(&segment.index(), segment.generation, segment.start_ns, len);
     let checked = index.and_then(|mut index| index.check().map(|()| index));
     let had_index = !matches!(&checked, Err(IndexDamage::Io(error)) if error.kind() == io::ErrorKind::NotFound);
+    // An index is made of a closed segment, whose last mark may be damaged since.
+    let was_closed = checked.is_ok();
     // The descriptions of the interfaces may be lost in the segment itself.
     let (index, head) = match checked {
         Ok(_) if !anew => return Ok(None),
         Ok(index) => (None, index.head),
         Err(damage) => (had_index.then_some(damage), Vec::new()),
     };
-    let complete = file.is_compressed() || scan::has_end(&mut file, segment, len);
+    let complete = was_closed || file.is_compressed() || scan::has_end(&mut file, segment, len);
     let scan = scan::forward(&mut file, segment, len, complete)?;
     let kept = if complete { len } else { scan.good };
     if kept < len {
@@ -163,10 +165,9 @@ fn rebuild(
         packets::read(file, entry, &mut bytes)?;
         if layout.is_none() || entry.interfaces > described {
             let mut head = Vec::new();
-            packets::head(&bytes, &mut head);
+            packets::head(&bytes, entry, &mut head, &mut described);
             builder.head(&head);
             layout = packets::layout(builder.head_bytes());
-            described = entry.interfaces;
             for (at, interface) in layout.iter().flat_map(|layout| layout.interfaces.iter().enumerate()) {
                 builder.interface(at as u32, interface.link);
             }

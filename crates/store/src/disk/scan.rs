@@ -177,7 +177,8 @@ pub(super) fn backward(file: &mut Contents, segment: &Segment, len: u64) -> Resu
         let unfinished = len <= PIECE as u64 && end == scan.good;
         return Ok(if unfinished { Scan { damage: None, damaged: 0, ..scan } } else { scan });
     };
-    let mut blocks = Vec::with_capacity(found.0.number as usize + 1);
+    // The number of a mark without a checked sum says nothing about how many there are.
+    let mut blocks = Vec::new();
     loop {
         let (mark, claims) = found;
         blocks.push(Entry::of(&mark, claims));
@@ -188,7 +189,7 @@ pub(super) fn backward(file: &mut Contents, segment: &Segment, len: u64) -> Resu
             _ => {}
         }
         match ending_at(file, segment, before) {
-            Some(next) if next.0.number + 1 == mark.number => found = next,
+            Some(next) if next.0.number.checked_add(1) == Some(mark.number) => found = next,
             _ => return forward(file, segment, end, true),
         }
     }
