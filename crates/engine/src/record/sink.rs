@@ -2,12 +2,14 @@
 
 use super::Shared;
 use crate::sink::{End, Packets, Sink, SinkReport};
+use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use weir_packet::LinkType;
 use weir_packet::flow::{FlowKey, Hasher, Parser};
-use weir_packet::savefile::{Layout, Record};
+use weir_packet::savefile::{Interface, Layout, Record};
 use weir_pipeline::handed::Handed;
 use weir_store::cutoff::Cutoff;
 use weir_store::ring::Writer;
@@ -64,6 +66,16 @@ impl Conversations {
     }
 }
 
+/// The interface, as it describes the same bytes in files of this machine. BSD loopback frames begin with a number in the byte order of
+/// the capturing machine; in the order of the network they are those of OpenBSD.
+fn as_kept<'a>(layout: &Layout, interface: &'a Interface) -> Cow<'a, Interface> {
+    if layout.big_endian && interface.link == LinkType::NULL {
+        Cow::Owned(Interface { link: LinkType::LOOP, ..interface.clone() })
+    } else {
+        Cow::Borrowed(interface)
+    }
+}
+
 /// Sink that copies packets into the ring of a recording.
 pub struct RecordSink {
     writer: Writer,
@@ -113,7 +125,7 @@ impl RecordSink {
     /// Describes the interface `index` to the ring.
     #[cold]
     fn describe(&mut self, layout: &Layout, index: usize) -> Option<u32> {
-        let id = layout.interfaces.get(index).and_then(|interface| self.writer.interface(interface));
+        let id = layout.interfaces.get(index).and_then(|interface| self.writer.interface(&as_kept(layout, interface)));
         self.ids.resize(self.ids.len().max(index + 1), None);
         self.ids[index] = Some(id);
         id
@@ -216,7 +228,7 @@ impl Sink for RecordSink {
     fn begin(&mut self, layout: &Layout) -> Result<(), End> {
         // Readers find the interfaces before the first packet.
         for interface in layout.interfaces.iter() {
-            self.writer.interface(interface);
+            self.writer.interface(&as_kept(layout, interface));
         }
         Ok(())
     }

@@ -64,7 +64,7 @@ const SOME: [&str; 8] = [
 ];
 
 /// tcpdump's count. **Errors**: tcpdump's message of refusal.
-fn tcpdump_count(file: &str, expression: &str) -> Result<u64, String> {
+pub fn tcpdump_count(file: &str, expression: &str) -> Result<u64, String> {
     let done = tool("tcpdump", ["-n", "--count", "-r", file, expression]);
     match done.code {
         Some(0) => Ok(done.count()),

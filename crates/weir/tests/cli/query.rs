@@ -1,6 +1,7 @@
 //! Queries: record directories are made by the recorder, and answers are compared with tcpdump over the segments joined by
 //! mergecap, and with lists of the packets.
 
+use crate::counts::tcpdump_count;
 use crate::recording::*;
 use crate::support::*;
 use serde_json::{Value, json};
@@ -74,6 +75,94 @@ fn a_query_gives_what_tcpdump_finds_in_the_joined_segments() {
     let objects = weir(["query", &directory, "udp port 53", "--json", "-c", "3"]).ok().text();
     let objects: Vec<Value> = objects.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((objects.len(), &objects[3]["matched"]), (4, &json!(3)));
+}
+
+/// A capture of 40 packets of IPv4 and IPv6, over UDP and TCP, each behind `front` of its version; all numbers of this byte order.
+fn over_link(temp: &Temp, link: u32, big_endian: bool, fronts: [&[u8]; 2]) -> String {
+    let word = |value: u32| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
+    let half = |value: u16| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
+    let mut bytes = [word(0xa1b2_c3d4).to_vec(), half(2).to_vec(), half(4).to_vec()].concat();
+    [0, 0, 65_535, link].map(word).iter().for_each(|field| bytes.extend_from_slice(field));
+    for number in 0..40u8 {
+        let is_v6 = number % 2 == 1;
+        let protocol = if number % 3 == 0 { 6 } else { 17 };
+        let mut data = fronts[usize::from(is_v6)].to_vec();
+        if is_v6 {
+            data.extend_from_slice(&[0x60, 0, 0, 0, 0, 20, protocol, 64]);
+            [[0x20, 1, number % 5], [0x20, 2, 9]].iter().for_each(|net| {
+                data.extend_from_slice(net);
+                data.extend_from_slice(&[0; 13]);
+            });
+        } else {
+            data.extend_from_slice(&[
+                0x45,
+                0,
+                0,
+                40,
+                0,
+                0,
+                0,
+                0,
+                64,
+                protocol,
+                0,
+                0,
+                10,
+                0,
+                0,
+                number % 5,
+                10,
+                1,
+                0,
+                9,
+            ]);
+        }
+        data.extend_from_slice(&[0, 100 + number % 4, 0, 53]);
+        data.extend_from_slice(&[0; 16]);
+        let len = data.len() as u32;
+        [1_700_000_000 + u32::from(number), 0, len, len]
+            .map(word)
+            .iter()
+            .for_each(|field| bytes.extend_from_slice(field));
+        bytes.extend_from_slice(&data);
+    }
+    temp.file(&format!("link-{link}-{big_endian}.pcap"), &bytes)
+}
+
+#[test]
+fn records_of_each_link_type_answer_as_tcpdump_does_of_what_was_recorded() {
+    if !have("records_of_each_link_type_answer_as_tcpdump_does_of_what_was_recorded", &["tcpdump"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let ethernet = |kind: [u8; 2]| [&[2; 12], &kind[..]].concat();
+    let cooked = |kind: [u8; 2]| [&[0, 0, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0], &kind[..]].concat();
+    let (v4, v6) = (ethernet([8, 0]), ethernet([0x86, 0xdd]));
+    let (cooked4, cooked6) = (cooked([8, 0]), cooked([0x86, 0xdd]));
+    let (little, big) = ([[2, 0, 0, 0], [10, 0, 0, 0]], [[0, 0, 0, 2], [0, 0, 0, 10]]);
+    let mut matched = 0;
+    for (link, big_endian, fronts) in [
+        (1, false, [&v4[..], &v6[..]]),
+        (1, true, [&v4[..], &v6[..]]),
+        (101, false, [&[], &[]]),
+        (228, false, [&[], &[]]),
+        (229, true, [&[], &[]]),
+        (0, false, [&little[0], &little[1]]),
+        (0, true, [&big[0], &big[1]]),
+        (108, false, [&big[0], &big[1]]),
+        (113, true, [&cooked4[..], &cooked6[..]]),
+    ] {
+        let file = over_link(&temp, link, big_endian, fronts);
+        let directory = temp.at(&format!("cap-{link}-{big_endian}"));
+        weir(["record", &file, &directory, "--ram", "4M", "--disk", "16M"]).ok();
+        for expression in ["", "ip", "ip6", "host 10.0.0.2", "ip6 host 2001:100::", "udp port 53", "tcp src port 101"] {
+            let Ok(expected) = tcpdump_count(&file, expression) else { continue };
+            let found = weir(["query", &directory, expression, "--count"]).ok().count();
+            assert_eq!(found, expected, "link type {link}, big-endian {big_endian}: {expression}");
+            matched += u64::from(expected > 0);
+        }
+    }
+    assert!(matched > 40, "{matched}");
 }
 
 #[test]
