@@ -1,5 +1,7 @@
 //! The bodies of the fuzz targets, over their seeds and over seeded cases.
 
+#[path = "bodies/history.rs"]
+mod history;
 #[path = "bodies/segment.rs"]
 mod segment;
 
@@ -78,5 +80,18 @@ fn lost_interfaces_lend_their_numbers_to_no_other_ones() {
 fn the_index_of_a_segment_says_that_it_was_closed() {
     for place in (0..100).step_by(3) {
         damaged_by(0x11, &[[0x80, 1, place, 0, 0, 3, 0, 0, 0], [0, 1, 0, 1, 0, 3, 0, 0, 0]]);
+    }
+}
+
+#[test]
+fn rings_hold_what_their_twins_say() {
+    let filters = history::filters();
+    for case in seeds(include_str!("../../../fuzz/seeds/history")) {
+        history::history(&case, &filters);
+    }
+    for seed in 0..cases(100) {
+        let mut random = Random(seed);
+        let len = random.below(400);
+        history::history(&random.bytes(len), &filters);
     }
 }

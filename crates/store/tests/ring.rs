@@ -350,6 +350,22 @@ fn a_scan_misses_only_packets_that_are_part_of_it() {
     assert_eq!((following.missed() + seen, seen), (20_070, history.held().packets));
 }
 
+/// A scan whose packets have all left does not say that it missed nothing.
+#[test]
+fn a_scan_misses_packets_behind_which_there_are_none() {
+    let (mut writer, history) = ring(&settings(Shape::PACKED)).unwrap();
+    writer.interface(&interface(LinkType::ETHERNET)).unwrap();
+    let data = packet(0, 1400, 53);
+    (0..100).for_each(|_| assert!(writer.append(&record(&data, 0, Some(0)), 0)));
+    writer.publish();
+    let mut scan = Scan::new(&history, Some(20), None, i64::MIN..=i64::MAX);
+    writer.expire(1, 0);
+    assert_eq!((times(&mut scan).len(), scan.missed()), (0, 80));
+    assert!(writer.append(&record(&data, 0, Some(2)), 0));
+    writer.publish();
+    assert_eq!((times(&mut scan).len(), scan.missed()), (0, 80));
+}
+
 #[test]
 fn chunks_without_times_are_part_of_every_scan() {
     let (mut writer, history) = ring(&settings(Shape::PACKED)).unwrap();

@@ -133,6 +133,8 @@ pub struct Scan {
     until: u64,
     /// Packets that are gone and not part of the scan.
     behind: u64,
+    /// Packets of the scan that are gone, and behind which the cursor finds none.
+    rest: u64,
     times_ns: RangeInclusive<i64>,
     spare: Vec<u32>,
 }
@@ -149,7 +151,16 @@ impl Scan {
         let until = history.next();
         let from = from.map_or(From::Time(*times_ns.start()), From::Number);
         let interfaces = filters.as_ref().map_or(0, |filters| filters.interfaces());
-        Self { cursor: history.cursor(from), filters, interfaces, until, behind: 0, times_ns, spare: Vec::new() }
+        Self {
+            cursor: history.cursor(from),
+            filters,
+            interfaces,
+            until,
+            behind: 0,
+            rest: 0,
+            times_ns,
+            spare: Vec::new(),
+        }
     }
 
     /// The scan with all packets that come later: [`Self::next`] finds none for the moment, and may find some afterwards.
@@ -162,7 +173,10 @@ impl Scan {
         if self.cursor.number().is_some_and(|number| number >= self.until) {
             return None;
         }
+        let starved = self.cursor.starved();
         let piece = self.cursor.next(now);
+        let is_over = piece.is_none() && self.cursor.starved() == starved && self.until != u64::MAX;
+        self.rest = self.cursor.number().filter(|_| is_over).map_or(0, |number| self.until.saturating_sub(number));
         let reached = piece.as_ref().map(|piece| piece.number(0)).or(self.cursor.number());
         self.behind = reached.unwrap_or(0).saturating_sub(self.until);
         let mut piece = piece.filter(|piece| piece.number(0) < self.until)?;
@@ -208,7 +222,7 @@ impl Scan {
 
     /// Number of packets that were gone before the scan came to them.
     pub fn missed(&self) -> u64 {
-        self.cursor.missed().saturating_sub(self.behind)
+        self.cursor.missed().saturating_sub(self.behind) + self.rest
     }
 
     /// Number of looks that failed, as for [`Cursor::starved`].
