@@ -18,7 +18,12 @@ pub fn grouped(n: u64) -> String {
 
 /// Number of packets: `1 packet`, `1 234 packets`.
 pub fn packets(n: u64) -> String {
-    if n == 1 { "1 packet".to_owned() } else { format!("{} packets", grouped(n)) }
+    counted(n, "packet")
+}
+
+/// Number of things: `1 segment`, `1 234 segments`.
+pub fn counted(n: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
 /// Rate, with one decimal below 1000: `12.5`, `1 234`.

@@ -32,7 +32,7 @@ pub fn say(line: &str) {
 
 /// Prints a line on standard error that is no complaint.
 pub fn say_plain(line: &str) {
-    tell(&format!("{}\n", printable(line)));
+    tell(&format!("{}\n", printable(&without_codes(line))));
 }
 
 /// Prints lines on standard error, wrapped to its terminal. A standard error that is closed or full is ignored, because no
@@ -196,6 +196,33 @@ pub fn io_words(error: &io::Error) -> String {
     }
 }
 
+/// Words for an error of a record directory.
+pub fn directory_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such directory".to_owned(),
+        io::ErrorKind::NotADirectory => "is no directory".to_owned(),
+        _ => io_words(error),
+    }
+}
+
+/// The line without the numbers that the standard library puts behind the words of the system.
+fn without_codes(line: &str) -> String {
+    let mut words = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((before, behind)) = rest.split_once(" (os error ") {
+        words.push_str(before);
+        rest = match behind.split_once(')') {
+            Some((code, behind)) if code.bytes().all(|byte| byte.is_ascii_digit()) => behind,
+            _ => {
+                words.push_str(" (os error ");
+                behind
+            }
+        };
+    }
+    words.push_str(rest);
+    words
+}
+
 /// Path of this program, quoted for a shell.
 pub fn own_path() -> String {
     std::env::current_exe().map_or("weir".to_owned(), |path| quoted(&path.to_string_lossy()))
@@ -294,7 +321,19 @@ pub fn stage_lines(stages: &[Stage]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::{quoted, without_codes};
+
+    #[test]
+    fn numbers_of_system_errors_are_left_out_and_nothing_else() {
+        let missing = std::io::Error::from_raw_os_error(2);
+        assert_eq!(
+            without_codes(&format!("a: {missing}; b: {missing}")),
+            "a: No such file or directory; b: No such file or directory"
+        );
+        for line in ["", "(os error 2)", "x (os error two)", "x (os error 2"] {
+            assert_eq!(without_codes(line), line);
+        }
+    }
 
     #[test]
     fn paths_are_quoted_for_a_shell() {

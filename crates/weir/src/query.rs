@@ -5,8 +5,8 @@
 
 use crate::cli::query::QueryArgs;
 use crate::cli::{FilterArgs, MeasureArgs};
-use crate::numbers::{self, grouped};
-use crate::outcome::{Outcome, io_words, say, say_plain};
+use crate::numbers::{self, counted, grouped};
+use crate::outcome::{Outcome, directory_words, io_words, say, say_plain};
 use crate::{filter, measure};
 use anyhow::{anyhow, bail};
 use clap::{Args, FromArgMatches};
@@ -137,13 +137,6 @@ fn recorder_words(error: &Error) -> String {
     }
 }
 
-fn directory_words(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => "no such directory".to_owned(),
-        _ => io_words(error),
-    }
-}
-
 /// Arguments with all options at their defaults.
 fn defaults<T: Args + FromArgMatches>(words: &[&str]) -> T {
     let command = T::augment_args(clap::Command::new("weir").no_binary_name(true));
@@ -203,9 +196,9 @@ fn say_of_segments(counts: &Counts) {
     }
     if counts.late > 0 {
         say(&format!(
-            "{} packets came behind later ones, because the times of the record overlap by more than is kept in memory; weir filter \
+            "{} came behind later ones, because the times of the record overlap by more than is kept in memory; weir filter \
              --sort puts them in order",
-            grouped(counts.late)
+            counted(counts.late, "packet")
         ));
     }
 }
@@ -226,10 +219,10 @@ fn explain(counts: &Counts) {
             IndexUse::Damaged(_) => "by its marks, since its index is damaged",
         };
         say_plain(&format!(
-            "{}: {} of {} blocks read; outside the time {}, without a match {}; {how}",
+            "{}: {} of {} read; outside the time {}, without a match {}; {how}",
             segment.path.display(),
             grouped(taken),
-            grouped(segment.blocks),
+            counted(segment.blocks, "block"),
             grouped(segment.skipped_by_time),
             grouped(segment.skipped_by_keys),
         ));
@@ -239,13 +232,13 @@ fn explain(counts: &Counts) {
         bytes => format!(" (decompressed {})", numbers::bytes(bytes)),
     };
     say_plain(&format!(
-        "{} segments read and {} left out; {} blocks, {} of packets{decompressed} and {} of indexes; {} packets in them, {} in the time",
-        grouped(read),
+        "{} read and {} left out; {}, {} of packets{decompressed} and {} of indexes; {} in them, {} in the time",
+        counted(read, "segment"),
         grouped(untouched),
-        grouped(counts.blocks),
+        counted(counts.blocks, "block"),
         numbers::bytes(counts.bytes),
         numbers::bytes(counts.index_bytes),
-        grouped(counts.packets),
+        counted(counts.packets, "packet"),
         grouped(counts.passed),
     ));
 }

@@ -66,7 +66,7 @@ pub struct RecordArgs {
     #[arg(help_heading = RING, long, value_name = "SIZE", value_parser = disk)]
     pub disk: Option<u64>,
     /// Drop packets that are older than this: 500ms, 10s, 5m, 7d [default: when there is no more room]
-    #[arg(help_heading = RING, long, value_name = "T", value_parser = parse_time)]
+    #[arg(help_heading = RING, long, value_name = "T", value_parser = parse_interval)]
     pub age: Option<Duration>,
     /// Keep only the first bytes of each conversation (k, M, G: binary): packets are kept until that many bytes have come. After ten
     /// minutes of silence a conversation begins anew; a million are remembered
@@ -79,7 +79,7 @@ pub struct RecordArgs {
     #[arg(help_heading = RING, long, value_name = "SIZE", value_parser = segment, requires = "disk")]
     pub segment: Option<u64>,
     /// Begin another file of DIR at multiples of this time [default: an eighth of --age]
-    #[arg(help_heading = RING, long, value_name = "T", value_parser = parse_time, requires = "disk")]
+    #[arg(help_heading = RING, long, value_name = "T", value_parser = parse_interval, requires = "disk")]
     pub segment_time: Option<Duration>,
     /// Compress files of DIR that are complete, by zstd at this level [default: 3]; a file for which that saves less than 5 % stays
     /// as it is
@@ -134,7 +134,7 @@ pub struct RecordArgs {
     #[arg(help_heading = SAVED, long, value_name = "SIZE", value_parser = parse_size, requires = "disk")]
     pub saved_size: Option<u64>,
     /// Remove saved files that are older than this; with --disk
-    #[arg(help_heading = SAVED, long, value_name = "T", value_parser = parse_time, requires = "disk")]
+    #[arg(help_heading = SAVED, long, value_name = "T", value_parser = parse_interval, requires = "disk")]
     pub saved_age: Option<Duration>,
     /// Largest size of a file
     #[arg(help_heading = SAVED, long, value_name = "SIZE", default_value = "1G", value_parser = parse_file_size)]

@@ -2,8 +2,8 @@
 
 use super::report::Report;
 use crate::cli::record::RecordArgs;
-use crate::numbers::{bytes, grouped};
-use crate::outcome::{Outcome, answer, say, say_plain};
+use crate::numbers::{bytes, counted};
+use crate::outcome::{Outcome, answer, directory_words, say, say_plain};
 use crate::terminal;
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
@@ -81,7 +81,11 @@ fn reindex(arguments: &RecordArgs, directory: &Name) -> anyhow::Result<Outcome> 
     let settings = disk::Settings { file_mode: arguments.mode, ..disk::Settings::default() };
     let opened = match disk::reindex(Path::new(directory), settings, Now { steady_ns: 0, wall_ns }) {
         Ok(opened) => opened,
-        Err(error @ (disk::Error::Locked { .. } | disk::Error::NoRecord { .. })) => bail!(error),
+        Err(error @ disk::Error::Locked { .. }) => bail!(error),
+        Err(disk::Error::File { path, source, offset: None, .. }) if path == Path::new(directory) => {
+            say(&format!("{directory}: {}", directory_words(&source)));
+            return Ok(Outcome::Failed);
+        }
         Err(error) => {
             say(&error.to_string());
             return Ok(Outcome::Failed);
@@ -91,9 +95,9 @@ fn reindex(arguments: &RecordArgs, directory: &Name) -> anyhow::Result<Outcome> 
     let segments = opened.recovered.iter().filter(|found| found.kept_bytes > 0).count();
     let packets: u64 = opened.recovered.iter().map(|found| found.kept_packets).sum();
     say_plain(&format!(
-        "{directory}: indexes of {} segments made anew, {} packets, {}",
-        grouped(segments as u64),
-        grouped(packets),
+        "{directory}: indexes of {} made anew, {}, {}",
+        counted(segments as u64, "segment"),
+        counted(packets, "packet"),
         bytes(opened.bytes)
     ));
     Ok(Outcome::Done)

@@ -1,6 +1,6 @@
 //! Words and figures of a recording.
 
-use crate::numbers::{bytes, duration, grouped, packets, percent};
+use crate::numbers::{bytes, counted, duration, grouped, packets, percent};
 use crate::outcome::{account_line, dropped_words, io_words, print, say, say_plain, show, stage_lines, tell};
 use crate::record::hook::Runs;
 use crate::terminal::{self, printable};
@@ -215,9 +215,9 @@ impl Report {
         }
         for trigger in &status.triggers {
             text.push_str(&format!(
-                "  trigger {}: met {} times, fired {}, {} with {}\n",
+                "  trigger {}: met {}, fired {}, {} with {}\n",
                 trigger.name,
-                grouped(trigger.met),
+                counted(trigger.met, "time"),
                 grouped(trigger.fired),
                 files(trigger.saved),
                 packets(trigger.packets),
@@ -270,9 +270,9 @@ fn on_disk(disk: &disk::Status, taken: u64) -> String {
     let stats = &disk.stats;
     let index = percent(stats.index_bytes, stats.bytes);
     let mut text = format!(
-        "disk: {} durable, {} segments of {}, index {index}",
+        "disk: {} durable, {} of {}, index {index}",
         packets(disk.durable.next),
-        grouped(disk.kept.0 as u64),
+        counted(disk.kept.0 as u64, "segment"),
         bytes(disk.kept.1),
     );
     for (count, what) in
@@ -283,16 +283,16 @@ fn on_disk(disk: &disk::Status, taken: u64) -> String {
         }
     }
     if stats.removed.segments > 0 {
-        text.push_str(&format!(", {} old segments removed", grouped(stats.removed.segments)));
+        text.push_str(&format!(", {} removed", counted(stats.removed.segments, "old segment")));
     }
     let compression = &stats.compression;
     if compression.segments > 0 {
         let (before, after) = (bytes(compression.before), bytes(compression.after));
-        text.push_str(&format!(", {} segments compressed from {before} to {after}", grouped(compression.segments)));
+        text.push_str(&format!(", {} compressed from {before} to {after}", counted(compression.segments, "segment")));
     }
     if compression.plain + compression.failed > 0 {
-        let plain = grouped(compression.plain + compression.failed);
-        text.push_str(&format!(", {plain} segments left uncompressed"));
+        let plain = counted(compression.plain + compression.failed, "segment");
+        text.push_str(&format!(", {plain} left uncompressed"));
     }
     if disk.durable.next < taken {
         text.push_str(&format!(", the last {} are only in RAM", packets(taken - disk.durable.next)));

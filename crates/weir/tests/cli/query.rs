@@ -202,7 +202,7 @@ fn a_rare_flow_is_found_without_reading_everything() {
     assert_eq!(explained.text().lines().count(), 1);
     assert!(explained.text().starts_with(&seconds(packets[12_345].time_ns)), "{}", explained.text());
     let last = explained.err.lines().last().unwrap_or_default();
-    assert!(last.starts_with("1 segments read and ") && last.contains("; 1 blocks, "), "{}", explained.err);
+    assert!(last.starts_with("1 segment read and ") && last.contains("; 1 block, "), "{}", explained.err);
     assert!(explained.err.contains("; by its index\n"), "{}", explained.err);
 
     // The generator counts one direction, and its flows have two.
