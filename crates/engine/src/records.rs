@@ -66,9 +66,10 @@ impl Query {
             Err(Error::NotListening { .. }) => return Ok(false),
             client => client?,
         };
-        let Selection { from_ns, to_ns, expression } = &self.selection;
+        let Selection { from_ns, to_ns, expression, behind_tags } = &self.selection;
         let request = json!({
-            "request": "query", "expression": expression, "from_ns": from_ns, "to_ns": to_ns, "follow": follow,
+            "request": "query", "expression": expression, "behind_tags": behind_tags, "from_ns": from_ns, "to_ns": to_ns,
+            "follow": follow,
         });
         let (answer, bytes) = client.stream(&request)?;
         let number = |name: &str| answer.get(name).and_then(Value::as_u64);

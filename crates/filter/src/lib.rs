@@ -16,12 +16,24 @@ pub use error::Error;
 pub use native::Native;
 pub use program::{Insn, Program};
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use weir_packet::{Frame, LinkType};
 
 /// Largest number of frames that one call judges: the bits of a verdict mask.
 pub const MAX_BATCH: usize = 64;
+
+/// An expression for the same packets without VLAN tags and behind one or two, if frames of `link` have tags.
+///
+/// libpcap's `vlan` moves the terms behind it by a tag. **Source**: pcap-filter(7).
+#[must_use]
+pub fn behind_tags(expression: &str, link: LinkType) -> Cow<'_, str> {
+    if link != LinkType::ETHERNET || expression.trim().is_empty() {
+        return Cow::Borrowed(expression);
+    }
+    Cow::Owned(format!("({expression}) or (vlan and (({expression}) or (vlan and ({expression}))))"))
+}
 
 /// A program ready to judge frames of one link type.
 ///

@@ -25,6 +25,8 @@ const MOST_NATIVE: usize = 64;
 pub struct Selection {
     /// The tcpdump expression that packets must match; empty matches all.
     pub expression: String,
+    /// Whether the expression is judged behind VLAN tags too; see [`weir_filter::behind_tags`].
+    pub behind_tags: bool,
     /// Whether the packets that do not match are kept instead.
     pub invert: bool,
     /// Whether the innermost packet of a tunnel is judged, not the packet around it.
@@ -403,7 +405,11 @@ impl Select {
     fn compile_all(&self, link: LinkType, live: bool) -> Result<Compiled, PlanError> {
         let Selection { expression, splits, .. } = &self.selection;
         let compile = |expression: &String| self.compile(expression, link, live);
-        Ok(Compiled { main: compile(expression)?, splits: splits.iter().map(compile).collect::<Result<_, _>>()? })
+        let main = match self.selection.behind_tags {
+            true => compile(&weir_filter::behind_tags(expression, link).into_owned())?,
+            false => compile(expression)?,
+        };
+        Ok(Compiled { main, splits: splits.iter().map(compile).collect::<Result<_, _>>()? })
     }
 
     /// Compiles an expression for one link type. **Errors**: the expression is wrong for every link type.

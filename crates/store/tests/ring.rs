@@ -251,6 +251,31 @@ fn packets_leave_when_they_are_too_old() {
     assert_eq!((cursor.missed(), history.held().packets), (2000, 1));
 }
 
+#[test]
+fn a_scan_behind_tags_finds_tagged_copies_of_what_it_finds_without() {
+    let (mut writer, history) = ring(&settings(Shape::default())).unwrap();
+    let id = writer.interface(&interface(LinkType::ETHERNET)).unwrap();
+    for index in 0..300u64 {
+        let mut data = packet(index, 100, 53 + (index % 3) as u16);
+        // Without a tag, with one, two, three.
+        (0..index / 3 % 4).for_each(|_| drop(data.splice(12..12, [0x81, 0, 0, 7])));
+        writer.append(&record(&data, id, Some(index as i64)), 0);
+    }
+    writer.publish();
+    let found = |filters: Filters| {
+        let mut scan = Scan::new(&history, None, Some(Arc::new(filters)), i64::MIN..=i64::MAX);
+        let mut found = Vec::new();
+        while let Some(matches) = scan.next(0) {
+            found.extend(matches.found.iter().map(|&index| matches.piece.number(index as usize)));
+        }
+        found
+    };
+    let wanted = |tags| (0..300).filter(|index| index % 3 == 1 && index / 3 % 4 <= tags).collect::<Vec<u64>>();
+    let interfaces = history.interfaces();
+    assert_eq!(found(Filters::compile("udp dst port 54", &interfaces, false).unwrap()), wanted(0));
+    assert_eq!(found(Filters::compile_behind_tags("udp dst port 54", &interfaces, false).unwrap()), wanted(2));
+}
+
 /// The scan against the interpreter over the naive list, with times and from a number on.
 #[test]
 fn a_scan_finds_what_the_interpreter_finds() {

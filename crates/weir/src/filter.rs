@@ -71,7 +71,9 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
     let live = arguments.sources.iter().any(|source| capture::interface(source).is_some());
     let look = Arc::new(AtomicBool::new(false));
     let workers = arguments.workers.map_or_else(weir_pipeline::processors, usize::from);
-    let mut run = Run::new(setup(arguments, workers, &stop, &look, live)?);
+    let mut setup = setup(arguments, workers, &stop, &look, live)?;
+    setup.selection.behind_tags = query.is_some_and(|query| query.selection.behind_tags);
+    let mut run = Run::new(setup);
     let has_files = run.outputs().have_files();
     let mut command = Command {
         arguments,

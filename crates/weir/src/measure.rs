@@ -100,6 +100,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         selection: Selection {
             expression: arguments.filter.clone(),
             resolve: arguments.resolve,
+            behind_tags: query.is_some_and(|query| query.selection.behind_tags),
             // Windows are given out as soon as they are complete.
             at_once: arguments.window.is_some(),
             splits: output.expressions(),

@@ -39,7 +39,8 @@ pub fn run(arguments: QueryArgs) -> anyhow::Result<Outcome> {
     let (from_ns, to_ns) = range(&arguments)?;
     // An inverted expression, one about packets inside others, and names that are looked up twice may not choose what is read.
     let indexed = !(arguments.invert || arguments.inner || arguments.resolve);
-    let selection = Selection { from_ns, to_ns, expression: if indexed { expression.clone() } else { String::new() } };
+    let chooses = if indexed { expression.clone() } else { String::new() };
+    let selection = Selection { from_ns, to_ns, expression: chooses, behind_tags: arguments.flow.is_some() };
     if let Err(error) = records::check(path) {
         say(&match error {
             records::CheckError::Io(error) => format!("{directory}: {}", directory_words(&error)),

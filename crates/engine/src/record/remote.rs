@@ -64,7 +64,11 @@ fn query(handle: &Handle, request: &Value) -> Reply {
     };
     let expression = request["expression"].as_str().unwrap_or("");
     let history = handle.history();
-    let filters = match Filters::compile(expression, &history.interfaces(), false) {
+    let compile = match request["behind_tags"].as_bool() {
+        Some(true) => Filters::compile_behind_tags,
+        _ => Filters::compile,
+    };
+    let filters = match compile(expression, &history.interfaces(), false) {
         _ if expression.trim().is_empty() => None,
         Ok(filters) => Some(Arc::new(filters)),
         Err(error) => return Reply::Refused(error.to_string()),

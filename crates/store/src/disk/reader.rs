@@ -357,9 +357,11 @@ impl Reader {
     fn blocks_of(&mut self, layout: &Layout, index: &mut Index) -> Result<Option<roaring::RoaringBitmap>, IndexDamage> {
         let mut found = index.unindexed.clone();
         for interface in layout.interfaces.iter() {
-            let expression = &self.selection.expression;
-            let formula =
-                self.formulas.entry(interface.link).or_insert_with(|| Formula::of(expression, interface.link));
+            let Selection { expression, behind_tags, .. } = &self.selection;
+            let formula = self.formulas.entry(interface.link).or_insert_with(|| match behind_tags {
+                true => Formula::of(&weir_filter::behind_tags(expression, interface.link), interface.link),
+                false => Formula::of(expression, interface.link),
+            });
             if formula.is_all() {
                 return Ok(None);
             }

@@ -43,6 +43,8 @@ pub struct Selection {
     /// Expression of tcpdump that will judge the packets; without `--inner`. Blocks without a packet that matches may be left
     /// out. Empty: all packets.
     pub expression: String,
+    /// Whether the packets are judged behind VLAN tags too; see [`weir_filter::behind_tags`].
+    pub behind_tags: bool,
 }
 
 impl Selection {

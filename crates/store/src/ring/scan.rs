@@ -20,6 +20,8 @@ pub struct Filters {
     expression: String,
     /// Whether host names are looked up.
     resolve: bool,
+    /// Whether packets are judged behind VLAN tags too.
+    behind_tags: bool,
     /// Filter of each interface; `None` if the expression makes no sense for its link type.
     by_interface: Vec<Option<Arc<Filter>>>,
     /// Whether all interfaces have the same filter.
@@ -32,13 +34,26 @@ impl Filters {
     ///
     /// **Errors**: the expression makes sense for none of them. **Cost**: milliseconds for each link type.
     pub fn compile(expression: &str, interfaces: &[Interface], resolve: bool) -> Result<Self, Error> {
+        Self::of(expression, interfaces, resolve, false)
+    }
+
+    /// As [`Self::compile`], for packets behind VLAN tags too; see [`weir_filter::behind_tags`].
+    pub fn compile_behind_tags(expression: &str, interfaces: &[Interface], resolve: bool) -> Result<Self, Error> {
+        Self::of(expression, interfaces, resolve, true)
+    }
+
+    fn of(expression: &str, interfaces: &[Interface], resolve: bool, behind_tags: bool) -> Result<Self, Error> {
         let mut links: Vec<(LinkType, Option<Arc<Filter>>)> = Vec::new();
         let mut refused = None;
         for interface in interfaces {
             if links.iter().any(|(link, _)| *link == interface.link) {
                 continue;
             }
-            let filter = match Filter::compile(expression, interface.link, resolve) {
+            let text = match behind_tags {
+                true => weir_filter::behind_tags(expression, interface.link),
+                false => expression.into(),
+            };
+            let filter = match Filter::compile(&text, interface.link, resolve) {
                 Ok(filter) => {
                     filter.make_native();
                     Some(Arc::new(filter))
@@ -55,7 +70,7 @@ impl Filters {
         }
         let of = |link: LinkType| links.iter().find(|known| known.0 == link).and_then(|known| known.1.clone());
         let by_interface = interfaces.iter().map(|interface| of(interface.link)).collect();
-        Ok(Self { expression: expression.to_owned(), resolve, by_interface, same: links.len() == 1 })
+        Ok(Self { expression: expression.to_owned(), resolve, behind_tags, by_interface, same: links.len() == 1 })
     }
 
     /// Number of interfaces for which the expression is compiled.
@@ -204,7 +219,7 @@ impl Scan {
             let interfaces = self.cursor.history.interfaces();
             self.interfaces = interfaces.len();
             // Packets of an interface for which the expression makes no sense do not match.
-            if let Ok(more) = Filters::compile(&filters.expression, &interfaces, filters.resolve) {
+            if let Ok(more) = Filters::of(&filters.expression, &interfaces, filters.resolve, filters.behind_tags) {
                 *filters = Arc::new(more);
             }
         }

@@ -375,6 +375,7 @@ fn judge(dir: &Path, all: &[Packet], certain: Option<&[bool]>, Question(expressi
         from_ns: times.map(|times| times.0),
         to_ns: times.map(|times| times.1),
         expression: text.to_owned(),
+        ..Selection::default()
     };
     let is_within = |packet: &Packet| times.is_none_or(|(from, to)| (from..=to).contains(&packet.0));
     let Some(answer) = query(dir, selection) else {

@@ -61,7 +61,7 @@ pub struct QueryArgs {
 
     /// Only packets of this conversation, in both directions: two ends and a protocol, as weir measure shows them:
     /// '10.1.2.3:443 10.9.9.9:40000 tcp', '[2001:db8::1]:53 [2001:db8::2]:4000 udp', '10.1.2.3 10.9.9.9 icmp'.
-    /// Without a VLAN tag; of tagged packets: 'vlan and host 10.1.2.3 and host 10.9.9.9 and tcp port 443 and tcp port 40000'
+    /// Behind one or two VLAN tags too
     #[arg(help_heading = PACKETS, long, value_name = "FLOW", value_parser = flow)]
     pub flow: Option<String>,
     /// Keep the packets that do not match

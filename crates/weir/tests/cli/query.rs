@@ -166,6 +166,52 @@ fn records_of_each_link_type_answer_as_tcpdump_does_of_what_was_recorded() {
 }
 
 #[test]
+fn a_conversation_is_found_behind_tags_as_tcpdump_finds_it_there() {
+    if !have("a_conversation_is_found_behind_tags_as_tcpdump_finds_it_there", &["tcpdump"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let mut bytes = pcap_header(65_535, 1);
+    for number in 0..600u32 {
+        let mut frame = vec![2; 12];
+        match number % 4 {
+            0 => {}
+            1 => frame.extend_from_slice(&[0x81, 0, 0, 7]),
+            2 => frame.extend_from_slice(&[0x88, 0xa8, 0, 9, 0x81, 0, 0, 7]),
+            // Three tags are too many.
+            _ => frame.extend_from_slice(&[0x88, 0xa8, 0, 9, 0x81, 0, 0, 7, 0x81, 0, 0, 8]),
+        }
+        let (a, b) = ([10, 0, 0, (number % 3) as u8], [10, 1, 0, 9]);
+        let (from, to) = if number % 5 == 0 { (b, a) } else { (a, b) };
+        frame.extend_from_slice(&[8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, if number % 7 == 0 { 6 } else { 17 }, 0, 0]);
+        frame.extend_from_slice(&[&from[..], &to[..]].concat());
+        frame.extend_from_slice(&if number % 5 == 0 { [0, 53, 1, 0] } else { [1, 0, 0, 53] });
+        frame.extend_from_slice(&[0; 16]);
+        bytes.extend_from_slice(&pcap_record(1_700_000_000 + number, &frame));
+    }
+    let (file, directory) = (temp.file("tags.pcap", &bytes), temp.at("cap"));
+    weir(["record", &file, &directory, "--ram", "4M", "--disk", "16M"]).ok();
+    let one = |ends: &str| format!("udp and {ends}");
+    let expression = one("((src host 10.0.0.1 and src port 256 and dst host 10.1.0.9 and dst port 53) or \
+                           (src host 10.1.0.9 and src port 53 and dst host 10.0.0.1 and dst port 256))");
+    let flow = "10.0.0.1:256 10.1.0.9:53 udp";
+    for more in ["", "ether src 02:02:02:02:02:02", "host 10.0.0.2"] {
+        let all = if more.is_empty() { expression.clone() } else { format!("({more}) and {expression}") };
+        let counts: Vec<u64> = ["", "vlan and ", "vlan and vlan and "]
+            .iter()
+            .map(|tags| tcpdump_count(&file, &format!("{tags}({all})")).unwrap())
+            .collect();
+        assert!(more.contains("0.2") || counts.iter().all(|&count| count > 0), "{counts:?}");
+        let expected: u64 = counts.iter().sum();
+        assert_eq!(weir(["query", &directory, more, "--flow", flow, "--count"]).ok().count(), expected, "{more}");
+    }
+    let listed = weir(["query", &directory, "--flow", flow, "--flows", "--json"]).ok().text();
+    let expected = weir(["query", &directory, "--flow", flow, "--count"]).ok().count();
+    let listed: Value = serde_json::from_str(listed.lines().last().unwrap()).unwrap();
+    assert_eq!(listed["passed"].as_u64(), Some(expected), "{listed}");
+}
+
+#[test]
 fn packets_recorded_in_any_order_come_as_reordercap_puts_them() {
     let test = "packets_recorded_in_any_order_come_as_reordercap_puts_them";
     if !have(test, &["tcpdump", "mergecap", "reordercap"]) {
@@ -445,8 +491,12 @@ fn packets_in_the_memory_of_a_recorder_follow_those_on_disk_without_gap_or_repet
     assert_eq!(weir(["query", &directory, "", "--count", "--flow", "10.0.0.1 10.0.0.2", "--to", &to]).ok().count(), 0);
     let flow = "((src host 10.0.0.1 and dst host 10.0.0.2) or (src host 10.0.0.2 and dst host 10.0.0.1))";
     let requests = asked.lock().unwrap().clone();
-    let request = |expression: &str, to_ns: Option<u64>| json!({ "request": "query", "expression": expression, "from_ns": null, "to_ns": to_ns, "follow": false });
-    assert_eq!(requests, [request("", None), request(flow, Some(packets[25_000].time_ns))]);
+    let request = |expression: &str, behind_tags: bool, to_ns: Option<u64>| {
+        json!({
+            "request": "query", "expression": expression, "behind_tags": behind_tags, "from_ns": null, "to_ns": to_ns, "follow": false,
+        })
+    };
+    assert_eq!(requests, [request("", false, None), request(flow, true, Some(packets[25_000].time_ns))]);
     drop(server);
 
     // A recorder that fails in the middle of its answer.

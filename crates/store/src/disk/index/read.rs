@@ -170,7 +170,7 @@ impl Index {
             let first = self.pages[at].offset;
             let mut len = 0;
             let near = self.pages[at..to].iter().take_while(|page| {
-                let adjoins = page.offset == first + len as u64 && len < TOGETHER;
+                let adjoins = page.offset.checked_sub(first) == Some(len as u64) && len < TOGETHER;
                 len += if adjoins { page.len } else { 0 };
                 adjoins
             });

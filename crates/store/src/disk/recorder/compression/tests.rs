@@ -93,6 +93,7 @@ fn queries_of_plain_and_compressed_and_mixed_segments_find_the_same() {
                 from_ns: Some(all[from].0),
                 to_ns: Some(all[to].0),
                 expression: if random.below(2) == 0 { format!("src host 10.0.0.{host}") } else { String::new() },
+                ..Selection::default()
             };
             let exact = selection.expression.is_empty();
             let (found, _) = read(dir, selection, None);
