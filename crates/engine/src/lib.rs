@@ -10,6 +10,7 @@ pub mod claims;
 pub mod control;
 pub mod event;
 pub mod file;
+pub mod firewall;
 pub mod handle;
 pub mod ledger;
 pub mod name;

@@ -11,6 +11,7 @@ mod live;
 use crate::batches::{self, BatchSender, Batches};
 use crate::control::{Control, Snapshot};
 use crate::event::{Closed, Event, On};
+use crate::firewall::Firewall;
 use crate::ledger::{Counted, Imbalance, Ledger};
 use crate::name::Name;
 use crate::output_changes::OutputChange;
@@ -39,6 +40,8 @@ pub use files::Files;
 pub struct Setup {
     /// Filter and splits. `remember` and `limit` are set by the run.
     pub selection: Selection,
+    /// Firewall that judges the packets which the filter passes.
+    pub firewall: Option<Firewall>,
     /// Settings of the measurement of the passed packets; `None` for no measurement. Its `selection` is not used.
     pub measure: Option<Settings>,
     /// Main output, for the passed packets.
@@ -66,6 +69,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             selection: Selection::default(),
+            firewall: None,
             measure: None,
             main: Target::default(),
             splits: Vec::new(),
@@ -125,6 +129,9 @@ pub enum Error {
     /// Batches can only be pulled from files or from one capture, in place of outputs and a measurement.
     #[error("batches are pulled of files, or of one capture, in place of outputs and a measurement")]
     CannotBePulled,
+    /// A firewall judges files, or one capture, and no measurement takes its packets.
+    #[error("a firewall judges packets of files, or of one capture, without a measurement")]
+    Firewalled,
     /// An output wants packets that the filter rejects, but a kernel rejects them before the run.
     #[error("{name} is filtered by the kernel, and an output wants packets that do not match")]
     RejectedBefore {
@@ -160,6 +167,9 @@ pub struct Run {
     _closing: Closing,
     pull: Option<usize>,
     batches: Option<BatchSender>,
+    firewall: Option<Firewall>,
+    /// Packets that the filter passed to the firewall.
+    before_firewall: u64,
     options: Options,
     measure: Option<measuring::Run>,
     /// Failure of the measurement, if it ended before the sources.
@@ -196,6 +206,8 @@ pub struct Run {
 pub struct Ended {
     /// Counts of all packets by their fate.
     pub ledger: Ledger,
+    /// The firewall with its counts, if there is one.
+    pub firewall: Option<Firewall>,
     /// Result of the measurement, if there is one.
     pub measured: Option<measuring::Finished>,
     /// Failure of the measurement, if it ended before the sources.
@@ -225,6 +237,13 @@ pub enum Stage {
         filtered: u64,
         /// Whether native code judged.
         native: bool,
+    },
+    /// Packets that the firewall judged.
+    Firewall {
+        /// Number of packets that passed.
+        passed: u64,
+        /// Number of packets that were denied.
+        denied: u64,
     },
     /// Packets that the measurement counted.
     Measure {
@@ -258,10 +277,10 @@ pub enum Stage {
 }
 
 impl Ended {
-    /// Returns the number of packets that matched for each output, the main output first, as judged by the filter.
+    /// Returns the number of packets that matched for each output, the main output first, as judged by the filter and the firewall.
     pub fn matched(&self) -> impl Iterator<Item = u64> {
-        let main = self.stages.iter().find_map(|stage| match stage {
-            Stage::Filter { passed, .. } => Some(*passed),
+        let main = self.stages.iter().rev().find_map(|stage| match stage {
+            Stage::Filter { passed, .. } | Stage::Firewall { passed, .. } => Some(*passed),
             _ => None,
         });
         std::iter::once(main.unwrap_or(self.ledger.passed)).chain(self.ledger.splits.iter().map(|split| split.0))
@@ -271,10 +290,11 @@ impl Ended {
 impl Run {
     /// Prepares a run. No source is opened or read yet, and no thread is started.
     pub fn new(setup: Setup) -> Self {
-        let Setup { mut selection, measure, main, splits, limit, merges, workers, cpus, pull, stop, look } = setup;
+        let Setup { mut selection, firewall, measure, main, splits, limit, merges, workers, cpus, pull, stop, look } =
+            setup;
         let ledger = Ledger::new(selection.splits.len());
         let outputs = Outputs::new(main, splits, measure.is_some());
-        let (others, whole) = (outputs.want_others(), pull.is_some() || outputs.need_batches());
+        let (others, whole) = (outputs.want_others(), pull.is_some() || firewall.is_some() || outputs.need_batches());
         // Batches arrive in one order, merged ones too.
         let merges = merges && !whole;
         // Packets given to an output cannot be refused later.
@@ -282,7 +302,7 @@ impl Run {
         selection.limit = limit.filter(|_| !merges);
         // A pulled batch has masks of the verdicts. The masks of splits are made from the remembered offsets.
         let marks = pull.is_some() && !selection.splits.is_empty();
-        selection.remember = !outputs.are_none() || selection.limit != limit || marks;
+        selection.remember = !outputs.are_none() || selection.limit != limit || marks || firewall.is_some();
         selection.stop = Arc::clone(&stop);
         let judge = measure.is_none() || selection.remember || !selection.splits.is_empty();
         let resolve = selection.resolve;
@@ -309,7 +329,9 @@ impl Run {
             told: 0,
             pull,
             batches: None,
-            // Batches may be kept, so their bytes must not change with a file. The same holds for packets counted as rejected, if
+            firewall,
+            before_firewall: 0,
+            // Batches may be kept, or are read twice, so their bytes must not change with a file. The same holds for packets counted as rejected, if
             // an output gets them.
             options: Options { workers, cpus, way: whole.then_some(AccessMode::Read), ..Options::default() },
             measure,
@@ -416,6 +438,9 @@ impl Run {
 
     /// Starts the workers of a measurement, unless they run already.
     fn start_measuring(&mut self, can_be_split: bool) -> Result<(), Error> {
+        if self.firewall.is_some() && self.measure.is_some() {
+            return Err(Error::Firewalled);
+        }
         // The tables are made here, so that a lack of memory is an error of the command.
         self.measure.as_mut().map_or(Ok(()), |measure| measure.start(can_be_split)).map_err(Error::Tables)
     }
@@ -469,7 +494,7 @@ impl Run {
     /// Gives a batch to the committed stages. Returns the packets that are no longer in the source, if not yet accounted for.
     fn commit(
         &mut self,
-        delivery: Delivery<Stages>,
+        mut delivery: Delivery<Stages>,
         reader: &mut Reader<Stages>,
         reading: Option<&mut Reading>,
         now: Moment,
@@ -477,6 +502,10 @@ impl Run {
         on: On<'_>,
     ) -> Result<Option<Gone>, Failure> {
         self.fits |= delivery.current.plan.fits();
+        if let Some(firewall) = &mut self.firewall {
+            self.before_firewall += delivery.part.selected.passed;
+            self.ledger.denied += firewall.judge(&mut delivery);
+        }
         let gone = if self.stages.judge {
             self.replace_outputs(delivery.current.plan.change(), Some(&delivery.current.layout), on);
             self.give(&delivery)
@@ -692,7 +721,7 @@ impl Run {
         self.ledger.filtered += self.filtered_before;
         let splits: Vec<u64> = self.ledger.splits.iter().map(|split| split.0).collect();
         let matched = std::iter::once(judged).chain(splits);
-        let expected = self.outputs.expected(matched, judged + judged_filtered);
+        let expected = self.outputs.expected(matched, judged + judged_filtered + self.ledger.denied);
         let discrepancies = match self.ledger.changed {
             true => Vec::new(),
             false => self.outputs.discrepancies(&expected),
@@ -700,7 +729,12 @@ impl Run {
         let mut stages = vec![Stage::Read { delivered: self.delivered }];
         if self.stages.judge {
             let native = self.stages.select().is_native();
-            stages.push(Stage::Filter { passed: judged, filtered: judged_filtered, native });
+            let passed = if self.firewall.is_some() { self.before_firewall } else { judged };
+            stages.push(Stage::Filter { passed, filtered: judged_filtered, native });
+        }
+        if let Some(firewall) = &self.firewall {
+            let counters = firewall.counters();
+            stages.push(Stage::Firewall { passed: counters.passed.packets, denied: counters.denied.packets });
         }
         let mut imbalance = None;
         if let Some(finished) = &measured {
@@ -734,8 +768,8 @@ impl Run {
         }
         // After a failure of the measurement, some packets were read but never counted.
         let imbalance = imbalance.or_else(|| self.ledger.check().err()).filter(|_| self.failure.is_none());
-        let Self { ledger, failure, outputs, .. } = self;
-        (Ended { ledger, measured, failure, imbalance, discrepancies, stages }, outputs)
+        let Self { ledger, failure, outputs, firewall, .. } = self;
+        (Ended { ledger, firewall, measured, failure, imbalance, discrepancies, stages }, outputs)
     }
 
     fn finish_measuring(&mut self, on: On<'_>) -> Option<measuring::Finished> {

@@ -19,7 +19,7 @@ pub use program::{Insn, Program};
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use weir_packet::{Frame, LinkType};
+use weir_packet::{Frame, LinkType, Matcher};
 
 /// Largest number of frames that one call judges: the bits of a verdict mask.
 pub const MAX_BATCH: usize = 64;
@@ -96,5 +96,11 @@ impl Filter {
         frames.iter().enumerate().fold(0, |mask, (index, frame)| {
             mask | u64::from(interpreter::run(&self.program, frame.data, frame.wire_len) != 0) << index
         })
+    }
+}
+
+impl Matcher for Filter {
+    fn matches(&self, frame: &Frame<'_>) -> bool {
+        Self::matches(self, std::slice::from_ref(frame)) != 0
     }
 }

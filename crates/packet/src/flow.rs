@@ -12,7 +12,7 @@ mod tunnel;
 mod wlan;
 
 pub use hash::{FlowHash, Hasher, ShortHasher};
-pub use parse::{Inside, Parser, Usual};
+pub use parse::{Headers, Inside, Parser, Usual};
 
 use core::net::IpAddr;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

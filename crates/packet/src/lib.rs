@@ -29,3 +29,9 @@ pub struct Frame<'a> {
     /// Index of the interface in the source's table.
     pub interface: u32,
 }
+
+/// Judgement of one frame, by which a crate uses filters without knowing their language.
+pub trait Matcher: core::fmt::Debug + Send + Sync {
+    /// Whether the frame matches.
+    fn matches(&self, frame: &Frame<'_>) -> bool;
+}

@@ -2,6 +2,7 @@
 // Texts here are printed as help, where brackets mean what may be left out.
 #![allow(rustdoc::broken_intra_doc_links)]
 
+pub mod firewall;
 pub mod query;
 pub mod record;
 
@@ -38,6 +39,8 @@ pub enum Command {
     Record(record::RecordArgs),
     /// Get packets back from a record by time and expression
     Query(query::QueryArgs),
+    /// Forward what a list of rules passes, drop the rest; check rules against captures
+    Firewall(firewall::FirewallArgs),
     /// Say what capture files hold
     Info(InfoArgs),
     /// Write a capture file of synthetic traffic whose answers are known

@@ -213,6 +213,7 @@ fn setup(
             resolve: arguments.resolve,
             ..Selection::default()
         },
+        firewall: None,
         measure: None,
         main,
         splits,

@@ -8,6 +8,7 @@ mod doctor;
 mod emit;
 mod filter;
 mod filter_file;
+mod firewall;
 mod generate;
 mod info;
 mod interfaces;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Filter(arguments) => filter::run(arguments),
         Command::Record(arguments) => record::run(arguments),
         Command::Query(arguments) => query::run(arguments),
+        Command::Firewall(arguments) => firewall::run(arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

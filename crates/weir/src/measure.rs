@@ -106,6 +106,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
             splits: output.expressions(),
             ..Selection::default()
         },
+        firewall: None,
         measure: Some(settings),
         main: main.unwrap_or_default(),
         splits,

@@ -293,6 +293,9 @@ pub fn stage_lines(stages: &[Stage]) -> String {
             grouped(*filtered),
             if *native { "native code" } else { "interpreted" }
         ),
+        Stage::Firewall { passed, denied } => {
+            format!("  stage firewall: {} passed, {} denied\n", grouped(*passed), grouped(*denied))
+        }
         Stage::Measure { counted, filtered, late } => format!(
             "  stage measure: {} counted, {} filtered by its workers, {} late\n",
             grouped(*counted),

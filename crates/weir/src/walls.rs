@@ -104,6 +104,15 @@ impl Walls {
         Ok(walls)
     }
 
+    /// Walls of `weir firewall` from file to file.
+    pub fn of_firewall(arguments: &WallArgs, sources: &[Name], written: &[Name]) -> anyhow::Result<Self> {
+        let mut walls = Self::of(arguments)?;
+        walls.sources(sources, false);
+        written.iter().for_each(|output| walls.output(output, false));
+        walls.compiles(false);
+        walls.checked()
+    }
+
     /// Walls of `weir generate`.
     pub fn of_generate(arguments: &GenerateArgs) -> anyhow::Result<Self> {
         let mut walls = Self::of(&arguments.walls)?;

@@ -104,7 +104,8 @@ impl Run {
         let inputs = self.open_together(files, on)?;
         on(Event::Begun { bytes: inputs.iter().map(Input::len_hint).sum() });
         self.has_opened = !inputs.is_empty();
-        if self.measure.is_none() && self.batches.is_none() && !self.outputs.need_batches() {
+        let in_batches = self.batches.is_some() || self.firewall.is_some() || self.outputs.need_batches();
+        if self.measure.is_none() && !in_batches {
             return self.merged_packets(inputs, on);
         }
         let reader = Reader::merged(inputs, Arc::clone(&self.stages), self.options());

@@ -38,6 +38,9 @@ impl Run {
         if inputs.len() > 1 && self.first.is_limited() {
             return Err(Error::LimitOfQueues);
         }
+        if self.firewall.is_some() && (inputs.len() > 1 || self.measure.is_some()) {
+            return Err(Error::Firewalled);
+        }
         if inputs.len() > 1 && self.outputs.need_batches() {
             return Err(Error::BatchesOfSeveral);
         }

@@ -102,6 +102,33 @@ pub(super) enum Packet<'a> {
     V6(&'a [u8]),
 }
 
+impl<'a> Packet<'a> {
+    /// The bytes from the IP header on.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        match self {
+            Self::V4(bytes) | Self::V6(bytes) => bytes,
+        }
+    }
+}
+
+/// The identifier of the outermost VLAN tag of an Ethernet or Linux cooked frame (IEEE 802.1Q and 802.1ad).
+pub(super) fn vlan(start: Layer, data: &[u8]) -> Option<u16> {
+    let at = match start {
+        Layer::Ethernet => 12,
+        Layer::Cooked => 14,
+        Layer::Cooked2 => match be16(data, 0) {
+            // The protocol stands first, and its header behind 20 bytes.
+            Ok(0x8100 | 0x88a8 | 0x9100) => return Some(be16(data, 20).ok()? & 0xfff),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    match be16(data, at) {
+        Ok(0x8100 | 0x88a8 | 0x9100) => Some(be16(data, at + 2).ok()? & 0xfff),
+        _ => None,
+    }
+}
+
 /// Walks from `layer`, which begins with `data`, to an IP header.
 pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoKey> {
     for _ in 0..MOST_STEPS {

@@ -1,6 +1,6 @@
 //! From a frame to its key: a fast path for most frames, and a walk over the headers for all others.
 
-use super::link::{self, Layer, Packet};
+use super::link::{self, Layer};
 use super::{FlowKey, Hasher, NoKey, ip, tunnel};
 use crate::LinkType;
 
@@ -9,6 +9,17 @@ const MOST_NESTINGS: usize = 8;
 
 /// A packet inside a tunnel: its link type and its bytes.
 pub type Inside<'a> = (LinkType, &'a [u8]);
+
+/// Headers of an IP packet, for a firewall.
+#[derive(Clone, Copy, Debug)]
+pub struct Headers<'a> {
+    /// The key of the packet.
+    pub key: FlowKey,
+    /// Captured bytes of the packet from its IP header on.
+    pub ip: &'a [u8],
+    /// Captured bytes from the transport header on; empty in a fragment other than the first.
+    pub transport: &'a [u8],
+}
 
 /// Finds the flow key of frames of one link type.
 ///
@@ -86,22 +97,41 @@ impl Parser {
     #[inline(never)]
     #[cold]
     fn walk<'a>(&self, data: &'a [u8]) -> Result<(FlowKey, Option<Inside<'a>>), NoKey> {
-        let (mut key, mut payload) = ip::key(link::to_ip(self.start, data)?)?;
+        self.walk_headers(data).map(|(headers, inside)| (headers.key, inside))
+    }
+
+    /// Headers of the packet whose key [`Self::key`] gives. **Cost**: a walk over all headers.
+    pub fn headers<'a>(&self, data: &'a [u8]) -> Result<Headers<'a>, NoKey> {
+        self.walk_headers(data).map(|(headers, _)| headers)
+    }
+
+    /// The identifier of the outermost VLAN tag of an Ethernet or Linux cooked frame; `None` without a tag.
+    pub fn vlan(&self, data: &[u8]) -> Option<u16> {
+        link::vlan(self.start, data)
+    }
+
+    #[inline(always)]
+    fn walk_headers<'a>(&self, data: &'a [u8]) -> Result<(Headers<'a>, Option<Inside<'a>>), NoKey> {
+        let packet = link::to_ip(self.start, data)?;
+        let mut around = packet.bytes();
+        let (mut key, mut payload) = ip::key(packet)?;
         let mut innermost = None;
         if self.inner {
             for _ in 0..MOST_NESTINGS {
                 let Some((layer, inside)) = tunnel::enter(&key, payload) else { break };
                 let Ok(packet) = link::to_ip(layer, inside) else { break };
-                let frame = match (layer, &packet) {
-                    (Layer::Ethernet, _) => (LinkType::ETHERNET, inside),
-                    (_, Packet::V4(bytes) | Packet::V6(bytes)) => (LinkType::RAW, *bytes),
+                let bytes = packet.bytes();
+                let frame = match layer {
+                    Layer::Ethernet => (LinkType::ETHERNET, inside),
+                    _ => (LinkType::RAW, bytes),
                 };
                 let Ok(found) = ip::key(packet) else { break };
                 (key, payload) = found;
+                around = bytes;
                 innermost = Some(frame);
             }
         }
-        Ok((key, innermost))
+        Ok((Headers { key, ip: around, transport: payload }, innermost))
     }
 }
 

@@ -6,6 +6,7 @@ mod capture;
 mod counts;
 mod demo;
 mod doctor;
+mod firewall;
 mod info;
 mod inner;
 mod interrupted;

@@ -1,0 +1,210 @@
+//! From the value of a field to its row.
+//!
+//! Values for which the conditions of the same rules hold are a class, and share a row. **Source**: the equivalence classes of Gupta and
+//! McKeown, "Packet classification on multiple fields", SIGCOMM 1999; the search in short sections of ranges is that of Zec, Rizzo and
+//! Mikuc, "DXR: towards a billion routing lookups per second in software", ACM CCR 2012.
+
+use crate::Addresses;
+use crate::fields::{ABSENT, NO_PORT};
+use crate::rows::{Rows, RuleSet};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Bits of an address that choose its section.
+const ROOT_BITS: u32 = 16;
+
+/// Kind of address: `u32` for IPv4, `u128` for IPv6.
+pub(crate) trait Address: Copy + Ord {
+    /// The number of the address's section: its highest bits.
+    fn root(self) -> usize;
+    /// The first address of a section.
+    fn first_of(section: usize) -> Self;
+    /// The address behind this one.
+    fn next(self) -> Option<Self>;
+    /// The ranges of this kind in a set.
+    fn ranges(addresses: &Addresses) -> &[(Self, Self)];
+    /// The lowest address.
+    const ZERO: Self;
+}
+
+impl Address for u32 {
+    const ZERO: Self = 0;
+
+    fn root(self) -> usize {
+        (self >> (Self::BITS - ROOT_BITS)) as usize
+    }
+
+    fn first_of(section: usize) -> Self {
+        (section as Self) << (Self::BITS - ROOT_BITS)
+    }
+
+    fn next(self) -> Option<Self> {
+        self.checked_add(1)
+    }
+
+    fn ranges(addresses: &Addresses) -> &[(Self, Self)] {
+        addresses.v4()
+    }
+}
+
+impl Address for u128 {
+    const ZERO: Self = 0;
+
+    fn root(self) -> usize {
+        (self >> (Self::BITS - ROOT_BITS)) as usize
+    }
+
+    fn first_of(section: usize) -> Self {
+        (section as Self) << (Self::BITS - ROOT_BITS)
+    }
+
+    fn next(self) -> Option<Self> {
+        self.checked_add(1)
+    }
+
+    fn ranges(addresses: &Addresses) -> &[(Self, Self)] {
+        addresses.v6()
+    }
+}
+
+/// Classes of the addresses of one family.
+///
+/// **Layout**: range `i` begins at `starts[i]`, ends before `starts[i + 1]`, and has the row `rows[i]`. `root[h]` is the number of the range
+/// in which the first address with the high bits `h` lies.
+#[derive(Clone, Debug)]
+pub(crate) struct Ranges<A> {
+    root: Vec<u32>,
+    starts: Vec<A>,
+    rows: Vec<u32>,
+}
+
+impl<A: Address> Ranges<A> {
+    /// Makes the classes for the conditions of the rules on one address; `None` is a condition that always holds.
+    ///
+    /// **Cost**: the ranges of each set are sorted once, however many rules name the set.
+    pub(crate) fn new(conditions: &[Option<Arc<Addresses>>], rows: &mut Rows) -> Self {
+        let mut set = RuleSet::new(conditions.len());
+        // The rules of each set. Sets that the parser shares have one address in memory.
+        let mut owners: Vec<(&Addresses, Vec<usize>)> = Vec::new();
+        let mut by_place: HashMap<*const Addresses, usize> = HashMap::new();
+        for (rule, condition) in conditions.iter().enumerate() {
+            let Some(addresses) = condition else {
+                set.toggle(rule);
+                continue;
+            };
+            let owner = *by_place.entry(Arc::as_ptr(addresses)).or_insert(owners.len());
+            if owner == owners.len() {
+                owners.push((addresses, Vec::new()));
+            }
+            owners[owner].1.push(rule);
+        }
+        let mut events: Vec<(A, u32)> = Vec::new();
+        for (owner, (addresses, _)) in owners.iter().enumerate() {
+            for &(first, last) in A::ranges(addresses) {
+                events.push((first, owner as u32));
+                // A range up to the highest address has no end.
+                events.extend(last.next().map(|end| (end, owner as u32)));
+            }
+        }
+        events.sort_unstable();
+        let (mut starts, mut numbers) = (vec![A::ZERO], vec![rows.row_of(&set)]);
+        for at in events.chunk_by(|a, b| a.0 == b.0) {
+            for &(_, owner) in at {
+                owners[owner as usize].1.iter().for_each(|&rule| set.toggle(rule));
+            }
+            let row = rows.row_of(&set);
+            let start = at[0].0;
+            let is_first = start == A::ZERO;
+            if is_first {
+                numbers[0] = row;
+            } else if numbers.last() != Some(&row) {
+                starts.push(start);
+                numbers.push(row);
+            }
+        }
+        let mut root = Vec::with_capacity((1 << ROOT_BITS) + 1);
+        let mut range = 0;
+        for high in 0..1usize << ROOT_BITS {
+            // The last range that begins at or before the first address of this section.
+            while range + 1 < starts.len() && starts[range + 1] <= A::first_of(high) {
+                range += 1;
+            }
+            root.push(range as u32);
+        }
+        root.push(starts.len() as u32 - 1);
+        Self { root, starts, rows: numbers }
+    }
+
+    /// Returns the row of an address. **Cost**: a search among the ranges that begin in its section.
+    #[inline]
+    pub(crate) fn row(&self, address: A) -> u32 {
+        let high = address.root();
+        let (first, last) = (self.root[high] as usize, self.root[high + 1] as usize);
+        let within = self.starts[first + 1..=last].partition_point(|start| *start <= address);
+        self.rows[first + within]
+    }
+
+    /// Returns the bytes of the tables.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&self.root[..]) + size_of_val(&self.starts[..]) + size_of_val(&self.rows[..])
+    }
+}
+
+/// Rows of a field of few values: a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Values {
+    rows: Vec<u32>,
+}
+
+impl Values {
+    /// Makes the table of the values up to [`NO_PORT`] (ports) or [`ABSENT`] (protocols). `condition` gives the ranges of values for which
+    /// the condition of a rule holds; `None` if it always holds. `absent` says whether it holds for an absent value.
+    pub(crate) fn new<C: AsRef<[(u16, u16)]>>(
+        conditions: &[Option<C>],
+        absent: impl Fn(usize) -> bool,
+        rows: &mut Rows,
+    ) -> Self {
+        let mut set = RuleSet::new(conditions.len());
+        let mut events: Vec<(u32, usize)> = Vec::new();
+        for (rule, condition) in conditions.iter().enumerate() {
+            let Some(ranges) = condition else {
+                set.toggle(rule);
+                continue;
+            };
+            let mut ranges: Vec<(u16, u16)> = ranges.as_ref().to_vec();
+            ranges.sort_unstable();
+            // Ranges that overlap would toggle a rule twice.
+            let mut end = 0u32;
+            for (first, last) in ranges {
+                let (first, behind) = (u32::from(first).max(end), u32::from(last) + 1);
+                if first < behind {
+                    events.extend([(first, rule), (behind, rule)]);
+                    end = behind;
+                }
+            }
+            if absent(rule) {
+                events.extend([(ABSENT, rule), (NO_PORT, rule)]);
+            }
+        }
+        events.sort_unstable();
+        let (mut table, mut row) = (Vec::with_capacity(NO_PORT as usize + 1), rows.row_of(&set));
+        for at in events.chunk_by(|a, b| a.0 == b.0) {
+            table.resize(at[0].0 as usize, row);
+            at.iter().for_each(|&(_, rule)| set.toggle(rule));
+            row = rows.row_of(&set);
+        }
+        table.resize(NO_PORT as usize + 1, row);
+        Self { rows: table }
+    }
+
+    /// Returns the row of a value.
+    #[inline]
+    pub(crate) fn row(&self, value: u32) -> u32 {
+        self.rows[value as usize]
+    }
+
+    /// Returns the bytes of the table.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&self.rows[..])
+    }
+}

@@ -1,0 +1,204 @@
+//! The first rule that matches, without a look at each.
+//!
+//! 1. For source and destination address, protocol and both ports, the value leads to its class, and the class to a row: one bit for
+//!    each rule whose condition on that field holds ([`classes`](crate::classes)).
+//! 2. The rules that are in all five rows are candidates, in the order of the list ([`rows`](crate::rows)).
+//! 3. The rare conditions (flags, fragment, VLAN, interface, expression) are judged for a candidate, and the first one that decides ends
+//!    the search.
+//!
+//! A list of thousands of rules costs a packet a few loads for each field, and an address set of a million prefixes what a set of ten costs.
+
+use crate::classes::{Ranges, Values};
+use crate::fields::{ABSENT, Content, Fields, TcpFlags};
+use crate::rows::{Rows, in_all};
+use crate::rules::{Action, Rule, RuleList, Vlan};
+use crate::{Counters, DecidedBy, Verdict};
+use weir_packet::{Frame, Matcher};
+
+/// Surroundings of a packet that rules can name beside its [`Fields`].
+#[derive(Clone, Copy)]
+pub struct Around<'a> {
+    /// The frame.
+    pub frame: Frame<'a>,
+    /// Number of the interface in [`RuleList::interfaces`]; `None` if no rule names it.
+    pub interface: Option<usize>,
+    /// The expressions of [`RuleList::expressions`], compiled for the frame's link type; `None` for one that makes no sense there,
+    /// which no frame matches.
+    pub expressions: &'a [Option<Box<dyn Matcher>>],
+}
+
+/// A rule list, compiled.
+///
+/// **Threads**: may be shared; packets change no state in it.
+#[derive(Clone, Debug)]
+pub struct Classifier {
+    list: RuleList,
+    src_rows: Rows,
+    dst_rows: Rows,
+    proto_rows: Rows,
+    sport_rows: Rows,
+    dport_rows: Rows,
+    src4: Ranges<u32>,
+    dst4: Ranges<u32>,
+    src6: Ranges<u128>,
+    dst6: Ranges<u128>,
+    proto: Values,
+    sport: Values,
+    dport: Values,
+    /// Rules that judge frames of any content.
+    for_all: Vec<u32>,
+}
+
+impl Classifier {
+    /// Compiles a rule list. **Cost**: for each field, sorting the ends of all ranges, and a row for each class.
+    pub fn new(list: RuleList) -> Self {
+        let rules = &list.rules;
+        let new = || Rows::new(rules.len());
+        let (mut src_rows, mut dst_rows) = (new(), new());
+        let (mut proto_rows, mut sport_rows, mut dport_rows) = (new(), new(), new());
+        let src: Vec<_> = rules.iter().map(|rule| rule.src.clone()).collect();
+        let dst: Vec<_> = rules.iter().map(|rule| rule.dst.clone()).collect();
+        let protocols: Vec<_> = rules.iter().map(|rule| rule.proto.map(ranges_of)).collect();
+        let sports: Vec<_> = rules.iter().map(|rule| rule.sport.clone()).collect();
+        let dports: Vec<_> = rules.iter().map(|rule| rule.dport.clone()).collect();
+        let absent = |rule: usize| rules[rule].action.applies_without_a_field();
+        let src4 = Ranges::new(&src, &mut src_rows);
+        let src6 = Ranges::new(&src, &mut src_rows);
+        let dst4 = Ranges::new(&dst, &mut dst_rows);
+        let dst6 = Ranges::new(&dst, &mut dst_rows);
+        let proto = Values::new(&protocols, absent, &mut proto_rows);
+        let sport = Values::new(&sports, absent, &mut sport_rows);
+        let dport = Values::new(&dports, absent, &mut dport_rows);
+        for rows in [&mut src_rows, &mut dst_rows, &mut proto_rows, &mut sport_rows, &mut dport_rows] {
+            rows.complete();
+        }
+        let for_all = (0u32..).zip(rules).filter(|(_, rule)| rule.is_for_all_frames()).map(|(i, _)| i).collect();
+        Self {
+            src_rows,
+            dst_rows,
+            proto_rows,
+            sport_rows,
+            dport_rows,
+            src4,
+            dst4,
+            src6,
+            dst6,
+            proto,
+            sport,
+            dport,
+            for_all,
+            list,
+        }
+    }
+
+    /// Returns the rule list.
+    pub fn list(&self) -> &RuleList {
+        &self.list
+    }
+
+    /// Returns the bytes of all tables.
+    pub fn bytes(&self) -> usize {
+        let rows = [&self.src_rows, &self.dst_rows, &self.proto_rows, &self.sport_rows, &self.dport_rows];
+        let values = [&self.proto, &self.sport, &self.dport];
+        rows.map(Rows::bytes).iter().sum::<usize>()
+            + values.map(Values::bytes).iter().sum::<usize>()
+            + self.src4.bytes()
+            + self.dst4.bytes()
+            + self.src6.bytes()
+            + self.dst6.bytes()
+    }
+
+    /// Judges a frame, and counts it.
+    ///
+    /// **Cost**: five rows, and the rare conditions of the candidates. No allocation.
+    pub fn judge(&self, fields: &Fields, around: &Around<'_>, counters: &mut Counters) -> (Verdict, DecidedBy) {
+        let wire_len = around.frame.wire_len;
+        let mut decided = None;
+        let mut ask = |number: u32| {
+            let rule = &self.list.rules[number as usize];
+            let Some(is_absent) = rare_conditions(rule, fields, around) else { return true };
+            counters.apply(number, wire_len, is_absent);
+            match rule.action {
+                Action::Count => true,
+                Action::Decide(verdict) => {
+                    decided = Some((verdict, DecidedBy::Rule(number)));
+                    false
+                }
+            }
+        };
+        let rest = match fields.content {
+            Content::Neighbors if !self.list.neighbors_by_rules => (Verdict::Pass, DecidedBy::Neighbors),
+            Content::Ip | Content::Neighbors => {
+                self.candidates(fields, &mut ask);
+                (self.list.default, DecidedBy::Default)
+            }
+            Content::NonIp => {
+                let _ = self.for_all.iter().all(|&rule| ask(rule));
+                (self.list.non_ip, DecidedBy::NonIp)
+            }
+            Content::Malformed => {
+                let _ = self.for_all.iter().all(|&rule| ask(rule));
+                (self.list.malformed, DecidedBy::Malformed)
+            }
+        };
+        let (verdict, by) = decided.unwrap_or(rest);
+        counters.decide(verdict, by, wire_len);
+        (verdict, by)
+    }
+
+    /// Hands the rules whose conditions on addresses, protocol and ports hold to `each`, in order, until it returns `false`.
+    #[inline]
+    pub(crate) fn candidates(&self, fields: &Fields, each: impl FnMut(u32) -> bool) {
+        let (src, dst) = if fields.is_v6 {
+            (self.src6.row(fields.src), self.dst6.row(fields.dst))
+        } else {
+            (self.src4.row(fields.src as u32), self.dst4.row(fields.dst as u32))
+        };
+        let rows = [
+            (&self.src_rows, src),
+            (&self.dst_rows, dst),
+            (&self.proto_rows, self.proto.row(fields.proto_number())),
+            (&self.sport_rows, self.sport.row(fields.sport)),
+            (&self.dport_rows, self.dport.row(fields.dport)),
+        ];
+        in_all(rows, each);
+    }
+}
+
+/// Judges the conditions that have no row. Returns whether the packet lacks a field of the rule; `None` if a condition does not hold.
+fn rare_conditions(rule: &Rule, fields: &Fields, around: &Around<'_>) -> Option<bool> {
+    let mut is_absent = rule.proto.is_some() && fields.proto.is_none()
+        || rule.sport.is_some() && fields.sport == ABSENT
+        || rule.dport.is_some() && fields.dport == ABSENT;
+    if let Some((set, mask)) = rule.flags {
+        match fields.flags {
+            TcpFlags::Known(flags) if flags & mask == set => {}
+            TcpFlags::Absent if rule.action.applies_without_a_field() => is_absent = true,
+            _ => return None,
+        }
+    }
+    let has_tag = match (&rule.vlan, fields.vlan) {
+        (None, _) | (Some(Vlan::None), None) => true,
+        (Some(Vlan::Identifiers(ranges)), Some(id)) => ranges.iter().any(|range| (range.0..=range.1).contains(&id)),
+        _ => false,
+    };
+    let holds = has_tag
+        && (!rule.fragment || fields.is_later_fragment)
+        && (rule.on.is_none() || rule.on == around.interface)
+        && rule.expression.is_none_or(|number| {
+            around
+                .expressions
+                .get(number)
+                .and_then(Option::as_ref)
+                .is_some_and(|matcher| matcher.matches(&around.frame))
+        });
+    holds.then_some(is_absent)
+}
+
+/// The members of a set of protocols, as ranges.
+fn ranges_of(set: [u64; 4]) -> Vec<(u16, u16)> {
+    (0..256u16)
+        .filter(|&number| set[usize::from(number / 64)] >> (number % 64) & 1 == 1)
+        .map(|number| (number, number))
+        .collect()
+}

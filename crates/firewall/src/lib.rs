@@ -1,0 +1,47 @@
+//! May this packet pass? Rule lists, first match, over the header fields of packets.
+//!
+//! A text becomes a [`RuleList`](rules::RuleList) ([`rules`]), and the list a [`Classifier`] that finds the first rule for a packet
+//! without a look at each. [`Fields`] holds what rules can name of a frame. This crate knows no files, clocks or threads; a condition
+//! that is a tcpdump expression is judged by a [`Matcher`](weir_packet::Matcher) of its caller.
+#![forbid(unsafe_code)]
+
+mod addresses;
+mod classes;
+mod classifier;
+mod counters;
+mod fields;
+mod rows;
+pub mod rules;
+mod unreachable;
+
+pub use addresses::Addresses;
+pub use classifier::{Around, Classifier};
+pub use counters::{Count, Counters, RuleCount};
+pub use fields::{Content, Fields, TcpFlags};
+pub use unreachable::Unreachable;
+
+/// Fate of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// The packet goes on.
+    Pass,
+    /// The packet is discarded.
+    Drop,
+    /// The packet is discarded, and its sender is told.
+    Reject,
+}
+
+/// Part of a rule list that decided about a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DecidedBy {
+    /// The rule of this number, from 0 on.
+    Rule(u32),
+    /// The `default` line: an IP packet for which no rule decides.
+    Default,
+    /// The `neighbors` line: a message of IPv6 neighbor discovery.
+    Neighbors,
+    /// The `non-ip` line: a frame that does not carry IP, such as ARP.
+    NonIp,
+    /// The `malformed` line: a frame whose IP header is cut or contradicts itself, or whose link type is unknown.
+    Malformed,
+}

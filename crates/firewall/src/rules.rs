@@ -1,0 +1,166 @@
+//! The language of rule lists: one rule a line, the first that matches decides.
+//!
+//! ```text
+//! default drop                       # IP packets for which no rule decides; pass unless given
+//! set trusted 10.0.0.0/8 2001:db8::/32
+//! set banned file banned.txt         # one address, prefix or range a line
+//!
+//! drop src $banned                   # a comment belongs to its rule
+//! pass src $trusted tcp dport 22,80-89 flags S/SA
+//! count udp dport 53
+//! reject expr 'udp and len > 1400'
+//! ```
+//!
+//! | condition | the packet |
+//! |---|---|
+//! | `src A`, `dst A` | address, prefix `10.0.0.0/8`, range `10.0.0.1-10.0.0.9`, `$SET`, `any`, or several with commas |
+//! | `proto P`, or `tcp` `udp` `icmp` `icmp6` `sctp` ... | protocol by name or number, behind IPv6 extension headers |
+//! | `sport N`, `dport N` | ports and ranges `80,8000-8080`; without a protocol TCP, UDP, DCCP, SCTP and UDP-Lite |
+//! | `flags S/SA` | TCP flags: of those behind the stroke, the ones before it are set; `flags S`: S is set |
+//! | `fragment` | a fragment other than the first |
+//! | `vlan 7`, `vlan 7-9,12`, `vlan none` | identifier of the outermost tag |
+//! | `on eth0` | interface where it arrived |
+//! | `expr 'EXPRESSION'` | tcpdump expression |
+//!
+//! All conditions of a rule must hold. A rule without any is for all IP packets. Rules judge IP packets; a rule whose conditions are only
+//! `expr`, `vlan` and `on`, with an `expr` among them, judges all frames. `pass`, `drop` and `reject` decide, `count` counts and goes on.
+//!
+//! **Absent fields.** If a packet lacks a field that a rule names (ports in a later fragment, flags in a cut header) and all other conditions
+//! hold, `drop` and `reject` apply, and `pass` and `count` do not. So no packet passes for want of a field. What a tcpdump expression says of
+//! such packets is libpcap's affair.
+//!
+//! **Lines for the rest**: `default pass|drop|reject` for IP packets, `non-ip pass|drop` for all other frames, `neighbors pass|rules` for
+//! valid messages of IPv6 neighbor discovery, which pass before all rules, `malformed drop|pass` for frames whose IP header is cut or
+//! contradicts itself, or whose link type weir does not read.
+
+mod parse;
+
+use crate::{Addresses, Verdict};
+use std::io;
+use std::sync::Arc;
+
+pub use parse::{MOST_RULES, Why};
+
+/// Effect of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// The packet gets this verdict.
+    Decide(Verdict),
+    /// The packet is counted, and the rules behind are asked.
+    Count,
+}
+
+impl Action {
+    /// Whether the rule applies to a packet that lacks a field which the rule names.
+    pub(crate) fn applies_without_a_field(self) -> bool {
+        matches!(self, Self::Decide(Verdict::Drop | Verdict::Reject))
+    }
+}
+
+/// Identifiers of the outermost VLAN tag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Vlan {
+    /// The frame has no tag.
+    None,
+    /// One of these ranges, both ends inclusive.
+    Identifiers(Vec<(u16, u16)>),
+}
+
+/// A rule. Conditions that are `None` always hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Number of its line, from 1 on.
+    pub line: usize,
+    /// Text without the comment.
+    pub text: String,
+    /// Text of the comment; empty without one.
+    pub comment: String,
+    /// Effect on a packet for which all conditions hold.
+    pub action: Action,
+    /// Source addresses.
+    pub src: Option<Arc<Addresses>>,
+    /// Destination addresses.
+    pub dst: Option<Arc<Addresses>>,
+    /// Protocols as a set of 256 bits. Set if the rule names ports or flags too.
+    pub proto: Option<[u64; 4]>,
+    /// Ranges of source ports, both ends inclusive.
+    pub sport: Option<Vec<(u16, u16)>>,
+    /// Ranges of destination ports, both ends inclusive.
+    pub dport: Option<Vec<(u16, u16)>>,
+    /// TCP flags: those of the mask that are set, and the mask.
+    pub flags: Option<(u8, u8)>,
+    /// Whether the packet must be a fragment other than the first.
+    pub fragment: bool,
+    /// The outermost VLAN tag.
+    pub vlan: Option<Vlan>,
+    /// Number of the interface in [`RuleList::interfaces`].
+    pub on: Option<usize>,
+    /// Number of the expression in [`RuleList::expressions`].
+    pub expression: Option<usize>,
+}
+
+impl Rule {
+    /// Whether the rule judges frames of any content, since none of its conditions needs IP.
+    pub fn is_for_all_frames(&self) -> bool {
+        let needs_ip = self.src.is_some() || self.dst.is_some() || self.proto.is_some() || self.fragment;
+        self.expression.is_some() && !needs_ip
+    }
+}
+
+/// A rule list: the text of a rules file as plain data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleList {
+    /// The rules, in the order of the text.
+    pub rules: Vec<Rule>,
+    /// Verdict on IP packets for which no rule decides.
+    pub default: Verdict,
+    /// Verdict on frames without IP.
+    pub non_ip: Verdict,
+    /// Whether the rules judge neighbor discovery; otherwise it passes before them.
+    pub neighbors_by_rules: bool,
+    /// Verdict on frames whose IP header is cut or contradicts itself, and on those of unknown link types.
+    pub malformed: Verdict,
+    /// Interfaces that rules name.
+    pub interfaces: Vec<String>,
+    /// tcpdump expressions of the rules.
+    pub expressions: Vec<String>,
+}
+
+/// An empty list: everything passes but malformed packets.
+impl Default for RuleList {
+    fn default() -> Self {
+        Self {
+            rules: Vec::new(),
+            default: Verdict::Pass,
+            non_ip: Verdict::Pass,
+            neighbors_by_rules: false,
+            malformed: Verdict::Drop,
+            interfaces: Vec::new(),
+            expressions: Vec::new(),
+        }
+    }
+}
+
+/// A line that is refused.
+#[derive(Debug, thiserror::Error)]
+#[error("{}line {line}: {why}", .file.as_ref().map_or(String::new(), |file| format!("{file}: ")))]
+pub struct RuleError {
+    /// Name of the file of a set, as it stands in the rule list; `None` for the rule list itself.
+    pub file: Option<String>,
+    /// Number of the line, from 1 on.
+    pub line: usize,
+    /// Reason.
+    pub why: Why,
+}
+
+/// Function that reads the file of a set by the name in the rule list.
+pub type ReadSet<'a> = dyn FnMut(&str) -> io::Result<String> + 'a;
+
+impl RuleList {
+    /// Reads a rule list. `read` is called for each line `set NAME file PATH`.
+    ///
+    /// **Errors**: the first line that is refused.
+    pub fn parse(text: &str, read: &mut ReadSet<'_>) -> Result<Self, RuleError> {
+        parse::list(text, read)
+    }
+}

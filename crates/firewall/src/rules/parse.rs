@@ -1,0 +1,525 @@
+//! From text to rules.
+
+use super::{Action, ReadSet, Rule, RuleError, RuleList, Vlan};
+use crate::fields::PORT_PROTOCOLS;
+use crate::{Addresses, Verdict};
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::ops::RangeInclusive;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+/// Largest number of rules in a list. Address sets have no such limit.
+pub const MOST_RULES: usize = 100_000;
+
+const TCP: u8 = 6;
+const HIGHEST_VLAN: u16 = 4094;
+
+/// Protocols that may be named. **Source**: the protocol numbers of IANA.
+const PROTOCOLS: [(&str, u8); 16] = [
+    ("icmp", 1),
+    ("igmp", 2),
+    ("ipip", 4),
+    ("tcp", TCP),
+    ("udp", 17),
+    ("dccp", 33),
+    ("ipv6", 41),
+    ("gre", 47),
+    ("esp", 50),
+    ("icmp6", 58),
+    ("eigrp", 88),
+    ("ospf", 89),
+    ("pim", 103),
+    ("vrrp", 112),
+    ("sctp", 132),
+    ("udplite", 136),
+];
+
+/// Flags of TCP by letter, from the lowest bit on.
+const FLAGS: &str = "FSRPAUEW";
+
+/// Reason for which a line is refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Why {
+    /// The first word begins no line.
+    #[error(
+        "a line begins with pass, drop, reject, count, set, default, non-ip, neighbors or malformed, not with {0:?}"
+    )]
+    NoLine(String),
+    /// The word is no condition.
+    #[error("{0:?} is no condition: src, dst, proto (or its name), sport, dport, flags, fragment, vlan, on, expr")]
+    NoCondition(String),
+    /// A condition stands twice in a rule.
+    #[error("{0} stands twice in this rule: put both values into one list, as in {0} A,B")]
+    Twice(String),
+    /// The value of a word is missing.
+    #[error("{0} needs a value{1}")]
+    NoValue(String, &'static str),
+    /// A value is not one of a few.
+    #[error("{0} is {1}, not {2:?}")]
+    NotOneOf(&'static str, &'static str, String),
+    /// Words behind the end of a line.
+    #[error("{0:?} is too much here")]
+    TooMuch(String),
+    /// A list has an empty element.
+    #[error("a list has an empty element: it is written without blanks, as in 80,443")]
+    EmptyElement,
+    /// No address, prefix or range.
+    #[error("{0:?} is no address, prefix, range of addresses or $SET")]
+    NoAddress(String),
+    /// A prefix longer than the address.
+    #[error("{0}: a prefix of {1} has 0 to {2} bits")]
+    PrefixLength(String, &'static str, u8),
+    /// A prefix whose address has bits behind it.
+    #[error("{text} has bits behind its prefix: the network is {network}/{bits}, the address alone {address}")]
+    HostBits {
+        /// Prefix as written.
+        text: String,
+        /// Its network.
+        network: IpAddr,
+        /// Length of the prefix, bits.
+        bits: u8,
+        /// Its address.
+        address: IpAddr,
+    },
+    /// The first end of a range is above the second.
+    #[error("the range {0} is reversed")]
+    Reversed(String),
+    /// Ends of different families.
+    #[error("the range {0} begins with one family of addresses and ends with the other")]
+    MixedFamilies(String),
+    /// A set without a definition.
+    #[error("no set {0:?} is defined above this line")]
+    NoSet(String),
+    /// A set without addresses.
+    #[error("the set {0:?} has no address")]
+    EmptySet(String),
+    /// A file of a set cannot be read.
+    #[error("{file}: {error}")]
+    SetFile {
+        /// Name of the file.
+        file: String,
+        /// Error of the system.
+        error: io::Error,
+    },
+    /// No protocol.
+    #[error("{0:?} is no protocol: a number up to 255, or one of {names}", names = names())]
+    NoProtocol(String),
+    /// No port.
+    #[error("{0:?} is no port: a number up to 65535, or a range of two, as in 80-89")]
+    NoPort(String),
+    /// No VLAN identifier.
+    #[error("{0:?} is no VLAN identifier: a number up to 4094, a range of two, or none")]
+    NoVlan(String),
+    /// No TCP flags.
+    #[error("{0:?} are no TCP flags: letters of FSRPAUEW, as in S or S/SA")]
+    NoFlags(String),
+    /// Flags that must be set, but are not looked at.
+    #[error("{0}: the flags before the stroke are among those behind it")]
+    FlagsOutsideMask(String),
+    /// Ports with a protocol that has none.
+    #[error("ports with protocol {0}, which has none")]
+    NoPortsThere(String),
+    /// Flags with another protocol than TCP.
+    #[error("flags are those of TCP, but the rule names another protocol")]
+    FlagsWithoutTcp,
+    /// Addresses of different families in one rule.
+    #[error("no packet matches: the source is IPv{0} and the destination IPv{1}")]
+    TwoFamilies(u8, u8),
+    /// A quotation without its end.
+    #[error("the quotation {0} has no end")]
+    OpenQuotation(String),
+    /// Too many rules.
+    #[error("more than {MOST_RULES} rules: put addresses into a set, and the set into one rule")]
+    TooManyRules,
+}
+
+fn names() -> String {
+    PROTOCOLS.map(|(name, _)| name).join(" ")
+}
+
+/// Words of a line, and its comment.
+struct Words<'a> {
+    words: std::vec::IntoIter<&'a str>,
+    text: &'a str,
+    comment: &'a str,
+}
+
+impl<'a> Words<'a> {
+    /// Splits a line at blanks; a quotation is one word, with its first quote; `#` at the begin of a word begins a comment.
+    fn of(line: &'a str) -> Result<Self, Why> {
+        let (mut words, mut rest) = (Vec::new(), line.trim());
+        let text = rest;
+        loop {
+            rest = rest.trim_start();
+            let Some(first) = rest.chars().next() else { break };
+            match first {
+                '#' => {
+                    let (text, comment) = (&text[..text.len() - rest.len()], &rest[1..]);
+                    return Ok(Self { words: words.into_iter(), text: text.trim_end(), comment: comment.trim() });
+                }
+                '\'' | '"' => {
+                    let end = rest[1..].find(first).ok_or_else(|| Why::OpenQuotation(rest.to_owned()))?;
+                    words.push(&rest[..=end]);
+                    rest = &rest[end + 2..];
+                }
+                _ => {
+                    let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+                    words.push(&rest[..end]);
+                    rest = &rest[end..];
+                }
+            }
+        }
+        Ok(Self { words: words.into_iter(), text, comment: "" })
+    }
+
+    fn value(&mut self, of: &str, such_as: &'static str) -> Result<&'a str, Why> {
+        self.words.next().ok_or_else(|| Why::NoValue(of.to_owned(), such_as))
+    }
+
+    fn end(&mut self) -> Result<(), Why> {
+        self.words.next().map_or(Ok(()), |word| Err(Why::TooMuch(word.to_owned())))
+    }
+}
+
+pub(super) fn list(text: &str, read: &mut ReadSet<'_>) -> Result<RuleList, RuleError> {
+    let mut parser = Parser { list: RuleList::default(), sets: HashMap::new(), read };
+    for (number, line) in text.lines().enumerate() {
+        parser.line(line, number + 1)?;
+    }
+    Ok(parser.list)
+}
+
+struct Parser<'a, 'b> {
+    list: RuleList,
+    sets: HashMap<String, Arc<Addresses>>,
+    read: &'a mut ReadSet<'b>,
+}
+
+impl Parser<'_, '_> {
+    fn line(&mut self, line: &str, number: usize) -> Result<(), RuleError> {
+        let refused = |why| RuleError { file: None, line: number, why };
+        let mut words = Words::of(line).map_err(refused)?;
+        let Some(first) = words.words.next() else { return Ok(()) };
+        if first == "set" {
+            return self.set(&mut words, number);
+        }
+        self.verdict_or_rule(first, words, number).map_err(refused)
+    }
+
+    fn verdict_or_rule(&mut self, first: &str, mut words: Words<'_>, number: usize) -> Result<(), Why> {
+        let verdicts = [("pass", Verdict::Pass), ("drop", Verdict::Drop), ("reject", Verdict::Reject)];
+        let verdict = |word: &str| verdicts.iter().find(|(name, _)| *name == word).map(|(_, verdict)| *verdict);
+        let action = match first {
+            "default" => {
+                let value = words.value(first, ": pass, drop or reject")?;
+                self.list.default =
+                    verdict(value).ok_or_else(|| not_one_of("default", "pass, drop or reject", value))?;
+                return words.end();
+            }
+            "non-ip" | "malformed" => {
+                let value = words.value(first, ": pass or drop")?;
+                // There is no sender to be told.
+                let verdict = verdict(value).filter(|verdict| *verdict != Verdict::Reject);
+                let (place, name) = match first {
+                    "non-ip" => (&mut self.list.non_ip, "non-ip"),
+                    _ => (&mut self.list.malformed, "malformed"),
+                };
+                *place = verdict.ok_or_else(|| not_one_of(name, "pass or drop", value))?;
+                return words.end();
+            }
+            "neighbors" => {
+                let value = words.value(first, ": pass or rules")?;
+                self.list.neighbors_by_rules = match value {
+                    "pass" => false,
+                    "rules" => true,
+                    _ => return Err(not_one_of("neighbors", "pass or rules", value)),
+                };
+                return words.end();
+            }
+            "count" => Action::Count,
+            _ => Action::Decide(verdict(first).ok_or_else(|| Why::NoLine(first.to_owned()))?),
+        };
+        if self.list.rules.len() == MOST_RULES {
+            return Err(Why::TooManyRules);
+        }
+        let rule = self.rule(action, words, number)?;
+        self.list.rules.push(rule);
+        Ok(())
+    }
+
+    fn rule(&mut self, action: Action, mut words: Words<'_>, line: usize) -> Result<Rule, Why> {
+        let mut rule = Rule {
+            line,
+            text: words.text.to_owned(),
+            comment: words.comment.to_owned(),
+            action,
+            src: None,
+            dst: None,
+            proto: None,
+            sport: None,
+            dport: None,
+            flags: None,
+            fragment: false,
+            vlan: None,
+            on: None,
+            expression: None,
+        };
+        // Conditions seen so far, also those that always hold.
+        let mut seen: Vec<&str> = Vec::new();
+        while let Some(word) = words.words.next() {
+            let bare = PROTOCOLS.iter().find(|(name, _)| *name == word);
+            let condition = if bare.is_some() { "proto" } else { word };
+            if seen.contains(&condition) {
+                return Err(Why::Twice(condition.to_owned()));
+            }
+            seen.push(condition);
+            match condition {
+                "src" => rule.src = self.addresses(words.value(word, SUCH_ADDRESSES)?)?,
+                "dst" => rule.dst = self.addresses(words.value(word, SUCH_ADDRESSES)?)?,
+                "proto" => {
+                    let value = if bare.is_some() { word } else { words.value(word, ", as in proto tcp")? };
+                    rule.proto = Some(protocols(value)?);
+                }
+                "sport" => rule.sport = Some(ports(words.value(word, ", as in sport 1024-65535")?)?),
+                "dport" => rule.dport = Some(ports(words.value(word, ", as in dport 80,443")?)?),
+                "flags" => rule.flags = Some(flags(words.value(word, ", as in flags S/SA")?)?),
+                "fragment" => rule.fragment = true,
+                "vlan" => rule.vlan = Some(vlan(words.value(word, ", as in vlan 7, or vlan none")?)?),
+                "on" => {
+                    let name = words.value(word, ", as in on eth0")?;
+                    rule.on = Some(place_of(&mut self.list.interfaces, name));
+                }
+                "expr" => {
+                    let value = words.value(word, ", as in expr 'udp port 53'")?;
+                    rule.expression = Some(place_of(&mut self.list.expressions, value.trim_start_matches(['\'', '"'])));
+                }
+                _ => return Err(Why::NoCondition(word.to_owned())),
+            }
+        }
+        complete(rule)
+    }
+
+    fn set(&mut self, words: &mut Words<'_>, line: usize) -> Result<(), RuleError> {
+        let refused = |why| RuleError { file: None, line, why };
+        let name = words.value("set", ", as in set banned 192.0.2.0/24").map_err(refused)?.trim_start_matches('$');
+        let first = words.value(name, ", as in set banned 192.0.2.0/24").map_err(refused)?;
+        let mut ranges = Vec::new();
+        if first == "file" {
+            let file = words.value(first, ", as in set banned file banned.txt").map_err(refused)?;
+            let file = file.trim_start_matches(['\'', '"']);
+            words.end().map_err(refused)?;
+            let text = (self.read)(file).map_err(|error| refused(Why::SetFile { file: file.to_owned(), error }))?;
+            for (number, line) in text.lines().enumerate() {
+                let line = line.split('#').next().unwrap_or_default().trim();
+                if !line.is_empty() {
+                    let why = |why| RuleError { file: Some(file.to_owned()), line: number + 1, why };
+                    ranges.push(range(line).map_err(why)?);
+                }
+            }
+        } else {
+            for word in std::iter::once(first).chain(&mut words.words) {
+                for element in word.split(',').filter(|element| !element.is_empty()) {
+                    ranges.push(range(element).map_err(refused)?);
+                }
+            }
+        }
+        let mut addresses = Addresses::new(ranges);
+        if let Some(before) = self.sets.get(name) {
+            addresses.add(before);
+        }
+        self.sets.insert(name.to_owned(), Arc::new(addresses));
+        Ok(())
+    }
+
+    /// Reads the value of `src` or `dst`; `None` for any address.
+    fn addresses(&self, value: &str) -> Result<Option<Arc<Addresses>>, Why> {
+        if value == "any" {
+            return Ok(None);
+        }
+        let set = |name: &str| {
+            let set = self.sets.get(name).ok_or_else(|| Why::NoSet(name.to_owned()))?;
+            if set.is_empty() { Err(Why::EmptySet(name.to_owned())) } else { Ok(set) }
+        };
+        // A set alone is shared by all its rules.
+        if let Some(name) = value.strip_prefix('$').filter(|name| !name.contains(',')) {
+            return set(name).map(|set| Some(Arc::clone(set)));
+        }
+        let (mut ranges, mut sets) = (Vec::new(), Vec::new());
+        for element in elements(value)? {
+            match element.strip_prefix('$') {
+                Some(name) => sets.push(set(name)?),
+                None => ranges.push(range(element)?),
+            }
+        }
+        let mut addresses = Addresses::new(ranges);
+        sets.into_iter().for_each(|set| addresses.add(set));
+        Ok(Some(Arc::new(addresses)))
+    }
+}
+
+const SUCH_ADDRESSES: &str = ": an address, a prefix, a range, $SET or any";
+
+fn not_one_of(name: &'static str, values: &'static str, found: &str) -> Why {
+    Why::NotOneOf(name, values, found.to_owned())
+}
+
+/// Returns the place of a text in a list, where it is put if it is not there.
+fn place_of(list: &mut Vec<String>, text: &str) -> usize {
+    list.iter().position(|known| known == text).unwrap_or_else(|| {
+        list.push(text.to_owned());
+        list.len() - 1
+    })
+}
+
+/// Adds what conditions imply, and refuses rules that contradict themselves.
+fn complete(mut rule: Rule) -> Result<Rule, Why> {
+    let bit = |proto: u8| (usize::from(proto / 64), 1u64 << (proto % 64));
+    let set_of = |protocols: &[u8]| {
+        let mut set = [0; 4];
+        for &proto in protocols {
+            let (word, bit) = bit(proto);
+            set[word] |= bit;
+        }
+        set
+    };
+    if rule.flags.is_some() {
+        let tcp = set_of(&[TCP]);
+        if rule.proto.is_some_and(|proto| proto != tcp) {
+            return Err(Why::FlagsWithoutTcp);
+        }
+        rule.proto = Some(tcp);
+    }
+    if rule.sport.is_some() || rule.dport.is_some() {
+        let with_ports = set_of(&PORT_PROTOCOLS);
+        let proto = *rule.proto.get_or_insert(with_ports);
+        let without = (0..=255).find(|&number| proto[bit(number).0] & !with_ports[bit(number).0] & bit(number).1 != 0);
+        if let Some(number) = without {
+            let name = PROTOCOLS.iter().find(|(_, known)| *known == number);
+            return Err(Why::NoPortsThere(name.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())));
+        }
+    }
+    let family = |addresses: &Addresses| match (addresses.v4().is_empty(), addresses.v6().is_empty()) {
+        (false, true) => Some(4),
+        (true, false) => Some(6),
+        _ => None,
+    };
+    let families = (rule.src.as_deref().and_then(family), rule.dst.as_deref().and_then(family));
+    match families {
+        (Some(src), Some(dst)) if src != dst => Err(Why::TwoFamilies(src, dst)),
+        _ => Ok(rule),
+    }
+}
+
+/// Returns the elements of a list with commas.
+fn elements(list: &str) -> Result<impl Iterator<Item = &str>, Why> {
+    if list.split(',').any(str::is_empty) { Err(Why::EmptyElement) } else { Ok(list.split(',')) }
+}
+
+/// Reads an address, a prefix, or a range of addresses.
+fn range(text: &str) -> Result<(IpAddr, IpAddr), Why> {
+    let address = |part: &str| part.parse::<IpAddr>().map_err(|_| Why::NoAddress(text.to_owned()));
+    if let Some((part, bits)) = text.split_once('/') {
+        let address = address(part)?;
+        let (family, width) = if address.is_ipv4() { ("IPv4", 32) } else { ("IPv6", 128) };
+        let length = || Why::PrefixLength(text.to_owned(), family, width);
+        let is_number = !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
+        let bits: u8 = bits.parse().ok().filter(|bits| is_number && *bits <= width).ok_or_else(length)?;
+        let (network, last): (IpAddr, IpAddr) = match address {
+            IpAddr::V4(address) => {
+                let behind = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
+                let network = address.to_bits() & !behind;
+                (Ipv4Addr::from_bits(network).into(), Ipv4Addr::from_bits(network | behind).into())
+            }
+            IpAddr::V6(address) => {
+                let behind = u128::MAX.checked_shr(bits.into()).unwrap_or(0);
+                let network = address.to_bits() & !behind;
+                (Ipv6Addr::from_bits(network).into(), Ipv6Addr::from_bits(network | behind).into())
+            }
+        };
+        if network != address {
+            return Err(Why::HostBits { text: text.to_owned(), network, bits, address });
+        }
+        return Ok((network, last));
+    }
+    let Some((first, last)) = text.split_once('-') else {
+        let address = address(text)?;
+        return Ok((address, address));
+    };
+    let (first, last) = (address(first)?, address(last)?);
+    match first.is_ipv4() == last.is_ipv4() {
+        false => Err(Why::MixedFamilies(text.to_owned())),
+        true if first > last => Err(Why::Reversed(text.to_owned())),
+        true => Ok((first, last)),
+    }
+}
+
+/// Reads numbers and ranges of numbers.
+fn numbers(list: &str, valid: RangeInclusive<u16>, no: fn(String) -> Why) -> Result<Vec<(u16, u16)>, Why> {
+    let mut ranges = Vec::new();
+    for element in elements(list)? {
+        let number = |part: &str| {
+            let is_number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+            let number = part.parse().ok().filter(|number| is_number && valid.contains(number));
+            number.ok_or_else(|| no(element.to_owned()))
+        };
+        let (first, last) = element.split_once('-').unwrap_or((element, element));
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last {
+            return Err(Why::Reversed(element.to_owned()));
+        }
+        ranges.push((first, last));
+    }
+    Ok(ranges)
+}
+
+fn ports(list: &str) -> Result<Vec<(u16, u16)>, Why> {
+    numbers(list, 0..=u16::MAX, Why::NoPort)
+}
+
+fn vlan(list: &str) -> Result<Vlan, Why> {
+    if list == "none" { Ok(Vlan::None) } else { numbers(list, 0..=HIGHEST_VLAN, Why::NoVlan).map(Vlan::Identifiers) }
+}
+
+fn protocols(list: &str) -> Result<[u64; 4], Why> {
+    let mut set = [0; 4];
+    for element in elements(list)? {
+        let named = PROTOCOLS.iter().find(|(name, _)| *name == element).map(|(_, number)| *number);
+        let number: u8 = match named {
+            Some(number) => number,
+            None => numbers(element, 0..=255, Why::NoProtocol)
+                .ok()
+                .and_then(|ranges| if ranges[0].0 == ranges[0].1 { u8::try_from(ranges[0].0).ok() } else { None })
+                .ok_or_else(|| Why::NoProtocol(element.to_owned()))?,
+        };
+        set[usize::from(number / 64)] |= 1 << (number % 64);
+    }
+    Ok(set)
+}
+
+fn flags(text: &str) -> Result<(u8, u8), Why> {
+    let no = || Why::NoFlags(text.to_owned());
+    let bits = |letters: &str| {
+        letters.chars().try_fold(0, |bits, letter| FLAGS.find(letter).map(|at| bits | 1 << at)).ok_or_else(no)
+    };
+    let (set, mask) = text.split_once('/').unwrap_or((text, text));
+    let (set, mask): (u8, u8) = (bits(set)?, bits(mask)?);
+    match mask {
+        0 => Err(no()),
+        _ if set & !mask != 0 => Err(Why::FlagsOutsideMask(text.to_owned())),
+        _ => Ok((set, mask)),
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Decide(Verdict::Pass) => "pass",
+            Self::Decide(Verdict::Drop) => "drop",
+            Self::Decide(Verdict::Reject) => "reject",
+            Self::Count => "count",
+        })
+    }
+}

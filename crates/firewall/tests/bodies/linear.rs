@@ -1,0 +1,539 @@
+//! A linear scan over the text of a rule list, and packets whose fields are known because they were made from them.
+//!
+//! Nothing here comes from the crate under test: the twin reads the words of each rule for each packet.
+
+use core::net::IpAddr;
+use weir_firewall::rules::RuleList;
+use weir_firewall::{Around, Classifier, Counters, DecidedBy, Fields, Verdict};
+use weir_packet::flow::Parser;
+use weir_packet::{Frame, LinkType, Matcher};
+
+/// Choices, drawn from bytes; zeros behind the last byte.
+pub struct Choices<'a>(&'a [u8]);
+
+impl Choices<'_> {
+    fn below(&mut self, bound: usize) -> usize {
+        let (byte, rest) = self.0.split_first().map_or((0, &[][..]), |(byte, rest)| (*byte, rest));
+        self.0 = rest;
+        usize::from(byte) % bound
+    }
+
+    fn one<'b, T>(&mut self, of: &'b [T]) -> &'b T {
+        &of[self.below(of.len())]
+    }
+
+    fn is(&mut self, one_in: usize) -> bool {
+        self.below(one_in) == 0
+    }
+}
+
+const PROTOCOLS: [(&str, u8); 6] = [("tcp", 6), ("udp", 17), ("icmp", 1), ("icmp6", 58), ("sctp", 132), ("47", 47)];
+const PORTS: [u16; 8] = [0, 1, 53, 79, 80, 81, 1024, 65535];
+
+/// A packet, and what is known of it.
+#[derive(Clone, Debug, Default)]
+struct Packet {
+    tags: Vec<u16>,
+    /// 4, 6; 0: no IP; 1: announced, but cut.
+    version: u8,
+    src: Option<IpAddr>,
+    dst: Option<IpAddr>,
+    /// `None`: the captured bytes do not tell.
+    proto: Option<u8>,
+    ports: (u16, u16),
+    flags: u8,
+    is_later: bool,
+    /// Captured bytes of the transport header.
+    transport: usize,
+    is_neighbor: bool,
+    frame: Vec<u8>,
+}
+
+fn address(choices: &mut Choices<'_>, version: u8) -> IpAddr {
+    let low = choices.below(20) as u8;
+    match (version, low) {
+        (4, 0..16) => IpAddr::from([10, 0, 0, low]),
+        (4, 16) => IpAddr::from([10, 0, 1, 0]),
+        (4, 17) => IpAddr::from([255; 4]),
+        (4, 18) => IpAddr::from([0; 4]),
+        (4, _) => IpAddr::from([9, 255, 255, 255]),
+        (_, 0..16) => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(low)]),
+        (_, 16) => IpAddr::from([0xffff; 8]),
+        (_, 17) => IpAddr::from([0; 8]),
+        (_, 18) => IpAddr::from([0x2001, 0xdb8, 0, 0, 1, 0, 0, 0]),
+        // Bits of an IPv4 address of this pool in an IPv6 address.
+        _ => IpAddr::from([0, 0, 0, 0, 0, 0, 0x0a00, 5]),
+    }
+}
+
+fn bytes_of(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+fn packet(choices: &mut Choices<'_>) -> Packet {
+    let mut packet = Packet { version: *choices.one(&[4, 4, 4, 6, 6, 0, 1]), ..Packet::default() };
+    packet.frame = vec![2; 12];
+    for _ in 0..*choices.one(&[0, 0, 0, 1, 2]) {
+        let id = *choices.one(&[0u16, 1, 7, 8, 4094]);
+        packet.tags.push(id);
+        packet.frame.extend([0x81, 0, (id >> 8) as u8 | 0x20, id as u8]);
+    }
+    match packet.version {
+        0 => {
+            packet.frame.extend([8, 6]);
+            packet.frame.extend([0; 28]);
+            return packet;
+        }
+        1 => {
+            packet.frame.extend([8, 0, 0x45, 0, 0, 40]);
+            return packet;
+        }
+        _ => {}
+    }
+    let version = packet.version;
+    let (src, dst) = (address(choices, version), address(choices, version));
+    (packet.src, packet.dst) = (Some(src), Some(dst));
+    let proto = choices.one(&PROTOCOLS).1;
+    packet.ports = (*choices.one(&PORTS), *choices.one(&PORTS));
+    packet.flags = *choices.one(&[0x02, 0x12, 0x10, 0x04, 0xff, 0]);
+    let mut transport = packet.ports.0.to_be_bytes().to_vec();
+    transport.extend(packet.ports.1.to_be_bytes());
+    transport.extend([0; 16]);
+    transport[13] = packet.flags;
+    if matches!(proto, 1 | 58) {
+        transport[..2].copy_from_slice(&[*choices.one(&[132, 133, 135, 137, 138]), *choices.one(&[0, 0, 1])]);
+    }
+    let hop_limit = *choices.one(&[255, 255, 254]);
+    let is_later = choices.is(5);
+    let extensions = if choices.is(3) { choices.below(3) } else { 0 };
+    packet.is_neighbor = version == 6
+        && proto == 58
+        && (133..=137).contains(&transport[0])
+        && transport[1] == 0
+        && hop_limit == 255
+        && !is_later
+        && extensions == 0;
+    // From the transport to the front: the extension headers, each with the number of the next one.
+    let mut next = proto;
+    let mut chain: Vec<(u8, Vec<u8>)> = Vec::new();
+    for _ in 0..extensions {
+        let number = if version == 4 { 51 } else { *choices.one(&[0, 43, 60, 51]) };
+        // An authentication header counts in words of four bytes without two of them, the others in eight without one.
+        let (length, len) = if number == 51 { (4, 24) } else { (1, 16) };
+        let mut header = vec![next, length];
+        header.resize(len, 0);
+        chain.push((number, header));
+        next = number;
+    }
+    let has_fragment_header = version == 6 && (is_later || choices.is(6));
+    let offset = if is_later { 8u16 << 3 } else { 0 };
+    let mut behind: Vec<u8> = Vec::new();
+    // A later fragment begins somewhere in what was behind the fragment header.
+    if is_later {
+        behind = vec![0; 24];
+    } else {
+        for (_, header) in chain.iter().rev() {
+            behind.extend(header);
+        }
+        behind.extend(&transport);
+    }
+    packet.is_later = is_later;
+    if has_fragment_header {
+        let mut header = vec![next, 0];
+        header.extend((offset | 1).to_be_bytes());
+        header.extend([0; 4]);
+        header.extend(behind);
+        behind = header;
+    }
+    let mut header = Vec::new();
+    if version == 4 {
+        header.extend([0x45, 0]);
+        header.extend((20 + behind.len() as u16).to_be_bytes());
+        header.extend([0, 0]);
+        header.extend((if is_later { 8u16 } else { 0 }).to_be_bytes());
+        header.extend([hop_limit, next, 0, 0]);
+        packet.frame.extend([8, 0]);
+    } else {
+        header.extend([0x60, 0, 0, 0]);
+        header.extend((behind.len() as u16).to_be_bytes());
+        header.extend([if has_fragment_header { 44 } else { next }, hop_limit]);
+        packet.frame.extend([0x86, 0xdd]);
+    }
+    header.extend(bytes_of(src));
+    header.extend(bytes_of(dst));
+    packet.frame.extend(&header);
+    // The capture ends somewhere behind the addresses.
+    let captured = if choices.is(3) { choices.below(behind.len() + 1) } else { behind.len() };
+    packet.frame.extend(&behind[..captured]);
+
+    // What can be known from these bytes, from the front on.
+    let mut left = captured;
+    let mut taken = |len: usize| {
+        let fits = left >= len;
+        left -= if fits { len } else { 0 };
+        fits
+    };
+    let mut is_known = !has_fragment_header || taken(8);
+    if is_later {
+        // The first header behind the fragment header, in another frame.
+        is_known &= chain.is_empty();
+    } else {
+        for (_, header) in chain.iter().rev() {
+            is_known = is_known && taken(header.len());
+        }
+        packet.transport = if is_known { left } else { 0 };
+        if packet.is_neighbor && packet.transport < 2 {
+            packet.is_neighbor = false;
+        }
+    }
+    // A fragment header that was cut hides that the packet is a later fragment.
+    if has_fragment_header && captured < 8 {
+        packet.is_later = false;
+    }
+    if version == 6 && has_fragment_header {
+        packet.is_neighbor = false;
+    }
+    packet.proto = is_known.then_some(proto);
+    packet
+}
+
+/// A rule list in words, and the same list as it is read.
+fn rules(choices: &mut Choices<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if choices.is(2) {
+        lines.push(format!("default {}", choices.one(&["pass", "drop", "reject"])));
+    }
+    if choices.is(3) {
+        lines.push(format!("non-ip {}", choices.one(&["pass", "drop"])));
+    }
+    if choices.is(3) {
+        lines.push(format!("malformed {}", choices.one(&["pass", "drop"])));
+    }
+    if choices.is(3) {
+        lines.push(format!("neighbors {}", choices.one(&["pass", "rules"])));
+    }
+    lines.push("set a 10.0.0.4/30,10.0.0.9 2001:db8::4/126".to_owned());
+    lines.push("set a 10.0.0.8-10.0.0.9".to_owned());
+    lines.push("set b 255.255.255.255 ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff".to_owned());
+    // Often more than a word of 64 rules, sometimes more than a word of the summary.
+    for _ in 0..*choices.one(&[0, 1, 3, 10, 30, 70, 140]) {
+        lines.push(rule(choices));
+    }
+    // The same rules again and again: more than a word of the summary, and many candidates for a packet.
+    if choices.is(16) {
+        let block: Vec<String> = lines.iter().filter(|line| !is_setting(line)).cloned().collect();
+        (0..50).for_each(|_| lines.extend_from_slice(&block));
+    }
+    lines
+}
+
+/// Whether the line is no rule.
+fn is_setting(line: &str) -> bool {
+    !["pass", "drop", "reject", "count"].contains(&line.split(' ').next().unwrap())
+}
+
+fn rule(choices: &mut Choices<'_>) -> String {
+    // Most rules decide little, so that the ones behind are asked.
+    let mut words = vec![(*choices.one(&["pass", "drop", "reject", "count", "count", "count"])).to_owned()];
+    let mut family = 0;
+    for end in ["src", "dst"] {
+        if choices.is(2) {
+            words.push(format!("{end} {}", addresses(choices, &mut family)));
+        }
+    }
+    let with_ports = choices.is(3);
+    let with_flags = choices.is(6);
+    match choices.below(4) {
+        0 if with_flags => words.push("tcp".to_owned()),
+        0 => {
+            let (name, number) = choices.one(&PROTOCOLS[..if with_ports { 2 } else { 6 }]);
+            words.push(match (choices.below(3), name.parse::<u8>()) {
+                (0, _) | (_, Ok(_)) => format!("proto {number}"),
+                (1, _) => (*name).to_owned(),
+                _ => format!("proto {name},udp"),
+            });
+        }
+        _ => {}
+    }
+    if with_ports {
+        for end in ["sport", "dport"] {
+            if choices.is(2) {
+                let (a, b) = (*choices.one(&PORTS), *choices.one(&PORTS));
+                words.push(match choices.below(3) {
+                    0 => format!("{end} {a}"),
+                    1 => format!("{end} {}-{}", a.min(b), a.max(b)),
+                    _ => format!("{end} 80,{a},{}-{}", a.min(b), a.max(b)),
+                });
+            }
+        }
+    }
+    if with_flags {
+        words.push(format!("flags {}", choices.one(&["S", "S/SA", "/SA", "SA", "R/RF"])));
+    }
+    if choices.is(12) {
+        words.push("fragment".to_owned());
+    }
+    if choices.is(8) {
+        words.push(format!("vlan {}", choices.one(&["none", "7", "0-7", "1,8-4094"])));
+    }
+    if choices.is(10) {
+        words.push(format!("on {}", choices.one(&["eth0", "eth1", "eth2"])));
+    }
+    if choices.is(8) {
+        words.push(format!("expr {}", choices.one(&["'odd'", "\"odd\"", "'never'"])));
+    }
+    words.join(" ")
+}
+
+fn addresses(choices: &mut Choices<'_>, family: &mut u8) -> String {
+    let kind = choices.below(6);
+    if kind == 0 {
+        return (*choices.one(&["any", "$a", "$b", "$a,$b"])).to_owned();
+    }
+    // Both addresses of a rule have one family, or the rule is refused.
+    if *family == 0 {
+        *family = *choices.one(&[4, 6]);
+    }
+    let (a, b) = (address(choices, *family), address(choices, *family));
+    match kind {
+        1 => a.to_string(),
+        2 => format!("{}-{}", a.min(b), a.max(b)),
+        3 if *family == 4 => {
+            (*choices.one(&["10.0.0.0/29", "0.0.0.0/0", "10.0.0.0/8", "128.0.0.0/1", "10.0.0.7/32"])).to_owned()
+        }
+        3 => (*choices.one(&["2001:db8::/125", "::/0", "2001:db8::/32", "8000::/1", "2001:db8::7/128"])).to_owned(),
+        4 => format!("{a},{b}"),
+        _ => format!("{a},{},$a", if *family == 4 { "10.0.0.12/31" } else { "2001:db8::c/127" }),
+    }
+}
+
+/// Fate of a packet by the text: verdict, line or number of the rule, and how often each rule applied and lacked a field.
+struct Naive<'a> {
+    lines: &'a [String],
+    rules: Vec<&'a str>,
+}
+
+impl<'a> Naive<'a> {
+    fn new(lines: &'a [String]) -> Self {
+        let rules = lines.iter().map(String::as_str).filter(|line| !is_setting(line)).collect();
+        Self { lines, rules }
+    }
+
+    fn setting(&self, name: &str, usual: &'a str) -> &'a str {
+        let line = self.lines.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or(usual)
+    }
+
+    fn judge(&self, packet: &Packet, interface: &str, counts: &mut [(u64, u64)]) -> (Verdict, DecidedBy) {
+        if packet.is_neighbor && self.setting("neighbors", "pass") == "pass" {
+            return (Verdict::Pass, DecidedBy::Neighbors);
+        }
+        for (number, rule) in self.rules.iter().enumerate() {
+            let Some(is_absent) = self.applies(rule, packet, interface) else { continue };
+            counts[number].0 += 1;
+            counts[number].1 += u64::from(is_absent);
+            if let Some(verdict) = verdict(rule.split(' ').next().unwrap()) {
+                return (verdict, DecidedBy::Rule(number as u32));
+            }
+        }
+        let (name, usual, by) = match packet.version {
+            0 => ("non-ip", "pass", DecidedBy::NonIp),
+            1 => ("malformed", "drop", DecidedBy::Malformed),
+            _ => ("default", "pass", DecidedBy::Default),
+        };
+        (verdict(self.setting(name, usual)).unwrap(), by)
+    }
+
+    /// Whether the rule applies, and whether it does for want of a field.
+    fn applies(&self, rule: &str, packet: &Packet, interface: &str) -> Option<bool> {
+        let mut words = rule.split(' ');
+        let action = words.next().unwrap();
+        let is_ip = packet.version > 1;
+        let (mut is_absent, mut needs_ip, mut has_expression) = (false, false, false);
+        let has_ports = packet.proto.map(|proto| [6, 17, 33, 132, 136].contains(&proto));
+        while let Some(word) = words.next() {
+            let holds = match word {
+                "src" | "dst" => {
+                    let address = if word == "src" { packet.src } else { packet.dst };
+                    let value = words.next().unwrap();
+                    needs_ip |= value != "any";
+                    Some(
+                        value == "any"
+                            || address.is_some_and(|address| value.split(',').any(|one| self.is_in(address, one))),
+                    )
+                }
+                "sport" | "dport" => {
+                    needs_ip = true;
+                    let port = if word == "sport" { packet.ports.0 } else { packet.ports.1 };
+                    let value = words.next().unwrap();
+                    match has_ports {
+                        Some(false) => Some(false),
+                        Some(true) if packet.transport >= 4 && !packet.is_later => Some(is_among(port, value)),
+                        _ => None,
+                    }
+                }
+                "flags" => {
+                    needs_ip = true;
+                    let value = words.next().unwrap();
+                    match packet.proto {
+                        Some(6) if packet.transport >= 14 && !packet.is_later => Some(has_flags(packet.flags, value)),
+                        Some(6) | None => None,
+                        Some(_) => Some(false),
+                    }
+                }
+                "fragment" => {
+                    needs_ip = true;
+                    Some(packet.is_later)
+                }
+                "vlan" => {
+                    let value = words.next().unwrap();
+                    Some(match packet.tags.first() {
+                        None => value == "none",
+                        Some(id) => value != "none" && is_among(*id, value),
+                    })
+                }
+                "on" => Some(words.next().unwrap() == interface),
+                "expr" => {
+                    has_expression = true;
+                    Some(words.next().unwrap().contains("odd") && packet.frame.len() % 2 == 1)
+                }
+                name => {
+                    needs_ip = true;
+                    let value = if name == "proto" { words.next().unwrap() } else { name };
+                    packet.proto.map(|proto| {
+                        value
+                            .split(',')
+                            .any(|one| one == proto.to_string() || PROTOCOLS.contains(&(one, proto)))
+                    })
+                }
+            };
+            match holds {
+                Some(true) => {}
+                Some(false) => return None,
+                None => is_absent = true,
+            }
+        }
+        if !is_ip && (needs_ip || !has_expression) || is_absent && !["drop", "reject"].contains(&action) {
+            return None;
+        }
+        Some(is_absent)
+    }
+
+    fn is_in(&self, address: IpAddr, one: &str) -> bool {
+        if let Some(name) = one.strip_prefix('$') {
+            let head = format!("set {name} ");
+            return self
+                .lines
+                .iter()
+                .filter_map(|line| line.strip_prefix(&head))
+                .flat_map(|line| line.split([' ', ',']))
+                .any(|one| self.is_in(address, one));
+        }
+        if let Some((network, bits)) = one.split_once('/') {
+            let (network, bits): (IpAddr, usize) = (network.parse().unwrap(), bits.parse().unwrap());
+            let (a, b) = (bytes_of(address), bytes_of(network));
+            return a.len() == b.len() && (0..bits).all(|bit| (a[bit / 8] ^ b[bit / 8]) >> (7 - bit % 8) & 1 == 0);
+        }
+        let (first, last) = one.split_once('-').unwrap_or((one, one));
+        let (first, last): (IpAddr, IpAddr) = (first.parse().unwrap(), last.parse().unwrap());
+        first.is_ipv4() == address.is_ipv4() && first <= address && address <= last
+    }
+}
+
+fn verdict(word: &str) -> Option<Verdict> {
+    match word {
+        "pass" => Some(Verdict::Pass),
+        "drop" => Some(Verdict::Drop),
+        "reject" => Some(Verdict::Reject),
+        _ => None,
+    }
+}
+
+fn is_among(number: u16, list: &str) -> bool {
+    list.split(',').any(|one| {
+        let (first, last) = one.split_once('-').unwrap_or((one, one));
+        (first.parse().unwrap()..=last.parse().unwrap()).contains(&number)
+    })
+}
+
+fn has_flags(flags: u8, text: &str) -> bool {
+    let (set, mask) = text.split_once('/').unwrap_or((text, text));
+    // FIN, SYN, RST, PSH, ACK: RFC 9293, section 3.1.
+    [('F', 1), ('S', 2), ('R', 4), ('P', 8), ('A', 16)]
+        .iter()
+        .all(|&(letter, bit)| !mask.contains(letter) || (flags & bit != 0) == set.contains(letter))
+}
+
+/// Frames of odd length match.
+#[derive(Debug)]
+struct Odd;
+
+impl Matcher for Odd {
+    fn matches(&self, frame: &Frame<'_>) -> bool {
+        frame.data.len() % 2 == 1
+    }
+}
+
+/// Any choices: a rule list and packets. The classifier and the linear scan give the same verdicts, for the same reasons, and count alike;
+/// and a rule that is said to be unreachable applies to no packet.
+pub fn judge(data: &[u8]) -> Seen {
+    let mut choices = Choices(data);
+    let lines = rules(&mut choices);
+    let text = lines.join("\n");
+    let list = RuleList::parse(&text, &mut |_| unreachable!("no line names a file"));
+    let list = list.unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let naive = Naive::new(&lines);
+    assert_eq!(list.rules.len(), naive.rules.len());
+    let names = list.interfaces.clone();
+    let expressions: Vec<Option<Box<dyn Matcher>>> =
+        list.expressions.iter().map(|text| (text == "odd").then(|| Box::new(Odd) as Box<dyn Matcher>)).collect();
+    let classifier = Classifier::new(list);
+    let unreachable = classifier.unreachable();
+    let mut counters = Counters::new(naive.rules.len());
+    let mut counts = vec![(0, 0); naive.rules.len()];
+    let parser = Parser::new(LinkType::ETHERNET, false).unwrap();
+    let (mut passed, mut denied) = (0, 0);
+    for _ in 0..40 {
+        let packet = packet(&mut choices);
+        let interface = *choices.one(&["eth0", "eth1", "eth9"]);
+        let frame = Frame { data: &packet.frame, wire_len: 100, interface: 0 };
+        let around =
+            Around { frame, interface: names.iter().position(|name| name == interface), expressions: &expressions };
+        let fields = Fields::of(&parser, &packet.frame);
+        let wanted = naive.judge(&packet, interface, &mut counts);
+        assert_eq!(classifier.judge(&fields, &around, &mut counters), wanted, "{packet:?}\n{fields:?}\n{text}");
+        *(if wanted.0 == Verdict::Pass { &mut passed } else { &mut denied }) += 1;
+    }
+    for pair in &unreachable {
+        let (all, absent) = counts[pair.rule];
+        assert_eq!(all, if pair.but_absent { absent } else { 0 }, "{pair:?}\n{text}");
+    }
+    let found: Vec<(u64, u64)> = counters.rules.iter().map(|count| (count.all.packets, count.absent)).collect();
+    assert_eq!(found, counts, "{text}");
+    assert_eq!((counters.passed.packets, counters.denied.packets), (passed, denied));
+    assert_eq!(counters.passed.bytes, 100 * passed);
+    Seen {
+        lists: 1,
+        by_rule: counts.iter().map(|count| count.0).sum(),
+        absent: counts.iter().map(|count| count.1).sum(),
+        by_rest: [counters.default, counters.neighbors, counters.non_ip, counters.malformed].map(|count| count.packets),
+        unreachable: unreachable.len() as u64,
+    }
+}
+
+/// What a case came upon.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Lists that were not refused.
+    pub lists: u64,
+    /// Times that a rule applied, and times that it did for want of a field.
+    pub by_rule: u64,
+    pub absent: u64,
+    /// Packets of the lines for the rest.
+    pub by_rest: [u64; 4],
+    /// Rules said to be unreachable.
+    pub unreachable: u64,
+}

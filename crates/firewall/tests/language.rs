@@ -1,0 +1,181 @@
+//! The language of rule lists: what each condition means, and what is refused with which words.
+
+use core::net::IpAddr;
+use std::io;
+use weir_firewall::rules::{Action, MOST_RULES, RuleList, Vlan};
+use weir_firewall::{Addresses, Verdict};
+
+fn parse(text: &str) -> Result<RuleList, String> {
+    RuleList::parse(text, &mut |name| match name {
+        "good" => Ok("10.0.0.0/8 # a comment\n\n2001:db8::1\n".to_owned()),
+        "bad" => Ok("10.0.0.0/8\n10.0.0.300\n".to_owned()),
+        _ => Err(io::Error::from(io::ErrorKind::NotFound)),
+    })
+    .map_err(|error| error.to_string())
+}
+
+fn set(ranges: &[(&str, &str)]) -> Addresses {
+    let address = |text: &str| text.parse::<IpAddr>().unwrap();
+    Addresses::new(ranges.iter().map(|&(first, last)| (address(first), address(last))))
+}
+
+#[test]
+fn every_condition_has_its_meaning() {
+    let list = parse(
+        "# a list\n\
+         default reject\nnon-ip drop\nneighbors rules\nmalformed pass\n\
+         set s 10.0.0.0/31, 10.0.0.2\nset s file good\n\
+         drop src $s dst 1.2.3.4,2001:db8::/127 # two families\n\
+         pass tcp sport 1-5,7 dport 80 flags S/SA\n\
+         count proto icmp6,47 vlan 7,9-10 on eth0\n\
+         reject fragment vlan none expr 'udp # and not a comment'#this is\n\
+         drop src any dport 53 on eth1\n\
+         pass expr arp on eth0\n",
+    )
+    .unwrap();
+    let rest = (list.default, list.non_ip, list.neighbors_by_rules, list.malformed);
+    assert_eq!(rest, (Verdict::Reject, Verdict::Drop, true, Verdict::Pass));
+    assert_eq!(list.interfaces, ["eth0", "eth1"]);
+    assert_eq!(list.expressions, ["udp # and not a comment", "arp"]);
+    let [a, b, c, d, e, f] = &list.rules[..] else { panic!("{list:?}") };
+    assert_eq!([a, b, c, d, e, f].map(|rule| rule.line), [8, 9, 10, 11, 12, 13]);
+    assert_eq!((a.text.as_str(), a.comment.as_str()), ("drop src $s dst 1.2.3.4,2001:db8::/127", "two families"));
+    let whole = set(&[("10.0.0.0", "10.255.255.255"), ("2001:db8::1", "2001:db8::1")]);
+    assert_eq!(a.src.as_deref(), Some(&whole));
+    assert_eq!(a.dst.as_deref(), Some(&set(&[("1.2.3.4", "1.2.3.4"), ("2001:db8::", "2001:db8::1")])));
+    assert_eq!((a.action, a.proto), (Action::Decide(Verdict::Drop), None));
+    assert_eq!((b.action, b.proto), (Action::Decide(Verdict::Pass), Some([1 << 6, 0, 0, 0])));
+    assert_eq!((&b.sport, &b.dport), (&Some(vec![(1, 5), (7, 7)]), &Some(vec![(80, 80)])));
+    // SYN is bit 1 and ACK bit 4: RFC 9293, section 3.1.
+    assert_eq!(b.flags, Some((0b0000_0010, 0b0001_0010)));
+    assert_eq!((c.action, c.proto), (Action::Count, Some([1 << 58 | 1 << 47, 0, 0, 0])));
+    assert_eq!((&c.vlan, c.on), (&Some(Vlan::Identifiers(vec![(7, 7), (9, 10)])), Some(0)));
+    assert_eq!((d.action, d.fragment, &d.vlan), (Action::Decide(Verdict::Reject), true, &Some(Vlan::None)));
+    assert_eq!((d.expression, d.comment.as_str()), (Some(0), "this is"));
+    // Ports without a protocol are those of TCP, UDP, DCCP, SCTP and UDP-Lite.
+    let with_ports = [1 << 6 | 1 << 17 | 1 << 33, 0, 1 << (132 - 128) | 1 << (136 - 128), 0];
+    assert_eq!((&e.src, e.proto, e.on), (&None, Some(with_ports), Some(1)));
+    let for_all = [a, b, c, d, e, f].map(weir_firewall::rules::Rule::is_for_all_frames);
+    assert_eq!(for_all, [false, false, false, false, false, true]);
+}
+
+#[test]
+fn a_wrong_line_is_refused_with_its_number_and_the_reason() {
+    for (line, words) in [
+        ("allow tcp", "a line begins with pass"),
+        ("drop from 10.0.0.1", "\"from\" is no condition"),
+        ("drop tcp udp", "proto stands twice"),
+        ("drop src any src 10.0.0.1", "src stands twice"),
+        ("drop src", "src needs a value: an address"),
+        ("default", "default needs a value: pass, drop or reject"),
+        ("default maybe", "default is pass, drop or reject, not \"maybe\""),
+        ("non-ip reject", "non-ip is pass or drop, not \"reject\""),
+        ("malformed count", "malformed is pass or drop, not \"count\""),
+        ("neighbors drop", "neighbors is pass or rules, not \"drop\""),
+        ("default drop now", "\"now\" is too much here"),
+        ("drop tcp dport 80, 443", "a list has an empty element: it is written without blanks, as in 80,443"),
+        ("drop src 10.0.0.256", "\"10.0.0.256\" is no address"),
+        ("drop src 10/8", "\"10/8\" is no address"),
+        ("drop src example.org", "\"example.org\" is no address"),
+        ("drop src 10.0.0.0/33", "10.0.0.0/33: a prefix of IPv4 has 0 to 32 bits"),
+        ("drop src 10.0.0.0/+8", "a prefix of IPv4 has 0 to 32 bits"),
+        ("drop src 2001:db8::/129", "a prefix of IPv6 has 0 to 128 bits"),
+        (
+            "drop src 10.0.0.1/8",
+            "10.0.0.1/8 has bits behind its prefix: the network is 10.0.0.0/8, the address alone 10.0.0.1",
+        ),
+        ("drop src 2001:db8::1/64", "the network is 2001:db8::/64, the address alone 2001:db8::1"),
+        ("drop src 10.0.0.9-10.0.0.1", "the range 10.0.0.9-10.0.0.1 is reversed"),
+        ("drop src 10.0.0.9-2001:db8::1", "begins with one family of addresses and ends with the other"),
+        ("drop src $nothing", "no set \"nothing\" is defined above this line"),
+        ("drop src $nothing,$other", "no set \"nothing\" is defined above this line"),
+        ("drop proto 256", "\"256\" is no protocol"),
+        ("drop proto 6-17", "\"6-17\" is no protocol"),
+        ("drop proto tpc", "\"tpc\" is no protocol: a number up to 255, or one of icmp igmp"),
+        ("drop dport 65536", "\"65536\" is no port"),
+        ("drop dport http", "\"http\" is no port"),
+        ("drop dport 90-80", "the range 90-80 is reversed"),
+        ("drop dport 80-", "\"80-\" is no port"),
+        ("drop vlan 4095", "\"4095\" is no VLAN identifier"),
+        ("drop flags X", "\"X\" are no TCP flags"),
+        ("drop flags /", "\"/\" are no TCP flags"),
+        ("drop flags SF/SA", "SF/SA: the flags before the stroke are among those behind it"),
+        ("drop icmp dport 80", "ports with protocol icmp, which has none"),
+        ("drop proto tcp,47 dport 80", "ports with protocol gre, which has none"),
+        ("drop udp flags S", "flags are those of TCP, but the rule names another protocol"),
+        ("drop src 10.0.0.1 dst 2001:db8::1", "no packet matches: the source is IPv4 and the destination IPv6"),
+        ("drop expr 'udp", "the quotation 'udp has no end"),
+        ("set", "set needs a value"),
+        ("set s", "s needs a value, as in set banned 192.0.2.0/24"),
+        ("set s file", "file needs a value"),
+        ("set s file nowhere", "nowhere: entity not found"),
+        ("set s 10.0.0.300", "\"10.0.0.300\" is no address"),
+    ] {
+        let refused = parse(&format!("# one\npass tcp\n{line}\ndrop udp\n")).unwrap_err();
+        assert!(refused.starts_with("line 3: "), "{line}: {refused}");
+        assert!(refused.contains(words), "{line}: {refused}");
+    }
+    assert_eq!(
+        parse("set s file bad").unwrap_err(),
+        "bad: line 2: \"10.0.0.300\" is no address, prefix, range of addresses or $SET"
+    );
+    let many = "pass tcp\n".repeat(MOST_RULES);
+    assert_eq!(parse(&many).unwrap().rules.len(), MOST_RULES);
+    assert!(parse(&format!("{many}pass udp")).unwrap_err().starts_with(&format!("line {}: more than", MOST_RULES + 1)));
+}
+
+#[test]
+fn ranges_reach_to_the_ends_of_the_address_space() {
+    let list = parse("drop src 0.0.0.0/0,::/0\ndrop src 255.255.255.255/32 dst 128.0.0.0/1\n").unwrap();
+    let all = set(&[("0.0.0.0", "255.255.255.255"), ("::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")]);
+    assert_eq!(list.rules[0].src.as_deref(), Some(&all));
+    assert_eq!(list.rules[1].dst.as_deref(), Some(&set(&[("128.0.0.0", "255.255.255.255")])));
+}
+
+/// Any text: a list or a reason, and no panic.
+#[test]
+fn no_text_panics() {
+    let mut random = weir_testkit::Random(5);
+    let words = [
+        "pass",
+        "drop",
+        "count",
+        "set",
+        "src",
+        "dst",
+        "10.0.0.1",
+        "/",
+        "-",
+        ",",
+        "$s",
+        "any",
+        "file",
+        "good",
+        "tcp",
+        "dport",
+        "80",
+        "65536",
+        "flags",
+        "S/SA",
+        "expr",
+        "'",
+        "\"",
+        "#",
+        " ",
+        " ",
+        " ",
+        "\n",
+        "vlan",
+        "none",
+        "é",
+        "\u{1f600}",
+        "::",
+        "proto",
+    ];
+    let (mut good, mut refused) = (0, 0);
+    for _ in 0..20_000 {
+        let text: String = (0..random.below(14)).map(|_| words[random.below(words.len())]).collect();
+        *(if parse(&text).is_ok() { &mut good } else { &mut refused }) += 1;
+    }
+    assert!(good > 1000 && refused > 1000, "{good} {refused}");
+}

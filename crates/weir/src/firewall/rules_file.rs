@@ -1,0 +1,47 @@
+//! Rules and sets from files.
+
+use super::directory_of;
+use crate::outcome::io_words;
+use crate::walls;
+use anyhow::anyhow;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use weir_engine::name::Name;
+use weir_firewall::rules::{RuleError, RuleList, Why};
+use weir_io::sys::Access;
+
+/// Largest size of a rules file, and of the file of a set, bytes.
+const MOST: u64 = 256 << 20;
+
+/// Reads a rules file. Names of files in it are relative to its directory.
+pub fn read(rules: &Name) -> anyhow::Result<RuleList> {
+    let called = rules.as_source();
+    let open = if rules.is_dash() { File::open("/dev/stdin") } else { File::open(rules) };
+    let text = open.and_then(text).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            anyhow!("{called}: {}{}", io_words(&error), walls::advice(Path::new(rules), Access::Read))
+        }
+        _ => anyhow!("{called}: {}", io_words(&error)),
+    })?;
+    let directory = directory_of(rules);
+    RuleList::parse(&text, &mut |name| File::open(directory.join(name)).and_then(self::text)).map_err(|error| {
+        match error {
+            // Its own words name the file of the set.
+            RuleError { file: Some(_), .. } => anyhow!("{error}"),
+            RuleError { line, why: Why::SetFile { file, error }, .. } => {
+                anyhow!("{called}: line {line}: {file}: {}", io_words(&error))
+            }
+            error => anyhow!("{called}: {error}"),
+        }
+    })
+}
+
+fn text(file: File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.take(MOST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST {
+        return Err(io::Error::other(format!("larger than {} MiB", MOST >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text (UTF-8)"))
+}

@@ -1,0 +1,255 @@
+//! `weir firewall`: rules against tcpdump's expressions for the same packets, files of passed and denied packets, bad input.
+
+use crate::counts::tcpdump_count;
+use crate::support::*;
+use serde_json::Value;
+use std::fs;
+
+/// Rules that only count, and the tcpdump expression for the same packets without tags.
+const COUNTED: [(&str, &str); 20] = [
+    ("tcp", "tcp"),
+    ("udp", "udp"),
+    ("icmp", "icmp"),
+    ("icmp6", "icmp6"),
+    ("proto 47", "proto 47"),
+    ("src 10.0.0.0/8", "(ip or ip6) and src net 10.0.0.0/8"),
+    ("dst 192.168.0.0/16", "(ip or ip6) and dst net 192.168.0.0/16"),
+    ("src 192.168.1.1-192.168.1.200", "ip and ip[12:4] >= 0xc0a80101 and ip[12:4] <= 0xc0a801c8"),
+    ("dst 2000::/3", "ip6 and dst net 2000::/3"),
+    ("src fe80::/10 dst ff00::/8", "ip6 and src net fe80::/10 and dst net ff00::/8"),
+    ("tcp dport 80,443", "tcp and (dst port 80 or dst port 443)"),
+    ("udp sport 53", "udp src port 53"),
+    ("udp sport 1024-65535 dport 53", "udp and src portrange 1024-65535 and dst port 53"),
+    ("dport 1024-65535", "dst portrange 1024-65535"),
+    ("flags S/SA", "(ip and tcp[13] & 0x12 = 2) or (ip6 and ip6[6] = 6 and ip6[53] & 0x12 = 2)"),
+    ("flags F", "(ip and tcp[13] & 1 = 1) or (ip6 and ip6[6] = 6 and ip6[53] & 1 = 1)"),
+    ("fragment", "ip and ip[6:2] & 0x1fff != 0"),
+    ("vlan none", "(ip or ip6)"),
+    ("vlan 0-4094", "vlan"),
+    ("expr 'len > 200'", "len > 200"),
+];
+
+/// An expression for packets without tags, with one, or with two.
+fn behind_tags(rule: &str, expression: &str) -> String {
+    match rule {
+        "vlan none" | "expr 'len > 200'" => expression.to_owned(),
+        "vlan 0-4094" => "vlan and ((ip or ip6) or (vlan and (ip or ip6)))".to_owned(),
+        _ => format!("({expression}) or (vlan and (({expression}) or (vlan and ({expression}))))"),
+    }
+}
+
+/// The JSON answer of a check.
+fn checked(rules: &str, file: &str) -> Value {
+    let done = weir(["firewall", "check", rules, file, "--json"]).ok();
+    let answer: Value = serde_json::from_str(&done.text()).expect("an object");
+    let number = |name: &str| answer[name].as_u64().unwrap();
+    assert_eq!(number("received"), number("passed") + number("denied"), "{answer}");
+    answer
+}
+
+#[test]
+fn rules_count_the_packets_that_tcpdump_counts() {
+    let test = "rules_count_the_packets_that_tcpdump_counts";
+    if !have(test, &["tcpdump"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let text: String = COUNTED.iter().map(|(rule, _)| format!("count {rule}\n")).collect();
+    let rules = temp.file("rules.txt", format!("neighbors rules\n{text}").as_bytes());
+    let demo = temp.at("demo.pcap");
+    weir(["generate", &demo, "--packets", "20000"]).ok();
+    let mut files: Vec<String> = vec![demo];
+    files.extend(captures(test).iter().map(|path| s(path).to_owned()));
+    // Packets that tcpdump's expressions judge otherwise: lengths that contradict each other, PPPoE, IPv6 fragments.
+    let others = ["fuzz-2006-06-26-2594", "PPPoESession", "ppp-ipv6-tcp", "frag-22", "IPV6_invalid"];
+    files.retain(|file| !others.iter().any(|other| file.contains(other)));
+    let (mut compared, mut matched) = (0, 0);
+    for file in &files {
+        // Damaged files are another test's.
+        let done = weir(["firewall", "check", &rules, file, "--json"]);
+        if done.code != Some(0) {
+            continue;
+        }
+        let answer: Value = serde_json::from_str(&done.text()).unwrap();
+        for ((rule, expression), found) in COUNTED.iter().zip(answer["rules"].as_array().unwrap()) {
+            assert_eq!(found["rule"], format!("count {rule}"));
+            let both = [&behind_tags(rule, expression), *expression].map(|expression| tcpdump_count(file, expression));
+            // Link types without tags refuse `vlan`.
+            let ([Ok(expected), _] | [Err(_), Ok(expected)]) = both else { continue };
+            assert_eq!(found["packets"].as_u64(), Some(expected), "{rule} on {file}");
+            compared += 1;
+            matched += u64::from(expected > 0);
+        }
+    }
+    assert!(compared >= 20 && matched >= 10, "{compared} {matched}");
+}
+
+#[test]
+fn the_first_rule_decides_and_the_files_hold_what_tcpdump_selects() {
+    if !have("the_first_rule_decides_and_the_files_hold_what_tcpdump_selects", &["tcpdump"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let (whole, demo) = (temp.at("whole.pcap"), temp.at("demo.pcap"));
+    weir(["generate", &whole, "--packets", "20000"]).ok();
+    // Packets whose transport tcpdump's expressions find: without tags, and right behind the IP header.
+    let found = "(ip or arp or ip6) and (not ip6 or ip6[6] = 6 or ip6[6] = 17 or ip6[6] = 58)";
+    tool("tcpdump", ["--nano", "-nr", &whole, "-w", &demo, found]).ok();
+    // Each rule with its expression; fragments come first, so that no packet lacks a field.
+    let first = "ip and ip[6:2] & 0x1fff != 0";
+    let rules = [
+        ("pass expr 'ip and ip[6:2] & 0x1fff != 0'", first, true),
+        ("drop tcp dport 443", "tcp dst port 443", false),
+        ("pass tcp src 198.18.0.0/16", "tcp and src net 198.18.0.0/16", true),
+        ("reject tcp", "tcp", false),
+        ("pass udp sport 53", "udp src port 53", true),
+        ("drop dst 198.19.0.0/17", "dst net 198.19.0.0/17", false),
+    ];
+    let text: String = rules.iter().map(|(rule, ..)| format!("{rule}\n")).collect();
+    let file = temp.file("rules.txt", format!("{text}\ndefault pass\n").as_bytes());
+    let answer = checked(&file, &demo);
+    let (mut before, mut denied) = (String::from("len < 0"), String::from("len < 0"));
+    for ((_, expression, passes), found) in rules.iter().zip(answer["rules"].as_array().unwrap()) {
+        let here = format!("({expression}) and not ({before})");
+        assert_eq!(found["packets"].as_u64(), Some(tcpdump_count(&demo, &here).unwrap()), "{found}");
+        assert!(found["packets"].as_u64() > Some(0) && found["field_absent"] == 0, "{found}");
+        if !passes {
+            denied = format!("{denied} or ({here})");
+        }
+        before = format!("{before} or ({expression})");
+    }
+    let (clean, rest) = (temp.at("clean.pcap"), temp.at("denied.pcap"));
+    let done = weir(["firewall", &demo, &clean, "--rules", &file, "-w", &rest, "--what", "denied"]).ok();
+    let expected = |name: &str, expression: &str| {
+        let copy = temp.at(name);
+        tool("tcpdump", ["--nano", "-nr", &demo, "-w", &copy, expression]).ok();
+        parse_pcap(&fs::read(copy).unwrap()).1
+    };
+    let (passed, denied) = (expected("a.pcap", &format!("not ({denied})")), expected("b.pcap", &denied));
+    assert_eq!((records(&clean), records(&rest)), (passed.clone(), denied.clone()));
+    let figures: String = done.err.split('(').next().unwrap().split(' ').collect();
+    let all = passed.len() + denied.len();
+    assert_eq!(figures, format!("{all}received,{}passed,{}denied", passed.len(), denied.len()), "{}", done.err);
+    // The further file has the passed packets if asked for, and standard output is an output too.
+    let again = temp.at("again.pcap");
+    let done = weir(["firewall", &demo, "-", "--rules", &file, "-w", &again, "--what", "passed"]).ok();
+    assert_eq!(records(&again), passed);
+    let piped = temp.file("piped.pcapng", &done.out);
+    assert_eq!(records(&piped), passed);
+    // From a pipe, compressed or not, the answer is the same.
+    let done = weir_fed(["firewall", "check", &file, "-", "--json"], &fs::read(&demo).unwrap()).ok();
+    assert_eq!(serde_json::from_str::<Value>(&done.text()).unwrap(), answer);
+}
+
+#[test]
+fn packets_that_lack_a_field_pass_no_rule_that_names_it() {
+    let temp = Temp::new();
+    let mut bytes = pcap_header(65_535, 1);
+    let head = |fragment: [u8; 2], proto: u8| {
+        let mut frame = vec![2; 12];
+        frame.extend([8, 0, 0x45, 0, 0, 60, 0, 0, fragment[0], fragment[1], 64, proto, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        frame
+    };
+    let whole = [head([0, 0], 6), vec![0, 80, 0, 80], vec![0; 36]].concat();
+    let later = [head([0, 8], 6), vec![0; 40]].concat();
+    // The capture ends behind the ports, and before them.
+    let (short, shorter) = ([head([0, 0], 6), vec![0, 80, 0, 80]].concat(), [head([0, 0], 6), vec![0]].concat());
+    let malformed = head([0, 0], 6)[..30].to_vec();
+    for (second, frame) in [&whole, &later, &short, &shorter, &malformed].into_iter().enumerate() {
+        bytes.extend(pcap_record(second as u32, frame));
+    }
+    let file = temp.file("frames.pcap", &bytes);
+    let judged = |rules: &str| {
+        let rules = temp.file("rules.txt", rules.as_bytes());
+        let answer = checked(&rules, &file);
+        let rule = &answer["rules"][0];
+        let numbers = [&answer["passed"], &rule["packets"], &rule["field_absent"], &answer["malformed"]["packets"]];
+        numbers.map(|number| number.as_u64().unwrap())
+    };
+    // Passed; to which the rule applied; for want of a field; malformed.
+    assert_eq!(judged("default drop\npass tcp dport 80\n"), [2, 2, 0, 1]);
+    assert_eq!(judged("default pass\ndrop tcp dport 80\n"), [0, 4, 2, 1]);
+    assert_eq!(judged("default pass\ndrop tcp dport 81\n"), [2, 2, 2, 1]);
+    assert_eq!(judged("default pass\ndrop udp dport 81\n"), [4, 0, 0, 1]);
+    assert_eq!(judged("default pass\nreject flags S\nmalformed pass\n"), [2, 3, 3, 1]);
+    assert_eq!(judged("default drop\npass flags F/F\nmalformed pass\n"), [1, 0, 0, 1]);
+}
+
+#[test]
+fn a_rule_names_the_interface_where_a_packet_arrived() {
+    let temp = Temp::new();
+    let packet = udp(53, 0);
+    let mut bytes = pcapng_start(1);
+    bytes.extend(pcapng_packet(1, &packet));
+    let nameless = temp.file("nameless.pcapng", &bytes);
+    let rules = temp.file("rules.txt", b"drop on eth0\npass on eth1\n");
+    let done = weir(["firewall", "check", &rules, &nameless, "--json"]).ok();
+    assert!(done.err.contains("1 packet came from interfaces without a name"), "{}", done.err);
+    for (name, denied) in [("eth0", 1), ("eth1", 0), ("eth2", 0)] {
+        let done = weir(["firewall", "check", &rules, &nameless, "--json", "--interface", name]).ok();
+        let answer: Value = serde_json::from_str(&done.text()).unwrap();
+        assert_eq!((answer["denied"].as_u64(), done.err.contains("without a name")), (Some(denied), false), "{name}");
+    }
+}
+
+#[test]
+fn wrong_rules_are_one_line_and_nothing_is_written() {
+    let temp = Temp::new();
+    let file = temp.file("a.pcap", &small_pcap(10));
+    let out = temp.at("out.pcap");
+    let refuse = |text: &[u8], words: &str| {
+        let rules = temp.file("rules.txt", text);
+        for arguments in [vec!["firewall", "check", &rules, &file], vec!["firewall", &file, &out, "--rules", &rules]] {
+            let done = weir(arguments);
+            assert_eq!((done.code, done.out.len(), done.err.lines().count()), (Some(2), 0, 1), "{}", done.err);
+            assert!(done.err.contains(&format!("rules.txt: {words}")), "{}", done.err);
+        }
+        assert!(fs::metadata(&out).is_err());
+    };
+    refuse(b"pass tcp\ndrop src 10.0.0.9-10.0.0.1\n", "line 2: the range 10.0.0.9-10.0.0.1 is reversed");
+    refuse(b"drop expr 'udp prot 53'\n", "line 1: ");
+    refuse(b"set s file nowhere.txt\n", "line 1: nowhere.txt: no such file");
+    refuse(b"pass \xff\n", "it is no text (UTF-8)");
+    refuse("drop on e\u{1b}[2Jth0 dport x".as_bytes(), "line 1: \"x\" is no port");
+    let rules = temp.file("good.txt", b"pass tcp\n");
+    for (arguments, words) in [
+        (vec!["firewall", "check", "/nonexistent", &file], "/nonexistent: no such file"),
+        (vec!["firewall", &file, &out], "--rules"),
+        (vec!["firewall", "check", "-", "-"], "standard input cannot be both"),
+        (vec!["firewall", &file, &file, "--rules", &rules], "both source and output"),
+        (vec!["firewall", &file, &out, "--rules", &rules, "-w", &out, "--what", "denied"], "two outputs"),
+        (vec!["firewall", "af_packet:lo", &out, "--rules", &rules], "is an interface"),
+        (vec!["firewall", &file, "af_packet:lo", "--rules", &rules], "is a port"),
+        (vec!["firewall", &file, "-", "--rules", &rules, "--json"], "standard output has the answer of --json"),
+        (vec!["firewall", &file, &out, "--rules", &rules, "-w", "x"], "--what"),
+    ] {
+        let done = weir(&arguments);
+        assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.err);
+        assert!(done.err.contains(words), "{arguments:?}: {}", done.err);
+    }
+    assert!(fs::metadata(&out).is_err());
+    // Of a damaged capture what was good is judged.
+    let mut damaged = small_pcap(10);
+    damaged.truncate(damaged.len() - 5);
+    let damaged = temp.file("damaged.pcap", &damaged);
+    let done = weir(["firewall", "check", &rules, &damaged, "--json"]);
+    let answer: Value = serde_json::from_str(&done.text()).unwrap();
+    assert_eq!((done.code, answer["received"].as_u64()), (Some(1), Some(9)), "{}", done.err);
+    assert!(answer["fault"].as_str().unwrap().contains("packet 10"), "{answer}");
+}
+
+#[test]
+fn rules_that_can_never_match_are_named() {
+    let temp = Temp::new();
+    let file = temp.file("a.pcap", &small_pcap(10));
+    let text = "drop src 10.0.0.0/8 tcp\ncount src 10.1.0.0/16 tcp dport 80\npass udp\ndrop udp dport 53\npass src 10.0.0.0/7\n";
+    let rules = temp.file("rules.txt", text.as_bytes());
+    let done = weir(["firewall", "check", &rules, &file]).ok();
+    let lines: Vec<&str> = done.err.lines().filter(|line| line.contains("rules.txt")).collect();
+    assert!(lines[0].ends_with("rules.txt: line 2 can never match: line 1 decides about all its packets"), "{lines:?}");
+    let words = "line 4 matches only packets that lack a field: line 3 decides about all others";
+    assert!(lines[1].ends_with(words) && lines.len() == 2, "{lines:?}");
+    // The table names them all the same.
+    let text = done.text();
+    assert!(text.contains("count src 10.1.0.0/16 tcp dport 80") && text.contains("default pass"), "{text}");
+}
