@@ -404,9 +404,7 @@ impl<'a> Naive<'a> {
                     needs_ip = true;
                     let value = if name == "proto" { words.next().unwrap() } else { name };
                     packet.proto.map(|proto| {
-                        value
-                            .split(',')
-                            .any(|one| one == proto.to_string() || PROTOCOLS.contains(&(one, proto)))
+                        value.split(',').any(|one| one == proto.to_string() || PROTOCOLS.contains(&(one, proto)))
                     })
                 }
             };
