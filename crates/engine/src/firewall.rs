@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use weir_filter::Filter;
-use weir_firewall::{Around, Classifier, Content, Counters, Fields, Verdict};
+use weir_firewall::{Around, Content, Counters, Fields, Policy, Verdict};
 use weir_packet::flow::Parser;
 use weir_packet::savefile::{Interface, Record};
 use weir_packet::{LinkType, Matcher};
@@ -22,10 +22,10 @@ pub struct Senseless {
     pub why: String,
 }
 
-/// A rule list at work, with its counts.
+/// A policy at work, with its counts.
 #[derive(Debug)]
 pub struct Firewall {
-    classifier: Arc<Classifier>,
+    policy: Arc<Policy>,
     /// Whether the innermost packet of a tunnel is judged, not the packet around it.
     inner: bool,
     /// Name of an interface for which its source has none.
@@ -62,12 +62,12 @@ struct Place {
 }
 
 impl Firewall {
-    /// Puts a rule list to work. If `inner`, the innermost packet of each tunnel is judged. An interface without a name in its
+    /// Puts a policy to work. If `inner`, the innermost packet of each tunnel is judged. An interface without a name in its
     /// source has the name `unnamed`.
     ///
     /// **Errors**: an expression that is wrong for any link type, with its reason.
-    pub fn new(classifier: Arc<Classifier>, inner: bool, unnamed: Option<String>) -> Result<Self, Senseless> {
-        let list = classifier.list();
+    pub fn new(policy: Arc<Policy>, inner: bool, unnamed: Option<String>) -> Result<Self, Senseless> {
+        let list = policy.rules.list();
         let counters = Counters::new(list.rules.len());
         let mut firewall = Self {
             inner,
@@ -78,7 +78,7 @@ impl Firewall {
             current: None,
             senseless: Vec::new(),
             nameless: 0,
-            classifier,
+            policy,
         };
         // Finds wrong words; the link types of the packets are not known yet.
         firewall.link(LinkType::ETHERNET);
@@ -88,9 +88,9 @@ impl Firewall {
         }
     }
 
-    /// Returns the rule list.
-    pub fn classifier(&self) -> &Classifier {
-        &self.classifier
+    /// Returns the policy.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// Returns the counts so far.
@@ -151,12 +151,12 @@ impl Firewall {
             None => Fields::without_ip(Content::Malformed),
         };
         let around = Around { frame: record.frame, interface: place.interface, expressions };
-        self.classifier.judge(&fields, &around, &mut self.counters).0
+        self.policy.judge(&fields, &around, &mut self.counters).0
     }
 
     #[cold]
     fn place(&mut self, number: usize, interface: &Interface) -> Place {
-        let names = &self.classifier.list().interfaces;
+        let names = &self.policy.rules.list().interfaces;
         let name = interface.name.as_ref().or(self.unnamed.as_ref());
         let found = name.and_then(|name| names.iter().position(|known| known == name));
         let is_nameless = name.is_none() && !names.is_empty();
@@ -172,7 +172,7 @@ impl Firewall {
             return known;
         }
         let mut expressions: Vec<Option<Box<dyn Matcher>>> = Vec::new();
-        for expression in &self.classifier.list().expressions {
+        for expression in &self.policy.rules.list().expressions {
             expressions.push(match Filter::compile(expression, link, false) {
                 Ok(filter) => {
                     filter.make_native();

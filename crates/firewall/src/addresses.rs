@@ -27,6 +27,11 @@ impl Addresses {
         set
     }
 
+    /// All addresses of both families.
+    pub fn all() -> Self {
+        Self { v4: vec![(0, u32::MAX)], v6: vec![(0, u128::MAX)] }
+    }
+
     /// Adds the addresses of another set.
     pub fn add(&mut self, other: &Self) {
         self.v4.extend_from_slice(&other.v4);

@@ -5,67 +5,11 @@
 //! Mikuc, "DXR: towards a billion routing lookups per second in software", ACM CCR 2012.
 
 use crate::Addresses;
+use crate::address::{Address, SECTION_BITS};
 use crate::fields::{ABSENT, NO_PORT};
 use crate::rows::{Rows, RuleSet};
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// Bits of an address that choose its section.
-const ROOT_BITS: u32 = 16;
-
-/// Kind of address: `u32` for IPv4, `u128` for IPv6.
-pub(crate) trait Address: Copy + Ord {
-    /// The number of the address's section: its highest bits.
-    fn root(self) -> usize;
-    /// The first address of a section.
-    fn first_of(section: usize) -> Self;
-    /// The address behind this one.
-    fn next(self) -> Option<Self>;
-    /// The ranges of this kind in a set.
-    fn ranges(addresses: &Addresses) -> &[(Self, Self)];
-    /// The lowest address.
-    const ZERO: Self;
-}
-
-impl Address for u32 {
-    const ZERO: Self = 0;
-
-    fn root(self) -> usize {
-        (self >> (Self::BITS - ROOT_BITS)) as usize
-    }
-
-    fn first_of(section: usize) -> Self {
-        (section as Self) << (Self::BITS - ROOT_BITS)
-    }
-
-    fn next(self) -> Option<Self> {
-        self.checked_add(1)
-    }
-
-    fn ranges(addresses: &Addresses) -> &[(Self, Self)] {
-        addresses.v4()
-    }
-}
-
-impl Address for u128 {
-    const ZERO: Self = 0;
-
-    fn root(self) -> usize {
-        (self >> (Self::BITS - ROOT_BITS)) as usize
-    }
-
-    fn first_of(section: usize) -> Self {
-        (section as Self) << (Self::BITS - ROOT_BITS)
-    }
-
-    fn next(self) -> Option<Self> {
-        self.checked_add(1)
-    }
-
-    fn ranges(addresses: &Addresses) -> &[(Self, Self)] {
-        addresses.v6()
-    }
-}
 
 /// Classes of the addresses of one family.
 ///
@@ -100,7 +44,7 @@ impl<A: Address> Ranges<A> {
         }
         let mut events: Vec<(A, u32)> = Vec::new();
         for (owner, (addresses, _)) in owners.iter().enumerate() {
-            for &(first, last) in A::ranges(addresses) {
+            for &(first, last) in A::ranges_of(addresses) {
                 events.push((first, owner as u32));
                 // A range up to the highest address has no end.
                 events.extend(last.next().map(|end| (end, owner as u32)));
@@ -122,9 +66,9 @@ impl<A: Address> Ranges<A> {
                 numbers.push(row);
             }
         }
-        let mut root = Vec::with_capacity((1 << ROOT_BITS) + 1);
+        let mut root = Vec::with_capacity((1 << SECTION_BITS) + 1);
         let mut range = 0;
-        for high in 0..1usize << ROOT_BITS {
+        for high in 0..1usize << SECTION_BITS {
             // The last range that begins at or before the first address of this section.
             while range + 1 < starts.len() && starts[range + 1] <= A::first_of(high) {
                 range += 1;
@@ -138,7 +82,7 @@ impl<A: Address> Ranges<A> {
     /// Returns the row of an address. **Cost**: a search among the ranges that begin in its section.
     #[inline]
     pub(crate) fn row(&self, address: A) -> u32 {
-        let high = address.root();
+        let high = address.section();
         let (first, last) = (self.root[high] as usize, self.root[high + 1] as usize);
         let within = self.starts[first + 1..=last].partition_point(|start| *start <= address);
         self.rows[first + within]

@@ -32,6 +32,10 @@ pub struct RuleCount {
 pub struct Counters {
     /// Counts of the rules, in the order of the list.
     pub rules: Vec<RuleCount>,
+    /// IP packets whose source is *persona non grata*.
+    pub persona_non_grata: Count,
+    /// IP packets whose destination does not accept their source.
+    pub not_accepted: Count,
     /// IP packets for which no rule decided.
     pub default: Count,
     /// Messages of neighbor discovery that the `neighbors` line let pass.
@@ -63,6 +67,8 @@ impl Counters {
     pub(crate) fn decide(&mut self, verdict: Verdict, by: DecidedBy, wire_len: u32) {
         match by {
             DecidedBy::Rule(_) => {}
+            DecidedBy::PersonaNonGrata => self.persona_non_grata.add(wire_len),
+            DecidedBy::NotAccepted => self.not_accepted.add(wire_len),
             DecidedBy::Default => self.default.add(wire_len),
             DecidedBy::Neighbors => self.neighbors.add(wire_len),
             DecidedBy::NonIp => self.non_ip.add(wire_len),

@@ -1,23 +1,28 @@
-//! May this packet pass? Rule lists, first match, over the header fields of packets.
+//! May this packet pass? Rule lists, first match, over the header fields of packets; and permissions that change while packets come.
 //!
 //! A text becomes a [`RuleList`](rules::RuleList) ([`rules`]), and the list a [`Classifier`] that finds the first rule for a packet
-//! without a look at each. [`Fields`] holds what rules can name of a frame. This crate knows no files, clocks or threads; a condition
+//! without a look at each. [`Fields`] holds what rules can name of a frame. [`permissions`] is the table of the multithreaded packet filter. This crate knows no files, clocks or threads; a condition
 //! that is a tcpdump expression is judged by a [`Matcher`](weir_packet::Matcher) of its caller.
 #![forbid(unsafe_code)]
 
+mod address;
 mod addresses;
 mod classes;
 mod classifier;
 mod counters;
 mod fields;
+pub mod permissions;
+mod policy;
 mod rows;
 pub mod rules;
 mod unreachable;
 
+pub use address::Address;
 pub use addresses::Addresses;
 pub use classifier::{Around, Classifier};
 pub use counters::{Count, Counters, RuleCount};
 pub use fields::{Content, Fields, TcpFlags};
+pub use policy::Policy;
 pub use unreachable::Unreachable;
 
 /// Fate of a packet.
@@ -34,6 +39,10 @@ pub enum Verdict {
 /// Part of a rule list that decided about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DecidedBy {
+    /// The permission table: the source is *persona non grata*.
+    PersonaNonGrata,
+    /// The permission table: the destination does not accept the source.
+    NotAccepted,
     /// The rule of this number, from 0 on.
     Rule(u32),
     /// The `default` line: an IP packet for which no rule decides.

@@ -4,6 +4,7 @@
 //! that are not zero. Rows of several fields are combined summary first: a word is read only if no summary is zero there.
 //! **Source**: Baboescu and Varghese, "Scalable packet classification", SIGCOMM 2001 (aggregated bit vectors).
 
+use crate::address::mixed;
 use std::collections::HashMap;
 
 /// Rules in a word, and words in a word of the summary.
@@ -26,16 +27,9 @@ impl RuleSet {
     /// Adds the rule, or takes it out if it is there.
     pub(crate) fn toggle(&mut self, rule: usize) {
         self.words[rule / BITS] ^= 1 << (rule % BITS);
-        self.sum ^= mixed(rule as u64);
+        // A sum that two sets share by chance is found when their words are compared.
+        self.sum ^= mixed((rule as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     }
-}
-
-/// A number that looks random. **Source**: the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
-fn mixed(number: u64) -> u64 {
-    let mut z = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// Rows of one field, each set once.

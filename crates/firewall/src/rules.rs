@@ -39,6 +39,7 @@ use crate::{Addresses, Verdict};
 use std::io;
 use std::sync::Arc;
 
+pub(crate) use parse::addresses_in;
 pub use parse::{MOST_RULES, Why};
 
 /// Effect of a rule.

@@ -95,7 +95,7 @@ impl Clock {
 }
 
 /// Natural logarithm of a positive normal number: `x = m * 2^e`, `ln m = 2 artanh((m - 1) / (m + 1))` as a series.
-fn ln(x: f64) -> f64 {
+pub(crate) fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let mut exponent = (bits >> 52) as i32 - 1023;
     let mut m = f64::from_bits((bits & ((1 << 52) - 1)) | (1023 << 52));

@@ -34,6 +34,7 @@ mod flow;
 mod frame;
 mod profile;
 mod random;
+pub mod trains;
 mod truth;
 
 pub use flow::FlowCount;

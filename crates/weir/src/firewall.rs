@@ -26,8 +26,8 @@ use weir_engine::name::Name;
 use weir_engine::outputs::Target;
 use weir_engine::run::{Error, Files, Run, Setup};
 use weir_engine::sink::Wanted;
-use weir_firewall::rules::Rule;
-use weir_firewall::{Classifier, Unreachable};
+use weir_firewall::rules::{Rule, RuleList};
+use weir_firewall::{Classifier, Policy, Unreachable};
 use weir_io::sys;
 use weir_pipeline::select::Selection;
 
@@ -41,6 +41,7 @@ pub fn run(arguments: FirewallArgs) -> anyhow::Result<Outcome> {
 
 fn run_check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     let CheckArgs { rules, sources: names, judging } = arguments;
+    let rules = Some(rules);
     check_sources(names, rules)?;
     let firewall = firewall(rules, judging)?;
     let walls = Walls::of_firewall(&judging.walls, names, &[])?;
@@ -49,9 +50,10 @@ fn run_check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
 }
 
 fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
-    let FirewallArgs { source: Some(source), sink: Some(sink), rules: Some(rules), judging, .. } = arguments else {
-        bail!("name IN, OUT and --rules FILE: weir firewall IN OUT --rules FILE");
+    let FirewallArgs { source: Some(source), sink: Some(sink), rules, judging, .. } = arguments else {
+        bail!("name IN, OUT and the rules: weir firewall IN OUT --rules FILE");
     };
+    let rules = rules.as_ref();
     let names = std::slice::from_ref(source);
     check_sources(names, rules)?;
     let written: Vec<Name> = std::iter::once(sink).chain(&arguments.write).cloned().collect();
@@ -77,12 +79,12 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
 }
 
 /// Refuses sources that are not files.
-fn check_sources(names: &[Name], rules: &Name) -> anyhow::Result<()> {
+fn check_sources(names: &[Name], rules: Option<&Name>) -> anyhow::Result<()> {
     if let Some(name) = names.iter().find(|name| capture::interface(name).is_some()) {
         bail!("{name} is an interface: weir firewall judges capture files");
     }
     sources::check(names, false)?;
-    if rules.is_dash() && names.iter().any(Name::is_dash) {
+    if rules.is_some_and(Name::is_dash) && names.iter().any(Name::is_dash) {
         bail!("standard input cannot be both the rules and a capture");
     }
     Ok(())
@@ -104,11 +106,11 @@ fn checked_outputs(written: &[Name], names: &[Name]) -> anyhow::Result<()> {
 }
 
 /// Reads the rules, says which of them can never match, and puts them to work.
-fn firewall(rules: &Name, judging: &JudgingArgs) -> anyhow::Result<Firewall> {
+fn firewall(rules: Option<&Name>, judging: &JudgingArgs) -> anyhow::Result<Firewall> {
     /// Most rules that are named.
     const NAMED: usize = 10;
-    let called = rules.as_source();
-    let list = rules_file::read(rules)?;
+    let called = called(rules);
+    let list = rules.map_or_else(|| Ok(RuleList::default()), rules_file::read)?;
     let classifier = Classifier::new(list);
     let unreachable = classifier.unreachable();
     for &Unreachable { rule, before, but_absent } in unreachable.iter().take(NAMED) {
@@ -120,10 +122,11 @@ fn firewall(rules: &Name, judging: &JudgingArgs) -> anyhow::Result<Firewall> {
     if unreachable.len() > NAMED {
         say(&format!("{called}: the same is true of {} more rules", unreachable.len() - NAMED));
     }
-    let classifier = Arc::new(classifier);
-    let firewall = Firewall::new(Arc::clone(&classifier), judging.inner, judging.interface.clone());
+    let permissions = judging.table.as_ref().map(rules_file::table).transpose()?;
+    let policy = Arc::new(Policy { permissions, rules: classifier });
+    let firewall = Firewall::new(Arc::clone(&policy), judging.inner, judging.interface.clone());
     firewall.map_err(|senseless| {
-        let list = classifier.list();
+        let list = policy.rules.list();
         let is_of =
             |rule: &&Rule| rule.expression.is_some_and(|number| list.expressions[number] == senseless.expression);
         let line = list.rules.iter().find(is_of).map_or(0, |rule| rule.line);
@@ -133,7 +136,8 @@ fn firewall(rules: &Name, judging: &JudgingArgs) -> anyhow::Result<Firewall> {
 
 /// A run of the command.
 struct Work<'a> {
-    rules: &'a Name,
+    /// The rules, if they are in a file.
+    rules: Option<&'a Name>,
     sources: &'a [Name],
     judging: &'a JudgingArgs,
     /// Outputs, the one for passed packets first; none for a check.
@@ -170,17 +174,18 @@ impl Work<'_> {
             error => error.into(),
         })?;
         show.progress.clear();
-        let stopped = run.is_stopped();
+        let (has_opened, stopped) = (run.has_opened(), run.is_stopped());
         let (ended, outputs) = run.finish(&mut |event| show.event(event));
         show.outputs(&outputs, &ended);
         let Some(firewall) = &ended.firewall else { bail!("the run lost its firewall") };
-        let called = self.rules.as_source();
+        let called = called(self.rules);
         report::notes(&called, firewall).iter().for_each(|line| say(line));
         let report = Report { firewall, ended: &ended, all: self.judging.all, fault: show.faults.first().cloned() };
         let answer = match (self.judging.json, self.is_check) {
             (true, _) => Some(report.json()),
-            (false, true) => Some(report.table()),
-            (false, false) => None,
+            // A table of zeros would look like an answer.
+            (false, true) if has_opened => Some(report.table()),
+            (false, _) => None,
         };
         let printed = answer.map_or(Ok(()), |answer| print(&answer));
         let mut closed = outputs.are_closed();
@@ -195,6 +200,11 @@ impl Work<'_> {
         }
         Ok(if show.faults.is_empty() { Outcome::Done } else { Outcome::Failed })
     }
+}
+
+/// Name of the rules in messages.
+fn called(rules: Option<&Name>) -> String {
+    rules.map_or_else(|| "the rules".to_owned(), Name::as_source)
 }
 
 /// Directory of a rules file, to which the names of its sets are relative.

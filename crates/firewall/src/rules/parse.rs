@@ -418,6 +418,12 @@ fn elements(list: &str) -> Result<impl Iterator<Item = &str>, Why> {
     if list.split(',').any(str::is_empty) { Err(Why::EmptyElement) } else { Ok(list.split(',')) }
 }
 
+/// Reads addresses, prefixes and ranges, with commas between them.
+pub(crate) fn addresses_in(list: &str) -> Result<Addresses, Why> {
+    let ranges: Vec<_> = elements(list)?.map(range).collect::<Result<_, _>>()?;
+    Ok(Addresses::new(ranges))
+}
+
 /// Reads an address, a prefix, or a range of addresses.
 fn range(text: &str) -> Result<(IpAddr, IpAddr), Why> {
     let address = |part: &str| part.parse::<IpAddr>().map_err(|_| Why::NoAddress(text.to_owned()));

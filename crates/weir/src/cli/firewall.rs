@@ -5,7 +5,7 @@ use crate::numbers::parse_zstd_window;
 use clap::{Args, Subcommand, ValueEnum};
 use weir_engine::name::Name;
 
-const USAGE: &str = "weir firewall [OPTIONS] --rules FILE IN OUT
+const USAGE: &str = "weir firewall [OPTIONS] [--rules FILE] [--table FILE] IN OUT
        weir firewall check [OPTIONS] RULES CAPTURE...";
 
 const EXAMPLES: &str = "\
@@ -25,6 +25,12 @@ A rules file has one rule a line; the first that matches decides:
   count vlan 7                                     counts, and goes on
   drop expr 'icmp and len > 1000'                  a tcpdump expression
   default pass                                     all other IP packets
+
+A table file has one change of permissions a line; a packet passes if its source is not banned and its destination accepts it:
+  default accept                                   for all other destinations
+  ban 192.0.2.7                                    no packet from it passes; unban takes it back
+  refuse 10.0.0.5 from any
+  accept 10.0.0.5 from 10.1.0.0/16,10.2.0.9
 
 Conditions: src, dst, proto (or tcp, udp, icmp, icmp6 ...), sport, dport, flags, fragment, vlan, on INTERFACE, expr.
 If a packet lacks a field that a rule names, as later fragments lack ports, drop and reject apply and pass does not.
@@ -55,7 +61,7 @@ pub struct FirewallArgs {
     #[arg(value_name = "OUT", required = true)]
     pub sink: Option<Name>,
     /// The rules; - is standard input
-    #[arg(help_heading = PACKETS, long, value_name = "FILE", required = true)]
+    #[arg(help_heading = PACKETS, long, value_name = "FILE", required_unless_present = "table")]
     pub rules: Option<Name>,
     /// Write one more file, of the packets that --what says
     #[arg(help_heading = FILES, short = 'w', long = "write", value_name = "FILE", requires = "what")]
@@ -93,6 +99,9 @@ pub struct CheckArgs {
 /// How packets are judged, and what is told of it.
 #[derive(Args, Debug)]
 pub struct JudgingArgs {
+    /// Permission table, asked before the rules: banned sources, and the sources that a destination accepts
+    #[arg(help_heading = PACKETS, long, value_name = "FILE")]
+    pub table: Option<Name>,
     /// Judge the packet inside GRE, IP in IP, VXLAN, GENEVE, GTP-U and MPLS over IP, the innermost one, and not the packet around it
     #[arg(help_heading = PACKETS, long)]
     pub inner: bool,

@@ -36,7 +36,7 @@ struct Line {
 
 impl Report<'_> {
     fn parts(&self) -> (&RuleList, &Counters) {
-        (self.firewall.classifier().list(), self.firewall.counters())
+        (self.firewall.policy().rules.list(), self.firewall.counters())
     }
 
     /// Returns a table: the rules in their order, and behind them the lines for the rest.
@@ -54,8 +54,16 @@ impl Report<'_> {
             absent: count.absent,
         };
         let rules = list.rules.iter().zip(&counters.rules);
-        let mut lines: Vec<Line> = rules.filter(|(_, count)| is_shown(count)).map(of_rule).collect();
-        let unused = list.rules.len() - lines.len();
+        let of_rules: Vec<Line> = rules.filter(|(_, count)| is_shown(count)).map(of_rule).collect();
+        let unused = list.rules.len() - of_rules.len();
+        let of_table = |(name, count): (&str, Count)| Line {
+            number: "-".to_owned(),
+            text: format!("table: {}", name.replace('_', " ")),
+            count,
+            absent: 0,
+        };
+        let mut lines: Vec<Line> = self.table_counts().into_iter().map(of_table).collect();
+        lines.extend(of_rules);
         let rest = self.rest().into_iter().filter(|(name, _, count)| *name == "default" || count.packets > 0);
         lines.extend(rest.map(|(name, does, count)| Line {
             number: "-".to_owned(),
@@ -84,6 +92,13 @@ impl Report<'_> {
             text.push_str(&format!("  {} rules applied to no packet (--all lists them)\n", grouped(unused as u64)));
         }
         text
+    }
+
+    /// Returns the counts of packets that the permission table denies, if there is one.
+    fn table_counts(&self) -> Vec<(&'static str, Count)> {
+        let counters = self.firewall.counters();
+        let counts = [("persona_non_grata", counters.persona_non_grata), ("not_accepted", counters.not_accepted)];
+        self.firewall.policy().permissions.iter().flat_map(|_| counts).collect()
     }
 
     /// Returns the lines for packets that no rule decides: name, effect, count.
@@ -131,6 +146,9 @@ impl Report<'_> {
         for (name, does, count) in self.rest() {
             object[name.replace('-', "_")] = json!({ "does": does, "packets": count.packets, "bytes": count.bytes });
         }
+        for (name, count) in self.table_counts() {
+            object[name] = json!({ "does": "drop", "packets": count.packets, "bytes": count.bytes });
+        }
         object["fault"] = json!(self.fault);
         format!("{}\n", terminal::json(&object))
     }
@@ -168,7 +186,7 @@ fn word(verdict: Verdict) -> &'static str {
 
 /// Lines on packets that rules could not judge in full.
 pub fn notes(rules: &str, firewall: &Firewall) -> Vec<String> {
-    let list = firewall.classifier().list();
+    let list = firewall.policy().rules.list();
     let mut lines = Vec::new();
     for senseless in firewall.senseless() {
         let of = |rule: &&Rule| rule.expression.is_some_and(|number| list.expressions[number] == senseless.expression);

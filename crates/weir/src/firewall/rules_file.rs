@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use weir_engine::name::Name;
+use weir_firewall::permissions::PermissionTable;
 use weir_firewall::rules::{RuleError, RuleList, Why};
 use weir_io::sys::Access;
 
@@ -35,6 +36,19 @@ pub fn read(rules: &Name) -> anyhow::Result<RuleList> {
             error => anyhow!("{called}: {error}"),
         }
     })
+}
+
+/// Largest number of addresses of a family whose permissions are changed.
+const MOST_ADDRESSES: usize = 16 << 20;
+
+/// Reads a permission table.
+pub fn table(name: &Name) -> anyhow::Result<PermissionTable> {
+    let called = name.as_source();
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed).map_err(|error| anyhow!("random numbers: {error}"))?;
+    let text = File::open(name).and_then(text).map_err(|error| anyhow!("{called}: {}", io_words(&error)))?;
+    PermissionTable::parse(&text, MOST_ADDRESSES, u64::from_ne_bytes(seed))
+        .map_err(|error| anyhow!("{called}: {error}"))
 }
 
 fn text(file: File) -> io::Result<String> {

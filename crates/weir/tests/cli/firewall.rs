@@ -228,6 +228,8 @@ fn wrong_rules_are_one_line_and_nothing_is_written() {
         assert!(done.err.contains(words), "{arguments:?}: {}", done.err);
     }
     assert!(fs::metadata(&out).is_err());
+    let done = weir(["firewall", "check", &rules, "/nonexistent.pcap"]);
+    assert_eq!((done.code, done.out.len()), (Some(1), 0), "{}", done.err);
     // Of a damaged capture what was good is judged.
     let mut damaged = small_pcap(10);
     damaged.truncate(damaged.len() - 5);
@@ -252,4 +254,59 @@ fn rules_that_can_never_match_are_named() {
     // The table names them all the same.
     let text = done.text();
     assert!(text.contains("count src 10.1.0.0/16 tcp dport 80") && text.contains("default pass"), "{text}");
+}
+
+#[test]
+fn a_permission_table_denies_what_tcpdump_selects() {
+    if !have("a_permission_table_denies_what_tcpdump_selects", &["tcpdump"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let demo = temp.at("demo.pcap");
+    weir(["generate", &demo, "--packets", "20000"]).ok();
+    // The largest sources and destinations, so that every line of the table has packets.
+    let top = |key: &str| -> Vec<String> {
+        let done = weir(["measure", &demo, "--filter", "ip and not vlan", "--key", key, "--top", "4", "--json"]).ok();
+        let answer: Value = serde_json::from_str(&done.text()).unwrap();
+        answer["top"].as_array().unwrap().iter().map(|row| row[key].as_str().unwrap().to_owned()).collect()
+    };
+    let (sources, destinations) = (top("src"), top("dst"));
+    let text = format!(
+        "ban {}\nban {}\nunban {}\nrefuse {} from any\naccept {} from 10.0.0.0/8\nrefuse {} from 10.64.0.0-10.127.255.255\n",
+        sources[0], sources[1], sources[1], destinations[0], destinations[0], destinations[1]
+    );
+    let table = temp.file("table.txt", text.as_bytes());
+    let rules = temp.file("rules.txt", b"drop udp\n");
+    // Behind a tag the addresses are those of the IP packet too.
+    let tagged = |expression: &str| behind_tags("", &format!("(ip or ip6) and ({expression})"));
+    let banned = format!("src host {}", sources[0]);
+    let refused = format!(
+        "(dst host {} and not src net 10.0.0.0/8) or (dst host {} and src net 10.64.0.0/10)",
+        destinations[0], destinations[1]
+    );
+    let refused = format!("({refused}) and not ({banned})");
+    let count = |expression: &str| Some(tcpdump_count(&demo, &tagged(expression)).unwrap());
+    let done = weir(["firewall", "check", "/dev/null", &demo, "--table", &table, "--json"]).ok();
+    let answer: Value = serde_json::from_str(&done.text()).unwrap();
+    let found = |name: &str| answer[name]["packets"].as_u64();
+    assert_eq!((found("persona_non_grata"), found("not_accepted")), (count(&banned), count(&refused)), "{text}");
+    assert!(found("persona_non_grata") > Some(0) && found("not_accepted") > Some(0), "{answer}");
+    assert_eq!(answer["denied"].as_u64(), Some(found("persona_non_grata").unwrap() + found("not_accepted").unwrap()));
+    // Rules judge what the table lets pass.
+    let done = weir(["firewall", "check", &rules, &demo, "--table", &table, "--json"]).ok();
+    let both: Value = serde_json::from_str(&done.text()).unwrap();
+    let by_rule = both["rules"][0]["packets"].as_u64();
+    assert_eq!(both["persona_non_grata"], answer["persona_non_grata"]);
+    assert_eq!(by_rule, count(&format!("udp and not ({banned}) and not ({refused})")), "{both}");
+    let done = weir(["firewall", "check", &rules, &demo, "--table", &table]).ok();
+    assert!(done.text().contains("table: persona non grata"), "{}", done.text());
+    // A table alone forwards too, and a wrong one does nothing.
+    let out = temp.at("out.pcap");
+    weir(["firewall", &demo, &out, "--table", &table]).ok();
+    assert_eq!(records(&out).len() as u64, answer["passed"].as_u64().unwrap());
+    fs::remove_file(&out).unwrap();
+    let wrong = temp.file("wrong.txt", b"ban 10.0.0.1\nrefuse 10.0.0.1 from 10.0.0.9-10.0.0.1\n");
+    let done = weir(["firewall", &demo, &out, "--table", &wrong]);
+    assert_eq!((done.code, fs::metadata(&out).is_err()), (Some(2), true));
+    assert!(done.err.contains("wrong.txt: line 2: the range 10.0.0.9-10.0.0.1 is reversed"), "{}", done.err);
 }

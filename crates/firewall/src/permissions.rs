@@ -1,0 +1,185 @@
+//! The permission table of the multithreaded packet filter: who is *persona non grata*, and which sources a destination accepts.
+//!
+//! A packet passes if its source is not *persona non grata* and its destination accepts the source. A [`Change`] sets both for one address,
+//! as one step. [`Permissions`] is the serial table of one family of addresses, [`Accepted`] the part of it that belongs to destinations,
+//! and [`PermissionTable`] holds both families.
+//!
+//! A table is read from a text, one change a line, applied in their order ([`PermissionTable::parse`]):
+//!
+//! ```text
+//! default accept                                # what destinations accept that no line names; accept unless given
+//! ban 192.0.2.7                                 # persona non grata: no packet from it passes
+//! unban 192.0.2.7
+//! refuse 10.0.0.5 from any                      # a destination, and sources: addresses, prefixes, ranges
+//! accept 10.0.0.5 from 10.1.0.0/16,10.2.0.9
+//! ```
+//!
+//! **Source**: Smith, "Multithreaded packet filter" (Brown University), after the final problem set of the MIT course 6.816.
+
+mod parse;
+mod ranges;
+mod table;
+
+pub use parse::{TableError, TableWhy};
+pub use ranges::Ranges;
+pub use table::Full;
+
+use crate::{Address, DecidedBy, Fields};
+use table::Table;
+
+/// Sources from `first` to `last`, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Span<A> {
+    first: A,
+    last: A,
+}
+
+impl<A: Address> Span<A> {
+    /// The sources from `first` to `last`; `None` if the ends are reversed.
+    pub fn new(first: A, last: A) -> Option<Self> {
+        (first <= last).then_some(Self { first, last })
+    }
+
+    /// The sources from `begin` to the one before `end`. `None` for `end` is the end of the address space.
+    ///
+    /// Returns `None` for a range without an address, or with reversed ends.
+    pub fn half_open(begin: A, end: Option<A>) -> Option<Self> {
+        match end {
+            None => Some(Self { first: begin, last: A::LAST }),
+            Some(end) if begin < end => Some(Self { first: begin, last: end.before() }),
+            Some(_) => None,
+        }
+    }
+
+    /// Whether the source is among these.
+    pub fn contains(&self, source: A) -> bool {
+        self.first <= source && source <= self.last
+    }
+}
+
+/// A change of the permissions of one address, which is one step. What is `None` stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Change<A> {
+    /// The address.
+    pub address: A,
+    /// Whether it is *persona non grata* from now on: no packet from it passes.
+    pub persona_non_grata: Option<bool>,
+    /// Sources, and whether the address accepts packets from them from now on.
+    pub accepts: Option<(Span<A>, bool)>,
+}
+
+/// Sources that destinations accept.
+///
+/// **Cost**: a look is a search in a hash table and one in the ranges of a destination, without allocation; a change moves the ranges behind
+/// it.
+#[derive(Clone, Debug)]
+pub struct Accepted<A> {
+    rows: Table<A, Ranges<A>>,
+    default: bool,
+}
+
+impl<A: Address> Accepted<A> {
+    /// Makes a table of up to `most` destinations that differ from the rest. All others accept every source if `default`, else none.
+    pub fn new(most: usize, default: bool, seed: u64) -> Self {
+        Self { rows: Table::new(most, seed), default }
+    }
+
+    /// Whether the destination accepts the source.
+    #[inline]
+    pub fn accepts(&self, destination: A, source: A) -> bool {
+        self.rows.get(destination).map_or(self.default, |row| row.contains(source))
+    }
+
+    /// Makes a destination accept sources, or refuse them. **Errors**: there is no room for another destination; nothing has changed
+    /// then.
+    pub fn set(&mut self, destination: A, sources: Span<A>, accepts: bool) -> Result<(), Full> {
+        let row = self.rows.get_or_insert_with(destination, || Ranges::new(self.default))?;
+        row.set(sources.first, sources.last, accepts);
+        Ok(())
+    }
+
+    /// Whether there is room for this destination.
+    fn has_room(&self, destination: A) -> bool {
+        self.rows.has_room(destination)
+    }
+}
+
+/// The serial permission table.
+#[derive(Clone, Debug)]
+pub struct Permissions<A> {
+    accepted: Accepted<A>,
+    personae_non_gratae: Table<A, bool>,
+}
+
+impl<A: Address> Permissions<A> {
+    /// Makes a table of up to `most` addresses that were changed. All others are no *persona non grata*, and accept every source if
+    /// `default`, else none. The `seed` decides where addresses lie in memory, so that nobody can choose addresses that collide.
+    pub fn new(most: usize, default: bool, seed: u64) -> Self {
+        Self { accepted: Accepted::new(most, default, seed), personae_non_gratae: Table::new(most, seed) }
+    }
+
+    /// Whether a packet passes.
+    #[inline]
+    pub fn passes(&self, source: A, destination: A) -> bool {
+        self.denies(source, destination).is_none()
+    }
+
+    /// Returns the reason for which a packet does not pass, if it does not.
+    #[inline]
+    pub fn denies(&self, source: A, destination: A) -> Option<DecidedBy> {
+        if self.is_persona_non_grata(source) {
+            return Some(DecidedBy::PersonaNonGrata);
+        }
+        (!self.accepted.accepts(destination, source)).then_some(DecidedBy::NotAccepted)
+    }
+
+    /// Whether no packet from this address passes.
+    #[inline]
+    pub fn is_persona_non_grata(&self, address: A) -> bool {
+        self.personae_non_gratae.get(address).copied().unwrap_or(false)
+    }
+
+    /// Applies a change. **Errors**: there is no room for another address; nothing has changed then.
+    pub fn apply(&mut self, change: &Change<A>) -> Result<(), Full> {
+        let Change { address, persona_non_grata, accepts } = *change;
+        if accepts.is_some() && !self.accepted.has_room(address) {
+            return Err(self.accepted.rows.full());
+        }
+        if let Some(flag) = persona_non_grata {
+            *self.personae_non_gratae.get_or_insert_with(address, || false)? = flag;
+        }
+        accepts.map_or(Ok(()), |(sources, accepts)| self.accepted.set(address, sources, accepts))
+    }
+}
+
+/// The serial permission tables of both families.
+#[derive(Clone, Debug)]
+pub struct PermissionTable {
+    /// Permissions of IPv4 addresses.
+    pub v4: Permissions<u32>,
+    /// Permissions of IPv6 addresses.
+    pub v6: Permissions<u128>,
+}
+
+impl PermissionTable {
+    /// Makes tables of up to `most` changed addresses each; see [`Permissions::new`].
+    pub fn new(most: usize, default: bool, seed: u64) -> Self {
+        Self { v4: Permissions::new(most, default, seed), v6: Permissions::new(most, default, seed) }
+    }
+
+    /// Reads a table from its text; see [`permissions`](crate::permissions). At most `most` addresses of each family are changed.
+    ///
+    /// **Errors**: the first line that is refused.
+    pub fn parse(text: &str, most: usize, seed: u64) -> Result<Self, TableError> {
+        parse::table(text, most, seed)
+    }
+
+    /// Returns the reason for which an IP packet does not pass, if it does not.
+    #[inline]
+    pub fn denies(&self, fields: &Fields) -> Option<DecidedBy> {
+        match fields.is_v6 {
+            true => self.v6.denies(fields.src, fields.dst),
+            false => self.v4.denies(fields.src as u32, fields.dst as u32),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! A hash table of addresses from which nothing is taken.
+
+use crate::Address;
+
+/// No room for another address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the permissions of {most} addresses were changed, and there is no room for another one")]
+pub struct Full {
+    /// Number of addresses for which there is room.
+    pub most: usize,
+}
+
+/// Open addressing with linear probing, at most half full.
+#[derive(Clone, Debug)]
+pub(super) struct Table<A, V> {
+    slots: Vec<Option<(A, V)>>,
+    len: usize,
+    most: usize,
+    seed: u64,
+}
+
+impl<A: Address, V> Table<A, V> {
+    /// Smallest number of slots.
+    const LEAST: usize = 16;
+
+    pub(super) fn new(most: usize, seed: u64) -> Self {
+        Self { slots: empty(Self::LEAST), len: 0, most, seed }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, address: A) -> Option<&V> {
+        self.slots[self.place(address)].as_ref().map(|(_, value)| value)
+    }
+
+    pub(super) fn get_or_insert_with(&mut self, address: A, value: impl FnOnce() -> V) -> Result<&mut V, Full> {
+        let mut place = self.place(address);
+        if self.slots[place].is_none() {
+            if self.len == self.most {
+                return Err(self.full());
+            }
+            if (self.len + 1) * 2 > self.slots.len() {
+                self.grow();
+                place = self.place(address);
+            }
+            self.len += 1;
+        }
+        let (_, value) = self.slots[place].get_or_insert_with(|| (address, value()));
+        Ok(value)
+    }
+
+    /// Whether the address is there, or can be.
+    pub(super) fn has_room(&self, address: A) -> bool {
+        self.len < self.most || self.get(address).is_some()
+    }
+
+    pub(super) fn full(&self) -> Full {
+        Full { most: self.most }
+    }
+
+    /// Slot of the address, or the free one where it belongs.
+    #[inline]
+    fn place(&self, address: A) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut place = address.hash(self.seed) as usize & mask;
+        while self.slots[place].as_ref().is_some_and(|(known, _)| *known != address) {
+            place = (place + 1) & mask;
+        }
+        place
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let more = empty(self.slots.len() * 2);
+        for (address, value) in std::mem::replace(&mut self.slots, more).into_iter().flatten() {
+            let place = self.place(address);
+            self.slots[place] = Some((address, value));
+        }
+    }
+}
+
+fn empty<T>(len: usize) -> Vec<Option<T>> {
+    std::iter::repeat_with(|| None).take(len).collect()
+}
