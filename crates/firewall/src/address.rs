@@ -23,6 +23,14 @@ pub trait Address: Copy + Ord + Debug + sealed::Sealed {
     #[doc(hidden)]
     fn hash(self, seed: u64) -> u64;
 
+    /// The address as two words, the upper one first.
+    #[doc(hidden)]
+    fn to_words(self) -> [u64; 2];
+
+    /// The address of two words.
+    #[doc(hidden)]
+    fn of_words(words: [u64; 2]) -> Self;
+
     /// The number of the address's section: its highest bits.
     #[doc(hidden)]
     fn section(self) -> usize;
@@ -69,6 +77,15 @@ macro_rules! address {
             #[inline]
             fn hash(self, seed: u64) -> u64 {
                 $hash(self, seed)
+            }
+
+            fn to_words(self) -> [u64; 2] {
+                let bits = u128::from(self);
+                [(bits >> 64) as u64, bits as u64]
+            }
+
+            fn of_words([upper, lower]: [u64; 2]) -> Self {
+                (u128::from(upper) << 64 | u128::from(lower)) as Self
             }
 
             #[inline]

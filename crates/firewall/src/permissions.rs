@@ -18,6 +18,7 @@
 
 mod parse;
 mod ranges;
+pub mod shared;
 mod table;
 
 pub use parse::{TableError, TableWhy};
@@ -96,6 +97,11 @@ impl<A: Address> Accepted<A> {
         let row = self.rows.get_or_insert_with(destination, || Ranges::new(self.default))?;
         row.set(sources.first, sources.last, accepts);
         Ok(())
+    }
+
+    /// Forgets the destinations for which `keeps` returns `false`, which are then like all others.
+    pub fn retain(&mut self, keeps: impl Fn(A) -> bool) {
+        self.rows.retain(keeps);
     }
 
     /// Whether there is room for this destination.

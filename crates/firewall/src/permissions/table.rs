@@ -1,4 +1,4 @@
-//! A hash table of addresses from which nothing is taken.
+//! A hash table of addresses.
 
 use crate::Address;
 
@@ -46,6 +46,17 @@ impl<A: Address, V> Table<A, V> {
         }
         let (_, value) = self.slots[place].get_or_insert_with(|| (address, value()));
         Ok(value)
+    }
+
+    /// Takes out the addresses for which `keeps` returns `false`. **Cost**: all slots are written anew.
+    pub(super) fn retain(&mut self, keeps: impl Fn(A) -> bool) {
+        let slots = std::mem::replace(&mut self.slots, empty(Self::LEAST));
+        self.len = 0;
+        for (address, value) in slots.into_iter().flatten().filter(|(address, _)| keeps(*address)) {
+            let mut value = Some(value);
+            let put = self.get_or_insert_with(address, || value.take().expect("asked for once"));
+            debug_assert!(put.is_ok(), "there was room for all of them");
+        }
     }
 
     /// Whether the address is there, or can be.
