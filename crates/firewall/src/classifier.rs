@@ -10,7 +10,7 @@
 
 use crate::classes::{Ranges, Values};
 use crate::fields::{ABSENT, Content, Fields, TcpFlags};
-use crate::rows::{Rows, in_all};
+use crate::rows::{MOST_BYTES, Rows, in_all};
 use crate::rules::{Action, Rule, RuleList, Vlan};
 use crate::{Counters, DecidedBy, Verdict};
 use weir_packet::{Frame, Matcher};
@@ -25,6 +25,17 @@ pub struct Around<'a> {
     /// The expressions of [`RuleList::expressions`], compiled for the frame's link type; `None` for one that makes no sense there,
     /// which no frame matches.
     pub expressions: &'a [Option<Box<dyn Matcher>>],
+}
+
+/// A rule list whose tables would take too much memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the ranges of {rules} rules overlap in so many ways that their tables take more than {} MiB: put addresses into sets, or use prefixes",
+    MOST_BYTES >> 20
+)]
+pub struct TooLarge {
+    /// Number of rules.
+    pub rules: usize,
 }
 
 /// A rule list, compiled.
@@ -51,7 +62,9 @@ pub struct Classifier {
 
 impl Classifier {
     /// Compiles a rule list. **Cost**: for each field, sorting the ends of all ranges, and a row for each class.
-    pub fn new(list: RuleList) -> Self {
+    ///
+    /// **Errors**: thousands of rules whose ranges of one field overlap in too many ways.
+    pub fn new(list: RuleList) -> Result<Self, TooLarge> {
         let rules = &list.rules;
         let new = || Rows::new(rules.len());
         let (mut src_rows, mut dst_rows) = (new(), new());
@@ -70,10 +83,13 @@ impl Classifier {
         let sport = Values::new(&sports, absent, &mut sport_rows);
         let dport = Values::new(&dports, absent, &mut dport_rows);
         for rows in [&mut src_rows, &mut dst_rows, &mut proto_rows, &mut sport_rows, &mut dport_rows] {
+            if rows.is_full() {
+                return Err(TooLarge { rules: rules.len() });
+            }
             rows.complete();
         }
         let for_all = (0u32..).zip(rules).filter(|(_, rule)| rule.is_for_all_frames()).map(|(i, _)| i).collect();
-        Self {
+        Ok(Self {
             src_rows,
             dst_rows,
             proto_rows,
@@ -88,7 +104,7 @@ impl Classifier {
             dport,
             for_all,
             list,
-        }
+        })
     }
 
     /// Returns the rule list.

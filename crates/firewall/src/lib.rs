@@ -19,7 +19,7 @@ mod unreachable;
 
 pub use address::Address;
 pub use addresses::Addresses;
-pub use classifier::{Around, Classifier};
+pub use classifier::{Around, Classifier, TooLarge};
 pub use counters::{Count, Counters, RuleCount};
 pub use fields::{Content, Fields, TcpFlags};
 pub use policy::Policy;

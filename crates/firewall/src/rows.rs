@@ -10,6 +10,9 @@ use std::collections::HashMap;
 /// Rules in a word, and words in a word of the summary.
 const BITS: usize = 64;
 
+/// Memory of the rows of one field, bytes, after which no row is made.
+pub(crate) const MOST_BYTES: usize = 128 << 20;
+
 /// Set of rules, one bit each, while rows are made.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleSet {
@@ -41,6 +44,8 @@ pub(crate) struct Rows {
     summary: usize,
     rows: Vec<u64>,
     words: Vec<u64>,
+    /// Whether a row had no room.
+    is_full: bool,
     /// Rows by the sum of their set, while rows are made.
     known: HashMap<u64, Vec<u32>>,
 }
@@ -49,7 +54,7 @@ impl Rows {
     /// Makes rows for up to `rules` rules.
     pub(crate) fn new(rules: usize) -> Self {
         let summary = rules.div_ceil(BITS).div_ceil(BITS);
-        Self { summary, rows: Vec::new(), words: Vec::new(), known: HashMap::new() }
+        Self { summary, rows: Vec::new(), words: Vec::new(), is_full: false, known: HashMap::new() }
     }
 
     /// Returns the number of the row with this set, which is made if it is not there.
@@ -57,6 +62,10 @@ impl Rows {
         let candidates = self.known.get(&set.sum).into_iter().flatten();
         if let Some(&row) = candidates.into_iter().find(|&&row| self.is_equal(row, set)) {
             return row;
+        }
+        if self.bytes() > MOST_BYTES {
+            self.is_full = true;
+            return 0;
         }
         let row = self.len() as u32;
         for word in 0..self.summary {
@@ -67,6 +76,11 @@ impl Rows {
         self.words.extend(set.words.iter().filter(|word| **word != 0));
         self.known.entry(set.sum).or_default().push(row);
         row
+    }
+
+    /// Whether there was no room for all rows.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
     }
 
     /// Ends the making of rows, and frees what only that needed.

@@ -17,16 +17,19 @@ pub struct Unreachable {
     pub but_absent: bool,
 }
 
+/// Largest number of rules with which a rule is compared.
+const MOST_COMPARED: usize = 1000;
+
 impl Classifier {
     /// Returns the rules that can never match, because a rule before them decides about all their packets.
     ///
     /// A rule that several others cover only together is not found. **Cost**: for each rule one packet is classified, and the rule is
-    /// compared with those before it that match this packet.
+    /// compared with the first thousand of those before it that match this packet.
     pub fn unreachable(&self) -> Vec<Unreachable> {
         let rules = &self.list().rules;
         let mut found = Vec::new();
         for (number, rule) in rules.iter().enumerate() {
-            let mut covering: Option<Unreachable> = None;
+            let (mut covering, mut compared): (Option<Unreachable>, _) = (None, 0);
             self.candidates(&a_packet_of(rule), |before| {
                 let before = before as usize;
                 if before < number && covers(&rules[before], rule) {
@@ -35,7 +38,8 @@ impl Classifier {
                         covering = Some(Unreachable { rule: number, before, but_absent });
                     }
                 }
-                before < number && covering.is_none_or(|covering| covering.but_absent)
+                compared += 1;
+                before < number && compared < MOST_COMPARED && covering.is_none_or(|covering| covering.but_absent)
             });
             found.extend(covering);
         }

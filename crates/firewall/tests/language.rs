@@ -1,9 +1,9 @@
 //! The language of rule lists: what each condition means, and what is refused with which words.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use std::io;
 use weir_firewall::rules::{Action, MOST_RULES, RuleList, Vlan};
-use weir_firewall::{Addresses, Verdict};
+use weir_firewall::{Addresses, Classifier, TooLarge, Verdict};
 
 fn parse(text: &str) -> Result<RuleList, String> {
     RuleList::parse(text, &mut |name| match name {
@@ -178,4 +178,18 @@ fn no_text_panics() {
         *(if parse(&text).is_ok() { &mut good } else { &mut refused }) += 1;
     }
     assert!(good > 1000 && refused > 1000, "{good} {refused}");
+}
+
+#[test]
+fn ranges_that_overlap_in_too_many_ways_are_refused_before_they_fill_memory() {
+    // Each range begins in the first half of the space and ends in the second: every class has other rules.
+    let list = |rules: u32| {
+        let rule =
+            |i: u32| format!("drop src {}-{}\n", Ipv4Addr::from_bits(i * 7), Ipv4Addr::from_bits((1 << 31) + i * 11));
+        parse(&(0..rules).map(rule).collect::<String>()).unwrap()
+    };
+    assert!(Classifier::new(list(5_000)).unwrap().bytes() < 64 << 20);
+    let refused = Classifier::new(list(40_000)).map(|classifier| classifier.bytes());
+    assert_eq!(refused, Err(TooLarge { rules: 40_000 }));
+    assert!(TooLarge { rules: 40_000 }.to_string().contains("the ranges of 40000 rules overlap"));
 }

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
-use weir_engine::claims::Claims;
+use weir_engine::claims::{Claims, place};
 use weir_engine::event::Event;
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::firewall::Firewall;
@@ -63,7 +63,9 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
     if judging.json && written.iter().any(Name::is_dash) {
         bail!("standard output has the answer of --json: give OUT and -w names of files");
     }
-    checked_outputs(&written, names)?;
+    let read: Vec<Name> =
+        names.iter().chain(rules.filter(|name| !name.is_dash())).chain(&judging.table).cloned().collect();
+    check_outputs(&written, &read)?;
     let firewall = firewall(rules, judging)?;
     let walls = Walls::of_firewall(&judging.walls, names, &written)?;
     let claims = Arc::new(Claims::of(names));
@@ -90,19 +92,28 @@ fn check_sources(names: &[Name], rules: Option<&Name>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses outputs that would overwrite a source or each other.
-fn checked_outputs(written: &[Name], names: &[Name]) -> anyhow::Result<()> {
-    // The rules are those of -w and --split of other commands.
-    let outputs = OutputArgs {
-        write: written.first().cloned(),
-        split: written[1..].iter().map(|name| (name.clone(), String::new())).collect(),
-        unbuffered: false,
-        rotate_size: None,
-        rotate_seconds: None,
-        rotate_count: None,
-        snaplen: 0,
-    };
-    outputs.check(names, DirectionArg::Inout, true)
+/// Refuses outputs that would overwrite what is read, or each other.
+fn check_outputs(written: &[Name], read: &[Name]) -> anyhow::Result<()> {
+    for output in written {
+        // The same is refused as for -w of other commands.
+        let alone = OutputArgs {
+            write: Some(output.clone()),
+            split: Vec::new(),
+            unbuffered: false,
+            rotate_size: None,
+            rotate_seconds: None,
+            rotate_count: None,
+            snaplen: 0,
+        };
+        alone.check(read, DirectionArg::Inout, true)?;
+    }
+    let place = |name: &Name| if name.is_dash() { None } else { place(Path::new(name)) };
+    match written {
+        [one, other] if one == other || place(one).is_some() && place(one) == place(other) => {
+            bail!("{other} is the name of two outputs: each needs its own")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Reads the rules, says which of them can never match, and puts them to work.
@@ -111,7 +122,7 @@ fn firewall(rules: Option<&Name>, judging: &JudgingArgs) -> anyhow::Result<Firew
     const NAMED: usize = 10;
     let called = called(rules);
     let list = rules.map_or_else(|| Ok(RuleList::default()), rules_file::read)?;
-    let classifier = Classifier::new(list);
+    let classifier = Classifier::new(list).map_err(|error| anyhow!("{called}: {error}"))?;
     let unreachable = classifier.unreachable();
     for &Unreachable { rule, before, but_absent } in unreachable.iter().take(NAMED) {
         let line = |rule: usize| classifier.list().rules[rule].line;

@@ -488,7 +488,7 @@ pub fn judge(data: &[u8]) -> Seen {
     let names = list.interfaces.clone();
     let expressions: Vec<Option<Box<dyn Matcher>>> =
         list.expressions.iter().map(|text| (text == "odd").then(|| Box::new(Odd) as Box<dyn Matcher>)).collect();
-    let classifier = Classifier::new(list);
+    let classifier = Classifier::new(list).unwrap();
     let unreachable = classifier.unreachable();
     let mut counters = Counters::new(naive.rules.len());
     let mut counts = vec![(0, 0); naive.rules.len()];

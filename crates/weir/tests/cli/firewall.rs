@@ -212,12 +212,16 @@ fn wrong_rules_are_one_line_and_nothing_is_written() {
     refuse(b"pass \xff\n", "it is no text (UTF-8)");
     refuse("drop on e\u{1b}[2Jth0 dport x".as_bytes(), "line 1: \"x\" is no port");
     let rules = temp.file("good.txt", b"pass tcp\n");
+    let bare = temp.file("without-extension", &small_pcap(10));
     for (arguments, words) in [
         (vec!["firewall", "check", "/nonexistent", &file], "/nonexistent: no such file"),
         (vec!["firewall", &file, &out], "--rules"),
         (vec!["firewall", "check", "-", "-"], "standard input cannot be both"),
         (vec!["firewall", &file, &file, "--rules", &rules], "both source and output"),
         (vec!["firewall", &file, &out, "--rules", &rules, "-w", &out, "--what", "denied"], "two outputs"),
+        (vec!["firewall", &bare, &out, "--rules", &rules, "-w", &bare, "--what", "denied"], "both source and output"),
+        (vec!["firewall", &file, &rules, "--rules", &rules], "both source and output"),
+        (vec!["firewall", &file, &out, "--table", &rules, "-w", &rules, "--what", "denied"], "both source and output"),
         (vec!["firewall", "af_packet:lo", &out, "--rules", &rules], "is an interface"),
         (vec!["firewall", &file, "af_packet:lo", "--rules", &rules], "is a port"),
         (vec!["firewall", &file, "-", "--rules", &rules, "--json"], "standard output has the answer of --json"),
