@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 mod attempt;
+mod input;
 pub mod lacking;
 pub mod net;
 pub mod power;
@@ -10,6 +11,7 @@ pub mod savefile;
 mod scratch;
 
 pub use attempt::Attempt;
+pub use input::Input;
 pub use lacking::{capture, captures, have, skipped};
 pub use random::Random;
 pub use scratch::{Scratch, ScratchFile, nameless};

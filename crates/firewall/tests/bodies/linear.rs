@@ -7,24 +7,16 @@ use weir_firewall::rules::RuleList;
 use weir_firewall::{Around, Classifier, Counters, DecidedBy, Fields, Verdict};
 use weir_packet::flow::Parser;
 use weir_packet::{Frame, LinkType, Matcher};
+use weir_testkit::Input;
 
-/// Choices, drawn from bytes; zeros behind the last byte.
-pub struct Choices<'a>(&'a [u8]);
+/// One of several values.
+fn one<'a, T>(choices: &mut Input<'_>, of: &'a [T]) -> &'a T {
+    &of[choices.below(of.len())]
+}
 
-impl Choices<'_> {
-    fn below(&mut self, bound: usize) -> usize {
-        let (byte, rest) = self.0.split_first().map_or((0, &[][..]), |(byte, rest)| (*byte, rest));
-        self.0 = rest;
-        usize::from(byte) % bound
-    }
-
-    fn one<'b, T>(&mut self, of: &'b [T]) -> &'b T {
-        &of[self.below(of.len())]
-    }
-
-    fn is(&mut self, one_in: usize) -> bool {
-        self.below(one_in) == 0
-    }
+/// Whether a choice falls on one of `one_in`.
+fn is(choices: &mut Input<'_>, one_in: usize) -> bool {
+    choices.below(one_in) == 0
 }
 
 const PROTOCOLS: [(&str, u8); 6] = [("tcp", 6), ("udp", 17), ("icmp", 1), ("icmp6", 58), ("sctp", 132), ("47", 47)];
@@ -49,7 +41,7 @@ struct Packet {
     frame: Vec<u8>,
 }
 
-fn address(choices: &mut Choices<'_>, version: u8) -> IpAddr {
+fn address(choices: &mut Input<'_>, version: u8) -> IpAddr {
     let low = choices.below(20) as u8;
     match (version, low) {
         (4, 0..16) => IpAddr::from([10, 0, 0, low]),
@@ -73,11 +65,11 @@ fn bytes_of(address: IpAddr) -> Vec<u8> {
     }
 }
 
-fn packet(choices: &mut Choices<'_>) -> Packet {
-    let mut packet = Packet { version: *choices.one(&[4, 4, 4, 6, 6, 0, 1]), ..Packet::default() };
+fn packet(choices: &mut Input<'_>) -> Packet {
+    let mut packet = Packet { version: *one(choices, &[4, 4, 4, 6, 6, 0, 1]), ..Packet::default() };
     packet.frame = vec![2; 12];
-    for _ in 0..*choices.one(&[0, 0, 0, 1, 2]) {
-        let id = *choices.one(&[0u16, 1, 7, 8, 4094]);
+    for _ in 0..*one(choices, &[0, 0, 0, 1, 2]) {
+        let id = *one(choices, &[0u16, 1, 7, 8, 4094]);
         packet.tags.push(id);
         packet.frame.extend([0x81, 0, (id >> 8) as u8 | 0x20, id as u8]);
     }
@@ -96,19 +88,19 @@ fn packet(choices: &mut Choices<'_>) -> Packet {
     let version = packet.version;
     let (src, dst) = (address(choices, version), address(choices, version));
     (packet.src, packet.dst) = (Some(src), Some(dst));
-    let proto = choices.one(&PROTOCOLS).1;
-    packet.ports = (*choices.one(&PORTS), *choices.one(&PORTS));
-    packet.flags = *choices.one(&[0x02, 0x12, 0x10, 0x04, 0xff, 0]);
+    let proto = one(choices, &PROTOCOLS).1;
+    packet.ports = (*one(choices, &PORTS), *one(choices, &PORTS));
+    packet.flags = *one(choices, &[0x02, 0x12, 0x10, 0x04, 0xff, 0]);
     let mut transport = packet.ports.0.to_be_bytes().to_vec();
     transport.extend(packet.ports.1.to_be_bytes());
     transport.extend([0; 16]);
     transport[13] = packet.flags;
     if matches!(proto, 1 | 58) {
-        transport[..2].copy_from_slice(&[*choices.one(&[132, 133, 135, 137, 138]), *choices.one(&[0, 0, 1])]);
+        transport[..2].copy_from_slice(&[*one(choices, &[132, 133, 135, 137, 138]), *one(choices, &[0, 0, 1])]);
     }
-    let hop_limit = *choices.one(&[255, 255, 254]);
-    let is_later = choices.is(5);
-    let extensions = if choices.is(3) { choices.below(3) } else { 0 };
+    let hop_limit = *one(choices, &[255, 255, 254]);
+    let is_later = is(choices, 5);
+    let extensions = if is(choices, 3) { choices.below(3) } else { 0 };
     packet.is_neighbor = version == 6
         && proto == 58
         && (133..=137).contains(&transport[0])
@@ -120,7 +112,7 @@ fn packet(choices: &mut Choices<'_>) -> Packet {
     let mut next = proto;
     let mut chain: Vec<(u8, Vec<u8>)> = Vec::new();
     for _ in 0..extensions {
-        let number = if version == 4 { 51 } else { *choices.one(&[0, 43, 60, 51]) };
+        let number = if version == 4 { 51 } else { *one(choices, &[0, 43, 60, 51]) };
         // An authentication header counts in words of four bytes without two of them, the others in eight without one.
         let (length, len) = if number == 51 { (4, 24) } else { (1, 16) };
         let mut header = vec![next, length];
@@ -128,7 +120,7 @@ fn packet(choices: &mut Choices<'_>) -> Packet {
         chain.push((number, header));
         next = number;
     }
-    let has_fragment_header = version == 6 && (is_later || choices.is(6));
+    let has_fragment_header = version == 6 && (is_later || is(choices, 6));
     let offset = if is_later { 8u16 << 3 } else { 0 };
     let mut behind: Vec<u8> = Vec::new();
     // A later fragment begins somewhere in what was behind the fragment header.
@@ -166,7 +158,7 @@ fn packet(choices: &mut Choices<'_>) -> Packet {
     header.extend(bytes_of(dst));
     packet.frame.extend(&header);
     // The capture ends somewhere behind the addresses.
-    let captured = if choices.is(3) { choices.below(behind.len() + 1) } else { behind.len() };
+    let captured = if is(choices, 3) { choices.below(behind.len() + 1) } else { behind.len() };
     packet.frame.extend(&behind[..captured]);
 
     // What can be known from these bytes, from the front on.
@@ -201,29 +193,29 @@ fn packet(choices: &mut Choices<'_>) -> Packet {
 }
 
 /// A rule list in words, and the same list as it is read.
-fn rules(choices: &mut Choices<'_>) -> Vec<String> {
+fn rules(choices: &mut Input<'_>) -> Vec<String> {
     let mut lines = Vec::new();
-    if choices.is(2) {
-        lines.push(format!("default {}", choices.one(&["pass", "drop", "reject"])));
+    if is(choices, 2) {
+        lines.push(format!("default {}", one(choices, &["pass", "drop", "reject"])));
     }
-    if choices.is(3) {
-        lines.push(format!("non-ip {}", choices.one(&["pass", "drop"])));
+    if is(choices, 3) {
+        lines.push(format!("non-ip {}", one(choices, &["pass", "drop"])));
     }
-    if choices.is(3) {
-        lines.push(format!("malformed {}", choices.one(&["pass", "drop"])));
+    if is(choices, 3) {
+        lines.push(format!("malformed {}", one(choices, &["pass", "drop"])));
     }
-    if choices.is(3) {
-        lines.push(format!("neighbors {}", choices.one(&["pass", "rules"])));
+    if is(choices, 3) {
+        lines.push(format!("neighbors {}", one(choices, &["pass", "rules"])));
     }
     lines.push("set a 10.0.0.4/30,10.0.0.9 2001:db8::4/126".to_owned());
     lines.push("set a 10.0.0.8-10.0.0.9".to_owned());
     lines.push("set b 255.255.255.255 ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff".to_owned());
     // Often more than a word of 64 rules, sometimes more than a word of the summary.
-    for _ in 0..*choices.one(&[0, 1, 3, 10, 30, 70, 140]) {
+    for _ in 0..*one(choices, &[0, 1, 3, 10, 30, 70, 140]) {
         lines.push(rule(choices));
     }
     // The same rules again and again: more than a word of the summary, and many candidates for a packet.
-    if choices.is(16) {
+    if is(choices, 16) {
         let block: Vec<String> = lines.iter().filter(|line| !is_setting(line)).cloned().collect();
         (0..50).for_each(|_| lines.extend_from_slice(&block));
     }
@@ -235,21 +227,21 @@ fn is_setting(line: &str) -> bool {
     !["pass", "drop", "reject", "count"].contains(&line.split(' ').next().unwrap())
 }
 
-fn rule(choices: &mut Choices<'_>) -> String {
+fn rule(choices: &mut Input<'_>) -> String {
     // Most rules decide little, so that the ones behind are asked.
-    let mut words = vec![(*choices.one(&["pass", "drop", "reject", "count", "count", "count"])).to_owned()];
+    let mut words = vec![(*one(choices, &["pass", "drop", "reject", "count", "count", "count"])).to_owned()];
     let mut family = 0;
     for end in ["src", "dst"] {
-        if choices.is(2) {
+        if is(choices, 2) {
             words.push(format!("{end} {}", addresses(choices, &mut family)));
         }
     }
-    let with_ports = choices.is(3);
-    let with_flags = choices.is(6);
+    let with_ports = is(choices, 3);
+    let with_flags = is(choices, 6);
     match choices.below(4) {
         0 if with_flags => words.push("tcp".to_owned()),
         0 => {
-            let (name, number) = choices.one(&PROTOCOLS[..if with_ports { 2 } else { 6 }]);
+            let (name, number) = one(choices, &PROTOCOLS[..if with_ports { 2 } else { 6 }]);
             words.push(match (choices.below(3), name.parse::<u8>()) {
                 (0, _) | (_, Ok(_)) => format!("proto {number}"),
                 (1, _) => (*name).to_owned(),
@@ -260,8 +252,8 @@ fn rule(choices: &mut Choices<'_>) -> String {
     }
     if with_ports {
         for end in ["sport", "dport"] {
-            if choices.is(2) {
-                let (a, b) = (*choices.one(&PORTS), *choices.one(&PORTS));
+            if is(choices, 2) {
+                let (a, b) = (*one(choices, &PORTS), *one(choices, &PORTS));
                 words.push(match choices.below(3) {
                     0 => format!("{end} {a}"),
                     1 => format!("{end} {}-{}", a.min(b), a.max(b)),
@@ -271,40 +263,40 @@ fn rule(choices: &mut Choices<'_>) -> String {
         }
     }
     if with_flags {
-        words.push(format!("flags {}", choices.one(&["S", "S/SA", "/SA", "SA", "R/RF"])));
+        words.push(format!("flags {}", one(choices, &["S", "S/SA", "/SA", "SA", "R/RF"])));
     }
-    if choices.is(12) {
+    if is(choices, 12) {
         words.push("fragment".to_owned());
     }
-    if choices.is(8) {
-        words.push(format!("vlan {}", choices.one(&["none", "7", "0-7", "1,8-4094"])));
+    if is(choices, 8) {
+        words.push(format!("vlan {}", one(choices, &["none", "7", "0-7", "1,8-4094"])));
     }
-    if choices.is(10) {
-        words.push(format!("on {}", choices.one(&["eth0", "eth1", "eth2"])));
+    if is(choices, 10) {
+        words.push(format!("on {}", one(choices, &["eth0", "eth1", "eth2"])));
     }
-    if choices.is(8) {
-        words.push(format!("expr {}", choices.one(&["'odd'", "\"odd\"", "'never'"])));
+    if is(choices, 8) {
+        words.push(format!("expr {}", one(choices, &["'odd'", "\"odd\"", "'never'"])));
     }
     words.join(" ")
 }
 
-fn addresses(choices: &mut Choices<'_>, family: &mut u8) -> String {
+fn addresses(choices: &mut Input<'_>, family: &mut u8) -> String {
     let kind = choices.below(6);
     if kind == 0 {
-        return (*choices.one(&["any", "$a", "$b", "$a,$b"])).to_owned();
+        return (*one(choices, &["any", "$a", "$b", "$a,$b"])).to_owned();
     }
     // Both addresses of a rule have one family, or the rule is refused.
     if *family == 0 {
-        *family = *choices.one(&[4, 6]);
+        *family = *one(choices, &[4, 6]);
     }
     let (a, b) = (address(choices, *family), address(choices, *family));
     match kind {
         1 => a.to_string(),
         2 => format!("{}-{}", a.min(b), a.max(b)),
         3 if *family == 4 => {
-            (*choices.one(&["10.0.0.0/29", "0.0.0.0/0", "10.0.0.0/8", "128.0.0.0/1", "10.0.0.7/32"])).to_owned()
+            (*one(choices, &["10.0.0.0/29", "0.0.0.0/0", "10.0.0.0/8", "128.0.0.0/1", "10.0.0.7/32"])).to_owned()
         }
-        3 => (*choices.one(&["2001:db8::/125", "::/0", "2001:db8::/32", "8000::/1", "2001:db8::7/128"])).to_owned(),
+        3 => (*one(choices, &["2001:db8::/125", "::/0", "2001:db8::/32", "8000::/1", "2001:db8::7/128"])).to_owned(),
         4 => format!("{a},{b}"),
         _ => format!("{a},{},$a", if *family == 4 { "10.0.0.12/31" } else { "2001:db8::c/127" }),
     }
@@ -478,7 +470,7 @@ impl Matcher for Odd {
 /// Any choices: a rule list and packets. The classifier and the linear scan give the same verdicts, for the same reasons, and count alike;
 /// and a rule that is said to be unreachable applies to no packet.
 pub fn judge(data: &[u8]) -> Seen {
-    let mut choices = Choices(data);
+    let mut choices = Input(data);
     let lines = rules(&mut choices);
     let text = lines.join("\n");
     let list = RuleList::parse(&text, &mut |_| unreachable!("no line names a file"));
@@ -496,7 +488,7 @@ pub fn judge(data: &[u8]) -> Seen {
     let (mut passed, mut denied) = (0, 0);
     for _ in 0..40 {
         let packet = packet(&mut choices);
-        let interface = *choices.one(&["eth0", "eth1", "eth9"]);
+        let interface = *one(&mut choices, &["eth0", "eth1", "eth9"]);
         let frame = Frame { data: &packet.frame, wire_len: 100, interface: 0 };
         let around =
             Around { frame, interface: names.iter().position(|name| name == interface), expressions: &expressions };

@@ -13,6 +13,7 @@ use weir_packet::savefile::{Interface, Record, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_store::record::{MAX_CAPTURED, Shape};
 use weir_store::ring::{Cursor, Filters, From, History, Piece, Refused, Scan, Settings, Writer, ring};
+use weir_testkit::Input;
 
 const LINKS: [LinkType; 2] = [LinkType::ETHERNET, LinkType::LINUX_SLL2];
 const LENGTHS: [usize; 8] = [0, 15, 64, 1500, 9000, 100_000, MAX_CAPTURED - 3, MAX_CAPTURED];
@@ -424,17 +425,6 @@ impl World {
             let last = last.and_then(|chunk| chunk.sequence).unwrap_or(u64::MAX);
             self.twin.asked(0, last, self.now);
         }
-    }
-}
-
-/// Reads the input byte by byte; zeros behind its end.
-struct Input<'a>(&'a [u8]);
-
-impl Input<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((&first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        first
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use weir_packet::savefile::{Interface, Record, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_store::disk::{IndexUse, Now, PAGE, Reader, Recorder, Selection, Settings, System, reindex};
+use weir_testkit::Input;
 
 const START_NS: i64 = 1_700_000_000_000_000_000;
 const STEP_NS: i64 = 1_000_000;
@@ -62,21 +63,6 @@ fn bytes_of(number: usize, choice: u8) -> (usize, Vec<u8>) {
     data.extend((number as u64).to_le_bytes());
     data.resize(LENGTHS[usize::from(choice & 7)], choice);
     (interface, data)
-}
-
-/// Reads the input byte by byte; zeros behind its end.
-struct Input<'a>(&'a [u8]);
-
-impl Input<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((&first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        first
-    }
-
-    fn number(&mut self, bytes: usize) -> usize {
-        (0..bytes).fold(0, |number, at| number | usize::from(self.byte()) << (8 * at))
-    }
 }
 
 /// A record, before its files were damaged.
