@@ -24,12 +24,13 @@ use weir_packet::{Frame, LinkType, Matcher};
 /// Largest number of frames that one call judges: the bits of a verdict mask.
 pub const MAX_BATCH: usize = 64;
 
-/// An expression for the same packets without VLAN tags and behind one or two, if frames of `link` have tags.
+/// The expression to compile for frames of `link`; with `behind_tags` one for the same packets behind one or two VLAN tags too, if frames of
+/// `link` have tags.
 ///
 /// libpcap's `vlan` moves the terms behind it by a tag. **Source**: pcap-filter(7).
 #[must_use]
-pub fn behind_tags(expression: &str, link: LinkType) -> Cow<'_, str> {
-    if link != LinkType::ETHERNET || expression.trim().is_empty() {
+pub fn for_link(expression: &str, link: LinkType, behind_tags: bool) -> Cow<'_, str> {
+    if !behind_tags || link != LinkType::ETHERNET || expression.trim().is_empty() {
         return Cow::Borrowed(expression);
     }
     Cow::Owned(format!("({expression}) or (vlan and (({expression}) or (vlan and ({expression}))))"))

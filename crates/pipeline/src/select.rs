@@ -25,7 +25,7 @@ const MOST_NATIVE: usize = 64;
 pub struct Selection {
     /// The tcpdump expression that packets must match; empty matches all.
     pub expression: String,
-    /// Whether the expression is judged behind VLAN tags too; see [`weir_filter::behind_tags`].
+    /// Whether the expression is judged behind VLAN tags too; see [`weir_filter::for_link`].
     pub behind_tags: bool,
     /// Whether the packets that do not match are kept instead.
     pub invert: bool,
@@ -404,12 +404,10 @@ impl Select {
 
     fn compile_all(&self, link: LinkType, live: bool) -> Result<Compiled, PlanError> {
         let Selection { expression, splits, .. } = &self.selection;
-        let compile = |expression: &String| self.compile(expression, link, live);
-        let main = match self.selection.behind_tags {
-            true => compile(&weir_filter::behind_tags(expression, link).into_owned())?,
-            false => compile(expression)?,
-        };
-        Ok(Compiled { main, splits: splits.iter().map(compile).collect::<Result<_, _>>()? })
+        let compile = |expression: &str| self.compile(expression, link, live);
+        let main = compile(&weir_filter::for_link(expression, link, self.selection.behind_tags))?;
+        let splits = splits.iter().map(|split| compile(split)).collect::<Result<_, _>>()?;
+        Ok(Compiled { main, splits })
     }
 
     /// Compiles an expression for one link type. **Errors**: the expression is wrong for every link type.

@@ -358,10 +358,9 @@ impl Reader {
         let mut found = index.unindexed.clone();
         for interface in layout.interfaces.iter() {
             let Selection { expression, behind_tags, .. } = &self.selection;
-            let formula = self.formulas.entry(interface.link).or_insert_with(|| match behind_tags {
-                true => Formula::of(&weir_filter::behind_tags(expression, interface.link), interface.link),
-                false => Formula::of(expression, interface.link),
-            });
+            let expression = weir_filter::for_link(expression, interface.link, *behind_tags);
+            let formula =
+                self.formulas.entry(interface.link).or_insert_with(|| Formula::of(&expression, interface.link));
             if formula.is_all() {
                 return Ok(None);
             }

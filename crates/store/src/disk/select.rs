@@ -43,7 +43,7 @@ pub struct Selection {
     /// Expression of tcpdump that will judge the packets; without `--inner`. Blocks without a packet that matches may be left
     /// out. Empty: all packets.
     pub expression: String,
-    /// Whether the packets are judged behind VLAN tags too; see [`weir_filter::behind_tags`].
+    /// Whether the packets are judged behind VLAN tags too; see [`weir_filter::for_link`].
     pub behind_tags: bool,
 }
 

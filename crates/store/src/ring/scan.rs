@@ -37,7 +37,7 @@ impl Filters {
         Self::of(expression, interfaces, resolve, false)
     }
 
-    /// As [`Self::compile`], for packets behind VLAN tags too; see [`weir_filter::behind_tags`].
+    /// As [`Self::compile`], for packets behind VLAN tags too; see [`weir_filter::for_link`].
     pub fn compile_behind_tags(expression: &str, interfaces: &[Interface], resolve: bool) -> Result<Self, Error> {
         Self::of(expression, interfaces, resolve, true)
     }
@@ -49,10 +49,7 @@ impl Filters {
             if links.iter().any(|(link, _)| *link == interface.link) {
                 continue;
             }
-            let text = match behind_tags {
-                true => weir_filter::behind_tags(expression, interface.link),
-                false => expression.into(),
-            };
+            let text = weir_filter::for_link(expression, interface.link, behind_tags);
             let filter = match Filter::compile(&text, interface.link, resolve) {
                 Ok(filter) => {
                     filter.make_native();
