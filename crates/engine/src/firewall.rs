@@ -206,21 +206,20 @@ impl Passed {
 
     /// Puts these packets in the place of those that the filter passed; each split keeps those of them that it had.
     fn replace(self, selected: &mut Selected) {
-        for split in &mut selected.splits {
-            let (mut kept, mut next) = (SplitPart::default(), split.records.iter().peekable());
-            // Both lists are in the order of the source, and only packets that are gone lack in the other.
-            let was_kept: Vec<u32> = std::mem::take(&mut selected.records);
+        let Selected { records, splits, .. } = selected;
+        for split in splits {
+            // All lists are in the order of the source, though offsets need not ascend.
+            let (mut kept, mut of_split) = (SplitPart::default(), split.records.iter().peekable());
             let mut passed = self.records.iter().zip(&self.lengths).peekable();
-            for record in &was_kept {
-                let is_of_split = next.next_if_eq(&record).is_some();
-                let Some((_, &length)) = passed.next_if(|(passed, _)| *passed == record) else { continue };
-                if is_of_split {
+            for record in records.iter() {
+                let is_of_split = of_split.next_if_eq(&record).is_some();
+                let length = passed.next_if(|(passed, _)| *passed == record).map(|(_, length)| *length);
+                if let Some(length) = length.filter(|_| is_of_split) {
                     kept.passed += 1;
                     kept.bytes += u64::from(length);
                     kept.records.push(*record);
                 }
             }
-            selected.records = was_kept;
             *split = kept;
         }
         selected.passed = self.records.len() as u64;

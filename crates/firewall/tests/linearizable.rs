@@ -77,10 +77,8 @@ impl Judge {
 
     /// The first version from `from` to `to` at which the packet has its verdict.
     fn first_version(&self, packet: &Judged, from: u64, to: u64) -> Option<u64> {
-        let none = Vec::new();
-        let flags = self.flags.get(&packet.source).unwrap_or(&none);
-        let none = Vec::new();
-        let rows = self.rows.get(&packet.destination).unwrap_or(&none);
+        let flags = self.flags.get(&packet.source).map_or(&[][..], Vec::as_slice);
+        let rows = self.rows.get(&packet.destination).map_or(&[][..], Vec::as_slice);
         let passes = |version: u64| {
             let behind = flags.partition_point(|change| change.0 <= version);
             let is_bad = behind > 0 && flags[behind - 1].1;

@@ -32,7 +32,7 @@ mod tests {
         assert!(bytes[..100].iter().all(|&byte| byte == 0) && bytes[100..].iter().all(|&byte| byte == 7));
         let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
         if !enabled.contains("[madvise]") && !enabled.contains("[always]") {
-            return println!("skipped: no transparent huge pages here");
+            return weir_testkit::skipped("free_room_of_a_vector_becomes_huge_pages", "no transparent huge pages here");
         }
         // The kernel's word for it: the mapping that holds the vector.
         let address = bytes.as_ptr() as usize + 3 * HUGE;
