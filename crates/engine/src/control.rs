@@ -1,5 +1,6 @@
 //! Control of a run from other threads.
 
+use crate::firewall::FirewallCounts;
 use crate::ledger::Ledger;
 use crate::output_changes::{Closed, OutputChange, OutputChanges, OutputSlot, Refusal};
 use crate::sink::{End, Needs, Sink};
@@ -50,6 +51,8 @@ pub struct Snapshot {
     pub captures: Vec<(String, Counts)>,
     /// Packets written by each output, by its name, without replaced outputs.
     pub written: Vec<(String, u64)>,
+    /// Counts of the firewall, if there is one.
+    pub firewall: Option<FirewallCounts>,
     /// Number of batches held by workers, pulled or waiting to be pulled, and kept by outputs.
     pub in_flight: usize,
 }

@@ -1,8 +1,14 @@
 //! The firewall of a run: a committed stage behind the filter, which judges each packet once, in the order of its source.
 
-use std::sync::Arc;
+pub mod controller;
+pub mod remote;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use weir_filter::Filter;
-use weir_firewall::{Around, Content, Counters, Fields, Policy, Verdict};
+use weir_firewall::replicas::{self, Shard};
+use weir_firewall::rules::{Rule, RuleList};
+use weir_firewall::{Around, Classifier, Content, Counters, Fields, PolicyChange, Rules, Verdict};
 use weir_packet::flow::Parser;
 use weir_packet::savefile::{Interface, Record};
 use weir_packet::{LinkType, Matcher};
@@ -22,23 +28,15 @@ pub struct Senseless {
     pub why: String,
 }
 
-/// A policy at work, with its counts.
+/// A compiled rule list, with its expressions compiled for each link type that packets have had.
 #[derive(Debug)]
-pub struct Firewall {
-    policy: Arc<Policy>,
+pub struct RuleSet {
+    classifier: Classifier,
     /// Whether the innermost packet of a tunnel is judged, not the packet around it.
     inner: bool,
-    /// Name of an interface for which its source has none.
-    unnamed: Option<String>,
-    counters: Counters,
-    /// Link types of the packets so far.
-    links: Vec<Link>,
-    /// Interfaces of the current layout, filled when their first packets come.
-    places: Vec<Option<Place>>,
-    current: Option<Arc<Current<StagesPlan>>>,
-    senseless: Vec<Senseless>,
-    /// Packets of interfaces without a name, if rules name interfaces.
-    nameless: u64,
+    links: Mutex<Vec<Arc<Link>>>,
+    /// The list before, and for each of its rules the number of the same rule here.
+    carries: Option<(Weak<RuleSet>, Vec<Option<u32>>)>,
 }
 
 /// Parser and compiled expressions for a link type.
@@ -48,6 +46,116 @@ struct Link {
     /// `None` if weir reads no headers of this link type.
     parser: Option<Parser>,
     expressions: Vec<Option<Box<dyn Matcher>>>,
+    senseless: Vec<Senseless>,
+}
+
+impl RuleSet {
+    /// Compiles the expressions of a list. If `inner`, the innermost packet of each tunnel is judged.
+    ///
+    /// **Errors**: an expression that is wrong for any link type, with its reason.
+    pub fn new(classifier: Classifier, inner: bool) -> Result<Self, Senseless> {
+        let rules = Self { classifier, inner, links: Mutex::default(), carries: None };
+        // Finds wrong words; the link types of the packets are not known yet.
+        let ethernet = rules.link(LinkType::ETHERNET);
+        match ethernet.senseless.first() {
+            Some(senseless) => Err(senseless.clone()),
+            None => Ok(rules),
+        }
+    }
+
+    /// Compiles another list to be put in the place of this one, for all link types that packets have had. Rules of the same text keep
+    /// their counts. **Errors**: as for [`Self::new`].
+    pub fn successor(self: &Arc<Self>, classifier: Classifier) -> Result<Self, Senseless> {
+        let mut rules = Self::new(classifier, self.inner)?;
+        let links: Vec<LinkType> = self.links().iter().map(|known| known.link).collect();
+        links.into_iter().for_each(|link| drop(rules.link(link)));
+        let mut places: HashMap<&str, VecDeque<u32>> = HashMap::new();
+        for (number, rule) in rules.classifier.list().rules.iter().enumerate() {
+            places.entry(&rule.text).or_default().push_back(number as u32);
+        }
+        let place = |rule: &Rule| places.get_mut(&*rule.text)?.pop_front();
+        let carried = self.classifier.list().rules.iter().map(place).collect();
+        rules.carries = Some((Arc::downgrade(self), carried));
+        Ok(rules)
+    }
+
+    /// Returns the rule list.
+    pub fn list(&self) -> &RuleList {
+        self.classifier.list()
+    }
+
+    /// Returns the expressions that made no sense for a link type of the packets.
+    pub fn senseless(&self) -> Vec<Senseless> {
+        self.links().iter().flat_map(|link| link.senseless.clone()).collect()
+    }
+
+    fn links(&self) -> MutexGuard<'_, Vec<Arc<Link>>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what belongs to a link type; it is compiled when it is asked for first.
+    fn link(&self, link: LinkType) -> Arc<Link> {
+        let mut links = self.links();
+        if let Some(known) = links.iter().find(|known| known.link == link) {
+            return Arc::clone(known);
+        }
+        let (mut expressions, mut senseless): (Vec<Option<Box<dyn Matcher>>>, _) = (Vec::new(), Vec::new());
+        for expression in &self.list().expressions {
+            expressions.push(match Filter::compile(expression, link, false) {
+                Ok(filter) => {
+                    filter.make_native();
+                    Some(Box::new(filter))
+                }
+                Err(why) => {
+                    senseless.push(Senseless { expression: expression.clone(), link, why: why.to_string() });
+                    None
+                }
+            });
+        }
+        let new = Arc::new(Link { link, parser: Parser::new(link, self.inner), expressions, senseless });
+        links.push(Arc::clone(&new));
+        new
+    }
+
+    /// Puts the counts of another list in the places of the same rules here.
+    fn carry(&self, before: &Arc<Self>, counters: &mut Counters) {
+        let carried = self.carries.as_ref().filter(|(list, _)| list.as_ptr() == Arc::as_ptr(before));
+        let none = Vec::new();
+        counters.carry(carried.map_or(&none, |(_, carried)| carried), self.list().rules.len());
+    }
+}
+
+impl Rules for RuleSet {
+    fn classifier(&self) -> &Classifier {
+        &self.classifier
+    }
+}
+
+/// The policy that all directions of a firewall share.
+pub type Policy = weir_firewall::Policy<RuleSet>;
+
+/// A change of the policy.
+pub type Change = PolicyChange<RuleSet>;
+
+/// The shared policy, with the log of its changes.
+pub type SharedPolicy = replicas::Shared<Policy>;
+
+/// A policy at work in one run, with its counts.
+#[derive(Debug)]
+pub struct Firewall {
+    worker: replicas::Worker<Policy>,
+    /// Name of an interface for which its source has none.
+    unnamed: Option<String>,
+    /// The rules that `counters` belong to.
+    rules: Arc<RuleSet>,
+    counters: Counters,
+    /// Link types of the packets so far.
+    links: Vec<Arc<Link>>,
+    /// Interfaces of the current layout, filled when their first packets come.
+    places: Vec<Option<Place>>,
+    current: Option<Arc<Current<StagesPlan>>>,
+    /// Packets of interfaces without a name, if rules name interfaces.
+    nameless: u64,
 }
 
 /// Interface of a layout.
@@ -61,36 +169,44 @@ struct Place {
     is_nameless: bool,
 }
 
-impl Firewall {
-    /// Puts a policy to work. If `inner`, the innermost packet of each tunnel is judged. An interface without a name in its
-    /// source has the name `unnamed`.
-    ///
-    /// **Errors**: an expression that is wrong for any link type, with its reason.
-    pub fn new(policy: Arc<Policy>, inner: bool, unnamed: Option<String>) -> Result<Self, Senseless> {
-        let list = policy.rules.list();
-        let counters = Counters::new(list.rules.len());
-        let mut firewall = Self {
-            inner,
-            unnamed,
-            counters,
-            links: Vec::new(),
-            places: Vec::new(),
-            current: None,
-            senseless: Vec::new(),
-            nameless: 0,
-            policy,
-        };
-        // Finds wrong words; the link types of the packets are not known yet.
-        firewall.link(LinkType::ETHERNET);
-        match firewall.senseless.pop() {
-            Some(senseless) => Err(senseless),
-            None => Ok(firewall),
+/// Counts of a firewall, and the rules that they belong to.
+#[derive(Clone, Debug)]
+pub struct FirewallCounts {
+    /// The rules.
+    pub rules: Arc<RuleSet>,
+    /// Whether there is a permission table.
+    pub has_table: bool,
+    /// The counts so far.
+    pub counters: Counters,
+}
+
+impl FirewallCounts {
+    /// Adds the counts of another direction. Between two directions one may still count by the rules before the others': its rules are
+    /// counted with those of the same text then.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        let mut theirs = other.counters;
+        if !Arc::ptr_eq(&self.rules, &other.rules) {
+            self.rules.carry(&other.rules, &mut theirs);
         }
+        self.counters.add_all(&theirs);
+        self
+    }
+}
+
+impl Firewall {
+    /// Puts a policy to work. An interface without a name in its source has the name `unnamed`.
+    pub fn new(policy: &Arc<SharedPolicy>, unnamed: Option<String>) -> Self {
+        let worker = policy.worker(Shard::ALL);
+        let rules = Arc::clone(&worker.value().rules);
+        let counters = Counters::new(rules.list().rules.len());
+        let (links, places) = (Vec::new(), Vec::new());
+        Self { worker, unnamed, rules, counters, links, places, current: None, nameless: 0 }
     }
 
-    /// Returns the policy.
+    /// Returns the policy by which the latest batch was judged.
     pub fn policy(&self) -> &Policy {
-        &self.policy
+        self.worker.value()
     }
 
     /// Returns the counts so far.
@@ -98,9 +214,10 @@ impl Firewall {
         &self.counters
     }
 
-    /// Returns the expressions that made no sense for a link type of the packets.
-    pub fn senseless(&self) -> &[Senseless] {
-        &self.senseless
+    /// Returns a copy of the counts so far, with the rules.
+    pub fn counts(&self) -> FirewallCounts {
+        let has_table = self.policy().permissions.is_some();
+        FirewallCounts { rules: Arc::clone(&self.rules), has_table, counters: self.counters.clone() }
     }
 
     /// Returns the number of packets from interfaces without a name, if rules name interfaces.
@@ -108,10 +225,24 @@ impl Firewall {
         self.nameless
     }
 
-    /// Judges the packets of a batch that the filter passed, and takes those that are denied out of it. Returns their number.
+    /// Takes up the changes of the policy so far. Called when no packets come.
+    pub(crate) fn take_up(&mut self) {
+        self.worker.take_up();
+        self.follow_rules();
+    }
+
+    /// Marks the end of a batch, whose packets have gone out.
+    pub(crate) fn end(&mut self) {
+        self.worker.end();
+    }
+
+    /// Judges the packets of a batch that the filter passed, and takes those that are denied out of it. Returns their number. All of them
+    /// are judged by the policy of one instant; [`Self::end`] follows once they have gone out.
     ///
     /// The batch must not lie in a mapped file, which others may change.
     pub(crate) fn judge(&mut self, delivery: &mut Delivery<Stages>) -> u64 {
+        self.worker.begin();
+        self.follow_rules();
         let is_same = self.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &delivery.current));
         if !is_same {
             self.current = Some(Arc::clone(&delivery.current));
@@ -137,6 +268,16 @@ impl Firewall {
         denied
     }
 
+    /// Prepares for another rule list, if there is one. **Cost**: a comparison if there is none.
+    fn follow_rules(&mut self) {
+        if !Arc::ptr_eq(&self.rules, &self.worker.value().rules) {
+            let before = std::mem::replace(&mut self.rules, Arc::clone(&self.worker.value().rules));
+            self.rules.carry(&before, &mut self.counters);
+            self.links.clear();
+            self.places.clear();
+        }
+    }
+
     fn packet<'a>(&mut self, record: &Record<'_>, interface: impl Fn() -> &'a Interface) -> Verdict {
         let number = record.frame.interface as usize;
         let place = match self.places.get(number) {
@@ -144,48 +285,30 @@ impl Firewall {
             _ => self.place(number, interface()),
         };
         self.nameless += u64::from(place.is_nameless);
-        let Link { parser, expressions, .. } = &self.links[place.link];
+        let Link { parser, expressions, .. } = &*self.links[place.link];
         let fields = match parser {
             Some(parser) => Fields::of(parser, record.frame.data),
             // What such a frame carries is unknown, so it does not pass as one without IP.
             None => Fields::without_ip(Content::Malformed),
         };
         let around = Around { frame: record.frame, interface: place.interface, expressions };
-        self.policy.judge(&fields, &around, &mut self.counters).0
+        self.worker.value().judge(&fields, &around, &mut self.counters).0
     }
 
     #[cold]
     fn place(&mut self, number: usize, interface: &Interface) -> Place {
-        let names = &self.policy.rules.list().interfaces;
+        let names = &self.rules.list().interfaces;
         let name = interface.name.as_ref().or(self.unnamed.as_ref());
         let found = name.and_then(|name| names.iter().position(|known| known == name));
         let is_nameless = name.is_none() && !names.is_empty();
-        let place = Place { link: self.link(interface.link), interface: found, is_nameless };
+        let link = self.links.iter().position(|known| known.link == interface.link).unwrap_or_else(|| {
+            self.links.push(self.rules.link(interface.link));
+            self.links.len() - 1
+        });
+        let place = Place { link, interface: found, is_nameless };
         self.places.resize(self.places.len().max(number + 1), None);
         self.places[number] = Some(place);
         place
-    }
-
-    /// Returns the number of a link type, for which the expressions are compiled when it comes first.
-    fn link(&mut self, link: LinkType) -> usize {
-        if let Some(known) = self.links.iter().position(|known| known.link == link) {
-            return known;
-        }
-        let mut expressions: Vec<Option<Box<dyn Matcher>>> = Vec::new();
-        for expression in &self.policy.rules.list().expressions {
-            expressions.push(match Filter::compile(expression, link, false) {
-                Ok(filter) => {
-                    filter.make_native();
-                    Some(Box::new(filter))
-                }
-                Err(why) => {
-                    self.senseless.push(Senseless { expression: expression.clone(), link, why: why.to_string() });
-                    None
-                }
-            });
-        }
-        self.links.push(Link { link, parser: Parser::new(link, self.inner), expressions });
-        self.links.len() - 1
     }
 }
 

@@ -85,6 +85,26 @@ impl Ledger {
         Self { splits: vec![(0, 0); splits], ..Self::default() }
     }
 
+    /// Adds the ledger of another run, without splits.
+    #[must_use]
+    pub fn with(mut self, other: &Self) -> Self {
+        let Self { received, passed, filtered, denied, dropped, bytes, splits: _, reread, lost_before, uncounted, changed } =
+            other;
+        self.received += received;
+        self.passed += passed;
+        self.filtered += filtered;
+        self.denied += denied;
+        self.dropped.source += dropped.source;
+        self.dropped.late += dropped.late;
+        self.dropped.output += dropped.output;
+        self.bytes += bytes;
+        self.reread += reread;
+        self.lost_before += lost_before;
+        self.uncounted |= uncounted;
+        self.changed |= changed;
+        self
+    }
+
     /// Checks that the terms add up. Each term is counted at its own place, so their agreement shows that no packet is missing.
     pub fn check(&self) -> Result<(), Imbalance> {
         let Self { received, passed, filtered, denied, dropped, uncounted, changed, .. } = self;

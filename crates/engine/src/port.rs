@@ -1,5 +1,7 @@
 //! Ports as sinks: interfaces and devices that send frames, and `null`, which counts frames and discards them.
 
+mod offload;
+
 use crate::capture::{AF_PACKET, AF_XDP, DPDK};
 use crate::name::Name;
 use crate::sink::{End, Note, Packets, Sink, SinkFault, SinkReport};
@@ -513,6 +515,29 @@ pub struct PortSink {
     pub snaplen: u32,
     /// Whether each packet is sent at once.
     pub flush_each: bool,
+    /// Finisher of frames that are forwarded from another interface.
+    pub finisher: Option<Finisher>,
+}
+
+/// Finishes frames whose sender left a part to its interface: fills in checksums, and cuts TCP segments longer than the MTU.
+#[derive(Debug)]
+pub struct Finisher {
+    /// Largest packet of the port without the link header, bytes.
+    mtu: usize,
+    scratch: Vec<u8>,
+    /// Frames that were cut, and the frames that came of them.
+    cut: (u64, u64),
+}
+
+impl Finisher {
+    /// A finisher for a port; `None` for one without an MTU, such as `null`.
+    pub fn new(port: &Name) -> Option<Self> {
+        interface(port).and_then(mtu).map(|mtu| Self { mtu, scratch: Vec::new(), cut: (0, 0) })
+    }
+
+    fn left(&self, frame: &[u8]) -> Option<offload::Left> {
+        offload::left(frame, self.mtu)
+    }
 }
 
 fn failed(fault: PortFault) -> End {
@@ -531,6 +556,21 @@ impl PortSink {
         Ok((data, data.len() < wire_len as usize))
     }
 
+    /// Sends what comes of a frame on which work is left. Frames taken before must have been sent.
+    fn finish(&mut self, frame: &[u8], left: offload::Left) -> Result<(), PortFault> {
+        let Some(Finisher { mtu, scratch, cut }) = &mut self.finisher else { return Ok(()) };
+        let mut frames = 0;
+        let taken = offload::finish(frame, left, *mtu, scratch, |frame| {
+            frames += 1;
+            self.port.take(frame, false)
+        });
+        if frames > 1 {
+            cut.0 += 1;
+            cut.1 += frames;
+        }
+        taken.and_then(|()| self.port.flush())
+    }
+
     /// Sends the packets of a batch without a copy, and returns their number; `None` for a mapped file.
     fn send_in_place(&mut self, packets: &Packets<'_>) -> Option<Result<Handed, PortFault>> {
         if packets.are_mapped() {
@@ -544,6 +584,11 @@ impl PortSink {
             sent = part.and_then(|(data, cut)| {
                 handed.packets += 1;
                 handed.bytes += u64::from(record.frame.wire_len);
+                if let Some(left) = self.finisher.as_ref().filter(|_| !cut).and_then(|finisher| finisher.left(data)) {
+                    // The order stays.
+                    self.port.send(&frames[..std::mem::take(&mut waiting)])?;
+                    return self.finish(data, left);
+                }
                 if !self.port.is_for_device(data, cut) {
                     return Ok(());
                 }
@@ -564,7 +609,15 @@ impl PortSink {
 
 impl Sink for PortSink {
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
-        let sent = self.part(layout, record).and_then(|(data, cut)| self.port.take(data, cut));
+        let sent = self.part(layout, record).and_then(|(data, cut)| {
+            match self.finisher.as_mut().filter(|_| !cut).and_then(|finisher| finisher.left(data)) {
+                Some(left) => {
+                    self.port.flush()?;
+                    self.finish(data, left)
+                }
+                None => self.port.take(data, cut),
+            }
+        });
         sent.and_then(|()| if self.flush_each { self.port.flush() } else { Ok(()) }).map_err(failed)
     }
 
@@ -592,8 +645,9 @@ impl Sink for PortSink {
     fn report(&self) -> SinkReport {
         let (counts, null) = (self.port.counts(), self.port.is_null());
         let cut = (counts.cut > 0 && !null).then_some(Note::Cut { packets: counts.cut });
+        let (whole, pieces) = self.finisher.as_ref().map_or((0, 0), |finisher| finisher.cut);
         SinkReport {
-            written: counts.sent + counts.refused(),
+            written: counts.sent + counts.refused() + whole - pieces,
             sent: (!null).then_some(counts.sent),
             thrown_away: null.then_some(counts.sent),
             refused: self.port.refused(),

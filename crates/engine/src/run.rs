@@ -512,6 +512,9 @@ impl Run {
         } else {
             None
         };
+        if let Some(firewall) = &mut self.firewall {
+            firewall.end();
+        }
         match (&mut self.measure, reading) {
             (Some(measure), Some(reading)) => {
                 let mut give = |window: Window<'_>| on(Event::Window(window));
@@ -620,7 +623,8 @@ impl Run {
         let written = |(name, report): (&str, Option<SinkReport>)| Some((name.to_owned(), report?.written));
         let written = self.outputs.reports().filter_map(written).collect();
         let in_flight = in_flight + self.batches.as_ref().map_or(0, BatchSender::outstanding) + self.outputs.kept();
-        Snapshot { change: self.control.change(), ledger, captures, written, in_flight }
+        let firewall = self.firewall.as_ref().map(Firewall::counts);
+        Snapshot { change: self.control.change(), ledger, captures, written, firewall, in_flight }
     }
 
     /// Sends an event if the filter was replaced since the last call.

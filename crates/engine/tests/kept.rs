@@ -367,7 +367,7 @@ fn a_port_sends_from_memory_and_from_a_mapped_file_alike() {
     let reports =
         [(None, 0), (Some(AccessMode::Read), 0), (Some(AccessMode::Mapped), 0), (None, 100)].map(|(way, snaplen)| {
             let port = Port::open(&Name::from("af_packet:far")).unwrap();
-            let sink = PortSink { port, snaplen, flush_each: false };
+            let sink = PortSink { port, snaplen, flush_each: false, finisher: None };
             let mut setup = Setup { main: ("port".to_owned(), Some(Box::new(sink))), ..setup("", None) };
             setup.measure = way.map(|way| Settings { workers: 1, way: Some(way), ..Settings::default() });
             let mut handle = Handle::<()>::start(Run::new(setup), files(&[&file], Order::Given), 1, |_| None).unwrap();

@@ -16,6 +16,11 @@ impl Count {
         self.packets += 1;
         self.bytes += u64::from(wire_len);
     }
+
+    fn add_all(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
 }
 
 /// Count of a rule.
@@ -27,11 +32,20 @@ pub struct RuleCount {
     pub absent: u64,
 }
 
+impl RuleCount {
+    fn add_all(&mut self, other: Self) {
+        self.all.add_all(other.all);
+        self.absent += other.absent;
+    }
+}
+
 /// Counts of all packets that a rule list judged, each where its verdict is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Counts of the rules, in the order of the list.
     pub rules: Vec<RuleCount>,
+    /// Packets to which rules applied that are in the list no longer.
+    pub earlier: Count,
     /// IP packets whose source is *persona non grata*.
     pub persona_non_grata: Count,
     /// IP packets whose destination does not accept their source.
@@ -54,6 +68,35 @@ impl Counters {
     /// Makes the counters of a list with `rules` rules.
     pub fn new(rules: usize) -> Self {
         Self { rules: vec![RuleCount::default(); rules], ..Self::default() }
+    }
+
+    /// Goes over to another list with `rules` rules. `places` has for each rule of the list before its number in the new one; a rule
+    /// without one is counted as [earlier](Self::earlier) from now on.
+    pub fn carry(&mut self, places: &[Option<u32>], rules: usize) {
+        let before = std::mem::replace(&mut self.rules, vec![RuleCount::default(); rules]);
+        let places = places.iter().copied().chain(std::iter::repeat(None));
+        for (count, place) in before.into_iter().zip(places) {
+            match place.and_then(|place| self.rules.get_mut(place as usize)) {
+                Some(rule) => rule.add_all(count),
+                None => self.earlier.add_all(count.all),
+            }
+        }
+    }
+
+    /// Adds the counts of another worker, by the same list.
+    pub fn add_all(&mut self, other: &Self) {
+        let Self { rules, earlier, persona_non_grata, not_accepted, default, neighbors, non_ip, malformed, passed, denied } =
+            other;
+        self.rules.iter_mut().zip(rules).for_each(|(count, other)| count.add_all(*other));
+        self.earlier.add_all(*earlier);
+        self.persona_non_grata.add_all(*persona_non_grata);
+        self.not_accepted.add_all(*not_accepted);
+        self.default.add_all(*default);
+        self.neighbors.add_all(*neighbors);
+        self.non_ip.add_all(*non_ip);
+        self.malformed.add_all(*malformed);
+        self.passed.add_all(*passed);
+        self.denied.add_all(*denied);
     }
 
     /// Counts a packet to which a rule applied; `is_absent` if the packet lacks a field of the rule.

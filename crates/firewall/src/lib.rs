@@ -13,6 +13,7 @@ mod counters;
 mod fields;
 pub mod permissions;
 mod policy;
+pub mod replicas;
 mod rows;
 pub mod rules;
 mod unreachable;
@@ -22,7 +23,7 @@ pub use addresses::Addresses;
 pub use classifier::{Around, Classifier, TooLarge};
 pub use counters::{Count, Counters, RuleCount};
 pub use fields::{Content, Fields, TcpFlags};
-pub use policy::Policy;
+pub use policy::{Policy, PolicyChange, Rules};
 pub use unreachable::Unreachable;
 
 /// Fate of a packet.

@@ -9,16 +9,16 @@
 //! ```text
 //! default accept                                # what destinations accept that no line names; accept unless given
 //! ban 192.0.2.7                                 # persona non grata: no packet from it passes
-//! unban 192.0.2.7
+//! unban 192.0.2.7                               # an address, or a prefix or range of up to 65536 addresses
 //! refuse 10.0.0.5 from any                      # a destination, and sources: addresses, prefixes, ranges
 //! accept 10.0.0.5 from 10.1.0.0/16,10.2.0.9
 //! ```
 //!
 //! **Source**: Smith, "Multithreaded packet filter" (Brown University), after the final problem set of the MIT course 6.816.
 
+pub(crate) mod log;
 mod parse;
 mod ranges;
-pub mod shared;
 mod table;
 
 pub use parse::{TableError, TableWhy};
@@ -26,6 +26,7 @@ pub use ranges::Ranges;
 pub use table::Full;
 
 use crate::{Address, DecidedBy, Fields};
+use core::net::IpAddr;
 use table::Table;
 
 /// Sources from `first` to `last`, both included.
@@ -139,6 +140,11 @@ impl<A: Address> Permissions<A> {
         (!self.accepted.accepts(destination, source)).then_some(DecidedBy::NotAccepted)
     }
 
+    /// Returns the addresses from which no packet passes, in no order.
+    pub fn banned(&self) -> impl Iterator<Item = A> {
+        self.personae_non_gratae.iter().filter(|(_, flag)| *flag).map(|(address, _)| *address)
+    }
+
     /// Whether no packet from this address passes.
     #[inline]
     pub fn is_persona_non_grata(&self, address: A) -> bool {
@@ -155,6 +161,47 @@ impl<A: Address> Permissions<A> {
             *self.personae_non_gratae.get_or_insert_with(address, || false)? = flag;
         }
         accepts.map_or(Ok(()), |(sources, accepts)| self.accepted.set(address, sources, accepts))
+    }
+}
+
+/// A change of the permissions of an address of either family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressChange {
+    /// An IPv4 address.
+    V4(Change<u32>),
+    /// An IPv6 address.
+    V6(Change<u128>),
+}
+
+impl AddressChange {
+    /// Reads the changes of a line of a table, other than `default`. **Errors**: the reason for which the line is refused.
+    pub fn parse(line: &str) -> Result<Vec<Self>, TableWhy> {
+        parse::changes(line)
+    }
+
+    /// The change by which an address becomes *persona non grata*, or no longer is.
+    pub fn banning(address: IpAddr, persona_non_grata: bool) -> Self {
+        let flag = Some(persona_non_grata);
+        match address {
+            IpAddr::V4(v4) => Self::V4(Change { address: v4.to_bits(), persona_non_grata: flag, accepts: None }),
+            IpAddr::V6(v6) => Self::V6(Change { address: v6.to_bits(), persona_non_grata: flag, accepts: None }),
+        }
+    }
+
+    /// Returns the address.
+    pub fn address(&self) -> IpAddr {
+        match self {
+            Self::V4(change) => IpAddr::from(change.address.to_be_bytes()),
+            Self::V6(change) => IpAddr::from(change.address.to_be_bytes()),
+        }
+    }
+
+    /// Returns the *persona non grata* flag that the address has from now on, if it changes.
+    pub fn persona_non_grata(&self) -> Option<bool> {
+        match self {
+            Self::V4(change) => change.persona_non_grata,
+            Self::V6(change) => change.persona_non_grata,
+        }
     }
 }
 
@@ -178,6 +225,20 @@ impl PermissionTable {
     /// **Errors**: the first line that is refused.
     pub fn parse(text: &str, most: usize, seed: u64) -> Result<Self, TableError> {
         parse::table(text, most, seed)
+    }
+
+    /// Returns the addresses from which no packet passes, in no order.
+    pub fn banned(&self) -> impl Iterator<Item = IpAddr> {
+        let v4 = self.v4.banned().map(|address| IpAddr::from(address.to_be_bytes()));
+        v4.chain(self.v6.banned().map(|address| IpAddr::from(address.to_be_bytes())))
+    }
+
+    /// Applies a change. **Errors**: there is no room for another address; nothing has changed then.
+    pub fn apply(&mut self, change: &AddressChange) -> Result<(), Full> {
+        match change {
+            AddressChange::V4(change) => self.v4.apply(change),
+            AddressChange::V6(change) => self.v6.apply(change),
+        }
     }
 
     /// Returns the reason for which an IP packet does not pass, if it does not.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
-use weir_firewall::permissions::shared::{Refused, Shard, Shared};
+use weir_firewall::replicas::{Refused, Shard, Shared};
 use weir_firewall::permissions::{Change, Permissions, Span};
 use weir_generator::trains::{Config, Data, MIXES, Mix, Packet, Trains, fingerprint};
 use weir_testkit::Random;
@@ -189,7 +189,7 @@ fn run(packets: usize, changes: usize, workers: u32, shards: bool, seed: u64) ->
                         for _ in 0..=random.below(8) {
                             let (source, destination) = (random.below(16) as u32, random.below(16) as u32);
                             if Shard::of(destination, of).index == if shards { index } else { 0 } {
-                                let passed = worker.denies(source, destination).is_none();
+                                let passed = worker.value().denies(source, destination).is_none();
                                 judged.push(Judged { begin_ns, end_ns: 0, source, destination, passed });
                             }
                         }
@@ -342,7 +342,7 @@ fn forced_order_gives_the_serial_histogram() {
                             worker.begin_at(number);
                             let data: Option<Data> = packet;
                             if let Some(data) =
-                                data.filter(|data| worker.denies(data.source, data.destination).is_none())
+                                data.filter(|data| worker.value().denies(data.source, data.destination).is_none())
                             {
                                 histogram[usize::from(fingerprint(data.iterations % 64, data.seed))] += 1;
                             }

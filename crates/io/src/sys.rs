@@ -9,6 +9,7 @@
 pub mod bpf;
 pub mod device;
 pub mod exhausted;
+pub mod ingress;
 pub mod inject;
 pub mod local;
 mod option;

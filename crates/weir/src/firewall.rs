@@ -1,5 +1,8 @@
 //! `weir firewall`: forwards what the rules pass, and tells what each rule did.
 
+mod control_socket;
+mod ctl;
+mod live;
 mod report;
 mod rules_file;
 
@@ -7,7 +10,7 @@ use crate::capture;
 use crate::cli::firewall::{CheckArgs, FirewallArgs, FirewallCommand, JudgingArgs, What};
 use crate::cli::{DirectionArg, OutputArgs};
 use crate::outcome::{Outcome, io_words, print, say};
-use crate::port;
+use crate::port::{self, Finisher, PortSink};
 use crate::show::Show;
 use crate::sources;
 use crate::walls::Walls;
@@ -21,13 +24,13 @@ use std::time::Instant;
 use weir_engine::claims::{Claims, place};
 use weir_engine::event::Event;
 use weir_engine::file::{FileSettings, FileSink};
-use weir_engine::firewall::Firewall;
+use weir_engine::firewall::{Firewall, Policy, RuleSet, SharedPolicy};
 use weir_engine::name::Name;
 use weir_engine::outputs::Target;
 use weir_engine::run::{Error, Files, Run, Setup};
-use weir_engine::sink::Wanted;
-use weir_firewall::rules::{Rule, RuleList};
-use weir_firewall::{Classifier, Policy, Unreachable};
+use weir_engine::sink::{Sink, Wanted};
+use weir_firewall::rules::RuleList;
+use weir_firewall::{Classifier, Unreachable};
 use weir_io::sys;
 use weir_pipeline::select::Selection;
 
@@ -35,6 +38,7 @@ use weir_pipeline::select::Selection;
 pub fn run(arguments: FirewallArgs) -> anyhow::Result<Outcome> {
     match arguments.command {
         Some(FirewallCommand::Check(check)) => run_check(&check),
+        Some(FirewallCommand::Ctl(arguments)) => ctl::run(&arguments),
         None => run_forward(&arguments),
     }
 }
@@ -43,47 +47,68 @@ fn run_check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     let CheckArgs { rules, sources: names, judging } = arguments;
     let rules = Some(rules);
     check_sources(names, rules)?;
-    let firewall = firewall(rules, judging)?;
+    let policy = policy(rules, judging, false)?;
     let walls = Walls::of_firewall(&judging.walls, names, &[])?;
     let work = Work { rules, sources: names, judging, outputs: Vec::new(), is_check: true };
-    work.run(firewall, &walls)
+    work.run(&policy, &walls)
 }
 
 fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
     let FirewallArgs { source: Some(source), sink: Some(sink), rules, judging, .. } = arguments else {
         bail!("name IN, OUT and the rules: weir firewall IN OUT --rules FILE");
     };
+    if capture::interface(source).is_some() {
+        return live::run(arguments, source, sink);
+    }
+    if arguments.bidirectional || arguments.tap || arguments.control.is_some() || arguments.duration.is_some() {
+        bail!("--bidirectional, --tap, --control and --duration are about interfaces, and {source} is a file");
+    }
     let rules = rules.as_ref();
     let names = std::slice::from_ref(source);
     check_sources(names, rules)?;
+    let outputs = outputs(arguments, source, sink)?;
+    let policy = policy(rules, judging, false)?;
     let written: Vec<Name> = std::iter::once(sink).chain(&arguments.write).cloned().collect();
-    if let Some(port) = written.iter().find(|name| port::is_port(name)) {
-        bail!("{port} is a port: weir firewall forwards from file to file");
-    }
+    let walls = Walls::of_firewall(&judging.walls, names, &written)?;
+    Work { rules, sources: names, judging, outputs, is_check: false }.run(&policy, &walls)
+}
+
+/// Makes the outputs, the one for passed packets first. Ports are opened here.
+fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result<Vec<Target>> {
+    let FirewallArgs { rules, judging, write, what, .. } = arguments;
+    let written: Vec<Name> = std::iter::once(sink).chain(write).cloned().collect();
     if judging.json && written.iter().any(Name::is_dash) {
         bail!("standard output has the answer of --json: give OUT and -w names of files");
     }
     let read: Vec<Name> =
-        names.iter().chain(rules.filter(|name| !name.is_dash())).chain(&judging.table).cloned().collect();
+        std::iter::once(source).chain(rules.iter().filter(|name| !name.is_dash())).chain(&judging.table).cloned().collect();
     check_outputs(&written, &read)?;
-    let firewall = firewall(rules, judging)?;
-    let walls = Walls::of_firewall(&judging.walls, names, &written)?;
-    let claims = Arc::new(Claims::of(names));
+    if let Some(port) = write.iter().find(|name| port::is_port(name)) {
+        bail!("{port} is a port: -w writes a file");
+    }
+    let claims = Arc::new(Claims::of(std::slice::from_ref(source)));
     let target = |name: &Name, wanted: Wanted| -> anyhow::Result<Target> {
-        let settings = FileSettings { format: crate::emit::format_for(name)?, wanted, ..FileSettings::default() };
-        Ok((name.as_output(), Some(Box::new(FileSink::new(name, settings, &claims)))))
+        let sink: Box<dyn Sink> = if port::is_port(name) {
+            port::check_scheme(name)?;
+            let (port, finisher) = (port::open(name)?, Finisher::new(name));
+            Box::new(PortSink { port, snaplen: 0, flush_each: false, finisher })
+        } else {
+            let settings = FileSettings { format: crate::emit::format_for(name)?, wanted, ..FileSettings::default() };
+            Box::new(FileSink::new(name, settings, &claims))
+        };
+        Ok((name.as_output(), Some(sink)))
     };
     let mut outputs = vec![target(sink, Wanted::Passed)?];
-    if let (Some(name), Some(what)) = (&arguments.write, arguments.what) {
-        outputs.push(target(name, if what == What::Denied { Wanted::Rejected } else { Wanted::Passed })?);
+    if let (Some(name), Some(what)) = (write, what) {
+        outputs.push(target(name, if *what == What::Denied { Wanted::Rejected } else { Wanted::Passed })?);
     }
-    Work { rules, sources: names, judging, outputs, is_check: false }.run(firewall, &walls)
+    Ok(outputs)
 }
 
 /// Refuses sources that are not files.
 fn check_sources(names: &[Name], rules: Option<&Name>) -> anyhow::Result<()> {
     if let Some(name) = names.iter().find(|name| capture::interface(name).is_some()) {
-        bail!("{name} is an interface: weir firewall judges capture files");
+        bail!("{name} is an interface: weir firewall check judges capture files");
     }
     sources::check(names, false)?;
     if rules.is_some_and(Name::is_dash) && names.iter().any(Name::is_dash) {
@@ -116,8 +141,8 @@ fn check_outputs(written: &[Name], read: &[Name]) -> anyhow::Result<()> {
     }
 }
 
-/// Reads the rules, says which of them can never match, and puts them to work.
-fn firewall(rules: Option<&Name>, judging: &JudgingArgs) -> anyhow::Result<Firewall> {
+/// Reads the rules, and says which of them can never match.
+fn classifier(rules: Option<&Name>) -> anyhow::Result<Classifier> {
     /// Most rules that are named.
     const NAMED: usize = 10;
     let called = called(rules);
@@ -133,16 +158,30 @@ fn firewall(rules: Option<&Name>, judging: &JudgingArgs) -> anyhow::Result<Firew
     if unreachable.len() > NAMED {
         say(&format!("{called}: the same is true of {} more rules", unreachable.len() - NAMED));
     }
-    let permissions = judging.table.as_ref().map(rules_file::table).transpose()?;
-    let policy = Arc::new(Policy { permissions, rules: classifier });
-    let firewall = Firewall::new(Arc::clone(&policy), judging.inner, judging.interface.clone());
-    firewall.map_err(|senseless| {
-        let list = policy.rules.list();
-        let is_of =
-            |rule: &&Rule| rule.expression.is_some_and(|number| list.expressions[number] == senseless.expression);
-        let line = list.rules.iter().find(is_of).map_or(0, |rule| rule.line);
-        anyhow!("{called}: line {line}: {}", senseless.why)
-    })
+    Ok(classifier)
+}
+
+/// Changes that a worker need not have taken up yet. A batch of a worker that has all of them to take up takes a millisecond longer.
+const LOG: usize = 8192;
+
+/// Reads the rules and the permission table, and shares them. A policy whose permissions change has a table in any case.
+fn policy(rules: Option<&Name>, judging: &JudgingArgs, changes: bool) -> anyhow::Result<Arc<SharedPolicy>> {
+    let called = called(rules);
+    let classifier = classifier(rules)?;
+    let permissions = match &judging.table {
+        Some(table) => Some(rules_file::table(table)?),
+        None if changes => Some(rules_file::empty_table()?),
+        None => None,
+    };
+    let list = classifier.list();
+    let lines: Vec<(usize, usize)> =
+        list.rules.iter().filter_map(|rule| Some((rule.expression?, rule.line))).collect();
+    let expressions = list.expressions.clone();
+    let rules = RuleSet::new(classifier, judging.inner).map_err(|senseless| {
+        let is_of = |(number, _): &&(usize, usize)| expressions[*number] == senseless.expression;
+        anyhow!("{called}: line {}: {}", lines.iter().find(is_of).map_or(0, |(_, line)| *line), senseless.why)
+    })?;
+    Ok(SharedPolicy::new(Policy { permissions, rules: Arc::new(rules) }, LOG))
 }
 
 /// A run of the command.
@@ -157,7 +196,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn run(mut self, firewall: Firewall, walls: &Walls) -> anyhow::Result<Outcome> {
+    fn run(mut self, policy: &Arc<SharedPolicy>, walls: &Walls) -> anyhow::Result<Outcome> {
         let begun = Instant::now();
         let stop = Arc::new(AtomicBool::new(false));
         sys::stop_on_signals(Arc::clone(&stop));
@@ -170,7 +209,7 @@ impl Work<'_> {
         let mut run = Run::new(Setup {
             // The further output takes all packets that the main one does, or all others.
             selection: Selection { splits: vec![String::new(); splits.len()], ..Selection::default() },
-            firewall: Some(firewall),
+            firewall: Some(Firewall::new(policy, self.judging.interface.clone())),
             main,
             splits,
             workers,
@@ -189,9 +228,16 @@ impl Work<'_> {
         let (ended, outputs) = run.finish(&mut |event| show.event(event));
         show.outputs(&outputs, &ended);
         let Some(firewall) = &ended.firewall else { bail!("the run lost its firewall") };
-        let called = called(self.rules);
-        report::notes(&called, firewall).iter().for_each(|line| say(line));
-        let report = Report { firewall, ended: &ended, all: self.judging.all, fault: show.faults.first().cloned() };
+        let counts = firewall.counts();
+        report::notes(&called(self.rules), &counts.rules, firewall.nameless()).iter().for_each(|line| say(line));
+        let report = Report {
+            counts,
+            ledger: ended.ledger.clone(),
+            directions: Vec::new(),
+            place: None,
+            all: self.judging.all,
+            fault: show.faults.first().cloned(),
+        };
         let answer = match (self.judging.json, self.is_check) {
             (true, _) => Some(report.json()),
             // A table of zeros would look like an answer.

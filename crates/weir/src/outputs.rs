@@ -145,7 +145,7 @@ impl OutputArgs {
     fn sink(&self, name: &Name, utc: bool, claims: &Arc<Claims>) -> anyhow::Result<Box<dyn Sink>> {
         let Self { snaplen, unbuffered: flush_each, .. } = *self;
         if port::is_port(name) {
-            return Ok(Box::new(PortSink { port: port::open(name)?, snaplen, flush_each }));
+            return Ok(Box::new(PortSink { port: port::open(name)?, snaplen, flush_each, finisher: None }));
         }
         let rotation = Rotation { size: self.rotate_size, seconds: self.rotate_seconds, count: self.rotate_count };
         let format = format_for(name)?;

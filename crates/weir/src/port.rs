@@ -8,7 +8,7 @@ use anyhow::{anyhow, bail};
 use weir_engine::capture::{AF_PACKET, AF_XDP};
 use weir_engine::name::Name;
 use weir_engine::port::{self, Cause, PortError, Refusal, Refused};
-pub use weir_engine::port::{Port, PortFault, PortSink, injected, interface, is_dpdk, is_null, is_port};
+pub use weir_engine::port::{Finisher, Port, PortFault, PortSink, injected, interface, is_dpdk, is_null, is_port};
 use weir_io::sys::{packet_socket, xdp};
 use weir_packet::LinkType;
 

@@ -139,6 +139,11 @@ impl Show {
             self.notes_of_output(name, &notes);
             refused.iter().for_each(|refused| self.fault(port::refused_line(name, refused)));
         }
+        self.account(ended);
+    }
+
+    /// Reports numbers of packets that do not add up.
+    pub fn account(&mut self, ended: &Ended) {
         if let Some(imbalance) = &ended.imbalance {
             self.fault(imbalance.to_string());
         }

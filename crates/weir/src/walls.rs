@@ -113,6 +113,30 @@ impl Walls {
         walls.checked()
     }
 
+    /// Walls of `weir firewall` between interfaces: the rules are read again, and a control socket takes requests.
+    pub fn of_firewall_between(
+        arguments: &WallArgs,
+        pairs: &[(Name, Name)],
+        files: &[Name],
+        rules: Option<&Name>,
+        socket: &Path,
+    ) -> anyhow::Result<Self> {
+        let mut walls = Self::of(arguments)?;
+        for (source, sink) in pairs {
+            walls.sources(std::slice::from_ref(source), false);
+            walls.output(sink, false);
+        }
+        files.iter().for_each(|output| walls.output(output, false));
+        walls.compiles(false);
+        if let Some(rules) = rules {
+            walls.kept.push(Capability::DacReadSearch);
+            walls.paths.reads_beside(Path::new(rules));
+        }
+        walls.needs.controls = true;
+        walls.paths.keeps(socket.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")));
+        walls.checked()
+    }
+
     /// Walls of `weir generate`.
     pub fn of_generate(arguments: &GenerateArgs) -> anyhow::Result<Self> {
         let mut walls = Self::of(&arguments.walls)?;

@@ -251,6 +251,9 @@ impl Run {
                 }
                 Step::Quiet => {
                     self.replace_outputs(reader.change(), reader.layout(), on);
+                    if let Some(firewall) = &mut self.firewall {
+                        firewall.take_up();
+                    }
                     match &mut self.measure {
                         Some(measure) => {
                             idle = Some(measure.quiet(now, reader.change(), &mut |window| on(Event::Window(window)))?)

@@ -48,6 +48,10 @@ impl<A: Address, V> Table<A, V> {
         Ok(value)
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(A, V)> {
+        self.slots.iter().flatten()
+    }
+
     /// Takes out the addresses for which `keeps` returns `false`. **Cost**: all slots are written anew.
     pub(super) fn retain(&mut self, keeps: impl Fn(A) -> bool) {
         let slots = std::mem::replace(&mut self.slots, empty(Self::LEAST));

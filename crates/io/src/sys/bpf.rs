@@ -33,8 +33,9 @@ const XSKMAP: u32 = 17;
 /// `BPF_F_MMAPABLE`.
 const MMAPABLE: u32 = 1 << 10;
 
-/// `BPF_XDP` of `enum bpf_attach_type`.
+// `BPF_XDP` and `BPF_TCX_INGRESS` of `enum bpf_attach_type`.
 const ATTACH_XDP: u32 = 37;
+const ATTACH_INGRESS: u32 = 46;
 
 /// `BPF_F_XDP_HAS_FRAGS`.
 const HAS_FRAGS: u32 = 1 << 5;
@@ -281,6 +282,8 @@ pub enum Kind {
     SocketFilter,
     /// Program that decides on a packet at its arrival: drop, pass or redirect.
     Xdp,
+    /// Program that decides on a packet behind the taps of packet sockets, in traffic control.
+    TrafficControl,
 }
 
 /// Program that the kernel has loaded.
@@ -423,6 +426,7 @@ fn load(kind: Kind, instructions: &[Instruction], flags: u32, log: &mut [u8]) ->
     unsafe impl Attribute for Load {}
     let kind = match kind {
         Kind::SocketFilter => 1,
+        Kind::TrafficControl => 3,
         Kind::Xdp => 6,
     };
     let mut name = [0; 16];
@@ -467,24 +471,34 @@ impl Link {
     /// **Errors**: `EBUSY` and `EEXIST` if another program is attached already; `EOPNOTSUPP` if the driver has no native mode;
     /// `ERANGE` and other errors of the driver if the MTU is too large.
     pub fn xdp(program: &Program, interface: u32, mode: Mode) -> Result<Self, Error> {
-        #[repr(C)]
-        struct Create {
-            program: u32,
-            target: u32,
-            attach_type: u32,
-            flags: u32,
-        }
-        // SAFETY: no addresses.
-        unsafe impl Attribute for Create {}
         let flags = match mode {
             Mode::Native => DRV_MODE,
             Mode::Generic => SKB_MODE,
         };
-        let program = program.fd.as_raw_fd() as u32;
-        let mut create = Create { program, target: interface, attach_type: ATTACH_XDP, flags };
-        let fd = bpf(LINK_CREATE, &mut create).map_err(|error| Error::new("attaching an XDP program", error))?;
-        Ok(Self { fd: owned(fd) })
+        let fd = attach(program, interface, ATTACH_XDP, flags);
+        Ok(Self { fd: fd.map_err(|error| Error::new("attaching an XDP program", error))? })
     }
+}
+
+/// Attaches a program to the ingress of interface number `interface`, behind packet sockets. The attachment ends when the descriptor is
+/// closed. **Platform**: Linux 6.6.
+pub fn attach_to_ingress(program: &Program, interface: u32) -> Result<OwnedFd, Error> {
+    let attached = attach(program, interface, ATTACH_INGRESS, 0);
+    attached.map_err(|error| Error::new("attaching a program to the ingress", error))
+}
+
+fn attach(program: &Program, target: u32, attach_type: u32, flags: u32) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Create {
+        program: u32,
+        target: u32,
+        attach_type: u32,
+        flags: u32,
+    }
+    // SAFETY: no addresses.
+    unsafe impl Attribute for Create {}
+    let program = program.fd.as_raw_fd() as u32;
+    bpf(LINK_CREATE, &mut Create { program, target, attach_type, flags }).map(owned)
 }
 
 impl Drop for Link {

@@ -1,12 +1,14 @@
 //! Arguments of `weir firewall`.
 
-use super::{ANSWER, FILES, PACKETS, SOURCES, WORK, WallArgs, fitted};
-use crate::numbers::parse_zstd_window;
+use super::{ANSWER, FILES, LiveArgs, PACKETS, SOURCES, WORK, WallArgs, fitted};
+use crate::numbers::{parse_time, parse_zstd_window};
 use clap::{Args, Subcommand, ValueEnum};
+use std::time::Duration;
 use weir_engine::name::Name;
 
 const USAGE: &str = "weir firewall [OPTIONS] [--rules FILE] [--table FILE] IN OUT
-       weir firewall check [OPTIONS] RULES CAPTURE...";
+       weir firewall check [OPTIONS] RULES CAPTURE...
+       weir firewall ctl COMMAND";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -15,6 +17,9 @@ Examples:
                                                    keep what the rules pass
   weir firewall trace.pcap clean.pcapng --rules rules.txt -w denied.pcapng --what denied
                                                    and the rest in another file
+  sudo weir firewall eth0 eth1 --bidirectional --rules rules.txt
+                                                   between two interfaces, both ways
+  sudo weir firewall ctl block 192.0.2.7 --for 10m at once, on the one that runs; see weir firewall ctl --help
 
 A rules file has one rule a line; the first that matches decides:
   set banned 192.0.2.0/24 2001:db8:bad::/48        a set of addresses, prefixes and ranges
@@ -54,10 +59,10 @@ pub struct FirewallArgs {
     /// What to do instead of forwarding.
     #[command(subcommand)]
     pub command: Option<FirewallCommand>,
-    /// Capture file, plain or compressed; - is standard input
+    /// Interface (eth0, af_packet:eth0, af_xdp:eth0, dpdk:DEVICE), or capture file, plain or compressed; - is standard input
     #[arg(value_name = "IN", required = true)]
     pub source: Option<Name>,
-    /// File for the packets that pass: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output
+    /// Interface, or file for the packets that pass: pcapng, or pcap if its name ends in .pcap or .cap; - is standard output
     #[arg(value_name = "OUT", required = true)]
     pub sink: Option<Name>,
     /// The rules; - is standard input
@@ -69,16 +74,109 @@ pub struct FirewallArgs {
     /// What goes to the file of -w
     #[arg(help_heading = FILES, long, requires = "write")]
     pub what: Option<What>,
+    /// Forward from OUT to IN too, by the same rules
+    #[arg(help_heading = PORTS, long)]
+    pub bidirectional: bool,
+    /// Leave the packets that arrive at IN to this host too; by default no one else gets what is forwarded or denied
+    #[arg(help_heading = PORTS, long)]
+    pub tap: bool,
+    /// Control socket [default: one in /run/weir or $XDG_RUNTIME_DIR/weir, named after IN and OUT]
+    #[arg(help_heading = PORTS, long, value_name = "PATH")]
+    pub control: Option<Name>,
+    /// End after this time, as 90s, 5m, 1h
+    #[arg(help_heading = PORTS, long, value_name = "TIME", value_parser = parse_time)]
+    pub duration: Option<Duration>,
+    /// How packets are captured.
+    #[command(flatten)]
+    pub live: LiveArgs,
     /// What `check` has too.
     #[command(flatten)]
     pub judging: JudgingArgs,
 }
+
+/// Heading of the options between interfaces.
+const PORTS: &str = "Between interfaces";
 
 /// Work of `weir firewall` besides forwarding.
 #[derive(Debug, Subcommand)]
 pub enum FirewallCommand {
     /// Tell what each rule would do to the packets of capture files, without forwarding
     Check(CheckArgs),
+    /// Control a firewall that runs between interfaces
+    Ctl(CtlArgs),
+}
+
+const CTL_EXAMPLES: &str = "\
+Examples:
+  weir firewall ctl block 192.0.2.7                no packet from it passes
+  weir firewall ctl block 192.0.2.0/28 --for 10m   a prefix, for ten minutes
+  weir firewall ctl accept 192.0.2.7               take the ban back
+  weir firewall ctl refuse 10.0.0.5 --from any     10.0.0.5 gets no packets
+  weir firewall ctl accept 10.0.0.5 --from 10.1.0.0/16
+  weir firewall ctl reload                         read the rules again, as SIGHUP does
+  weir firewall ctl list                           what is banned, and for how long
+  weir firewall ctl stats
+  weir firewall ctl watch
+
+A change is in force on every worker when the command ends.";
+
+/// `weir firewall ctl`
+#[derive(Args, Debug)]
+#[command(after_help = fitted(CTL_EXAMPLES))]
+pub struct CtlArgs {
+    /// Control socket of the firewall, if several run
+    #[arg(long, global = true, value_name = "PATH")]
+    pub control: Option<Name>,
+    /// Answer with one JSON object, a line for each with watch
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: CtlCommand,
+}
+
+/// Work of `weir firewall ctl`.
+#[derive(Debug, Subcommand)]
+pub enum CtlCommand {
+    /// Let no packet from these addresses pass
+    Block {
+        /// Addresses, or prefixes and ranges of up to 65536 addresses
+        #[arg(value_name = "ADDRESS", required = true)]
+        addresses: Vec<String>,
+        /// Time until the ban ends, as 90s, 10m, 1h [default: it does not]
+        #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+        time: Option<Duration>,
+    },
+    /// Take bans back; with --from, let a destination accept sources
+    Accept {
+        /// Addresses
+        #[arg(value_name = "ADDRESS", required = true)]
+        addresses: Vec<String>,
+        /// Sources that the addresses accept from now on: addresses, prefixes, ranges, with commas; any is all
+        #[arg(long, value_name = "SOURCES")]
+        from: Option<String>,
+    },
+    /// Let a destination refuse sources
+    Refuse {
+        /// Addresses
+        #[arg(value_name = "ADDRESS", required = true)]
+        addresses: Vec<String>,
+        /// Sources that the addresses refuse from now on
+        #[arg(long, value_name = "SOURCES", default_value = "any")]
+        from: String,
+    },
+    /// List the banned addresses
+    List,
+    /// Tell what was forwarded and denied so far, and by which rule
+    Stats,
+    /// Tell rates at an interval, until interrupted
+    Watch {
+        /// The interval, as 500ms, 1s, 10s
+        #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "1s")]
+        every: Duration,
+    },
+    /// Read the rules again; if a line is wrong, the rules stay as they are
+    Reload,
 }
 
 /// `weir firewall check`

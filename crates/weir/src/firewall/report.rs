@@ -4,12 +4,12 @@ use crate::numbers::{bytes, duration, grouped, packets, percent};
 use crate::outcome::{dropped_words, tell};
 use crate::table::{Column, Narrow, grid};
 use crate::terminal::{self, output_width, printable};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::time::Duration;
-use weir_engine::firewall::Firewall;
-use weir_engine::run::Ended;
+use weir_engine::firewall::{FirewallCounts, RuleSet, remote};
+use weir_engine::ledger::Ledger;
 use weir_firewall::rules::{Rule, RuleList};
-use weir_firewall::{Count, Counters, RuleCount, Verdict};
+use weir_firewall::{Count, Counters, RuleCount};
 
 /// Number of rules up to which a table has those that applied to no packet.
 const SHORT: usize = 50;
@@ -18,9 +18,15 @@ const SHORT: usize = 50;
 const OUTPUT: &str = "output";
 
 /// A finished run.
-pub struct Report<'a> {
-    pub firewall: &'a Firewall,
-    pub ended: &'a Ended,
+pub struct Report {
+    /// Counts of all directions.
+    pub counts: FirewallCounts,
+    /// Sum over all directions.
+    pub ledger: Ledger,
+    /// Names and ledgers of the directions between ports.
+    pub directions: Vec<(String, String, Ledger)>,
+    /// Place that drops packets for want of room; `None` for files.
+    pub place: Option<&'static str>,
     /// Whether rules that applied to no packet are listed in any case.
     pub all: bool,
     pub fault: Option<String>,
@@ -34,9 +40,9 @@ struct Line {
     absent: u64,
 }
 
-impl Report<'_> {
+impl Report {
     fn parts(&self) -> (&RuleList, &Counters) {
-        (self.firewall.policy().rules.list(), self.firewall.counters())
+        (self.counts.rules.list(), &self.counts.counters)
     }
 
     /// Returns a table: the rules in their order, and behind them the lines for the rest.
@@ -56,22 +62,21 @@ impl Report<'_> {
         let rules = list.rules.iter().zip(&counters.rules);
         let of_rules: Vec<Line> = rules.filter(|(_, count)| is_shown(count)).map(of_rule).collect();
         let unused = list.rules.len() - of_rules.len();
-        let of_table = |(name, count): (&str, Count)| Line {
+        let of_rest = |name: &str, does: &str, count: Count| Line {
             number: "-".to_owned(),
-            text: format!("table: {}", name.replace('_', " ")),
+            text: if does.is_empty() { name.replace('_', " ") } else { format!("{name} {does}") },
             count,
             absent: 0,
         };
-        let mut lines: Vec<Line> = self.table_counts().into_iter().map(of_table).collect();
+        let (table, rest): (Vec<_>, Vec<_>) = remote::rest(&self.counts).into_iter().partition(|rest| of_table(rest.0));
+        let table = table.into_iter().map(|(name, _, count)| of_rest(&format!("table: {name}"), "", count));
+        let mut lines: Vec<Line> = table.collect();
         lines.extend(of_rules);
-        let rest = self.rest().into_iter().filter(|(name, _, count)| *name == "default" || count.packets > 0);
-        lines.extend(rest.map(|(name, does, count)| Line {
-            number: "-".to_owned(),
-            text: format!("{name} {does}"),
-            count,
-            absent: 0,
-        }));
-        let received = self.ended.ledger.received;
+        let earlier = counters.earlier;
+        lines.extend((earlier.packets > 0).then(|| of_rest("rules that are no longer in the list", "", earlier)));
+        let rest = rest.into_iter().filter(|(name, _, count)| *name == "default" || count.packets > 0);
+        lines.extend(rest.map(|(name, does, count)| of_rest(name, does, count)));
+        let received = self.ledger.received;
         let cells = |cell: &dyn Fn(&Line) -> String| lines.iter().map(cell).collect::<Vec<_>>().into_iter();
         let mut columns = vec![
             Column::right("line", cells(&|line| line.number.clone())),
@@ -94,60 +99,24 @@ impl Report<'_> {
         text
     }
 
-    /// Returns the counts of packets that the permission table denies, if there is one.
-    fn table_counts(&self) -> Vec<(&'static str, Count)> {
-        let counters = self.firewall.counters();
-        let counts = [("persona_non_grata", counters.persona_non_grata), ("not_accepted", counters.not_accepted)];
-        self.firewall.policy().permissions.iter().flat_map(|_| counts).collect()
-    }
-
-    /// Returns the lines for packets that no rule decides: name, effect, count.
-    fn rest(&self) -> [(&'static str, &'static str, Count); 4] {
-        let (list, counters) = self.parts();
-        [
-            ("default", word(list.default), counters.default),
-            ("neighbors", "pass", counters.neighbors),
-            ("non-ip", word(list.non_ip), counters.non_ip),
-            ("malformed", word(list.malformed), counters.malformed),
-        ]
-    }
-
     /// Returns one JSON object.
     pub fn json(&self) -> String {
-        let (list, counters) = self.parts();
-        let ledger = &self.ended.ledger;
-        let rules: Vec<Value> = list
-            .rules
-            .iter()
-            .zip(&counters.rules)
-            .map(|(rule, count)| {
-                json!({
-                    "line": rule.line,
-                    "rule": rule.text,
-                    "comment": rule.comment,
-                    "packets": count.all.packets,
-                    "bytes": count.all.bytes,
-                    "field_absent": count.absent,
-                })
-            })
-            .collect();
-        let mut object = json!({
-            "received": ledger.received,
-            "passed": ledger.passed,
-            "filtered": ledger.filtered,
-            "denied": ledger.denied,
-            "dropped": {},
-            "bytes": ledger.bytes,
-            "rules": rules,
-        });
-        if ledger.dropped.output > 0 {
-            object["dropped"][OUTPUT] = ledger.dropped.output.into();
+        let ledger = &self.ledger;
+        let mut object = account(ledger, self.place);
+        object["bytes"] = ledger.bytes.into();
+        if !self.directions.is_empty() {
+            let direction = |(from, to, ledger): &(String, String, Ledger)| {
+                let mut object = account(ledger, self.place);
+                (object["from"], object["to"]) = (from.as_str().into(), to.as_str().into());
+                object
+            };
+            object["directions"] = self.directions.iter().map(direction).collect::<Vec<_>>().into();
         }
-        for (name, does, count) in self.rest() {
-            object[name.replace('-', "_")] = json!({ "does": does, "packets": count.packets, "bytes": count.bytes });
+        for (name, value) in remote::counts_json(&self.counts) {
+            object[name] = value;
         }
-        for (name, count) in self.table_counts() {
-            object[name] = json!({ "does": "drop", "packets": count.packets, "bytes": count.bytes });
+        if self.counts.counters.earlier.packets > 0 {
+            object["earlier_rules"] = self.counts.counters.earlier.packets.into();
         }
         object["fault"] = json!(self.fault);
         format!("{}\n", terminal::json(&object))
@@ -155,14 +124,14 @@ impl Report<'_> {
 
     /// Prints the summary on standard error.
     pub fn summary(&self, time: Duration, is_interrupted: bool, is_incomplete: bool) {
-        let ledger = &self.ended.ledger;
+        let ledger = &self.ledger;
         let mut line = format!(
             "{} received, {} passed, {} denied ({}), {}, {}",
             grouped(ledger.received),
             grouped(ledger.passed),
             grouped(ledger.denied),
             percent(ledger.denied, ledger.received),
-            dropped_words(&[(OUTPUT, ledger.dropped.output)]),
+            dropped_words(&drops(ledger, self.place)),
             duration(time),
         );
         if is_interrupted {
@@ -176,29 +145,42 @@ impl Report<'_> {
     }
 }
 
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Pass => "pass",
-        Verdict::Drop => "drop",
-        Verdict::Reject => "reject",
-    }
+/// Places of drops, and their counts.
+fn drops(ledger: &Ledger, place: Option<&'static str>) -> Vec<(&'static str, u64)> {
+    place.map(|place| (place, ledger.dropped.source)).into_iter().chain([(OUTPUT, ledger.dropped.output)]).collect()
+}
+
+fn account(ledger: &Ledger, place: Option<&'static str>) -> Value {
+    let drops = drops(ledger, place).into_iter().filter(|(name, count)| *name != OUTPUT || *count > 0);
+    json!({
+        "received": ledger.received,
+        "passed": ledger.passed,
+        "filtered": ledger.filtered,
+        "denied": ledger.denied,
+        "dropped": drops.map(|(name, count)| (name.to_owned(), count.into())).collect::<Map<String, Value>>(),
+    })
+}
+
+/// Whether a line of [`remote::rest`] is about the permission table.
+fn of_table(name: &str) -> bool {
+    matches!(name, "persona_non_grata" | "not_accepted")
 }
 
 /// Lines on packets that rules could not judge in full.
-pub fn notes(rules: &str, firewall: &Firewall) -> Vec<String> {
-    let list = firewall.policy().rules.list();
+pub fn notes(called: &str, rules: &RuleSet, nameless: u64) -> Vec<String> {
+    let list = rules.list();
     let mut lines = Vec::new();
-    for senseless in firewall.senseless() {
+    for senseless in rules.senseless() {
         let of = |rule: &&Rule| rule.expression.is_some_and(|number| list.expressions[number] == senseless.expression);
         let link = senseless.link.name().map_or_else(|| senseless.link.0.to_string(), str::to_owned);
         for rule in list.rules.iter().filter(of) {
-            lines.push(format!("{rules}: line {} matches no packet of link type {link}: {}", rule.line, senseless.why));
+            lines.push(format!("{called}: line {} matches no packet of link type {link}: {}", rule.line, senseless.why));
         }
     }
-    if firewall.nameless() > 0 {
+    if nameless > 0 {
         lines.push(format!(
             "{} came from interfaces without a name, so that no rule with 'on' matched them: --interface NAME names them",
-            packets(firewall.nameless())
+            packets(nameless)
         ));
     }
     lines

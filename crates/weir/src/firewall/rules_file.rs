@@ -41,13 +41,22 @@ pub fn read(rules: &Name) -> anyhow::Result<RuleList> {
 /// Largest number of addresses of a family whose permissions are changed.
 const MOST_ADDRESSES: usize = 16 << 20;
 
+/// An empty permission table: all pass.
+pub fn empty_table() -> anyhow::Result<PermissionTable> {
+    Ok(PermissionTable::new(MOST_ADDRESSES, true, seed()?))
+}
+
+fn seed() -> anyhow::Result<u64> {
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed).map_err(|error| anyhow!("random numbers: {error}"))?;
+    Ok(u64::from_ne_bytes(seed))
+}
+
 /// Reads a permission table.
 pub fn table(name: &Name) -> anyhow::Result<PermissionTable> {
     let called = name.as_source();
-    let mut seed = [0; 8];
-    getrandom::fill(&mut seed).map_err(|error| anyhow!("random numbers: {error}"))?;
     let text = File::open(name).and_then(text).map_err(|error| anyhow!("{called}: {}", io_words(&error)))?;
-    PermissionTable::parse(&text, MOST_ADDRESSES, u64::from_ne_bytes(seed))
+    PermissionTable::parse(&text, MOST_ADDRESSES, seed()?)
         .map_err(|error| anyhow!("{called}: {error}"))
 }
 

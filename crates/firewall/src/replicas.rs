@@ -1,22 +1,23 @@
-//! Permissions that change while several workers judge packets.
+//! A value that changes while several workers judge packets by it, each by a replica of its own.
 //!
 //! Changes have one order: each is appended to a log and then published, by one number that all workers read. A worker reads the number
-//! once, at the begin of a batch that it has taken, brings its own table up to that number, and judges the whole batch by it. So a packet
-//! is judged by the table of one instant between its arrival and its verdict, and no lock and no shared table is on its way.
+//! once, at the begin of a batch that it has taken, brings its replica up to that number, and judges the whole batch by it. So a packet
+//! is judged by the value of one instant between its arrival and its verdict, and no lock and no shared table is on its way.
 //!
-//! - **One step.** A change is in force at its publication, for flag and range together, on all workers.
+//! - **One step.** A change is in force at its publication, on all workers.
 //! - **Never missed later.** A worker that begins a batch after another one has judged by a change reads a number that is not lower.
 //! - **Acknowledged** is a change when no batch runs that began before it ([`Shared::is_in_force`]). A worker between two batches delays
 //!   nothing, since it reads the number before it judges again.
 //! - **Bounded.** The log is a ring. A change waits for room until all workers have taken up the changes that it would overwrite, so idle
 //!   workers call [`Worker::take_up`] now and then.
-//!
-//! Each worker has all flags, and the accepted ranges of its shard of destinations, or of all.
+//! - **Large parts**, such as compiled rules, are shared by the replicas. One is freed by a thread that changes the value, never by a
+//!   worker, once all workers have taken up a later one.
 //!
 //! Checked under loom as it is shipped.
 
-use super::{Change, Full, Permissions, Span};
-use crate::{Address, DecidedBy};
+use crate::Address;
+use crate::permissions::Full;
+use core::fmt::Debug;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use weir_memory::changes::{Changes, Steps};
@@ -33,8 +34,37 @@ use loom::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// Words of a change in the log: three addresses of 128 bits, and flags.
-const WORDS: usize = 7;
+/// Words of a change in the log.
+pub const WORDS: usize = 7;
+
+/// Bit of the last word that marks a change with a large part; the value leaves it unset.
+const HAS_LARGE_PART: u64 = 1 << 63;
+
+/// A value with replicas.
+pub trait Replicated: Clone {
+    /// Change of the value.
+    type Change;
+    /// Part of a change that is shared by all replicas.
+    type Large: Debug + Send + Sync;
+
+    /// Applies a change. **Errors**: there is no room; nothing has changed then. If there is room in one replica, there is in each.
+    fn apply(&mut self, change: &Self::Change) -> Result<(), Full>;
+
+    /// Returns the words of a change, and its large part. Bit 63 of the last word is not set.
+    fn encode(change: &Self::Change) -> ([u64; WORDS], Option<Arc<Self::Large>>);
+
+    /// Returns the change of these words.
+    fn decode(words: [u64; WORDS], large: Option<Arc<Self::Large>>) -> Self::Change;
+
+    /// Returns the large part in use, if there is one.
+    fn large(&self) -> Option<Arc<Self::Large>>;
+
+    /// Forgets what is not of a shard of destinations.
+    fn keep(&mut self, shard: Shard);
+
+    /// Returns the part of a change that concerns a shard of destinations.
+    fn part(change: Self::Change, shard: Shard) -> Self::Change;
+}
 
 /// Reason for which a change is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,64 +101,100 @@ impl Shard {
         Self { index: ((hash * u64::from(of)) >> 32) as u32, of }
     }
 
+    /// Whether the destination is of this shard.
     #[inline]
-    fn has<A: Address>(self, destination: A) -> bool {
+    pub fn has<A: Address>(self, destination: A) -> bool {
         self.of == 1 || Self::of(destination, self.of) == self
     }
 }
 
-/// The log of changes, and the table that has all of them.
+/// The log of changes, and the value that has all of them.
 #[derive(Debug)]
-pub struct Shared<A> {
+pub struct Shared<T: Replicated> {
     changes: ArcOfChanges<Changes>,
     slots: Box<[[AtomicU64; WORDS]]>,
-    latest: Mutex<Latest<A>>,
+    latest: Mutex<Latest<T>>,
+    /// Large parts by the number of their change, in ascending order.
+    large: Mutex<Vec<(u64, Arc<T::Large>)>>,
 }
 
-/// State of those that change permissions.
+/// State of those that change the value.
 #[derive(Debug)]
-struct Latest<A> {
+struct Latest<T> {
     /// Number of changes.
     number: u64,
-    permissions: Permissions<A>,
+    value: T,
     /// Number of changes that each worker has taken up.
     workers: Vec<Arc<AtomicU64>>,
 }
 
-impl<A: Address> Shared<A> {
-    /// Shares a table; the log has room for `room` changes that a worker has not taken up, at least one.
-    pub fn new(permissions: Permissions<A>, room: usize) -> Arc<Self> {
+impl<T> Latest<T> {
+    /// Returns the number of changes that all workers have taken up.
+    fn taken_up(&mut self) -> u64 {
+        // Workers that are gone delay nobody.
+        self.workers.retain(|taken_up| Arc::strong_count(taken_up) > 1);
+        // Pairs with the store in `Worker::catch_up`: what is overwritten was read before.
+        let taken_up = self.workers.iter().map(|taken_up| taken_up.load(Ordering::Acquire)).min();
+        taken_up.unwrap_or(self.number)
+    }
+}
+
+impl<T: Replicated> Shared<T> {
+    /// Shares a value; the log has room for `room` changes that a worker has not taken up, at least one.
+    pub fn new(value: T, room: usize) -> Arc<Self> {
         let slots = (0..room.max(1)).map(|_| core::array::from_fn(|_| AtomicU64::new(0))).collect();
-        let latest = Mutex::new(Latest { number: 0, permissions, workers: Vec::new() });
-        Arc::new(Self { changes: ArcOfChanges::new(Changes::default()), slots, latest })
+        let large = Mutex::new(value.large().map(|large| (0, large)).into_iter().collect());
+        let latest = Mutex::new(Latest { number: 0, value, workers: Vec::new() });
+        Arc::new(Self { changes: ArcOfChanges::new(Changes::default()), slots, latest, large })
     }
 
-    fn latest(&self) -> MutexGuard<'_, Latest<A>> {
+    fn latest(&self) -> MutexGuard<'_, Latest<T>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn large(&self) -> MutexGuard<'_, Vec<(u64, Arc<T::Large>)>> {
+        self.large.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `look` with the value that has all changes, between two of them.
+    pub fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(&self.latest().value)
     }
 
     /// Applies a change, which is in force for all batches that begin from now on, and returns its number.
     ///
-    /// **Errors**: no room; nothing has changed then. **Cost**: a lock among those that change permissions.
-    pub fn apply(&self, change: &Change<A>) -> Result<u64, Refused> {
+    /// **Errors**: no room; nothing has changed then. **Cost**: a lock among those that change the value.
+    pub fn apply(&self, change: &T::Change) -> Result<u64, Refused> {
         let mut latest = self.latest();
-        // Workers that are gone delay nobody.
-        latest.workers.retain(|taken_up| Arc::strong_count(taken_up) > 1);
-        // Pairs with the store in `Worker::catch_up`: what is overwritten was read before.
-        let taken_up = latest.workers.iter().map(|taken_up| taken_up.load(Ordering::Acquire)).min();
-        let behind = latest.number - taken_up.unwrap_or(latest.number);
+        let taken_up = latest.taken_up();
+        let behind = latest.number - taken_up;
         if behind >= self.slots.len() as u64 {
             return Err(Refused::NoRoom { behind });
         }
-        latest.permissions.apply(change)?;
+        let forgotten = self.take_forgotten(taken_up);
+        latest.value.apply(change)?;
         let slot = &self.slots[(latest.number % self.slots.len() as u64) as usize];
-        for (word, value) in slot.iter().zip(words(change)) {
+        latest.number += 1;
+        let (mut words, large) = T::encode(change);
+        if let Some(large) = large {
+            words[WORDS - 1] |= HAS_LARGE_PART;
+            self.large().push((latest.number, large));
+        }
+        for (word, value) in slot.iter().zip(words) {
             word.store(value, Ordering::Relaxed);
         }
-        latest.number += 1;
         let number = self.changes.publish();
         debug_assert_eq!(number, latest.number, "changes are published here only");
+        drop(latest);
+        drop(forgotten);
         Ok(number)
+    }
+
+    /// Takes out the large parts in whose place all workers have another one.
+    fn take_forgotten(&self, taken_up: u64) -> Vec<(u64, Arc<T::Large>)> {
+        let mut large = self.large();
+        let replaced = large.iter().filter(|(number, _)| *number <= taken_up).count().saturating_sub(1);
+        large.drain(..replaced).collect()
     }
 
     /// Whether the change of this number is in force on every worker: no batch runs that began before it.
@@ -139,35 +205,39 @@ impl<A: Address> Shared<A> {
     /// Waits until the change of this number is in force on every worker; `false` if a batch still runs after `timeout` that began
     /// before it.
     pub fn wait(&self, number: u64, timeout: Duration) -> bool {
-        self.changes.wait(number, timeout)
+        let is_in_force = self.changes.wait(number, timeout);
+        let taken_up = self.latest().taken_up();
+        // Freed here, as the locks are free again.
+        drop(self.take_forgotten(taken_up));
+        is_in_force
     }
 
-    /// Makes a worker with the accepted ranges of a shard. **Cost**: a copy of the table.
-    pub fn worker(self: &Arc<Self>, shard: Shard) -> Worker<A> {
+    /// Makes a worker with the accepted ranges of a shard. **Cost**: a copy of the value.
+    pub fn worker(self: &Arc<Self>, shard: Shard) -> Worker<T> {
         let mut latest = self.latest();
         let taken_up = Arc::new(AtomicU64::new(latest.number));
         latest.workers.push(Arc::clone(&taken_up));
-        let mut permissions = latest.permissions.clone();
-        permissions.accepted.retain(|destination| shard.has(destination));
+        let mut replica = latest.value.clone();
+        replica.keep(shard);
         let steps = Steps::new(&self.changes);
-        Worker { shared: Arc::clone(self), steps, shard, number: latest.number, taken_up, permissions }
+        Worker { shared: Arc::clone(self), steps, shard, number: latest.number, taken_up, replica }
     }
 }
 
 /// A worker that judges batches.
 #[derive(Debug)]
-pub struct Worker<A> {
-    shared: Arc<Shared<A>>,
+pub struct Worker<T: Replicated> {
+    shared: Arc<Shared<T>>,
     steps: Steps,
     shard: Shard,
-    /// Number of changes in `permissions`.
+    /// Number of changes in `replica`.
     number: u64,
-    /// The same number, for those that change permissions.
+    /// The same number, for those that change the value.
     taken_up: Arc<AtomicU64>,
-    permissions: Permissions<A>,
+    replica: T,
 }
 
-impl<A: Address> Worker<A> {
+impl<T: Replicated> Worker<T> {
     /// Begins a batch that was taken before, and returns the number of the latest change in force for it.
     ///
     /// **Cost**: two loads, a store and a fence; and the changes since the batch before.
@@ -204,7 +274,7 @@ impl<A: Address> Worker<A> {
     /// judged by it, and those before it were not.
     ///
     /// **Errors**: no room; nothing has changed then. The caller may try again: each call takes up the changes of others.
-    pub fn change(&mut self, change: &Change<A>) -> Result<u64, Refused> {
+    pub fn change(&mut self, change: &T::Change) -> Result<u64, Refused> {
         // A worker may be the one that the log waits for.
         self.catch_up(self.shared.changes.number());
         let number = self.shared.apply(change)?;
@@ -212,15 +282,10 @@ impl<A: Address> Worker<A> {
         Ok(number)
     }
 
-    /// Returns the reason for which a packet of the batch under way does not pass, if it does not. The destination is of the worker's
-    /// shard.
+    /// Returns the value that the batch under way is judged by, as far as it concerns the worker's shard.
     #[inline]
-    pub fn denies(&self, source: A, destination: A) -> Option<DecidedBy> {
-        debug_assert!(
-            self.shard.has(destination),
-            "a packet goes to the worker that has the ranges of its destination"
-        );
-        self.permissions.denies(source, destination)
+    pub fn value(&self) -> &T {
+        &self.replica
     }
 
     #[inline]
@@ -234,74 +299,27 @@ impl<A: Address> Worker<A> {
     fn read_log(&mut self, number: u64) {
         while self.number < number {
             let slot = &self.shared.slots[(self.number % self.shared.slots.len() as u64) as usize];
-            let mut change: Change<A> = change(core::array::from_fn(|i| slot[i].load(Ordering::Relaxed)));
-            change.accepts = change.accepts.filter(|_| self.shard.has(change.address));
-            // The shared table had room, and has all addresses of this one.
-            let applied = self.permissions.apply(&change);
-            debug_assert_eq!(applied, Ok(()), "the shared table refuses what has no room");
+            let mut words: [u64; WORDS] = core::array::from_fn(|i| slot[i].load(Ordering::Relaxed));
             self.number += 1;
+            let mut large = None;
+            if words[WORDS - 1] & HAS_LARGE_PART != 0 {
+                words[WORDS - 1] ^= HAS_LARGE_PART;
+                let parts = self.shared.large();
+                large = parts.iter().find(|(number, _)| *number == self.number).map(|(_, large)| Arc::clone(large));
+            }
+            let change = T::part(T::decode(words, large), self.shard);
+            let applied = self.replica.apply(&change);
+            debug_assert_eq!(applied, Ok(()), "the shared value refuses what has no room");
         }
         // The slots may be written again.
         self.taken_up.store(self.number, Ordering::Release);
     }
 }
 
-/// Flags in the last word of a change: whether it has a flag and its value, whether it has sources and accepts them.
-const HAS_FLAG: u64 = 1;
-const FLAG: u64 = 2;
-const HAS_SOURCES: u64 = 4;
-const ACCEPTS: u64 = 8;
-
-fn words<A: Address>(change: &Change<A>) -> [u64; WORDS] {
-    let Change { address, persona_non_grata, accepts } = *change;
-    let (sources, accepting) = accepts.unwrap_or((Span { first: A::ZERO, last: A::ZERO }, false));
-    let bit = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
-    let flags = bit(persona_non_grata.is_some(), HAS_FLAG)
-        | bit(persona_non_grata == Some(true), FLAG)
-        | bit(accepts.is_some(), HAS_SOURCES)
-        | bit(accepting, ACCEPTS);
-    let [a, b, c] = [address, sources.first, sources.last].map(Address::to_words);
-    [a[0], a[1], b[0], b[1], c[0], c[1], flags]
-}
-
-fn change<A: Address>(words: [u64; WORDS]) -> Change<A> {
-    let [a, b, c, d, e, f, flags] = words;
-    let sources = Span { first: A::of_words([c, d]), last: A::of_words([e, f]) };
-    Change {
-        address: A::of_words([a, b]),
-        persona_non_grata: (flags & HAS_FLAG != 0).then_some(flags & FLAG != 0),
-        accepts: (flags & HAS_SOURCES != 0).then_some((sources, flags & ACCEPTS != 0)),
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_change_comes_out_of_its_words() {
-        for address in [0, 1, u128::MAX, 0x2001_0db8 << 96 | 7] {
-            for persona_non_grata in [None, Some(false), Some(true)] {
-                let sources = Span::new(3, u128::MAX - 1).unwrap();
-                for accepts in [None, Some((sources, false)), Some((sources, true))] {
-                    let whole = Change { address, persona_non_grata, accepts };
-                    assert_eq!(change(words(&whole)), whole);
-                    let sources = Span::new(3, u32::MAX).unwrap();
-                    let small = Change {
-                        address: address as u32,
-                        persona_non_grata,
-                        accepts: accepts.map(|(_, yes)| (sources, yes)),
-                    };
-                    assert_eq!(change(words(&small)), small);
-                }
-            }
-        }
-    }
-}
-
 #[cfg(all(test, loom))]
 mod tests {
     use super::*;
+    use crate::permissions::{Change, Permissions, Span};
     use loom::thread;
 
     const ADDRESS: u32 = 7;
@@ -316,13 +334,13 @@ mod tests {
     }
 
     /// Whether a packet from the address, and one to it, are judged by the change.
-    fn sees(worker: &Worker<u32>) -> bool {
-        let (from, to) = (worker.permissions.is_persona_non_grata(ADDRESS), worker.denies(1, ADDRESS).is_none());
+    fn sees(worker: &Worker<Permissions<u32>>) -> bool {
+        let (from, to) = (worker.value().is_persona_non_grata(ADDRESS), worker.value().denies(1, ADDRESS).is_none());
         assert_eq!(from, to, "half a change");
         from
     }
 
-    fn shared(room: usize) -> Arc<Shared<u32>> {
+    fn shared(room: usize) -> Arc<Shared<Permissions<u32>>> {
         Shared::new(Permissions::new(4, false, 1), room)
     }
 
@@ -390,7 +408,7 @@ mod tests {
             });
             for _ in 0..2 {
                 let number = worker.begin();
-                let flags = [ADDRESS, ADDRESS + 1].map(|address| worker.permissions.is_persona_non_grata(address));
+                let flags = [ADDRESS, ADDRESS + 1].map(|address| worker.value().is_persona_non_grata(address));
                 assert_eq!(flags, [number >= 1, number >= 2], "a change that is torn, lost or early");
                 sees(&worker);
                 worker.end();

@@ -1,0 +1,163 @@
+//! Requests to a firewall over its control socket.
+//!
+//! ```text
+//! {"request":"change","lines":["ban 192.0.2.7"],"for_s":600}    {"ok":{"change":12}}   lines of a permission table; for_s: bans end
+//! {"request":"list"}                                            {"ok":{"bans":[{"address":"192.0.2.7","left_s":599.2}]}}
+//! {"request":"reload"}                                          {"ok":{"change":13,"rules":42}}
+//! {"request":"stats"}                                           {"ok":{"received":...,"passed":...,"denied":...,"rules":[...]}}
+//! {"request":"watch","every_s":1}                               {"ok":...} as stats, and again at each interval
+//! ```
+//!
+//! A change that was answered with `ok` is in force on every worker.
+
+use super::FirewallCounts;
+use super::controller::{Controller, Standing};
+use crate::socket::Reply;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+use weir_firewall::{Count, Verdict};
+use weir_pipeline::threads::spawn;
+
+/// Requests there are.
+const REQUESTS: &str = "change, list, reload, stats and watch";
+
+/// Answers a request.
+pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
+    match request["request"].as_str() {
+        Some("change") => change(controller, request),
+        Some("list") => {
+            let ban = |ban: super::controller::Ban| {
+                json!({ "address": ban.address.to_string(), "left_s": ban.left.map(|left| left.as_secs_f64()) })
+            };
+            Reply::Done(json!({ "bans": controller.bans().into_iter().map(ban).collect::<Vec<_>>() }))
+        }
+        Some("reload") => match controller.reload() {
+            Ok((change, rules)) => Reply::Done(json!({ "change": change, "rules": rules.list().rules.len() })),
+            Err(why) => Reply::Refused(why.to_string()),
+        },
+        Some("stats") => Reply::Done(stats(&controller.standing())),
+        Some("watch") => watch(controller, request),
+        Some(other) => Reply::Refused(format!("there is no request '{other}': {REQUESTS} are")),
+        None => Reply::Refused(format!("a request has a member \"request\": {REQUESTS}")),
+    }
+}
+
+fn change(controller: &Controller, request: &Value) -> Reply {
+    let lines = request["lines"].as_array().into_iter().flatten().map(Value::as_str).collect::<Option<Vec<_>>>();
+    let Some(lines) = lines.filter(|lines| !lines.is_empty()) else {
+        return Reply::Refused("lines is no list of lines of a permission table".to_owned());
+    };
+    let time = match &request["for_s"] {
+        Value::Null => None,
+        value => match value.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+            Some(time) if !time.is_zero() => Some(time),
+            _ => return Reply::Refused("for_s is no number of seconds".to_owned()),
+        },
+    };
+    match controller.apply(lines, time) {
+        Ok(change) => Reply::Done(json!({ "change": change })),
+        Err(why) => Reply::Refused(why.to_string()),
+    }
+}
+
+fn watch(controller: &Arc<Controller>, request: &Value) -> Reply {
+    const SHORTEST: f64 = 0.1;
+    let every = match &request["every_s"] {
+        Value::Null => Some(1.0),
+        value => value.as_f64().filter(|every| (SHORTEST..=86400.0).contains(every)),
+    };
+    let Some(every) = every else { return Reply::Refused("every_s is no number of seconds from 0.1 on".to_owned()) };
+    // A client that reads slowly gets fewer lines.
+    let (send, lines) = sync_channel(1);
+    let first = stats(&controller.standing());
+    let controller = Arc::clone(controller);
+    let work = move || {
+        loop {
+            std::thread::sleep(Duration::from_secs_f64(every));
+            let standing = controller.standing();
+            if standing.directions.is_empty() || send.send(stats(&standing)).is_err() {
+                return;
+            }
+        }
+    };
+    match spawn("firewall watch", 0, work) {
+        Ok(_) => Reply::Subscribed { first, lines },
+        Err(error) => Reply::Refused(error.to_string()),
+    }
+}
+
+/// Returns the state as one object.
+pub fn stats(standing: &Standing) -> Value {
+    let mut object = Map::new();
+    let mut total = [0; 4];
+    let mut directions = Vec::new();
+    for (direction, snapshot) in &standing.directions {
+        // What the ring lost counts as received too.
+        let lost: u64 = snapshot.captures.iter().map(|(_, counts)| counts.dropped).sum();
+        let ledger = &snapshot.ledger;
+        let counts = [ledger.received + lost, ledger.passed, ledger.denied, lost];
+        let [received, passed, denied, dropped] = counts;
+        directions.push(json!({
+            "from": direction.source, "to": direction.sink,
+            "received": received, "passed": passed, "denied": denied, "dropped": dropped,
+        }));
+        total.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
+    }
+    for (name, count) in ["received", "passed", "denied", "dropped"].into_iter().zip(total) {
+        object.insert(name.to_owned(), count.into());
+    }
+    object.insert("seconds".to_owned(), standing.time.as_secs_f64().into());
+    object.insert("directions".to_owned(), directions.into());
+    if let Some(counts) = &standing.counts {
+        object.extend(counts_json(counts));
+    }
+    Value::Object(object)
+}
+
+/// Returns the counts of the rules, and of the lines for the rest.
+pub fn counts_json(counts: &FirewallCounts) -> Map<String, Value> {
+    let (list, counters) = (counts.rules.list(), &counts.counters);
+    let rules = list.rules.iter().zip(&counters.rules).map(|(rule, count)| {
+        json!({
+            "line": rule.line,
+            "rule": rule.text,
+            "comment": rule.comment,
+            "packets": count.all.packets,
+            "bytes": count.all.bytes,
+            "field_absent": count.absent,
+        })
+    });
+    let mut object = Map::new();
+    object.insert("rules".to_owned(), rules.collect::<Vec<_>>().into());
+    for (name, does, count) in rest(counts) {
+        let count = json!({ "does": does, "packets": count.packets, "bytes": count.bytes });
+        object.insert(name.replace('-', "_"), count);
+    }
+    object
+}
+
+/// Returns the counts of packets that no rule decides about: name, effect, count.
+pub fn rest(counts: &FirewallCounts) -> Vec<(&'static str, &'static str, Count)> {
+    let (list, counters) = (counts.rules.list(), &counts.counters);
+    let mut rest = vec![
+        ("default", word(list.default), counters.default),
+        ("neighbors", "pass", counters.neighbors),
+        ("non-ip", word(list.non_ip), counters.non_ip),
+        ("malformed", word(list.malformed), counters.malformed),
+    ];
+    if counts.has_table {
+        rest.push(("persona_non_grata", "drop", counters.persona_non_grata));
+        rest.push(("not_accepted", "drop", counters.not_accepted));
+    }
+    rest
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Pass => "pass",
+        Verdict::Drop => "drop",
+        Verdict::Reject => "reject",
+    }
+}

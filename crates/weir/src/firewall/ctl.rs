@@ -1,0 +1,155 @@
+//! `weir firewall ctl`: requests to a firewall that runs.
+
+use super::control_socket;
+use crate::cli::firewall::{CtlArgs, CtlCommand};
+use crate::numbers::{asked_time, bit_rate, counted, grouped, percent, rate};
+use crate::outcome::{Outcome, answer, print, say};
+use crate::table::{Column, grid};
+use crate::terminal::{self, output_width, printable};
+use serde_json::{Value, json};
+use std::io;
+use std::time::Duration;
+use weir_engine::socket::Error;
+
+/// Runs the command.
+pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
+    let request = request(&arguments.command);
+    let mut client = control_socket::connect(arguments.control.as_ref())?;
+    if let CtlCommand::Watch { .. } = &arguments.command {
+        let (first, lines) = client.subscribe(&request)?;
+        return watch(first, lines, arguments.json);
+    }
+    let value = match client.ask(&request) {
+        Ok(value) => value,
+        Err(Error::Refused(why)) => {
+            say(&why);
+            return Ok(Outcome::Failed);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if arguments.json {
+        return Ok(answer(&format!("{}\n", terminal::json(&value))));
+    }
+    Ok(match &arguments.command {
+        CtlCommand::List => answer(&bans(&value)),
+        CtlCommand::Stats => answer(&stats(&value)),
+        CtlCommand::Reload => answer(&format!("{} in force\n", counted(number(&value["rules"]), "rule"))),
+        _ => Outcome::Done,
+    })
+}
+
+fn request(command: &CtlCommand) -> Value {
+    let lines = |line: &dyn Fn(&String) -> String, addresses: &[String]| addresses.iter().map(line).collect::<Vec<_>>();
+    match command {
+        CtlCommand::Block { addresses, time } => json!({
+            "request": "change",
+            "lines": lines(&|address| format!("ban {address}"), addresses),
+            "for_s": time.map(|time| time.as_secs_f64()),
+        }),
+        CtlCommand::Accept { addresses, from: None } => {
+            json!({ "request": "change", "lines": lines(&|address| format!("unban {address}"), addresses) })
+        }
+        CtlCommand::Accept { addresses, from: Some(from) } => {
+            json!({ "request": "change", "lines": lines(&|address| format!("accept {address} from {from}"), addresses) })
+        }
+        CtlCommand::Refuse { addresses, from } => {
+            json!({ "request": "change", "lines": lines(&|address| format!("refuse {address} from {from}"), addresses) })
+        }
+        CtlCommand::List => json!({ "request": "list" }),
+        CtlCommand::Stats => json!({ "request": "stats" }),
+        CtlCommand::Watch { every } => json!({ "request": "watch", "every_s": every.as_secs_f64() }),
+        CtlCommand::Reload => json!({ "request": "reload" }),
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn bans(value: &Value) -> String {
+    let bans: Vec<&Value> = array(&value["bans"]).collect();
+    if bans.is_empty() {
+        return "no address is banned\n".to_owned();
+    }
+    let left = |ban: &&Value| match ban["left_s"].as_f64() {
+        Some(seconds) => asked_time(Duration::from_secs(seconds.ceil() as u64)),
+        None => "until it is accepted".to_owned(),
+    };
+    let columns = [
+        Column::left("banned", bans.iter().map(|ban| text(&ban["address"]).to_owned())),
+        Column::left("time left", bans.iter().map(left)),
+    ];
+    grid(&columns, output_width())
+}
+
+/// State as a table: the rules that applied to packets, and the account.
+fn stats(value: &Value) -> String {
+    let received = number(&value["received"]);
+    let mut lines: Vec<(String, u64)> = Vec::new();
+    for name in ["persona_non_grata", "not_accepted"] {
+        lines.push((format!("table: {}", name.replace('_', " ")), number(&value[name]["packets"])));
+    }
+    lines.extend(array(&value["rules"]).map(|rule| (text(&rule["rule"]).to_owned(), number(&rule["packets"]))));
+    for name in ["default", "neighbors", "non_ip", "malformed"] {
+        let entry = &value[name];
+        let line = format!("{} {}", name.replace('_', "-"), text(&entry["does"]));
+        lines.push((line, number(&entry["packets"])));
+    }
+    lines.retain(|(_, packets)| *packets > 0);
+    let columns = [
+        Column::left("rule", lines.iter().map(|(text, _)| printable(text).into_owned())),
+        Column::right("packets", lines.iter().map(|(_, packets)| grouped(*packets))),
+        Column::right("share", lines.iter().map(|(_, packets)| percent(*packets, received))),
+    ];
+    format!("{}{}\n", grid(&columns, output_width()), account(value))
+}
+
+fn account(value: &Value) -> String {
+    format!(
+        "{} received, {} passed, {} denied ({}), {} dropped",
+        grouped(number(&value["received"])),
+        grouped(number(&value["passed"])),
+        grouped(number(&value["denied"])),
+        percent(number(&value["denied"]), number(&value["received"])),
+        grouped(number(&value["dropped"])),
+    )
+}
+
+/// Prints a line for each interval.
+fn watch(first: Value, lines: impl Iterator<Item = Result<Value, Error>>, json: bool) -> anyhow::Result<Outcome> {
+    let mut before = first;
+    if json && print(&format!("{}\n", terminal::json(&before))).is_err() {
+        return Ok(Outcome::Done);
+    }
+    for line in lines {
+        let now = line?;
+        let time = (now["seconds"].as_f64().unwrap_or(0.0) - before["seconds"].as_f64().unwrap_or(0.0)).max(1e-3);
+        let since = |name: &str| number(&now[name]).saturating_sub(number(&before[name])) as f64 / time;
+        let out = match json {
+            true => format!("{}\n", terminal::json(&now)),
+            false => format!(
+                "{} received, {} passed ({}), {} denied, {} dropped\n",
+                rate(since("received")),
+                rate(since("passed")),
+                bit_rate(since("bytes") * 8.0),
+                rate(since("denied")),
+                rate(since("dropped")),
+            ),
+        };
+        match print(&out) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Outcome::Done),
+            printed => printed?,
+        }
+        before = now;
+    }
+    say("the firewall has ended");
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,330 @@
+//! `weir firewall` between interfaces, with rules that change meanwhile.
+
+use super::report::{self, Report};
+use super::{called, control_socket};
+use crate::capture::{self, CaptureRequest};
+use crate::cli::firewall::FirewallArgs;
+use crate::filter_file;
+use crate::numbers::counted;
+use crate::outcome::{Outcome, io_words, print, say, say_plain};
+use crate::port;
+use crate::show::Show;
+use crate::walls::Walls;
+use anyhow::{Context, anyhow, bail};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+use weir_engine::capture::{AF_PACKET, Direction as Captured, is_interface};
+use weir_engine::event::Event;
+use weir_engine::firewall::controller::{ChangeError, Controller, Direction};
+use weir_engine::firewall::{Firewall, remote};
+use weir_engine::ledger::Ledger;
+use weir_engine::name::Name;
+use weir_engine::run::{Ended, Run, Setup};
+use weir_engine::socket::{self, Bound};
+use weir_io::sys::ingress::ClosedIngress;
+use weir_io::sys::{self, bpf, packet_socket};
+use weir_io::{Input, Kind};
+use weir_packet::savefile::MAX_SNAPLEN;
+use weir_pipeline::select::Selection;
+
+/// Interval at which signals and the rules file are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A direction of forwarding.
+struct Way {
+    source: Name,
+    sink: Name,
+    inputs: Vec<Input>,
+    run: Run,
+    show: Show,
+}
+
+/// Forwards between interfaces, or from an interface to a file.
+pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result<Outcome> {
+    let (source, sink) = (&port_of(source), &port_of(sink));
+    check(arguments, source, sink)?;
+    let rules = arguments.rules.as_ref();
+    let policy = super::policy(rules, &arguments.judging, true)?;
+    let mut pairs = vec![(source.clone(), sink.clone())];
+    if arguments.bidirectional {
+        pairs.push((sink.clone(), source.clone()));
+    }
+    let files: Vec<Name> = arguments.write.iter().cloned().chain((!port::is_port(sink)).then(|| sink.clone())).collect();
+    let socket = control_socket::place(arguments.control.as_ref(), source, sink)?;
+    let walls = Walls::of_firewall_between(&arguments.judging.walls, &pairs, &files, rules, &socket)?;
+    let (stop, look) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    sys::stop_on_signals(Arc::clone(&stop));
+    sys::tell_on_signal(Arc::clone(&look));
+    let hangups = sys::hangups().context("SIGHUP")?;
+    if let Some(time) = arguments.duration {
+        sys::stop_after(time);
+    }
+    let bound = bind(&socket, &walls)?;
+    let sources: Vec<Name> = pairs.iter().map(|(source, _)| source.clone()).collect();
+    capture::check_memory(&sources, &arguments.live)?;
+    // Closed before anything is captured, so that no packet goes both ways.
+    let closed = if arguments.tap || !port::is_port(sink) { Vec::new() } else { close(&sources)? };
+    let (mut ways, mut kept, mut about) = (Vec::new(), Vec::new(), Vec::new());
+    if !closed.is_empty() {
+        about.push("what arrives there is kept from this host's own stack; --tap leaves it to that too".to_owned());
+    }
+    let mut place = "kernel";
+    for (source, sink) in pairs {
+        let inputs = capture::open(&source, &request(arguments), &stop, &mut about)?;
+        if inputs.is_empty() {
+            return Ok(Outcome::Done);
+        }
+        if inputs.len() > 1 {
+            bail!("{source} has {} queues, and one is forwarded: name it, as in af_xdp:eth0:0", inputs.len());
+        }
+        for input in &inputs {
+            if let Kind::Live(live) = &input.kind {
+                place = live.backend().place();
+                kept.extend_from_slice(live.backend().keeps());
+            }
+        }
+        let mut outputs = super::outputs(arguments, &source, &sink)?.into_iter();
+        let main = outputs.next().unwrap_or_default();
+        let splits: Vec<_> = outputs.collect();
+        let has_files = !files.is_empty();
+        let run = Run::new(Setup {
+            selection: Selection { splits: vec![String::new(); splits.len()], ..Selection::default() },
+            firewall: Some(Firewall::new(&policy, Some(port::interface(&source).unwrap_or(source.utf8()).to_owned()))),
+            main,
+            splits,
+            stop: Arc::clone(&stop),
+            ..Setup::default()
+        });
+        ways.push(Way { source, sink, inputs, run, show: Show::new(true, false, 1, has_files) });
+    }
+    walls.raise(&kept)?;
+    for way in &mut ways {
+        let Way { inputs, run, show, .. } = way;
+        if !run.begin_capture(inputs, &mut |event| show.event(event))? {
+            return Ok(Outcome::Done);
+        }
+    }
+    walls.opened(&kept);
+    about.iter().for_each(|line| say_plain(line));
+    let direction = |way: &Way| Direction {
+        source: way.source.as_source(),
+        sink: way.sink.as_output(),
+        control: Arc::clone(way.run.control()),
+    };
+    let read_again = arguments.rules.clone();
+    let controller = Controller::new(
+        Arc::clone(&policy),
+        ways.iter().map(direction).collect(),
+        Box::new(move || super::classifier(read_again.as_ref()).map_err(|error| error.to_string())),
+    );
+    let _clock = controller.end_bans()?;
+    let handler = Arc::clone(&controller);
+    let _server = bound.serve(socket::Settings::default(), move |request| remote::request(&handler, &request))?;
+    say_plain(&format!("control socket: {}", socket.display()));
+    reload_on_hangup(hangups, rules, &controller)?;
+    let begun = Instant::now();
+    forward(&mut ways, &controller, rules, &look, &stop)?;
+    // The packets that arrive from now on are the host's again.
+    drop(closed);
+    finish(arguments, ways, place, begun)
+}
+
+/// Name of a sink as a port, if it is that of an interface and of no file.
+fn port_of(name: &Name) -> Name {
+    let is_bare = is_interface(name.utf8()) && !Path::new(name).exists();
+    if is_bare { Name::from(format!("{AF_PACKET}{}", name.utf8())) } else { name.clone() }
+}
+
+/// Refuses contradictory arguments before anything is opened.
+fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result<()> {
+    let is_port = port::is_port(sink);
+    if is_port {
+        port::check_scheme(sink)?;
+    }
+    capture::check_queue(source)?;
+    if source.utf8().ends_with(packet_socket::ANY) && capture::interface(source) == Some(packet_socket::ANY) {
+        bail!("any stands for all interfaces, and packets are forwarded from one");
+    }
+    if is_port && port::interface(sink).is_some() && port::interface(sink) == capture::interface(source) {
+        bail!("{sink} is where the packets come from: IN and OUT are two interfaces");
+    }
+    if arguments.bidirectional && (!is_port || port::interface(sink).is_none() && !port::is_dpdk(sink)) {
+        bail!("--bidirectional forwards between two interfaces, and {sink} is none");
+    }
+    if arguments.bidirectional && arguments.write.is_some() {
+        bail!("-w takes the packets of one direction: leave --bidirectional out, or record with weir record");
+    }
+    if arguments.rules.as_ref().is_some_and(Name::is_dash) {
+        bail!("the rules are read again while the firewall runs: give a file, not standard input");
+    }
+    Ok(())
+}
+
+fn request(arguments: &FirewallArgs) -> CaptureRequest<'static> {
+    // What the interface sends was judged where it came in, or is the host's.
+    let settings = weir_engine::capture::Settings { direction: Captured::In, ..capture::settings(&arguments.live) };
+    CaptureRequest { settings, expression: "", replaces_filter: false, resolve: false, snaplen: MAX_SNAPLEN, shares: 1 }
+}
+
+fn bind(path: &Path, walls: &Walls) -> anyhow::Result<Bound> {
+    let bound = Bound::new(path).map_err(|error| match error {
+        socket::Error::InUse { path } => {
+            anyhow!("{}: another weir firewall runs there; --control PATH places this one's socket", path.display())
+        }
+        error => error.into(),
+    })?;
+    walls.give_away(path).map_err(|error| anyhow!("{}: {}", path.display(), io_words(&error)))?;
+    Ok(bound)
+}
+
+/// Takes what arrives at the interfaces away from the host, where a capture leaves it there.
+fn close(sources: &[Name]) -> anyhow::Result<Vec<ClosedIngress>> {
+    let mut closed = Vec::new();
+    for source in sources {
+        let Some(interface) = source.utf8().strip_prefix(AF_PACKET) else { continue };
+        // A missing interface is refused when it is opened.
+        let Some(index) = packet_socket::index_of(interface) else { continue };
+        closed.push(ClosedIngress::new(index).map_err(|error| match error {
+            bpf::Error::NotPermitted(_) => anyhow!("{interface}: {error}: run it as root; --tap leaves the packets to this host too"),
+            error => anyhow!("{interface}: {error}: it takes Linux 6.6; --tap leaves the packets to this host too"),
+        })?);
+    }
+    Ok(closed)
+}
+
+/// Forwards until the end of a direction, which ends the others.
+fn forward(
+    ways: &mut [Way],
+    controller: &Arc<Controller>,
+    rules: Option<&Name>,
+    look: &AtomicBool,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (number, way) in ways.iter_mut().enumerate() {
+            let Way { inputs, run, show, .. } = way;
+            let inputs = std::mem::take(inputs);
+            let work = move || {
+                let done = run.capture(inputs, &mut |event: Event<'_>| show.event(event));
+                stop.store(true, Ordering::Relaxed);
+                done
+            };
+            match Builder::new().name(format!("direction {number}")).spawn_scoped(scope, work) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    stop.store(true, Ordering::Relaxed);
+                    return Err(anyhow!("a thread of a direction: {}", io_words(&error)));
+                }
+            }
+        }
+        let mut seen = rules.and_then(state_of);
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            std::thread::sleep(LOOK);
+            if look.swap(false, Ordering::Relaxed) {
+                controller.standing().directions.iter().for_each(|(direction, snapshot)| {
+                    let Ledger { received, passed, denied, .. } = snapshot.ledger;
+                    let Direction { source, sink, .. } = direction;
+                    say_plain(&format!("{source} to {sink}: {received} delivered, {passed} passed, {denied} denied"));
+                });
+            }
+            if let Some(rules) = rules {
+                let now = state_of(rules);
+                // A file that is written takes a moment: it is read once it rests.
+                if now.is_some() && now != seen && is_at_rest(rules, now) {
+                    reload(rules, controller);
+                    seen = now;
+                }
+            }
+        }
+        let all = threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a direction panicked")));
+        all.collect::<Vec<_>>().into_iter().try_for_each(|done| Ok(done??))
+    })
+}
+
+/// What changes with the contents of a file.
+type State = (u64, u64, i64, i64);
+
+fn state_of(file: &Name) -> Option<State> {
+    let about = std::fs::metadata(file).ok()?;
+    Some((about.ino(), about.len(), about.mtime(), about.mtime_nsec()))
+}
+
+fn is_at_rest(file: &Name, state: Option<State>) -> bool {
+    std::thread::sleep(LOOK);
+    state_of(file) == state
+}
+
+/// Reads the rules again, and says what came of it.
+fn reload(rules: &Name, controller: &Controller) {
+    match controller.reload() {
+        Ok((change, new)) => {
+            say(&format!("{rules}: from now on {} (change {change})", counted(new.list().rules.len() as u64, "rule")));
+        }
+        // The words name the file already.
+        Err(error @ ChangeError::Rules(_)) => say(&error.to_string()),
+        Err(error) => say(&format!("{rules}: {error}")),
+    }
+}
+
+fn reload_on_hangup(
+    hangups: filter_file::Hangups,
+    rules: Option<&Name>,
+    controller: &Arc<Controller>,
+) -> anyhow::Result<()> {
+    let (rules, controller) = (rules.cloned(), Arc::clone(controller));
+    let work = move || {
+        while hangups.wait().is_ok() {
+            if let Some(rules) = &rules {
+                reload(rules, &controller);
+            }
+        }
+    };
+    Builder::new().name("reload".to_owned()).spawn(work).map(drop).context("a thread that waits for SIGHUP")
+}
+
+/// Completes the outputs, and prints the answer.
+fn finish(arguments: &FirewallArgs, ways: Vec<Way>, place: &'static str, begun: Instant) -> anyhow::Result<Outcome> {
+    let (mut faults, mut directions, mut counts) = (Vec::new(), Vec::new(), None);
+    let called = called(arguments.rules.as_ref());
+    let mut nameless = 0;
+    for Way { source, sink, run, mut show, .. } in ways {
+        show.end_of_capture();
+        let (ended, outputs) = run.finish(&mut |event| show.event(event));
+        let refused = outputs.reports().next().and_then(|(_, report)| report).map_or_else(Vec::new, |report| report.refused);
+        for refused in &refused {
+            say(&port::refused_line(&sink.as_output(), refused));
+        }
+        show.account(&ended);
+        let Ended { mut ledger, firewall: Some(firewall), .. } = ended else { bail!("the run lost its firewall") };
+        // The port has counted them itself.
+        let refused: u64 = refused.iter().map(|refused| refused.packets).sum();
+        ledger.passed -= refused;
+        ledger.dropped.output += refused;
+        nameless += firewall.nameless();
+        counts = Some(match counts.take() {
+            None => firewall.counts(),
+            Some(sum) => weir_engine::firewall::FirewallCounts::with(sum, firewall.counts()),
+        });
+        directions.push((source.as_source(), sink.as_output(), ledger));
+        faults.append(&mut show.faults);
+    }
+    let Some(counts) = counts else { bail!("there is no direction") };
+    report::notes(&called, &counts.rules, nameless).iter().for_each(|line| say(line));
+    let ledger = directions.iter().fold(Ledger::default(), |sum, (_, _, ledger)| sum.with(ledger));
+    let fault = faults.first().cloned();
+    let report = Report { counts, ledger, directions, place: Some(place), all: arguments.judging.all, fault };
+    if arguments.judging.json
+        && let Err(error) = print(&report.json())
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        faults.push(format!("standard output: {}", io_words(&error)));
+    }
+    report.summary(begun.elapsed(), false, !faults.is_empty());
+    Ok(if faults.is_empty() { Outcome::Done } else { Outcome::Failed })
+}
