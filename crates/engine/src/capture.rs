@@ -104,6 +104,8 @@ pub struct Settings {
     pub pages: Policy,
     /// Whether AF_XDP and DPDK poll without sleep.
     pub busy_poll: bool,
+    /// Longest time that a packet waits for others in AF_PACKET's ring; `None` for the default of 50 ms.
+    pub retire: Option<Duration>,
 }
 
 /// Rule by which the kernel distributes the packets of an interface.
@@ -134,6 +136,7 @@ impl Default for Settings {
             zero_copy: ZeroCopy::Auto,
             pages: Policy::Auto,
             busy_poll: false,
+            retire: None,
         }
     }
 }
@@ -366,6 +369,7 @@ fn packet_settings(
         blocks: (size / block).max(2),
         promiscuous: settings.promiscuous,
         direction: settings.direction,
+        retire: settings.retire.unwrap_or(ring.retire),
         filter,
         replaces_filter: request.replaces_filter,
         stamps: settings.stamps,

@@ -88,8 +88,19 @@ impl Ledger {
     /// Adds the ledger of another run, without splits.
     #[must_use]
     pub fn with(mut self, other: &Self) -> Self {
-        let Self { received, passed, filtered, denied, dropped, bytes, splits: _, reread, lost_before, uncounted, changed } =
-            other;
+        let Self {
+            received,
+            passed,
+            filtered,
+            denied,
+            dropped,
+            bytes,
+            splits: _,
+            reread,
+            lost_before,
+            uncounted,
+            changed,
+        } = other;
         self.received += received;
         self.passed += passed;
         self.filtered += filtered;

@@ -85,8 +85,18 @@ impl Counters {
 
     /// Adds the counts of another worker, by the same list.
     pub fn add_all(&mut self, other: &Self) {
-        let Self { rules, earlier, persona_non_grata, not_accepted, default, neighbors, non_ip, malformed, passed, denied } =
-            other;
+        let Self {
+            rules,
+            earlier,
+            persona_non_grata,
+            not_accepted,
+            default,
+            neighbors,
+            non_ip,
+            malformed,
+            passed,
+            denied,
+        } = other;
         self.rules.iter_mut().zip(rules).for_each(|(count, other)| count.add_all(*other));
         self.earlier.add_all(*earlier);
         self.persona_non_grata.add_all(*persona_non_grata);

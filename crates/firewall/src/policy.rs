@@ -44,7 +44,6 @@ pub enum PolicyChange<R> {
 /// Bit of the last word that marks a change of IPv6 permissions.
 const V6: u64 = 1 << 32;
 
-
 impl<R: Rules> Policy<R> {
     /// Judges a frame, and counts it. The permission table judges the packets that rules judge: IP packets, and neighbor discovery if
     /// the rule list says so.

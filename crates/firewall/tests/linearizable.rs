@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
-use weir_firewall::replicas::{Refused, Shard, Shared};
 use weir_firewall::permissions::{Change, Permissions, Span};
+use weir_firewall::replicas::{Refused, Shard, Shared};
 use weir_generator::trains::{Config, Data, MIXES, Mix, Packet, Trains, fingerprint};
 use weir_testkit::Random;
 

@@ -54,6 +54,7 @@ pub fn settings(live: &LiveArgs) -> Settings {
         },
         pages: live.ring_pages,
         busy_poll: live.busy_poll,
+        retire: None,
     }
 }
 

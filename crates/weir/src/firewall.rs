@@ -80,8 +80,11 @@ fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     if judging.json && written.iter().any(Name::is_dash) {
         bail!("standard output has the answer of --json: give OUT and -w names of files");
     }
-    let read: Vec<Name> =
-        std::iter::once(source).chain(rules.iter().filter(|name| !name.is_dash())).chain(&judging.table).cloned().collect();
+    let read: Vec<Name> = std::iter::once(source)
+        .chain(rules.iter().filter(|name| !name.is_dash()))
+        .chain(&judging.table)
+        .cloned()
+        .collect();
     check_outputs(&written, &read)?;
     if let Some(port) = write.iter().find(|name| port::is_port(name)) {
         bail!("{port} is a port: -w writes a file");
@@ -174,8 +177,7 @@ fn policy(rules: Option<&Name>, judging: &JudgingArgs, changes: bool) -> anyhow:
         None => None,
     };
     let list = classifier.list();
-    let lines: Vec<(usize, usize)> =
-        list.rules.iter().filter_map(|rule| Some((rule.expression?, rule.line))).collect();
+    let lines: Vec<(usize, usize)> = list.rules.iter().filter_map(|rule| Some((rule.expression?, rule.line))).collect();
     let expressions = list.expressions.clone();
     let rules = RuleSet::new(classifier, judging.inner).map_err(|senseless| {
         let is_of = |(number, _): &&(usize, usize)| expressions[*number] == senseless.expression;

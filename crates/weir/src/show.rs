@@ -123,10 +123,15 @@ impl Show {
         misfit_lines(name, layout, select, misfits).iter().for_each(|line| say(line));
     }
 
-    /// Prints faults and observations of interfaces, once their capture has ended.
-    pub fn end_of_capture(&mut self) {
+    /// Prints faults of interfaces, once their capture has ended.
+    pub fn end_of_forwarding(&mut self) {
         let faults = std::mem::take(&mut self.live_faults);
         faults.lines().into_iter().for_each(|line| self.fault(line));
+    }
+
+    /// Prints faults and observations of interfaces, once their capture has ended.
+    pub fn end_of_capture(&mut self) {
+        self.end_of_forwarding();
         for (name, marks) in std::mem::take(&mut self.marks) {
             capture::marks_lines(&name, &marks).iter().for_each(|line| say(line));
         }

@@ -113,7 +113,11 @@ impl Controller {
 
     /// Applies the changes of lines of a permission table, as one order without others between; bans among them end after `time`, if it
     /// is given. Returns the number of the last change, which is in force as all before it; 0 if there was none.
-    pub fn apply<'a>(&self, lines: impl IntoIterator<Item = &'a str>, time: Option<Duration>) -> Result<u64, ChangeError> {
+    pub fn apply<'a>(
+        &self,
+        lines: impl IntoIterator<Item = &'a str>,
+        time: Option<Duration>,
+    ) -> Result<u64, ChangeError> {
         if time.is_some_and(|time| time > LONGEST) {
             return Err(ChangeError::Words("the time is longer than 100 years".to_owned()));
         }

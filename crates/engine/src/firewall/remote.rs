@@ -28,9 +28,7 @@ pub fn request(controller: &Arc<Controller>, request: &Value) -> Reply {
     match request["request"].as_str() {
         Some("change") => change(controller, request),
         Some("list") => {
-            let ban = |ban: super::controller::Ban| {
-                json!({ "address": ban.address.to_string(), "left_s": ban.left.map(|left| left.as_secs_f64()) })
-            };
+            let ban = |ban: super::controller::Ban| json!({ "address": ban.address.to_string(), "left_s": ban.left.map(|left| left.as_secs_f64()) });
             Reply::Done(json!({ "bans": controller.bans().into_iter().map(ban).collect::<Vec<_>>() }))
         }
         Some("reload") => match controller.reload() {

@@ -1,4 +1,4 @@
-//! What a sender left to its interface, done before a frame is sent on: checksums that are not filled in, and TCP segments that are
+//! Work that a sender left to its interface, done before a frame is sent on: checksums that are not filled in, and TCP segments that are
 //! merged beyond the MTU.
 //!
 //! A sender on the same machine, or behind a virtual interface, hands over frames whose checksum field holds only the sum of the pseudo
@@ -158,7 +158,8 @@ impl Transport {
             scratch.extend_from_slice(&frame[..payload]);
             scratch.extend_from_slice(piece);
             let end = scratch.len();
-            let put = |scratch: &mut Vec<u8>, at: usize, bytes: &[u8]| scratch[at..at + bytes.len()].copy_from_slice(bytes);
+            let put =
+                |scratch: &mut Vec<u8>, at: usize, bytes: &[u8]| scratch[at..at + bytes.len()].copy_from_slice(bytes);
             if self.is_v6 {
                 put(scratch, self.ip + 4, &((end - self.ip - 40) as u16).to_be_bytes());
             } else {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
-use weir_engine::capture::{AF_PACKET, Direction as Captured, is_interface};
+use weir_engine::capture::{AF_PACKET, AF_XDP, Direction as Captured, is_interface};
 use weir_engine::event::Event;
 use weir_engine::firewall::controller::{ChangeError, Controller, Direction};
 use weir_engine::firewall::{Firewall, remote};
@@ -35,7 +35,10 @@ use weir_pipeline::select::Selection;
 /// Interval at which signals and the rules file are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A direction of forwarding.
+/// Longest time that a packet waits for others in AF_PACKET's ring.
+const RETIRE: Duration = Duration::from_millis(1);
+
+/// A direction of forwarding, or a share of it.
 struct Way {
     source: Name,
     sink: Name,
@@ -46,15 +49,16 @@ struct Way {
 
 /// Forwards between interfaces, or from an interface to a file.
 pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result<Outcome> {
-    let (source, sink) = (&port_of(source), &port_of(sink));
+    let (end, sink) = (sink, &port_of(sink));
     check(arguments, source, sink)?;
     let rules = arguments.rules.as_ref();
     let policy = super::policy(rules, &arguments.judging, true)?;
     let mut pairs = vec![(source.clone(), sink.clone())];
     if arguments.bidirectional {
-        pairs.push((sink.clone(), source.clone()));
+        pairs = vec![(source.clone(), sender(sink)), (end.clone(), sender(&port_of(source)))];
     }
-    let files: Vec<Name> = arguments.write.iter().cloned().chain((!port::is_port(sink)).then(|| sink.clone())).collect();
+    let files: Vec<Name> =
+        arguments.write.iter().cloned().chain((!port::is_port(sink)).then(|| sink.clone())).collect();
     let socket = control_socket::place(arguments.control.as_ref(), source, sink)?;
     let walls = Walls::of_firewall_between(&arguments.judging.walls, &pairs, &files, rules, &socket)?;
     let (stop, look) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
@@ -67,40 +71,45 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let bound = bind(&socket, &walls)?;
     let sources: Vec<Name> = pairs.iter().map(|(source, _)| source.clone()).collect();
     capture::check_memory(&sources, &arguments.live)?;
-    // Closed before anything is captured, so that no packet goes both ways.
-    let closed = if arguments.tap || !port::is_port(sink) { Vec::new() } else { close(&sources)? };
     let (mut ways, mut kept, mut about) = (Vec::new(), Vec::new(), Vec::new());
-    if !closed.is_empty() {
-        about.push("what arrives there is kept from this host's own stack; --tap leaves it to that too".to_owned());
-    }
+    let mut closed = Vec::new();
     let mut place = "kernel";
+    // What is forwarded is kept from this host's own stack.
+    let takes_away = !arguments.tap && port::is_port(sink);
     for (source, sink) in pairs {
-        let inputs = capture::open(&source, &request(arguments), &stop, &mut about)?;
+        let opened = open(arguments, &source, takes_away, &stop, &mut about)?;
+        let Opened { source, inputs, ingress } = opened;
+        closed.extend(ingress);
         if inputs.is_empty() {
             return Ok(Outcome::Done);
         }
-        if inputs.len() > 1 {
-            bail!("{source} has {} queues, and one is forwarded: name it, as in af_xdp:eth0:0", inputs.len());
+        if inputs.len() > 1 && !files.is_empty() {
+            bail!(
+                "{source} has {} queues, and a file takes the packets of one: name it, as in af_xdp:eth0:0",
+                inputs.len()
+            );
         }
-        for input in &inputs {
+        // Each queue has a worker, and each worker a sender of its own.
+        for input in inputs {
             if let Kind::Live(live) = &input.kind {
                 place = live.backend().place();
                 kept.extend_from_slice(live.backend().keeps());
             }
+            let mut outputs = super::outputs(arguments, &source, &sink)?.into_iter();
+            let main = outputs.next().unwrap_or_default();
+            let splits: Vec<_> = outputs.collect();
+            let name = capture::interface(&source).unwrap_or_default().to_owned();
+            let run = Run::new(Setup {
+                selection: Selection { splits: vec![String::new(); splits.len()], ..Selection::default() },
+                firewall: Some(Firewall::new(&policy, Some(name))),
+                main,
+                splits,
+                stop: Arc::clone(&stop),
+                ..Setup::default()
+            });
+            let (source, sink, show) = (source.clone(), sink.clone(), Show::new(true, false, 1, !files.is_empty()));
+            ways.push(Way { source, sink, inputs: vec![input], run, show });
         }
-        let mut outputs = super::outputs(arguments, &source, &sink)?.into_iter();
-        let main = outputs.next().unwrap_or_default();
-        let splits: Vec<_> = outputs.collect();
-        let has_files = !files.is_empty();
-        let run = Run::new(Setup {
-            selection: Selection { splits: vec![String::new(); splits.len()], ..Selection::default() },
-            firewall: Some(Firewall::new(&policy, Some(port::interface(&source).unwrap_or(source.utf8()).to_owned()))),
-            main,
-            splits,
-            stop: Arc::clone(&stop),
-            ..Setup::default()
-        });
-        ways.push(Way { source, sink, inputs, run, show: Show::new(true, false, 1, has_files) });
     }
     walls.raise(&kept)?;
     for way in &mut ways {
@@ -140,6 +149,12 @@ fn port_of(name: &Name) -> Name {
     if is_bare { Name::from(format!("{AF_PACKET}{}", name.utf8())) } else { name.clone() }
 }
 
+/// Port that sends where `port` receives: an interface has one AF_XDP socket for a queue, so that AF_PACKET sends beside it.
+fn sender(port: &Name) -> Name {
+    let interface = port.utf8().starts_with(AF_XDP).then(|| port::interface(port)).flatten();
+    interface.map_or_else(|| port.clone(), |interface| Name::from(format!("{AF_PACKET}{interface}")))
+}
+
 /// Refuses contradictory arguments before anything is opened.
 fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result<()> {
     let is_port = port::is_port(sink);
@@ -166,9 +181,14 @@ fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result
 }
 
 fn request(arguments: &FirewallArgs) -> CaptureRequest<'static> {
-    // What the interface sends was judged where it came in, or is the host's.
-    let settings = weir_engine::capture::Settings { direction: Captured::In, ..capture::settings(&arguments.live) };
-    CaptureRequest { settings, expression: "", replaces_filter: false, resolve: false, snaplen: MAX_SNAPLEN, shares: 1 }
+    // What the interface sends was judged where it came in, or is the host's. A packet does not wait long for others.
+    let settings = weir_engine::capture::Settings {
+        direction: Captured::In,
+        retire: Some(RETIRE),
+        ..capture::settings(&arguments.live)
+    };
+    let shares = arguments.judging.workers.map_or(1, usize::from);
+    CaptureRequest { settings, expression: "", replaces_filter: false, resolve: false, snaplen: MAX_SNAPLEN, shares }
 }
 
 fn bind(path: &Path, walls: &Walls) -> anyhow::Result<Bound> {
@@ -182,19 +202,49 @@ fn bind(path: &Path, walls: &Walls) -> anyhow::Result<Bound> {
     Ok(bound)
 }
 
-/// Takes what arrives at the interfaces away from the host, where a capture leaves it there.
-fn close(sources: &[Name]) -> anyhow::Result<Vec<ClosedIngress>> {
-    let mut closed = Vec::new();
-    for source in sources {
-        let Some(interface) = source.utf8().strip_prefix(AF_PACKET) else { continue };
-        // A missing interface is refused when it is opened.
-        let Some(index) = packet_socket::index_of(interface) else { continue };
-        closed.push(ClosedIngress::new(index).map_err(|error| match error {
-            bpf::Error::NotPermitted(_) => anyhow!("{interface}: {error}: run it as root; --tap leaves the packets to this host too"),
-            error => anyhow!("{interface}: {error}: it takes Linux 6.6; --tap leaves the packets to this host too"),
-        })?);
+/// An open source.
+struct Opened {
+    /// Name with the way of capturing.
+    source: Name,
+    /// A capture for each queue or share.
+    inputs: Vec<Input>,
+    /// The interface's ingress, if it had to be closed.
+    ingress: Option<ClosedIngress>,
+}
+
+/// Begins to capture from a source. If it `takes_away` the packets from this host, an interface without a prefix is captured by AF_XDP, which
+/// hands packets over at once, and by AF_PACKET if that cannot be had.
+fn open(
+    arguments: &FirewallArgs,
+    source: &Name,
+    takes_away: bool,
+    stop: &Arc<AtomicBool>,
+    about: &mut Vec<String>,
+) -> anyhow::Result<Opened> {
+    let is_bare = capture::interface(source) == Some(source.utf8());
+    if is_bare && takes_away && arguments.judging.workers.is_none() {
+        let by_xdp = Name::from(format!("{AF_XDP}{}", source.utf8()));
+        match capture::open(&by_xdp, &request(arguments), stop, about) {
+            Ok(inputs) => return Ok(Opened { source: by_xdp, inputs, ingress: None }),
+            Err(error) => say(&format!("{error:#}; AF_PACKET instead, which hands packets over within a millisecond")),
+        }
     }
-    Ok(closed)
+    let source = &port_of(source);
+    let tapped = source.utf8().strip_prefix(AF_PACKET).filter(|_| takes_away);
+    // Closed before it is captured, so that no packet goes both ways. A missing interface is refused when it is opened.
+    let ingress = tapped.and_then(packet_socket::index_of).map(ClosedIngress::new).transpose();
+    let ingress = ingress.map_err(|error| match error {
+        bpf::Error::NotPermitted(_) => {
+            anyhow!("{source}: {error}: run it as root; --tap leaves the packets to this host too")
+        }
+        error => anyhow!("{source}: {error}: it takes Linux 6.6; --tap leaves the packets to this host too"),
+    })?;
+    if let (Some(interface), true) = (tapped, ingress.is_some()) {
+        about
+            .push(format!("{interface}: what arrives is kept from this host's own stack; --tap leaves it to that too"));
+    }
+    let inputs = capture::open(source, &request(arguments), stop, about)?;
+    Ok(Opened { source: source.clone(), inputs, ingress })
 }
 
 /// Forwards until the end of a direction, which ends the others.
@@ -247,7 +297,7 @@ fn forward(
     })
 }
 
-/// What changes with the contents of a file.
+/// Number, length and time of a file, which change with its contents.
 type State = (u64, u64, i64, i64);
 
 fn state_of(file: &Name) -> Option<State> {
@@ -290,13 +340,16 @@ fn reload_on_hangup(
 
 /// Completes the outputs, and prints the answer.
 fn finish(arguments: &FirewallArgs, ways: Vec<Way>, place: &'static str, begun: Instant) -> anyhow::Result<Outcome> {
-    let (mut faults, mut directions, mut counts) = (Vec::new(), Vec::new(), None);
+    let (mut faults, mut counts) = (Vec::new(), None);
+    let mut directions: Vec<(String, String, Ledger)> = Vec::new();
     let called = called(arguments.rules.as_ref());
     let mut nameless = 0;
     for Way { source, sink, run, mut show, .. } in ways {
-        show.end_of_capture();
+        // Frames that were merged, or came without their checksum, were finished before they were sent.
+        show.end_of_forwarding();
         let (ended, outputs) = run.finish(&mut |event| show.event(event));
-        let refused = outputs.reports().next().and_then(|(_, report)| report).map_or_else(Vec::new, |report| report.refused);
+        let refused =
+            outputs.reports().next().and_then(|(_, report)| report).map_or_else(Vec::new, |report| report.refused);
         for refused in &refused {
             say(&port::refused_line(&sink.as_output(), refused));
         }
@@ -311,7 +364,11 @@ fn finish(arguments: &FirewallArgs, ways: Vec<Way>, place: &'static str, begun: 
             None => firewall.counts(),
             Some(sum) => weir_engine::firewall::FirewallCounts::with(sum, firewall.counts()),
         });
-        directions.push((source.as_source(), sink.as_output(), ledger));
+        let (source, sink) = (source.as_source(), sink.as_output());
+        match directions.iter_mut().find(|(from, to, _)| (from, to) == (&source, &sink)) {
+            Some((_, _, sum)) => *sum = std::mem::take(sum).with(&ledger),
+            None => directions.push((source, sink, ledger)),
+        }
         faults.append(&mut show.faults);
     }
     let Some(counts) = counts else { bail!("there is no direction") };

@@ -174,7 +174,8 @@ pub fn notes(called: &str, rules: &RuleSet, nameless: u64) -> Vec<String> {
         let of = |rule: &&Rule| rule.expression.is_some_and(|number| list.expressions[number] == senseless.expression);
         let link = senseless.link.name().map_or_else(|| senseless.link.0.to_string(), str::to_owned);
         for rule in list.rules.iter().filter(of) {
-            lines.push(format!("{called}: line {} matches no packet of link type {link}: {}", rule.line, senseless.why));
+            lines
+                .push(format!("{called}: line {} matches no packet of link type {link}: {}", rule.line, senseless.why));
         }
     }
     if nameless > 0 {

@@ -56,8 +56,7 @@ fn seed() -> anyhow::Result<u64> {
 pub fn table(name: &Name) -> anyhow::Result<PermissionTable> {
     let called = name.as_source();
     let text = File::open(name).and_then(text).map_err(|error| anyhow!("{called}: {}", io_words(&error)))?;
-    PermissionTable::parse(&text, MOST_ADDRESSES, seed()?)
-        .map_err(|error| anyhow!("{called}: {error}"))
+    PermissionTable::parse(&text, MOST_ADDRESSES, seed()?).map_err(|error| anyhow!("{called}: {error}"))
 }
 
 fn text(file: File) -> io::Result<String> {

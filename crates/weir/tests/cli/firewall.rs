@@ -222,8 +222,10 @@ fn wrong_rules_are_one_line_and_nothing_is_written() {
         (vec!["firewall", &bare, &out, "--rules", &rules, "-w", &bare, "--what", "denied"], "both source and output"),
         (vec!["firewall", &file, &rules, "--rules", &rules], "both source and output"),
         (vec!["firewall", &file, &out, "--table", &rules, "-w", &rules, "--what", "denied"], "both source and output"),
-        (vec!["firewall", "af_packet:lo", &out, "--rules", &rules], "is an interface"),
-        (vec!["firewall", &file, "af_packet:lo", "--rules", &rules], "is a port"),
+        (vec!["firewall", "check", &rules, "af_packet:lo"], "is an interface"),
+        (vec!["firewall", &file, &out, "--rules", &rules, "-w", "null", "--what", "denied"], "-w writes a file"),
+        (vec!["firewall", &file, &out, "--rules", &rules, "--bidirectional"], "is a file"),
+        (vec!["firewall", &file, &out, "--rules", &rules, "--duration", "1s"], "is a file"),
         (vec!["firewall", &file, "-", "--rules", &rules, "--json"], "standard output has the answer of --json"),
         (vec!["firewall", &file, &out, "--rules", &rules, "-w", "x"], "--what"),
     ] {
@@ -232,6 +234,9 @@ fn wrong_rules_are_one_line_and_nothing_is_written() {
         assert!(done.err.contains(words), "{arguments:?}: {}", done.err);
     }
     assert!(fs::metadata(&out).is_err());
+    let done = weir(["firewall", &file, "null", "--rules", &rules, "--json"]).ok();
+    let answer: Value = serde_json::from_str(&done.text()).unwrap();
+    assert_eq!(answer["passed"], 10, "a port takes the packets of a file");
     let done = weir(["firewall", "check", &rules, "/nonexistent.pcap"]);
     assert_eq!((done.code, done.out.len()), (Some(1), 0), "{}", done.err);
     // Of a damaged capture what was good is judged.

@@ -62,7 +62,8 @@ impl Net {
         Some(net)
     }
 
-    fn name(&self, end: &str) -> String {
+    /// Name of the namespace `end`.
+    pub fn name(&self, end: &str) -> String {
         format!("{}-{end}", self.tag)
     }
 
@@ -95,6 +96,23 @@ impl Net {
         for end in ["one", "two"] {
             self.inside("near", &["ip", "link", "set", end, "up"]).ok();
         }
+    }
+
+    /// A third namespace `beyond`, with an interface of this name, behind the interface `out` of the near end.
+    pub fn beyond(&self) {
+        let (near, beyond) = (self.name("near"), self.name("beyond"));
+        tool("ip", ["netns", "add", &beyond]).ok();
+        self.inside("beyond", &["sh", "-c", "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 >$f; done"]);
+        tool("ip", ["link", "add", "out", "netns", &near, "type", "veth", "peer", "name", "beyond", "netns", &beyond])
+            .ok();
+        self.inside("near", &["ip", "link", "set", "out", "up"]).ok();
+        self.inside("beyond", &["ip", "link", "set", "beyond", "up"]).ok();
+    }
+
+    /// Frames that an interface has received, as the kernel counts them.
+    pub fn received(&self, end: &str, interface: &str) -> u64 {
+        let file = format!("/sys/class/net/{interface}/statistics/rx_packets");
+        self.inside(end, &["cat", &file]).ok().text().trim().parse().expect("a number")
     }
 
     /// Replaces the cable from `far` to `near` by one with two queues at each end.
@@ -149,7 +167,7 @@ fn framed(frames: &[Vec<u8>]) -> Vec<u8> {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        for end in ["far", "near"] {
+        for end in ["far", "near", "beyond"] {
             tool("ip", ["netns", "del", &self.name(end)]);
         }
     }

@@ -1,0 +1,339 @@
+//! `weir firewall` between interfaces: real connections cross it, the account equals that of sender and receiver, rules change meanwhile.
+
+use crate::capture::net::{Capture, Net};
+use crate::support::*;
+use serde_json::Value;
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Script that serves the bytes of a file to each connection.
+const SERVER: &str = "
+import socket, sys
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind((sys.argv[1], 7000)); s.listen()
+data = open(sys.argv[2], 'rb').read()
+print('serves', file=sys.stderr, flush=True)
+while True:
+    c, _ = s.accept(); c.sendall(data); c.close()
+";
+
+/// Script that prints how many bytes it got and their checksum, or `nothing`.
+const CLIENT: &str = "
+import socket, sys, zlib
+try:
+    c = socket.create_connection((sys.argv[1], 7000), timeout=float(sys.argv[2]))
+    data = b''
+    while True:
+        part = c.recv(1 << 20)
+        if not part: break
+        data += part
+    print(len(data), zlib.crc32(data))
+except OSError:
+    print('nothing')
+";
+
+const CHECKSUM: &str = "import sys, zlib; data = open(sys.argv[1], 'rb').read(); print(len(data), zlib.crc32(data))";
+
+/// A firewall between the interfaces `near` and `out`.
+struct Wall {
+    net: Net,
+    temp: Temp,
+    socket: String,
+    rules: String,
+}
+
+impl Wall {
+    fn new(test: &str, rules: &str) -> Option<Self> {
+        let net = Net::new(test)?;
+        net.beyond();
+        let temp = Temp::new();
+        let rules = temp.file("rules.txt", rules.as_bytes());
+        Some(Self { socket: temp.at("control"), rules, net, temp })
+    }
+
+    fn start(&self, source: &str, sink: &str, more: &[&str]) -> Capture {
+        let weir = env!("CARGO_BIN_EXE_weir");
+        let command =
+            [&[weir, "firewall", source, sink, "--rules", &self.rules, "--control", &self.socket, "--json"], more]
+                .concat();
+        self.net.start(&command, "control socket")
+    }
+
+    fn ctl(&self, arguments: &[&str]) -> Done {
+        weir([&["firewall", "ctl", "--control", &self.socket], arguments].concat())
+    }
+
+    fn stats(&self) -> Value {
+        serde_json::from_str(&self.ctl(&["stats", "--json"]).ok().text()).expect("an object")
+    }
+
+    /// Gives the ends addresses of one network.
+    fn addresses(&self) {
+        self.net.inside("far", &["ip", "addr", "add", "10.9.0.1/24", "dev", "far"]).ok();
+        self.net.inside("beyond", &["ip", "addr", "add", "10.9.0.2/24", "dev", "beyond"]).ok();
+    }
+
+    fn client(&self, patience: &str) -> String {
+        self.net.inside("far", &["python3", "-c", CLIENT, "10.9.0.2", patience]).ok().text()
+    }
+}
+
+/// The answer at the end, whose account adds up.
+fn answer(done: &Done) -> Value {
+    let answer: Value = serde_json::from_str(&done.text()).unwrap_or_else(|_| panic!("no object: {}", done.err));
+    let number = |name: &str| answer[name].as_u64().unwrap();
+    let dropped: u64 = answer["dropped"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
+    assert_eq!(number("received"), number("passed") + number("filtered") + number("denied") + dropped, "{answer}");
+    answer
+}
+
+/// An UDP frame from 10.0.0.`source`, port 4000, to a port of 10.0.0.2.
+fn datagram(source: u8, port: u16) -> Vec<u8> {
+    let mut frame = udp(port, 20);
+    // The checksum of the IP header is not looked at on the way; that of UDP is 0, for none.
+    frame[29] = source;
+    frame
+}
+
+fn real_connections_cross(test: &str, source: &str, sink: &str) {
+    let Some(wall) = Wall::new(test, "drop udp\npass tcp\n") else { return };
+    wall.addresses();
+    let data = wall.temp.file("data", &weir_testkit::Random(1).bytes(6 << 20));
+    let expected = tool("python3", ["-c", CHECKSUM, &data]).ok().text();
+    let server = wall.net.start_at("beyond", &["python3", "-c", SERVER, "10.9.0.2", &data], "serves");
+    let running = wall.start(source, sink, &["--bidirectional"]);
+    assert_eq!(wall.client("10"), expected);
+    // Rules, and permissions of others, change while a connection is under way.
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| (0..3).map(|_| wall.client("20")).collect::<Vec<_>>());
+        let mut turn = 0;
+        while !client.is_finished() {
+            turn += 1;
+            fs::write(&wall.rules, format!("drop udp dport {turn}\npass tcp\n")).unwrap();
+            wall.ctl(&["reload"]).ok();
+            let other = format!("192.0.2.{}", turn % 250);
+            wall.ctl(&["block", &other]).ok();
+            wall.ctl(&["accept", &other]).ok();
+        }
+        for got in client.join().unwrap() {
+            assert_eq!(got, expected, "after {turn} changes");
+        }
+        assert!(turn > 3, "only {turn} changes");
+    });
+    // A ban holds both ways, and ends at once.
+    wall.ctl(&["block", "10.9.0.1"]).ok();
+    assert_eq!(wall.client("0.5"), "nothing\n");
+    wall.ctl(&["accept", "10.9.0.1"]).ok();
+    assert_eq!(wall.client("10"), expected);
+    drop(server);
+    let answer = answer(&running.stop().ok());
+    assert!(answer["persona_non_grata"]["packets"].as_u64().unwrap() > 0, "{answer}");
+    assert_eq!(answer["directions"].as_array().unwrap().len(), 2, "{answer}");
+}
+
+#[test]
+fn real_connections_cross_by_af_xdp() {
+    real_connections_cross("real_connections_cross_by_af_xdp", "near", "out");
+}
+
+#[test]
+fn real_connections_cross_by_af_packet() {
+    real_connections_cross("real_connections_cross_by_af_packet", "af_packet:near", "af_packet:out");
+}
+
+#[test]
+fn each_frame_of_the_sender_is_at_the_receiver_or_counted() {
+    let test = "each_frame_of_the_sender_is_at_the_receiver_or_counted";
+    let rules = "drop udp dport 1-100\npass udp dport 101-200\ndrop src 10.0.0.7\n";
+    let Some(wall) = Wall::new(test, rules) else { return };
+    if !have(test, &["tcpdump"]) {
+        return;
+    }
+    for source in ["near", "af_packet:near"] {
+        let denied_file = wall.temp.at("denied.pcapng");
+        let files = ["-w", &denied_file, "--what", "denied"];
+        // A file takes the packets of one queue.
+        let source = if source == "near" { "af_xdp:near:0" } else { source };
+        let running = wall.start(source, "out", &files);
+        let frames: Vec<Vec<u8>> = (0..3000).map(|i| datagram((i % 9) as u8 + 1, (i % 300) as u16 + 1)).collect();
+        let before = wall.net.received("beyond", "beyond");
+        let sent = wall.net.send(&frames, 100);
+        let done = running.stop().ok();
+        let answer = answer(&done);
+        // Ports 1 to 100 of 300; of the ports from 201 on, every ninth source.
+        let by_rule: Vec<u64> = (0..3)
+            .map(|rule| {
+                let is_of = |i: &u16| match rule {
+                    0 => i % 300 < 100,
+                    1 => (100..200).contains(&(i % 300)),
+                    _ => i % 300 >= 200 && i % 9 == 6,
+                };
+                (0..3000).filter(is_of).count() as u64
+            })
+            .collect();
+        for (rule, expected) in by_rule.iter().enumerate() {
+            assert_eq!(answer["rules"][rule]["packets"], *expected, "{source}: {answer}");
+        }
+        assert_eq!((sent, &answer["received"]), (3000, &3000.into()), "{source}: {answer}");
+        assert_eq!(answer["denied"], by_rule[0] + by_rule[2], "{source}");
+        let arrived = wall.net.received("beyond", "beyond") - before;
+        assert_eq!(answer["passed"], arrived, "{source}: the receiver has another number");
+        let in_file = tool("tcpdump", ["-n", "-r", &denied_file]).ok().text().lines().count() as u64;
+        assert_eq!(in_file, by_rule[0] + by_rule[2], "{source}: the file of denied packets");
+    }
+}
+
+/// The near end is a router: without the firewall it would pass the packets on a second time, and those that are denied too.
+#[test]
+fn the_host_behind_a_tap_gets_nothing_while_it_runs() {
+    let test = "the_host_behind_a_tap_gets_nothing_while_it_runs";
+    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else { return };
+    let net = &wall.net;
+    for command in [
+        "ip addr add 10.0.0.254/24 dev near",
+        "ip addr add 10.1.0.254/24 dev out",
+        "ip neigh add 10.1.0.2 lladdr 02:00:00:00:00:99 dev out",
+        "sysctl -q -w net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0",
+    ] {
+        net.inside("near", &["sh", "-c", command]).ok();
+    }
+    let address = net.inside("near", &["cat", "/sys/class/net/near/address"]).ok().text();
+    let mac: Vec<u8> = address.trim().split(':').map(|part| u8::from_str_radix(part, 16).unwrap()).collect();
+    let frames: Vec<Vec<u8>> = (0..100)
+        .map(|i| {
+            let mut frame = datagram(1, if i % 2 == 0 { 9 } else { 10 });
+            frame[..6].copy_from_slice(&mac);
+            frame[30..34].copy_from_slice(&[10, 1, 0, 2]);
+            frame[24..26].fill(0);
+            let words = frame[14..34].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+            let sum = words.sum::<u32>();
+            let checksum = !((sum >> 16) + (sum & 0xffff)) as u16;
+            frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+            frame
+        })
+        .collect();
+    let arrives = |sends: &dyn Fn()| {
+        let before = net.received("beyond", "beyond");
+        sends();
+        std::thread::sleep(Duration::from_millis(200));
+        net.received("beyond", "beyond") - before
+    };
+    let send = || assert_eq!(net.send(&frames, 10), 100);
+    assert_eq!(arrives(&send), 100, "the router alone");
+    // By AF_PACKET, and as a tap: what passes, and what the router makes of all.
+    for (source, more, expected) in [("af_packet:near", &[][..], 50), ("near", &[], 50), ("near", &["--tap"], 150)] {
+        let running = wall.start(source, "af_packet:out", more);
+        assert_eq!(arrives(&send), expected, "{source} {more:?}");
+        answer(&running.stop().ok());
+        assert_eq!(arrives(&send), 100, "{source} {more:?}: the router alone again");
+    }
+    // A process that is killed leaves nothing behind.
+    let running = wall.start("af_packet:near", "af_packet:out", &[]);
+    assert_eq!(arrives(&send), 50);
+    running.signal("-KILL");
+    running.done();
+    assert_eq!(arrives(&send), 100, "after the firewall was killed");
+}
+
+#[test]
+fn rules_are_read_again_and_bad_ones_change_nothing() {
+    let test = "rules_are_read_again_and_bad_ones_change_nothing";
+    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else { return };
+    let running = wall.start("near", "af_packet:out", &[]);
+    let passes = |port: u16| {
+        let before = wall.stats()["passed"].as_u64().unwrap();
+        wall.net.send(&[datagram(1, port)], 0);
+        let begun = Instant::now();
+        let received = |stats: &Value| stats["received"].as_u64().unwrap();
+        let all = received(&wall.stats());
+        while received(&wall.stats()) < all && begun.elapsed() < Duration::from_secs(5) {}
+        std::thread::sleep(Duration::from_millis(100));
+        wall.stats()["passed"].as_u64().unwrap() > before
+    };
+    assert_eq!((passes(9), passes(10)), (false, true));
+    // By a request.
+    fs::write(&wall.rules, "drop udp dport 10\n").unwrap();
+    assert_eq!(wall.ctl(&["reload"]).ok().text(), "1 rule in force\n");
+    assert_eq!((passes(9), passes(10)), (true, false));
+    // A bad line leaves the rules as they are, and is named.
+    fs::write(&wall.rules, "drop udp dport 9\ndrop udp dport 20-10\n").unwrap();
+    let refused = wall.ctl(&["reload"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused.err.contains("rules.txt: line 2: ") && refused.err.contains("the rules stay as they are"),
+        "{}",
+        refused.err
+    );
+    assert_eq!((passes(9), passes(10)), (true, false));
+    // By SIGHUP, and because the file has changed.
+    let running = running.until("line 2");
+    fs::write(&wall.rules, "drop udp dport 9\npass udp\n").unwrap();
+    let running = running.until("from now on 2 rules");
+    assert_eq!((passes(9), passes(10)), (false, true));
+    running.signal("-HUP");
+    let running = running.until("(change 4)");
+    let answer = answer(&running.stop().ok());
+    assert_eq!(answer["rules"].as_array().unwrap().len(), 2, "{answer}");
+}
+
+#[test]
+fn bans_end_when_they_were_told_to() {
+    let test = "bans_end_when_they_were_told_to";
+    let Some(wall) = Wall::new(test, "default pass\n") else { return };
+    let running = wall.start("near", "af_packet:out", &[]);
+    assert_eq!(wall.ctl(&["list"]).ok().text(), "no address is banned\n");
+    wall.ctl(&["block", "10.0.0.1", "2001:db8::1", "--for", "1s"]).ok();
+    wall.ctl(&["block", "10.0.0.4/30"]).ok();
+    let list: Value = serde_json::from_str(&wall.ctl(&["list", "--json"]).ok().text()).unwrap();
+    let bans: Vec<&str> = list["bans"].as_array().unwrap().iter().map(|ban| ban["address"].as_str().unwrap()).collect();
+    assert_eq!(bans, ["10.0.0.1", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7", "2001:db8::1"]);
+    wall.net.send(&[datagram(1, 5), datagram(5, 5), datagram(8, 5)], 0);
+    let begun = Instant::now();
+    while wall.ctl(&["list"]).ok().text().contains("10.0.0.1 ") {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the ban of a second does not end");
+    }
+    wall.net.send(&[datagram(1, 5), datagram(5, 5), datagram(8, 5)], 0);
+    let list = wall.ctl(&["list"]).ok().text();
+    assert!(!list.contains("10.0.0.1 ") && list.contains("10.0.0.4"), "{list}");
+    // A destination that refuses a source.
+    wall.ctl(&["refuse", "10.0.0.2", "--from", "10.0.0.8-10.0.0.9"]).ok();
+    wall.net.send(&[datagram(8, 5), datagram(3, 5)], 0);
+    wall.ctl(&["accept", "10.0.0.2", "--from", "10.0.0.8"]).ok();
+    std::thread::sleep(Duration::from_millis(100));
+    for wrong in ["10.0.0.9-10.0.0.1", "10.0.0.1/8", "::/0", "x", "300.0.0.1"] {
+        let refused = wall.ctl(&["block", wrong]);
+        assert_eq!((refused.code, refused.err.lines().count()), (Some(1), 1), "{wrong}: {}", refused.err);
+    }
+    let answer = answer(&running.stop().ok());
+    assert_eq!(answer["persona_non_grata"]["packets"], 3, "{answer}");
+    assert_eq!(answer["not_accepted"]["packets"], 1, "{answer}");
+    assert_eq!(answer["passed"], 4, "{answer}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_opened() {
+    let test = "what_makes_no_sense_is_refused_before_anything_is_opened";
+    let temp = Temp::new();
+    let none = weir(["firewall", "ctl", "--control", &temp.at("none"), "list"]);
+    assert_eq!(none.code, Some(2));
+    assert!(none.err.contains("no weir firewall runs there"), "{}", none.err);
+    let Some(wall) = Wall::new(test, "default pass\n") else { return };
+    let (rules, socket) = (&wall.rules[..], &wall.socket[..]);
+    let running = wall.start("near", "af_packet:out", &[]);
+    let refused = |arguments: &[&str], words: &str| {
+        let done = wall.net.weir(&[&["firewall"], arguments].concat());
+        assert_eq!((done.code, done.err.lines().count()), (Some(2), 1), "{arguments:?}: {}", done.err);
+        assert!(done.err.contains(words), "{arguments:?}: {}", done.err);
+    };
+    refused(&["near", "out", "--rules", rules, "--control", socket], "another weir firewall runs there");
+    refused(&["near", "near", "--rules", rules, "--control", &wall.temp.at("b")], "two interfaces");
+    refused(
+        &["near", "x.pcap", "--rules", rules, "--bidirectional"],
+        "--bidirectional forwards between two interfaces",
+    );
+    refused(&["any", "out", "--rules", rules], "packets are forwarded from one");
+    refused(&["near", "out", "--rules", "-"], "give a file");
+    refused(&["af_packet:nowhere", "out", "--rules", rules, "--control", &wall.temp.at("b")], "nowhere");
+    answer(&running.stop().ok());
+}
