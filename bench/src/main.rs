@@ -11,6 +11,7 @@ mod clock;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod filter;
+mod firewall;
 mod heavy;
 mod inputs;
 mod layout;
@@ -72,6 +73,8 @@ enum Scenario {
     Layout,
     /// The packet store: writing and scanning the ring, recording on disk, queries against tcpdump
     Store,
+    /// The firewall: the eight mixes of the multithreaded packet filter, rule lists, and the time until a change is in force
+    Firewall,
     /// Capturing from an interface, against tcpdump: rates without loss, processor time, writing to disk, AF_XDP; needs root
     Capture,
     /// Receiving from DPDK's ports against a loop in C, and the pipeline behind one; built with the feature `dpdk`
@@ -154,6 +157,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         Scenario::Store => {
             report = Report::new(store::RAW, &format!("{in_turn}; processor time of one thread unless said otherwise"));
             store::run(&weir()?, size, rounds, arguments.bytes, data, &mut report)?;
+        }
+        Scenario::Firewall => {
+            report = Report::new(firewall::RAW, &format!("{in_turn}; processor time of one thread unless said otherwise"));
+            firewall::run(size, rounds, &mut report)?;
         }
         Scenario::Capture => {
             report = Report::new(capture::RAW, &in_turn);

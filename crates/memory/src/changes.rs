@@ -53,13 +53,19 @@ impl Changes {
 
     /// Waits until all steps that began before `change` have ended; `false` if one still runs after `timeout`.
     pub fn wait(&self, change: u64, timeout: Duration) -> bool {
-        /// First pause: steps last from microseconds to the time in which a disk answers.
+        /// First pause: steps last from microseconds to the time in which a disk answers, and a sleep is never short.
         const FIRST: Duration = Duration::from_micros(5);
         const LONGEST: Duration = Duration::from_millis(1);
+        const SPUN: Duration = Duration::from_micros(50);
         let (begun, mut pause) = (Instant::now(), FIRST);
         while !self.has_grace_period_ended(change) {
-            if begun.elapsed() >= timeout {
+            let waited = begun.elapsed();
+            if waited >= timeout {
                 return false;
+            }
+            if waited < SPUN {
+                std::hint::spin_loop();
+                continue;
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(LONGEST);
