@@ -3,9 +3,6 @@
 use crate::Addresses;
 use core::fmt::Debug;
 
-/// Bits of an address that choose its section.
-pub(crate) const SECTION_BITS: u32 = 16;
-
 /// An address as a number: `u32` for IPv4, `u128` for IPv6.
 pub trait Address: Copy + Ord + Debug + sealed::Sealed {
     /// The lowest address.
@@ -31,13 +28,13 @@ pub trait Address: Copy + Ord + Debug + sealed::Sealed {
     #[doc(hidden)]
     fn of_words(words: [u64; 2]) -> Self;
 
-    /// The number of the address's section: its highest bits.
+    /// The number of the address's section: its highest bits, 1 to 32 of them.
     #[doc(hidden)]
-    fn section(self) -> usize;
+    fn section(self, bits: u32) -> usize;
 
     /// The first address of a section.
     #[doc(hidden)]
-    fn first_of(section: usize) -> Self;
+    fn first_of(section: usize, bits: u32) -> Self;
 
     /// The ranges of this family in a set.
     #[doc(hidden)]
@@ -89,13 +86,13 @@ macro_rules! address {
             }
 
             #[inline]
-            fn section(self) -> usize {
-                (self >> (Self::BITS - SECTION_BITS)) as usize
+            fn section(self, bits: u32) -> usize {
+                (self >> (Self::BITS - bits)) as usize
             }
 
             #[inline]
-            fn first_of(section: usize) -> Self {
-                (section as Self) << (Self::BITS - SECTION_BITS)
+            fn first_of(section: usize, bits: u32) -> Self {
+                (section as Self) << (Self::BITS - bits)
             }
 
             fn ranges_of(addresses: &Addresses) -> &[(Self, Self)] {

@@ -5,18 +5,22 @@
 //! Mikuc, "DXR: towards a billion routing lookups per second in software", ACM CCR 2012.
 
 use crate::Addresses;
-use crate::address::{Address, SECTION_BITS};
+use crate::address::Address;
 use crate::fields::{ABSENT, NO_PORT};
 use crate::rows::{Rows, RuleSet};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Most bits of an address that choose its section: a table of 4 MiB.
+const MOST_SECTION_BITS: u32 = 20;
+
 /// Classes of the addresses of one family.
 ///
 /// **Layout**: range `i` begins at `starts[i]`, ends before `starts[i + 1]`, and has the row `rows[i]`. `root[h]` is the number of the range
-/// in which the first address with the high bits `h` lies.
+/// in which the first address with the high bits `h` lies; their number grows with that of the ranges.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges<A> {
+    bits: u32,
     root: Vec<u32>,
     starts: Vec<A>,
     rows: Vec<u32>,
@@ -66,23 +70,25 @@ impl<A: Address> Ranges<A> {
                 numbers.push(row);
             }
         }
-        let mut root = Vec::with_capacity((1 << SECTION_BITS) + 1);
+        // Sections with about a range in 64 of them, were they spread evenly; but they come in clusters.
+        let bits = (starts.len().ilog2() + 6).clamp(8, MOST_SECTION_BITS);
+        let mut root = Vec::with_capacity((1 << bits) + 1);
         let mut range = 0;
-        for high in 0..1usize << SECTION_BITS {
+        for high in 0..1usize << bits {
             // The last range that begins at or before the first address of this section.
-            while range + 1 < starts.len() && starts[range + 1] <= A::first_of(high) {
+            while range + 1 < starts.len() && starts[range + 1] <= A::first_of(high, bits) {
                 range += 1;
             }
             root.push(range as u32);
         }
         root.push(starts.len() as u32 - 1);
-        Self { root, starts, rows: numbers }
+        Self { bits, root, starts, rows: numbers }
     }
 
     /// Returns the row of an address. **Cost**: a search among the ranges that begin in its section.
     #[inline]
     pub(crate) fn row(&self, address: A) -> u32 {
-        let high = address.section();
+        let high = address.section(self.bits);
         let (first, last) = (self.root[high] as usize, self.root[high + 1] as usize);
         let within = self.starts[first + 1..=last].partition_point(|start| *start <= address);
         self.rows[first + within]
@@ -94,7 +100,7 @@ impl<A: Address> Ranges<A> {
     }
 }
 
-/// Rows of a field of few values: a table.
+/// Rows of a field of few values: a table, whose last row stands for all values behind it.
 #[derive(Clone, Debug)]
 pub(crate) struct Values {
     rows: Vec<u32>,
@@ -137,14 +143,14 @@ impl Values {
             at.iter().for_each(|&(_, rule)| set.toggle(rule));
             row = rows.row_of(&set);
         }
-        table.resize(NO_PORT as usize + 1, row);
+        table.push(row);
         Self { rows: table }
     }
 
     /// Returns the row of a value.
     #[inline]
     pub(crate) fn row(&self, value: u32) -> u32 {
-        self.rows[value as usize]
+        self.rows[(value as usize).min(self.rows.len() - 1)]
     }
 
     /// Returns the bytes of the table.

@@ -58,6 +58,8 @@ pub struct Classifier {
     dport: Values,
     /// Rules that judge frames of any content.
     for_all: Vec<u32>,
+    /// Actions of the rules without rare conditions; `None` for a rule with one.
+    plain: Vec<Option<Action>>,
 }
 
 impl Classifier {
@@ -88,6 +90,7 @@ impl Classifier {
             }
             rows.complete();
         }
+        let plain = rules.iter().map(|rule| (!has_rare_conditions(rule)).then_some(rule.action)).collect();
         let for_all = (0u32..).zip(rules).filter(|(_, rule)| rule.is_for_all_frames()).map(|(i, _)| i).collect();
         Ok(Self {
             src_rows,
@@ -103,6 +106,7 @@ impl Classifier {
             sport,
             dport,
             for_all,
+            plain,
             list,
         })
     }
@@ -130,11 +134,22 @@ impl Classifier {
     pub fn judge(&self, fields: &Fields, around: &Around<'_>, counters: &mut Counters) -> (Verdict, DecidedBy) {
         let wire_len = around.frame.wire_len;
         let mut decided = None;
+        // Most packets have all fields, and most rules name nothing else.
+        let is_whole = fields.proto.is_some() && fields.sport != ABSENT && fields.dport != ABSENT;
         let mut ask = |number: u32| {
-            let rule = &self.list.rules[number as usize];
-            let Some(is_absent) = rare_conditions(rule, fields, around) else { return true };
-            counters.apply(number, wire_len, is_absent);
-            match rule.action {
+            let action = match self.plain[number as usize] {
+                Some(action) if is_whole => {
+                    counters.apply(number, wire_len, false);
+                    action
+                }
+                _ => {
+                    let rule = &self.list.rules[number as usize];
+                    let Some(is_absent) = rare_conditions(rule, fields, around) else { return true };
+                    counters.apply(number, wire_len, is_absent);
+                    rule.action
+                }
+            };
+            match action {
                 Action::Count => true,
                 Action::Decide(verdict) => {
                     decided = Some((verdict, DecidedBy::Rule(number)));
@@ -179,6 +194,11 @@ impl Classifier {
         ];
         in_all(rows, each);
     }
+}
+
+/// Whether a rule has a condition that has no row.
+fn has_rare_conditions(rule: &Rule) -> bool {
+    rule.flags.is_some() || rule.fragment || rule.vlan.is_some() || rule.on.is_some() || rule.expression.is_some()
 }
 
 /// Judges the conditions that have no row. Returns whether the packet lacks a field of the rule; `None` if a condition does not hold.

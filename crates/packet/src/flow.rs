@@ -12,7 +12,7 @@ mod tunnel;
 mod wlan;
 
 pub use hash::{FlowHash, Hasher, ShortHasher};
-pub use parse::{Headers, Inside, Parser, Usual};
+pub use parse::{Headers, Inside, Parser, PlainHeaders, Usual};
 
 use core::net::IpAddr;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
