@@ -1,8 +1,11 @@
 //! The firewall of a run: a committed stage behind the filter, which judges each packet once, in the order of its source.
 
 pub mod controller;
+pub mod reject;
 pub mod remote;
 
+use crate::port::PortFault;
+use reject::{AnswerCounts, Answers};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use weir_filter::Filter;
@@ -156,6 +159,9 @@ pub struct Firewall {
     current: Option<Arc<Current<StagesPlan>>>,
     /// Packets of interfaces without a name, if rules name interfaces.
     nameless: u64,
+    /// Answers to rejected packets; `None` if nobody is answered, or if the port has failed.
+    answers: Option<Answers>,
+    answer_fault: Option<PortFault>,
 }
 
 /// Interface of a layout.
@@ -201,7 +207,20 @@ impl Firewall {
         let rules = Arc::clone(&worker.value().rules);
         let counters = Counters::new(rules.list().rules.len());
         let (links, places) = (Vec::new(), Vec::new());
-        Self { worker, unnamed, rules, counters, links, places, current: None, nameless: 0 }
+        let (answers, answer_fault) = (None, None);
+        Self { worker, unnamed, rules, counters, links, places, current: None, nameless: 0, answers, answer_fault }
+    }
+
+    /// Answers rejected packets.
+    #[must_use]
+    pub fn answering(mut self, answers: Answers) -> Self {
+        self.answers = Some(answers);
+        self
+    }
+
+    /// Returns the answers to rejected packets, and the fault that ended them.
+    pub fn answers(&self) -> (Option<AnswerCounts>, Option<&PortFault>) {
+        (self.answers.as_ref().map(Answers::counts), self.answer_fault.as_ref())
     }
 
     /// Returns the policy by which the latest batch was judged.
@@ -234,6 +253,9 @@ impl Firewall {
     /// Marks the end of a batch, whose packets have gone out.
     pub(crate) fn end(&mut self) {
         self.worker.end();
+        if let (Some(answers), None) = (&mut self.answers, &self.answer_fault) {
+            self.answer_fault = answers.flush().err();
+        }
     }
 
     /// Judges the packets of a batch that the filter passed, and takes those that are denied out of it. Returns their number. All of them
@@ -258,7 +280,11 @@ impl Firewall {
             let interface = || &current.layout.interfaces[record.frame.interface as usize];
             match self.packet(&record, interface) {
                 Verdict::Pass => passed.add(selected.records[i], record.frame.wire_len),
-                Verdict::Drop | Verdict::Reject => denied += 1,
+                Verdict::Drop => denied += 1,
+                Verdict::Reject => {
+                    denied += 1;
+                    self.reject(&record);
+                }
             }
         });
         passed.replace(selected);
@@ -266,6 +292,16 @@ impl Firewall {
             *kept = Bits::marking(all, &selected.records);
         }
         denied
+    }
+
+    #[cold]
+    fn reject(&mut self, record: &Record<'_>) {
+        let place = self.places.get(record.frame.interface as usize).copied().flatten();
+        let parser = place.and_then(|place| self.links[place.link].parser.as_ref());
+        let (Some(answers), Some(parser)) = (&mut self.answers, parser) else { return };
+        if self.answer_fault.is_none() {
+            self.answer_fault = answers.answer(parser, record.frame.data).err();
+        }
     }
 
     /// Prepares for another rule list, if there is one. **Cost**: a comparison if there is none.

@@ -1,6 +1,6 @@
 //! Ports as sinks: interfaces and devices that send frames, and `null`, which counts frames and discards them.
 
-mod offload;
+pub(crate) mod offload;
 
 use crate::capture::{AF_PACKET, AF_XDP, DPDK};
 use crate::name::Name;

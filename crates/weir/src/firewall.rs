@@ -236,6 +236,7 @@ impl Work<'_> {
             counts,
             ledger: ended.ledger.clone(),
             directions: Vec::new(),
+            answers: None,
             place: None,
             all: self.judging.all,
             fault: show.faults.first().cloned(),

@@ -181,13 +181,14 @@ impl Transport {
 }
 
 /// Sum of 16-bit words; a last odd byte is the upper half of a word. At most 64 KiB.
-fn sum(bytes: &[u8]) -> u32 {
+pub(crate) fn sum(bytes: &[u8]) -> u32 {
     let words = bytes.chunks_exact(2);
     let odd = words.remainder().first().map_or(0, |&byte| u32::from(byte) << 8);
     words.map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u32>() + odd
 }
 
-fn folded(sum: u32) -> u16 {
+/// Sum of two halves, whose complement is a checksum.
+pub(crate) fn folded(sum: u32) -> u16 {
     let once = (sum >> 16) + (sum & 0xffff);
     ((once >> 16) + (once & 0xffff)) as u16
 }

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use weir_engine::capture::{AF_PACKET, AF_XDP, Direction as Captured, is_interface};
 use weir_engine::event::Event;
 use weir_engine::firewall::controller::{ChangeError, Controller, Direction};
+use weir_engine::firewall::reject::{AnswerCounts, Answers};
 use weir_engine::firewall::{Firewall, remote};
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
@@ -99,9 +100,14 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             let main = outputs.next().unwrap_or_default();
             let splits: Vec<_> = outputs.collect();
             let name = capture::interface(&source).unwrap_or_default().to_owned();
+            let mut firewall = Firewall::new(&policy, Some(name.clone()));
+            // Rejected packets are answered where they came from, unless they are only looked at.
+            if port::is_port(&sink) && !port::is_dpdk(&source) {
+                firewall = firewall.answering(Answers::new(port::open(&Name::from(format!("{AF_PACKET}{name}")))?));
+            }
             let run = Run::new(Setup {
                 selection: Selection { splits: vec![String::new(); splits.len()], ..Selection::default() },
-                firewall: Some(Firewall::new(&policy, Some(name))),
+                firewall: Some(firewall),
                 main,
                 splits,
                 stop: Arc::clone(&stop),
@@ -343,7 +349,7 @@ fn finish(arguments: &FirewallArgs, ways: Vec<Way>, place: &'static str, begun: 
     let (mut faults, mut counts) = (Vec::new(), None);
     let mut directions: Vec<(String, String, Ledger)> = Vec::new();
     let called = called(arguments.rules.as_ref());
-    let mut nameless = 0;
+    let (mut nameless, mut answers) = (0, AnswerCounts::default());
     for Way { source, sink, run, mut show, .. } in ways {
         // Frames that were merged, or came without their checksum, were finished before they were sent.
         show.end_of_forwarding();
@@ -360,6 +366,13 @@ fn finish(arguments: &FirewallArgs, ways: Vec<Way>, place: &'static str, begun: 
         ledger.passed -= refused;
         ledger.dropped.output += refused;
         nameless += firewall.nameless();
+        let (counts_of_answers, fault) = firewall.answers();
+        if let Some(more) = counts_of_answers {
+            answers = answers.with(more);
+        }
+        if let Some(fault) = fault {
+            show.fault(port::fault_line(fault));
+        }
         counts = Some(match counts.take() {
             None => firewall.counts(),
             Some(sum) => weir_engine::firewall::FirewallCounts::with(sum, firewall.counts()),
@@ -375,7 +388,15 @@ fn finish(arguments: &FirewallArgs, ways: Vec<Way>, place: &'static str, begun: 
     report::notes(&called, &counts.rules, nameless).iter().for_each(|line| say(line));
     let ledger = directions.iter().fold(Ledger::default(), |sum, (_, _, ledger)| sum.with(ledger));
     let fault = faults.first().cloned();
-    let report = Report { counts, ledger, directions, place: Some(place), all: arguments.judging.all, fault };
+    let report = Report {
+        counts,
+        ledger,
+        directions,
+        answers: Some(answers),
+        place: Some(place),
+        all: arguments.judging.all,
+        fault,
+    };
     if arguments.judging.json
         && let Err(error) = print(&report.json())
         && error.kind() != io::ErrorKind::BrokenPipe

@@ -6,6 +6,7 @@ use crate::table::{Column, Narrow, grid};
 use crate::terminal::{self, output_width, printable};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+use weir_engine::firewall::reject::AnswerCounts;
 use weir_engine::firewall::{FirewallCounts, RuleSet, remote};
 use weir_engine::ledger::Ledger;
 use weir_firewall::rules::{Rule, RuleList};
@@ -25,6 +26,8 @@ pub struct Report {
     pub ledger: Ledger,
     /// Names and ledgers of the directions between ports.
     pub directions: Vec<(String, String, Ledger)>,
+    /// Answers to rejected packets; `None` for files.
+    pub answers: Option<AnswerCounts>,
     /// Place that drops packets for want of room; `None` for files.
     pub place: Option<&'static str>,
     /// Whether rules that applied to no packet are listed in any case.
@@ -112,6 +115,9 @@ impl Report {
             };
             object["directions"] = self.directions.iter().map(direction).collect::<Vec<_>>().into();
         }
+        if let Some(AnswerCounts { sent, unanswerable, limited }) = self.answers {
+            object["answers"] = json!({ "sent": sent, "unanswerable": unanswerable, "limited": limited });
+        }
         for (name, value) in remote::counts_json(&self.counts) {
             object[name] = value;
         }
@@ -134,6 +140,9 @@ impl Report {
             dropped_words(&drops(ledger, self.place)),
             duration(time),
         );
+        if let Some(AnswerCounts { sent: sent @ 1.., .. }) = self.answers {
+            line.push_str(&format!(", {} answered", packets(sent)));
+        }
         if is_interrupted {
             line.push_str(", interrupted");
         }

@@ -184,6 +184,44 @@ fn each_frame_of_the_sender_is_at_the_receiver_or_counted() {
     }
 }
 
+/// Script that prints what a TCP and an UDP socket are told, `refused` or another word, each within a second.
+const ASKER: &str = "
+import socket, sys
+def told(kind, address):
+    s = socket.socket(socket.AF_INET6 if ':' in address else socket.AF_INET, kind)
+    s.settimeout(1)
+    try:
+        s.connect((address, 7000))
+        s.send(b'x')
+        s.recv(10)
+    except ConnectionRefusedError: return 'refused'
+    except socket.timeout: return 'nothing'
+    return 'answer'
+print(*(told(kind, address) for address in sys.argv[1:] for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)))
+";
+
+/// The kernel is the judge: it believes only answers with right checksums and numbers.
+#[test]
+fn rejected_connections_are_refused_at_once() {
+    let test = "rejected_connections_are_refused_at_once";
+    let Some(wall) = Wall::new(test, "reject dport 7000\n") else { return };
+    wall.addresses();
+    for (end, address) in [("far", "fd00::1/64"), ("beyond", "fd00::2/64")] {
+        wall.net.inside(end, &["sh", "-c", &format!("echo 0 >/proc/sys/net/ipv6/conf/{end}/disable_ipv6")]).ok();
+        wall.net.inside(end, &["ip", "addr", "add", address, "dev", end, "nodad"]).ok();
+    }
+    let told = || wall.net.inside("far", &["python3", "-c", ASKER, "10.9.0.2", "fd00::2"]).ok().text();
+    let running = wall.start("near", "out", &["--bidirectional"]);
+    assert_eq!(told(), "refused refused refused refused\n");
+    fs::write(&wall.rules, "drop dport 7000\n").unwrap();
+    wall.ctl(&["reload"]).ok();
+    assert_eq!(told(), "nothing nothing nothing nothing\n");
+    let done = running.stop().ok();
+    let answer = answer(&done);
+    assert!(answer["answers"]["sent"].as_u64().unwrap() >= 4, "{answer}");
+    assert!(done.err.contains(" answered"), "{}", done.err);
+}
+
 /// The near end is a router: without the firewall it would pass the packets on a second time, and those that are denied too.
 #[test]
 fn the_host_behind_a_tap_gets_nothing_while_it_runs() {
