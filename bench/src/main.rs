@@ -159,7 +159,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
             store::run(&weir()?, size, rounds, arguments.bytes, data, &mut report)?;
         }
         Scenario::Firewall => {
-            report = Report::new(firewall::RAW, &format!("{in_turn}; processor time of one thread unless said otherwise"));
+            report =
+                Report::new(firewall::RAW, &format!("{in_turn}; processor time of one thread unless said otherwise"));
             firewall::run(size, rounds, &mut report)?;
         }
         Scenario::Capture => {

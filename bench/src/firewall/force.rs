@@ -67,7 +67,9 @@ pub fn run(size: Size, report: &mut Report) -> anyhow::Result<()> {
     let [wait_50, wait_99, wait_most] = [0.5, 0.99, 1.0].map(|share| at(&mut waits, share));
     let [batch_50, batch_99, batch_most] = [0.5, 0.99, 1.0].map(|share| at(&mut batches, share));
     let row = |name: &str, times: [Duration; 3]| {
-        std::iter::once(name.to_owned()).chain(times.map(|time| format!("{:.2} us", time.as_secs_f64() * 1e6))).collect()
+        std::iter::once(name.to_owned())
+            .chain(times.map(|time| format!("{:.2} us", time.as_secs_f64() * 1e6)))
+            .collect()
     };
     let rows = [
         row("a batch of 32 packets", [batch_50, batch_99, batch_most]),

@@ -195,8 +195,11 @@ fn judge(
         if round == 0 {
             let mut again = Counters::new(classifier.list().rules.len());
             for (data, wanted) in frames().zip(&verdicts) {
-                let around =
-                    Around { frame: Frame { data, wire_len: FRAME as u32, interface: 0 }, interface: None, expressions: &[] };
+                let around = Around {
+                    frame: Frame { data, wire_len: FRAME as u32, interface: 0 },
+                    interface: None,
+                    expressions: &[],
+                };
                 same &= classifier.judge(&Fields::of(&parser, data), &around, &mut again).0 == *wanted;
             }
         }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Instant;
 use weir_firewall::permissions::{Change, Permissions, Span};
 use weir_firewall::replicas::{Refused, Shard, Shared, Worker};
+use weir_firewall::striped::{Striped, StripedWorker};
 use weir_generator::trains::{Config, MIXES, Mix, Packet, Trains, fingerprint, fingerprints};
 
 /// Packets in flight, at most, in the course.
@@ -126,6 +127,26 @@ fn weir(worker: &mut Worker<Permissions<u32>>, packets: &[Packet], work: bool) -
     answer
 }
 
+/// The same by the striped engine; returns the share of verdicts that were in the cache too.
+fn striped(worker: &mut StripedWorker<u32>, packets: &[Packet]) -> (Answer, f64) {
+    let mut answer = Answer::new();
+    for batch in packets.chunks(BATCH) {
+        worker.begin();
+        for packet in batch {
+            match packet {
+                Packet::Config(config) => drop(worker.change(&change(config))),
+                Packet::Data(data) if worker.denies(data.source, data.destination).is_none() => {
+                    answer.add(data.seed as u16);
+                }
+                Packet::Data(_) => {}
+            }
+        }
+        worker.end();
+    }
+    let (hits, misses) = worker.hits_and_misses();
+    (answer, hits as f64 / (hits + misses).max(1) as f64)
+}
+
 /// Packets of a mix behind its warm-up, and both programs as the warm-up leaves them.
 struct Prepared {
     serial: Serial,
@@ -150,12 +171,20 @@ fn prepare(mix: &Mix, size: Size) -> Prepared {
     Prepared { serial, permissions, with_work, without_work }
 }
 
+/// Sizes of the striped engine's cache, entries.
+const CACHES: [usize; 4] = [16, 1 << 9, 1 << 12, 1 << 16];
+
+/// Stripes of the striped engine.
+const STRIPES: usize = 256;
+
 /// Medians of a mix, ns a packet.
 struct Medians {
     serial: f64,
     weir: f64,
     serial_bare: f64,
     weir_bare: f64,
+    /// The striped engine without work, and its cache hits, by the size of the cache.
+    striped: Vec<(f64, f64)>,
     /// Two workers that share permissions, and two independent programs: million packets a second.
     shared: f64,
     independent: f64,
@@ -167,7 +196,7 @@ pub fn run(size: Size, rounds: usize, report: &mut Report) {
     report.line("");
     let all: Vec<Medians> = (1..).zip(&MIXES).map(|(number, mix)| one(number, mix, size, rounds, report)).collect();
     let rows = (1..).zip(&all).map(|(number, medians)| {
-        let Medians { serial, weir, serial_bare, weir_bare, shared, independent } = medians;
+        let Medians { serial, weir, serial_bare, weir_bare, shared, independent, .. } = medians;
         vec![
             number.to_string(),
             format!("{serial:.0}"),
@@ -182,9 +211,34 @@ pub fn run(size: Size, rounds: usize, report: &mut Report) {
         ]
     });
     let head = [
-        "mix", "serial", "weir", "of serial", "serial, no work", "weir, no work", "Mpps", "2 workers, Mpps", "2 programs, Mpps",
+        "mix",
+        "serial",
+        "weir",
+        "of serial",
+        "serial, no work",
+        "weir, no work",
+        "Mpps",
+        "2 workers, Mpps",
+        "2 programs, Mpps",
         "of 2 programs",
     ];
+    report.table(&head, &rows.collect::<Vec<_>>());
+    report.line("");
+    report.line(&format!(
+        "The striped engine without work, {STRIPES} stripes: ns a packet and share of verdicts in the cache, by the entries of the cache."
+    ));
+    report.line("");
+    let rows = (1..).zip(&all).map(|(number, medians)| {
+        let cells = medians.striped.iter().map(|(ns, hits)| format!("{ns:.1} ({:.0} %)", 100.0 * hits));
+        let best = medians.striped.iter().map(|(ns, _)| *ns).fold(f64::INFINITY, f64::min);
+        let ratio = format!("{:.2}x", best / medians.weir_bare);
+        std::iter::once(number.to_string()).chain(cells).chain([format!("{:.1}", medians.weir_bare), ratio]).collect()
+    });
+    let heads: Vec<String> = CACHES.iter().map(|room| format!("cache of {room}")).collect();
+    let head: Vec<&str> = std::iter::once("mix")
+        .chain(heads.iter().map(String::as_str))
+        .chain(["sharded", "fastest of sharded"])
+        .collect();
     report.table(&head, &rows.collect::<Vec<_>>());
     let categories: Vec<String> = (1..=MIXES.len()).map(|number| number.to_string()).collect();
     let line = |label: &str, value: &dyn Fn(&Medians) -> f64| plot::Line {
@@ -197,15 +251,29 @@ pub fn run(size: Size, rounds: usize, report: &mut Report) {
         line("weir, 2 workers", &|medians| medians.shared),
         line("2 serial-like programs of weir", &|medians| medians.independent),
     ];
-    let svg = plot::lines("The course's mixes with work", ("mix", "million packets/s"), Scale::Log, &categories, &lines);
+    let svg =
+        plot::lines("The course's mixes with work", ("mix", "million packets/s"), Scale::Log, &categories, &lines);
     report.picture("mixes", &svg);
     if size == Size::Full {
         let ratio = |mix: usize| all[mix - 1].weir / all[mix - 1].serial;
         let worst = (5..=8).map(ratio).fold(0.0, f64::max);
-        report.bar("mixes 5 to 8 with work, one worker, of the serial program", "0.4x", &format!("{worst:.2}x"), worst <= 0.4);
-        report.bar("mix 4 with work, one worker, of the serial program", "0.6x", &format!("{:.2}x", ratio(4)), ratio(4) <= 0.6);
+        report.bar(
+            "mixes 5 to 8 with work, one worker, of the serial program",
+            "0.4x",
+            &format!("{worst:.2}x"),
+            worst <= 0.4,
+        );
+        report.bar(
+            "mix 4 with work, one worker, of the serial program",
+            "0.6x",
+            &format!("{:.2}x", ratio(4)),
+            ratio(4) <= 0.6,
+        );
         let slowest = all.iter().map(|medians| 1e3 / medians.weir_bare).fold(f64::INFINITY, f64::min);
         report.bar("without work, one worker, slowest mix", "10 Mpps", &format!("{slowest:.1} Mpps"), slowest >= 10.0);
+        let best = |medians: &Medians| medians.striped.iter().map(|(ns, _)| *ns).fold(f64::INFINITY, f64::min);
+        let least = all.iter().map(|medians| best(medians) / medians.weir_bare).fold(f64::INFINITY, f64::min);
+        report.bar("striped of sharded without work, worst mix", "1x", &format!("{least:.2}x"), least >= 1.0);
         let share = all.iter().map(|medians| medians.shared / medians.independent).fold(f64::INFINITY, f64::min);
         report.bar("two workers against two programs, worst mix", "0.9x", &format!("{share:.2}x"), share >= 0.9);
     }
@@ -216,6 +284,7 @@ fn one(number: usize, mix: &Mix, size: Size, rounds: usize, report: &mut Report)
     let Prepared { serial, permissions, with_work, without_work } = &prepared;
     let mut samples: [Samples; 4] = Default::default();
     let (mut shared, mut independent) = (Vec::new(), Vec::new());
+    let mut by_cache: [(Samples, f64); CACHES.len()] = Default::default();
     let mut wanted: [Option<Answer>; 2] = [None, None];
     for round in 0..rounds {
         for (at, (packets, work)) in [(with_work, true), (without_work, false)].into_iter().enumerate() {
@@ -235,6 +304,18 @@ fn one(number: usize, mix: &Mix, size: Size, rounds: usize, report: &mut Report)
                 report.raw(&["mixes", &case, rival, &round, &ns, &sum]);
             }
         }
+        for ((samples, hits), room) in by_cache.iter_mut().zip(CACHES) {
+            let mut worker = Striped::new(permissions.clone(), STRIPES, 1).worker(room);
+            let ((answer, share), elapsed) = time(|| striped(&mut worker, without_work));
+            samples.add(elapsed, without_work.len());
+            *hits = share;
+            if wanted[1].as_ref() != Some(&answer) {
+                report.wrong(&format!("mix {number}: another histogram of the striped engine"));
+            }
+            let (case, ns) =
+                (format!("mix {number} without work, cache of {room}"), format!("{:.2}", samples.cpu[round]));
+            report.raw(&["mixes", &case, "striped", &(round + 1).to_string(), &ns, &format!("{share:.4}")]);
+        }
         shared.push(two(permissions, with_work, true));
         independent.push(two(permissions, with_work, false));
     }
@@ -243,6 +324,7 @@ fn one(number: usize, mix: &Mix, size: Size, rounds: usize, report: &mut Report)
         weir: samples[1].median(),
         serial_bare: samples[2].median(),
         weir_bare: samples[3].median(),
+        striped: by_cache.iter().map(|(samples, hits)| (samples.median(), *hits)).collect(),
         shared: median(shared.into_iter()),
         independent: median(independent.into_iter()),
     }
@@ -260,7 +342,8 @@ fn two(permissions: &Permissions<u32>, packets: &[Packet], is_shared: bool) -> f
         };
         packets.iter().filter(is_of).copied().collect()
     };
-    let streams: Vec<Vec<Packet>> = (0..2).map(|index| if is_shared { of_shard(index) } else { packets.to_vec() }).collect();
+    let streams: Vec<Vec<Packet>> =
+        (0..2).map(|index| if is_shared { of_shard(index) } else { packets.to_vec() }).collect();
     let one = Shared::new(permissions.clone(), LOG);
     let workers: Vec<Worker<Permissions<u32>>> = (0..2)
         .map(|index| match is_shared {

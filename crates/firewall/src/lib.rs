@@ -16,6 +16,7 @@ mod policy;
 pub mod replicas;
 mod rows;
 pub mod rules;
+pub mod striped;
 mod unreachable;
 
 pub use address::Address;

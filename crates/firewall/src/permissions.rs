@@ -125,6 +125,11 @@ impl<A: Address> Permissions<A> {
         Self { accepted: Accepted::new(most, default, seed), personae_non_gratae: Table::new(most, seed) }
     }
 
+    /// Returns the sources that destinations accept.
+    pub fn accepted(&self) -> &Accepted<A> {
+        &self.accepted
+    }
+
     /// Whether a packet passes.
     #[inline]
     pub fn passes(&self, source: A, destination: A) -> bool {
@@ -149,6 +154,23 @@ impl<A: Address> Permissions<A> {
     #[inline]
     pub fn is_persona_non_grata(&self, address: A) -> bool {
         self.personae_non_gratae.get(address).copied().unwrap_or(false)
+    }
+
+    /// Distributes the permissions to `parts` tables, each with the room of this one; `part` gives the number of an address's.
+    pub(crate) fn distributed(self, parts: usize, part: impl Fn(A) -> usize) -> Vec<Self> {
+        let (most, seed, default) = (self.personae_non_gratae.full().most, 0, self.accepted.default);
+        let mut tables: Vec<Self> = (0..parts).map(|_| Self::new(most, default, seed)).collect();
+        for (address, flag) in self.personae_non_gratae.into_entries() {
+            let put = tables[part(address)].personae_non_gratae.get_or_insert_with(address, || flag);
+            debug_assert!(put.is_ok(), "each has the room of all");
+        }
+        for (address, row) in self.accepted.rows.into_entries() {
+            let mut row = Some(row);
+            let rows = &mut tables[part(address)].accepted.rows;
+            let put = rows.get_or_insert_with(address, || row.take().expect("asked for once"));
+            debug_assert!(put.is_ok(), "each has the room of all");
+        }
+        tables
     }
 
     /// Applies a change. **Errors**: there is no room for another address; nothing has changed then.

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 use weir_firewall::permissions::{Change, Permissions, Span};
-use weir_firewall::replicas::{Refused, Shard, Shared};
+use weir_firewall::replicas::{Refused, Shard, Shared, Worker};
+use weir_firewall::striped::{Striped, StripedWorker};
 use weir_generator::trains::{Config, Data, MIXES, Mix, Packet, Trains, fingerprint};
 use weir_testkit::Random;
 
@@ -165,11 +166,98 @@ fn small() -> Mix {
     }
 }
 
+/// An engine under test.
+trait Engine: Sync {
+    type Worker: Send;
+
+    fn worker(&self, shard: Shard) -> Self::Worker;
+    /// Applies a change; `None` if there is no room yet.
+    fn try_apply(&self, change: &Change<u32>) -> Option<u64>;
+    fn is_in_force(&self, number: u64) -> bool;
+    fn begin(worker: &mut Self::Worker);
+    fn passes(worker: &mut Self::Worker, source: u32, destination: u32) -> bool;
+    fn end(worker: &mut Self::Worker);
+}
+
+impl Engine for Arc<Shared<Permissions<u32>>> {
+    type Worker = Worker<Permissions<u32>>;
+
+    fn worker(&self, shard: Shard) -> Self::Worker {
+        Shared::worker(self, shard)
+    }
+
+    fn try_apply(&self, change: &Change<u32>) -> Option<u64> {
+        match Shared::apply(self, change) {
+            Ok(number) => Some(number),
+            Err(Refused::NoRoom { .. }) => None,
+            Err(refused) => panic!("{refused}"),
+        }
+    }
+
+    fn is_in_force(&self, number: u64) -> bool {
+        Shared::is_in_force(self, number)
+    }
+
+    fn begin(worker: &mut Self::Worker) {
+        worker.begin();
+    }
+
+    fn passes(worker: &mut Self::Worker, source: u32, destination: u32) -> bool {
+        worker.value().passes(source, destination)
+    }
+
+    fn end(worker: &mut Self::Worker) {
+        worker.end();
+    }
+}
+
+impl Engine for Arc<Striped<u32>> {
+    type Worker = StripedWorker<u32>;
+
+    /// Any worker judges packets to any destination.
+    fn worker(&self, _: Shard) -> Self::Worker {
+        Striped::worker(self, 64)
+    }
+
+    fn try_apply(&self, change: &Change<u32>) -> Option<u64> {
+        Some(Striped::apply(self, change).unwrap())
+    }
+
+    fn is_in_force(&self, number: u64) -> bool {
+        Striped::is_in_force(self, number)
+    }
+
+    fn begin(worker: &mut Self::Worker) {
+        worker.begin();
+    }
+
+    fn passes(worker: &mut Self::Worker, source: u32, destination: u32) -> bool {
+        worker.denies(source, destination).is_none()
+    }
+
+    fn end(worker: &mut Self::Worker) {
+        worker.end();
+    }
+}
+
+fn sharded(seed: u64) -> Arc<Shared<Permissions<u32>>> {
+    Shared::new(Permissions::new(small().addresses() as usize, true, seed), 64)
+}
+
+fn striped(seed: u64) -> Arc<Striped<u32>> {
+    Striped::new(Permissions::new(small().addresses() as usize, true, seed), 8, seed)
+}
+
 /// Judges packets on each of `workers` threads, in batches, while two threads apply `changes` changes each, and wait for the acknowledgement
 /// of each. Keeps `packets` to twice as many packets of each worker, evenly over its time: a part of a sound history is sound. All threads let others run now and then, so that they take turns often where cores are few.
-fn run(packets: usize, changes: usize, workers: u32, shards: bool, seed: u64) -> (Vec<Applied>, Vec<Judged>) {
-    let mix = small();
-    let shared = Shared::new(Permissions::new(mix.addresses() as usize, true, seed), 64);
+fn run<E: Engine>(
+    engine: &E,
+    packets: usize,
+    changes: usize,
+    workers: u32,
+    shards: bool,
+    seed: u64,
+) -> (Vec<Applied>, Vec<Judged>) {
     let start = Instant::now();
     let now = move || start.elapsed().as_nanos() as u64;
     let controlled = AtomicU32::new(0);
@@ -177,24 +265,24 @@ fn run(packets: usize, changes: usize, workers: u32, shards: bool, seed: u64) ->
     std::thread::scope(|scope| {
         let judges: Vec<_> = (0..workers)
             .map(|index| {
-                let mut worker = shared.worker(if shards { Shard { index, of } } else { Shard::ALL });
+                let mut worker = engine.worker(if shards { Shard { index, of } } else { Shard::ALL });
                 let controlled = &controlled;
                 scope.spawn(move || {
                     let (mut judged, mut random) = (Vec::with_capacity(packets), Random(seed + u64::from(index)));
                     let (mut batches, mut stride) = (0u64, 1);
                     while judged.len() < packets || controlled.load(Ordering::Relaxed) < 2 {
                         let begin_ns = now();
-                        worker.begin();
+                        E::begin(&mut worker);
                         let batch = judged.len();
                         for _ in 0..=random.below(8) {
                             let (source, destination) = (random.below(16) as u32, random.below(16) as u32);
                             if Shard::of(destination, of).index == if shards { index } else { 0 } {
-                                let passed = worker.value().denies(source, destination).is_none();
+                                let passed = E::passes(&mut worker, source, destination);
                                 judged.push(Judged { begin_ns, end_ns: 0, source, destination, passed });
                             }
                         }
                         let end_ns = now();
-                        worker.end();
+                        E::end(&mut worker);
                         judged[batch..].iter_mut().for_each(|packet| packet.end_ns = end_ns);
                         batches += 1;
                         if batches % stride != 0 {
@@ -220,7 +308,7 @@ fn run(packets: usize, changes: usize, workers: u32, shards: bool, seed: u64) ->
             .collect();
         let controllers: Vec<_> = (0..2)
             .map(|index| {
-                let (shared, controlled) = (Arc::clone(&shared), &controlled);
+                let controlled = &controlled;
                 scope.spawn(move || {
                     let (mut applied, mut random) = (Vec::new(), Random(seed ^ (index + 77)));
                     for _ in 0..changes {
@@ -233,13 +321,12 @@ fn run(packets: usize, changes: usize, workers: u32, shards: bool, seed: u64) ->
                         };
                         let begin_ns = now();
                         let number = loop {
-                            match shared.apply(&change) {
-                                Ok(number) => break number,
-                                Err(Refused::NoRoom { .. }) => std::thread::yield_now(),
-                                Err(refused) => panic!("{refused}"),
+                            match engine.try_apply(&change) {
+                                Some(number) => break number,
+                                None => std::thread::yield_now(),
                             }
                         };
-                        while !shared.is_in_force(number) {
+                        while !engine.is_in_force(number) {
                             std::thread::yield_now();
                         }
                         applied.push(Applied { begin_ns, end_ns: now(), number, change });
@@ -255,9 +342,21 @@ fn run(packets: usize, changes: usize, workers: u32, shards: bool, seed: u64) ->
 }
 
 #[test]
+fn histories_of_the_striped_engine_have_one_global_order() {
+    for workers in [1, 2, 3] {
+        let (changes, packets) =
+            run(&striped(3), 250_000 / workers as usize, 4_000, workers, false, u64::from(workers));
+        assert!(packets.iter().filter(|packet| packet.passed).count() > 1000);
+        let judge = Judge::new(changes, true).unwrap();
+        assert_eq!(judge.check(packets), Ok(()));
+    }
+}
+
+#[test]
 fn histories_of_many_threads_have_one_global_order() {
     for (workers, shards) in [(1, false), (2, false), (2, true), (3, true)] {
-        let (changes, packets) = run(250_000 / workers as usize, 4_000, workers, shards, u64::from(workers));
+        let (changes, packets) =
+            run(&sharded(1), 250_000 / workers as usize, 4_000, workers, shards, u64::from(workers));
         println!("{workers} workers: {} changes, {} packets", changes.len(), packets.len());
         assert!(packets.iter().filter(|packet| packet.passed).count() > 1000);
         let judge = Judge::new(changes, true).unwrap();
@@ -268,7 +367,7 @@ fn histories_of_many_threads_have_one_global_order() {
 /// The judge finds faults that are planted into a sound history.
 #[test]
 fn the_judge_finds_planted_faults() {
-    let (changes, packets) = run(20_000, 2_000, 2, false, 5);
+    let (changes, packets) = run(&sharded(5), 20_000, 2_000, 2, false, 5);
     let sound = Judge::new(changes.clone(), true).unwrap();
     assert_eq!(sound.check(packets.clone()), Ok(()));
     // Two changes in the wrong order, and a change that is missing.

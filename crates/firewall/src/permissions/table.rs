@@ -52,6 +52,11 @@ impl<A: Address, V> Table<A, V> {
         self.slots.iter().flatten()
     }
 
+    /// Returns the addresses with their values, in no order.
+    pub(super) fn into_entries(self) -> impl Iterator<Item = (A, V)> {
+        self.slots.into_iter().flatten()
+    }
+
     /// Takes out the addresses for which `keeps` returns `false`. **Cost**: all slots are written anew.
     pub(super) fn retain(&mut self, keeps: impl Fn(A) -> bool) {
         let slots = std::mem::replace(&mut self.slots, empty(Self::LEAST));
