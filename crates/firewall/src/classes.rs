@@ -70,8 +70,8 @@ impl<A: Address> Ranges<A> {
                 numbers.push(row);
             }
         }
-        // Sections with about a range in 64 of them, were they spread evenly; but they come in clusters.
-        let bits = (starts.len().ilog2() + 6).clamp(8, MOST_SECTION_BITS);
+        // A table that is no larger than what it leads to: in a larger one each look is a cache miss.
+        let bits = (starts.len().ilog2() + 2).clamp(8, MOST_SECTION_BITS);
         let mut root = Vec::with_capacity((1 << bits) + 1);
         let mut range = 0;
         for high in 0..1usize << bits {
