@@ -15,5 +15,7 @@ pub const RAW: &str = "part,case,rival,round,ns_per_packet,answer";
 pub fn run(size: Size, rounds: usize, report: &mut Report) -> anyhow::Result<()> {
     mixes::run(size, rounds, report);
     lists::run(size, rounds, report)?;
-    force::run(size, report)
+    force::run(size, report)?;
+    report.bars();
+    Ok(())
 }

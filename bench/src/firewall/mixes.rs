@@ -19,6 +19,9 @@ use weir_generator::trains::{Config, MIXES, Mix, Packet, Trains, fingerprint, fi
 /// Packets in flight, at most, in the course.
 const BATCH: usize = 256;
 
+/// Packets between the one whose memory is fetched and the one that is judged.
+const AHEAD: usize = 8;
+
 /// Changes that a worker need not have taken up yet.
 const LOG: usize = 4096;
 
@@ -106,7 +109,10 @@ fn weir(worker: &mut Worker<Permissions<u32>>, packets: &[Packet], work: bool) -
     let mut accepted = Vec::with_capacity(BATCH);
     for batch in packets.chunks(BATCH) {
         worker.begin();
-        for packet in batch {
+        for (i, packet) in batch.iter().enumerate() {
+            if let Some(Packet::Data(data)) = batch.get(i + AHEAD) {
+                worker.value().prefetch(data.source, data.destination);
+            }
             match packet {
                 Packet::Config(config) => {
                     // The other worker takes up the changes soon.

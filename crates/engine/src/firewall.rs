@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use weir_filter::Filter;
 use weir_firewall::replicas::{self, Shard};
 use weir_firewall::rules::{Rule, RuleList};
-use weir_firewall::{Around, Classifier, Content, Counters, Fields, PolicyChange, Rules, Verdict};
+use weir_firewall::{Around, Classifier, Content, Counters, Fields, Found, PolicyChange, Rules, Verdict};
 use weir_packet::flow::Parser;
 use weir_packet::savefile::{Interface, Record};
 use weir_packet::{LinkType, Matcher};
@@ -164,6 +164,9 @@ pub struct Firewall {
     answer_fault: Option<PortFault>,
 }
 
+/// Packets that wait for memory together.
+const TOGETHER: usize = 32;
+
 /// Interface of a layout.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -272,21 +275,17 @@ impl Firewall {
         }
         let current = Arc::clone(&delivery.current);
         let Columns { records: all, kept, selected, .. } = &mut delivery.part;
-        let mut passed = Passed::default();
-        let mut denied = 0;
+        let (mut passed, mut waiting, mut first) = (Passed::default(), [const { None }; TOGETHER], 0);
         current.layout.records(delivery.view.content(), &selected.records, |i, record| {
             // Each record was found before. One that is not found again is missing in the account, which says so.
-            let Some(record) = record else { return };
-            let interface = || &current.layout.interfaces[record.frame.interface as usize];
-            match self.packet(&record, interface) {
-                Verdict::Pass => passed.add(selected.records[i], record.frame.wire_len),
-                Verdict::Drop => denied += 1,
-                Verdict::Reject => {
-                    denied += 1;
-                    self.reject(&record);
-                }
+            waiting[i % TOGETHER] = record;
+            if i % TOGETHER == TOGETHER - 1 {
+                self.judge_together(&mut waiting, &current, &selected.records[first..], &mut passed);
+                first = i + 1;
             }
         });
+        self.judge_together(&mut waiting, &current, &selected.records[first..], &mut passed);
+        let denied = passed.denied;
         passed.replace(selected);
         if !kept.is_empty() {
             *kept = Bits::marking(all, &selected.records);
@@ -314,21 +313,47 @@ impl Firewall {
         }
     }
 
-    fn packet<'a>(&mut self, record: &Record<'_>, interface: impl Fn() -> &'a Interface) -> Verdict {
-        let number = record.frame.interface as usize;
-        let place = match self.places.get(number) {
-            Some(Some(place)) => *place,
-            _ => self.place(number, interface()),
-        };
-        self.nameless += u64::from(place.is_nameless);
-        let Link { parser, expressions, .. } = &*self.links[place.link];
-        let fields = match parser {
-            Some(parser) => Fields::of(parser, record.frame.data),
-            // What such a frame carries is unknown, so it does not pass as one without IP.
-            None => Fields::without_ip(Content::Malformed),
-        };
-        let around = Around { frame: record.frame, interface: place.interface, expressions };
-        self.worker.value().judge(&fields, &around, &mut self.counters).0
+    /// Judges packets that wait together for memory; `places` are theirs in the batch. None waits any more afterwards.
+    fn judge_together(
+        &mut self,
+        waiting: &mut [Option<Record<'_>>; TOGETHER],
+        current: &Current<StagesPlan>,
+        places: &[u32],
+        passed: &mut Passed,
+    ) {
+        let nothing = Fields::without_ip(Content::Malformed);
+        let (mut fields, mut found) = ([nothing; TOGETHER], [Found::default(); TOGETHER]);
+        let mut interfaces = [None; TOGETHER];
+        let mut count = 0;
+        for (i, record) in waiting.iter().enumerate() {
+            let Some(record) = record else { continue };
+            let number = record.frame.interface as usize;
+            let place = match self.places.get(number) {
+                Some(Some(place)) => *place,
+                _ => self.place(number, &current.layout.interfaces[number]),
+            };
+            self.nameless += u64::from(place.is_nameless);
+            // What a frame without a parser carries is unknown, so it does not pass as one without IP.
+            if let Some(parser) = &self.links[place.link].parser {
+                fields[i] = Fields::of(parser, record.frame.data);
+            }
+            interfaces[i] = Some(place);
+            count = i + 1;
+        }
+        self.worker.value().look_up(&fields[..count], &mut found[..count]);
+        for (i, waiting) in waiting.iter_mut().enumerate().take(count) {
+            let (Some(record), Some(place)) = (waiting.take(), interfaces[i]) else { continue };
+            let Link { expressions, .. } = &*self.links[place.link];
+            let around = Around { frame: record.frame, interface: place.interface, expressions };
+            match self.worker.value().judge(found[i], &fields[i], &around, &mut self.counters).0 {
+                Verdict::Pass => passed.add(places[i], record.frame.wire_len),
+                Verdict::Drop => passed.denied += 1,
+                Verdict::Reject => {
+                    passed.denied += 1;
+                    self.reject(&record);
+                }
+            }
+        }
     }
 
     #[cold]
@@ -354,6 +379,8 @@ struct Passed {
     records: Vec<u32>,
     lengths: Vec<u32>,
     bytes: u64,
+    /// Number of all other packets.
+    denied: u64,
 }
 
 impl Passed {

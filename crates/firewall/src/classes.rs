@@ -10,20 +10,23 @@ use crate::fields::{ABSENT, NO_PORT};
 use crate::rows::{Rows, RuleSet};
 use std::collections::HashMap;
 use std::sync::Arc;
+use weir_memory::{in_huge_pages, prefetch};
 
 /// Most bits of an address that choose its section: a table of 4 MiB.
 const MOST_SECTION_BITS: u32 = 20;
 
+/// Ranges that begin in a section, up to which all of them are compared.
+const FEW: usize = 4;
+
 /// Classes of the addresses of one family.
 ///
-/// **Layout**: range `i` begins at `starts[i]`, ends before `starts[i + 1]`, and has the row `rows[i]`. `root[h]` is the number of the range
+/// **Layout**: range `i` begins at `ranges[i].0`, ends before `ranges[i + 1].0`, and has the row `ranges[i].1`. `root[h]` is the number of the range
 /// in which the first address with the high bits `h` lies; their number grows with that of the ranges.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges<A> {
     bits: u32,
     root: Vec<u32>,
-    starts: Vec<A>,
-    rows: Vec<u32>,
+    ranges: Vec<(A, u32)>,
 }
 
 impl<A: Address> Ranges<A> {
@@ -55,7 +58,7 @@ impl<A: Address> Ranges<A> {
             }
         }
         events.sort_unstable();
-        let (mut starts, mut numbers) = (vec![A::ZERO], vec![rows.row_of(&set)]);
+        let mut ranges = vec![(A::ZERO, rows.row_of(&set))];
         for at in events.chunk_by(|a, b| a.0 == b.0) {
             for &(_, owner) in at {
                 owners[owner as usize].1.iter().for_each(|&rule| set.toggle(rule));
@@ -64,25 +67,24 @@ impl<A: Address> Ranges<A> {
             let start = at[0].0;
             let is_first = start == A::ZERO;
             if is_first {
-                numbers[0] = row;
-            } else if numbers.last() != Some(&row) {
-                starts.push(start);
-                numbers.push(row);
+                ranges[0].1 = row;
+            } else if ranges.last().is_some_and(|last| last.1 != row) {
+                ranges.push((start, row));
             }
         }
         // A table that is no larger than what it leads to: in a larger one each look is a cache miss.
-        let bits = (starts.len().ilog2() + 2).clamp(8, MOST_SECTION_BITS);
+        let bits = (ranges.len().ilog2() + 2).clamp(8, MOST_SECTION_BITS);
         let mut root = Vec::with_capacity((1 << bits) + 1);
         let mut range = 0;
         for high in 0..1usize << bits {
             // The last range that begins at or before the first address of this section.
-            while range + 1 < starts.len() && starts[range + 1] <= A::first_of(high, bits) {
+            while range + 1 < ranges.len() && ranges[range + 1].0 <= A::first_of(high, bits) {
                 range += 1;
             }
             root.push(range as u32);
         }
-        root.push(starts.len() as u32 - 1);
-        Self { bits, root, starts, rows: numbers }
+        root.push(ranges.len() as u32 - 1);
+        Self { bits, root: in_huge_pages(&root), ranges: in_huge_pages(&ranges) }
     }
 
     /// Returns the row of an address. **Cost**: a search among the ranges that begin in its section.
@@ -90,13 +92,31 @@ impl<A: Address> Ranges<A> {
     pub(crate) fn row(&self, address: A) -> u32 {
         let high = address.section(self.bits);
         let (first, last) = (self.root[high] as usize, self.root[high + 1] as usize);
-        let within = self.starts[first + 1..=last].partition_point(|start| *start <= address);
-        self.rows[first + within]
+        let within = if last - first <= FEW {
+            // Without a branch for each range: which way it goes is as random as the address.
+            (1..=FEW).map(|i| usize::from(i <= last - first && self.ranges[(first + i).min(last)].0 <= address)).sum()
+        } else {
+            self.ranges[first + 1..=last].partition_point(|range| range.0 <= address)
+        };
+        self.ranges[first + within].1
+    }
+
+    /// Starts to fetch what [`Self::prefetch_ranges`] needs.
+    #[inline]
+    pub(crate) fn prefetch_section(&self, address: A) {
+        prefetch(&self.root, address.section(self.bits));
+    }
+
+    /// Starts to fetch what [`Self::row`] needs. **Cost**: a look into the section.
+    #[inline]
+    pub(crate) fn prefetch_ranges(&self, address: A) {
+        let high = address.section(self.bits);
+        prefetch(&self.ranges, (self.root[high] as usize + self.root[high + 1] as usize) / 2);
     }
 
     /// Returns the bytes of the tables.
     pub(crate) fn bytes(&self) -> usize {
-        size_of_val(&self.root[..]) + size_of_val(&self.starts[..]) + size_of_val(&self.rows[..])
+        size_of_val(&self.root[..]) + size_of_val(&self.ranges[..])
     }
 }
 

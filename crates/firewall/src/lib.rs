@@ -21,7 +21,7 @@ mod unreachable;
 
 pub use address::Address;
 pub use addresses::Addresses;
-pub use classifier::{Around, Classifier, TooLarge};
+pub use classifier::{Around, Classifier, Found, TooLarge};
 pub use counters::{Count, Counters, RuleCount};
 pub use fields::{Content, Fields, TcpFlags};
 pub use policy::{Policy, PolicyChange, Rules};

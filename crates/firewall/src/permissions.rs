@@ -136,6 +136,13 @@ impl<A: Address> Permissions<A> {
         self.denies(source, destination).is_none()
     }
 
+    /// Starts to fetch what [`Self::denies`] needs.
+    #[inline]
+    pub fn prefetch(&self, source: A, destination: A) {
+        self.personae_non_gratae.prefetch(source);
+        self.accepted.rows.prefetch(destination);
+    }
+
     /// Returns the reason for which a packet does not pass, if it does not.
     #[inline]
     pub fn denies(&self, source: A, destination: A) -> Option<DecidedBy> {
@@ -260,6 +267,15 @@ impl PermissionTable {
         match change {
             AddressChange::V4(change) => self.v4.apply(change),
             AddressChange::V6(change) => self.v6.apply(change),
+        }
+    }
+
+    /// Starts to fetch what [`Self::denies`] needs.
+    #[inline]
+    pub fn prefetch(&self, fields: &Fields) {
+        match fields.is_v6 {
+            true => self.v6.prefetch(fields.src, fields.dst),
+            false => self.v4.prefetch(fields.src as u32, fields.dst as u32),
         }
     }
 

@@ -6,6 +6,7 @@
 
 use crate::address::mixed;
 use std::collections::HashMap;
+use weir_memory::{in_huge_pages, prefetch};
 
 /// Rules in a word, and words in a word of the summary.
 const BITS: usize = 64;
@@ -27,6 +28,11 @@ impl RuleSet {
         Self { words: vec![0; rules.div_ceil(BITS)], sum: 0 }
     }
 
+    /// The set of up to 64 rules.
+    fn word(&self) -> u64 {
+        self.words.first().copied().unwrap_or(0)
+    }
+
     /// Adds the rule, or takes it out if it is there.
     pub(crate) fn toggle(&mut self, rule: usize) {
         self.words[rule / BITS] ^= 1 << (rule % BITS);
@@ -37,10 +43,10 @@ impl RuleSet {
 
 /// Rows of one field, each set once.
 ///
-/// **Layout**: a row is its summary, and behind it the place of its first word in `words`.
+/// **Layout**: a row is its summary, and behind it the place of its first word in `words`. Without a summary it is its only word.
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
-    /// Words of a summary.
+    /// Words of a summary; 0 for up to 64 rules.
     summary: usize,
     rows: Vec<u64>,
     words: Vec<u64>,
@@ -53,7 +59,7 @@ pub(crate) struct Rows {
 impl Rows {
     /// Makes rows for up to `rules` rules.
     pub(crate) fn new(rules: usize) -> Self {
-        let summary = rules.div_ceil(BITS).div_ceil(BITS);
+        let summary = if rules <= BITS { 0 } else { rules.div_ceil(BITS).div_ceil(BITS) };
         Self { summary, rows: Vec::new(), words: Vec::new(), is_full: false, known: HashMap::new() }
     }
 
@@ -68,6 +74,11 @@ impl Rows {
             return 0;
         }
         let row = self.len() as u32;
+        if self.summary == 0 {
+            self.rows.push(set.word());
+            self.known.entry(set.sum).or_default().push(row);
+            return row;
+        }
         for word in 0..self.summary {
             let part = set.words.iter().skip(word * BITS).take(BITS);
             self.rows.push(part.enumerate().fold(0, |bits, (i, word)| bits | u64::from(*word != 0) << i));
@@ -86,8 +97,8 @@ impl Rows {
     /// Ends the making of rows, and frees what only that needed.
     pub(crate) fn complete(&mut self) {
         self.known = HashMap::new();
-        self.rows.shrink_to_fit();
-        self.words.shrink_to_fit();
+        self.rows = in_huge_pages(&self.rows);
+        self.words = in_huge_pages(&self.words);
     }
 
     /// Returns the number of rows.
@@ -100,12 +111,21 @@ impl Rows {
         size_of_val(&self.rows[..]) + size_of_val(&self.words[..])
     }
 
+    /// Starts to fetch a row.
+    #[inline]
+    pub(crate) fn prefetch(&self, row: u32) {
+        prefetch(&self.rows, row as usize * (self.summary + 1));
+    }
+
     fn row(&self, row: u32) -> (&[u64], usize) {
         let at = row as usize * (self.summary + 1);
         (&self.rows[at..at + self.summary], self.rows[at + self.summary] as usize)
     }
 
     fn is_equal(&self, row: u32, set: &RuleSet) -> bool {
+        if self.summary == 0 {
+            return self.rows[row as usize] == set.word();
+        }
         let (summary, mut next) = self.row(row);
         set.words.iter().enumerate().all(|(i, &word)| {
             let is_there = summary[i / BITS] >> (i % BITS) & 1 == 1;
@@ -118,12 +138,27 @@ impl Rows {
 
 /// Hands the rules that are in a row of each field to `each`, in ascending order, until `each` returns `false`.
 ///
-/// **Cost**: the summaries, and for each word of rules that all of them have, a word of each field.
+/// **Cost**: a word of each field for up to 64 rules; the summaries for more, and for each word of rules that all of them have, a word
+/// of each field.
 #[inline]
 pub(crate) fn in_all<const FIELDS: usize>(fields: [(&Rows, u32); FIELDS], mut each: impl FnMut(u32) -> bool) {
-    let rows = fields.map(|(rows, row)| (rows.row(row), &rows.words));
+    if fields[0].0.summary == 0 {
+        let mut word = fields.iter().fold(u64::MAX, |all, (rows, row)| all & rows.rows[*row as usize]);
+        while word != 0 {
+            let rule = word.trailing_zeros();
+            word &= word - 1;
+            if !each(rule) {
+                return;
+            }
+        }
+        return;
+    }
+    let rows: [_; FIELDS] = core::array::from_fn(|field| {
+        let (rows, row) = fields[field];
+        (rows.row(row), &rows.words)
+    });
     // Number of words of each row before the current word of its summary.
-    let mut before = rows.map(|((_, first), _)| first);
+    let mut before: [_; FIELDS] = core::array::from_fn(|field| rows[field].0.1);
     let summaries = rows[0].0.0.len();
     for s in 0..summaries {
         let parts: [u64; FIELDS] = core::array::from_fn(|field| rows[field].0.0[s]);

@@ -30,7 +30,7 @@ impl Classifier {
         let mut found = Vec::new();
         for (number, rule) in rules.iter().enumerate() {
             let (mut covering, mut compared): (Option<Unreachable>, _) = (None, 0);
-            self.candidates(&a_packet_of(rule), |before| {
+            self.candidates(self.rows(&a_packet_of(rule)), |before| {
                 let before = before as usize;
                 if before < number && covers(&rules[before], rule) {
                     let but_absent = leaves_absent(&rules[before], rule);

@@ -366,11 +366,13 @@ mod tests {
     #[test]
     fn packets_side_by_side_have_the_fingerprints_that_each_has_alone() {
         for packets in [0, 1, 7, 8, 9, 200] {
-            let work = (0..packets).map(|i: u32| (i.wrapping_mul(2_654_435_761) % 500 * u32::from(i % 11 != 0), i * i));
+            let work = (0..packets)
+                .map(|i: u32| (i.wrapping_mul(2_654_435_761) % 500 * u32::from(!i.is_multiple_of(11)), i * i));
             let mut expected: Vec<u16> = work.clone().map(|(iterations, seed)| fingerprint(iterations, seed)).collect();
             let (mut work, mut found) = (work.collect(), Vec::new());
             fingerprints(&mut work, |fingerprint| found.push(fingerprint));
-            (expected.sort_unstable(), found.sort_unstable());
+            expected.sort_unstable();
+            found.sort_unstable();
             assert_eq!((work.len(), found), (0, expected), "{packets} packets");
         }
     }

@@ -30,7 +30,7 @@ mod sys;
 #[allow(unsafe_code)]
 mod table;
 
-pub use advice::advise_huge;
+pub use advice::{advise_huge, in_huge_pages};
 pub use available::Available;
 pub use equal::equal;
 pub use error::Error;

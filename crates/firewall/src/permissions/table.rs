@@ -1,6 +1,7 @@
 //! A hash table of addresses.
 
 use crate::Address;
+use weir_memory::prefetch;
 
 /// No room for another address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +31,12 @@ impl<A: Address, V> Table<A, V> {
     #[inline]
     pub(super) fn get(&self, address: A) -> Option<&V> {
         self.slots[self.place(address)].as_ref().map(|(_, value)| value)
+    }
+
+    /// Starts to fetch the first slot of the address.
+    #[inline]
+    pub(super) fn prefetch(&self, address: A) {
+        prefetch(&self.slots, address.hash(self.seed) as usize & (self.slots.len() - 1));
     }
 
     pub(super) fn get_or_insert_with(&mut self, address: A, value: impl FnOnce() -> V) -> Result<&mut V, Full> {
