@@ -13,10 +13,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Bytes of the last failed allocation of this thread, until one as large succeeds; `usize::MAX` if there is none. The
-    /// initial value is a constant and the type has no destructor, so that the allocator and a signal handler may use it.
+    /// Bytes of the last failed allocation of this thread, until one as large succeeds; `usize::MAX` if there is none;
+    /// [`NO_SIGNAL_STACK`]. The initial value is a constant and the type has no destructor, so that the allocator and a signal
+    /// handler may use it.
     static FAILED: Cell<usize> = const { Cell::new(usize::MAX) };
 }
+
+/// Mark of a thread that has no stack for its signals: the standard library will abort, whatever is allocated meanwhile.
+const NO_SIGNAL_STACK: usize = 0;
 
 /// The system's allocator, which also records the last failed allocation of each thread.
 #[derive(Debug)]
@@ -27,7 +31,7 @@ pub struct Allocator;
 fn noted(memory: *mut u8, size: usize) -> *mut u8 {
     if memory.is_null() {
         FAILED.set(size);
-    } else if FAILED.get() <= size {
+    } else if FAILED.get() <= size && FAILED.get() != NO_SIGNAL_STACK {
         FAILED.set(usize::MAX);
     }
     memory
@@ -89,11 +93,31 @@ pub(super) fn bear() {
     std::panic::set_hook(Box::new(move |panic| {
         let words = panic.payload_as_str().unwrap_or_default();
         if words.starts_with("failed to allocate an alternative stack") {
-            FAILED.set(0);
-        } else if FAILED.get() != 0 {
+            FAILED.set(NO_SIGNAL_STACK);
+        } else if FAILED.get() != NO_SIGNAL_STACK {
             others(panic);
         }
     }));
     // SAFETY: the handler makes only calls that handlers may make.
     unsafe { libc::signal(libc::SIGABRT, on_abort as *const () as libc::sighandler_t) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_forgotten_once_as_much_is_had_but_a_missing_signal_stack_never() {
+        let mut byte = 0;
+        let (some, none) = (&raw mut byte, std::ptr::null_mut());
+        let after = |results: &[(*mut u8, usize)]| {
+            results.iter().for_each(|(memory, size)| drop(noted(*memory, *size)));
+            FAILED.get()
+        };
+        assert_eq!(after(&[(none, 100), (some, 99)]), 100);
+        assert_eq!(after(&[(some, 100)]), usize::MAX);
+        FAILED.set(NO_SIGNAL_STACK);
+        assert_eq!(after(&[(some, 1), (some, 1 << 20)]), NO_SIGNAL_STACK);
+        FAILED.set(usize::MAX);
+    }
 }
