@@ -195,7 +195,7 @@ fn judge(
                     classifier.judge_found(
                         found,
                         fields,
-                        &Around { frame, interface: None, expressions: &[] },
+                        &Around::of(frame),
                         &mut counters,
                     );
                 }
@@ -206,11 +206,7 @@ fn judge(
         if round == 0 {
             let mut again = Counters::new(classifier.list().rules.len());
             for (data, wanted) in frames().zip(&verdicts) {
-                let around = Around {
-                    frame: Frame { data, wire_len: FRAME as u32, interface: 0 },
-                    interface: None,
-                    expressions: &[],
-                };
+                let around = Around::of(Frame { data, wire_len: FRAME as u32, interface: 0 });
                 same &= classifier.judge(&Fields::of(&parser, data), &around, &mut again).0 == *wanted;
             }
         }

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use weir_filter::Filter;
 use weir_firewall::replicas::{self, Shard};
 use weir_firewall::rules::{Rule, RuleList};
-use weir_firewall::{Around, Classifier, Content, Counters, Fields, Found, PolicyChange, Rules, Verdict};
+use weir_firewall::{
+    Around, Classifier, Conditions, Content, Counters, Fields, Found, PolicyChange, Rates, Rules, Verdict,
+};
 use weir_packet::flow::Parser;
 use weir_packet::savefile::{Interface, Record};
 use weir_packet::{LinkType, Matcher};
@@ -38,6 +40,10 @@ pub struct RuleSet {
     /// Whether the innermost packet of a tunnel is judged, not the packet around it.
     inner: bool,
     links: Mutex<Vec<Arc<Link>>>,
+    seed: u64,
+    rates: Rates,
+    /// Numbers of the rules that expired in the list before.
+    expired: Vec<u32>,
     /// The list before, and for each of its rules the number of the same rule here.
     carries: Option<(Weak<RuleSet>, Vec<Option<u32>>)>,
 }
@@ -53,11 +59,13 @@ struct Link {
 }
 
 impl RuleSet {
-    /// Compiles the expressions of a list. If `inner`, the innermost packet of each tunnel is judged.
+    /// Compiles the expressions of a list. If `inner`, the innermost packet of each tunnel is judged. The `seed` decides where the sources of
+    /// rates lie in memory.
     ///
     /// **Errors**: an expression that is wrong for any link type, with its reason.
-    pub fn new(classifier: Classifier, inner: bool) -> Result<Self, Senseless> {
-        let rules = Self { classifier, inner, links: Mutex::default(), carries: None };
+    pub fn new(classifier: Classifier, inner: bool, seed: u64) -> Result<Self, Senseless> {
+        let (rates, expired) = (Rates::new(classifier.list(), seed), Vec::new());
+        let rules = Self { classifier, inner, links: Mutex::default(), seed, rates, expired, carries: None };
         // Finds wrong words; the link types of the packets are not known yet.
         let ethernet = rules.link(LinkType::ETHERNET);
         match ethernet.senseless.first() {
@@ -67,9 +75,9 @@ impl RuleSet {
     }
 
     /// Compiles another list to be put in the place of this one, for all link types that packets have had. Rules of the same text keep
-    /// their counts. **Errors**: as for [`Self::new`].
-    pub fn successor(self: &Arc<Self>, classifier: Classifier) -> Result<Self, Senseless> {
-        let mut rules = Self::new(classifier, self.inner)?;
+    /// their counts, their rates and their times; `expired` are the rules that have expired here. **Errors**: as for [`Self::new`].
+    pub fn successor(self: &Arc<Self>, classifier: Classifier, expired: &[u32]) -> Result<Self, Senseless> {
+        let mut rules = Self::new(classifier, self.inner, self.seed)?;
         let links: Vec<LinkType> = self.links().iter().map(|known| known.link).collect();
         links.into_iter().for_each(|link| drop(rules.link(link)));
         let mut places: HashMap<&str, VecDeque<u32>> = HashMap::new();
@@ -77,9 +85,17 @@ impl RuleSet {
             places.entry(&rule.text).or_default().push_back(number as u32);
         }
         let place = |rule: &Rule| places.get_mut(&*rule.text)?.pop_front();
-        let carried = self.classifier.list().rules.iter().map(place).collect();
+        let carried: Vec<Option<u32>> = self.classifier.list().rules.iter().map(place).collect();
+        rules.rates.carry(&self.rates, &carried);
+        rules.expired = expired.iter().filter_map(|&rule| carried[rule as usize]).collect();
+        rules.expired.sort_unstable();
         rules.carries = Some((Arc::downgrade(self), carried));
         Ok(rules)
+    }
+
+    /// Returns the number that each rule of the list before has here, if this list took its place.
+    pub fn carried(&self) -> Option<&[Option<u32>]> {
+        self.carries.as_ref().map(|(_, carried)| &**carried)
     }
 
     /// Returns the rule list.
@@ -132,6 +148,10 @@ impl Rules for RuleSet {
     fn classifier(&self) -> &Classifier {
         &self.classifier
     }
+
+    fn expired(&self) -> &[u32] {
+        &self.expired
+    }
 }
 
 /// The policy that all directions of a firewall share.
@@ -162,6 +182,31 @@ pub struct Firewall {
     /// Answers to rejected packets; `None` if nobody is answered, or if the port has failed.
     answers: Option<Answers>,
     answer_fault: Option<PortFault>,
+    /// Time of the latest packet, ns since the Unix epoch.
+    time_ns: u64,
+    /// Ends of rules by the packets' times; `None` if a controller ends them.
+    ends: Option<Ends>,
+}
+
+/// Ends of rules by packet time. The time of a rule begins with the first packet.
+#[derive(Debug)]
+struct Ends {
+    /// Times and numbers of rules, the next one last; `None` before the first packet.
+    at: Option<Vec<(u64, u32)>>,
+}
+
+impl Ends {
+    /// Returns a rule whose time is over, if there is one.
+    fn due(&mut self, time_ns: u64, rules: &RuleList) -> Option<u32> {
+        let at = self.at.get_or_insert_with(|| {
+            let end =
+                |(number, rule): (u32, &Rule)| Some((time_ns.saturating_add(rule.lasts?.as_nanos() as u64), number));
+            let mut at: Vec<(u64, u32)> = (0..).zip(&rules.rules).filter_map(end).collect();
+            at.sort_unstable_by(|a, b| b.cmp(a));
+            at
+        });
+        at.pop_if(|(end, _)| *end <= time_ns).map(|(_, rule)| rule)
+    }
 }
 
 /// Packets that wait for memory together.
@@ -211,7 +256,28 @@ impl Firewall {
         let counters = Counters::new(rules.list().rules.len());
         let (links, places) = (Vec::new(), Vec::new());
         let (answers, answer_fault) = (None, None);
-        Self { worker, unnamed, rules, counters, links, places, current: None, nameless: 0, answers, answer_fault }
+        let (current, ends) = (None, None);
+        Self {
+            worker,
+            unnamed,
+            rules,
+            counters,
+            links,
+            places,
+            current,
+            nameless: 0,
+            answers,
+            answer_fault,
+            time_ns: 0,
+            ends,
+        }
+    }
+
+    /// Ends rules by the times of packets: for a policy that no controller changes.
+    #[must_use]
+    pub fn by_packet_time(mut self) -> Self {
+        self.ends = Some(Ends { at: None });
+        self
     }
 
     /// Answers rejected packets.
@@ -343,8 +409,17 @@ impl Firewall {
         self.worker.value().look_up(&fields[..count], &mut found[..count]);
         for (i, waiting) in waiting.iter_mut().enumerate().take(count) {
             let (Some(record), Some(place)) = (waiting.take(), interfaces[i]) else { continue };
+            if let Some(time_ns) = record.time_ns {
+                self.time_ns = time_ns.try_into().unwrap_or(0);
+            }
+            while let Some(rule) = self.ends.as_mut().and_then(|ends| ends.due(self.time_ns, self.rules.list())) {
+                // No other worker is behind: there is room.
+                let _ = self.worker.change(&Change::Expired(rule));
+            }
             let Link { expressions, .. } = &*self.links[place.link];
-            let around = Around { frame: record.frame, interface: place.interface, expressions };
+            let conditions = Conditions { rates: Some(&self.rules.rates), ..Conditions::default() };
+            let (frame, time_ns) = (record.frame, self.time_ns);
+            let around = Around { frame, interface: place.interface, expressions, time_ns, conditions };
             match self.worker.value().judge(found[i], &fields[i], &around, &mut self.counters).0 {
                 Verdict::Pass => passed.add(places[i], record.frame.wire_len),
                 Verdict::Drop => passed.denied += 1,

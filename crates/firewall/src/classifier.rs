@@ -10,6 +10,7 @@
 
 use crate::classes::{Ranges, Values};
 use crate::fields::{ABSENT, Content, Fields, TcpFlags};
+use crate::rates::{Place, Rates};
 use crate::rows::{MOST_BYTES, Rows, in_all};
 use crate::rules::{Action, Rule, RuleList, Vlan};
 use crate::{Counters, DecidedBy, Verdict};
@@ -25,6 +26,26 @@ pub struct Around<'a> {
     /// The expressions of [`RuleList::expressions`], compiled for the frame's link type; `None` for one that makes no sense there,
     /// which no frame matches.
     pub expressions: &'a [Option<Box<dyn Matcher>>],
+    /// Time of the packet, ns since the Unix epoch.
+    pub time_ns: u64,
+    /// Rates of the rules, and which rules have expired.
+    pub conditions: Conditions<'a>,
+}
+
+impl<'a> Around<'a> {
+    /// The surroundings of a frame for a list whose rules name none of them.
+    pub fn of(frame: Frame<'a>) -> Self {
+        Self { frame, interface: None, expressions: &[], time_ns: 0, conditions: Conditions::default() }
+    }
+}
+
+/// State beside the packet that conditions of rules ask for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Conditions<'a> {
+    /// Buckets of the list's rates; `None` if no rule names a rate.
+    pub rates: Option<&'a Rates>,
+    /// Numbers of the rules that have expired, in ascending order.
+    pub expired: &'a [u32],
 }
 
 /// Rows of the five fields of a packet.
@@ -215,6 +236,9 @@ impl Classifier {
                 _ => {
                     let rule = &self.list.rules[number as usize];
                     let Some(is_absent) = rare_conditions(rule, fields, around) else { return true };
+                    if !time_conditions(number, rule, fields, around, counters) {
+                        return true;
+                    }
                     counters.apply(number, wire_len, is_absent);
                     rule.action
                 }
@@ -263,7 +287,24 @@ impl Classifier {
 
 /// Whether a rule has a condition that has no row.
 fn has_rare_conditions(rule: &Rule) -> bool {
-    rule.flags.is_some() || rule.fragment || rule.vlan.is_some() || rule.on.is_some() || rule.expression.is_some()
+    let of_packets = rule.flags.is_some() || rule.fragment || rule.vlan.is_some() || rule.on.is_some();
+    of_packets || rule.expression.is_some() || rule.rate.is_some() || rule.lasts.is_some()
+}
+
+/// Judges the conditions on the rule's time and rate. A packet for which all other conditions hold is charged to the rate.
+fn time_conditions(number: u32, rule: &Rule, fields: &Fields, around: &Around<'_>, counters: &mut Counters) -> bool {
+    let Conditions { rates, expired } = around.conditions;
+    if rule.lasts.is_some() && expired.binary_search(&number).is_ok() {
+        return false;
+    }
+    let (Some(rate), Some(rates)) = (rule.rate, rates) else { return true };
+    let is_ip = matches!(fields.content, Content::Ip | Content::Neighbors);
+    let source = is_ip.then_some((fields.is_v6, fields.src));
+    let place = rates.charge(number, around.time_ns, around.frame.wire_len, source);
+    if place == Place::NoRoom {
+        counters.rules[number as usize].no_room += 1;
+    }
+    (place != Place::Within) == rate.is_beyond
 }
 
 /// Judges the conditions that have no row. Returns whether the packet lacks a field of the rule; `None` if a condition does not hold.

@@ -30,12 +30,15 @@ pub struct RuleCount {
     pub all: Count,
     /// Packets among them that lack a field which the rule names.
     pub absent: u64,
+    /// Packets that were taken as beyond the rule's rate because its table had no room for their source.
+    pub no_room: u64,
 }
 
 impl RuleCount {
     fn add_all(&mut self, other: Self) {
         self.all.add_all(other.all);
         self.absent += other.absent;
+        self.no_room += other.no_room;
     }
 }
 

@@ -13,6 +13,7 @@ mod counters;
 mod fields;
 pub mod permissions;
 mod policy;
+mod rates;
 pub mod replicas;
 mod rows;
 pub mod rules;
@@ -21,10 +22,11 @@ mod unreachable;
 
 pub use address::Address;
 pub use addresses::Addresses;
-pub use classifier::{Around, Classifier, Found, TooLarge};
+pub use classifier::{Around, Classifier, Conditions, Found, TooLarge};
 pub use counters::{Count, Counters, RuleCount};
 pub use fields::{Content, Fields, TcpFlags};
 pub use policy::{Policy, PolicyChange, Rules};
+pub use rates::Rates;
 pub use unreachable::Unreachable;
 
 /// Fate of a packet.

@@ -2,7 +2,7 @@
 
 use crate::permissions::{AddressChange, Full, PermissionTable, Permissions, log};
 use crate::replicas::{Replicated, Shard, WORDS};
-use crate::{Around, Classifier, Content, Counters, DecidedBy, Fields, Found, Verdict};
+use crate::{Around, Classifier, Conditions, Content, Counters, DecidedBy, Fields, Found, Verdict};
 use core::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 
@@ -10,6 +10,12 @@ use std::sync::Arc;
 pub trait Rules: Debug + Send + Sync {
     /// Returns the rule list.
     fn classifier(&self) -> &Classifier;
+
+    /// Returns the numbers of the rules that expired before the list came into force, in ascending order: rules that were in the list before
+    /// it too.
+    fn expired(&self) -> &[u32] {
+        &[]
+    }
 }
 
 /// A permission table, if there is one, and a rule list: a packet passes if both let it pass. The table is asked first.
@@ -18,11 +24,14 @@ pub struct Policy<R> {
     pub permissions: Option<PermissionTable>,
     /// The rule list.
     pub rules: Arc<R>,
+    /// Numbers of the rules that have expired, in ascending order.
+    expired: Vec<u32>,
 }
 
 impl<R> Clone for Policy<R> {
     fn clone(&self) -> Self {
-        Self { permissions: self.permissions.clone(), rules: Arc::clone(&self.rules) }
+        let Self { permissions, rules, expired } = self;
+        Self { permissions: permissions.clone(), rules: Arc::clone(rules), expired: expired.clone() }
     }
 }
 
@@ -39,12 +48,28 @@ pub enum PolicyChange<R> {
     Address(AddressChange),
     /// Another rule list in place of the one before.
     Rules(Arc<R>),
+    /// The rule of this number has expired.
+    Expired(u32),
 }
 
 /// Bit of the last word that marks a change of IPv6 permissions.
 const V6: u64 = 1 << 32;
 
+/// Bit of the last word that marks the number of an expired rule.
+const EXPIRED: u64 = 1 << 33;
+
 impl<R: Rules> Policy<R> {
+    /// Makes a policy of a table and a list.
+    pub fn new(permissions: Option<PermissionTable>, rules: Arc<R>) -> Self {
+        let expired = rules.expired().to_vec();
+        Self { permissions, rules, expired }
+    }
+
+    /// Returns the numbers of the rules that have expired, in ascending order.
+    pub fn expired(&self) -> &[u32] {
+        &self.expired
+    }
+
     /// Finds for several packets what [`Self::judge`] needs; their waits for memory are one.
     pub fn look_up(&self, fields: &[Fields], found: &mut [Found]) {
         if let Some(table) = &self.permissions {
@@ -54,7 +79,7 @@ impl<R: Rules> Policy<R> {
     }
 
     /// Judges a frame whose rows were [found](Self::look_up), and counts it. The permission table judges the packets that rules judge: IP
-    /// packets, and neighbor discovery if the rule list says so.
+    /// packets, and neighbor discovery if the rule list says so. Which rules have expired is the policy's affair, not that of `around`.
     ///
     /// **Cost**: two searches in hash tables, and that of [`Classifier::judge`]. No allocation.
     pub fn judge(
@@ -76,7 +101,11 @@ impl<R: Rules> Policy<R> {
                 counters.decide(Verdict::Drop, by, around.frame.wire_len);
                 (Verdict::Drop, by)
             }
-            None => rules.judge_found(found, fields, around, counters),
+            None if self.expired.is_empty() => rules.judge_found(found, fields, around, counters),
+            None => {
+                let conditions = Conditions { expired: &self.expired, ..around.conditions };
+                rules.judge_found(found, fields, &Around { conditions, ..*around }, counters)
+            }
         }
     }
 }
@@ -90,6 +119,13 @@ impl<R: Rules> Replicated for Policy<R> {
             PolicyChange::Address(change) => self.permissions.as_mut().ok_or(Full { most: 0 })?.apply(change),
             PolicyChange::Rules(rules) => {
                 self.rules = Arc::clone(rules);
+                self.expired = rules.expired().to_vec();
+                Ok(())
+            }
+            PolicyChange::Expired(rule) => {
+                if let Err(place) = self.expired.binary_search(rule) {
+                    self.expired.insert(place, *rule);
+                }
                 Ok(())
             }
         }
@@ -104,12 +140,18 @@ impl<R: Rules> Replicated for Policy<R> {
                 (words, None)
             }
             PolicyChange::Rules(rules) => ([0; WORDS], Some(Arc::clone(rules))),
+            PolicyChange::Expired(rule) => {
+                let mut words = [0; WORDS];
+                (words[0], words[WORDS - 1]) = (u64::from(*rule), EXPIRED);
+                (words, None)
+            }
         }
     }
 
     fn decode(words: [u64; WORDS], large: Option<Arc<R>>) -> PolicyChange<R> {
         match large {
             Some(rules) => PolicyChange::Rules(rules),
+            None if words[WORDS - 1] & EXPIRED != 0 => PolicyChange::Expired(words[0] as u32),
             None if words[WORDS - 1] & V6 != 0 => PolicyChange::Address(AddressChange::V6(log::change(words))),
             None => PolicyChange::Address(AddressChange::V4(log::change(words))),
         }
@@ -132,7 +174,7 @@ impl<R: Rules> Replicated for Policy<R> {
                 AddressChange::V4(change) => AddressChange::V4(Permissions::part(change, shard)),
                 AddressChange::V6(change) => AddressChange::V6(Permissions::part(change, shard)),
             }),
-            rules @ PolicyChange::Rules(_) => rules,
+            rules @ (PolicyChange::Rules(_) | PolicyChange::Expired(_)) => rules,
         }
     }
 }

@@ -21,6 +21,12 @@
 //! | `vlan 7`, `vlan 7-9,12`, `vlan none` | identifier of the outermost tag |
 //! | `on eth0` | interface where it arrived |
 //! | `expr 'EXPRESSION'` | tcpdump expression |
+//! | `limit 100/s` | all other conditions hold, and no more packets than these came so far; `over 100/s`: more came |
+//! | `for 10m` | the rule is in the list for less than this time |
+//!
+//! **Rates** are packets in a second (`/s`), minute (`/m`) or hour (`/h`), or bytes on the wire (`64kB/s`). As many as the number says may come
+//! at once after a pause; `burst 20` behind the rate says another number. With `per src` each source address has a rate of its own. Times of
+//! rates are the packets' stamps.
 //!
 //! All conditions of a rule must hold. A rule without any is for all IP packets. Rules judge IP packets; a rule whose conditions are only
 //! `expr`, `vlan` and `on`, with an `expr` among them, judges all frames. `pass`, `drop` and `reject` decide, `count` counts and goes on.
@@ -38,6 +44,7 @@ mod parse;
 use crate::{Addresses, Verdict};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) use parse::addresses_in;
 pub use parse::{MOST_RULES, Why};
@@ -56,6 +63,32 @@ impl Action {
     pub(crate) fn applies_without_a_field(self) -> bool {
         matches!(self, Self::Decide(Verdict::Drop | Verdict::Reject))
     }
+}
+
+/// Unit of a [`Rate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Packets.
+    Packets,
+    /// Bytes on the wire.
+    Bytes,
+}
+
+/// Rate of packets up to which, or beyond which, a rule applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Number of packets or bytes in a period.
+    pub count: u64,
+    /// Unit of `count` and `burst`.
+    pub unit: Unit,
+    /// Length of the period, ns.
+    pub period_ns: u64,
+    /// Packets or bytes that may come at once after a pause.
+    pub burst: u64,
+    /// Whether each source address has a rate of its own.
+    pub is_per_source: bool,
+    /// Whether the rule applies to packets beyond the rate, not to those within it.
+    pub is_beyond: bool,
 }
 
 /// Identifiers of the outermost VLAN tag.
@@ -98,12 +131,18 @@ pub struct Rule {
     pub on: Option<usize>,
     /// Number of the expression in [`RuleList::expressions`].
     pub expression: Option<usize>,
+    /// Rate up to which, or beyond which, the rule applies.
+    pub rate: Option<Rate>,
+    /// Time after which the rule is in the list no longer.
+    pub lasts: Option<Duration>,
 }
 
 impl Rule {
     /// Whether the rule judges frames of any content, since none of its conditions needs IP.
     pub fn is_for_all_frames(&self) -> bool {
-        let needs_ip = self.src.is_some() || self.dst.is_some() || self.proto.is_some() || self.fragment;
+        let is_per_source = self.rate.is_some_and(|rate| rate.is_per_source);
+        let needs_ip =
+            self.src.is_some() || self.dst.is_some() || self.proto.is_some() || self.fragment || is_per_source;
         self.expression.is_some() && !needs_ip
     }
 }

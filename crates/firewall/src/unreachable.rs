@@ -96,7 +96,9 @@ fn covers(before: &Rule, rule: &Rule) -> bool {
         (Some(Vlan::Identifiers(outer)), Some(Vlan::Identifiers(inner))) => covers_numbers(outer, inner),
         (outer, inner) => outer == inner,
     };
+    let applies_always = before.rate.is_none() && before.lasts.is_none();
     matches!(before.action, Action::Decide(_))
+        && applies_always
         && (!rule.is_for_all_frames() || before.is_for_all_frames())
         && within(&before.src, &rule.src, |outer, inner| Arc::ptr_eq(outer, inner) || outer.contains(inner))
         && within(&before.dst, &rule.dst, |outer, inner| Arc::ptr_eq(outer, inner) || outer.contains(inner))

@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 use std::io;
-use weir_firewall::rules::{Action, MOST_RULES, RuleList, Vlan};
+use weir_firewall::rules::{Action, MOST_RULES, Rate, RuleList, Unit, Vlan};
 use weir_firewall::{Addresses, Classifier, TooLarge, Verdict};
 
 fn parse(text: &str) -> Result<RuleList, String> {
@@ -55,6 +55,25 @@ fn every_condition_has_its_meaning() {
     // Ports without a protocol are those of TCP, UDP, DCCP, SCTP and UDP-Lite.
     let with_ports = [1 << 6 | 1 << 17 | 1 << 33, 0, 1 << (132 - 128) | 1 << (136 - 128), 0];
     assert_eq!((&e.src, e.proto, e.on), (&None, Some(with_ports), Some(1)));
+    let rate = |text: &str| parse(text).unwrap().rules[0].rate.unwrap();
+    let whole = Rate {
+        count: 100,
+        unit: Unit::Packets,
+        period_ns: 1_000_000_000,
+        burst: 100,
+        is_per_source: false,
+        is_beyond: false,
+    };
+    assert_eq!(rate("pass icmp limit 100/s"), whole);
+    assert_eq!(rate("pass limit 100/s burst 1k"), Rate { burst: 1024, ..whole });
+    assert_eq!(
+        rate("drop over 100/m per src"),
+        Rate { period_ns: 60_000_000_000, is_per_source: true, is_beyond: true, ..whole }
+    );
+    let bytes = Rate { unit: Unit::Bytes, count: 65536, burst: 9000, period_ns: 3_600_000_000_000, ..whole };
+    assert_eq!(rate("pass limit 64kB/h burst 9000B"), bytes);
+    let times = parse("drop for 1500ms\ndrop for 2d\n").unwrap().rules;
+    assert_eq!([0, 1].map(|rule| times[rule].lasts.map(|time| time.as_millis())), [Some(1500), Some(172_800_000)]);
     let for_all = [a, b, c, d, e, f].map(weir_firewall::rules::Rule::is_for_all_frames);
     assert_eq!(for_all, [false, false, false, false, false, true]);
 }
@@ -104,6 +123,18 @@ fn a_wrong_line_is_refused_with_its_number_and_the_reason() {
         ("drop proto tcp,47 dport 80", "ports with protocol gre, which has none"),
         ("drop udp flags S", "flags are those of TCP, but the rule names another protocol"),
         ("drop src 10.0.0.1 dst 2001:db8::1", "no packet matches: the source is IPv4 and the destination IPv6"),
+        ("drop limit 5", "\"5\" is no rate: packets or bytes in a second, minute or hour"),
+        ("drop limit 0/s", "\"0/s\" is no rate"),
+        ("drop limit 5/d", "\"5/d\" is no rate"),
+        ("drop limit 5T/s", "\"5T/s\" is no rate"),
+        ("drop limit 5/s over 6/s", "limit stands twice"),
+        ("drop burst 5", "burst stands behind a rate"),
+        ("drop limit 5/s burst x", "\"x\" is no number of packets or bytes"),
+        ("drop limit 5/s burst 9B", "\"9B\" is no number of packets or bytes"),
+        ("drop limit 5/s per dst", "per is src, not \"dst\""),
+        ("drop for ten", "\"ten\" is no time, as in for 90s"),
+        ("drop for 0s", "\"0s\" is no time"),
+        ("drop for 9999999d", "is no time"),
         ("drop expr 'udp", "the quotation 'udp has no end"),
         ("set", "set needs a value"),
         ("set s", "s needs a value, as in set banned 192.0.2.0/24"),

@@ -22,7 +22,7 @@ fn list(text: &str) -> Arc<List> {
 }
 
 fn shared(text: &str, room: usize) -> Arc<Shared<Policy<List>>> {
-    Shared::new(Policy { permissions: Some(PermissionTable::new(100, true, 1)), rules: list(text) }, room)
+    Shared::new(Policy::new(Some(PermissionTable::new(100, true, 1)), list(text)), room)
 }
 
 #[test]

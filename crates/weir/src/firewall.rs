@@ -179,11 +179,11 @@ fn policy(rules: Option<&Name>, judging: &JudgingArgs, changes: bool) -> anyhow:
     let list = classifier.list();
     let lines: Vec<(usize, usize)> = list.rules.iter().filter_map(|rule| Some((rule.expression?, rule.line))).collect();
     let expressions = list.expressions.clone();
-    let rules = RuleSet::new(classifier, judging.inner).map_err(|senseless| {
+    let rules = RuleSet::new(classifier, judging.inner, rules_file::seed()?).map_err(|senseless| {
         let is_of = |(number, _): &&(usize, usize)| expressions[*number] == senseless.expression;
         anyhow!("{called}: line {}: {}", lines.iter().find(is_of).map_or(0, |(_, line)| *line), senseless.why)
     })?;
-    Ok(SharedPolicy::new(Policy { permissions, rules: Arc::new(rules) }, LOG))
+    Ok(SharedPolicy::new(Policy::new(permissions, Arc::new(rules)), LOG))
 }
 
 /// A run of the command.
@@ -211,7 +211,7 @@ impl Work<'_> {
         let mut run = Run::new(Setup {
             // The further output takes all packets that the main one does, or all others.
             selection: Selection { splits: vec![String::new(); splits.len()], ..Selection::default() },
-            firewall: Some(Firewall::new(policy, self.judging.interface.clone())),
+            firewall: Some(Firewall::new(policy, self.judging.interface.clone()).by_packet_time()),
             main,
             splits,
             workers,
@@ -231,7 +231,7 @@ impl Work<'_> {
         show.outputs(&outputs, &ended);
         let Some(firewall) = &ended.firewall else { bail!("the run lost its firewall") };
         let counts = firewall.counts();
-        report::notes(&called(self.rules), &counts.rules, firewall.nameless()).iter().for_each(|line| say(line));
+        report::notes(&called(self.rules), &counts, firewall.nameless()).iter().for_each(|line| say(line));
         let report = Report {
             counts,
             ledger: ended.ledger.clone(),

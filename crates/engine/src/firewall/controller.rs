@@ -1,4 +1,4 @@
-//! Changes of a firewall's policy while it works: by requests, by a new rules file, and when a ban expires.
+//! Changes of a firewall's policy while it works: by requests, by a new rules file, and when a ban or a rule expires.
 
 use super::{Change, FirewallCounts, Policy, RuleSet, SharedPolicy};
 use crate::control::{Control, Snapshot};
@@ -53,7 +53,31 @@ pub struct Controller {
 #[derive(Debug, Default)]
 struct Ends {
     by_address: BTreeMap<IpAddr, Instant>,
+    /// Ends of rules in force, by their numbers.
+    by_rule: BTreeMap<u32, Instant>,
     is_over: bool,
+}
+
+impl Ends {
+    /// Returns the earliest end.
+    fn next(&self) -> Option<Instant> {
+        self.by_address.values().chain(self.by_rule.values()).min().copied()
+    }
+
+    /// Goes over to other rules: a rule that was in the list before keeps its end, or is over already.
+    fn follow(&mut self, rules: &RuleSet, now: Instant) {
+        let before = std::mem::take(&mut self.by_rule);
+        let places = rules.carried().unwrap_or_default();
+        let mut known: BTreeMap<u32, Option<Instant>> = BTreeMap::new();
+        for (number, place) in (0..).zip(places) {
+            known.extend(place.map(|place| (place, before.get(&number).copied())));
+        }
+        for (number, rule) in (0..).zip(&rules.list().rules) {
+            let Some(lasts) = rule.lasts else { continue };
+            let end = known.get(&number).copied().unwrap_or(Some(now + lasts));
+            self.by_rule.extend(end.map(|end| (number, end)));
+        }
+    }
 }
 
 impl core::fmt::Debug for Controller {
@@ -103,8 +127,9 @@ pub struct Standing {
 impl Controller {
     /// Makes the controller of a policy that is at work in these directions.
     pub fn new(policy: Arc<SharedPolicy>, directions: Vec<Direction>, read_rules: ReadRules) -> Arc<Self> {
-        let (ends, changed, begun) = (Mutex::default(), Condvar::new(), Instant::now());
-        Arc::new(Self { policy, read_rules, directions, ends, changed, begun })
+        let (mut ends, changed, begun) = (Ends::default(), Condvar::new(), Instant::now());
+        policy.with(|policy| ends.follow(&policy.rules, begun));
+        Arc::new(Self { policy, read_rules, directions, ends: Mutex::new(ends), changed, begun })
     }
 
     fn ends(&self) -> MutexGuard<'_, Ends> {
@@ -163,12 +188,14 @@ impl Controller {
     pub fn reload(&self) -> Result<(u64, Arc<RuleSet>), ChangeError> {
         let classifier = (self.read_rules)().map_err(ChangeError::Rules)?;
         // Holds off other changes of rules, so that the successor is that of the rules in force.
-        let ends = self.ends();
-        let before = self.policy.with(|policy| Arc::clone(&policy.rules));
-        let rules = before.successor(classifier);
+        let mut ends = self.ends();
+        let (before, expired) = self.policy.with(|policy| (Arc::clone(&policy.rules), policy.expired().to_vec()));
+        let rules = before.successor(classifier, &expired);
         let rules = Arc::new(rules.map_err(|senseless| ChangeError::Rules(senseless.why))?);
         let change = self.publish(&Change::Rules(Arc::clone(&rules)))?;
+        ends.follow(&rules, Instant::now());
         drop(ends);
+        self.changed.notify_all();
         self.wait(change).map(|change| (change, rules))
     }
 
@@ -193,7 +220,7 @@ impl Controller {
         Standing { directions, counts, time: self.begun.elapsed() }
     }
 
-    /// Starts the thread that ends bans. An end is a change like others: it comes into force for all workers at once.
+    /// Starts the thread that ends bans and rules. An end is a change like others: it comes into force for all workers at once.
     pub fn end_bans(self: &Arc<Self>) -> std::io::Result<Clock> {
         let controller = Arc::clone(self);
         spawn("firewall clock", 0, move || controller.work())?;
@@ -212,14 +239,20 @@ impl Controller {
                     ends.by_address.remove(&address);
                 }
             }
-            let next = ends.by_address.values().min().map(|end| end.saturating_duration_since(Instant::now()));
+            let due: Vec<u32> = ends.by_rule.iter().filter(|(_, end)| **end <= now).map(|(rule, _)| *rule).collect();
+            for rule in due {
+                if self.publish(&Change::Expired(rule)).is_ok() {
+                    ends.by_rule.remove(&rule);
+                }
+            }
+            let next = ends.next().map(|end| end.saturating_duration_since(Instant::now()));
             let next = next.unwrap_or(Duration::from_secs(3600)).max(Duration::from_millis(1));
             ends = self.changed.wait_timeout(ends, next).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
 
-/// Thread that ends bans. It ends when the value is dropped.
+/// Thread that ends bans and rules. It ends when the value is dropped.
 #[derive(Debug)]
 pub struct Clock(Arc<Controller>);
 

@@ -118,14 +118,18 @@ pub fn stats(standing: &Standing) -> Value {
 pub fn counts_json(counts: &FirewallCounts) -> Map<String, Value> {
     let (list, counters) = (counts.rules.list(), &counts.counters);
     let rules = list.rules.iter().zip(&counters.rules).map(|(rule, count)| {
-        json!({
+        let mut object = json!({
             "line": rule.line,
             "rule": rule.text,
             "comment": rule.comment,
             "packets": count.all.packets,
             "bytes": count.all.bytes,
             "field_absent": count.absent,
-        })
+        });
+        if rule.rate.is_some_and(|rate| rate.is_per_source) {
+            object["no_room_for_source"] = count.no_room.into();
+        }
+        object
     });
     let mut object = Map::new();
     object.insert("rules".to_owned(), rules.collect::<Vec<_>>().into());

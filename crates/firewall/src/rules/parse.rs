@@ -1,6 +1,6 @@
 //! From text to rules.
 
-use super::{Action, ReadSet, Rule, RuleError, RuleList, Vlan};
+use super::{Action, Rate, ReadSet, Rule, RuleError, RuleList, Unit, Vlan};
 use crate::fields::PORT_PROTOCOLS;
 use crate::{Addresses, Verdict};
 use core::fmt;
@@ -9,6 +9,7 @@ use core::ops::RangeInclusive;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Largest number of rules in a list. Address sets have no such limit.
 pub const MOST_RULES: usize = 100_000;
@@ -49,7 +50,9 @@ pub enum Why {
     )]
     NoLine(String),
     /// The word is no condition.
-    #[error("{0:?} is no condition: src, dst, proto (or its name), sport, dport, flags, fragment, vlan, on, expr")]
+    #[error(
+        "{0:?} is no condition: src, dst, proto (or its name), sport, dport, flags, fragment, vlan, on, expr, limit, over, for"
+    )]
     NoCondition(String),
     /// A condition stands twice in a rule.
     #[error("{0} stands twice in this rule: put both values into one list, as in {0} A,B")]
@@ -119,6 +122,18 @@ pub enum Why {
     /// Flags that must be set, but are not looked at.
     #[error("{0}: the flags before the stroke are among those behind it")]
     FlagsOutsideMask(String),
+    /// No rate.
+    #[error("{0:?} is no rate: packets or bytes in a second, minute or hour, as in 100/s, 6/h or 64kB/s")]
+    NoRate(String),
+    /// No burst.
+    #[error("{0:?} is no number of packets or bytes, as in burst 20")]
+    NoBurst(String),
+    /// A word about a rate without a rate.
+    #[error("{0} stands behind a rate, as in limit 100/s burst 20 per src")]
+    WithoutRate(String),
+    /// No time.
+    #[error("{0:?} is no time, as in for 90s, 10m, 2h or 7d")]
+    NoTime(String),
     /// Ports with a protocol that has none.
     #[error("ports with protocol {0}, which has none")]
     NoPortsThere(String),
@@ -266,12 +281,19 @@ impl Parser<'_, '_> {
             vlan: None,
             on: None,
             expression: None,
+            rate: None,
+            lasts: None,
         };
         // Conditions seen so far, also those that always hold.
         let mut seen: Vec<&str> = Vec::new();
         while let Some(word) = words.words.next() {
             let bare = PROTOCOLS.iter().find(|(name, _)| *name == word);
-            let condition = if bare.is_some() { "proto" } else { word };
+            let condition = match word {
+                _ if bare.is_some() => "proto",
+                // A rule has one rate.
+                "over" => "limit",
+                word => word,
+            };
             if seen.contains(&condition) {
                 return Err(Why::Twice(condition.to_owned()));
             }
@@ -296,6 +318,17 @@ impl Parser<'_, '_> {
                     let value = words.value(word, ", as in expr 'udp port 53'")?;
                     rule.expression = Some(place_of(&mut self.list.expressions, value.trim_start_matches(['\'', '"'])));
                 }
+                "limit" => rule.rate = Some(rate(words.value(word, ", as in limit 100/s")?, word == "over")?),
+                "burst" | "per" => {
+                    let value = words.value(word, ", as in limit 100/s burst 20 per src")?;
+                    let rate = rule.rate.as_mut().ok_or_else(|| Why::WithoutRate(word.to_owned()))?;
+                    match word {
+                        "burst" => rate.burst = burst(value, rate.unit)?,
+                        _ if value == "src" => rate.is_per_source = true,
+                        _ => return Err(not_one_of("per", "src", value)),
+                    }
+                }
+                "for" => rule.lasts = Some(time(words.value(word, ", as in for 10m")?)?),
                 _ => return Err(Why::NoCondition(word.to_owned())),
             }
         }
@@ -517,6 +550,52 @@ fn flags(text: &str) -> Result<(u8, u8), Why> {
         _ if set & !mask != 0 => Err(Why::FlagsOutsideMask(text.to_owned())),
         _ => Ok((set, mask)),
     }
+}
+
+/// Largest number of packets or bytes of a rate.
+const HIGHEST_RATE: u64 = 1 << 40;
+
+/// Reads a number with k, M or G (binary) behind it.
+fn number(text: &str) -> Option<u64> {
+    let (digits, factor) = match text.as_bytes().last()? {
+        b'k' => (&text[..text.len() - 1], 1 << 10),
+        b'M' => (&text[..text.len() - 1], 1 << 20),
+        b'G' => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.parse::<u64>().ok().filter(|_| is_number)?.checked_mul(factor)?;
+    (1..=HIGHEST_RATE).contains(&number).then_some(number)
+}
+
+fn rate(text: &str, is_beyond: bool) -> Result<Rate, Why> {
+    let no = || Why::NoRate(text.to_owned());
+    let (count, period) = text.split_once('/').ok_or_else(no)?;
+    let seconds = match period {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err(no()),
+    };
+    let (digits, unit) = count.strip_suffix('B').map_or((count, Unit::Packets), |digits| (digits, Unit::Bytes));
+    let count = number(digits).ok_or_else(no)?;
+    Ok(Rate { count, unit, period_ns: seconds * 1_000_000_000, burst: count, is_per_source: false, is_beyond })
+}
+
+fn burst(text: &str, unit: Unit) -> Result<u64, Why> {
+    let digits = if unit == Unit::Bytes { text.strip_suffix('B').unwrap_or(text) } else { text };
+    number(digits).ok_or_else(|| Why::NoBurst(text.to_owned()))
+}
+
+/// Reads a time of up to ten years.
+fn time(text: &str) -> Result<Duration, Why> {
+    let no = || Why::NoTime(text.to_owned());
+    let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+    let (digits, unit) = units.iter().find_map(|(name, ms)| Some((text.strip_suffix(name)?, *ms))).ok_or_else(no)?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let ms = digits.parse::<u64>().ok().filter(|_| is_number).and_then(|number| number.checked_mul(unit));
+    let ms = ms.filter(|ms| (1..=3650 * 86_400_000).contains(ms));
+    ms.map(Duration::from_millis).ok_or_else(no)
 }
 
 impl fmt::Display for Action {

@@ -3,8 +3,9 @@
 //! Nothing here comes from the crate under test: the twin reads the words of each rule for each packet.
 
 use core::net::IpAddr;
+use std::collections::HashMap;
 use weir_firewall::rules::RuleList;
-use weir_firewall::{Around, Classifier, Counters, DecidedBy, Fields, Verdict};
+use weir_firewall::{Around, Classifier, Conditions, Counters, DecidedBy, Fields, Rates, Verdict};
 use weir_packet::flow::Parser;
 use weir_packet::{Frame, LinkType, Matcher};
 use weir_testkit::Input;
@@ -277,6 +278,19 @@ fn rule(choices: &mut Input<'_>) -> String {
     if is(choices, 8) {
         words.push(format!("expr {}", one(choices, &["'odd'", "\"odd\"", "'never'"])));
     }
+    if is(choices, 6) {
+        let rates = [
+            "limit 2/s",
+            "limit 6/m burst 2",
+            "over 100B/s burst 300B",
+            "limit 1/s burst 3 per src",
+            "over 2/h per src",
+        ];
+        words.push((*one(choices, &rates)).to_owned());
+    }
+    if is(choices, 10) {
+        words.push(format!("for {}", one(choices, &["1500ms", "4s", "1m", "2d"])));
+    }
     words.join(" ")
 }
 
@@ -306,12 +320,20 @@ fn addresses(choices: &mut Input<'_>, family: &mut u8) -> String {
 struct Naive<'a> {
     lines: &'a [String],
     rules: Vec<&'a str>,
+    /// Tokens of each rule's rate, or of each source's, in parts that one nanosecond fills, and the time of the count.
+    buckets: HashMap<(usize, Option<IpAddr>), (u128, u64)>,
+    /// Time of the first packet and of this one, ns.
+    begun: u64,
+    now: u64,
 }
+
+/// Every packet has this length on the wire.
+const WIRE_LEN: u32 = 100;
 
 impl<'a> Naive<'a> {
     fn new(lines: &'a [String]) -> Self {
         let rules = lines.iter().map(String::as_str).filter(|line| !is_setting(line)).collect();
-        Self { lines, rules }
+        Self { lines, rules, buckets: HashMap::new(), begun: 0, now: 0 }
     }
 
     fn setting(&self, name: &str, usual: &'a str) -> &'a str {
@@ -319,12 +341,15 @@ impl<'a> Naive<'a> {
         line.unwrap_or(usual)
     }
 
-    fn judge(&self, packet: &Packet, interface: &str, counts: &mut [(u64, u64)]) -> (Verdict, DecidedBy) {
+    fn judge(&mut self, packet: &Packet, interface: &str, counts: &mut [(u64, u64)]) -> (Verdict, DecidedBy) {
         if packet.is_neighbor && self.setting("neighbors", "pass") == "pass" {
             return (Verdict::Pass, DecidedBy::Neighbors);
         }
-        for (number, rule) in self.rules.iter().enumerate() {
+        for (number, rule) in self.rules.clone().into_iter().enumerate() {
             let Some(is_absent) = self.applies(rule, packet, interface) else { continue };
+            if self.has_expired(rule) || !self.is_on_its_side_of_the_rate(number, packet) {
+                continue;
+            }
             counts[number].0 += 1;
             counts[number].1 += u64::from(is_absent);
             if let Some(verdict) = verdict(rule.split(' ').next().unwrap()) {
@@ -337,6 +362,44 @@ impl<'a> Naive<'a> {
             _ => ("default", "pass", DecidedBy::Default),
         };
         (verdict(self.setting(name, usual)).unwrap(), by)
+    }
+
+    fn has_expired(&self, rule: &str) -> bool {
+        let Some((_, time)) = rule.split_once(" for ") else { return false };
+        let lasts = match time.split(' ').next().unwrap() {
+            "1500ms" => 1.5,
+            "4s" => 4.0,
+            "1m" => 60.0,
+            _ => 2.0 * 86400.0,
+        };
+        (self.now - self.begun) as f64 >= lasts * 1e9
+    }
+
+    /// Takes tokens for the packet out of the bucket of the rule, if it has enough.
+    fn is_on_its_side_of_the_rate(&mut self, number: usize, packet: &Packet) -> bool {
+        let words: Vec<&str> = self.rules[number].split(' ').collect();
+        let behind = |name: &str| words.iter().position(|word| *word == name).map(|at| words[at + 1]);
+        let (text, is_over) = match (behind("limit"), behind("over")) {
+            (Some(text), _) => (text, false),
+            (_, Some(text)) => (text, true),
+            _ => return true,
+        };
+        let (count, period) = text.split_once('/').unwrap();
+        let period = match period {
+            "s" => 1,
+            "m" => 60,
+            _ => 3600,
+        } * 1_000_000_000u128;
+        let number_of = |text: &str| text.trim_end_matches('B').parse::<u128>().unwrap();
+        let burst = behind("burst").map_or(number_of(count), number_of);
+        let source = behind("per").and(packet.src);
+        let full = burst * period;
+        let (tokens, at) = self.buckets.get(&(number, source)).copied().unwrap_or((full, self.now));
+        let tokens = full.min(tokens + u128::from(self.now - at) * number_of(count));
+        let needed = if count.ends_with('B') { u128::from(WIRE_LEN) } else { 1 } * period;
+        let is_within = tokens >= needed;
+        self.buckets.insert((number, source), (tokens - if is_within { needed } else { 0 }, self.now));
+        is_within != is_over
     }
 
     /// Whether the rule applies, and whether it does for want of a field.
@@ -388,6 +451,11 @@ impl<'a> Naive<'a> {
                     })
                 }
                 "on" => Some(words.next().unwrap() == interface),
+                "limit" | "over" | "burst" | "for" => words.next().map(|_| true),
+                "per" => {
+                    needs_ip = true;
+                    words.next().map(|_| true)
+                }
                 "expr" => {
                     has_expression = true;
                     Some(words.next().unwrap().contains("odd") && packet.frame.len() % 2 == 1)
@@ -475,7 +543,9 @@ pub fn judge(data: &[u8]) -> Seen {
     let text = lines.join("\n");
     let list = RuleList::parse(&text, &mut |_| unreachable!("no line names a file"));
     let list = list.unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let naive = Naive::new(&lines);
+    let mut naive = Naive::new(&lines);
+    let rates = Rates::new(&list, 5);
+    (naive.begun, naive.now) = (1_700_000_000_000_000_000, 1_700_000_000_000_000_000);
     assert_eq!(list.rules.len(), naive.rules.len());
     let names = list.interfaces.clone();
     let expressions: Vec<Option<Box<dyn Matcher>>> =
@@ -489,9 +559,15 @@ pub fn judge(data: &[u8]) -> Seen {
     for _ in 0..40 {
         let packet = packet(&mut choices);
         let interface = *one(&mut choices, &["eth0", "eth1", "eth9"]);
-        let frame = Frame { data: &packet.frame, wire_len: 100, interface: 0 };
+        naive.now += *one(&mut choices, &[0, 1, 250_000_000, 500_000_000, 3_000_000_000, 30_000_000_000]);
+        let expired: Vec<u32> =
+            (0..).zip(&naive.rules).filter(|(_, rule)| naive.has_expired(rule)).map(|(number, _)| number).collect();
+        let conditions = Conditions { rates: Some(&rates), expired: &expired };
+        let frame = Frame { data: &packet.frame, wire_len: WIRE_LEN, interface: 0 };
+        let interface_number = names.iter().position(|name| name == interface);
+        let time_ns = naive.now;
         let around =
-            Around { frame, interface: names.iter().position(|name| name == interface), expressions: &expressions };
+            Around { interface: interface_number, expressions: &expressions, time_ns, conditions, ..Around::of(frame) };
         let fields = Fields::of(&parser, &packet.frame);
         let wanted = naive.judge(&packet, interface, &mut counts);
         assert_eq!(classifier.judge(&fields, &around, &mut counters), wanted, "{packet:?}\n{fields:?}\n{text}");

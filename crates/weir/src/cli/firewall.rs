@@ -28,6 +28,8 @@ A rules file has one rule a line; the first that matches decides:
   pass tcp dst 10.0.0.0/8 dport 22,80-89 flags S/SA
   reject udp dport 53
   count vlan 7                                     counts, and goes on
+  drop udp dport 53 over 100/s per src             what comes faster than that from one address
+  drop src 198.51.100.7 for 10m                    for ten minutes
   drop expr 'icmp and len > 1000'                  a tcpdump expression
   default pass                                     all other IP packets
 
@@ -37,7 +39,8 @@ A table file has one change of permissions a line; a packet passes if its source
   refuse 10.0.0.5 from any
   accept 10.0.0.5 from 10.1.0.0/16,10.2.0.9
 
-Conditions: src, dst, proto (or tcp, udp, icmp, icmp6 ...), sport, dport, flags, fragment, vlan, on INTERFACE, expr.
+Conditions: src, dst, proto (or tcp, udp, icmp, icmp6 ...), sport, dport, flags, fragment, vlan, on INTERFACE, expr,
+limit RATE, over RATE, for TIME.
 If a packet lacks a field that a rule names, as later fragments lack ports, drop and reject apply and pass does not.
 ARP and other frames without IP pass, and so does IPv6 neighbor discovery: see non-ip, neighbors and malformed in the README.
 

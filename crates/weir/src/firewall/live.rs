@@ -385,7 +385,7 @@ fn finish(arguments: &FirewallArgs, ways: Vec<Way>, place: &'static str, begun: 
         faults.append(&mut show.faults);
     }
     let Some(counts) = counts else { bail!("there is no direction") };
-    report::notes(&called, &counts.rules, nameless).iter().for_each(|line| say(line));
+    report::notes(&called, &counts, nameless).iter().for_each(|line| say(line));
     let ledger = directions.iter().fold(Ledger::default(), |sum, (_, _, ledger)| sum.with(ledger));
     let fault = faults.first().cloned();
     let report = Report {

@@ -7,7 +7,7 @@ use crate::terminal::{self, output_width, printable};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use weir_engine::firewall::reject::AnswerCounts;
-use weir_engine::firewall::{FirewallCounts, RuleSet, remote};
+use weir_engine::firewall::{FirewallCounts, remote};
 use weir_engine::ledger::Ledger;
 use weir_firewall::rules::{Rule, RuleList};
 use weir_firewall::{Count, Counters, RuleCount};
@@ -176,7 +176,8 @@ fn of_table(name: &str) -> bool {
 }
 
 /// Lines on packets that rules could not judge in full.
-pub fn notes(called: &str, rules: &RuleSet, nameless: u64) -> Vec<String> {
+pub fn notes(called: &str, counts: &FirewallCounts, nameless: u64) -> Vec<String> {
+    let FirewallCounts { rules, counters, .. } = counts;
     let list = rules.list();
     let mut lines = Vec::new();
     for senseless in rules.senseless() {
@@ -186,6 +187,13 @@ pub fn notes(called: &str, rules: &RuleSet, nameless: u64) -> Vec<String> {
             lines
                 .push(format!("{called}: line {} matches no packet of link type {link}: {}", rule.line, senseless.why));
         }
+    }
+    for (rule, count) in list.rules.iter().zip(&counters.rules).filter(|(_, count)| count.no_room > 0) {
+        lines.push(format!(
+            "{called}: line {}: the rates of more sources than there is room for: {} were taken as beyond the rate",
+            rule.line,
+            packets(count.no_room),
+        ));
     }
     if nameless > 0 {
         lines.push(format!(

@@ -46,7 +46,8 @@ pub fn empty_table() -> anyhow::Result<PermissionTable> {
     Ok(PermissionTable::new(MOST_ADDRESSES, true, seed()?))
 }
 
-fn seed() -> anyhow::Result<u64> {
+/// Random number that decides where addresses lie in memory.
+pub fn seed() -> anyhow::Result<u64> {
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| anyhow!("random numbers: {error}"))?;
     Ok(u64::from_ne_bytes(seed))

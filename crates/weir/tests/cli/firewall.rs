@@ -319,3 +319,34 @@ fn a_permission_table_denies_what_tcpdump_selects() {
     assert_eq!((done.code, fs::metadata(&out).is_err()), (Some(2), true));
     assert!(done.err.contains("wrong.txt: line 2: the range 10.0.0.9-10.0.0.1 is reversed"), "{}", done.err);
 }
+
+/// The times of the packets decide, not the time at which the file is judged.
+#[test]
+fn rates_and_times_of_rules_are_those_of_the_packets() {
+    // Ten packets in each of twenty seconds, from two sources in turn.
+    let mut bytes = pcap_header(65535, 1);
+    for i in 0..200u32 {
+        let mut frame = udp(5000 + (i % 10) as u16, 20);
+        frame[29] = (i % 2) as u8;
+        bytes.extend(pcap_record(1000 + i / 10, &frame));
+    }
+    let temp = Temp::new();
+    let file = temp.file("a.pcap", &bytes);
+    let packets = |rules: &str| -> Vec<u64> {
+        checked(&temp.file("rules.txt", rules.as_bytes()), &file)["rules"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|rule| rule["packets"].as_u64().unwrap())
+            .collect()
+    };
+    // Three of the ten in each second; of each source two.
+    assert_eq!(packets("pass udp limit 3/s\n"), [60]);
+    assert_eq!(packets("pass udp limit 2/s per src\n"), [80]);
+    assert_eq!(packets("drop udp over 2/s per src\ncount udp\n"), [120, 80]);
+    // A frame has 62 bytes: of ten in a second three fit into 186 bytes.
+    assert_eq!(packets("pass limit 186B/s\n"), [60]);
+    // The rule ends five seconds behind the first packet; then the rule behind it decides.
+    assert_eq!(packets("drop udp for 5s\ncount udp\n"), [50, 150]);
+    assert_eq!(packets("drop udp dport 5000 for 90s\ndrop udp limit 1/h burst 7 for 2s\ncount udp\n"), [20, 7, 173]);
+}

@@ -350,6 +350,40 @@ fn bans_end_when_they_were_told_to() {
 }
 
 #[test]
+fn rules_end_when_their_time_is_over_and_rates_outlive_a_reload() {
+    let test = "rules_end_when_their_time_is_over_and_rates_outlive_a_reload";
+    let Some(wall) = Wall::new(test, "drop udp dport 9 for 2s\ndrop udp dport 10 over 3/h\n") else { return };
+    let running = wall.start("near", "af_packet:out", &[]);
+    let begun = Instant::now();
+    let packets = |rule: usize| wall.stats()["rules"][rule]["packets"].as_u64().unwrap();
+    let sends = |port: u16| {
+        let before = wall.stats()["received"].as_u64().unwrap();
+        wall.net.send(&[datagram(1, port)], 0);
+        let begun = Instant::now();
+        while wall.stats()["received"] == before && begun.elapsed() < Duration::from_secs(5) {}
+    };
+    (0..5).for_each(|_| sends(10));
+    assert_eq!(packets(1), 2, "three of five are within the rate");
+    // The list is another one; these two rules go on as they were.
+    fs::write(&wall.rules, "drop udp dport 9 for 2s\ndrop udp dport 11\ndrop udp dport 10 over 3/h\n").unwrap();
+    wall.ctl(&["reload"]).ok();
+    sends(10);
+    assert_eq!(packets(2), 3, "the rate began anew");
+    // Until a packet comes that the rule does not apply to any more.
+    let mut applied = 0;
+    loop {
+        sends(9);
+        match packets(0) {
+            now if now == applied => break,
+            now => applied = now,
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "the rule does not end");
+    }
+    assert!(begun.elapsed() > Duration::from_millis(1900), "the rule ended early, after {applied} packets");
+    answer(&running.stop().ok());
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_before_anything_is_opened() {
     let test = "what_makes_no_sense_is_refused_before_anything_is_opened";
     let temp = Temp::new();
