@@ -12,7 +12,7 @@ use weir_filter::Filter;
 use weir_firewall::replicas::{self, Shard};
 use weir_firewall::rules::{Rule, RuleList};
 use weir_firewall::{
-    Around, Classifier, Conditions, Content, Counters, Fields, Found, PolicyChange, Rates, Rules, Verdict,
+    Around, Classifier, Conditions, Connections, Content, Counters, Fields, Found, PolicyChange, Rates, Rules, Verdict,
 };
 use weir_packet::flow::Parser;
 use weir_packet::savefile::{Interface, Record};
@@ -33,15 +33,26 @@ pub struct Senseless {
     pub why: String,
 }
 
+/// Settings of a rule list.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleSettings {
+    /// Whether the innermost packet of a tunnel is judged, not the packet around it.
+    pub inner: bool,
+    /// Number that decides where sources of rates and connections lie in memory.
+    pub seed: u64,
+    /// Connections for which there is room if a rule asks for the states of packets.
+    pub connections: usize,
+}
+
 /// A compiled rule list, with its expressions compiled for each link type that packets have had.
 #[derive(Debug)]
 pub struct RuleSet {
     classifier: Classifier,
-    /// Whether the innermost packet of a tunnel is judged, not the packet around it.
-    inner: bool,
     links: Mutex<Vec<Arc<Link>>>,
-    seed: u64,
+    settings: RuleSettings,
     rates: Rates,
+    /// Connections, if a rule asks for the states of packets.
+    connections: Option<Arc<Connections>>,
     /// Numbers of the rules that expired in the list before.
     expired: Vec<u32>,
     /// The list before, and for each of its rules the number of the same rule here.
@@ -59,13 +70,19 @@ struct Link {
 }
 
 impl RuleSet {
-    /// Compiles the expressions of a list. If `inner`, the innermost packet of each tunnel is judged. The `seed` decides where the sources of
-    /// rates lie in memory.
-    ///
-    /// **Errors**: an expression that is wrong for any link type, with its reason.
-    pub fn new(classifier: Classifier, inner: bool, seed: u64) -> Result<Self, Senseless> {
-        let (rates, expired) = (Rates::new(classifier.list(), seed), Vec::new());
-        let rules = Self { classifier, inner, links: Mutex::default(), seed, rates, expired, carries: None };
+    /// Compiles the expressions of a list. **Errors**: an expression that is wrong for any link type, with its reason.
+    pub fn new(classifier: Classifier, settings: RuleSettings) -> Result<Self, Senseless> {
+        let names_states = classifier.list().names_states();
+        let connections = || Arc::new(Connections::new(settings.connections, settings.seed));
+        let rules = Self {
+            links: Mutex::default(),
+            rates: Rates::new(classifier.list(), settings.seed),
+            connections: names_states.then(connections),
+            expired: Vec::new(),
+            carries: None,
+            settings,
+            classifier,
+        };
         // Finds wrong words; the link types of the packets are not known yet.
         let ethernet = rules.link(LinkType::ETHERNET);
         match ethernet.senseless.first() {
@@ -75,9 +92,9 @@ impl RuleSet {
     }
 
     /// Compiles another list to be put in the place of this one, for all link types that packets have had. Rules of the same text keep
-    /// their counts, their rates and their times; `expired` are the rules that have expired here. **Errors**: as for [`Self::new`].
+    /// their counts, their rates and their times, and connections stay open; `expired` are the rules that have expired here. **Errors**: as for [`Self::new`].
     pub fn successor(self: &Arc<Self>, classifier: Classifier, expired: &[u32]) -> Result<Self, Senseless> {
-        let mut rules = Self::new(classifier, self.inner, self.seed)?;
+        let mut rules = Self::new(classifier, self.settings)?;
         let links: Vec<LinkType> = self.links().iter().map(|known| known.link).collect();
         links.into_iter().for_each(|link| drop(rules.link(link)));
         let mut places: HashMap<&str, VecDeque<u32>> = HashMap::new();
@@ -87,6 +104,9 @@ impl RuleSet {
         let place = |rule: &Rule| places.get_mut(&*rule.text)?.pop_front();
         let carried: Vec<Option<u32>> = self.classifier.list().rules.iter().map(place).collect();
         rules.rates.carry(&self.rates, &carried);
+        if let (Some(connections), Some(known)) = (&mut rules.connections, &self.connections) {
+            *connections = Arc::clone(known);
+        }
         rules.expired = expired.iter().filter_map(|&rule| carried[rule as usize]).collect();
         rules.expired.sort_unstable();
         rules.carries = Some((Arc::downgrade(self), carried));
@@ -101,6 +121,11 @@ impl RuleSet {
     /// Returns the rule list.
     pub fn list(&self) -> &RuleList {
         self.classifier.list()
+    }
+
+    /// Returns the connections, if a rule asks for the states of packets.
+    pub fn connections(&self) -> Option<&Connections> {
+        self.connections.as_deref()
     }
 
     /// Returns the expressions that made no sense for a link type of the packets.
@@ -131,7 +156,7 @@ impl RuleSet {
                 }
             });
         }
-        let new = Arc::new(Link { link, parser: Parser::new(link, self.inner), expressions, senseless });
+        let new = Arc::new(Link { link, parser: Parser::new(link, self.settings.inner), expressions, senseless });
         links.push(Arc::clone(&new));
         new
     }
@@ -232,6 +257,8 @@ pub struct FirewallCounts {
     pub has_table: bool,
     /// The counts so far.
     pub counters: Counters,
+    /// Time of the latest packet, ns since the Unix epoch.
+    pub time_ns: u64,
 }
 
 impl FirewallCounts {
@@ -244,6 +271,7 @@ impl FirewallCounts {
             self.rules.carry(&other.rules, &mut theirs);
         }
         self.counters.add_all(&theirs);
+        self.time_ns = self.time_ns.max(other.time_ns);
         self
     }
 }
@@ -305,7 +333,8 @@ impl Firewall {
     /// Returns a copy of the counts so far, with the rules.
     pub fn counts(&self) -> FirewallCounts {
         let has_table = self.policy().permissions.is_some();
-        FirewallCounts { rules: Arc::clone(&self.rules), has_table, counters: self.counters.clone() }
+        let (rules, counters) = (Arc::clone(&self.rules), self.counters.clone());
+        FirewallCounts { rules, has_table, counters, time_ns: self.time_ns }
     }
 
     /// Returns the number of packets from interfaces without a name, if rules name interfaces.
@@ -416,12 +445,25 @@ impl Firewall {
                 // No other worker is behind: there is room.
                 let _ = self.worker.change(&Change::Expired(rule));
             }
-            let Link { expressions, .. } = &*self.links[place.link];
-            let conditions = Conditions { rates: Some(&self.rules.rates), ..Conditions::default() };
+            let Link { expressions, parser, .. } = &*self.links[place.link];
             let (frame, time_ns) = (record.frame, self.time_ns);
+            let seen =
+                self.rules.connections.as_ref().zip(parser.as_ref()).map(|(connections, parser)| {
+                    (connections, connections.look(parser, &fields[i], frame.data, time_ns))
+                });
+            let conditions = Conditions {
+                rates: Some(&self.rules.rates),
+                state: seen.as_ref().and_then(|(_, seen)| seen.state),
+                ..Conditions::default()
+            };
             let around = Around { frame, interface: place.interface, expressions, time_ns, conditions };
             match self.worker.value().judge(found[i], &fields[i], &around, &mut self.counters).0 {
-                Verdict::Pass => passed.add(places[i], record.frame.wire_len),
+                Verdict::Pass => {
+                    if let Some((connections, seen)) = seen {
+                        self.counters.unrecorded += u64::from(!connections.pass(&seen, time_ns));
+                    }
+                    passed.add(places[i], record.frame.wire_len);
+                }
                 Verdict::Drop => passed.denied += 1,
                 Verdict::Reject => {
                     passed.denied += 1;

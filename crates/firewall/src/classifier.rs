@@ -13,7 +13,7 @@ use crate::fields::{ABSENT, Content, Fields, TcpFlags};
 use crate::rates::{Place, Rates};
 use crate::rows::{MOST_BYTES, Rows, in_all};
 use crate::rules::{Action, Rule, RuleList, Vlan};
-use crate::{Counters, DecidedBy, Verdict};
+use crate::{Counters, DecidedBy, State, Verdict};
 use weir_packet::{Frame, Matcher};
 
 /// Surroundings of a packet that rules can name beside its [`Fields`].
@@ -46,6 +46,8 @@ pub struct Conditions<'a> {
     pub rates: Option<&'a Rates>,
     /// Numbers of the rules that have expired, in ascending order.
     pub expired: &'a [u32],
+    /// State of the packet in relation to connections; `None` if the captured bytes do not tell it, or if no rule asks for it.
+    pub state: Option<State>,
 }
 
 /// Rows of the five fields of a packet.
@@ -288,12 +290,12 @@ impl Classifier {
 /// Whether a rule has a condition that has no row.
 fn has_rare_conditions(rule: &Rule) -> bool {
     let of_packets = rule.flags.is_some() || rule.fragment || rule.vlan.is_some() || rule.on.is_some();
-    of_packets || rule.expression.is_some() || rule.rate.is_some() || rule.lasts.is_some()
+    of_packets || rule.expression.is_some() || rule.rate.is_some() || rule.states.is_some() || rule.lasts.is_some()
 }
 
 /// Judges the conditions on the rule's time and rate. A packet for which all other conditions hold is charged to the rate.
 fn time_conditions(number: u32, rule: &Rule, fields: &Fields, around: &Around<'_>, counters: &mut Counters) -> bool {
-    let Conditions { rates, expired } = around.conditions;
+    let Conditions { rates, expired, .. } = around.conditions;
     if rule.lasts.is_some() && expired.binary_search(&number).is_ok() {
         return false;
     }
@@ -316,6 +318,13 @@ fn rare_conditions(rule: &Rule, fields: &Fields, around: &Around<'_>) -> Option<
         match fields.flags {
             TcpFlags::Known(flags) if flags & mask == set => {}
             TcpFlags::Absent if rule.action.applies_without_a_field() => is_absent = true,
+            _ => return None,
+        }
+    }
+    if let Some(states) = rule.states {
+        match around.conditions.state {
+            Some(state) if states.has(state) => {}
+            None if rule.action.applies_without_a_field() => is_absent = true,
             _ => return None,
         }
     }

@@ -65,6 +65,8 @@ pub struct Counters {
     pub passed: Count,
     /// Packets that were dropped or rejected.
     pub denied: Count,
+    /// Packets that passed and opened a connection for which the table of connections had no room.
+    pub unrecorded: u64,
 }
 
 impl Counters {
@@ -99,6 +101,7 @@ impl Counters {
             malformed,
             passed,
             denied,
+            unrecorded,
         } = other;
         self.rules.iter_mut().zip(rules).for_each(|(count, other)| count.add_all(*other));
         self.earlier.add_all(*earlier);
@@ -110,6 +113,7 @@ impl Counters {
         self.malformed.add_all(*malformed);
         self.passed.add_all(*passed);
         self.denied.add_all(*denied);
+        self.unrecorded += unrecorded;
     }
 
     /// Counts a packet to which a rule applied; `is_absent` if the packet lacks a field of the rule.

@@ -22,6 +22,7 @@
 //! | `on eth0` | interface where it arrived |
 //! | `expr 'EXPRESSION'` | tcpdump expression |
 //! | `limit 100/s` | all other conditions hold, and no more packets than these came so far; `over 100/s`: more came |
+//! | `state new,established` | `new`, `established`, `related` or `invalid`: see [`Connections`](crate::Connections) |
 //! | `for 10m` | the rule is in the list for less than this time |
 //!
 //! **Rates** are packets in a second (`/s`), minute (`/m`) or hour (`/h`), or bytes on the wire (`64kB/s`). As many as the number says may come
@@ -41,7 +42,7 @@
 
 mod parse;
 
-use crate::{Addresses, Verdict};
+use crate::{Addresses, States, Verdict};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,6 +134,8 @@ pub struct Rule {
     pub expression: Option<usize>,
     /// Rate up to which, or beyond which, the rule applies.
     pub rate: Option<Rate>,
+    /// States of the packet in relation to connections.
+    pub states: Option<States>,
     /// Time after which the rule is in the list no longer.
     pub lasts: Option<Duration>,
 }
@@ -143,6 +146,7 @@ impl Rule {
         let is_per_source = self.rate.is_some_and(|rate| rate.is_per_source);
         let needs_ip =
             self.src.is_some() || self.dst.is_some() || self.proto.is_some() || self.fragment || is_per_source;
+        let needs_ip = needs_ip || self.states.is_some();
         self.expression.is_some() && !needs_ip
     }
 }
@@ -202,5 +206,10 @@ impl RuleList {
     /// **Errors**: the first line that is refused.
     pub fn parse(text: &str, read: &mut ReadSet<'_>) -> Result<Self, RuleError> {
         parse::list(text, read)
+    }
+
+    /// Whether a rule asks for the state of packets in relation to connections.
+    pub fn names_states(&self) -> bool {
+        self.rules.iter().any(|rule| rule.states.is_some())
     }
 }

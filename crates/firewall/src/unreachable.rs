@@ -49,8 +49,11 @@ impl Classifier {
 
 /// Whether packets that lack a field skip the rule `before` and come to `rule`.
 fn leaves_absent(before: &Rule, rule: &Rule) -> bool {
-    let names_a_field =
-        before.proto.is_some() || before.sport.is_some() || before.dport.is_some() || before.flags.is_some();
+    let names_a_field = before.proto.is_some()
+        || before.sport.is_some()
+        || before.dport.is_some()
+        || before.flags.is_some()
+        || before.states.is_some();
     names_a_field && !before.action.applies_without_a_field() && rule.action.applies_without_a_field()
 }
 
@@ -107,6 +110,7 @@ fn covers(before: &Rule, rule: &Rule) -> bool {
         && within(&before.dport, &rule.dport, |outer, inner| covers_numbers(outer, inner))
         && flags
         && vlan
+        && within(&before.states, &rule.states, |outer, inner| outer.contains(*inner))
         && (!before.fragment || rule.fragment)
         && (before.on.is_none() || before.on == rule.on)
         && (before.expression.is_none() || before.expression == rule.expression)

@@ -24,7 +24,7 @@ use std::time::Instant;
 use weir_engine::claims::{Claims, place};
 use weir_engine::event::Event;
 use weir_engine::file::{FileSettings, FileSink};
-use weir_engine::firewall::{Firewall, Policy, RuleSet, SharedPolicy};
+use weir_engine::firewall::{Firewall, Policy, RuleSet, RuleSettings, SharedPolicy};
 use weir_engine::name::Name;
 use weir_engine::outputs::Target;
 use weir_engine::run::{Error, Files, Run, Setup};
@@ -179,7 +179,9 @@ fn policy(rules: Option<&Name>, judging: &JudgingArgs, changes: bool) -> anyhow:
     let list = classifier.list();
     let lines: Vec<(usize, usize)> = list.rules.iter().filter_map(|rule| Some((rule.expression?, rule.line))).collect();
     let expressions = list.expressions.clone();
-    let rules = RuleSet::new(classifier, judging.inner, rules_file::seed()?).map_err(|senseless| {
+    let settings =
+        RuleSettings { inner: judging.inner, seed: rules_file::seed()?, connections: judging.connections as usize };
+    let rules = RuleSet::new(classifier, settings).map_err(|senseless| {
         let is_of = |(number, _): &&(usize, usize)| expressions[*number] == senseless.expression;
         anyhow!("{called}: line {}: {}", lines.iter().find(is_of).map_or(0, |(_, line)| *line), senseless.why)
     })?;

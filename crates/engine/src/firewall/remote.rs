@@ -133,6 +133,10 @@ pub fn counts_json(counts: &FirewallCounts) -> Map<String, Value> {
     });
     let mut object = Map::new();
     object.insert("rules".to_owned(), rules.collect::<Vec<_>>().into());
+    if let Some(connections) = counts.rules.connections() {
+        let of_table = json!({ "recorded": connections.count(counts.time_ns), "without_room": counters.unrecorded });
+        object.insert("connections".to_owned(), of_table);
+    }
     for (name, does, count) in rest(counts) {
         let count = json!({ "does": does, "packets": count.packets, "bytes": count.bytes });
         object.insert(name.replace('-', "_"), count);

@@ -2,7 +2,7 @@
 
 use super::{Action, Rate, ReadSet, Rule, RuleError, RuleList, Unit, Vlan};
 use crate::fields::PORT_PROTOCOLS;
-use crate::{Addresses, Verdict};
+use crate::{Addresses, State, States, Verdict};
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::RangeInclusive;
@@ -131,6 +131,9 @@ pub enum Why {
     /// A word about a rate without a rate.
     #[error("{0} stands behind a rate, as in limit 100/s burst 20 per src")]
     WithoutRate(String),
+    /// No state.
+    #[error("{0:?} is no state: new, established, related or invalid")]
+    NoState(String),
     /// No time.
     #[error("{0:?} is no time, as in for 90s, 10m, 2h or 7d")]
     NoTime(String),
@@ -282,6 +285,7 @@ impl Parser<'_, '_> {
             on: None,
             expression: None,
             rate: None,
+            states: None,
             lasts: None,
         };
         // Conditions seen so far, also those that always hold.
@@ -328,6 +332,7 @@ impl Parser<'_, '_> {
                         _ => return Err(not_one_of("per", "src", value)),
                     }
                 }
+                "state" => rule.states = Some(states(words.value(word, ", as in state established,related")?)?),
                 "for" => rule.lasts = Some(time(words.value(word, ", as in for 10m")?)?),
                 _ => return Err(Why::NoCondition(word.to_owned())),
             }
@@ -550,6 +555,20 @@ fn flags(text: &str) -> Result<(u8, u8), Why> {
         _ if set & !mask != 0 => Err(Why::FlagsOutsideMask(text.to_owned())),
         _ => Ok((set, mask)),
     }
+}
+
+fn states(text: &str) -> Result<States, Why> {
+    let mut states = States::default();
+    for element in elements(text)? {
+        states.add(match element {
+            "new" => State::New,
+            "established" => State::Established,
+            "related" => State::Related,
+            "invalid" => State::Invalid,
+            _ => return Err(Why::NoState(element.to_owned())),
+        });
+    }
+    Ok(states)
 }
 
 /// Largest number of packets or bytes of a rate.

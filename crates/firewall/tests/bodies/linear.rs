@@ -5,7 +5,7 @@
 use core::net::IpAddr;
 use std::collections::HashMap;
 use weir_firewall::rules::RuleList;
-use weir_firewall::{Around, Classifier, Conditions, Counters, DecidedBy, Fields, Rates, Verdict};
+use weir_firewall::{Around, Classifier, Conditions, Counters, DecidedBy, Fields, Rates, State, Verdict};
 use weir_packet::flow::Parser;
 use weir_packet::{Frame, LinkType, Matcher};
 use weir_testkit::Input;
@@ -39,6 +39,8 @@ struct Packet {
     /// Captured bytes of the transport header.
     transport: usize,
     is_neighbor: bool,
+    /// What a table of connections would say.
+    state: Option<State>,
     frame: Vec<u8>,
 }
 
@@ -288,6 +290,9 @@ fn rule(choices: &mut Input<'_>) -> String {
         ];
         words.push((*one(choices, &rates)).to_owned());
     }
+    if is(choices, 8) {
+        words.push(format!("state {}", one(choices, &["new", "established,related", "invalid", "new,established"])));
+    }
     if is(choices, 10) {
         words.push(format!("for {}", one(choices, &["1500ms", "4s", "1m", "2d"])));
     }
@@ -452,6 +457,11 @@ impl<'a> Naive<'a> {
                 }
                 "on" => Some(words.next().unwrap() == interface),
                 "limit" | "over" | "burst" | "for" => words.next().map(|_| true),
+                "state" => {
+                    needs_ip = true;
+                    let value = words.next().unwrap();
+                    packet.state.map(|state| value.split(',').any(|one| one == format!("{state:?}").to_lowercase()))
+                }
                 "per" => {
                     needs_ip = true;
                     words.next().map(|_| true)
@@ -557,12 +567,14 @@ pub fn judge(data: &[u8]) -> Seen {
     let parser = Parser::new(LinkType::ETHERNET, false).unwrap();
     let (mut passed, mut denied) = (0, 0);
     for _ in 0..40 {
-        let packet = packet(&mut choices);
+        let mut packet = packet(&mut choices);
+        let states = [State::New, State::Established, State::Established, State::Related, State::Invalid].map(Some);
+        packet.state = if is(&mut choices, 6) { None } else { *one(&mut choices, &states) };
         let interface = *one(&mut choices, &["eth0", "eth1", "eth9"]);
         naive.now += *one(&mut choices, &[0, 1, 250_000_000, 500_000_000, 3_000_000_000, 30_000_000_000]);
         let expired: Vec<u32> =
             (0..).zip(&naive.rules).filter(|(_, rule)| naive.has_expired(rule)).map(|(number, _)| number).collect();
-        let conditions = Conditions { rates: Some(&rates), expired: &expired };
+        let conditions = Conditions { rates: Some(&rates), expired: &expired, state: packet.state };
         let frame = Frame { data: &packet.frame, wire_len: WIRE_LEN, interface: 0 };
         let interface_number = names.iter().position(|name| name == interface);
         let time_ns = naive.now;

@@ -5,6 +5,7 @@ use crate::numbers::{parse_time, parse_zstd_window};
 use clap::{Args, Subcommand, ValueEnum};
 use std::time::Duration;
 use weir_engine::name::Name;
+use weir_firewall::CONNECTIONS;
 
 const USAGE: &str = "weir firewall [OPTIONS] [--rules FILE] [--table FILE] IN OUT
        weir firewall check [OPTIONS] RULES CAPTURE...
@@ -30,6 +31,8 @@ A rules file has one rule a line; the first that matches decides:
   count vlan 7                                     counts, and goes on
   drop udp dport 53 over 100/s per src             what comes faster than that from one address
   drop src 198.51.100.7 for 10m                    for ten minutes
+  pass state established,related                   answers, and errors about them
+  pass src 10.0.0.0/8 state new                    connections are made from here only
   drop expr 'icmp and len > 1000'                  a tcpdump expression
   default pass                                     all other IP packets
 
@@ -40,7 +43,7 @@ A table file has one change of permissions a line; a packet passes if its source
   accept 10.0.0.5 from 10.1.0.0/16,10.2.0.9
 
 Conditions: src, dst, proto (or tcp, udp, icmp, icmp6 ...), sport, dport, flags, fragment, vlan, on INTERFACE, expr,
-limit RATE, over RATE, for TIME.
+state, limit RATE, over RATE, for TIME.
 If a packet lacks a field that a rule names, as later fragments lack ports, drop and reject apply and pass does not.
 ARP and other frames without IP pass, and so does IPv6 neighbor discovery: see non-ip, neighbors and malformed in the README.
 
@@ -221,6 +224,9 @@ pub struct JudgingArgs {
     /// Threads that read the files [default: one per core]
     #[arg(help_heading = WORK, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,
+    /// Connections for which there is room if rules ask for states, 16 bytes each; a full table gives away those that are not fully open
+    #[arg(help_heading = WORK, long, value_name = "N", default_value_t = CONNECTIONS as u32, value_parser = clap::value_parser!(u32).range(1024..=1 << 26))]
+    pub connections: u32,
     /// What confines the process.
     #[command(flatten)]
     pub walls: WallArgs,

@@ -195,6 +195,12 @@ pub fn notes(called: &str, counts: &FirewallCounts, nameless: u64) -> Vec<String
             packets(count.no_room),
         ));
     }
+    if counters.unrecorded > 0 {
+        lines.push(format!(
+            "{} opened connections for which there was no room, so that their answers are invalid: --connections makes room",
+            packets(counters.unrecorded),
+        ));
+    }
     if nameless > 0 {
         lines.push(format!(
             "{} came from interfaces without a name, so that no rule with 'on' matched them: --interface NAME names them",

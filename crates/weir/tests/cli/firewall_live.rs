@@ -349,6 +349,65 @@ fn bans_end_when_they_were_told_to() {
     assert_eq!(answer["passed"], 4, "{answer}");
 }
 
+/// Script that connects to 10.9.0.2 (or the address given) at port 7001 by UDP, and prints the answer.
+const TALKER: &str = "
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(float(sys.argv[2]))
+try:
+    s.connect((sys.argv[1], 7001)); s.send(b'a'); print(s.recv(9).decode())
+except ConnectionRefusedError: print('refused')
+except OSError: print('nothing')
+";
+
+/// Script that answers each datagram.
+const ANSWERER: &str = "
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((sys.argv[1], 7001)); s.settimeout(60)
+print('answers', file=sys.stderr, flush=True)
+while True:
+    data, end = s.recvfrom(9); s.sendto(b'b', end)
+";
+
+#[test]
+fn connections_are_made_from_one_side_only() {
+    let test = "connections_are_made_from_one_side_only";
+    let rules = "pass state established,related\npass src 10.9.0.1 state new\ndefault drop\n";
+    let Some(wall) = Wall::new(test, rules) else { return };
+    wall.addresses();
+    let data = wall.temp.file("data", &weir_testkit::Random(1).bytes(1 << 20));
+    let expected = tool("python3", ["-c", CHECKSUM, &data]).ok().text();
+    let mut servers = Vec::new();
+    for (end, address) in [("beyond", "10.9.0.2"), ("far", "10.9.0.1")] {
+        servers.push(wall.net.start_at(end, &["python3", "-c", SERVER, address, &data], "serves"));
+        servers.push(wall.net.start_at(end, &["python3", "-c", ANSWERER, address], "answers"));
+    }
+    let running = wall.start("near", "out", &["--bidirectional"]);
+    let tcp = |from: &str, to: &str| wall.net.inside(from, &["python3", "-c", CLIENT, to, "1"]).ok().text();
+    let udp = |from: &str, to: &str| wall.net.inside(from, &["python3", "-c", TALKER, to, "1"]).ok().text();
+    assert_eq!((tcp("far", "10.9.0.2"), udp("far", "10.9.0.2")), (expected.clone(), "b\n".to_owned()));
+    assert_eq!(
+        (tcp("beyond", "10.9.0.1"), udp("beyond", "10.9.0.1")),
+        ("nothing\n".to_owned(), "nothing\n".to_owned())
+    );
+    // An ICMP error about a datagram of its own reaches the sender: nobody is at port 7009.
+    let asks = TALKER.replace("7001", "7009");
+    let told = wall.net.inside("far", &["python3", "-c", &asks, "10.9.0.2", "2"]).ok().text();
+    assert_eq!(told, "refused\n");
+    // Connections stay when the rules are read again.
+    let recorded = || wall.stats()["connections"]["recorded"].as_u64().unwrap();
+    let before = recorded();
+    assert!(before >= 3, "{before}");
+    fs::write(&wall.rules, format!("{rules}count udp\n")).unwrap();
+    wall.ctl(&["reload"]).ok();
+    assert_eq!(recorded(), before);
+    assert_eq!(tcp("far", "10.9.0.2"), expected);
+    drop(servers);
+    let answer = answer(&running.stop().ok());
+    assert_eq!(answer["connections"]["without_room"], 0, "{answer}");
+}
+
 #[test]
 fn rules_end_when_their_time_is_over_and_rates_outlive_a_reload() {
     let test = "rules_end_when_their_time_is_over_and_rates_outlive_a_reload";
