@@ -151,6 +151,10 @@ fn a_wrong_line_is_refused_with_its_number_and_the_reason() {
         assert!(refused.contains(words), "{line}: {refused}");
     }
     assert_eq!(
+        parse("default drop\npass tcp\ndefault pass\n").unwrap_err(),
+        "line 3: default was said in line 1, and is said once"
+    );
+    assert_eq!(
         parse("set s file bad").unwrap_err(),
         "bad: line 2: \"10.0.0.300\" is no address, prefix, range of addresses or $SET"
     );

@@ -25,8 +25,9 @@ use weir_engine::claims::{Claims, place};
 use weir_engine::event::Event;
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::firewall::{Firewall, Policy, RuleSet, RuleSettings, SharedPolicy};
+use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
-use weir_engine::outputs::Target;
+use weir_engine::outputs::{Outputs, Target};
 use weir_engine::run::{Error, Files, Run, Setup};
 use weir_engine::sink::{Sink, Wanted};
 use weir_firewall::rules::RuleList;
@@ -234,9 +235,11 @@ impl Work<'_> {
         let Some(firewall) = &ended.firewall else { bail!("the run lost its firewall") };
         let counts = firewall.counts();
         report::notes(&called(self.rules), &counts, firewall.nameless()).iter().for_each(|line| say(line));
+        let mut ledger = ended.ledger.clone();
+        settle(&mut ledger, &outputs);
         let report = Report {
             counts,
-            ledger: ended.ledger.clone(),
+            ledger,
             directions: Vec::new(),
             answers: None,
             place: None,
@@ -262,6 +265,19 @@ impl Work<'_> {
         }
         Ok(if show.faults.is_empty() { Outcome::Done } else { Outcome::Failed })
     }
+}
+
+/// Moves packets that the main output did not take from those that passed to those that were dropped there. A port counts what it refused, a file
+/// what it wrote.
+fn settle(ledger: &mut Ledger, outputs: &Outputs) {
+    let Some((_, Some(report))) = outputs.reports().next() else { return };
+    let lost = match report.sent {
+        Some(_) => report.refused.iter().map(|refused| refused.packets).sum(),
+        None if report.thrown_away.is_some() => 0,
+        None => ledger.passed.saturating_sub(report.written),
+    };
+    ledger.passed -= lost;
+    ledger.dropped.output += lost;
 }
 
 /// Name of the rules in messages.

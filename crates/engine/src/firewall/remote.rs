@@ -109,6 +109,7 @@ pub fn stats(standing: &Standing) -> Value {
     object.insert("seconds".to_owned(), standing.time.as_secs_f64().into());
     object.insert("directions".to_owned(), directions.into());
     if let Some(counts) = &standing.counts {
+        object.insert("bytes".to_owned(), counts.counters.passed.bytes.into());
         object.extend(counts_json(counts));
     }
     Value::Object(object)

@@ -63,6 +63,9 @@ pub enum Why {
     /// A value is not one of a few.
     #[error("{0} is {1}, not {2:?}")]
     NotOneOf(&'static str, &'static str, String),
+    /// A line for the rest that stands above already.
+    #[error("{0} was said in line {1}, and is said once")]
+    SecondSetting(&'static str, usize),
     /// Words behind the end of a line.
     #[error("{0:?} is too much here")]
     TooMuch(String),
@@ -203,7 +206,7 @@ impl<'a> Words<'a> {
 }
 
 pub(super) fn list(text: &str, read: &mut ReadSet<'_>) -> Result<RuleList, RuleError> {
-    let mut parser = Parser { list: RuleList::default(), sets: HashMap::new(), read };
+    let mut parser = Parser { list: RuleList::default(), settings: Vec::new(), sets: HashMap::new(), read };
     for (number, line) in text.lines().enumerate() {
         parser.line(line, number + 1)?;
     }
@@ -212,6 +215,8 @@ pub(super) fn list(text: &str, read: &mut ReadSet<'_>) -> Result<RuleList, RuleE
 
 struct Parser<'a, 'b> {
     list: RuleList,
+    /// Names and lines of the lines for the rest.
+    settings: Vec<(&'static str, usize)>,
     sets: HashMap<String, Arc<Addresses>>,
     read: &'a mut ReadSet<'b>,
 }
@@ -228,6 +233,12 @@ impl Parser<'_, '_> {
     }
 
     fn verdict_or_rule(&mut self, first: &str, mut words: Words<'_>, number: usize) -> Result<(), Why> {
+        if let Some(name) = ["default", "non-ip", "malformed", "neighbors"].into_iter().find(|name| *name == first) {
+            match self.settings.iter().find(|(known, _)| *known == name) {
+                Some((_, line)) => return Err(Why::SecondSetting(name, *line)),
+                None => self.settings.push((name, number)),
+            }
+        }
         let verdicts = [("pass", Verdict::Pass), ("drop", Verdict::Drop), ("reject", Verdict::Reject)];
         let verdict = |word: &str| verdicts.iter().find(|(name, _)| *name == word).map(|(_, verdict)| *verdict);
         let action = match first {

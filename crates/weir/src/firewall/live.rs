@@ -11,7 +11,8 @@ use crate::port;
 use crate::show::Show;
 use crate::walls::Walls;
 use anyhow::{Context, anyhow, bail};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,6 +52,7 @@ struct Way {
 /// Forwards between interfaces, or from an interface to a file.
 pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result<Outcome> {
     let (end, sink) = (sink, &port_of(sink));
+    let sink_name = sink.clone();
     check(arguments, source, sink)?;
     let rules = arguments.rules.as_ref();
     let policy = super::policy(rules, &arguments.judging, true)?;
@@ -125,6 +127,9 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
         }
     }
     walls.opened(&kept);
+    files.iter().filter(|file| **file == sink_name).for_each(|file| {
+        about.push(format!("{file}: packets that pass are written to this file; there is no interface of this name"));
+    });
     about.iter().for_each(|line| say_plain(line));
     let direction = |way: &Way| Direction {
         source: way.source.as_source(),
@@ -182,6 +187,14 @@ fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result
     }
     if arguments.rules.as_ref().is_some_and(Name::is_dash) {
         bail!("the rules are read again while the firewall runs: give a file, not standard input");
+    }
+    if let Some(rules) = arguments.rules.as_ref()
+        && std::fs::metadata(rules).is_ok_and(|about| !about.is_file())
+    {
+        bail!("{rules} is no regular file: the rules are read again while the firewall runs");
+    }
+    if arguments.duration.is_some_and(|time| time.is_zero()) {
+        bail!("--duration 0s: a firewall that ends at once forwards nothing");
     }
     Ok(())
 }
@@ -279,7 +292,7 @@ fn forward(
                 }
             }
         }
-        let mut seen = rules.and_then(state_of);
+        let mut watch = rules.map(|rules| Watch { seen: state_of(rules), changed: None, rules });
         while threads.iter().any(|thread| !thread.is_finished()) {
             std::thread::sleep(LOOK);
             if look.swap(false, Ordering::Relaxed) {
@@ -289,13 +302,10 @@ fn forward(
                     say_plain(&format!("{source} to {sink}: {received} delivered, {passed} passed, {denied} denied"));
                 });
             }
-            if let Some(rules) = rules {
-                let now = state_of(rules);
-                // A file that is written takes a moment: it is read once it rests.
-                if now.is_some() && now != seen && is_at_rest(rules, now) {
-                    reload(rules, controller);
-                    seen = now;
-                }
+            match watch.as_mut().map_or(Change::None, Watch::look) {
+                Change::None => {}
+                Change::Emptied(rules) => say(&format!("{rules} is empty; the rules stay as they are")),
+                Change::Written(rules) => reload(rules, controller),
             }
         }
         let all = threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a direction panicked")));
@@ -311,9 +321,52 @@ fn state_of(file: &Name) -> Option<State> {
     Some((about.ino(), about.len(), about.mtime(), about.mtime_nsec()))
 }
 
-fn is_at_rest(file: &Name, state: Option<State>) -> bool {
-    std::thread::sleep(LOOK);
-    state_of(file) == state
+/// Rules file that is looked at now and then.
+struct Watch<'a> {
+    rules: &'a Name,
+    seen: Option<State>,
+    /// State that is not read yet, and since when it is there.
+    changed: Option<(State, Instant)>,
+}
+
+/// Change of a rules file.
+enum Change<'a> {
+    None,
+    Emptied(&'a Name),
+    Written(&'a Name),
+}
+
+impl<'a> Watch<'a> {
+    /// Returns a change once the file rests. A file that is empty, or ends inside a line, may be one that is still written: it rests longer.
+    fn look(&mut self) -> Change<'a> {
+        const RESTS: Duration = Duration::from_millis(150);
+        const RESTS_INSIDE_A_LINE: Duration = Duration::from_secs(2);
+        let Some(now) = state_of(self.rules).filter(|now| Some(*now) != self.seen) else { return Change::None };
+        let since = match self.changed {
+            Some((state, since)) if state == now => since,
+            _ => {
+                self.changed = Some((now, Instant::now()));
+                return Change::None;
+            }
+        };
+        let rests = if ends_with_a_line(self.rules) { RESTS } else { RESTS_INSIDE_A_LINE };
+        if since.elapsed() < rests {
+            return Change::None;
+        }
+        self.seen = Some(now);
+        // All packets would pass by an empty list, which is asked for in words.
+        if now.1 == 0 { Change::Emptied(self.rules) } else { Change::Written(self.rules) }
+    }
+}
+
+fn ends_with_a_line(file: &Name) -> bool {
+    let last = || {
+        let mut file = File::open(file)?;
+        file.seek(SeekFrom::End(-1))?;
+        let mut byte = [0];
+        file.read_exact(&mut byte).map(|()| byte[0] == b'\n')
+    };
+    last().unwrap_or(false)
 }
 
 /// Reads the rules again, and says what came of it.
@@ -361,10 +414,7 @@ fn finish(arguments: &FirewallArgs, ways: Vec<Way>, place: &'static str, begun: 
         }
         show.account(&ended);
         let Ended { mut ledger, firewall: Some(firewall), .. } = ended else { bail!("the run lost its firewall") };
-        // The port has counted them itself.
-        let refused: u64 = refused.iter().map(|refused| refused.packets).sum();
-        ledger.passed -= refused;
-        ledger.dropped.output += refused;
+        super::settle(&mut ledger, &outputs);
         nameless += firewall.nameless();
         let (counts_of_answers, fault) = firewall.answers();
         if let Some(more) = counts_of_answers {

@@ -350,3 +350,29 @@ fn rates_and_times_of_rules_are_those_of_the_packets() {
     assert_eq!(packets("drop udp for 5s\ncount udp\n"), [50, 150]);
     assert_eq!(packets("drop udp dport 5000 for 90s\ndrop udp limit 1/h burst 7 for 2s\ncount udp\n"), [20, 7, 173]);
 }
+
+#[test]
+fn packets_that_a_file_did_not_take_are_dropped_there() {
+    let test = "packets_that_a_file_did_not_take_are_dropped_there";
+    if !have(test, &["tcpdump", "prlimit"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let file = temp.at("in.pcap");
+    weir(["generate", &file, "--packets", "2000", "--sizes", "400", "--seed", "3"]).ok();
+    let rules = temp.file("rules.txt", b"drop udp\n");
+    let out = temp.at("out.pcap");
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let done = tool("prlimit", ["--fsize=200000", weir, "firewall", &file, &out, "--rules", &rules, "--json"]);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    let answer: Value = serde_json::from_str(&done.text()).unwrap();
+    let count = |file: &str, expression: &str| {
+        tool("tcpdump", ["-n", "-r", file, expression]).ok().text().lines().count() as u64
+    };
+    let whole = temp.at("whole.pcap");
+    tool(weir, ["firewall", &file, &whole, "--rules", &rules]).ok();
+    let (written, passed) = (count(&out, ""), count(&whole, ""));
+    assert!(written < passed);
+    assert_eq!(answer["passed"], written, "{answer}");
+    assert_eq!(answer["dropped"]["output"], passed - written, "{answer}");
+}

@@ -311,6 +311,13 @@ fn rules_are_read_again_and_bad_ones_change_nothing() {
     assert_eq!((passes(9), passes(10)), (false, true));
     running.signal("-HUP");
     let running = running.until("(change 4)");
+    // A file that is emptied would let all pass; one that ends inside a line may be half written.
+    fs::write(&wall.rules, "").unwrap();
+    let running = running.until("is empty; the rules stay as they are");
+    let begun = Instant::now();
+    fs::write(&wall.rules, "drop udp dport 9\npass udp dport 1").unwrap();
+    let running = running.until("(change 5)");
+    assert!(begun.elapsed() > Duration::from_millis(1900), "a line was read before its end");
     let answer = answer(&running.stop().ok());
     assert_eq!(answer["rules"].as_array().unwrap().len(), 2, "{answer}");
 }
@@ -465,6 +472,8 @@ fn what_makes_no_sense_is_refused_before_anything_is_opened() {
     );
     refused(&["any", "out", "--rules", rules], "packets are forwarded from one");
     refused(&["near", "out", "--rules", "-"], "give a file");
+    refused(&["near", "out", "--rules", "/dev/null"], "no regular file");
+    refused(&["near", "out", "--rules", rules, "--duration", "0s"], "forwards nothing");
     refused(&["af_packet:nowhere", "out", "--rules", rules, "--control", &wall.temp.at("b")], "nowhere");
     answer(&running.stop().ok());
 }
