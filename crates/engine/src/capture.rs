@@ -118,6 +118,10 @@ pub enum FanoutBy {
     Cpu,
     /// By the queue of the network card.
     Queue,
+    /// By the destination address; packets without one go to the first share.
+    Address,
+    /// By a random number.
+    Random,
 }
 
 impl Default for Settings {
@@ -324,6 +328,8 @@ fn af_packet(
         FanoutBy::Hash => Fanout::Hash,
         FanoutBy::Cpu => Fanout::Cpu,
         FanoutBy::Queue => Fanout::Queue,
+        FanoutBy::Address => Fanout::Address,
+        FanoutBy::Random => Fanout::Random,
     };
     Ok(boxed(match request.shares {
         1 => vec![Ring::open(name, &settings)?],

@@ -111,7 +111,9 @@ mod tests {
         let mut byte = 0;
         let (some, none) = (&raw mut byte, std::ptr::null_mut());
         let after = |results: &[(*mut u8, usize)]| {
-            results.iter().for_each(|(memory, size)| drop(noted(*memory, *size)));
+            for &(memory, size) in results {
+                assert_eq!(noted(memory, size), memory);
+            }
             FAILED.get()
         };
         assert_eq!(after(&[(none, 100), (some, 99)]), 100);

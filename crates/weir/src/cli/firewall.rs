@@ -1,6 +1,6 @@
 //! Arguments of `weir firewall`.
 
-use super::{ANSWER, FILES, LiveArgs, PACKETS, SOURCES, WORK, WallArgs, fitted};
+use super::{ANSWER, DistributeArg, FILES, LiveArgs, PACKETS, SOURCES, WORK, WallArgs, fitted};
 use crate::numbers::{parse_time, parse_zstd_window};
 use clap::{Args, Subcommand, ValueEnum};
 use std::time::Duration;
@@ -83,6 +83,9 @@ pub struct FirewallArgs {
     /// Forward from OUT to IN too, by the same rules
     #[arg(help_heading = PORTS, long)]
     pub bidirectional: bool,
+    /// Which of several --workers gets a packet of af_packet: flow keeps the order of flows, address that of packets to one address, random none
+    #[arg(help_heading = PORTS, long, value_name = "RULE", default_value = "flow", hide_possible_values = true, conflicts_with = "fanout")]
+    pub distribute: DistributeArg,
     /// Leave the packets that arrive at IN to this host too; by default no one else gets what is forwarded or denied
     #[arg(help_heading = PORTS, long)]
     pub tap: bool,

@@ -3,6 +3,7 @@
 use super::report::{self, Report};
 use super::{called, control_socket};
 use crate::capture::{self, CaptureRequest};
+use crate::cli::DistributeArg;
 use crate::cli::firewall::FirewallArgs;
 use crate::filter_file;
 use crate::numbers::counted;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
-use weir_engine::capture::{AF_PACKET, AF_XDP, Direction as Captured, is_interface};
+use weir_engine::capture::{AF_PACKET, AF_XDP, Direction as Captured, FanoutBy, is_interface};
 use weir_engine::event::Event;
 use weir_engine::firewall::controller::{ChangeError, Controller, Direction};
 use weir_engine::firewall::reject::{AnswerCounts, Answers};
@@ -28,6 +29,7 @@ use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::socket::{self, Bound};
+use weir_firewall::rules::RuleList;
 use weir_io::sys::ingress::ClosedIngress;
 use weir_io::sys::{self, bpf, packet_socket};
 use weir_io::{Input, Kind};
@@ -56,6 +58,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     check(arguments, source, sink)?;
     let rules = arguments.rules.as_ref();
     let policy = super::policy(rules, &arguments.judging, true)?;
+    policy.with(|policy| check_states(rules, arguments.distribute, policy.rules.list()))?;
     let mut pairs = vec![(source.clone(), sink.clone())];
     if arguments.bidirectional {
         pairs = vec![(source.clone(), sender(sink)), (end.clone(), sender(&port_of(source)))];
@@ -130,17 +133,24 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     files.iter().filter(|file| **file == sink_name).for_each(|file| {
         about.push(format!("{file}: packets that pass are written to this file; there is no interface of this name"));
     });
+    if arguments.distribute == DistributeArg::Random {
+        about.push("--distribute random: packets of a flow may leave in another order".to_owned());
+    }
     about.iter().for_each(|line| say_plain(line));
     let direction = |way: &Way| Direction {
         source: way.source.as_source(),
         sink: way.sink.as_output(),
         control: Arc::clone(way.run.control()),
     };
-    let read_again = arguments.rules.clone();
+    let (read_again, distribute) = (arguments.rules.clone(), arguments.distribute);
     let controller = Controller::new(
         Arc::clone(&policy),
         ways.iter().map(direction).collect(),
-        Box::new(move || super::classifier(read_again.as_ref()).map_err(|error| error.to_string())),
+        Box::new(move || {
+            let classifier = super::classifier(read_again.as_ref()).map_err(|error| error.to_string())?;
+            check_states(read_again.as_ref(), distribute, classifier.list()).map_err(|error| error.to_string())?;
+            Ok(classifier)
+        }),
     );
     let _clock = controller.end_bans()?;
     let handler = Arc::clone(&controller);
@@ -193,16 +203,50 @@ fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result
     {
         bail!("{rules} is no regular file: the rules are read again while the firewall runs");
     }
+    let is_by_flow = arguments.distribute == DistributeArg::Flow;
+    if !is_by_flow && (arguments.judging.workers.is_none_or(|workers| workers < 2) || !is_af_packet(source)) {
+        bail!(
+            "--distribute is about several workers of an AF_PACKET interface: --workers N af_packet:{}",
+            interface_of(source)
+        );
+    }
     if arguments.duration.is_some_and(|time| time.is_zero()) {
         bail!("--duration 0s: a firewall that ends at once forwards nothing");
     }
     Ok(())
 }
 
+fn interface_of(name: &Name) -> &str {
+    capture::interface(name).unwrap_or(name.utf8())
+}
+
+/// Whether the packets of a source come by AF_PACKET if there are several workers.
+fn is_af_packet(source: &Name) -> bool {
+    source.utf8().starts_with(AF_PACKET) || capture::interface(source) == Some(source.utf8())
+}
+
+/// Refuses rules that ask for connections if packets of a flow go to several workers, one of which may judge an answer before its question.
+fn check_states(rules: Option<&Name>, distribute: DistributeArg, list: &RuleList) -> anyhow::Result<()> {
+    let is_by_flow = distribute == DistributeArg::Flow;
+    match list.rules.iter().find(|rule| rule.states.is_some()) {
+        Some(rule) if !is_by_flow => {
+            bail!("{}: line {}: rules by the state of connections need --distribute flow", called(rules), rule.line)
+        }
+        _ => Ok(()),
+    }
+}
+
 fn request(arguments: &FirewallArgs) -> CaptureRequest<'static> {
     // What the interface sends was judged where it came in, or is the host's. A packet does not wait long for others.
+    let fanout = match arguments.distribute {
+        // Also --fanout, which excludes the other two.
+        DistributeArg::Flow => capture::settings(&arguments.live).fanout,
+        DistributeArg::Address => FanoutBy::Address,
+        DistributeArg::Random => FanoutBy::Random,
+    };
     let settings = weir_engine::capture::Settings {
         direction: Captured::In,
+        fanout,
         retire: Some(RETIRE),
         ..capture::settings(&arguments.live)
     };

@@ -142,6 +142,36 @@ fn real_connections_cross_by_af_packet() {
     real_connections_cross("real_connections_cross_by_af_packet", "af_packet:near", "af_packet:out");
 }
 
+/// Several workers in both directions: what one of them has sent, none captures again.
+#[test]
+fn several_workers_forward_each_packet_once() {
+    let test = "several_workers_forward_each_packet_once";
+    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else { return };
+    if !have(test, &["ping"]) {
+        return;
+    }
+    wall.addresses();
+    for (source, sink, distribute) in
+        [("near", "out", "flow"), ("af_packet:near", "af_packet:out", "address"), ("near", "out", "random")]
+    {
+        let running = wall.start(source, sink, &["--bidirectional", "--workers", "3", "--distribute", distribute]);
+        let pings = wall.net.inside("far", &["ping", "-c", "5", "-i", "0.02", "-W", "5", "10.9.0.2"]);
+        let text = pings.ok().text();
+        assert!(text.contains("5 received") && !text.contains("duplicates"), "{distribute}: {text}");
+        let frames: Vec<Vec<u8>> = (0..1000).map(|i| datagram((i % 50) as u8 + 3, (i % 10) as u16 + 1)).collect();
+        let before = wall.net.received("beyond", "beyond");
+        wall.net.send(&frames, 100);
+        let done = running.stop().ok();
+        let answer = answer(&done);
+        let arrived = wall.net.received("beyond", "beyond") - before;
+        assert_eq!((arrived, &answer["rules"][0]["packets"]), (900, &100.into()), "{distribute}: {answer}");
+        // The ARP and the pings beside them; a storm would be thousands.
+        let received = answer["received"].as_u64().unwrap();
+        assert!((1010..1200).contains(&received), "{distribute}: {received}");
+        assert_eq!(done.err.contains("another order"), distribute == "random", "{}", done.err);
+    }
+}
+
 #[test]
 fn each_frame_of_the_sender_is_at_the_receiver_or_counted() {
     let test = "each_frame_of_the_sender_is_at_the_receiver_or_counted";
@@ -471,6 +501,11 @@ fn what_makes_no_sense_is_refused_before_anything_is_opened() {
         "--bidirectional forwards between two interfaces",
     );
     refused(&["any", "out", "--rules", rules], "packets are forwarded from one");
+    let stateful = wall.temp.file("stateful.txt", b"pass tcp\npass state established\n");
+    let two = ["--workers", "2", "--distribute", "address"];
+    refused(&[&["near", "out", "--rules", &stateful], &two[..]].concat(), "stateful.txt: line 2: rules by the state");
+    refused(&[&["af_xdp:near", "out", "--rules", rules], &two[..]].concat(), "--workers N af_packet:near");
+    refused(&["near", "out", "--rules", rules, "--distribute", "random"], "--workers N af_packet:near");
     refused(&["near", "out", "--rules", "-"], "give a file");
     refused(&["near", "out", "--rules", "/dev/null"], "no regular file");
     refused(&["near", "out", "--rules", rules, "--duration", "0s"], "forwards nothing");

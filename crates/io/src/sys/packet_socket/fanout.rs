@@ -1,6 +1,7 @@
 //! Several rings that share the packets of an interface.
 
-use super::filter::Insn;
+use super::filter::{Insn, JA};
+use super::options::PACKET_IGNORE_OUTGOING;
 use super::{Error, Ring, Settings};
 use crate::sys::option::{get_option, set_option};
 use std::ffi::c_int;
@@ -18,6 +19,10 @@ pub enum Fanout {
     Cpu,
     /// By the queue of the card in which the packet arrived.
     Queue,
+    /// By the destination address, of IPv4 or IPv6, behind up to two VLAN tags. All other packets go to the first ring.
+    Address,
+    /// By a random number of the kernel.
+    Random,
     /// By the result of this classic BPF program, modulo the number of rings.
     Program(Vec<Insn>),
 }
@@ -27,10 +32,14 @@ const PACKET_FANOUT: c_int = 18;
 const PACKET_FANOUT_DATA: c_int = 22;
 const HASH: u32 = 0;
 const CPU: u32 = 2;
+const RANDOM: u32 = 4;
 const QUEUE: u32 = 5;
 const PROGRAM: u32 = 6;
 /// Flag that makes the kernel choose an unused group number.
 const UNIQUE: u32 = 0x2000;
+/// Flag that leaves out packets that the interface sends. The sockets' own PACKET_IGNORE_OUTGOING has no effect in a group, so that a group that
+/// forwards would capture what it has sent.
+const IGNORE_OUTGOING: u32 = 0x4000;
 
 impl Fanout {
     fn mode(&self) -> u32 {
@@ -38,9 +47,68 @@ impl Fanout {
             Self::Hash => HASH,
             Self::Cpu => CPU,
             Self::Queue => QUEUE,
-            Self::Program(_) => PROGRAM,
+            Self::Random => RANDOM,
+            Self::Address | Self::Program(_) => PROGRAM,
         }
     }
+
+    fn program(&self) -> Option<Vec<Insn>> {
+        match self {
+            Self::Address => Some(by_address()),
+            Self::Program(program) => Some(program.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Program that returns a hash of the destination address; 0 if there is none.
+///
+/// The kernel hands over the packet from behind its link header on. It has taken out the outermost VLAN tag; of a second one the tag's last two
+/// octets and the type behind them are the first of the packet.
+fn by_address() -> Vec<Insn> {
+    const IPV4: u32 = 0x0800;
+    const IPV6: u32 = 0x86dd;
+    const TAGS: [u32; 2] = [0x8100, 0x88a8];
+    /// Protocol of the packet, SKF_AD_PROTOCOL.
+    const PROTOCOL: u32 = 0xffff_f000;
+    /// Factor of a multiplicative hash: the golden ratio.
+    const FACTOR: u32 = 0x9e37_79b1;
+    const LD_W: u16 = 0x20;
+    const LD_H: u16 = 0x28;
+    const JEQ: u16 = 0x15;
+    const TAX: u16 = 0x07;
+    const XOR_X: u16 = 0xac;
+    const MUL_K: u16 = 0x24;
+    const RSH_K: u16 = 0x74;
+    const RET_K: u16 = 0x06;
+    const RET_A: u16 = 0x16;
+    let insn = |code, k| Insn { code, jt: 0, jf: 0, k };
+    let hash = || [insn(MUL_K, FACTOR), insn(RSH_K, 16), insn(RET_A, 0)];
+    // `skipped` octets stand in front of the IP header. Not one of both types: to what follows.
+    let ip = |skipped: u32| {
+        let mut v4 = vec![insn(LD_W, skipped + 16)];
+        v4.extend(hash());
+        let mut v6 = vec![insn(LD_W, skipped + 24)];
+        for at in [28, 32, 36] {
+            v6.extend([insn(TAX, 0), insn(LD_W, skipped + at), insn(XOR_X, 0)]);
+        }
+        v6.extend(hash());
+        let mut program = vec![Insn { code: JEQ, jt: 0, jf: v4.len() as u8, k: IPV4 }];
+        program.extend(v4);
+        program.push(Insn { code: JEQ, jt: 0, jf: v6.len() as u8, k: IPV6 });
+        program.extend(v6);
+        program
+    };
+    let mut program = vec![insn(LD_W, PROTOCOL)];
+    program.extend(ip(0));
+    program.push(Insn { code: JEQ, jt: 1, jf: 0, k: TAGS[0] });
+    program.push(Insn { code: JEQ, jt: 0, jf: 1, k: TAGS[1] });
+    program.push(insn(JA, 1));
+    program.push(insn(RET_K, 0));
+    program.push(insn(LD_H, 2));
+    program.extend(ip(4));
+    program.push(insn(RET_K, 0));
+    program
 }
 
 impl Ring {
@@ -78,11 +146,13 @@ impl Ring {
     fn join(&self, group: &mut Option<u32>, fanout: &Fanout) -> io::Result<()> {
         let socket = self.shared.socket();
         let id = group.unwrap_or(UNIQUE << 16);
-        set_option(socket, libc::SOL_PACKET, PACKET_FANOUT, &(id | fanout.mode() << 16))?;
+        let ignores = get_option::<c_int>(socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING)? != 0;
+        let flags = if ignores { IGNORE_OUTGOING } else { 0 };
+        set_option(socket, libc::SOL_PACKET, PACKET_FANOUT, &(id | (fanout.mode() | flags) << 16))?;
         if group.is_none() {
             let made = get_option::<c_int>(socket, libc::SOL_PACKET, PACKET_FANOUT)?;
             *group = Some(u32::from(made as u16));
-            if let Fanout::Program(program) = fanout {
+            if let Some(program) = fanout.program() {
                 let len = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
                 let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() };
                 set_option(socket, libc::SOL_PACKET, PACKET_FANOUT_DATA, &program)?;

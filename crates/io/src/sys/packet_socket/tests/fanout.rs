@@ -176,3 +176,74 @@ fn a_queue_that_is_full_is_waited_for() {
     assert_eq!(got.into_iter().map(|(frame, _)| frame).collect::<Vec<_>>(), good);
     assert!(finish(&mut ring).unwrap().is_empty());
 }
+
+/// An IP packet behind `tags` to one of many addresses, and the number of that address.
+fn to_address(number: u32, is_v6: bool, tags: usize) -> Vec<u8> {
+    let plain = udp(number, [1000, 53], 90);
+    let mut frame = plain[..12].to_vec();
+    (0..tags).for_each(|tag| frame.extend([[0x81, 0, 0, 5], [0x88, 0xa8, 0, 6]][tag % 2]));
+    if is_v6 {
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 40, 17, 64]);
+        frame.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0]);
+        // The source is another one each time, the destination is not.
+        frame.extend(number.wrapping_mul(77).to_be_bytes());
+        frame.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        frame.extend((number as u16 % 50).to_be_bytes());
+        frame.extend(&plain[34..74]);
+    } else {
+        frame.extend(&plain[12..]);
+        let ip = 14 + 4 * tags;
+        frame[ip + 12..ip + 16].copy_from_slice(&number.wrapping_mul(77).to_be_bytes());
+        frame[ip + 16..ip + 20].copy_from_slice(&[10, 0, 0, (number % 50) as u8]);
+    }
+    frame
+}
+
+#[test]
+fn packets_to_one_address_are_in_one_ring() {
+    if !cable("packets_to_one_address_are_in_one_ring") {
+        return;
+    }
+    let far = Plain::on("far");
+    let mut rings = open_three(&settings(), &Fanout::Address);
+    let kinds: Vec<(bool, usize)> =
+        [false, true].iter().flat_map(|&is_v6| (0..3).map(move |tags| (is_v6, tags))).collect();
+    let frames = |&(is_v6, tags): &(bool, usize)| (0..200).map(move |number| to_address(number, is_v6, tags));
+    let sent: Vec<Vec<u8>> = kinds.iter().flat_map(frames).collect();
+    far.send_all(&sent);
+    let got: Vec<Vec<_>> = rings.iter_mut().map(|ring| finish(ring).unwrap()).collect();
+    assert_eq!(got.iter().map(Vec::len).sum::<usize>(), sent.len());
+    let mut place = BTreeMap::<Vec<u8>, BTreeSet<usize>>::new();
+    for (ring, frames) in got.iter().enumerate() {
+        for (frame, _) in frames {
+            // Behind the tags, the type of the packet says where its destination is.
+            let ip = (12..).step_by(4).find(|&at| matches!(frame[at..at + 2], [8, 0] | [0x86, 0xdd])).unwrap() + 2;
+            let destination = if frame[ip] >> 4 == 4 { ip + 16..ip + 20 } else { ip + 24..ip + 40 };
+            place.entry(frame[destination].to_vec()).or_default().insert(ring);
+        }
+    }
+    assert_eq!(place.len(), 100);
+    assert!(place.values().all(|rings| rings.len() == 1), "packets to one address are in several rings");
+    assert!(
+        got.iter().all(|frames| frames.len() > sent.len() / 8),
+        "{:?}",
+        got.iter().map(Vec::len).collect::<Vec<_>>()
+    );
+}
+
+/// Without the group's own flag a ring captures what its interface sends.
+#[test]
+fn a_group_leaves_out_what_the_interface_sends() {
+    if !cable("a_group_leaves_out_what_the_interface_sends") {
+        return;
+    }
+    let (far, near) = (Plain::on("far"), Plain::on("near"));
+    for fanout in [Fanout::Hash, Fanout::Address, Fanout::Random] {
+        let settings = Settings { direction: super::super::Direction::In, ..settings() };
+        let mut rings = open_three(&settings, &fanout);
+        near.send_all(&conversations());
+        far.send_all(&conversations()[..90]);
+        let got: usize = rings.iter_mut().map(|ring| finish(ring).unwrap().len()).sum();
+        assert_eq!(got, 90, "{fanout:?}");
+    }
+}
