@@ -180,6 +180,18 @@ impl<A: Address> Permissions<A> {
         tables
     }
 
+    /// Checks that there is room for all of these changes together. **Errors**: there is not.
+    pub fn has_room<'a>(&self, changes: impl IntoIterator<Item = &'a Change<A>, IntoIter: Clone>) -> Result<(), Full>
+    where
+        A: 'a,
+    {
+        let changes = changes.into_iter();
+        let flags = changes.clone().filter(|change| change.persona_non_grata.is_some());
+        self.personae_non_gratae.has_room_for_all(flags.map(|change| change.address))?;
+        let rows = changes.filter(|change| change.accepts.is_some());
+        self.accepted.rows.has_room_for_all(rows.map(|change| change.address))
+    }
+
     /// Applies a change. **Errors**: there is no room for another address; nothing has changed then.
     pub fn apply(&mut self, change: &Change<A>) -> Result<(), Full> {
         let Change { address, persona_non_grata, accepts } = *change;
@@ -260,6 +272,22 @@ impl PermissionTable {
     pub fn banned(&self) -> impl Iterator<Item = IpAddr> {
         let v4 = self.v4.banned().map(|address| IpAddr::from(address.to_be_bytes()));
         v4.chain(self.v6.banned().map(|address| IpAddr::from(address.to_be_bytes())))
+    }
+
+    /// Checks that there is room for all of these changes together. **Errors**: there is not.
+    pub fn has_room<'a>(
+        &self,
+        changes: impl IntoIterator<Item = &'a AddressChange, IntoIter: Clone>,
+    ) -> Result<(), Full> {
+        let changes = changes.into_iter();
+        self.v4.has_room(changes.clone().filter_map(|change| match change {
+            AddressChange::V4(change) => Some(change),
+            AddressChange::V6(_) => None,
+        }))?;
+        self.v6.has_room(changes.filter_map(|change| match change {
+            AddressChange::V4(_) => None,
+            AddressChange::V6(change) => Some(change),
+        }))
     }
 
     /// Applies a change. **Errors**: there is no room for another address; nothing has changed then.

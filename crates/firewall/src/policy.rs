@@ -114,6 +114,18 @@ impl<R: Rules> Replicated for Policy<R> {
     type Change = PolicyChange<R>;
     type Large = R;
 
+    fn has_room(&self, changes: &[PolicyChange<R>]) -> Result<(), Full> {
+        let of_addresses = changes.iter().filter_map(|change| match change {
+            PolicyChange::Address(change) => Some(change),
+            PolicyChange::Rules(_) | PolicyChange::Expired(_) => None,
+        });
+        match &self.permissions {
+            Some(table) => table.has_room(of_addresses),
+            None if of_addresses.count() == 0 => Ok(()),
+            None => Err(Full { most: 0 }),
+        }
+    }
+
     fn apply(&mut self, change: &PolicyChange<R>) -> Result<(), Full> {
         match change {
             PolicyChange::Address(change) => self.permissions.as_mut().ok_or(Full { most: 0 })?.apply(change),

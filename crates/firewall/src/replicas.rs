@@ -4,7 +4,8 @@
 //! once, at the begin of a batch that it has taken, brings its replica up to that number, and judges the whole batch by it. So a packet
 //! is judged by the value of one instant between its arrival and its verdict, and no lock and no shared table is on its way.
 //!
-//! - **One step.** A change is in force at its publication, on all workers.
+//! - **One step.** A change is in force at its publication, on all workers. Several changes may have one publication
+//!   ([`Shared::apply_all`]); no packet is judged by a part of them.
 //! - **Never missed later.** A worker that begins a batch after another one has judged by a change reads a number that is not lower.
 //! - **Acknowledged** is a change when no batch runs that began before it ([`Shared::is_in_force`]). A worker between two batches delays
 //!   nothing, since it reads the number before it judges again.
@@ -47,7 +48,10 @@ pub trait Replicated: Clone {
     /// Part of a change that is shared by all replicas.
     type Large: Debug + Send + Sync;
 
-    /// Applies a change. **Errors**: there is no room; nothing has changed then. If there is room in one replica, there is in each.
+    /// Checks that there is room for all of these changes together. **Errors**: there is not.
+    fn has_room(&self, changes: &[Self::Change]) -> Result<(), Full>;
+
+    /// Applies a change for which there is room. If there is room in one replica, there is in each.
     fn apply(&mut self, change: &Self::Change) -> Result<(), Full>;
 
     /// Returns the words of a change, and its large part. Bit 63 of the last word is not set.
@@ -165,25 +169,35 @@ impl<T: Replicated> Shared<T> {
     ///
     /// **Errors**: no room; nothing has changed then. **Cost**: a lock among those that change the value.
     pub fn apply(&self, change: &T::Change) -> Result<u64, Refused> {
+        self.apply_all(core::slice::from_ref(change))
+    }
+
+    /// Applies several changes as one step, and returns the number of the last; without changes, that of the latest change.
+    ///
+    /// **Errors**: no room for all of them; nothing has changed then. **Cost**: that of [`Self::apply`], and of each change.
+    pub fn apply_all(&self, changes: &[T::Change]) -> Result<u64, Refused> {
         let mut latest = self.latest();
         let taken_up = latest.taken_up();
-        let behind = latest.number - taken_up;
-        if behind >= self.slots.len() as u64 {
+        let (behind, count) = (latest.number - taken_up, changes.len() as u64);
+        if behind + count > self.slots.len() as u64 {
             return Err(Refused::NoRoom { behind });
         }
         let forgotten = self.take_forgotten(taken_up);
-        latest.value.apply(change)?;
-        let slot = &self.slots[(latest.number % self.slots.len() as u64) as usize];
-        latest.number += 1;
-        let (mut words, large) = T::encode(change);
-        if let Some(large) = large {
-            words[WORDS - 1] |= HAS_LARGE_PART;
-            self.large().push((latest.number, large));
+        latest.value.has_room(changes)?;
+        for change in changes {
+            latest.value.apply(change)?;
+            let slot = &self.slots[(latest.number % self.slots.len() as u64) as usize];
+            latest.number += 1;
+            let (mut words, large) = T::encode(change);
+            if let Some(large) = large {
+                words[WORDS - 1] |= HAS_LARGE_PART;
+                self.large().push((latest.number, large));
+            }
+            for (word, value) in slot.iter().zip(words) {
+                word.store(value, Ordering::Relaxed);
+            }
         }
-        for (word, value) in slot.iter().zip(words) {
-            word.store(value, Ordering::Relaxed);
-        }
-        let number = self.changes.publish();
+        let number = self.changes.publish_several(count);
         debug_assert_eq!(number, latest.number, "changes are published here only");
         drop(latest);
         drop(forgotten);
@@ -275,9 +289,14 @@ impl<T: Replicated> Worker<T> {
     ///
     /// **Errors**: no room; nothing has changed then. The caller may try again: each call takes up the changes of others.
     pub fn change(&mut self, change: &T::Change) -> Result<u64, Refused> {
+        self.change_all(core::slice::from_ref(change))
+    }
+
+    /// Applies several changes that came as one packet, as one step; see [`Self::change`].
+    pub fn change_all(&mut self, changes: &[T::Change]) -> Result<u64, Refused> {
         // A worker may be the one that the log waits for.
         self.catch_up(self.shared.changes.number());
-        let number = self.shared.apply(change)?;
+        let number = self.shared.apply_all(changes)?;
         self.catch_up(number);
         Ok(number)
     }
@@ -387,6 +406,35 @@ mod tests {
             );
             worker.end();
             controller.join().unwrap();
+        });
+    }
+
+    /// A worker that begins a batch, and one that changes the value in the middle of a batch, see all of a step or nothing.
+    #[test]
+    fn several_changes_of_one_step_are_seen_together() {
+        loom::model(|| {
+            let shared = shared(4);
+            let (mut one, mut other) = (shared.worker(Shard::ALL), shared.worker(Shard::ALL));
+            let step = || [ban(), Change { address: ADDRESS + 1, ..ban() }];
+            let flags = |worker: &Worker<Permissions<u32>>| {
+                [ADDRESS, ADDRESS + 1, ADDRESS + 2].map(|address| worker.value().is_persona_non_grata(address))
+            };
+            let controller = thread::spawn(move || shared.apply_all(&step()).unwrap());
+            let changer = thread::spawn(move || {
+                other.begin();
+                let number = other.change(&Change { address: ADDRESS + 2, ..ban() }).unwrap();
+                let [first, second, own] = flags(&other);
+                assert!(first == second && own, "a part of a step, or its own change is missing");
+                assert_eq!(number, if first { 3 } else { 1 });
+                other.end();
+            });
+            let number = one.begin();
+            let [first, second, third] = flags(&one);
+            assert_eq!(first, second, "a part of a step");
+            assert_eq!(number, 2 * u64::from(first) + u64::from(third));
+            one.end();
+            controller.join().unwrap();
+            changer.join().unwrap();
         });
     }
 

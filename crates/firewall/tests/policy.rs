@@ -74,6 +74,72 @@ fn changes_of_permissions_and_rules_have_one_order() {
     assert!(table.v4.denies(within, there).is_some() && table.v4.denies(other, there).is_none());
 }
 
+/// Changes of lines of a permission table.
+fn changes(lines: &[String]) -> Vec<PolicyChange<List>> {
+    let parsed = lines.iter().flat_map(|line| AddressChange::parse(line).unwrap());
+    parsed.map(PolicyChange::Address).collect()
+}
+
+#[test]
+fn of_changes_of_one_step_workers_see_all_or_none() {
+    let shared = shared("pass tcp\n", 64);
+    let mut worker = shared.worker(Shard::ALL);
+    let judge = std::thread::spawn({
+        let mut worker = shared.worker(Shard::ALL);
+        move || {
+            let (mut seen, mut steps) = (0, 0);
+            while seen < 500 {
+                let number = worker.begin();
+                let table = worker.value().permissions.as_ref().unwrap();
+                let banned = table.banned().count() as u64;
+                assert_eq!(banned, if number / 9 % 2 == 1 { 9 } else { 0 }, "a part of a step, at change {number}");
+                assert_eq!(number % 9, 0, "a number within a step");
+                steps += u64::from(number / 9 > seen);
+                seen = number / 9;
+                worker.end();
+            }
+            steps
+        }
+    });
+    // Each step has nine changes, of both families.
+    let lines = |word: &str| [format!("{word} 192.0.2.0/29"), format!("{word} 2001:db8::7")];
+    for step in 0..500 {
+        let step = changes(&lines(if step % 2 == 0 { "ban" } else { "unban" }));
+        worker.take_up();
+        while shared.apply_all(&step).is_err() {
+            std::thread::yield_now();
+        }
+    }
+    assert!(judge.join().unwrap() > 1, "the judge came too late");
+}
+
+#[test]
+fn a_step_without_room_for_all_of_it_changes_nothing() {
+    // Room for a hundred addresses of a family; of the log, for 64 changes.
+    let shared = shared("pass tcp\n", 64);
+    let mut worker = shared.worker(Shard::ALL);
+    let lines = |lines: &[&str]| changes(&lines.iter().map(|line| line.to_string()).collect::<Vec<_>>());
+    let mut apply = |texts: &[&str]| {
+        worker.take_up();
+        let before = shared.with(|policy| policy.permissions.as_ref().unwrap().banned().count());
+        let applied = shared.apply_all(&lines(texts));
+        let after = shared.with(|policy| policy.permissions.as_ref().unwrap().banned().count());
+        assert!(applied.is_ok() || before == after, "a refused step changed something");
+        applied.map_err(|why| why.to_string())
+    };
+    assert_eq!(apply(&["ban 10.0.0.0/26"]), Ok(64));
+    assert!(apply(&["ban 10.0.1.0/26", "ban 10.0.2.0"]).unwrap_err().contains("0 changes behind"));
+    let full = apply(&["ban 2001:db8::1", "ban 10.0.1.0-10.0.1.36"]).unwrap_err();
+    assert!(full.contains("100 addresses"), "{full}");
+    // What is there already, or twice, takes no room.
+    assert_eq!(apply(&["ban 10.0.0.0-10.0.0.9", "ban 10.0.1.0-10.0.1.17", "ban 10.0.1.0-10.0.1.17"]), Ok(110));
+    assert_eq!(apply(&["ban 10.0.1.18-10.0.1.35"]), Ok(128));
+    assert!(apply(&["unban 10.0.0.1", "ban 10.0.3.1"]).is_err());
+    assert_eq!(apply(&[]), Ok(128));
+    // Accepted ranges have room of their own.
+    assert_eq!(apply(&["refuse 10.9.9.9 from any", "unban 10.0.0.1", "ban 2001:db8::1"]), Ok(131));
+}
+
 #[test]
 fn rules_of_the_same_text_keep_their_counts() {
     let count = |packets: u64| {

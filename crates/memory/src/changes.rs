@@ -48,7 +48,12 @@ impl Changes {
 
     /// Announces a change whose value is in place, and returns its number. A step that begins from now on finds this number.
     pub fn publish(&self) -> u64 {
-        self.number.fetch_add(1, Ordering::AcqRel) + 1
+        self.publish_several(1)
+    }
+
+    /// Announces `count` changes at once, and returns the number of the last. No step finds a part of them.
+    pub fn publish_several(&self, count: u64) -> u64 {
+        self.number.fetch_add(count, Ordering::AcqRel) + count
     }
 
     /// Waits until all steps that began before `change` have ended; `false` if one still runs after `timeout`.

@@ -9,6 +9,10 @@ impl<A: Address> Replicated for Permissions<A> {
     type Change = Change<A>;
     type Large = ();
 
+    fn has_room(&self, changes: &[Change<A>]) -> Result<(), Full> {
+        Self::has_room(self, changes)
+    }
+
     fn apply(&mut self, change: &Change<A>) -> Result<(), Full> {
         Self::apply(self, change)
     }

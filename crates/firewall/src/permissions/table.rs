@@ -80,6 +80,19 @@ impl<A: Address, V> Table<A, V> {
         self.len < self.most || self.get(address).is_some()
     }
 
+    /// Checks that all of these addresses are there, or can be. **Errors**: they can not. **Cost**: if there is little room, they are
+    /// sorted.
+    pub(super) fn has_room_for_all(&self, addresses: impl Iterator<Item = A> + Clone) -> Result<(), Full> {
+        let room = self.most - self.len;
+        if addresses.clone().count() <= room {
+            return Ok(());
+        }
+        let mut new: Vec<A> = addresses.filter(|address| self.get(*address).is_none()).collect();
+        new.sort_unstable();
+        new.dedup();
+        if new.len() <= room { Ok(()) } else { Err(self.full()) }
+    }
+
     pub(super) fn full(&self) -> Full {
         Full { most: self.most }
     }
