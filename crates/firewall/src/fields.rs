@@ -9,6 +9,7 @@ pub(crate) const ABSENT: u32 = 1 << 16;
 pub(crate) const NO_PORT: u32 = ABSENT + 1;
 
 const TCP: u8 = 6;
+const UDP: u8 = 17;
 const ICMP6: u8 = 58;
 
 /// Content of a frame, as far as it decides which lines of a rule list judge it.
@@ -155,6 +156,12 @@ impl Fields {
     /// The protocol as a number up to [`ABSENT`].
     pub(crate) fn proto_number(&self) -> u32 {
         self.proto.map_or(ABSENT, u32::from)
+    }
+
+    /// Whether the packet is a UDP datagram to this port, or a fragment with the head of one.
+    #[inline]
+    pub fn is_udp_to(&self, port: u16) -> bool {
+        self.proto == Some(UDP) && self.dport == u32::from(port)
     }
 
     /// Returns the ports, source first; `None` if they are absent or the protocol has none.
