@@ -1,10 +1,13 @@
 //! The firewall of a run: a committed stage behind the filter, which judges each packet once, in the order of its source.
 
+pub mod control_port;
 pub mod controller;
+pub mod ends;
 pub mod reject;
 pub mod remote;
 
 use crate::port::PortFault;
+use control_port::ControlPackets;
 use reject::{AnswerCounts, Answers};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -211,6 +214,17 @@ pub struct Firewall {
     time_ns: u64,
     /// Ends of rules by the packets' times; `None` if a controller ends them.
     ends: Option<Ends>,
+    /// The control port; `None` if there is none.
+    control: Option<ControlPackets>,
+}
+
+/// Fate of the packets of a batch that did not pass the firewall.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Judged {
+    /// Number of packets that were denied.
+    pub denied: u64,
+    /// Number of control packets that were obeyed.
+    pub controls: u64,
 }
 
 /// Ends of rules by packet time. The time of a rule begins with the first packet.
@@ -255,6 +269,8 @@ pub struct FirewallCounts {
     pub rules: Arc<RuleSet>,
     /// Whether there is a permission table.
     pub has_table: bool,
+    /// Whether there is a control port.
+    pub has_control: bool,
     /// The counts so far.
     pub counters: Counters,
     /// Time of the latest packet, ns since the Unix epoch.
@@ -284,7 +300,7 @@ impl Firewall {
         let counters = Counters::new(rules.list().rules.len());
         let (links, places) = (Vec::new(), Vec::new());
         let (answers, answer_fault) = (None, None);
-        let (current, ends) = (None, None);
+        let (current, ends, control) = (None, None, None);
         Self {
             worker,
             unnamed,
@@ -298,7 +314,15 @@ impl Firewall {
             answer_fault,
             time_ns: 0,
             ends,
+            control,
         }
+    }
+
+    /// Obeys the packets to a control port, and lets none of them pass.
+    #[must_use]
+    pub fn controlled(mut self, control: ControlPackets) -> Self {
+        self.control = Some(control);
+        self
     }
 
     /// Ends rules by the times of packets: for a policy that no controller changes.
@@ -332,9 +356,9 @@ impl Firewall {
 
     /// Returns a copy of the counts so far, with the rules.
     pub fn counts(&self) -> FirewallCounts {
-        let has_table = self.policy().permissions.is_some();
+        let (has_table, has_control) = (self.policy().permissions.is_some(), self.control.is_some());
         let (rules, counters) = (Arc::clone(&self.rules), self.counters.clone());
-        FirewallCounts { rules, has_table, counters, time_ns: self.time_ns }
+        FirewallCounts { rules, has_table, has_control, counters, time_ns: self.time_ns }
     }
 
     /// Returns the number of packets from interfaces without a name, if rules name interfaces.
@@ -356,11 +380,12 @@ impl Firewall {
         }
     }
 
-    /// Judges the packets of a batch that the filter passed, and takes those that are denied out of it. Returns their number. All of them
-    /// are judged by the policy of one instant; [`Self::end`] follows once they have gone out.
+    /// Judges the packets of a batch that the filter passed, and takes those out of it that are denied, or were obeyed. Returns their numbers.
+    /// All of them are judged by the policy of one instant, but that changes in the batch divide it; [`Self::end`] follows once they have gone
+    /// out.
     ///
     /// The batch must not lie in a mapped file, which others may change.
-    pub(crate) fn judge(&mut self, delivery: &mut Delivery<Stages>) -> u64 {
+    pub(crate) fn judge(&mut self, delivery: &mut Delivery<Stages>) -> Judged {
         self.worker.begin();
         self.follow_rules();
         let is_same = self.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &delivery.current));
@@ -380,12 +405,17 @@ impl Firewall {
             }
         });
         self.judge_together(&mut waiting, &current, &selected.records[first..], &mut passed);
-        let denied = passed.denied;
+        let judged = Judged { denied: passed.denied, controls: passed.controls.len() as u64 };
+        if judged.controls > 0 {
+            // They are among the packets of no output. All lists are in the order of the source.
+            let mut controls = passed.controls.iter().peekable();
+            all.retain(|record| controls.next_if_eq(&record).is_none());
+        }
         passed.replace(selected);
         if !kept.is_empty() {
             *kept = Bits::marking(all, &selected.records);
         }
-        denied
+        judged
     }
 
     #[cold]
@@ -418,58 +448,116 @@ impl Firewall {
     ) {
         let nothing = Fields::without_ip(Content::Malformed);
         let (mut fields, mut found) = ([nothing; TOGETHER], [Found::default(); TOGETHER]);
-        let mut interfaces = [None; TOGETHER];
         let mut count = 0;
         for (i, record) in waiting.iter().enumerate() {
             let Some(record) = record else { continue };
-            let number = record.frame.interface as usize;
-            let place = match self.places.get(number) {
-                Some(Some(place)) => *place,
-                _ => self.place(number, &current.layout.interfaces[number]),
-            };
+            let place = self.place_of(record, current);
             self.nameless += u64::from(place.is_nameless);
             // What a frame without a parser carries is unknown, so it does not pass as one without IP.
             if let Some(parser) = &self.links[place.link].parser {
                 fields[i] = Fields::of(parser, record.frame.data);
             }
-            interfaces[i] = Some(place);
             count = i + 1;
         }
-        self.worker.value().look_up(&fields[..count], &mut found[..count]);
-        for (i, waiting) in waiting.iter_mut().enumerate().take(count) {
-            let (Some(record), Some(place)) = (waiting.take(), interfaces[i]) else { continue };
-            if let Some(time_ns) = record.time_ns {
-                self.time_ns = time_ns.try_into().unwrap_or(0);
-            }
-            while let Some(rule) = self.ends.as_mut().and_then(|ends| ends.due(self.time_ns, self.rules.list())) {
-                // No other worker is behind: there is room.
-                let _ = self.worker.change(&Change::Expired(rule));
-            }
-            let Link { expressions, parser, .. } = &*self.links[place.link];
-            let (frame, time_ns) = (record.frame, self.time_ns);
-            let seen =
-                self.rules.connections.as_ref().zip(parser.as_ref()).map(|(connections, parser)| {
-                    (connections, connections.look(parser, &fields[i], frame.data, time_ns))
-                });
-            let conditions = Conditions {
-                rates: Some(&self.rules.rates),
-                state: seen.as_ref().and_then(|(_, seen)| seen.state),
-                ..Conditions::default()
+        let mut next = 0;
+        while next < count {
+            // A change in the stream divides the packets: those before it are judged without it.
+            let end = match &self.control {
+                Some(control) => next + control.before_change(&waiting[next..count], &fields[next..count]),
+                None => count,
             };
-            let around = Around { frame, interface: place.interface, expressions, time_ns, conditions };
-            match self.worker.value().judge(found[i], &fields[i], &around, &mut self.counters).0 {
-                Verdict::Pass => {
-                    if let Some((connections, seen)) = seen {
-                        self.counters.unrecorded += u64::from(!connections.pass(&seen, time_ns));
-                    }
-                    passed.add(places[i], record.frame.wire_len);
-                }
-                Verdict::Drop => passed.denied += 1,
-                Verdict::Reject => {
-                    passed.denied += 1;
-                    self.reject(&record);
-                }
+            self.worker.value().look_up(&fields[next..end], &mut found[next..end]);
+            for i in next..end {
+                let Some(record) = waiting[i].take() else { continue };
+                self.judge_one(&record, &fields[i], found[i], current, (places[i], passed));
             }
+            next = end;
+            if end < count && self.change_at(&waiting[end], &fields[end], current, (places[end], passed)) {
+                waiting[end] = None;
+                next += 1;
+            }
+        }
+    }
+
+    #[inline]
+    fn judge_one(
+        &mut self,
+        record: &Record<'_>,
+        fields: &Fields,
+        found: Found,
+        current: &Current<StagesPlan>,
+        (at, passed): (u32, &mut Passed),
+    ) {
+        if let Some(time_ns) = record.time_ns {
+            self.time_ns = time_ns.try_into().unwrap_or(0);
+        }
+        while let Some(rule) = self.ends.as_mut().and_then(|ends| ends.due(self.time_ns, self.rules.list())) {
+            // No other worker is behind: there is room.
+            let _ = self.worker.change(&Change::Expired(rule));
+        }
+        let place = self.place_of(record, current);
+        let Link { expressions, parser, .. } = &*self.links[place.link];
+        let (frame, time_ns) = (record.frame, self.time_ns);
+        let seen = self
+            .rules
+            .connections
+            .as_ref()
+            .zip(parser.as_ref())
+            .map(|(connections, parser)| (connections, connections.look(parser, fields, frame.data, time_ns)));
+        let conditions = Conditions {
+            rates: Some(&self.rules.rates),
+            state: seen.as_ref().and_then(|(_, seen)| seen.state),
+            ..Conditions::default()
+        };
+        let around = Around { frame, interface: place.interface, expressions, time_ns, conditions };
+        match self.worker.value().judge(found, fields, &around, &mut self.counters).0 {
+            Verdict::Pass => {
+                if let Some((connections, seen)) = seen {
+                    self.counters.unrecorded += u64::from(!connections.pass(&seen, time_ns));
+                }
+                passed.add(at, record.frame.wire_len);
+            }
+            Verdict::Drop => passed.denied += 1,
+            Verdict::Reject => {
+                passed.denied += 1;
+                self.reject(record);
+            }
+        }
+    }
+
+    /// Ends the bans that are over at a packet, and obeys the packet if it goes to the control port. Returns whether it does, so that nothing
+    /// else judges it.
+    #[cold]
+    fn change_at(
+        &mut self,
+        record: &Option<Record<'_>>,
+        fields: &Fields,
+        current: &Current<StagesPlan>,
+        (at, passed): (u32, &mut Passed),
+    ) -> bool {
+        let Some(record) = record else { return true };
+        let place = self.place_of(record, current);
+        let Some(control) = &mut self.control else { return false };
+        control.end_bans(record, &mut self.worker);
+        let parser = self.links[place.link].parser.filter(|_| control.is_control(fields));
+        if let Some(parser) = &parser {
+            let obeyed = control.obey(record, parser, &mut self.worker);
+            self.counters.control(obeyed, record.frame.wire_len);
+            match obeyed {
+                Ok(()) => passed.controls.push(at),
+                Err(_) => passed.denied += 1,
+            }
+        }
+        // The worker has taken up the changes of others too.
+        self.follow_rules();
+        parser.is_some()
+    }
+
+    fn place_of(&mut self, record: &Record<'_>, current: &Current<StagesPlan>) -> Place {
+        let number = record.frame.interface as usize;
+        match self.places.get(number) {
+            Some(Some(place)) => *place,
+            _ => self.place(number, &current.layout.interfaces[number]),
         }
     }
 
@@ -496,6 +584,8 @@ struct Passed {
     records: Vec<u32>,
     lengths: Vec<u32>,
     bytes: u64,
+    /// Control packets that were obeyed.
+    controls: Vec<u32>,
     /// Number of all other packets.
     denied: u64,
 }

@@ -10,9 +10,9 @@ pub struct Ledger {
     pub received: u64,
     /// Packets that passed the filter, and that no stage dropped.
     pub passed: u64,
-    /// Packets that the expression rejected, here or in the kernel.
+    /// Packets that the expression rejected, here or in the kernel, and control packets that a firewall obeyed.
     pub filtered: u64,
-    /// Packets that a firewall rejected.
+    /// Packets that a firewall rejected, or did not obey.
     pub denied: u64,
     /// Packets lost, by place.
     pub dropped: Dropped,

@@ -170,6 +170,8 @@ pub struct Run {
     firewall: Option<Firewall>,
     /// Packets that the filter passed to the firewall.
     before_firewall: u64,
+    /// Control packets that the firewall obeyed.
+    controls: u64,
     options: Options,
     measure: Option<measuring::Run>,
     /// Failure of the measurement, if it ended before the sources.
@@ -244,6 +246,8 @@ pub enum Stage {
         passed: u64,
         /// Number of packets that were denied.
         denied: u64,
+        /// Number of control packets that were obeyed.
+        controls: u64,
     },
     /// Packets that the measurement counted.
     Measure {
@@ -331,6 +335,7 @@ impl Run {
             batches: None,
             firewall,
             before_firewall: 0,
+            controls: 0,
             // Batches may be kept, or are read twice, so their bytes must not change with a file. The same holds for packets counted as rejected, if
             // an output gets them.
             options: Options { workers, cpus, way: whole.then_some(AccessMode::Read), ..Options::default() },
@@ -504,7 +509,10 @@ impl Run {
         self.fits |= delivery.current.plan.fits();
         if let Some(firewall) = &mut self.firewall {
             self.before_firewall += delivery.part.selected.passed;
-            self.ledger.denied += firewall.judge(&mut delivery);
+            let judged = firewall.judge(&mut delivery);
+            self.ledger.denied += judged.denied;
+            self.ledger.filtered += judged.controls;
+            self.controls += judged.controls;
         }
         let gone = if self.stages.judge {
             self.replace_outputs(delivery.current.plan.change(), Some(&delivery.current.layout), on);
@@ -721,7 +729,8 @@ impl Run {
         }
         self.outputs.finish(layout.as_ref());
         self.tell_sink_faults(on);
-        let (judged, judged_filtered) = (self.ledger.passed, self.ledger.filtered);
+        // Control packets are those of no output, and the filter has passed them.
+        let (judged, judged_filtered) = (self.ledger.passed, self.ledger.filtered - self.controls);
         self.ledger.filtered += self.filtered_before;
         let splits: Vec<u64> = self.ledger.splits.iter().map(|split| split.0).collect();
         let matched = std::iter::once(judged).chain(splits);
@@ -738,7 +747,8 @@ impl Run {
         }
         if let Some(firewall) = &self.firewall {
             let counters = firewall.counters();
-            stages.push(Stage::Firewall { passed: counters.passed.packets, denied: counters.denied.packets });
+            let (passed, denied) = (counters.passed.packets, counters.denied.packets);
+            stages.push(Stage::Firewall { passed, denied, controls: counters.control.accepted.packets });
         }
         let mut imbalance = None;
         if let Some(finished) = &measured {

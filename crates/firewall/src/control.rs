@@ -61,31 +61,23 @@ pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 const MAGIC_AND_VERSION: [u8; 6] = *b"WEIR\x01\x00";
 
 /// Reason for which a packet to the control port is not obeyed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// The bytes are no request, or are cut.
-    #[error("malformed")]
     Malformed,
     /// The packet is a fragment.
-    #[error("fragment")]
     Fragment,
     /// There is no key of this number.
-    #[error("unknown key")]
     UnknownKey,
     /// The time of the request is more than 30 s from that of its arrival.
-    #[error("outside the window")]
     OutsideWindow,
     /// A request of the same key with this sequence number or a higher one was accepted before.
-    #[error("replayed")]
     Replayed,
     /// The HMAC is that of other bytes, or by another key.
-    #[error("not authentic")]
     NotAuthentic,
     /// The table or the log of changes has no room for the changes. The sequence number is used up.
-    #[error("no room")]
     NoRoom,
     /// The sequence number cannot be saved, so that the request could be replayed after a restart.
-    #[error("not saved")]
     NotSaved,
 }
 
@@ -101,6 +93,20 @@ impl Refusal {
         Self::NoRoom,
         Self::NotSaved,
     ];
+
+    /// Returns the reason in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Fragment => "fragment",
+            Self::UnknownKey => "unknown key",
+            Self::OutsideWindow => "outside window",
+            Self::Replayed => "replayed",
+            Self::NotAuthentic => "not authentic",
+            Self::NoRoom => "no room",
+            Self::NotSaved => "not saved",
+        }
+    }
 }
 
 /// An authentic request.

@@ -1,5 +1,6 @@
 //! Counts of packets by what decided about them.
 
+use crate::control::Refusal;
 use crate::{DecidedBy, Verdict};
 
 /// Number of packets and of their bytes on the wire.
@@ -42,6 +43,22 @@ impl RuleCount {
     }
 }
 
+/// Counts of packets to the control port, which nothing else judges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ControlCounts {
+    /// Requests that were obeyed. They neither passed nor were denied.
+    pub accepted: Count,
+    /// Packets that were denied, by the number of the reason among [`Refusal::ALL`].
+    pub refused: [Count; Refusal::ALL.len()],
+}
+
+impl ControlCounts {
+    fn add_all(&mut self, other: &Self) {
+        self.accepted.add_all(other.accepted);
+        self.refused.iter_mut().zip(other.refused).for_each(|(count, other)| count.add_all(other));
+    }
+}
+
 /// Counts of all packets that a rule list judged, each where its verdict is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -61,9 +78,11 @@ pub struct Counters {
     pub non_ip: Count,
     /// Frames whose IP header is cut or contradicts itself.
     pub malformed: Count,
+    /// Packets to the control port.
+    pub control: ControlCounts,
     /// Packets that passed.
     pub passed: Count,
-    /// Packets that were dropped or rejected.
+    /// Packets that were dropped or rejected, or not obeyed.
     pub denied: Count,
     /// Packets that passed and opened a connection for which the table of connections had no room.
     pub unrecorded: u64,
@@ -99,6 +118,7 @@ impl Counters {
             neighbors,
             non_ip,
             malformed,
+            control,
             passed,
             denied,
             unrecorded,
@@ -111,9 +131,21 @@ impl Counters {
         self.neighbors.add_all(*neighbors);
         self.non_ip.add_all(*non_ip);
         self.malformed.add_all(*malformed);
+        self.control.add_all(control);
         self.passed.add_all(*passed);
         self.denied.add_all(*denied);
         self.unrecorded += unrecorded;
+    }
+
+    /// Counts a packet to the control port, by what came of it.
+    pub fn control(&mut self, obeyed: Result<(), Refusal>, wire_len: u32) {
+        match obeyed {
+            Ok(()) => self.control.accepted.add(wire_len),
+            Err(why) => {
+                self.control.refused[why as usize].add(wire_len);
+                self.denied.add(wire_len);
+            }
+        }
     }
 
     /// Counts a packet to which a rule applied; `is_absent` if the packet lacks a field of the rule.

@@ -26,7 +26,7 @@ pub use address::Address;
 pub use addresses::Addresses;
 pub use classifier::{Around, Classifier, Conditions, Found, TooLarge};
 pub use connections::{CONNECTIONS, Connections, Seen, State, States};
-pub use counters::{Count, Counters, RuleCount};
+pub use counters::{ControlCounts, Count, Counters, RuleCount};
 pub use fields::{Content, Fields, TcpFlags};
 pub use policy::{Policy, PolicyChange, Rules};
 pub use rates::Rates;

@@ -160,6 +160,11 @@ impl<T: Replicated> Shared<T> {
         self.large.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the number of changes that a worker need not have taken up, at most; so many may be one step.
+    pub fn room(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Calls `look` with the value that has all changes, between two of them.
     pub fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         look(&self.latest().value)

@@ -68,7 +68,7 @@ fn requests_are_accepted_by_the_rule_and_no_others() {
     }
     println!("{all:?}");
     assert!(all.accepted > 200, "{all:?}");
-    for why in ["malformed", "unknown key", "outside the window", "replayed", "not authentic"] {
+    for why in ["malformed", "unknown key", "outside window", "replayed", "not authentic"] {
         assert!(all.refused.get(why) > Some(&100), "{why}: {all:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! `weir firewall`: forwards what the rules pass, and tells what each rule did.
 
+mod control_packets;
 mod control_socket;
 mod ctl;
 mod live;
@@ -24,6 +25,8 @@ use std::time::Instant;
 use weir_engine::claims::{Claims, place};
 use weir_engine::event::Event;
 use weir_engine::file::{FileSettings, FileSink};
+use weir_engine::firewall::control_port::{ControlPackets, ControlPort, Times};
+use weir_engine::firewall::ends::Ends;
 use weir_engine::firewall::{Firewall, Policy, RuleSet, RuleSettings, SharedPolicy};
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
@@ -50,7 +53,7 @@ fn run_check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     check_sources(names, rules)?;
     let policy = policy(rules, judging, false)?;
     let walls = Walls::of_firewall(&judging.walls, names, &[])?;
-    let work = Work { rules, sources: names, judging, outputs: Vec::new(), is_check: true };
+    let work = Work { rules, sources: names, judging, control: None, outputs: Vec::new(), is_check: true };
     work.run(&policy, &walls)
 }
 
@@ -68,10 +71,11 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
     let names = std::slice::from_ref(source);
     check_sources(names, rules)?;
     let outputs = outputs(arguments, source, sink)?;
-    let policy = policy(rules, judging, false)?;
+    let control = control_packets::port(arguments, false)?.map(|(port, _)| port);
+    let policy = policy(rules, judging, control.is_some())?;
     let written: Vec<Name> = std::iter::once(sink).chain(&arguments.write).cloned().collect();
     let walls = Walls::of_firewall(&judging.walls, names, &written)?;
-    Work { rules, sources: names, judging, outputs, is_check: false }.run(&policy, &walls)
+    Work { rules, sources: names, judging, control, outputs, is_check: false }.run(&policy, &walls)
 }
 
 /// Makes the outputs, the one for passed packets first. Ports are opened here.
@@ -84,6 +88,8 @@ fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let read: Vec<Name> = std::iter::once(source)
         .chain(rules.iter().filter(|name| !name.is_dash()))
         .chain(&judging.table)
+        .chain(&arguments.control_key)
+        .chain(&arguments.control_state)
         .cloned()
         .collect();
     check_outputs(&written, &read)?;
@@ -195,6 +201,8 @@ struct Work<'a> {
     rules: Option<&'a Name>,
     sources: &'a [Name],
     judging: &'a JudgingArgs,
+    /// The control port, if there is one.
+    control: Option<Arc<ControlPort>>,
     /// Outputs, the one for passed packets first; none for a check.
     outputs: Vec<Target>,
     is_check: bool,
@@ -211,10 +219,14 @@ impl Work<'_> {
         let mut outputs = std::mem::take(&mut self.outputs).into_iter();
         let main = outputs.next().unwrap_or_default();
         let splits: Vec<Target> = outputs.collect();
+        let mut firewall = Firewall::new(policy, self.judging.interface.clone()).by_packet_time();
+        if let Some(port) = &self.control {
+            firewall = firewall.controlled(ControlPackets::new(port, Times::Packets(Ends::default())));
+        }
         let mut run = Run::new(Setup {
             // The further output takes all packets that the main one does, or all others.
             selection: Selection { splits: vec![String::new(); splits.len()], ..Selection::default() },
-            firewall: Some(Firewall::new(policy, self.judging.interface.clone()).by_packet_time()),
+            firewall: Some(firewall),
             main,
             splits,
             workers,

@@ -293,9 +293,12 @@ pub fn stage_lines(stages: &[Stage]) -> String {
             grouped(*filtered),
             if *native { "native code" } else { "interpreted" }
         ),
-        Stage::Firewall { passed, denied } => {
-            format!("  stage firewall: {} passed, {} denied\n", grouped(*passed), grouped(*denied))
-        }
+        Stage::Firewall { passed, denied, controls } => format!(
+            "  stage firewall: {} passed, {} denied, {} control packets\n",
+            grouped(*passed),
+            grouped(*denied),
+            grouped(*controls)
+        ),
         Stage::Measure { counted, filtered, late } => format!(
             "  stage measure: {} counted, {} filtered by its workers, {} late\n",
             grouped(*counted),

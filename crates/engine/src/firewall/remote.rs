@@ -4,11 +4,11 @@
 //! {"request":"change","lines":["ban 192.0.2.7"],"for_s":600}    {"ok":{"change":12}}   lines of a permission table; for_s: bans end
 //! {"request":"list"}                                            {"ok":{"bans":[{"address":"192.0.2.7","left_s":599.2}]}}
 //! {"request":"reload"}                                          {"ok":{"change":13,"rules":42}}
-//! {"request":"stats"}                                           {"ok":{"received":...,"passed":...,"denied":...,"rules":[...]}}
+//! {"request":"stats"}                                           {"ok":{"received":...,"passed":...,"filtered":...,"denied":...,"rules":[...]}}
 //! {"request":"watch","every_s":1}                               {"ok":...} as stats, and again at each interval
 //! ```
 //!
-//! A change that was answered with `ok` is in force on every worker.
+//! A change that was answered with `ok` is in force on every worker. Its lines are one step, up to 4096 changes of an address.
 
 use super::FirewallCounts;
 use super::controller::{Controller, Standing};
@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
+use weir_firewall::control::Refusal;
 use weir_firewall::{Count, Verdict};
 use weir_pipeline::threads::spawn;
 
@@ -89,21 +90,21 @@ fn watch(controller: &Arc<Controller>, request: &Value) -> Reply {
 /// Returns the state as one object.
 pub fn stats(standing: &Standing) -> Value {
     let mut object = Map::new();
-    let mut total = [0; 4];
+    let mut total = [0; 5];
     let mut directions = Vec::new();
     for (direction, snapshot) in &standing.directions {
         // What the ring lost counts as received too.
         let lost: u64 = snapshot.captures.iter().map(|(_, counts)| counts.dropped).sum();
         let ledger = &snapshot.ledger;
-        let counts = [ledger.received + lost, ledger.passed, ledger.denied, lost];
-        let [received, passed, denied, dropped] = counts;
+        let counts = [ledger.received + lost, ledger.passed, ledger.filtered, ledger.denied, lost];
+        let [received, passed, filtered, denied, dropped] = counts;
         directions.push(json!({
             "from": direction.source, "to": direction.sink,
-            "received": received, "passed": passed, "denied": denied, "dropped": dropped,
+            "received": received, "passed": passed, "filtered": filtered, "denied": denied, "dropped": dropped,
         }));
         total.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
     }
-    for (name, count) in ["received", "passed", "denied", "dropped"].into_iter().zip(total) {
+    for (name, count) in ["received", "passed", "filtered", "denied", "dropped"].into_iter().zip(total) {
         object.insert(name.to_owned(), count.into());
     }
     object.insert("seconds".to_owned(), standing.time.as_secs_f64().into());
@@ -142,7 +143,20 @@ pub fn counts_json(counts: &FirewallCounts) -> Map<String, Value> {
         let count = json!({ "does": does, "packets": count.packets, "bytes": count.bytes });
         object.insert(name.replace('-', "_"), count);
     }
+    if counts.has_control {
+        let of = |(name, count): (&str, Count)| {
+            (name.replace(' ', "_"), json!({ "packets": count.packets, "bytes": count.bytes }))
+        };
+        object.insert("control".to_owned(), Value::Object(controls(counts).map(of).collect()));
+    }
     object
+}
+
+/// Returns the counts of packets to the control port: what came of them, count. Only those that were accepted were not denied.
+pub fn controls(counts: &FirewallCounts) -> impl Iterator<Item = (&'static str, Count)> {
+    let control = counts.counters.control;
+    let refused = Refusal::ALL.into_iter().zip(control.refused);
+    std::iter::once(("accepted", control.accepted)).chain(refused.map(|(why, count)| (why.name(), count)))
 }
 
 /// Returns the counts of packets that no rule decides about: name, effect, count.

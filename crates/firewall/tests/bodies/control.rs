@@ -180,7 +180,7 @@ pub fn judge(data: &[u8]) -> Seen {
                 }
                 seen.accepted += 1;
             }
-            Err(why) => *seen.refused.entry(why.to_string()).or_default() += 1,
+            Err(why) => *seen.refused.entry(why.name().to_owned()).or_default() += 1,
         }
     }
     seen

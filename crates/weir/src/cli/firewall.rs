@@ -21,6 +21,8 @@ Examples:
   sudo weir firewall eth0 eth1 --bidirectional --rules rules.txt
                                                    between two interfaces, both ways
   sudo weir firewall ctl block 192.0.2.7 --for 10m at once, on the one that runs; see weir firewall ctl --help
+  sudo weir firewall eth0 eth1 --rules rules.txt --control-port 6633 --control-key keys.txt
+                                                   obey authentic packets to this UDP port among the data packets
 
 A rules file has one rule a line; the first that matches decides:
   set banned 192.0.2.0/24 2001:db8:bad::/48        a set of addresses, prefixes and ranges
@@ -72,7 +74,7 @@ pub struct FirewallArgs {
     #[arg(value_name = "OUT", required = true)]
     pub sink: Option<Name>,
     /// The rules; - is standard input
-    #[arg(help_heading = PACKETS, long, value_name = "FILE", required_unless_present = "table")]
+    #[arg(help_heading = PACKETS, long, value_name = "FILE", required_unless_present_any = ["table", "control_port"])]
     pub rules: Option<Name>,
     /// Write one more file, of the packets that --what says
     #[arg(help_heading = FILES, short = 'w', long = "write", value_name = "FILE", requires = "what")]
@@ -92,6 +94,16 @@ pub struct FirewallArgs {
     /// Control socket [default: one in /run/weir or $XDG_RUNTIME_DIR/weir, named after IN and OUT]
     #[arg(help_heading = PORTS, long, value_name = "PATH")]
     pub control: Option<Name>,
+    /// Obey control packets: authentic UDP datagrams to this port, wherever they go; nothing to it is forwarded
+    #[arg(help_heading = CONTROL, long, value_name = "PORT", requires = "control_key", value_parser = clap::value_parser!(u16).range(1..))]
+    pub control_port: Option<u16>,
+    /// Keys of controllers: lines NUMBER KEY, the key in hexadecimal, 16 bytes at least; others may not read the file
+    #[arg(help_heading = CONTROL, long, value_name = "FILE", requires = "control_port")]
+    pub control_key: Option<Name>,
+    /// File that keeps the sequence numbers of control packets, so that none is obeyed twice [default: the keys' name with .state;
+    /// none for a capture file]
+    #[arg(help_heading = CONTROL, long, value_name = "PATH", requires = "control_port")]
+    pub control_state: Option<Name>,
     /// End after this time, as 90s, 5m, 1h
     #[arg(help_heading = PORTS, long, value_name = "TIME", value_parser = parse_time)]
     pub duration: Option<Duration>,
@@ -102,6 +114,9 @@ pub struct FirewallArgs {
     #[command(flatten)]
     pub judging: JudgingArgs,
 }
+
+/// Heading of the options about control packets.
+const CONTROL: &str = "Control packets";
 
 /// Heading of the options between interfaces.
 const PORTS: &str = "Between interfaces";
@@ -126,8 +141,11 @@ Examples:
   weir firewall ctl list                           what is banned, and for how long
   weir firewall ctl stats
   weir firewall ctl watch
+  weir firewall ctl --udp 10.0.0.9:6633 --key keys.txt --id 7 block 192.0.2.7 --for 10m
+                                                   by a control packet, to an address behind the firewall
 
-A change is in force on every worker when the command ends.";
+A change is in force on every worker when the command ends, but with --udp: that sends one packet, and nothing acknowledges it. It must
+pass the firewall within 30 s by both clocks.";
 
 /// `weir firewall ctl`
 #[derive(Args, Debug)]
@@ -136,6 +154,15 @@ pub struct CtlArgs {
     /// Control socket of the firewall, if several run
     #[arg(long, global = true, value_name = "PATH")]
     pub control: Option<Name>,
+    /// Send block, accept or refuse as a control packet to this address and port, without acknowledgement
+    #[arg(long, global = true, value_name = "ADDRESS:PORT", conflicts_with = "control")]
+    pub udp: Option<String>,
+    /// File with the key of the control packet
+    #[arg(long, global = true, value_name = "FILE", requires = "udp")]
+    pub key: Option<Name>,
+    /// Number of the key, if the file has several
+    #[arg(long, global = true, value_name = "NUMBER", requires = "udp")]
+    pub id: Option<u16>,
     /// Answer with one JSON object, a line for each with watch
     #[arg(long, global = true)]
     pub json: bool,

@@ -1,11 +1,12 @@
 //! `weir firewall ctl`: requests to a firewall that runs.
 
-use super::control_socket;
+use super::{control_packets, control_socket};
 use crate::cli::firewall::{CtlArgs, CtlCommand};
 use crate::numbers::{asked_time, bit_rate, counted, grouped, percent, rate};
 use crate::outcome::{Outcome, answer, print, say};
 use crate::table::{Column, grid};
 use crate::terminal::{self, output_width, printable};
+use anyhow::bail;
 use serde_json::{Value, json};
 use std::io;
 use std::time::Duration;
@@ -13,6 +14,12 @@ use weir_engine::socket::Error;
 
 /// Runs the command.
 pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
+    if let Some(to) = &arguments.udp {
+        let Some((lines, time)) = change(&arguments.command) else {
+            bail!("--udp sends block, accept and refuse: nothing would come back of the others");
+        };
+        return control_packets::send(arguments, to, &lines, time);
+    }
     let request = request(&arguments.command);
     let mut client = control_socket::connect(arguments.control.as_ref())?;
     if let CtlCommand::Watch { .. } = &arguments.command {
@@ -38,27 +45,33 @@ pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
     })
 }
 
-fn request(command: &CtlCommand) -> Value {
-    let lines = |line: &dyn Fn(&String) -> String, addresses: &[String]| addresses.iter().map(line).collect::<Vec<_>>();
+/// Returns the lines of a permission table that a command stands for, and the time until its bans end; `None` for one that changes none.
+fn change(command: &CtlCommand) -> Option<(Vec<String>, Option<Duration>)> {
+    let lines = |line: &dyn Fn(&String) -> String, addresses: &[String]| addresses.iter().map(line).collect();
     match command {
-        CtlCommand::Block { addresses, time } => json!({
-            "request": "change",
-            "lines": lines(&|address| format!("ban {address}"), addresses),
-            "for_s": time.map(|time| time.as_secs_f64()),
-        }),
+        CtlCommand::Block { addresses, time } => Some((lines(&|address| format!("ban {address}"), addresses), *time)),
         CtlCommand::Accept { addresses, from: None } => {
-            json!({ "request": "change", "lines": lines(&|address| format!("unban {address}"), addresses) })
+            Some((lines(&|address| format!("unban {address}"), addresses), None))
         }
         CtlCommand::Accept { addresses, from: Some(from) } => {
-            json!({ "request": "change", "lines": lines(&|address| format!("accept {address} from {from}"), addresses) })
+            Some((lines(&|address| format!("accept {address} from {from}"), addresses), None))
         }
         CtlCommand::Refuse { addresses, from } => {
-            json!({ "request": "change", "lines": lines(&|address| format!("refuse {address} from {from}"), addresses) })
+            Some((lines(&|address| format!("refuse {address} from {from}"), addresses), None))
         }
+        CtlCommand::List | CtlCommand::Stats | CtlCommand::Watch { .. } | CtlCommand::Reload => None,
+    }
+}
+
+fn request(command: &CtlCommand) -> Value {
+    if let Some((lines, time)) = change(command) {
+        return json!({ "request": "change", "lines": lines, "for_s": time.map(|time| time.as_secs_f64()) });
+    }
+    match command {
         CtlCommand::List => json!({ "request": "list" }),
-        CtlCommand::Stats => json!({ "request": "stats" }),
         CtlCommand::Watch { every } => json!({ "request": "watch", "every_s": every.as_secs_f64() }),
         CtlCommand::Reload => json!({ "request": "reload" }),
+        _ => json!({ "request": "stats" }),
     }
 }
 
@@ -103,6 +116,10 @@ fn stats(value: &Value) -> String {
         let line = format!("{} {}", name.replace('_', "-"), text(&entry["does"]));
         lines.push((line, number(&entry["packets"])));
     }
+    let control = value["control"].as_object().into_iter().flatten();
+    lines.extend(
+        control.map(|(name, count)| (format!("control: {}", name.replace('_', " ")), number(&count["packets"]))),
+    );
     lines.retain(|(_, packets)| *packets > 0);
     let columns = [
         Column::left("rule", lines.iter().map(|(text, _)| printable(text).into_owned())),
@@ -113,8 +130,12 @@ fn stats(value: &Value) -> String {
 }
 
 fn account(value: &Value) -> String {
+    let controls = match number(&value["filtered"]) {
+        0 => String::new(),
+        controls => format!(" {} obeyed,", counted(controls, "control packet")),
+    };
     format!(
-        "{} received, {} passed, {} denied ({}), {} dropped",
+        "{} received, {} passed, {} denied ({}),{controls} {} dropped",
         grouped(number(&value["received"])),
         grouped(number(&value["passed"])),
         grouped(number(&value["denied"])),

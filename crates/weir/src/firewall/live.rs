@@ -1,7 +1,7 @@
 //! `weir firewall` between interfaces, with rules that change meanwhile.
 
 use super::report::{self, Report};
-use super::{called, control_socket};
+use super::{called, control_packets, control_socket};
 use crate::capture::{self, CaptureRequest};
 use crate::cli::DistributeArg;
 use crate::cli::firewall::FirewallArgs;
@@ -22,7 +22,9 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 use weir_engine::capture::{AF_PACKET, AF_XDP, Direction as Captured, FanoutBy, is_interface};
 use weir_engine::event::Event;
+use weir_engine::firewall::control_port::{ControlPackets, Times};
 use weir_engine::firewall::controller::{ChangeError, Controller, Direction};
+use weir_engine::firewall::ends::LiveEnds;
 use weir_engine::firewall::reject::{AnswerCounts, Answers};
 use weir_engine::firewall::{Firewall, remote};
 use weir_engine::ledger::Ledger;
@@ -59,6 +61,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let rules = arguments.rules.as_ref();
     let policy = super::policy(rules, &arguments.judging, true)?;
     policy.with(|policy| check_states(rules, arguments.distribute, policy.rules.list()))?;
+    let (control, ends) = (control_packets::port(arguments, true)?, Arc::<LiveEnds>::default());
     let mut pairs = vec![(source.clone(), sink.clone())];
     if arguments.bidirectional {
         pairs = vec![(source.clone(), sender(sink)), (end.clone(), sender(&port_of(source)))];
@@ -106,6 +109,9 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             let splits: Vec<_> = outputs.collect();
             let name = capture::interface(&source).unwrap_or_default().to_owned();
             let mut firewall = Firewall::new(&policy, Some(name.clone()));
+            if let Some((port, _)) = &control {
+                firewall = firewall.controlled(ControlPackets::new(port, Times::Clock(Arc::clone(&ends))));
+            }
             // Rejected packets are answered where they came from, unless they are only looked at.
             if port::is_port(&sink) && !port::is_dpdk(&source) {
                 firewall = firewall.answering(Answers::new(port::open(&Name::from(format!("{AF_PACKET}{name}")))?));
@@ -136,6 +142,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     if arguments.distribute == DistributeArg::Random {
         about.push("--distribute random: packets of a flow may leave in another order".to_owned());
     }
+    about.extend(control.iter().map(|(_, about)| about.clone()));
     about.iter().for_each(|line| say_plain(line));
     let direction = |way: &Way| Direction {
         source: way.source.as_source(),
@@ -145,6 +152,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let (read_again, distribute) = (arguments.rules.clone(), arguments.distribute);
     let controller = Controller::new(
         Arc::clone(&policy),
+        ends,
         ways.iter().map(direction).collect(),
         Box::new(move || {
             let classifier = super::classifier(read_again.as_ref()).map_err(|error| error.to_string())?;
@@ -341,9 +349,12 @@ fn forward(
             std::thread::sleep(LOOK);
             if look.swap(false, Ordering::Relaxed) {
                 controller.standing().directions.iter().for_each(|(direction, snapshot)| {
-                    let Ledger { received, passed, denied, .. } = snapshot.ledger;
+                    let Ledger { received, passed, filtered, denied, .. } = snapshot.ledger;
                     let Direction { source, sink, .. } = direction;
-                    say_plain(&format!("{source} to {sink}: {received} delivered, {passed} passed, {denied} denied"));
+                    let controls = if filtered > 0 { format!(", {filtered} control packets") } else { String::new() };
+                    say_plain(&format!(
+                        "{source} to {sink}: {received} delivered, {passed} passed, {denied} denied{controls}"
+                    ));
                 });
             }
             match watch.as_mut().map_or(Change::None, Watch::look) {

@@ -1,6 +1,6 @@
 //! Answers of `weir firewall`: what each rule did, as a table or in JSON, and the summary.
 
-use crate::numbers::{bytes, duration, grouped, packets, percent};
+use crate::numbers::{bytes, counted, duration, grouped, packets, percent};
 use crate::outcome::{dropped_words, tell};
 use crate::table::{Column, Narrow, grid};
 use crate::terminal::{self, output_width, printable};
@@ -140,6 +140,9 @@ impl Report {
             dropped_words(&drops(ledger, self.place)),
             duration(time),
         );
+        if self.counts.has_control {
+            line.push_str(&control_words(&self.counts));
+        }
         if let Some(AnswerCounts { sent: sent @ 1.., .. }) = self.answers {
             line.push_str(&format!(", {} answered", packets(sent)));
         }
@@ -152,6 +155,21 @@ impl Report {
         line.push('\n');
         tell(&line);
     }
+}
+
+/// Counts of the packets to the control port, in words.
+fn control_words(counts: &FirewallCounts) -> String {
+    let mut controls = remote::controls(counts).map(|(name, count)| (name, count.packets));
+    let (_, accepted) = controls.next().unwrap_or_default();
+    let mut line = format!(", {} obeyed", counted(accepted, "control packet"));
+    let refused: Vec<String> = controls
+        .filter(|(_, packets)| *packets > 0)
+        .map(|(name, packets)| format!("{} {name}", grouped(packets)))
+        .collect();
+    if !refused.is_empty() {
+        line.push_str(&format!(" (refused: {})", refused.join(", ")));
+    }
+    line
 }
 
 /// Places of drops, and their counts.

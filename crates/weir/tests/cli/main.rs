@@ -7,6 +7,7 @@ mod counts;
 mod demo;
 mod doctor;
 mod firewall;
+mod firewall_control;
 mod firewall_live;
 mod info;
 mod inner;

@@ -1,0 +1,208 @@
+//! The control port: packets among the data packets by which controllers change permissions. See [`weir_firewall::control`].
+//!
+//! The worker that took such a packet judges the packets before it without the change, and those behind it by it; other workers by the
+//! shared publication. A sequence number is saved before its change is published, so that a request is not accepted again after the process was
+//! killed. It is written to the page cache: a loss of power may lose it, and the time window of 30 s covers that.
+
+use super::Change;
+use super::ends::{Ends, LiveEnds};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use weir_firewall::Fields;
+use weir_firewall::control::{self, Keys, RECORD, Refusal, Request, Sequences, StateError};
+use weir_firewall::replicas::Worker;
+use weir_packet::flow::Parser;
+use weir_packet::savefile::Record;
+
+/// Bans that end together, at most.
+const TOGETHER: usize = 256;
+
+/// Bytes of a state file, at most: a record for each number of a key.
+const MOST_BYTES: u64 = (RECORD as u64) << 16;
+
+/// The control port of all directions of a firewall.
+#[derive(Debug)]
+pub struct ControlPort {
+    port: u16,
+    keys: Keys,
+    sequences: Sequences,
+    /// Gives accepted requests one order, so that the sequence numbers of a key in the file ascend.
+    saved: Mutex<Saved>,
+}
+
+/// A place where sequence numbers are kept.
+#[derive(Debug, Default)]
+struct Saved {
+    /// `None` if they are not kept.
+    file: Option<File>,
+    /// Place of each key's record in the file.
+    offsets: Vec<u64>,
+}
+
+/// Reason for which a state file is refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateFault {
+    /// The system refuses it.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// Another process has it.
+    #[error("another weir firewall uses it")]
+    InUse,
+    /// A record is damaged, or the file is another one.
+    #[error(transparent)]
+    Damaged(#[from] StateError),
+}
+
+impl ControlPort {
+    /// Makes a port whose sequence numbers begin anew and are not kept.
+    pub fn new(port: u16, keys: Keys) -> Arc<Self> {
+        let sequences = Sequences::new(keys.iter().map(|_| 0));
+        Arc::new(Self { port, keys, sequences, saved: Mutex::default() })
+    }
+
+    /// Makes a port whose sequence numbers are kept in a file, which is made if it is missing; only its user may read it. Records of keys
+    /// that are no longer there stay. **Errors**: the file cannot be had, another process has it, or it is damaged.
+    pub fn keeping(port: u16, keys: Keys, state: &Path) -> Result<Arc<Self>, StateFault> {
+        let mut file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(state)?;
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => StateFault::InUse,
+            TryLockError::Error(error) => error.into(),
+        })?;
+        let mut bytes = Vec::new();
+        Read::by_ref(&mut file).take(MOST_BYTES).read_to_end(&mut bytes)?;
+        let records = control::records(&bytes)?;
+        let (mut sequences, mut offsets, mut end) = (Vec::new(), Vec::new(), bytes.len() as u64);
+        for key in keys.iter() {
+            let place = records.iter().position(|(id, _)| *id == key.id());
+            sequences.push(place.map_or(0, |place| records[place].1));
+            offsets.push(place.map_or(end, |place| (place * RECORD) as u64));
+            if place.is_none() {
+                // Each record is there from the beginning, so that no request finds the disk full.
+                file.write_all_at(&control::record(key.id(), 0), end)?;
+                end += RECORD as u64;
+            }
+        }
+        let saved = Mutex::new(Saved { file: Some(file), offsets });
+        Ok(Arc::new(Self { port, keys, sequences: Sequences::new(sequences), saved }))
+    }
+
+    /// Accepts a request, once; its changes are put into force by `publish`.
+    fn accept(&self, request: &Request, publish: impl FnOnce(&Request) -> Result<(), Refusal>) -> Result<(), Refusal> {
+        let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let Request { key, sequence, .. } = *request;
+        if !self.sequences.is_above(key, sequence) {
+            return Err(Refusal::Replayed);
+        }
+        if let Some(file) = &saved.file {
+            let id = self.keys.iter().nth(key).map_or(0, control::Key::id);
+            file.write_all_at(&control::record(id, sequence), saved.offsets[key]).map_err(|_| Refusal::NotSaved)?;
+        }
+        self.sequences.raise(key, sequence);
+        publish(request)
+    }
+}
+
+/// Times of requests, and of the ends of bans.
+#[derive(Debug)]
+pub enum Times {
+    /// The clock of this machine; bans end by the controller.
+    Clock(Arc<LiveEnds>),
+    /// The time stamps of the packets, ns since the Unix epoch; a ban ends before the first packet that is not earlier than its end.
+    Packets(Ends<u64>),
+}
+
+/// The control port at work in one run.
+#[derive(Debug)]
+pub struct ControlPackets {
+    port: Arc<ControlPort>,
+    times: Times,
+}
+
+/// Time stamp of a packet, ns since the Unix epoch; 0 without one.
+fn time_of(record: &Record<'_>) -> u64 {
+    record.time_ns.and_then(|time| u64::try_from(time).ok()).unwrap_or(0)
+}
+
+impl ControlPackets {
+    /// Puts a control port to work.
+    pub fn new(port: &Arc<ControlPort>, times: Times) -> Self {
+        Self { port: Arc::clone(port), times }
+    }
+
+    /// Whether the packet goes to the control port.
+    #[inline]
+    pub(super) fn is_control(&self, fields: &Fields) -> bool {
+        fields.is_udp_to(self.port.port)
+    }
+
+    /// Returns the number of packets before the first that goes to the control port, or at which a ban ends.
+    #[inline]
+    pub(super) fn before_change(&self, packets: &[Option<Record<'_>>], fields: &[Fields]) -> usize {
+        let end = match &self.times {
+            Times::Clock(_) => None,
+            Times::Packets(ends) => ends.next(),
+        };
+        let is_over = |packet: &Option<Record<'_>>| packet.as_ref().is_some_and(|record| end <= Some(time_of(record)));
+        let mut all = packets.iter().zip(fields);
+        let place = match end {
+            None => fields.iter().position(|fields| self.is_control(fields)),
+            Some(_) => all.position(|(packet, fields)| self.is_control(fields) || is_over(packet)),
+        };
+        place.unwrap_or(fields.len())
+    }
+
+    /// Ends the bans that are over at this packet.
+    pub(super) fn end_bans(&mut self, record: &Record<'_>, worker: &mut Worker<super::Policy>) {
+        let Times::Packets(ends) = &mut self.times else { return };
+        let now = time_of(record);
+        loop {
+            let due = ends.due(now, TOGETHER);
+            if due.is_empty() {
+                return;
+            }
+            let step: Vec<Change> = due.iter().copied().map(Change::Address).collect();
+            // The addresses have room already, and the only worker of a file does not lag.
+            let ended = worker.change_all(&step);
+            debug_assert!(ended.is_ok(), "{ended:?}");
+            ends.note(&due, None);
+        }
+    }
+
+    /// Obeys a packet to the control port. **Errors**: the reason for which it is not obeyed. **Cost**: one HMAC at most for a packet without a
+    /// key; for an authentic one a lock, allocation, and a write to the state file.
+    pub(super) fn obey(
+        &mut self,
+        record: &Record<'_>,
+        parser: &Parser,
+        worker: &mut Worker<super::Policy>,
+    ) -> Result<(), Refusal> {
+        let Self { port, times } = self;
+        let headers = parser.headers(record.frame.data).map_err(|_| Refusal::Malformed)?;
+        let payload = control::payload(&headers)?;
+        let now = match times {
+            Times::Clock(_) => {
+                SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64)
+            }
+            Times::Packets(_) => time_of(record),
+        };
+        let request = Request::open(payload, now, &port.keys, &port.sequences)?;
+        port.accept(&request, |Request { changes, lasts, .. }| {
+            match times {
+                Times::Clock(ends) => ends.apply(changes, *lasts, |step| worker.change_all(step)),
+                Times::Packets(ends) => {
+                    let step: Vec<Change> = changes.iter().copied().map(Change::Address).collect();
+                    let end = |lasts: Duration| now.saturating_add(lasts.as_nanos() as u64);
+                    worker.change_all(&step).inspect(|_| ends.note(changes, lasts.map(end)))
+                }
+            }
+            .map(drop)
+            .map_err(|_| Refusal::NoRoom)
+        })
+    }
+}
