@@ -206,3 +206,111 @@ impl ControlPackets {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::firewall::{Policy, RuleSet, RuleSettings, SharedPolicy};
+    use std::net::IpAddr;
+    use weir_firewall::Classifier;
+    use weir_firewall::permissions::PermissionTable;
+    use weir_firewall::replicas::Shard;
+    use weir_firewall::rules::RuleList;
+    use weir_packet::{Frame, LinkType};
+    use weir_testkit::Scratch;
+
+    const KEYS: &str = "7 00112233445566778899aabbccddeeff\n9 99112233445566778899aabbccddeeff\n";
+
+    /// A policy with room for two addresses, whose log has room for eight changes.
+    fn policy() -> Arc<SharedPolicy> {
+        let settings = RuleSettings { inner: false, seed: 1, connections: 1 };
+        let rules = RuleSet::new(Classifier::new(RuleList::default()).unwrap(), settings).unwrap();
+        SharedPolicy::new(Policy::new(Some(PermissionTable::new(2, true, 1)), Arc::new(rules)), 8)
+    }
+
+    fn now() -> u64 {
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64
+    }
+
+    /// Gives a request to a control port as an Ethernet frame.
+    fn ask(
+        control: &mut ControlPackets,
+        worker: &mut Worker<Policy>,
+        (id, sequence, lines): (u16, u64, &str),
+    ) -> Result<(), Refusal> {
+        let keys = Keys::parse(KEYS).unwrap();
+        let payload = control::seal(keys.find(id).unwrap().1, sequence, now(), None, lines).unwrap();
+        let mut frame = vec![2; 12];
+        let [total, udp] = [28 + payload.len() as u16, 8 + payload.len() as u16].map(u16::to_be_bytes);
+        frame.extend([8, 0, 0x45, 0, total[0], total[1], 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        frame.extend([1, 2, 3, 4, udp[0], udp[1], 0, 0]);
+        frame.extend(payload);
+        let record = Record { time_ns: None, frame: Frame { data: &frame, wire_len: 0, interface: 0 } };
+        let parser = Parser::new(LinkType::ETHERNET, false).unwrap();
+        worker.begin();
+        let obeyed = control.obey(&record, &parser, worker);
+        worker.end();
+        obeyed
+    }
+
+    fn banned(worker: &Worker<Policy>) -> Vec<IpAddr> {
+        let mut banned: Vec<IpAddr> = worker.value().permissions.as_ref().unwrap().banned().collect();
+        banned.sort_unstable();
+        banned
+    }
+
+    #[test]
+    fn a_request_without_room_changes_nothing_and_is_used_up() {
+        let (policy, port) = (policy(), ControlPort::new(772, Keys::parse(KEYS).unwrap()));
+        let (mut worker, mut other) = (policy.worker(Shard::ALL), policy.worker(Shard::ALL));
+        let mut control = ControlPackets::new(&port, Times::Clock(Arc::default()));
+        let mut ask = |request| ask(&mut control, &mut worker, request).map_err(Refusal::name);
+        assert_eq!(ask((7, 5, "ban 10.0.0.1")), Ok(()));
+        assert_eq!(ask((7, 6, "ban 10.0.0.2\nban 10.0.0.3")), Err("no room"));
+        assert_eq!(ask((7, 6, "ban 10.0.0.2")), Err("replayed"));
+        assert_eq!(ask((9, 1, "ban 10.0.0.2")), Ok(()));
+        // The other worker is in a batch, and the log has room for six more.
+        let lines = "unban 10.0.0.1\n".repeat(6);
+        assert_eq!(ask((9, 2, &lines)), Ok(()));
+        assert_eq!(ask((9, 3, "unban 10.0.0.2")), Err("no room"));
+        other.take_up();
+        assert_eq!(ask((9, 4, "ban 10.0.0.1")), Ok(()));
+        assert_eq!(banned(&worker), ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse::<IpAddr>().unwrap()));
+        other.take_up();
+        assert_eq!(banned(&worker), banned(&other));
+    }
+
+    #[test]
+    fn a_number_is_saved_before_its_change_is_in_force_or_it_is_not_in_force() {
+        let (scratch, policy) = (Scratch::new(), policy());
+        let state = scratch.at("state");
+        // The record of a key that is no longer there stays.
+        std::fs::write(&state, [control::record(3, 8), control::record(9, 20)].concat()).unwrap();
+        let saved = || control::records(&std::fs::read(&state).unwrap()).unwrap();
+        let keeping = || ControlPort::keeping(772, Keys::parse(KEYS).unwrap(), Path::new(&state));
+        let port = keeping().unwrap();
+        assert!(matches!(keeping(), Err(StateFault::InUse)));
+        let mut worker = policy.worker(Shard::ALL);
+        let mut control = ControlPackets::new(&port, Times::Clock(Arc::default()));
+        assert_eq!(ask(&mut control, &mut worker, (9, 20, "ban 10.0.0.1")), Err(Refusal::Replayed));
+        let request = Request { key: 1, sequence: 21, lasts: None, changes: Vec::new() };
+        let seen = |_: &Request| {
+            assert_eq!(saved(), [(3, 8), (9, 21), (7, 0)], "published before it is saved");
+            Ok(())
+        };
+        assert_eq!(port.accept(&request, seen), Ok(()));
+        assert_eq!(port.accept(&request, |_| unreachable!("accepted twice")), Err(Refusal::Replayed));
+        // A file that cannot be written: nothing is in force, and the number is free.
+        let whole = port.saved.lock().unwrap().file.replace(File::open(&state).unwrap());
+        assert_eq!(ask(&mut control, &mut worker, (7, 1, "ban 10.0.0.1")), Err(Refusal::NotSaved));
+        assert_eq!(banned(&worker), Vec::<IpAddr>::new());
+        port.saved.lock().unwrap().file = whole;
+        assert_eq!(ask(&mut control, &mut worker, (7, 1, "ban 10.0.0.1")), Ok(()));
+        assert_eq!((banned(&worker).len(), saved()), (1, vec![(3, 8), (9, 21), (7, 1)]));
+        drop((control, port));
+        // The next process goes on behind them.
+        let mut control = ControlPackets::new(&keeping().unwrap(), Times::Clock(Arc::default()));
+        assert_eq!(ask(&mut control, &mut worker, (7, 1, "unban 10.0.0.1")), Err(Refusal::Replayed));
+        assert_eq!(ask(&mut control, &mut worker, (9, 22, "unban 10.0.0.1")), Ok(()));
+    }
+}
