@@ -1,8 +1,7 @@
 //! The permission table of the multithreaded packet filter: who is *persona non grata*, and which sources a destination accepts.
 //!
 //! A packet passes if its source is not *persona non grata* and its destination accepts the source. A [`Change`] sets both for one address,
-//! as one step. [`Permissions`] is the serial table of one family of addresses, [`Accepted`] the part of it that belongs to destinations,
-//! and [`PermissionTable`] holds both families.
+//! as one step. [`Permissions`] is the serial table of one family of addresses, and [`PermissionTable`] holds both families.
 //!
 //! A table is read from a text, one change a line, applied in their order ([`PermissionTable::parse`]):
 //!
@@ -27,7 +26,7 @@ pub use table::Full;
 
 use crate::{Address, DecidedBy, Fields};
 use core::net::IpAddr;
-use table::Table;
+use table::{Entry, Table};
 
 /// Sources from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,64 +69,35 @@ pub struct Change<A> {
     pub accepts: Option<(Span<A>, bool)>,
 }
 
-/// Sources that destinations accept.
-///
-/// **Cost**: a look is a search in a hash table and one in the ranges of a destination, without allocation; a change moves the ranges behind
-/// it.
-#[derive(Clone, Debug)]
-pub struct Accepted<A> {
-    rows: Table<A, Ranges<A>>,
-    default: bool,
-}
-
-impl<A: Address> Accepted<A> {
-    /// Makes a table of up to `most` destinations that differ from the rest. All others accept every source if `default`, else none.
-    pub fn new(most: usize, default: bool, seed: u64) -> Self {
-        Self { rows: Table::new(most, seed), default }
-    }
-
-    /// Whether the destination accepts the source.
-    #[inline]
-    pub fn accepts(&self, destination: A, source: A) -> bool {
-        self.rows.get(destination).map_or(self.default, |row| row.contains(source))
-    }
-
-    /// Makes a destination accept sources, or refuse them. **Errors**: there is no room for another destination; nothing has changed
-    /// then.
-    pub fn set(&mut self, destination: A, sources: Span<A>, accepts: bool) -> Result<(), Full> {
-        let row = self.rows.get_or_insert_with(destination, || Ranges::new(self.default))?;
-        row.set(sources.first, sources.last, accepts);
-        Ok(())
-    }
-
-    /// Forgets the destinations for which `keeps` returns `false`, which are then like all others.
-    pub fn retain(&mut self, keeps: impl Fn(A) -> bool) {
-        self.rows.retain(keeps);
-    }
-
-    /// Whether there is room for this destination.
-    fn has_room(&self, destination: A) -> bool {
-        self.rows.has_room(destination)
-    }
-}
-
 /// The serial permission table.
+///
+/// **Cost**: a look is two searches in a hash table and one in the ranges of a destination, without allocation; a change is one search in
+/// the hash table, and moves the ranges behind it.
 #[derive(Clone, Debug)]
 pub struct Permissions<A> {
-    accepted: Accepted<A>,
-    personae_non_gratae: Table<A, bool>,
+    addresses: Table<A>,
+    /// Accepted sources of the destinations that have others than the rest.
+    rows: Vec<Ranges<A>>,
+    /// Whether all other destinations accept every source, or none.
+    default: bool,
 }
 
 impl<A: Address> Permissions<A> {
     /// Makes a table of up to `most` addresses that were changed. All others are no *persona non grata*, and accept every source if
     /// `default`, else none. The `seed` decides where addresses lie in memory, so that nobody can choose addresses that collide.
     pub fn new(most: usize, default: bool, seed: u64) -> Self {
-        Self { accepted: Accepted::new(most, default, seed), personae_non_gratae: Table::new(most, seed) }
+        Self { addresses: Table::new(most, seed), rows: Vec::new(), default }
     }
 
-    /// Returns the sources that destinations accept.
-    pub fn accepted(&self) -> &Accepted<A> {
-        &self.accepted
+    /// Whether the destination accepts the source.
+    #[inline]
+    pub fn accepts(&self, destination: A, source: A) -> bool {
+        self.row(destination).map_or(self.default, |row| row.contains(source))
+    }
+
+    #[inline]
+    fn row(&self, destination: A) -> Option<&Ranges<A>> {
+        self.rows.get(self.addresses.get(destination)?.row()?)
     }
 
     /// Whether a packet passes.
@@ -139,8 +109,18 @@ impl<A: Address> Permissions<A> {
     /// Starts to fetch what [`Self::denies`] needs.
     #[inline]
     pub fn prefetch(&self, source: A, destination: A) {
-        self.personae_non_gratae.prefetch(source);
-        self.accepted.rows.prefetch(destination);
+        self.addresses.prefetch(source);
+        self.addresses.prefetch(destination);
+    }
+
+    /// Starts to fetch what changes need.
+    fn prefetch_changes(&self, changes: &[Change<A>]) {
+        changes.iter().for_each(|change| self.addresses.prefetch(change.address));
+        for change in changes.iter().filter(|change| change.accepts.is_some()) {
+            if let Some(row) = self.row(change.address) {
+                row.prefetch();
+            }
+        }
     }
 
     /// Returns the reason for which a packet does not pass, if it does not.
@@ -149,32 +129,27 @@ impl<A: Address> Permissions<A> {
         if self.is_persona_non_grata(source) {
             return Some(DecidedBy::PersonaNonGrata);
         }
-        (!self.accepted.accepts(destination, source)).then_some(DecidedBy::NotAccepted)
+        (!self.accepts(destination, source)).then_some(DecidedBy::NotAccepted)
     }
 
     /// Returns the addresses from which no packet passes, in no order.
     pub fn banned(&self) -> impl Iterator<Item = A> {
-        self.personae_non_gratae.iter().filter(|(_, flag)| *flag).map(|(address, _)| *address)
+        self.addresses.iter().filter(|(_, entry)| entry.flag()).map(|(address, _)| address)
     }
 
     /// Whether no packet from this address passes.
     #[inline]
     pub fn is_persona_non_grata(&self, address: A) -> bool {
-        self.personae_non_gratae.get(address).copied().unwrap_or(false)
+        self.addresses.get(address).is_some_and(Entry::flag)
     }
 
     /// Distributes the permissions to `parts` tables, each with the room of this one; `part` gives the number of an address's.
-    pub(crate) fn distributed(self, parts: usize, part: impl Fn(A) -> usize) -> Vec<Self> {
-        let (most, seed, default) = (self.personae_non_gratae.full().most, 0, self.accepted.default);
-        let mut tables: Vec<Self> = (0..parts).map(|_| Self::new(most, default, seed)).collect();
-        for (address, flag) in self.personae_non_gratae.into_entries() {
-            let put = tables[part(address)].personae_non_gratae.get_or_insert_with(address, || flag);
-            debug_assert!(put.is_ok(), "each has the room of all");
-        }
-        for (address, row) in self.accepted.rows.into_entries() {
-            let mut row = Some(row);
-            let rows = &mut tables[part(address)].accepted.rows;
-            let put = rows.get_or_insert_with(address, || row.take().expect("asked for once"));
+    pub(crate) fn distributed(mut self, parts: usize, part: impl Fn(A) -> usize) -> Vec<Self> {
+        let mut tables: Vec<Self> = (0..parts).map(|_| Self::new(self.addresses.most(), self.default, 0)).collect();
+        for (address, entry) in self.addresses.iter() {
+            let table = &mut tables[part(address)];
+            let row = entry.row().map(|row| table.add_row(self.rows[row].take()));
+            let put = table.addresses.entry(address).map(|put| *put = entry.with_row(row));
             debug_assert!(put.is_ok(), "each has the room of all");
         }
         tables
@@ -185,23 +160,46 @@ impl<A: Address> Permissions<A> {
     where
         A: 'a,
     {
-        let changes = changes.into_iter();
-        let flags = changes.clone().filter(|change| change.persona_non_grata.is_some());
-        self.personae_non_gratae.has_room_for_all(flags.map(|change| change.address))?;
-        let rows = changes.filter(|change| change.accepts.is_some());
-        self.accepted.rows.has_room_for_all(rows.map(|change| change.address))
+        let is_change = |change: &&Change<A>| change.persona_non_grata.is_some() || change.accepts.is_some();
+        self.addresses.has_room_for_all(changes.into_iter().filter(is_change).map(|change| change.address))
+    }
+
+    /// Forgets the accepted sources of destinations for which `keeps` returns `false`, which are then like all others.
+    fn retain(&mut self, keeps: impl Fn(A) -> bool) {
+        let mut rows = std::mem::take(&mut self.rows);
+        for (address, entry) in self.addresses.iter_mut() {
+            let kept = entry.row().filter(|_| keeps(*address));
+            *entry = entry.with_row(kept.map(|row| {
+                self.rows.push(rows[row].take());
+                self.rows.len() - 1
+            }));
+        }
+    }
+
+    fn add_row(&mut self, row: Ranges<A>) -> usize {
+        self.rows.push(row);
+        self.rows.len() - 1
     }
 
     /// Applies a change. **Errors**: there is no room for another address; nothing has changed then.
     pub fn apply(&mut self, change: &Change<A>) -> Result<(), Full> {
         let Change { address, persona_non_grata, accepts } = *change;
-        if accepts.is_some() && !self.accepted.has_room(address) {
-            return Err(self.accepted.rows.full());
+        if persona_non_grata.is_none() && accepts.is_none() {
+            return Ok(());
         }
+        let entry = self.addresses.entry(address)?;
         if let Some(flag) = persona_non_grata {
-            *self.personae_non_gratae.get_or_insert_with(address, || false)? = flag;
+            *entry = entry.with_flag(flag);
         }
-        accepts.map_or(Ok(()), |(sources, accepts)| self.accepted.set(address, sources, accepts))
+        if let Some((sources, accepts)) = accepts {
+            let row = entry.row().unwrap_or(self.rows.len());
+            if row == self.rows.len() {
+                *entry = entry.with_row(Some(row));
+                self.rows.push(Ranges::new(self.default));
+            }
+            self.rows[row].set(sources.first, sources.last, accepts);
+        }
+        Ok(())
     }
 }
 

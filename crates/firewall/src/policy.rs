@@ -4,6 +4,7 @@ use crate::permissions::{AddressChange, Full, PermissionTable, Permissions, log}
 use crate::replicas::{Replicated, Shard, WORDS};
 use crate::{Around, Classifier, Conditions, Content, Counters, DecidedBy, Fields, Found, Verdict};
 use core::fmt::{self, Debug, Formatter};
+use core::slice;
 use std::sync::Arc;
 
 /// A compiled rule list, and what its owner keeps beside it.
@@ -139,6 +140,21 @@ impl<R: Rules> Replicated for Policy<R> {
                     self.expired.insert(place, *rule);
                 }
                 Ok(())
+            }
+        }
+    }
+
+    fn prefetch(&self, changes: &[PolicyChange<R>]) {
+        let Some(table) = &self.permissions else { return };
+        for change in changes {
+            match change {
+                PolicyChange::Address(AddressChange::V4(change)) => {
+                    Replicated::prefetch(&table.v4, slice::from_ref(change))
+                }
+                PolicyChange::Address(AddressChange::V6(change)) => {
+                    Replicated::prefetch(&table.v6, slice::from_ref(change))
+                }
+                PolicyChange::Rules(_) | PolicyChange::Expired(_) => {}
             }
         }
     }

@@ -19,6 +19,8 @@
 use crate::Address;
 use crate::permissions::Full;
 use core::fmt::Debug;
+use core::ops::Range;
+use core::slice;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use weir_memory::changes::{Changes, Steps};
@@ -53,6 +55,9 @@ pub trait Replicated: Clone {
 
     /// Applies a change for which there is room. If there is room in one replica, there is in each.
     fn apply(&mut self, change: &Self::Change) -> Result<(), Full>;
+
+    /// Starts to fetch the memory that changes need.
+    fn prefetch(&self, changes: &[Self::Change]);
 
     /// Returns the words of a change, and its large part. Bit 63 of the last word is not set.
     fn encode(change: &Self::Change) -> ([u64; WORDS], Option<Arc<Self::Large>>);
@@ -174,39 +179,59 @@ impl<T: Replicated> Shared<T> {
     ///
     /// **Errors**: no room; nothing has changed then. **Cost**: a lock among those that change the value.
     pub fn apply(&self, change: &T::Change) -> Result<u64, Refused> {
-        self.apply_all(core::slice::from_ref(change))
+        self.apply_all(slice::from_ref(change))
     }
 
     /// Applies several changes as one step, and returns the number of the last; without changes, that of the latest change.
     ///
     /// **Errors**: no room for all of them; nothing has changed then. **Cost**: that of [`Self::apply`], and of each change.
     pub fn apply_all(&self, changes: &[T::Change]) -> Result<u64, Refused> {
+        Ok(self.publish(changes, true)?.end)
+    }
+
+    /// Applies changes at one instant, and returns the numbers of the value before and behind them: all of them if they are `whole`, else the
+    /// first of them for which there is room, at least one.
+    fn publish(&self, changes: &[T::Change], whole: bool) -> Result<Range<u64>, Refused> {
         let mut latest = self.latest();
         let taken_up = latest.taken_up();
-        let (behind, count) = (latest.number - taken_up, changes.len() as u64);
-        if behind + count > self.slots.len() as u64 {
+        let (before, behind) = (latest.number, latest.number - taken_up);
+        let room = (self.slots.len() as u64).saturating_sub(behind) as usize;
+        let least = if whole { changes.len() } else { 1 };
+        if room < least {
             return Err(Refused::NoRoom { behind });
         }
+        if whole {
+            latest.value.has_room(changes)?;
+        }
         let forgotten = self.take_forgotten(taken_up);
-        latest.value.has_room(changes)?;
-        for change in changes {
-            latest.value.apply(change)?;
-            let slot = &self.slots[(latest.number % self.slots.len() as u64) as usize];
-            latest.number += 1;
-            let (mut words, large) = T::encode(change);
-            if let Some(large) = large {
-                words[WORDS - 1] |= HAS_LARGE_PART;
-                self.large().push((latest.number, large));
-            }
-            for (word, value) in slot.iter().zip(words) {
-                word.store(value, Ordering::Relaxed);
+        let run = &changes[..changes.len().min(room)];
+        latest.value.prefetch(run);
+        for change in run {
+            match latest.value.apply(change) {
+                Ok(()) => self.log(&mut latest.number, change),
+                Err(full) if latest.number == before => return Err(full.into()),
+                Err(_) => break,
             }
         }
-        let number = self.changes.publish_several(count);
+        let number = self.changes.publish_several(latest.number - before);
         debug_assert_eq!(number, latest.number, "changes are published here only");
         drop(latest);
         drop(forgotten);
-        Ok(number)
+        Ok(before..number)
+    }
+
+    /// Appends a change to the log, and counts it.
+    fn log(&self, number: &mut u64, change: &T::Change) {
+        let slot = &self.slots[(*number % self.slots.len() as u64) as usize];
+        *number += 1;
+        let (mut words, large) = T::encode(change);
+        if let Some(large) = large {
+            words[WORDS - 1] |= HAS_LARGE_PART;
+            self.large().push((*number, large));
+        }
+        for (word, value) in slot.iter().zip(words) {
+            word.store(value, Ordering::Relaxed);
+        }
     }
 
     /// Takes out the large parts in whose place all workers have another one.
@@ -294,16 +319,39 @@ impl<T: Replicated> Worker<T> {
     ///
     /// **Errors**: no room; nothing has changed then. The caller may try again: each call takes up the changes of others.
     pub fn change(&mut self, change: &T::Change) -> Result<u64, Refused> {
-        self.change_all(core::slice::from_ref(change))
+        self.change_all(slice::from_ref(change))
     }
 
     /// Applies several changes that came as one packet, as one step; see [`Self::change`].
     pub fn change_all(&mut self, changes: &[T::Change]) -> Result<u64, Refused> {
         // A worker may be the one that the log waits for.
         self.catch_up(self.shared.changes.number());
-        let number = self.shared.apply_all(changes)?;
-        self.catch_up(number);
-        Ok(number)
+        let numbers = self.shared.publish(changes, true)?;
+        self.catch_up(numbers.end);
+        Ok(numbers.end)
+    }
+
+    /// Publishes changes that came as packets of the batch under way, in their order, at one instant: the first of them for which there is
+    /// room, at least one. Returns how many these are.
+    ///
+    /// The batch is judged by the value before them until [`Self::advance`] takes up one after the other. So each packet of the batch has
+    /// its place among the changes, and all of these places lie at the instant of the publication: packets and changes of others are
+    /// before or behind all of them. **Errors**: no room; nothing has changed then. The caller may try again: each call takes up the
+    /// changes of others. **Cost**: one lock for all of them, where [`Self::change`] takes one for each.
+    pub fn publish(&mut self, changes: &[T::Change]) -> Result<usize, Refused> {
+        // A worker may be the one that the log waits for.
+        self.catch_up(self.shared.changes.number());
+        let numbers = self.shared.publish(changes, false)?;
+        self.catch_up(numbers.start);
+        let count = (numbers.end - numbers.start) as usize;
+        self.replica.prefetch(&changes[..count]);
+        Ok(count)
+    }
+
+    /// Takes up the next change that this worker has [published](Self::publish): the packets of the batch from here on are judged by it.
+    #[inline]
+    pub fn advance(&mut self) {
+        self.read_log(self.number + 1);
     }
 
     /// Returns the value that the batch under way is judged by, as far as it concerns the worker's shard.
@@ -440,6 +488,53 @@ mod tests {
             one.end();
             controller.join().unwrap();
             changer.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_published_run_is_one_step_for_others() {
+        loom::model(|| {
+            let shared = shared(4);
+            let (mut one, mut other) = (shared.worker(Shard::ALL), shared.worker(Shard::ALL));
+            let flags = |worker: &Worker<Permissions<u32>>| {
+                [ADDRESS, ADDRESS + 1].map(|address| worker.value().is_persona_non_grata(address))
+            };
+            let publisher = thread::spawn(move || {
+                one.begin();
+                assert_eq!(one.publish(&[ban(), Change { address: ADDRESS + 1, ..ban() }]), Ok(2));
+                for seen in [[false, false], [true, false], [true, true]] {
+                    assert_eq!(flags(&one), seen);
+                    if seen != [true, true] {
+                        one.advance();
+                    }
+                }
+                one.end();
+            });
+            other.begin();
+            assert!([[false, false], [true, true]].contains(&flags(&other)), "a part of a run");
+            other.end();
+            publisher.join().unwrap();
+        });
+    }
+
+    /// A packet behind the change of one worker that misses the change of the other, and the same the other way round, have no order.
+    #[test]
+    fn published_changes_of_two_workers_have_one_order() {
+        loom::model(|| {
+            let shared = shared(4);
+            let judge = |mut worker: Worker<Permissions<u32>>, own: u32, others: u32| {
+                worker.begin();
+                assert_eq!(worker.publish(&[Change { address: own, ..ban() }]), Ok(1));
+                worker.advance();
+                assert!(worker.value().is_persona_non_grata(own), "another change in the place of its own");
+                let sees = worker.value().is_persona_non_grata(others);
+                worker.end();
+                sees
+            };
+            let (one, other) = (shared.worker(Shard::ALL), shared.worker(Shard::ALL));
+            let first = thread::spawn(move || judge(one, ADDRESS, ADDRESS + 1));
+            let second = judge(other, ADDRESS + 1, ADDRESS);
+            assert!(first.join().unwrap() || second, "each change is before the other");
         });
     }
 

@@ -185,7 +185,7 @@ impl<A: Address> Striped<A> {
         let (by_source, by_destination) = if of_source <= of_destination { (&first, other) } else { (other, &first) };
         let denied = match by_source.is_persona_non_grata(source) {
             true => Some(DecidedBy::PersonaNonGrata),
-            false => (!by_destination.accepted().accepts(destination, source)).then_some(DecidedBy::NotAccepted),
+            false => (!by_destination.accepts(destination, source)).then_some(DecidedBy::NotAccepted),
         };
         // Versions change under these locks only.
         let version = |stripe: usize| self.stripes[stripe].version.load(Ordering::Relaxed);

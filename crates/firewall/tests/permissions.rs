@@ -1,7 +1,7 @@
 //! The serial permission table against the list of all changes, against a map of bits, and against the course's outcome.
 
 use weir_firewall::Address;
-use weir_firewall::permissions::{Accepted, Change, Full, PermissionTable, Permissions, Ranges, Span};
+use weir_firewall::permissions::{Change, Full, PermissionTable, Permissions, Ranges, Span};
 use weir_generator::trains::{Config, MIXES, Packet, Trains};
 use weir_testkit::Random;
 
@@ -100,8 +100,7 @@ fn a_full_table_refuses_a_new_address_and_changes_known_ones() {
     assert!(!table.is_persona_non_grata(1) && !table.passes(2, 1));
     assert_eq!(table.apply(&change(7, false)), Ok(()));
     assert!(table.passes(7, 7) && !table.passes(14, 7));
-    let mut accepted = Accepted::new(0, false, 1);
-    assert_eq!(accepted.set(1u32, Span::half_open(0, None).unwrap(), true), Err(Full { most: 0 }));
+    assert_eq!(Permissions::new(0, false, 1).apply(&change(1, false)), Err(Full { most: 0 }));
 }
 
 fn change(config: &Config) -> Change<u32> {

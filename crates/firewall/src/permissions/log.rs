@@ -17,6 +17,10 @@ impl<A: Address> Replicated for Permissions<A> {
         Self::apply(self, change)
     }
 
+    fn prefetch(&self, changes: &[Change<A>]) {
+        self.prefetch_changes(changes);
+    }
+
     fn encode(change: &Change<A>) -> ([u64; WORDS], Option<Arc<()>>) {
         (words(change), None)
     }
@@ -31,7 +35,7 @@ impl<A: Address> Replicated for Permissions<A> {
 
     /// Keeps all flags, since a packet is judged where its destination is.
     fn keep(&mut self, shard: Shard) {
-        self.accepted.retain(|destination| shard.has(destination));
+        self.retain(|destination| shard.has(destination));
     }
 
     fn part(change: Change<A>, shard: Shard) -> Change<A> {
