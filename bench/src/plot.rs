@@ -37,6 +37,15 @@ pub struct Line {
     pub values: Vec<Option<f64>>,
 }
 
+/// Bands and marks of a plot, beside its lines.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    /// Shaded categories, from one to another, and what they are.
+    pub bands: Vec<(usize, usize, String)>,
+    /// Points that are no measurement of ours: category, value, and whose they are.
+    pub marks: Vec<(usize, f64, String)>,
+}
+
 /// An axis from one value to another.
 struct Axis {
     scale: Scale,
@@ -80,7 +89,9 @@ impl Axis {
 pub fn bars(title: &str, axis: &str, scale: Scale, groups: &[&str], bars: &[Bar]) -> String {
     const ROW: f64 = 22.0;
     let longest = bars.iter().map(|bar| bar.label.chars().count()).max().unwrap_or(0);
-    let (left, right, top) = (20.0 + 6.6 * longest as f64, 80.0, 48.0 + 18.0 * groups.len().div_ceil(3) as f64);
+    let (left, right) = (20.0 + 6.6 * longest as f64, 80.0);
+    let legend = Legend::new(groups.iter().copied(), left);
+    let top = 48.0 + legend.height(groups.len());
     let (plot, height) = (WIDTH - left - right, top + ROW * bars.len() as f64 + 50.0);
     let bottom = height - 46.0;
     let least = bars.iter().map(|bar| bar.range.0.min(bar.value)).fold(f64::INFINITY, f64::min);
@@ -88,7 +99,11 @@ pub fn bars(title: &str, axis: &str, scale: Scale, groups: &[&str], bars: &[Bar]
     let x_axis = Axis::new(scale, least, most);
     let x = |value: f64| left + plot * x_axis.at(value);
     let mut svg = begin(title, height);
-    legend(&mut svg, groups.iter().copied(), left);
+    for (n, name) in groups.iter().enumerate() {
+        let ((x, y), colour) = (legend.place(n), COLOURS[n % COLOURS.len()]);
+        let _ = writeln!(svg, r#"<rect x="{x:.1}" y="{:.1}" width="12" height="10" fill="{colour}"/>"#, y - 9.0);
+        text(&mut svg, x + 17.0, y, "start", name);
+    }
     for &tick in &x_axis.ticks {
         let _ = writeln!(svg, r##"<path d="M{0:.1} {top}V{bottom:.1}" stroke="#ddd"/>"##, x(tick));
         text(&mut svg, x(tick), bottom + 16.0, "middle", &short(tick));
@@ -117,14 +132,43 @@ pub fn bars(title: &str, axis: &str, scale: Scale, groups: &[&str], bars: &[Bar]
 
 /// Lines over categories at equal distances.
 pub fn lines(title: &str, axes: (&str, &str), scale: Scale, categories: &[String], lines: &[Line]) -> String {
-    let (left, right, top, height) = (70.0, 30.0, 60.0 + 18.0 * lines.len().div_ceil(3) as f64, 460.0);
+    lines_with_notes(title, axes, scale, categories, lines, &Notes::default())
+}
+
+/// Lines over categories at equal distances, with bands and marks. A line is broken where a category has no value.
+pub fn lines_with_notes(
+    title: &str,
+    axes: (&str, &str),
+    scale: Scale,
+    categories: &[String],
+    lines: &[Line],
+    notes: &Notes,
+) -> String {
+    let (left, right, height) = (70.0, 30.0, 460.0);
+    let legend = Legend::new(lines.iter().map(|line| line.label.as_str()), left);
+    let top = 60.0 + legend.height(lines.len());
     let (plot, bottom) = (WIDTH - left - right, height - 50.0);
-    let all = || lines.iter().flat_map(|line| line.values.iter().flatten().copied());
+    let all = || {
+        let values = lines.iter().flat_map(|line| line.values.iter().flatten().copied());
+        values.chain(notes.marks.iter().map(|(_, value, _)| *value))
+    };
     let y_axis = Axis::new(scale, all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
-    let x = |i: usize| left + plot * (i as f64 + 0.5) / categories.len().max(1) as f64;
+    let step = plot / categories.len().max(1) as f64;
+    let x = |i: usize| left + step * (i as f64 + 0.5);
     let y = |value: f64| bottom - (bottom - top) * y_axis.at(value);
     let mut svg = begin(title, height);
-    legend(&mut svg, lines.iter().map(|line| line.label.as_str()), left);
+    for (n, (from, to, label)) in notes.bands.iter().enumerate() {
+        let (from, width) = (x(*from) - step * 0.45, step * ((to - from) as f64 + 0.9));
+        let (fill, high) = (["#fdf1d6", "#e3eef9"][n % 2], bottom - top);
+        let _ = writeln!(svg, r#"<rect x="{from:.1}" y="{top}" width="{width:.1}" height="{high:.1}" fill="{fill}"/>"#);
+        text(&mut svg, from + width / 2.0, top + 14.0 + 15.0 * n as f64, "middle", label);
+    }
+    for (n, line) in lines.iter().enumerate() {
+        let (x, y) = legend.place(n);
+        let _ = writeln!(svg, r#"<path d="M{x:.1} {:.1}h28" {}/>"#, y - 4.0, stroke(n));
+        marker(&mut svg, n, x + 14.0, y - 4.0);
+        text(&mut svg, x + 34.0, y, "start", &line.label);
+    }
     for &tick in &y_axis.ticks {
         let _ = writeln!(svg, r##"<path d="M{left} {:.1}h{plot:.1}" stroke="#ddd"/>"##, y(tick));
         text(&mut svg, left - 6.0, y(tick) + 4.0, "end", &short(tick));
@@ -135,20 +179,62 @@ pub fn lines(title: &str, axes: (&str, &str), scale: Scale, categories: &[String
     text(&mut svg, left + plot / 2.0, height - 12.0, "middle", axes.0);
     text(&mut svg, left, top - 10.0, "middle", axes.1);
     for (n, line) in lines.iter().enumerate() {
-        let colour = COLOURS[n % COLOURS.len()];
-        let dash = if n < COLOURS.len() { "" } else { r#" stroke-dasharray="6 4""# };
-        let points = || line.values.iter().enumerate().filter_map(|(i, value)| Some((x(i), y((*value)?))));
-        let path: Vec<String> = points().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-        let _ = writeln!(
-            svg,
-            r#"<polyline points="{}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>"#,
-            path.join(" ")
-        );
-        for (x, y) in points() {
-            let _ = writeln!(svg, r#"<circle cx="{x:.1}" cy="{y:.1}" r="3.5" fill="{colour}"/>"#);
+        let mut path = String::new();
+        let mut joins = false;
+        for (i, value) in line.values.iter().enumerate() {
+            if let Some(value) = value {
+                let _ = write!(path, "{}{:.1},{:.1}", if joins { "L" } else { "M" }, x(i), y(*value));
+            }
+            joins = value.is_some();
+        }
+        let _ = writeln!(svg, r#"<path d="{path}" {}/>"#, stroke(n));
+        for (i, value) in line.values.iter().enumerate() {
+            if let Some(value) = value {
+                marker(&mut svg, n, x(i), y(*value));
+            }
         }
     }
+    for (category, value, label) in &notes.marks {
+        let (x, y) = (x(*category), y(*value));
+        let _ = writeln!(
+            svg,
+            r##"<path d="M{:.1} {:.1}l14 14m0 -14l-14 14" stroke="#000" stroke-width="2.5"/>"##,
+            x - 7.0,
+            y - 7.0
+        );
+        text(&mut svg, x - 13.0, y + 4.0, "end", label);
+    }
     svg + "</svg>\n"
+}
+
+/// Several plots, one below the other, as one.
+pub fn column(plots: &[String]) -> String {
+    const HEIGHT: f64 = 460.0;
+    let height = HEIGHT * plots.len() as f64;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\">\n"
+    );
+    for (i, plot) in plots.iter().enumerate() {
+        svg += &plot.replacen("<svg ", &format!("<svg y=\"{}\" ", HEIGHT * i as f64), 1);
+    }
+    svg + "</svg>\n"
+}
+
+/// Colour and dashes of a line.
+fn stroke(n: usize) -> String {
+    let dash = if n < COLOURS.len() { "" } else { r#" stroke-dasharray="6 4""# };
+    format!(r#"fill="none" stroke="{}" stroke-width="2"{dash}"#, COLOURS[n % COLOURS.len()])
+}
+
+/// A point of a line: a circle, a square, a triangle or a diamond.
+fn marker(svg: &mut String, n: usize, x: f64, y: f64) {
+    let shape = match n % 4 {
+        0 => format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="4""#),
+        1 => format!(r#"<path d="M{:.1} {:.1}h7.6v7.6h-7.6z""#, x - 3.8, y - 3.8),
+        2 => format!(r#"<path d="M{x:.1} {:.1}l4.8 8.6h-9.6z""#, y - 5.2),
+        _ => format!(r#"<path d="M{x:.1} {:.1}l5.2 5.2l-5.2 5.2l-5.2 -5.2z""#, y - 5.2),
+    };
+    let _ = writeln!(svg, r#"{shape} fill="{}"/>"#, COLOURS[n % COLOURS.len()]);
 }
 
 fn begin(title: &str, height: f64) -> String {
@@ -161,14 +247,27 @@ fn begin(title: &str, height: f64) -> String {
     svg
 }
 
-/// Legend under the title, three names a row.
-fn legend<'a>(svg: &mut String, names: impl Iterator<Item = &'a str>, left: f64) {
-    let step = (WIDTH - left) / 3.0;
-    for (i, name) in names.enumerate() {
-        let (x, y) = (left + step * (i % 3) as f64, 44.0 + 18.0 * (i / 3) as f64);
-        let colour = COLOURS[i % COLOURS.len()];
-        let _ = writeln!(svg, r#"<rect x="{x:.1}" y="{:.1}" width="12" height="10" fill="{colour}"/>"#, y - 9.0);
-        text(svg, x + 17.0, y, "start", name);
+/// Places of names under the title, as many in a row as the longest one lets.
+struct Legend {
+    left: f64,
+    columns: usize,
+}
+
+impl Legend {
+    fn new<'a>(names: impl Iterator<Item = &'a str>, left: f64) -> Self {
+        let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
+        let columns = ((WIDTH - left) / (46.0 + 6.6 * longest as f64)) as usize;
+        Self { left, columns: columns.clamp(1, 4) }
+    }
+
+    /// Height of the rows of this many names.
+    fn height(&self, names: usize) -> f64 {
+        18.0 * names.div_ceil(self.columns) as f64
+    }
+
+    fn place(&self, n: usize) -> (f64, f64) {
+        let step = (WIDTH - self.left) / self.columns as f64;
+        (self.left + step * (n % self.columns) as f64, 44.0 + 18.0 * (n / self.columns) as f64)
     }
 }
 
@@ -213,7 +312,14 @@ mod tests {
         }
         let line = Line { label: "thp".to_owned(), values: vec![Some(1.0), None, Some(3.0)] };
         let names = ["1", "2", "3"].map(str::to_owned);
-        let svg = lines("t", ("size", "ns"), Scale::Linear, &names, &[line]);
-        assert_eq!(svg.matches("<circle").count(), 2);
+        let svg = lines("t", ("size", "ns"), Scale::Linear, &names, std::slice::from_ref(&line));
+        // Two points and the legend's; the line is broken between them.
+        assert_eq!(svg.matches("<circle").count(), 3);
+        assert!(svg.contains("M196.7,") && svg.contains("M703.3,") && !svg.contains('L'), "{svg}");
+        let notes = Notes { bands: vec![(1, 2, "many".to_owned())], marks: vec![(2, 30.0, "theirs".to_owned())] };
+        let noted = lines_with_notes("t", ("size", "ns"), Scale::Linear, &names, &[line], &notes);
+        assert!([">many<", ">theirs<", ">30<"].iter().all(|part| noted.contains(part)), "{noted}");
+        let both = column(&[svg, noted]);
+        assert_eq!((both.matches("<svg ").count(), both.matches("</svg>").count()), (3, 3));
     }
 }

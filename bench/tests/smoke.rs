@@ -54,7 +54,7 @@ fn the_list_of_scenarios_fits_sixty_columns() {
         .expect("weir-bench starts");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.lines().all(|line| line.chars().count() <= 60), "{text}");
-    for name in ["filter", "sketch", "measure", "pages", "layout", "store", "capture"] {
+    for name in ["filter", "sketch", "measure", "pages", "layout", "store", "firewall", "capture"] {
         assert!(text.lines().any(|line| line.trim_start().starts_with(&format!("{name}:"))), "{name} in {text}");
     }
 }
@@ -146,6 +146,13 @@ fn the_store_scenario_runs_and_its_answers_agree() {
 }
 
 #[test]
+fn the_firewall_scenario_runs_and_its_answers_agree() {
+    let parts =
+        ["The course's eight mixes", "The parent's experiment", "3 by random", "fastest with", "Rule lists", "Bars"];
+    smoke("firewall", &parts, &["mixes.svg", "figure-1.svg", "figure-2.svg", "figure-3.svg", "figure-4.svg"]);
+}
+
+#[test]
 fn the_capture_scenario_runs_and_its_answers_agree() {
     if !weir("capture") {
         return;
@@ -180,7 +187,7 @@ fn without_a_name_all_scenarios_are_listed() {
         let output = command.output().expect("it starts");
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success());
-        for name in ["filter", "sketch", "measure", "pages", "layout", "store", "capture"] {
+        for name in ["filter", "sketch", "measure", "pages", "layout", "store", "firewall", "capture"] {
             assert!(text.lines().any(|line| line.trim_start().starts_with(name)), "{text}");
         }
     }

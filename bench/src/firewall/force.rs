@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weir_firewall::permissions::{Change, Permissions};
-use weir_firewall::replicas::{Shard, Shared};
+use weir_firewall::replicas::{Refused, Shard, Shared};
 
 /// Packets of a batch, as between interfaces.
 const BATCH: usize = 32;
@@ -25,7 +25,7 @@ pub fn run(size: Size, report: &mut Report) -> anyhow::Result<()> {
         let judge = scope.spawn(move || {
             let (mut passed, mut packet, mut times) = (0u64, 1u32, Vec::with_capacity(1 << 20));
             let mut last = Instant::now();
-            while !seen.load(Ordering::Relaxed) {
+            while !seen.load(Ordering::Relaxed) || times.is_empty() {
                 worker.begin();
                 for _ in 0..BATCH {
                     packet = packet.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -46,7 +46,13 @@ pub fn run(size: Size, report: &mut Report) -> anyhow::Result<()> {
             let address = number.wrapping_mul(2_654_435_761) >> 16;
             let change = Change { address, persona_non_grata: Some(number % 2 == 0), accepts: None };
             let begun = Instant::now();
-            let applied = shared.apply(&change);
+            let applied = loop {
+                match shared.apply(&change) {
+                    // The worker has not had its turn for long.
+                    Err(Refused::NoRoom { .. }) => std::thread::yield_now(),
+                    applied => break applied,
+                }
+            };
             if let Ok(number) = applied
                 && shared.wait(number, Duration::from_secs(10))
             {

@@ -4,154 +4,23 @@
 //! starts, the course's changes of the warm-up are applied before it too, and all destinations accept all sources at first. The rounds of a
 //! packet are executed one by one in both programs; weir's engine executes those of several packets of a batch side by side.
 
+mod figures;
+mod programs;
+mod teams;
+
 use crate::Size;
 use crate::clock::{Samples, time};
 use crate::plot::{self, Scale};
 use crate::report::Report;
 use crate::rivals::median;
-use std::sync::{Arc, Barrier};
-use std::time::Instant;
-use weir_firewall::permissions::{Change, Permissions, Span};
-use weir_firewall::replicas::{Refused, Shard, Shared, Worker};
-use weir_firewall::striped::{Striped, StripedWorker};
-use weir_generator::trains::{Config, MIXES, Mix, Packet, Trains, fingerprint, fingerprints};
+use figures::Figures;
+use programs::{Answer, Serial, change};
+use teams::{Distribution, Engine, STRIPES};
+use weir_firewall::permissions::Permissions;
+use weir_generator::trains::{MIXES, Mix, Packet, Trains};
 
 /// Packets in flight, at most, in the course.
 const BATCH: usize = 256;
-
-/// Packets between the one whose memory is fetched and the one that is judged.
-const AHEAD: usize = 8;
-
-/// Changes that a worker need not have taken up yet.
-const LOG: usize = 4096;
-
-/// Histogram of fingerprints, of 65 536 values, and the number of accepted packets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Answer {
-    histogram: Vec<u32>,
-    accepted: u64,
-}
-
-impl Answer {
-    fn new() -> Self {
-        Self { histogram: vec![0; 1 << 16], accepted: 0 }
-    }
-
-    fn add(&mut self, fingerprint: u16) {
-        self.histogram[usize::from(fingerprint)] += 1;
-        self.accepted += 1;
-    }
-
-    fn checksum(&self) -> u64 {
-        let bins = self.histogram.iter().zip(1u64..);
-        bins.fold(0, |sum, (count, bin)| sum.wrapping_add(u64::from(*count).wrapping_mul(bin.wrapping_mul(bin | 1))))
-    }
-}
-
-/// The serial program.
-#[derive(Clone)]
-struct Serial {
-    addresses: usize,
-    refused: Vec<u64>,
-    personae_non_gratae: Vec<bool>,
-}
-
-impl Serial {
-    fn new(mix: &Mix) -> Self {
-        let addresses = mix.addresses() as usize;
-        Self { addresses, refused: vec![0; addresses * addresses / 64], personae_non_gratae: vec![false; addresses] }
-    }
-
-    fn apply(&mut self, config: &Config) {
-        self.personae_non_gratae[config.address as usize] = config.persona_non_grata;
-        for source in config.begin..config.end {
-            let bit = config.address as usize * self.addresses + source as usize;
-            match config.accepting {
-                true => self.refused[bit / 64] &= !(1 << (bit % 64)),
-                false => self.refused[bit / 64] |= 1 << (bit % 64),
-            }
-        }
-    }
-
-    fn passes(&self, source: u32, destination: u32) -> bool {
-        let bit = destination as usize * self.addresses + source as usize;
-        !self.personae_non_gratae[source as usize] && self.refused[bit / 64] >> (bit % 64) & 1 == 0
-    }
-
-    /// Judges the packets; with `work` it executes their rounds, else the seed stands for the result.
-    fn run(&mut self, packets: &[Packet], work: bool) -> Answer {
-        let mut answer = Answer::new();
-        for packet in packets {
-            match packet {
-                Packet::Config(config) => self.apply(config),
-                Packet::Data(data) if self.passes(data.source, data.destination) => {
-                    answer.add(if work { fingerprint(data.iterations, data.seed) } else { data.seed as u16 });
-                }
-                Packet::Data(_) => {}
-            }
-        }
-        answer
-    }
-}
-
-fn change(config: &Config) -> Change<u32> {
-    let sources = Span::half_open(config.begin, Some(config.end));
-    Change {
-        address: config.address,
-        persona_non_grata: Some(config.persona_non_grata),
-        accepts: sources.map(|sources| (sources, config.accepting)),
-    }
-}
-
-/// Judges the packets in batches by a worker, which applies the changes among them.
-fn weir(worker: &mut Worker<Permissions<u32>>, packets: &[Packet], work: bool) -> Answer {
-    let mut answer = Answer::new();
-    let mut accepted = Vec::with_capacity(BATCH);
-    for batch in packets.chunks(BATCH) {
-        worker.begin();
-        for (i, packet) in batch.iter().enumerate() {
-            if let Some(Packet::Data(data)) = batch.get(i + AHEAD) {
-                worker.value().prefetch(data.source, data.destination);
-            }
-            match packet {
-                Packet::Config(config) => {
-                    // The other worker takes up the changes soon.
-                    while let Err(Refused::NoRoom { .. }) = worker.change(&change(config)) {
-                        std::hint::spin_loop();
-                    }
-                }
-                Packet::Data(data) if worker.value().passes(data.source, data.destination) => match work {
-                    true => accepted.push((data.iterations, data.seed)),
-                    false => answer.add(data.seed as u16),
-                },
-                Packet::Data(_) => {}
-            }
-        }
-        fingerprints(&mut accepted, |fingerprint| answer.add(fingerprint));
-        worker.end();
-    }
-    answer
-}
-
-/// The same by the striped engine; returns the share of verdicts that were in the cache too.
-fn striped(worker: &mut StripedWorker<u32>, packets: &[Packet]) -> (Answer, f64) {
-    let mut answer = Answer::new();
-    for batch in packets.chunks(BATCH) {
-        worker.begin();
-        for packet in batch {
-            match packet {
-                Packet::Config(config) => drop(worker.change(&change(config))),
-                Packet::Data(data) if worker.denies(data.source, data.destination).is_none() => {
-                    answer.add(data.seed as u16);
-                }
-                Packet::Data(_) => {}
-            }
-        }
-        worker.end();
-    }
-    let (hits, misses) = worker.hits_and_misses();
-    (answer, hits as f64 / (hits + misses).max(1) as f64)
-}
 
 /// Packets of a mix behind its warm-up, and both programs as the warm-up leaves them.
 struct Prepared {
@@ -162,26 +31,25 @@ struct Prepared {
 }
 
 fn prepare(mix: &Mix, size: Size) -> Prepared {
+    let small = Mix { addresses_log: mix.addresses_log.min(11), work: mix.work.min(100), ..*mix };
+    let mix = if size == Size::Full { mix } else { &small };
     let mut trains = Trains::new(mix);
     let (mut serial, mut permissions) = (Serial::new(mix), Permissions::new(mix.addresses() as usize, true, 7));
-    let warm_up = if size == Size::Full { mix.warm_up() } else { 10_000 };
+    let warm_up = if size == Size::Full { mix.warm_up() } else { 2_000 };
     for _ in 0..warm_up {
         let config = trains.config();
         serial.apply(&config);
         permissions.apply(&change(&config)).expect("there is room for all addresses");
     }
-    // About a third of a second of rounds.
-    let rounds = if size == Size::Full { 300_000_000 } else { 3_000_000 };
-    let with_work = trains.clone().take((rounds / mix.work as usize).max(1000)).collect();
-    let without_work = trains.take(if size == Size::Full { 2_000_000 } else { 20_000 }).collect();
+    // Some tenths of a second, and enough packets for the largest cache.
+    let (rounds, least) = if size == Size::Full { (300_000_000, 150_000) } else { (100_000, 1000) };
+    let with_work = trains.clone().take((rounds / mix.work as usize).max(least)).collect();
+    let without_work = trains.take(if size == Size::Full { 2_000_000 } else { 5_000 }).collect();
     Prepared { serial, permissions, with_work, without_work }
 }
 
 /// Sizes of the striped engine's cache, entries.
 const CACHES: [usize; 4] = [16, 1 << 9, 1 << 12, 1 << 16];
-
-/// Stripes of the striped engine.
-const STRIPES: usize = 256;
 
 /// Medians of a mix, ns a packet.
 struct Medians {
@@ -194,6 +62,7 @@ struct Medians {
     /// Two workers that share permissions, and two independent programs: million packets a second.
     shared: f64,
     independent: f64,
+    figures: Figures,
 }
 
 pub fn run(size: Size, rounds: usize, report: &mut Report) {
@@ -255,11 +124,13 @@ pub fn run(size: Size, rounds: usize, report: &mut Report) {
         line("serial program", &|medians| 1e3 / medians.serial),
         line("weir, 1 worker", &|medians| 1e3 / medians.weir),
         line("weir, 2 workers", &|medians| medians.shared),
-        line("2 serial-like programs of weir", &|medians| medians.independent),
+        line("2 programs of weir, apart", &|medians| medians.independent),
     ];
     let svg =
         plot::lines("The course's mixes with work", ("mix", "million packets/s"), Scale::Log, &categories, &lines);
     report.picture("mixes", &svg);
+    let all_figures: Vec<&Figures> = all.iter().map(|medians| &medians.figures).collect();
+    figures::show(&all_figures, report);
     if size == Size::Full {
         let ratio = |mix: usize| all[mix - 1].weir / all[mix - 1].serial;
         let worst = (5..=8).map(ratio).fold(0.0, f64::max);
@@ -285,6 +156,7 @@ pub fn run(size: Size, rounds: usize, report: &mut Report) {
     }
 }
 
+/// Measures a mix.
 fn one(number: usize, mix: &Mix, size: Size, rounds: usize, report: &mut Report) -> Medians {
     let prepared = prepare(mix, size);
     let Prepared { serial, permissions, with_work, without_work } = &prepared;
@@ -297,8 +169,8 @@ fn one(number: usize, mix: &Mix, size: Size, rounds: usize, report: &mut Report)
             let mut program = serial.clone();
             let (expected, elapsed) = time(|| program.run(packets, work));
             samples[2 * at].add(elapsed, packets.len());
-            let mut worker = Shared::new(permissions.clone(), LOG).worker(Shard::ALL);
-            let (answer, elapsed) = time(|| weir(&mut worker, packets, work));
+            let mut team = Engine::Sharded.team(permissions, 1, Distribution::Address);
+            let (answer, elapsed) = time(|| team[0].run(packets, BATCH, work));
             samples[2 * at + 1].add(elapsed, packets.len());
             if answer != expected || wanted[at].get_or_insert_with(|| expected.clone()) != &expected {
                 report.wrong(&format!("mix {number}: another histogram"));
@@ -311,8 +183,10 @@ fn one(number: usize, mix: &Mix, size: Size, rounds: usize, report: &mut Report)
             }
         }
         for ((samples, hits), room) in by_cache.iter_mut().zip(CACHES) {
-            let mut worker = Striped::new(permissions.clone(), STRIPES, 1).worker(room);
-            let ((answer, share), elapsed) = time(|| striped(&mut worker, without_work));
+            let mut team = Engine::Striped(room).team(permissions, 1, Distribution::Address);
+            let (answer, elapsed) = time(|| team[0].run(without_work, BATCH, false));
+            let (found, others) = team[0].hits_and_misses();
+            let share = found as f64 / (found + others).max(1) as f64;
             samples.add(elapsed, without_work.len());
             *hits = share;
             if wanted[1].as_ref() != Some(&answer) {
@@ -322,58 +196,23 @@ fn one(number: usize, mix: &Mix, size: Size, rounds: usize, report: &mut Report)
                 (format!("mix {number} without work, cache of {room}"), format!("{:.2}", samples.cpu[round]));
             report.raw(&["mixes", &case, "striped", &(round + 1).to_string(), &ns, &format!("{share:.4}")]);
         }
-        shared.push(two(permissions, with_work, true));
-        independent.push(two(permissions, with_work, false));
+        let streams = Distribution::Address.streams(with_work, 2);
+        shared.push(teams::run(Engine::Sharded.team(permissions, 2, Distribution::Address), &streams, true, true));
+        let one = || Engine::Sharded.team(permissions, 1, Distribution::Address);
+        let streams = [with_work.clone(), with_work.clone()];
+        independent.push(teams::run([one(), one()].into_iter().flatten().collect(), &streams, true, true));
     }
+    let accepted = wanted.map(|answer| answer.map_or(0, |answer| answer.accepted));
+    let figures = figures::measure(number, &prepared, accepted, size, rounds, report);
     Medians {
         serial: samples[0].median(),
         weir: samples[1].median(),
         serial_bare: samples[2].median(),
         weir_bare: samples[3].median(),
         striped: by_cache.iter().map(|(samples, hits)| (samples.median(), *hits)).collect(),
-        shared: median(shared.into_iter()),
-        independent: median(independent.into_iter()),
+        // Each at its own pace, so that the end of the slower one, alone, is not counted against either.
+        shared: median(shared.iter().map(|run| run.own_pace_mpps)),
+        independent: median(independent.iter().map(|run| run.own_pace_mpps)),
+        figures,
     }
-}
-
-/// Million packets a second of two threads: each judges its shard of the packets by one policy, or all of them by one of its own.
-fn two(permissions: &Permissions<u32>, packets: &[Packet], is_shared: bool) -> f64 {
-    let of_shard = |index: u32| -> Vec<Packet> {
-        let is_of = |packet: &&Packet| {
-            let address = match packet {
-                Packet::Config(config) => config.address,
-                Packet::Data(data) => data.destination,
-            };
-            Shard::of(address, 2).index == index
-        };
-        packets.iter().filter(is_of).copied().collect()
-    };
-    let streams: Vec<Vec<Packet>> =
-        (0..2).map(|index| if is_shared { of_shard(index) } else { packets.to_vec() }).collect();
-    let one = Shared::new(permissions.clone(), LOG);
-    let workers: Vec<Worker<Permissions<u32>>> = (0..2)
-        .map(|index| match is_shared {
-            true => one.worker(Shard { index, of: 2 }),
-            false => Shared::new(permissions.clone(), LOG).worker(Shard::ALL),
-        })
-        .collect();
-    let start = Arc::new(Barrier::new(2));
-    let run = |mut worker: Worker<_>, stream: &[Packet], start: Arc<Barrier>| {
-        start.wait();
-        let begun = Instant::now();
-        let answer = weir(&mut worker, stream, true);
-        std::hint::black_box(answer.checksum());
-        // A worker that has ended delays nobody.
-        drop(worker);
-        begun.elapsed().as_secs_f64()
-    };
-    let seconds: Vec<f64> = std::thread::scope(|scope| {
-        let threads = workers.into_iter().zip(&streams).map(|(worker, stream)| {
-            let start = Arc::clone(&start);
-            scope.spawn(move || run(worker, stream, start))
-        });
-        threads.collect::<Vec<_>>().into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect()
-    });
-    // Each at its own pace, so that the end of the slower one, alone, is not counted against either.
-    streams.iter().zip(&seconds).map(|(stream, seconds)| stream.len() as f64 / seconds / 1e6).sum()
 }

@@ -188,7 +188,10 @@ impl<A: Address> Permissions<A> {
             return Ok(());
         }
         let entry = self.addresses.entry(address)?;
-        if let Some(flag) = persona_non_grata {
+        // Most flags stay as they are: what is not written need not leave the caches of other processors.
+        if let Some(flag) = persona_non_grata
+            && entry.flag() != flag
+        {
             *entry = entry.with_flag(flag);
         }
         if let Some((sources, accepts)) = accepts {
