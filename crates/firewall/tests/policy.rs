@@ -136,8 +136,9 @@ fn a_step_without_room_for_all_of_it_changes_nothing() {
     assert_eq!(apply(&["ban 10.0.1.18-10.0.1.35"]), Ok(128));
     assert!(apply(&["unban 10.0.0.1", "ban 10.0.3.1"]).is_err());
     assert_eq!(apply(&[]), Ok(128));
-    // Accepted ranges have room of their own.
-    assert_eq!(apply(&["refuse 10.9.9.9 from any", "unban 10.0.0.1", "ban 2001:db8::1"]), Ok(131));
+    // An address has room for its accepted ranges too; the other family has room of its own.
+    assert!(apply(&["refuse 10.9.9.9 from any"]).is_err());
+    assert_eq!(apply(&["refuse 10.0.0.2 from any", "unban 10.0.0.1", "ban 2001:db8::1"]), Ok(131));
 }
 
 #[test]
