@@ -53,8 +53,9 @@ fn golden_bytes_of_python_are_read_and_written() {
         assert_eq!(Request::open(&golden, NOW, &keys, &sequences(&keys)), Ok(request));
     }
     // The twin in these tests is right too. The second key is longer than a block.
-    assert_eq!(body::bytes(&(0..32).collect::<Vec<u8>>(), 7, 1, NOW, 0, b"ban 192.0.2.7"), hex(short));
-    assert_eq!(body::sha256(b"abc")[..4], [0xba, 0x78, 0x16, 0xbf]);
+    let (of, key) = (body::constants(), (0..32).collect::<Vec<u8>>());
+    assert_eq!(body::bytes(&of, &key, (7, 1, NOW, 0), b"ban 192.0.2.7"), hex(short));
+    assert_eq!(body::sha256(&of, b"abc")[..4], [0xba, 0x78, 0x16, 0xbf]);
 }
 
 #[test]

@@ -10,8 +10,14 @@ use weir_testkit::Input;
 
 const WINDOW: i128 = 30_000_000_000;
 
-/// SHA-256, word by word: FIPS 180-4, sections 5 and 6. The constants are the first bits of the roots of primes.
-pub fn sha256(message: &[u8]) -> [u8; 32] {
+/// Constants of SHA-256, the first bits of the roots of primes: FIPS 180-4, sections 4.2.2 and 5.3.3.
+pub struct Constants {
+    state: Vec<u32>,
+    k: Vec<u32>,
+}
+
+/// Finds the constants.
+pub fn constants() -> Constants {
     let primes: Vec<u64> = (2..312u64).filter(|n| (2..*n).all(|d| n % d != 0)).take(64).collect();
     // Largest number whose power is at most the prime, times 2^32 to that power: the bits behind the point are kept.
     let root = |prime: u64, power: u32| -> u32 {
@@ -24,8 +30,13 @@ pub fn sha256(message: &[u8]) -> [u8; 32] {
         }
         low as u32
     };
-    let mut state: Vec<u32> = primes[..8].iter().map(|&prime| root(prime, 2)).collect();
-    let k: Vec<u32> = primes.iter().map(|&prime| root(prime, 3)).collect();
+    let state = primes[..8].iter().map(|&prime| root(prime, 2)).collect();
+    Constants { state, k: primes.iter().map(|&prime| root(prime, 3)).collect() }
+}
+
+/// SHA-256, word by word: FIPS 180-4, sections 5 and 6.
+pub fn sha256(Constants { state, k }: &Constants, message: &[u8]) -> [u8; 32] {
+    let mut state = state.clone();
     let mut padded = message.to_vec();
     padded.push(0x80);
     while padded.len() % 64 != 56 {
@@ -58,18 +69,18 @@ pub fn sha256(message: &[u8]) -> [u8; 32] {
 }
 
 /// HMAC: RFC 2104, section 2.
-pub fn hmac(key: &[u8], text: &[u8]) -> [u8; 32] {
-    let mut block = if key.len() > 64 { sha256(key).to_vec() } else { key.to_vec() };
+pub fn hmac(of: &Constants, key: &[u8], text: &[u8]) -> [u8; 32] {
+    let mut block = if key.len() > 64 { sha256(of, key).to_vec() } else { key.to_vec() };
     block.resize(64, 0);
     let pad = |byte: u8| block.iter().map(|key| key ^ byte).collect::<Vec<u8>>();
-    sha256(&[pad(0x5c), sha256(&[&pad(0x36), text].concat()).to_vec()].concat())
+    sha256(of, &[pad(0x5c), sha256(of, &[&pad(0x36), text].concat()).to_vec()].concat())
 }
 
 /// Bytes of a request by the table of the layout.
-pub fn bytes(key: &[u8], id: u16, sequence: u64, time: u64, lasts: u64, lines: &[u8]) -> Vec<u8> {
+pub fn bytes(of: &Constants, key: &[u8], (id, sequence, time, lasts): (u16, u64, u64, u64), lines: &[u8]) -> Vec<u8> {
     let numbers = [sequence, time, lasts].map(u64::to_be_bytes).concat();
     let signed = [b"WEIR\x01\x00", &id.to_be_bytes()[..], &numbers, lines].concat();
-    let mac = hmac(key, &signed);
+    let mac = hmac(of, key, &signed);
     [signed, mac.to_vec()].concat()
 }
 
@@ -112,7 +123,7 @@ pub struct Seen {
 
 /// Any choices: requests of several controllers, some of them damaged. The crate accepts what the rule accepts, for the same reasons.
 pub fn judge(data: &[u8]) -> Seen {
-    let mut choices = Input(data);
+    let (mut choices, of) = (Input(data), constants());
     let ids = [7, 0, u16::MAX];
     let secrets: Vec<Vec<u8>> = ids.iter().map(|_| vec![choices.byte(); 16 + choices.below(80)]).collect();
     let line = |(id, secret): (&u16, &Vec<u8>)| {
@@ -147,7 +158,7 @@ pub fn judge(data: &[u8]) -> Seen {
         const YEARS: u64 = 100 * 365 * 24 * 3600 * 1_000_000_000;
         let lasts = [0, 0, 1, 600_000_000_000, YEARS, YEARS + 1][choices.below(6)];
         let (text, count) = lines(&mut choices);
-        let mut packet = bytes(secret, id, sequence, time, lasts, &text);
+        let mut packet = bytes(&of, secret, (id, sequence, time, lasts), &text);
         let damage = choices.below(8);
         let is_short = text.is_empty();
         match damage {
@@ -160,7 +171,7 @@ pub fn judge(data: &[u8]) -> Seen {
             _ if damage == 3 && !is_short => packet = choices.0.iter().copied().take(200).collect(),
             _ => {}
         }
-        let expected = naive(&packet, now, &ids, &secrets, &last, count);
+        let expected = naive(&of, &packet, now, (&ids, &secrets), &last, count);
         let opened = Request::open(&packet, now, &keys, &sequences);
         assert_eq!(opened.as_ref().map(|_| ()).map_err(|why| *why), expected, "{packet:02x?} at {now}");
         match opened {
@@ -188,10 +199,10 @@ pub fn judge(data: &[u8]) -> Seen {
 
 /// The rule, check by check; `count` is the number of changes of the lines, as long as these bytes are whole.
 fn naive(
+    of: &Constants,
     packet: &[u8],
     now: u64,
-    ids: &[u16],
-    secrets: &[Vec<u8>],
+    (ids, secrets): (&[u16], &[Vec<u8>]),
     last: &BTreeMap<u16, u64>,
     count: Option<usize>,
 ) -> Result<(), Refusal> {
@@ -211,7 +222,7 @@ fn naive(
         return Err(Refusal::Replayed);
     }
     let end = packet.len() - 32;
-    if hmac(&secrets[place], &packet[..end]) != packet[end..] {
+    if hmac(of, &secrets[place], &packet[..end]) != packet[end..] {
         return Err(Refusal::NotAuthentic);
     }
     count.map(|_| ()).ok_or(Refusal::Malformed)
