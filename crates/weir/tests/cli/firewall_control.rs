@@ -463,3 +463,25 @@ fn a_request_is_obeyed_once_though_the_process_was_killed() {
     assert_eq!((control("replayed"), control("accepted")), (Some(2), Some(1)), "{answer}");
     assert_eq!((&answer["passed"], &answer["denied"]), (&1.into(), &3.into()), "{answer}");
 }
+
+/// The flows of the sources meet both workers; the request meets one of them.
+#[test]
+fn all_workers_are_changed_by_the_packet_that_one_of_them_took() {
+    let test = "all_workers_are_changed_by_the_packet_that_one_of_them_took";
+    let Some(wall) = Wall::new(test) else { return };
+    let running = wall.start("af_packet:near", "af_packet:out", &["--workers", "2"]);
+    let sources: Vec<String> = (1..=20).map(|i| format!("10.0.0.{i}")).collect();
+    let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+    wall.send("far", "far", &sources);
+    assert_eq!(wall.stats(20)["denied"], 0);
+    wall.send("far", "far", &["7:1:0:0:ban 10.0.0.1-10.0.0.10;refuse 10.0.0.2 from 10.0.0.11-10.0.0.20"]);
+    assert_eq!(wall.stats(21)["filtered"], 1);
+    wall.send("far", "far", &sources);
+    assert_eq!(wall.stats(41)["denied"], 20);
+    wall.send("far", "far", &["300:1:0:0:unban 10.0.0.1-10.0.0.10;accept 10.0.0.2 from any"]);
+    assert_eq!(wall.stats(42)["filtered"], 2);
+    wall.send("far", "far", &sources);
+    wall.stats(62);
+    let answer = answer(&running.stop().ok());
+    assert_eq!((&answer["passed"], &answer["denied"]), (&40.into(), &20.into()), "{answer}");
+}
