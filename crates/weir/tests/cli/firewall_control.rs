@@ -485,3 +485,27 @@ fn all_workers_are_changed_by_the_packet_that_one_of_them_took() {
     let answer = answer(&running.stop().ok());
     assert_eq!((&answer["passed"], &answer["denied"]), (&40.into(), &20.into()), "{answer}");
 }
+
+/// The sender is the command, and the network stack of the kernel.
+#[test]
+fn the_command_reaches_a_firewall_on_its_way() {
+    let Some(wall) = Wall::new("the_command_reaches_a_firewall_on_its_way") else { return };
+    wall.net.inside("far", &["ip", "addr", "add", "10.9.0.1/24", "dev", "far"]).ok();
+    wall.net.inside("far", &["ip", "neigh", "add", "10.9.0.2", "lladdr", "02:00:00:00:00:99", "dev", "far"]).ok();
+    let running = wall.start("near", "out", &[]);
+    let ctl = |command: &[&str]| {
+        let weir = env!("CARGO_BIN_EXE_weir");
+        let to = [weir, "firewall", "ctl", "--udp", "10.9.0.2:6633", "--key", &wall.keys, "--id", "300"];
+        wall.net.inside("far", &[&to, command].concat()).ok();
+    };
+    ctl(&["block", "10.0.0.1", "10.0.0.2", "--for", "10m"]);
+    assert_eq!(wall.stats(1)["filtered"], 1);
+    wall.send("far", "far", &["10.0.0.1", "10.0.0.3"]);
+    assert_eq!(wall.stats(3)["denied"], 1);
+    ctl(&["accept", "10.0.0.1"]);
+    assert_eq!(wall.stats(4)["filtered"], 2);
+    wall.send("far", "far", &["10.0.0.1", "10.0.0.2"]);
+    wall.stats(6);
+    let answer = answer(&running.stop().ok());
+    assert_eq!((&answer["passed"], &answer["denied"]), (&2.into(), &2.into()), "{answer}");
+}
