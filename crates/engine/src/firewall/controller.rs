@@ -58,7 +58,7 @@ pub enum ChangeError {
     /// The words make no sense.
     #[error("{0}")]
     Words(String),
-    /// There is no room for the change. Changes before it are in force.
+    /// There is no room for a step of the request. Steps before it are in force.
     #[error(transparent)]
     Refused(#[from] Refused),
     /// Batches that began before the change are still under way. Later batches are judged by it.
