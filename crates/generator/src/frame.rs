@@ -278,13 +278,13 @@ fn write_icmp(header: &mut [u8], flow: &mut Flow, sum: u32) {
 
 /// Sum of the 16-bit words of a header of even length.
 #[inline]
-fn sum_of(words: &[u8]) -> u32 {
+pub(crate) fn sum_of(words: &[u8]) -> u32 {
     words.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum()
 }
 
 /// Folds a sum to the Internet checksum (RFC 1071). At most 760 words are summed, so the sum fits in 32 bits.
 #[inline]
-fn checksum(sum: u32) -> u16 {
+pub(crate) fn checksum(sum: u32) -> u16 {
     let sum = (sum & 0xffff) + (sum >> 16);
     let sum = (sum & 0xffff) + (sum >> 16);
     !(sum as u16)

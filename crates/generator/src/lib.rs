@@ -32,12 +32,14 @@
 mod draw;
 mod flow;
 mod frame;
+mod mixed;
 mod profile;
 mod random;
 pub mod trains;
 mod truth;
 
 pub use flow::FlowCount;
+pub use mixed::{MixFrames, PORT};
 pub use profile::{Error, Profile, Sizes};
 pub use truth::Truth;
 

@@ -200,9 +200,10 @@ fn mangle(register: u32) -> u32 {
 }
 
 impl Register {
-    /// Every generator of the course starts here.
-    fn new() -> Self {
-        Self(59_009)
+    /// A generator that starts elsewhere for each seed. Every generator of the course starts as that of seed 1.
+    fn with_seed(seed: u64) -> Self {
+        let distance = seed.wrapping_sub(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 34;
+        Self((59_009 + distance as u32) & ((1 << 30) - 1))
     }
 
     fn next(&mut self) -> u32 {
@@ -288,7 +289,12 @@ pub struct Trains {
 impl Trains {
     /// Makes the generator. The first packet is a change.
     pub fn new(mix: &Mix) -> Self {
-        let new = Register::new;
+        Self::with_seed(mix, 1)
+    }
+
+    /// Makes a generator of other packets for each seed; those of seed 1 are the course's.
+    pub fn with_seed(mix: &Mix, seed: u64) -> Self {
+        let new = || Register::with_seed(seed);
         let pairs = Pairs { exponential: new(), uniform: new(), source: 0, destination: 0, residues: [0.0; 2] };
         let mut trains =
             Self { mix: *mix, pairs, exponential: new(), uniform: new(), slots: Vec::new(), before_change: 0 };

@@ -642,6 +642,7 @@ Examples:
   sudo weir generate af_packet:eth1 --rate 100000  send them in real time, until Ctrl-C or the last
   sudo weir generate af_xdp:eth1:0 --rate max      as fast as they go
   weir generate null                               how fast they are made
+  weir generate mix.pcap --mix 3 --table mix.txt   trains of packets, and permissions for weir firewall
   sudo weir generate inject:eth1 --sizes 60        as if eth1 received them: what captures there can take
 
 Ports: af_packet:IF, af_xdp:IF[:QUEUE] and dpdk:DEVICE send; null throws away (./null is a file). Packets leave at the times
@@ -701,7 +702,14 @@ pub struct GenerateArgs {
     /// them [default: 1000000; max for null and inject]
     #[arg(long, value_name = "PPS", value_parser = rate)]
     pub rate: Option<Rate>,
-    /// Print `PACKETS BYTES EXPRESSION` for expressions whose answers the generator knows
+    /// The data packets of mix N, 1 to 8, of the multithreaded packet filter instead: datagrams in 10.0.0.0/16; a serial program
+    /// knows which of them its permissions let pass. Mix 8 needs 600 MB and ten seconds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), conflicts_with_all = ["sizes", "flows", "zipf", "talkers"])]
+    pub mix: Option<u8>,
+    /// Write the permissions of the mix to FILE, as weir firewall --table reads them
+    #[arg(long, value_name = "FILE", requires = "mix")]
+    pub table: Option<Name>,
+    /// Print `PACKETS BYTES EXPRESSION` for expressions whose answers the generator knows; of a mix, for what passes and what does not
     #[arg(long)]
     pub truth: bool,
     /// Print `PACKETS BYTES PROTOCOL SOURCE PORT DESTINATION PORT` of the N flows with most packets

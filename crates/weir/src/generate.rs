@@ -1,6 +1,7 @@
 //! `weir generate`: packets with known answers, in a capture file or sent by a port.
 
 mod inject;
+mod maker;
 mod pace;
 
 use crate::cli::{GenerateArgs, Rate};
@@ -12,15 +13,17 @@ use crate::table::{Column, Narrow, grid};
 use crate::terminal;
 use crate::walls::Walls;
 use anyhow::{Context, bail};
+use maker::{Maker, Wanted};
 use pace::{Pace, Tally};
-use std::io;
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_engine::file::is_closed_pipe;
 use weir_engine::name::Name;
-use weir_generator::{FRAME_MAX, FlowCount, Generator, Profile, Sizes};
+use weir_generator::{FRAME_MAX, FlowCount};
 use weir_io::output::{Output, OutputError, Rotation};
 use weir_io::sys;
 use weir_packet::savefile::{Format, Interface, Resolution};
@@ -51,15 +54,10 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     if rate == Rate::Max && !to_port {
         bail!("--rate max is for ports: a file has times, and its packets a rate");
     }
-    let profile = Profile {
-        seed: arguments.seed,
-        packets: arguments.packets,
-        sizes: arguments.sizes.unwrap_or(Sizes::Mwn),
-        flows: arguments.flows,
-        zipf: arguments.zipf,
-        rate_pps: if let Rate::Of(pps) = rate { pps } else { RATE },
-        ..Profile::default()
-    };
+    if arguments.table.as_ref().is_some_and(Name::is_dash) {
+        bail!("--table - would mix with other output: name a file");
+    }
+    let wanted = Wanted::of(arguments, if let Rate::Of(pps) = rate { pps } else { RATE });
     let interrupted = |packets: u64, done: &str| {
         let (sink, all) = (arguments.sink.as_output(), arguments.packets);
         say(&format!("{sink}: interrupted: {packets} of {all} packets were {done}"));
@@ -68,26 +66,32 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         walls.raise(&[])?;
     }
     // Preparing millions of flows takes seconds.
-    let mut generator = unless_stopped(&stop, move || Generator::new(&profile)).transpose().context("the profile")?;
+    let mut maker = unless_stopped(&stop, move || wanted.prepare()).transpose().context("the profile")?;
+    if let (Some(Maker::Mix(frames)), Some(table)) = (&maker, &arguments.table)
+        && let Err(error) = write_table(frames.table(), Path::new(table))
+    {
+        say(&format!("{table}: {}", create_words(Path::new(table), &error)));
+        return Ok(Outcome::Failed);
+    }
     if to_port {
-        let Some(generator) = &mut generator else {
+        let Some(maker) = &mut maker else {
             interrupted(0, "sent");
             return Ok(Outcome::Done);
         };
-        let (outcome, whole) = send(arguments, generator, rate, &walls, &stop)?;
-        let failed = whole && tell(arguments, generator) == Outcome::Failed;
+        let (outcome, whole) = send(arguments, maker, rate, &walls, &stop)?;
+        let failed = whole && tell(arguments, maker) == Outcome::Failed;
         return Ok(if failed { Outcome::Failed } else { outcome });
     }
     let format = format_for(&arguments.sink)?;
     if arguments.sink.is_dash() {
         refuse_terminal()?;
     }
-    match write(generator.as_mut(), &arguments.sink, format, &stop) {
+    match write(maker.as_mut(), &arguments.sink, format, &stop) {
         Ok(packets) => {
             if packets < arguments.packets {
                 interrupted(packets, "written");
             }
-            Ok(generator.map_or(Outcome::Done, |generator| tell(arguments, &generator)))
+            Ok(maker.map_or(Outcome::Done, |maker| tell(arguments, &maker)))
         }
         Err(error) if is_closed_pipe(&error) => Ok(Outcome::Done),
         Err(OutputError::Io { error, packets, .. }) => {
@@ -109,7 +113,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
 /// packets were sent.
 fn send(
     arguments: &GenerateArgs,
-    generator: &mut Generator,
+    maker: &mut Maker,
     rate: Rate,
     walls: &Walls,
     stop: &Arc<AtomicBool>,
@@ -118,12 +122,12 @@ fn send(
     port.check(LinkType::ETHERNET).map_err(|fault| anyhow::anyhow!(port::fault_line(&fault)))?;
     let mut pace = Pace::begin(stop);
     walls.raise(&[])?;
-    let sent = send_all(&mut port, generator, rate, &mut pace).and_then(|()| port.finish());
+    let sent = send_all(&mut port, maker, rate, &mut pace).and_then(|()| port.finish());
     let counts = port.counts();
     let name = arguments.sink.text();
     let mut faults: Vec<String> = port.refused().iter().map(|refused| port::refused_line(&name, refused)).collect();
     faults.extend(sent.err().map(|fault| port::fault_line(&fault)));
-    let not_sent = (arguments.packets - generator.remaining()).saturating_sub(counts.sent);
+    let not_sent = (arguments.packets - maker.remaining()).saturating_sub(counts.sent);
     if not_sent > 0 && (arguments.truth || arguments.talkers.is_some()) {
         let (sink, not_sent) = (arguments.sink.text(), packets(not_sent));
         faults.push(format!("{sink}: --truth and --talkers are left out: they would count {not_sent} not sent"));
@@ -135,11 +139,11 @@ fn send(
     Ok((if faults.is_empty() { Outcome::Done } else { Outcome::Failed }, not_sent == 0))
 }
 
-fn send_all(port: &mut Port, generator: &mut Generator, rate: Rate, pace: &mut Pace) -> Result<(), PortFault> {
+fn send_all(port: &mut Port, maker: &mut Maker, rate: Rate, pace: &mut Pace) -> Result<(), PortFault> {
     let mut buffer = [0u8; FRAME_MAX];
     let mut first = None;
     while !pace.is_over()
-        && let Some(made) = generator.next(&mut buffer)
+        && let Some(made) = maker.next(&mut buffer)
     {
         if rate != Rate::Max {
             let due = made.time_ns - *first.get_or_insert(made.time_ns);
@@ -152,7 +156,7 @@ fn send_all(port: &mut Port, generator: &mut Generator, rate: Rate, pace: &mut P
             }
         }
         port.take(&buffer[..made.len], false)?;
-        if generator.remaining().is_multiple_of(1024) || rate != Rate::Max {
+        if maker.remaining().is_multiple_of(1024) || rate != Rate::Max {
             pace.show(port.counts().sent);
         }
     }
@@ -160,23 +164,23 @@ fn send_all(port: &mut Port, generator: &mut Generator, rate: Rate, pace: &mut P
 }
 
 /// Prints the known answers about the packets: a table on a terminal, else rows with tabs.
-fn tell(arguments: &GenerateArgs, generator: &Generator) -> Outcome {
+fn tell(arguments: &GenerateArgs, maker: &Maker) -> Outcome {
     // If packets go to standard output, the answers go to standard error.
     let to_error = arguments.sink.is_dash();
     let width = if to_error { terminal::width(io::stderr()) } else { terminal::width(io::stdout()) };
     let text = match (arguments.talkers, width) {
-        (Some(n), None) => generator.top(n).iter().map(talker).collect(),
-        (Some(n), Some(_)) => grid(&talkers(&generator.top(n)), width),
+        (Some(n), None) => maker.top(n).iter().map(talker).collect(),
+        (Some(n), Some(_)) => grid(&talkers(&maker.top(n)), width),
         (None, None) if arguments.truth => {
-            let rows = generator.truth().rows();
+            let rows = maker.rows().into_iter();
             rows.map(|(expression, packets, bytes)| format!("{packets}\t{bytes}\t{expression}\n")).collect()
         }
         (None, Some(_)) if arguments.truth => {
-            let rows: Vec<_> = generator.truth().rows().collect();
+            let rows = maker.rows();
             let columns = [
                 Column::right("packets", rows.iter().map(|row| row.1.to_string())),
                 Column::right("bytes", rows.iter().map(|row| row.2.to_string())),
-                Column::left("expression", rows.iter().map(|row| row.0.clone())),
+                Column::left(maker.rows_of(), rows.iter().map(|row| row.0.clone())),
             ];
             grid(&columns, width)
         }
@@ -214,13 +218,17 @@ fn talkers(flows: &[FlowCount]) -> [Column; 5] {
     ]
 }
 
-/// Writes the packets until `stop` is set, and returns their number. Without a generator the file has no packets.
-fn write(
-    mut generator: Option<&mut Generator>,
-    sink: &Name,
-    format: Format,
-    stop: &AtomicBool,
-) -> Result<u64, OutputError> {
+/// Writes the lines of a permission table.
+fn write_table(lines: impl Iterator<Item = String>, path: &Path) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    for line in lines {
+        file.write_all(line.as_bytes())?;
+    }
+    file.flush()
+}
+
+/// Writes the packets until `stop` is set, and returns their number. Without a maker the file has no packets.
+fn write(mut maker: Option<&mut Maker>, sink: &Name, format: Format, stop: &AtomicBool) -> Result<u64, OutputError> {
     let mut output = if sink.is_dash() {
         Output::stdout(format, 0, false)?
     } else {
@@ -232,7 +240,7 @@ fn write(
     let id = output.interface(&interface)?;
     let mut buffer = [0u8; FRAME_MAX];
     while !stop.load(Ordering::Relaxed)
-        && let Some(made) = generator.as_mut().and_then(|generator| generator.next(&mut buffer))
+        && let Some(made) = maker.as_mut().and_then(|maker| maker.next(&mut buffer))
     {
         let data = &buffer[..made.len];
         output.packet(id, Some(made.time_ns), &Frame { data, wire_len: made.len as u32, interface: 0 })?;

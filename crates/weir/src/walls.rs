@@ -141,6 +141,9 @@ impl Walls {
     pub fn of_generate(arguments: &GenerateArgs) -> anyhow::Result<Self> {
         let mut walls = Self::of(&arguments.walls)?;
         walls.output(&arguments.sink, false);
+        if let Some(table) = &arguments.table {
+            walls.output(table, false);
+        }
         walls.checked()
     }
 

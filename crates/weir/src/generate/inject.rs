@@ -39,6 +39,9 @@ pub fn run(
     if arguments.truth || arguments.talkers.is_some() {
         bail!("--truth and --talkers know files and ports that send: {name} repeats one frame, all flows alike");
     }
+    if arguments.mix.is_some() {
+        bail!("{name} repeats one frame, which is none of a mix: send a mix by another port");
+    }
     let flows = u32::try_from(arguments.flows).unwrap_or(0);
     if flows == 0 {
         bail!("--flows {}: want 1 to {}", arguments.flows, u32::MAX);

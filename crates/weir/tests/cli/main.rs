@@ -17,6 +17,7 @@ mod limits_of_records;
 mod lines;
 mod live;
 mod measure;
+mod mixes;
 mod names;
 mod outputs;
 mod query;

@@ -1,0 +1,56 @@
+//! `weir generate --mix`: the firewall passes and denies what the serial program of the generator has counted.
+
+use crate::support::*;
+use serde_json::Value;
+
+/// Packets of each fate, as `--truth` tells them: passed, banned, refused.
+fn truth(text: &str) -> [u64; 3] {
+    let fates: Vec<u64> = text.lines().filter_map(|line| line.split('\t').next()?.parse().ok()).collect();
+    fates.try_into().unwrap_or_else(|_| panic!("{text}"))
+}
+
+#[test]
+fn the_firewall_passes_what_the_serial_program_passes() {
+    for (mix, seed) in [("1", "1"), ("2", "9")] {
+        let temp = Temp::new();
+        let [file, table, out] = ["mix.pcap", "mix.txt", "out.pcap"].map(|name| temp.at(name));
+        let made =
+            weir(["generate", &file, "--mix", mix, "--seed", seed, "--packets", "20000", "--table", &table, "--truth"])
+                .ok();
+        let [passed, banned, refused] = truth(&made.text());
+        assert_eq!(passed + banned + refused, 20_000);
+        assert!(banned > 300 && refused > 200, "{}", made.text());
+        let done = weir(["firewall", &file, &out, "--table", &table, "--json"]).ok();
+        let answer: Value = serde_json::from_str(&done.text()).unwrap();
+        assert_eq!(
+            [&answer["received"], &answer["passed"], &answer["denied"]],
+            [20_000, passed, banned + refused],
+            "{answer}"
+        );
+        let by = |name: &str| answer[name]["packets"].as_u64();
+        assert_eq!([by("persona_non_grata"), by("not_accepted")], [Some(banned), Some(refused)], "{answer}");
+        // Other eyes find the same datagrams in the file.
+        let kept = weir(["filter", "udp src port 6816 and udp dst port 6816 and len = 62", &out, "--count"]).ok();
+        assert_eq!(kept.text().trim(), passed.to_string());
+    }
+}
+
+#[test]
+fn options_that_a_mix_does_not_know_are_refused() {
+    let temp = Temp::new();
+    let (file, table) = (temp.at("mix.pcap"), temp.at("mix.txt"));
+    for (arguments, words) in [
+        (&["--mix", "9"][..], "9 is not in 1..=8"),
+        (&["--mix", "1", "--sizes", "60"], "cannot be used with"),
+        (&["--table", &table], "--mix"),
+        (&["--mix", "1", "--table", "-"], "name a file"),
+    ] {
+        let done = weir(["generate", &file].iter().chain(arguments));
+        assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.err);
+        assert!(done.err.contains(words), "{arguments:?}: {}", done.err);
+        assert!(!std::path::Path::new(&file).exists());
+    }
+    let done = weir(["generate", &file, "--mix", "1", "--packets", "10", "--table", "/nowhere/mix.txt"]);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    assert!(done.err.contains("/nowhere/mix.txt: "), "{}", done.err);
+}
