@@ -3,14 +3,17 @@
 pub mod control_port;
 pub mod controller;
 pub mod ends;
+mod overload;
 pub mod reject;
 pub mod remote;
 
 use crate::port::PortFault;
 use control_port::ControlPackets;
+use overload::Load;
 use reject::{AnswerCounts, Answers};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 use weir_filter::Filter;
 use weir_firewall::replicas::{self, Shard};
 use weir_firewall::rules::{Rule, RuleList};
@@ -213,9 +216,11 @@ pub struct Firewall {
     /// Time of the latest packet, ns since the Unix epoch.
     time_ns: u64,
     /// Ends of rules by the packets' times; `None` if a controller ends them.
-    ends: Option<Ends>,
+    ends: Option<RuleEnds>,
     /// The control port; `None` if there is none.
     control: Option<ControlPackets>,
+    /// Load, if packets pass unjudged in an overload.
+    load: Option<Load>,
 }
 
 /// Fate of the packets of a batch that did not pass the firewall.
@@ -229,12 +234,12 @@ pub struct Judged {
 
 /// Ends of rules by packet time. The time of a rule begins with the first packet.
 #[derive(Debug)]
-struct Ends {
+struct RuleEnds {
     /// Times and numbers of rules, the next one last; `None` before the first packet.
     at: Option<Vec<(u64, u32)>>,
 }
 
-impl Ends {
+impl RuleEnds {
     /// Returns a rule whose time is over, if there is one.
     fn due(&mut self, time_ns: u64, rules: &RuleList) -> Option<u32> {
         let at = self.at.get_or_insert_with(|| {
@@ -300,7 +305,7 @@ impl Firewall {
         let counters = Counters::new(rules.list().rules.len());
         let (links, places) = (Vec::new(), Vec::new());
         let (answers, answer_fault) = (None, None);
-        let (current, ends, control) = (None, None, None);
+        let (current, ends, control, load) = (None, None, None, None);
         Self {
             worker,
             unnamed,
@@ -315,6 +320,7 @@ impl Firewall {
             time_ns: 0,
             ends,
             control,
+            load,
         }
     }
 
@@ -328,7 +334,7 @@ impl Firewall {
     /// Ends rules by the times of packets: for a policy that no controller changes.
     #[must_use]
     pub fn by_packet_time(mut self) -> Self {
-        self.ends = Some(Ends { at: None });
+        self.ends = Some(RuleEnds { at: None });
         self
     }
 
@@ -336,6 +342,13 @@ impl Firewall {
     #[must_use]
     pub fn answering(mut self, answers: Answers) -> Self {
         self.answers = Some(answers);
+        self
+    }
+
+    /// Passes packets unjudged while they come faster than they are judged. By default those without room are lost, and none passes unjudged.
+    #[must_use]
+    pub fn failing_open(mut self) -> Self {
+        self.load = Some(Load::default());
         self
     }
 
@@ -368,6 +381,7 @@ impl Firewall {
 
     /// Takes up the changes of the policy so far. Called when no packets come.
     pub(crate) fn take_up(&mut self) {
+        self.load.iter_mut().for_each(Load::rest);
         self.worker.take_up();
         self.follow_rules();
     }
@@ -388,6 +402,11 @@ impl Firewall {
     pub(crate) fn judge(&mut self, delivery: &mut Delivery<Stages>) -> Judged {
         self.worker.begin();
         self.follow_rules();
+        if self.load.as_mut().is_some_and(|load| load.is_over(Instant::now())) {
+            let Selected { records, bytes, .. } = &delivery.part.selected;
+            self.counters.pass_unjudged(records.len() as u64, *bytes);
+            return Judged::default();
+        }
         let is_same = self.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &delivery.current));
         if !is_same {
             self.current = Some(Arc::clone(&delivery.current));

@@ -86,6 +86,8 @@ pub struct Counters {
     pub denied: Count,
     /// Packets that passed and opened a connection for which the table of connections had no room.
     pub unrecorded: u64,
+    /// Packets that passed without a judgement, because the firewall was overloaded and fails open. Part of [`Self::passed`].
+    pub unjudged: Count,
 }
 
 impl Counters {
@@ -122,6 +124,7 @@ impl Counters {
             passed,
             denied,
             unrecorded,
+            unjudged,
         } = other;
         self.rules.iter_mut().zip(rules).for_each(|(count, other)| count.add_all(*other));
         self.earlier.add_all(*earlier);
@@ -135,6 +138,7 @@ impl Counters {
         self.passed.add_all(*passed);
         self.denied.add_all(*denied);
         self.unrecorded += unrecorded;
+        self.unjudged.add_all(*unjudged);
     }
 
     /// Counts a packet to the control port, by what came of it.
@@ -145,6 +149,14 @@ impl Counters {
                 self.control.refused[why as usize].add(wire_len);
                 self.denied.add(wire_len);
             }
+        }
+    }
+
+    /// Counts packets that pass without a judgement.
+    pub fn pass_unjudged(&mut self, packets: u64, bytes: u64) {
+        for count in [&mut self.passed, &mut self.unjudged] {
+            count.packets += packets;
+            count.bytes += bytes;
         }
     }
 

@@ -135,6 +135,9 @@ pub fn counts_json(counts: &FirewallCounts) -> Map<String, Value> {
     });
     let mut object = Map::new();
     object.insert("rules".to_owned(), rules.collect::<Vec<_>>().into());
+    if counters.unjudged.packets > 0 {
+        object.insert("unjudged".to_owned(), counters.unjudged.packets.into());
+    }
     if let Some(connections) = counts.rules.connections() {
         let of_table = json!({ "recorded": connections.count(counts.time_ns), "without_room": counters.unrecorded });
         object.insert("connections".to_owned(), of_table);

@@ -88,6 +88,9 @@ pub struct FirewallArgs {
     /// Which of several --workers gets a packet of af_packet: flow keeps the order of flows, address that of packets to one address, random none
     #[arg(help_heading = PORTS, long, value_name = "RULE", default_value = "flow", hide_possible_values = true, conflicts_with = "fanout")]
     pub distribute: DistributeArg,
+    /// What happens to packets that come faster than they are judged: closed: those without room are lost; open: they pass unjudged
+    #[arg(help_heading = PORTS, long, value_name = "WAY", default_value = "closed", hide_possible_values = true)]
+    pub fail: Fail,
     /// Leave the packets that arrive at IN to this host too; by default no one else gets what is forwarded or denied
     #[arg(help_heading = PORTS, long)]
     pub tap: bool,
@@ -260,6 +263,15 @@ pub struct JudgingArgs {
     /// What confines the process.
     #[command(flatten)]
     pub walls: WallArgs,
+}
+
+/// Fate of packets in an overload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Fail {
+    /// They pass unjudged
+    Open,
+    /// Those without room are lost
+    Closed,
 }
 
 /// Packets for the file of `-w`.

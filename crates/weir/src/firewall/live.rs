@@ -4,7 +4,7 @@ use super::report::{self, Report};
 use super::{called, control_packets, control_socket};
 use crate::capture::{self, CaptureRequest};
 use crate::cli::DistributeArg;
-use crate::cli::firewall::FirewallArgs;
+use crate::cli::firewall::{Fail, FirewallArgs};
 use crate::filter_file;
 use crate::numbers::counted;
 use crate::outcome::{Outcome, io_words, print, say, say_plain};
@@ -112,6 +112,9 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             if let Some((port, _)) = &control {
                 firewall = firewall.controlled(ControlPackets::new(port, Times::Clock(Arc::clone(&ends))));
             }
+            if arguments.fail == Fail::Open {
+                firewall = firewall.failing_open();
+            }
             // Rejected packets are answered where they came from, unless they are only looked at.
             if port::is_port(&sink) && !port::is_dpdk(&source) {
                 firewall = firewall.answering(Answers::new(port::open(&Name::from(format!("{AF_PACKET}{name}")))?));
@@ -217,6 +220,9 @@ fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result
             "--distribute is about several workers of an AF_PACKET interface: --workers N af_packet:{}",
             interface_of(source)
         );
+    }
+    if arguments.fail == Fail::Open && arguments.control_port.is_some() {
+        bail!("--fail open passes packets unread, and with them requests to --control-port: leave out one of them");
     }
     if arguments.duration.is_some_and(|time| time.is_zero()) {
         bail!("--duration 0s: a firewall that ends at once forwards nothing");

@@ -213,6 +213,9 @@ pub fn notes(called: &str, counts: &FirewallCounts, nameless: u64) -> Vec<String
             packets(count.no_room),
         ));
     }
+    if counters.unjudged.packets > 0 {
+        lines.push(format!("{} passed unjudged in an overload (--fail open)", packets(counters.unjudged.packets)));
+    }
     if counters.unrecorded > 0 {
         lines.push(format!(
             "{} opened connections for which there was no room, so that their answers are invalid: --connections makes room",

@@ -445,6 +445,33 @@ fn connections_are_made_from_one_side_only() {
     assert_eq!(answer["connections"]["without_room"], 0, "{answer}");
 }
 
+/// Rules so slow that packets come faster than they are judged.
+#[test]
+fn an_overload_is_dropped_or_passes_unjudged_as_asked() {
+    let test = "an_overload_is_dropped_or_passes_unjudged_as_asked";
+    let slow: String = (0..1500).map(|i| format!("count expr 'udp[{}] = 77 and len > {i}'\n", 8 + i % 7)).collect();
+    let Some(wall) = Wall::new(test, &format!("{slow}drop udp\n")) else { return };
+    let frames: Vec<Vec<u8>> = (0..60_000).map(|i| datagram(1, i as u16)).collect();
+    for fail in ["closed", "open"] {
+        let running = wall.start("af_packet:near", "af_packet:out", &["--fail", fail, "--ring", "4M"]);
+        let before = wall.net.received("beyond", "beyond");
+        let sent = wall.net.send(&frames, 1000);
+        let done = running.stop().ok();
+        let answer = answer(&done);
+        let arrived = wall.net.received("beyond", "beyond") - before;
+        let number = |name: &str| answer[name].as_u64().unwrap_or(0);
+        assert_eq!((sent, number("received")), (60_000, 60_000), "{fail}: {answer}");
+        assert_eq!(arrived, number("passed"), "{fail}: {answer}");
+        if fail == "closed" {
+            assert_eq!(number("passed"), 0, "{answer}");
+            assert_eq!(number("unjudged"), 0, "{answer}");
+        } else {
+            assert_eq!(number("unjudged"), number("passed"), "{answer}");
+            assert!(number("passed") > 0 && done.err.contains("passed unjudged in an overload"), "{}", done.err);
+        }
+    }
+}
+
 #[test]
 fn rules_end_when_their_time_is_over_and_rates_outlive_a_reload() {
     let test = "rules_end_when_their_time_is_over_and_rates_outlive_a_reload";
@@ -506,6 +533,9 @@ fn what_makes_no_sense_is_refused_before_anything_is_opened() {
     refused(&[&["near", "out", "--rules", &stateful], &two[..]].concat(), "stateful.txt: line 2: rules by the state");
     refused(&[&["af_xdp:near", "out", "--rules", rules], &two[..]].concat(), "--workers N af_packet:near");
     refused(&["near", "out", "--rules", rules, "--distribute", "random"], "--workers N af_packet:near");
+    let keys = wall.temp.file("keys", b"7 00112233445566778899aabbccddeeff\n");
+    let both = ["--fail", "open", "--control-port", "772", "--control-key", &keys];
+    refused(&[&["near", "out", "--rules", rules], &both[..]].concat(), "leave out one of them");
     refused(&["near", "out", "--rules", "-"], "give a file");
     refused(&["near", "out", "--rules", "/dev/null"], "no regular file");
     refused(&["near", "out", "--rules", rules, "--duration", "0s"], "forwards nothing");
