@@ -54,6 +54,9 @@ struct Arguments {
     /// Folder for the results [default: results/DATE-CPU/SCENARIO at full size, none at smoke size]
     #[arg(long)]
     out: Option<PathBuf>,
+    /// firewall: only parts and cases whose names begin so: `mixes`, `lists`, `lists acl 1000`, `force`
+    #[arg(long, default_value = "", hide_default_value = true)]
+    only: String,
     /// The weir binary to measure [default: the one beside this program]
     #[arg(long)]
     weir: Option<PathBuf>,
@@ -161,7 +164,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         Scenario::Firewall => {
             report =
                 Report::new(firewall::RAW, &format!("{in_turn}; processor time of one thread unless said otherwise"));
-            firewall::run(size, rounds, &mut report)?;
+            firewall::run(size, rounds, &arguments.only, &mut report)?;
         }
         Scenario::Capture => {
             report = Report::new(capture::RAW, &in_turn);

@@ -11,6 +11,7 @@ fn link() {
     const OLDEST: &str = "22.11";
     println!("cargo::rerun-if-changed=src/shim.c");
     println!("cargo::rerun-if-changed=src/bench.c");
+    println!("cargo::rerun-if-changed=src/classify.c");
     let library = pkg_config::Config::new().atleast_version(OLDEST).probe("libdpdk");
     let library = match library {
         Ok(library) => library,
@@ -27,7 +28,7 @@ fn link() {
     let mut build = cc::Build::new();
     build.file("src/shim.c").includes(&library.include_paths).flag_if_supported("-Wno-deprecated-declarations");
     if cfg!(feature = "bench") {
-        build.file("src/bench.c");
+        build.file("src/bench.c").file("src/classify.c");
     }
     // DPDK's own flags name this processor: its inline functions use instructions of that generation.
     if std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64") {

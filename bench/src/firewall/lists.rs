@@ -1,4 +1,4 @@
-//! Rule lists of several lengths over frames in memory, without locality.
+//! Rule lists of several lengths over frames in memory, without locality, against DPDK's classifiers if they were built in.
 
 use crate::Size;
 use crate::clock::{Samples, time};
@@ -10,7 +10,7 @@ use weir_packet::flow::Parser;
 use weir_packet::{Frame, LinkType};
 
 /// Bytes of a frame: Ethernet, IPv4, TCP or UDP.
-const FRAME: usize = 60;
+pub const FRAME: usize = 60;
 
 /// Frames of a batch, as between interfaces.
 const BATCH: usize = 32;
@@ -112,64 +112,198 @@ fn frame(bytes: &mut Vec<u8>, (src, dst): (u32, u32), proto: u8, (sport, dport):
     bytes.resize(start + FRAME, 0x50);
 }
 
-pub fn run(size: Size, rounds: usize, report: &mut Report) -> anyhow::Result<()> {
+/// Verdicts of all frames.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Frames that were dropped.
+    pub denied: u64,
+    /// Frames by the rule that decided.
+    pub by_rule: Vec<u64>,
+}
+
+/// Another classifier, for the same list and the same frames.
+pub trait Rival {
+    /// Name.
+    fn name(&self) -> &'static str;
+
+    /// Verdicts on the first frames.
+    fn verdicts(&mut self, frames: usize) -> Vec<Verdict>;
+
+    /// Finds the rules of all frames, whose fields were read before.
+    fn rules_alone(&mut self, batch: usize);
+
+    /// Goes from the bytes of the frames to verdicts and counters, as weir does.
+    fn judge(&mut self, bytes: &[u8], batch: usize) -> Answer;
+}
+
+/// Frames of a batch of the rivals.
+const BATCHES: [usize; 2] = [BATCH, 256];
+
+/// The rival for rule lists; `None` if none was built in.
+fn by_acl(list: &RuleList, bytes: &[u8]) -> anyhow::Result<Option<Box<dyn Rival>>> {
+    #[cfg(feature = "dpdk")]
+    return Ok(Some(Box::new(super::by_dpdk::ByAcl::new(list, bytes)?)));
+    #[cfg(not(feature = "dpdk"))]
+    return Ok((list, bytes, None).2);
+}
+
+/// The rival for prefixes; `None` if none was built in.
+fn by_lpm(prefixes: &[(u32, u32)], bytes: &[u8]) -> anyhow::Result<Option<Box<dyn Rival>>> {
+    #[cfg(feature = "dpdk")]
+    return Ok(Some(Box::new(super::by_dpdk::ByLpm::new(prefixes, bytes)?)));
+    #[cfg(not(feature = "dpdk"))]
+    return Ok((prefixes, bytes, None).2);
+}
+
+/// Result of a case.
+struct Row {
+    case: String,
+    weir: Samples,
+    weir_alone: Samples,
+    scan_ns: f64,
+    denied: u64,
+    /// Wall time of compiling the list, ms, and bytes of its tables.
+    compiled: (f64, usize),
+    /// Name, medians of the whole work with both batches, and median of the rules alone, ns.
+    rival: Option<(&'static str, [f64; 2], f64)>,
+}
+
+pub fn run(size: Size, rounds: usize, only: &str, report: &mut Report) -> anyhow::Result<()> {
     report.heading("Rule lists");
     report.line("Frames of 60 bytes in memory, distinct flows, no locality; ns a frame from its bytes to its verdict and counters.");
+    report.line("Rules alone: fields were read before; weir's are counted too.");
+    if cfg!(not(feature = "dpdk")) {
+        report.line("DPDK's rte_acl and rte_lpm are missing: built without the feature `dpdk`.");
+    }
     report.line("");
     let frames = if size == Size::Full { 1_000_000 } else { 20_000 };
     let mut rows = Vec::new();
+    let is_asked_for = |case: &str| format!("lists {case}").starts_with(only);
     let lengths: &[usize] = if size == Size::Full { &[10, 1_000, 10_000] } else { &[10, 1_000] };
     for &rules in lengths {
         for family in [Family::Acl, Family::Firewall, Family::Chain] {
-            let (text, bytes) = make(family, rules, frames);
-            rows.push(judge(&format!("{} {rules}", family.name()), &text, &bytes, rounds, report)?);
+            let case = format!("{} {rules}", family.name());
+            if is_asked_for(&case) {
+                let (text, bytes) = make(family, rules, frames);
+                let list = list(&text)?;
+                let rival = by_acl(&list, &bytes)?;
+                rows.push(judge(&case, list, &bytes, rival, rounds, report)?);
+            }
         }
     }
     let prefixes = if size == Size::Full { 1_000_000 } else { 10_000 };
-    let (text, bytes) = set(prefixes, frames);
-    let row = judge(&format!("set of {prefixes}, protocol"), &text, &bytes, rounds, report)?;
-    rows.push(row);
-    let table: Vec<Vec<String>> = rows.iter().map(|(cells, _)| cells.clone()).collect();
-    report.table(&["rules", "ns a frame", "min - max", "Mpps", "denied", "linear scan", "of the scan"], &table);
-    if size == Size::Full {
-        let mpps = rows.last().map_or(0.0, |(_, ns)| 1e3 / ns);
-        report.bar("source set of 1 M and protocol, one core", "25 Mpps", &format!("{mpps:.1} Mpps"), mpps >= 25.0);
+    let case = format!("set of {prefixes}, protocol");
+    if is_asked_for(&case) {
+        let (text, bytes) = set(&members(prefixes, &[24, 28]), frames);
+        let row = judge(&case, list(&text)?, &bytes, None, rounds, report)?;
+        if size == Size::Full {
+            let mpps = 1e3 / row.weir.median();
+            let found = format!("{mpps:.1} Mpps");
+            report.bar("source set of 1 M and protocol, one core", "25 Mpps", &found, mpps >= 25.0);
+        }
+        rows.push(row);
     }
+    let case = format!("{prefixes} prefixes of 20 to 28 bits, protocol");
+    if is_asked_for(&case) {
+        let members = members(prefixes, &[20, 21, 22, 23, 24, 26, 28]);
+        let (text, bytes) = set(&members, frames);
+        let rival = by_lpm(&members, &bytes)?;
+        rows.push(judge(&case, list(&text)?, &bytes, rival, rounds, report)?);
+    }
+    tables(&rows, size, report);
     Ok(())
 }
 
-/// A set of addresses and short prefixes, half of whose members send a frame now and then.
-fn set(prefixes: usize, frames: usize) -> (String, Vec<u8>) {
+fn list(text: &str) -> anyhow::Result<RuleList> {
+    Ok(RuleList::parse(text, &mut |_| Err(std::io::ErrorKind::NotFound.into()))?)
+}
+
+fn tables(rows: &[Row], size: Size, report: &mut Report) {
+    let table: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            let [median, range, _] = row.weir.cells();
+            let mpps = format!("{:.1}", 1e3 / row.weir.median());
+            let scan = format!("{:.0} ns", row.scan_ns);
+            let of_scan = format!("{:.1}x", row.scan_ns / row.weir.median());
+            let (ms, bytes) = row.compiled;
+            let (ms, mib) = (format!("{ms:.0} ms"), format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)));
+            vec![row.case.clone(), median, range, mpps, row.denied.to_string(), scan, of_scan, ms, mib]
+        })
+        .collect();
+    let head =
+        ["rules", "ns a frame", "min - max", "Mpps", "denied", "linear scan", "of the scan", "compiled in", "tables"];
+    report.table(&head, &table);
+    let mut against = Vec::new();
+    for row in rows {
+        let Some((name, whole, alone)) = row.rival else { continue };
+        let speed = whole[0].min(whole[1]) / row.weir.median();
+        against.push(vec![
+            row.case.clone(),
+            name.to_owned(),
+            format!("{:.1} ns", row.weir.median()),
+            format!("{:.1} ns", whole[0]),
+            format!("{:.1} ns", whole[1]),
+            format!("{speed:.2}x"),
+            format!("{:.1} ns", row.weir_alone.median()),
+            format!("{alone:.1} ns"),
+        ]);
+        if size == Size::Full {
+            let what = format!("{}, of the speed of {name}", row.case);
+            report.bar(&what, "1x", &format!("{speed:.2}x"), speed >= 1.0);
+        }
+    }
+    if !against.is_empty() {
+        report.line("");
+        let head = ["rules", "rival", "weir", "by 32", "by 256", "weir is", "weir's rules alone", "the rival's"];
+        report.table(&head, &against);
+    }
+}
+
+/// Random prefixes of these lengths in turn.
+fn members(prefixes: usize, lengths: &[u32]) -> Vec<(u32, u32)> {
     let mut random = Random(5);
+    let lengths = lengths.iter().cycle();
+    lengths
+        .take(prefixes)
+        .map(|&bits| ((random.next() as u32 | 1 << 24) & u32::MAX << (32 - bits.min(24)), bits))
+        .collect()
+}
+
+/// A set of prefixes, and frames of which every other one comes from near a member.
+fn set(members: &[(u32, u32)], frames: usize) -> (String, Vec<u8>) {
+    let mut random = Random(6);
     let mut text = "set banned".to_owned();
-    let members: Vec<u32> = (0..prefixes).map(|_| random.next() as u32 & !0xff | 1 << 24).collect();
-    for (i, member) in members.iter().enumerate() {
+    for (i, (member, bits)) in members.iter().enumerate() {
         if i % 1000 == 999 {
             text.push_str("\nset banned");
         }
-        let _ = write!(text, " {}/{}", std::net::Ipv4Addr::from(*member), 24 + i % 2 * 4);
+        let _ = write!(text, " {}/{bits}", std::net::Ipv4Addr::from(*member));
     }
     text.push_str("\ndrop tcp src $banned\n");
     let mut bytes = Vec::with_capacity(frames * FRAME);
     for _ in 0..frames {
         let source = match random.below(2) {
             0 => random.next() as u32,
-            _ => members[random.below(members.len() as u64) as usize] | random.below(32) as u32,
+            _ => members[random.below(members.len() as u64) as usize].0 | random.below(32) as u32,
         };
         frame(&mut bytes, (source, random.next() as u32), if random.below(4) == 0 { 17 } else { 6 }, (1, 2));
     }
     (text, bytes)
 }
 
+/// Measures weir and the rival in turn, after all verdicts were compared.
 fn judge(
     case: &str,
-    text: &str,
+    list: RuleList,
     bytes: &[u8],
+    mut rival: Option<Box<dyn Rival>>,
     rounds: usize,
     report: &mut Report,
-) -> anyhow::Result<(Vec<String>, f64)> {
-    let list = RuleList::parse(text, &mut |_| Err(std::io::ErrorKind::NotFound.into()))?;
+) -> anyhow::Result<Row> {
+    let begun = std::time::Instant::now();
     let classifier = Classifier::new(list)?;
+    let compiled_ms = begun.elapsed().as_secs_f64() * 1e3;
     let parser = Parser::new(LinkType::ETHERNET, false).expect("weir reads Ethernet");
     let frames = || bytes.chunks_exact(FRAME);
     let mut by_scan = 0;
@@ -179,54 +313,88 @@ fn judge(
         frames().take(scanned).map(verdict).collect::<Vec<_>>()
     });
     let scan_ns = elapsed.cpu * 1e9 / scanned as f64;
-    let (mut samples, mut denied) = (Samples::default(), 0);
-    for round in 0..rounds {
-        let mut counters = Counters::new(classifier.list().rules.len());
-        let mut same = true;
-        let ((), elapsed) = time(|| {
-            let (mut fields, mut found) = ([Fields::without_ip(Content::NonIp); BATCH], [Found::default(); BATCH]);
-            for batch in bytes.chunks(BATCH * FRAME) {
-                let frames = batch.chunks_exact(FRAME);
-                let count = frames.len();
-                fields.iter_mut().zip(frames).for_each(|(fields, data)| *fields = Fields::of(&parser, data));
-                classifier.look_up(&fields[..count], &mut found[..count]);
-                for ((data, fields), found) in batch.chunks_exact(FRAME).zip(&fields).zip(found) {
-                    let frame = Frame { data, wire_len: FRAME as u32, interface: 0 };
-                    classifier.judge_found(
-                        found,
-                        fields,
-                        &Around::of(frame),
-                        &mut counters,
-                    );
-                }
-            }
-        });
-        samples.add(elapsed, frames().len());
-        denied = counters.denied.packets;
-        if round == 0 {
-            let mut again = Counters::new(classifier.list().rules.len());
-            for (data, wanted) in frames().zip(&verdicts) {
-                let around = Around::of(Frame { data, wire_len: FRAME as u32, interface: 0 });
-                same &= classifier.judge(&Fields::of(&parser, data), &around, &mut again).0 == *wanted;
-            }
-        }
-        if !same {
-            report.wrong(&format!("{case}: another verdict than that of the linear scan"));
-        }
-        let ns = format!("{:.2}", samples.cpu[round]);
-        report.raw(&["lists", case, "weir", &(round + 1).to_string(), &ns, &denied.to_string()]);
+    let fields: Vec<Fields> = frames().map(|data| Fields::of(&parser, data)).collect();
+    let mut again = Counters::new(classifier.list().rules.len());
+    let same = frames().zip(&fields).zip(&verdicts).all(|((data, fields), wanted)| {
+        let around = Around::of(Frame { data, wire_len: FRAME as u32, interface: 0 });
+        classifier.judge(fields, &around, &mut again).0 == *wanted
+    });
+    if !same {
+        report.wrong(&format!("{case}: another verdict than that of the linear scan"));
     }
-    let [median, range, _] = samples.cells();
-    let cells = vec![
-        case.to_owned(),
-        median,
-        range,
-        format!("{:.1}", 1e3 / samples.median()),
-        denied.to_string(),
-        format!("{scan_ns:.0} ns"),
-        format!("{:.1}x", scan_ns / samples.median()),
-    ];
-    Ok((cells, samples.median()))
+    let answer = |counters: &Counters| Answer {
+        denied: counters.denied.packets,
+        by_rule: counters.rules.iter().map(|count| count.all.packets).collect(),
+    };
+    let wanted = answer(&by_weir(&classifier, &parser, bytes));
+    if let Some(rival) = &mut rival {
+        let is_alike = |found: Answer| found == wanted;
+        if rival.verdicts(scanned) != verdicts || !BATCHES.iter().all(|&batch| is_alike(rival.judge(bytes, batch))) {
+            report.wrong(&format!("{case}: {} says something else", rival.name()));
+        }
+    }
+    let (mut weir, mut weir_alone, mut alone) = (Samples::default(), Samples::default(), Samples::default());
+    let mut whole = [Samples::default(), Samples::default()];
+    let steps = frames().len();
+    for round in 0..rounds {
+        let mut keep = |who: &str, samples: &mut Samples, elapsed| {
+            samples.add(elapsed, steps);
+            let ns = format!("{:.2}", samples.cpu[round]);
+            report.raw(&["lists", case, who, &(round + 1).to_string(), &ns, &wanted.denied.to_string()]);
+        };
+        let (counters, elapsed) = time(|| by_weir(&classifier, &parser, bytes));
+        keep("weir", &mut weir, elapsed);
+        let mut is_same = answer(&counters) == wanted;
+        if let Some(rival) = &mut rival {
+            for (batch, samples) in BATCHES.into_iter().zip(&mut whole) {
+                let (found, elapsed) = time(|| rival.judge(bytes, batch));
+                keep(&format!("{} by {batch}", rival.name()), samples, elapsed);
+                is_same &= found == wanted;
+            }
+            let (counters, elapsed) = time(|| by_weir_alone(&classifier, &fields, bytes));
+            keep("weir, rules alone", &mut weir_alone, elapsed);
+            is_same &= answer(&counters) == wanted;
+            let ((), elapsed) = time(|| rival.rules_alone(BATCHES[1]));
+            keep(&format!("{}, rules alone", rival.name()), &mut alone, elapsed);
+        }
+        if !is_same {
+            report.wrong(&format!("{case}: another answer in round {}", round + 1));
+        }
+    }
+    let compiled = (compiled_ms, classifier.bytes());
+    let rival = rival.map(|rival| (rival.name(), [whole[0].median(), whole[1].median()], alone.median()));
+    Ok(Row { case: case.to_owned(), weir, weir_alone, scan_ns, denied: wanted.denied, compiled, rival })
+}
+
+/// Judges and counts all frames.
+fn by_weir(classifier: &Classifier, parser: &Parser, bytes: &[u8]) -> Counters {
+    let mut counters = Counters::new(classifier.list().rules.len());
+    let mut fields = [Fields::without_ip(Content::NonIp); BATCH];
+    for batch in bytes.chunks(BATCH * FRAME) {
+        let frames = batch.chunks_exact(FRAME);
+        let count = frames.len();
+        fields.iter_mut().zip(frames).for_each(|(fields, data)| *fields = Fields::of(parser, data));
+        judge_batch(classifier, &fields[..count], batch, &mut counters);
+    }
+    counters
+}
+
+/// Judges and counts frames whose fields are known.
+fn by_weir_alone(classifier: &Classifier, fields: &[Fields], bytes: &[u8]) -> Counters {
+    let mut counters = Counters::new(classifier.list().rules.len());
+    for (fields, batch) in fields.chunks(BATCH).zip(bytes.chunks(BATCH * FRAME)) {
+        judge_batch(classifier, fields, batch, &mut counters);
+    }
+    counters
+}
+
+fn judge_batch(classifier: &Classifier, fields: &[Fields], batch: &[u8], counters: &mut Counters) {
+    let mut found = [Found::default(); BATCH];
+    classifier.look_up(fields, &mut found[..fields.len()]);
+    for ((data, fields), found) in batch.chunks_exact(FRAME).zip(fields).zip(found) {
+        let frame = Frame { data, wire_len: FRAME as u32, interface: 0 };
+        classifier.judge_found(found, fields, &Around::of(frame), counters);
+    }
 }
 
 /// The first rule that matches, one after another, with the fields taken from fixed places. `looked` counts rules.

@@ -1,4 +1,6 @@
-//! Support for comparisons: a plain receive loop in C, and a queue that receives known frames.
+//! Support for comparisons: a plain receive loop in C, a queue that receives known frames, and DPDK's classifiers.
+
+pub mod classify;
 
 use crate::port::{Port, Queue};
 use std::ffi::{c_int, c_void};
