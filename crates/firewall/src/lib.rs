@@ -20,6 +20,7 @@ pub mod replicas;
 mod rows;
 pub mod rules;
 pub mod striped;
+mod tree;
 mod unreachable;
 
 pub use address::Address;

@@ -11,6 +11,8 @@
 #[allow(unsafe_code)]
 mod advice;
 mod available;
+#[allow(unsafe_code)]
+mod boxes;
 pub mod changes;
 #[allow(unsafe_code)]
 pub mod chunks;
@@ -32,12 +34,13 @@ mod table;
 
 pub use advice::{advise_huge, in_huge_pages};
 pub use available::Available;
+pub use boxes::{Boxes, LANES};
 pub use equal::equal;
 pub use error::Error;
 pub use obtained::{Contiguity, Obtained};
 pub use policy::{Policy, Request, UnknownPolicy};
 pub use pool::Pool;
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_all};
 pub use region::Region;
 pub use table::Table;
 

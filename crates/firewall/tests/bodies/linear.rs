@@ -5,7 +5,7 @@
 use core::net::IpAddr;
 use std::collections::HashMap;
 use weir_firewall::rules::RuleList;
-use weir_firewall::{Around, Classifier, Conditions, Counters, DecidedBy, Fields, Rates, State, Verdict};
+use weir_firewall::{Around, Classifier, Conditions, Counters, DecidedBy, Fields, Found, Rates, State, Verdict};
 use weir_packet::flow::Parser;
 use weir_packet::{Frame, LinkType, Matcher};
 use weir_testkit::Input;
@@ -554,41 +554,60 @@ pub fn judge(data: &[u8]) -> Seen {
     let list = RuleList::parse(&text, &mut |_| unreachable!("no line names a file"));
     let list = list.unwrap_or_else(|error| panic!("{error}\n{text}"));
     let mut naive = Naive::new(&lines);
-    let rates = Rates::new(&list, 5);
     (naive.begun, naive.now) = (1_700_000_000_000_000_000, 1_700_000_000_000_000_000);
     assert_eq!(list.rules.len(), naive.rules.len());
     let names = list.interfaces.clone();
     let expressions: Vec<Option<Box<dyn Matcher>>> =
         list.expressions.iter().map(|text| (text == "odd").then(|| Box::new(Odd) as Box<dyn Matcher>)).collect();
+    // One packet by itself and several together; by the tree and by the rows; each way with rates of its own.
+    let rates: [Rates; 3] = core::array::from_fn(|_| Rates::new(&list, 5));
     let classifier = Classifier::new(list).unwrap();
+    let rows_alone = classifier.clone().without_tree();
     let unreachable = classifier.unreachable();
-    let mut counters = Counters::new(naive.rules.len());
+    let mut counters: [Counters; 3] = core::array::from_fn(|_| Counters::new(naive.rules.len()));
     let mut counts = vec![(0, 0); naive.rules.len()];
     let parser = Parser::new(LinkType::ETHERNET, false).unwrap();
     let (mut passed, mut denied) = (0, 0);
-    for _ in 0..40 {
-        let mut packet = packet(&mut choices);
-        let states = [State::New, State::Established, State::Established, State::Related, State::Invalid].map(Some);
-        packet.state = if is(&mut choices, 6) { None } else { *one(&mut choices, &states) };
+    let states = [State::New, State::Established, State::Established, State::Related, State::Invalid].map(Some);
+    let packets: Vec<Packet> = (0..40)
+        .map(|_| {
+            let mut packet = packet(&mut choices);
+            packet.state = if is(&mut choices, 6) { None } else { *one(&mut choices, &states) };
+            packet
+        })
+        .collect();
+    let fields: Vec<Fields> = packets.iter().map(|packet| Fields::of(&parser, &packet.frame)).collect();
+    let mut found = [[Found::default(); 40]; 2];
+    classifier.look_up(&fields, &mut found[0]);
+    rows_alone.look_up(&fields, &mut found[1]);
+    for (i, (packet, fields)) in packets.iter().zip(&fields).enumerate() {
         let interface = *one(&mut choices, &["eth0", "eth1", "eth9"]);
         naive.now += *one(&mut choices, &[0, 1, 250_000_000, 500_000_000, 3_000_000_000, 30_000_000_000]);
         let expired: Vec<u32> =
             (0..).zip(&naive.rules).filter(|(_, rule)| naive.has_expired(rule)).map(|(number, _)| number).collect();
-        let conditions = Conditions { rates: Some(&rates), expired: &expired, state: packet.state };
         let frame = Frame { data: &packet.frame, wire_len: WIRE_LEN, interface: 0 };
         let interface_number = names.iter().position(|name| name == interface);
         let time_ns = naive.now;
-        let around =
-            Around { interface: interface_number, expressions: &expressions, time_ns, conditions, ..Around::of(frame) };
-        let fields = Fields::of(&parser, &packet.frame);
-        let wanted = naive.judge(&packet, interface, &mut counts);
-        assert_eq!(classifier.judge(&fields, &around, &mut counters), wanted, "{packet:?}\n{fields:?}\n{text}");
+        let around = |way: usize| {
+            let conditions = Conditions { rates: Some(&rates[way]), expired: &expired, state: packet.state };
+            Around { interface: interface_number, expressions: &expressions, time_ns, conditions, ..Around::of(frame) }
+        };
+        let wanted = naive.judge(packet, interface, &mut counts);
+        let [alone, together, by_rows] = &mut counters;
+        let judged = [
+            classifier.judge(fields, &around(0), alone),
+            classifier.judge_found(found[0][i], fields, &around(1), together),
+            rows_alone.judge_found(found[1][i], fields, &around(2), by_rows),
+        ];
+        assert_eq!(judged, [wanted; 3], "{packet:?}\n{fields:?}\n{text}");
         *(if wanted.0 == Verdict::Pass { &mut passed } else { &mut denied }) += 1;
     }
     for pair in &unreachable {
         let (all, absent) = counts[pair.rule];
         assert_eq!(all, if pair.but_absent { absent } else { 0 }, "{pair:?}\n{text}");
     }
+    assert!(counters[1..].iter().all(|other| *other == counters[0]), "{text}");
+    let [counters, ..] = counters;
     let found: Vec<(u64, u64)> = counters.rules.iter().map(|count| (count.all.packets, count.absent)).collect();
     assert_eq!(found, counts, "{text}");
     assert_eq!((counters.passed.packets, counters.denied.packets), (passed, denied));

@@ -139,11 +139,11 @@ impl Parser {
         }
         let transport = |proto: u8, claimed: usize, bytes: &[u8; TRANSPORT]| {
             let ports = (u16::from_be_bytes([bytes[0], bytes[1]]), u16::from_be_bytes([bytes[2], bytes[3]]));
-            match proto {
-                TCP if claimed >= TRANSPORT => Some((ports, bytes[13])),
-                ip::UDP if claimed >= 4 => Some((ports, 0)),
-                _ => None,
-            }
+            // Without a branch between both protocols, which follow each other in no order.
+            let is_tcp = proto == TCP;
+            let least = if is_tcp { TRANSPORT } else { 4 };
+            let is_plain = (is_tcp | (proto == ip::UDP)) & (claimed >= least);
+            is_plain.then_some((ports, if is_tcp { bytes[13] } else { 0 }))
         };
         let head: &[u8; V4 + TRANSPORT] = data.first_chunk()?;
         let number = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
