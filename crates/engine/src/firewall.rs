@@ -3,19 +3,21 @@
 pub mod control_port;
 pub mod controller;
 pub mod ends;
+pub mod engines;
 mod overload;
 pub mod reject;
 pub mod remote;
 
 use crate::port::PortFault;
 use control_port::ControlPackets;
+use engines::Engine;
 use overload::Load;
 use reject::{AnswerCounts, Answers};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 use weir_filter::Filter;
-use weir_firewall::replicas::{self, Shard};
+use weir_firewall::replicas;
 use weir_firewall::rules::{Rule, RuleList};
 use weir_firewall::{
     Around, Classifier, Conditions, Connections, Content, Counters, Fields, Found, PolicyChange, Rates, Rules, Verdict,
@@ -197,7 +199,7 @@ pub type SharedPolicy = replicas::Shared<Policy>;
 /// A policy at work in one run, with its counts.
 #[derive(Debug)]
 pub struct Firewall {
-    worker: replicas::Worker<Policy>,
+    worker: engines::Worker,
     /// Name of an interface for which its source has none.
     unnamed: Option<String>,
     /// The rules that `counters` belong to.
@@ -298,9 +300,9 @@ impl FirewallCounts {
 }
 
 impl Firewall {
-    /// Puts a policy to work. An interface without a name in its source has the name `unnamed`.
-    pub fn new(policy: &Arc<SharedPolicy>, unnamed: Option<String>) -> Self {
-        let worker = policy.worker(Shard::ALL);
+    /// Puts an engine to work. An interface without a name in its source has the name `unnamed`.
+    pub fn new(engine: &Engine, unnamed: Option<String>) -> Self {
+        let worker = engine.worker();
         let rules = Arc::clone(&worker.value().rules);
         let counters = Counters::new(rules.list().rules.len());
         let (links, places) = (Vec::new(), Vec::new());
@@ -357,11 +359,6 @@ impl Firewall {
         (self.answers.as_ref().map(Answers::counts), self.answer_fault.as_ref())
     }
 
-    /// Returns the policy by which the latest batch was judged.
-    pub fn policy(&self) -> &Policy {
-        self.worker.value()
-    }
-
     /// Returns the counts so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -369,7 +366,7 @@ impl Firewall {
 
     /// Returns a copy of the counts so far, with the rules.
     pub fn counts(&self) -> FirewallCounts {
-        let (has_table, has_control) = (self.policy().permissions.is_some(), self.control.is_some());
+        let (has_table, has_control) = (self.worker.has_table(), self.control.is_some());
         let (rules, counters) = (Arc::clone(&self.rules), self.counters.clone());
         FirewallCounts { rules, has_table, has_control, counters, time_ns: self.time_ns }
     }
@@ -512,7 +509,7 @@ impl Firewall {
         }
         while let Some(rule) = self.ends.as_mut().and_then(|ends| ends.due(self.time_ns, self.rules.list())) {
             // No other worker is behind: there is room.
-            let _ = self.worker.change(&Change::Expired(rule));
+            let _ = self.worker.change_all(&[Change::Expired(rule)]);
         }
         let place = self.place_of(record, current);
         let Link { expressions, parser, .. } = &*self.links[place.link];
@@ -529,7 +526,7 @@ impl Firewall {
             ..Conditions::default()
         };
         let around = Around { frame, interface: place.interface, expressions, time_ns, conditions };
-        match self.worker.value().judge(found, fields, &around, &mut self.counters).0 {
+        match self.worker.judge(found, fields, &around, &mut self.counters).0 {
             Verdict::Pass => {
                 if let Some((connections, seen)) = seen {
                     self.counters.unrecorded += u64::from(!connections.pass(&seen, time_ns));

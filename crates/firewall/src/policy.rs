@@ -90,14 +90,26 @@ impl<R: Rules> Policy<R> {
         around: &Around<'_>,
         counters: &mut Counters,
     ) -> (Verdict, DecidedBy) {
+        let table = self.permissions.as_ref();
+        self.judge_by(|fields| table.and_then(|table| table.denies(fields)), found, fields, around, counters)
+    }
+
+    /// Judges as [`Self::judge`] does, by another permission table, which is asked with `denies`.
+    pub fn judge_by(
+        &self,
+        denies: impl FnOnce(&Fields) -> Option<DecidedBy>,
+        found: Found,
+        fields: &Fields,
+        around: &Around<'_>,
+        counters: &mut Counters,
+    ) -> (Verdict, DecidedBy) {
         let rules = self.rules.classifier();
         let is_judged = match fields.content {
             Content::Ip => true,
             Content::Neighbors => rules.list().neighbors_by_rules,
             Content::NonIp | Content::Malformed => false,
         };
-        let table = self.permissions.as_ref().filter(|_| is_judged);
-        match table.and_then(|table| table.denies(fields)) {
+        match is_judged.then(|| denies(fields)).flatten() {
             Some(by) => {
                 counters.decide(Verdict::Drop, by, around.frame.wire_len);
                 (Verdict::Drop, by)

@@ -90,6 +90,9 @@ pub enum Refused {
 }
 
 /// Destinations whose accepted ranges a worker has.
+///
+/// It is for streams that were distributed by [`Shard::of`] before. A worker that may get any packet has all destinations ([`Shard::ALL`]): it
+/// would judge packets to others without their ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// Number of the shard.

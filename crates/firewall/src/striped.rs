@@ -12,6 +12,10 @@
 //! Checked under loom as it is shipped. **Source**: Smith, "Multithreaded packet filter" (Brown University): striped locks, caches of
 //! permissions and marks of obsolete addresses.
 
+mod table;
+
+pub use table::{StripedTable, StripedTableWorker};
+
 use crate::permissions::{Change, Full, Permissions};
 use crate::{Address, DecidedBy};
 use std::sync::{Arc, PoisonError};
@@ -53,10 +57,19 @@ struct Stripe<A> {
 impl<A: Address> Striped<A> {
     /// Distributes a table to `stripes` stripes, at least one, each with room for as many addresses. **Cost**: all addresses.
     pub fn new(permissions: Permissions<A>, stripes: usize, seed: u64) -> Arc<Self> {
+        Self::numbered_by(ArcOfChanges::new(Changes::default()), permissions, stripes, seed)
+    }
+
+    /// Does as [`Self::new`]; changes have the numbers of `changes`, which other tables may share.
+    fn numbered_by(
+        changes: ArcOfChanges<Changes>,
+        permissions: Permissions<A>,
+        stripes: usize,
+        seed: u64,
+    ) -> Arc<Self> {
         let stripes = stripes.max(1);
         let parts = permissions.distributed(stripes, |address| stripe(address, stripes, seed));
         let stripe = |part| Stripe { version: AtomicU64::new(0), permissions: Mutex::new(part) };
-        let changes = ArcOfChanges::new(Changes::default());
         Arc::new(Self { stripes: parts.into_iter().map(stripe).collect(), changes, seed })
     }
 
@@ -79,6 +92,21 @@ impl<A: Address> Striped<A> {
         Ok(self.changes.publish())
     }
 
+    /// Locks the stripes of several changes, which are one step then.
+    fn step(&self, changes: &[Change<A>]) -> Step<'_, A> {
+        let of_stripe = |change: &Change<A>| (self.stripe(change.address), *change);
+        let mut changes: Vec<(usize, Change<A>)> = changes.iter().map(of_stripe).collect();
+        // Changes of an address keep their order; stripes are locked in theirs.
+        changes.sort_by_key(|(stripe, _)| *stripe);
+        let locked = changes.chunk_by(|a, b| a.0 == b.0).map(|of_one| self.lock(of_one[0].0)).collect();
+        Step { striped: self, changes, locked }
+    }
+
+    /// Returns the addresses from which no packet passes, in no order.
+    fn banned(&self) -> Vec<A> {
+        (0..self.stripes.len()).flat_map(|stripe| self.lock(stripe).banned().collect::<Vec<_>>()).collect()
+    }
+
     /// Whether the change of this number is in force on every worker: no batch runs that began before it.
     pub fn is_in_force(&self, number: u64) -> bool {
         self.changes.has_grace_period_ended(number)
@@ -96,6 +124,37 @@ impl<A: Address> Striped<A> {
         let steps = Steps::new(&self.changes);
         let (hits, misses) = (0, 0);
         StripedWorker { striped: Arc::clone(self), steps, sets: vec![[None; WAYS]; sets], hits, misses }
+    }
+}
+
+/// Changes that are applied as one step: no packet is judged by their stripes as long as these are locked. A packet that is judged by the cache
+/// before all stripes have another version comes before the step: none has been judged by it yet.
+#[derive(Debug)]
+struct Step<'a, A> {
+    striped: &'a Striped<A>,
+    /// Changes with their stripes, in the order of these.
+    changes: Vec<(usize, Change<A>)>,
+    /// The stripes, in the same order.
+    locked: Vec<MutexGuard<'a, Permissions<A>>>,
+}
+
+impl<A: Address> Step<'_, A> {
+    /// Checks that there is room for all changes. **Errors**: there is not.
+    fn has_room(&self) -> Result<(), Full> {
+        let mut of_stripes = self.changes.chunk_by(|a, b| a.0 == b.0).zip(&self.locked);
+        of_stripes.try_for_each(|(changes, permissions)| permissions.has_room(changes.iter().map(|(_, change)| change)))
+    }
+
+    /// Applies the changes, for which there is room.
+    fn apply(&mut self) {
+        for (changes, permissions) in self.changes.chunk_by(|a, b| a.0 == b.0).zip(&mut self.locked) {
+            for (_, change) in changes {
+                let applied = permissions.apply(change);
+                debug_assert_eq!(applied, Ok(()), "there is room");
+            }
+            // Entries are obsolete before the step has its number.
+            self.striped.stripes[changes[0].0].version.fetch_add(1, Ordering::Release);
+        }
     }
 }
 

@@ -8,8 +8,8 @@ mod report;
 mod rules_file;
 
 use crate::capture;
-use crate::cli::firewall::{CheckArgs, FirewallArgs, FirewallCommand, JudgingArgs, What};
-use crate::cli::{DirectionArg, OutputArgs};
+use crate::cli::firewall::{CheckArgs, EngineArg, FirewallArgs, FirewallCommand, JudgingArgs, What};
+use crate::cli::{DirectionArg, DistributeArg, OutputArgs};
 use crate::outcome::{Outcome, io_words, print, say};
 use crate::port::{self, Finisher, PortSink};
 use crate::show::Show;
@@ -27,6 +27,7 @@ use weir_engine::event::Event;
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::firewall::control_port::{ControlPackets, ControlPort, Times};
 use weir_engine::firewall::ends::Ends;
+use weir_engine::firewall::engines::Engine;
 use weir_engine::firewall::{Firewall, Policy, RuleSet, RuleSettings, SharedPolicy};
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
@@ -51,10 +52,10 @@ fn run_check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     let CheckArgs { rules, sources: names, judging } = arguments;
     let rules = Some(rules);
     check_sources(names, rules)?;
-    let policy = policy(rules, judging, false)?;
+    let engine = Engine::Sharded(SharedPolicy::new(policy(rules, judging, false)?, LOG));
     let walls = Walls::of_firewall(&judging.walls, names, &[])?;
     let work = Work { rules, sources: names, judging, control: None, outputs: Vec::new(), is_check: true };
-    work.run(&policy, &walls)
+    work.run(&engine, &walls)
 }
 
 fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
@@ -67,15 +68,19 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
     if arguments.bidirectional || arguments.tap || arguments.control.is_some() || arguments.duration.is_some() {
         bail!("--bidirectional, --tap, --control and --duration are about interfaces, and {source} is a file");
     }
+    if arguments.distribute != DistributeArg::Flow {
+        bail!("--distribute and several workers that judge are about interfaces, and {source} is a file");
+    }
+    check_engine(arguments)?;
     let rules = rules.as_ref();
     let names = std::slice::from_ref(source);
     check_sources(names, rules)?;
     let outputs = outputs(arguments, source, sink)?;
     let control = control_packets::port(arguments, false)?.map(|(port, _)| port);
-    let policy = policy(rules, judging, control.is_some())?;
+    let engine = engine(arguments, control.is_some())?;
     let written: Vec<Name> = std::iter::once(sink).chain(&arguments.write).cloned().collect();
     let walls = Walls::of_firewall(&judging.walls, names, &written)?;
-    Work { rules, sources: names, judging, control, outputs, is_check: false }.run(&policy, &walls)
+    Work { rules, sources: names, judging, control, outputs, is_check: false }.run(&engine, &walls)
 }
 
 /// Makes the outputs, the one for passed packets first. Ports are opened here.
@@ -174,8 +179,40 @@ fn classifier(rules: Option<&Name>) -> anyhow::Result<Classifier> {
 /// Changes that a worker need not have taken up yet. A batch of a worker that has all of them to take up takes a millisecond longer.
 const LOG: usize = 8192;
 
-/// Reads the rules and the permission table, and shares them. A policy whose permissions change has a table in any case.
-fn policy(rules: Option<&Name>, judging: &JudgingArgs, changes: bool) -> anyhow::Result<Arc<SharedPolicy>> {
+/// Verdicts in the cache of a worker of the striped engine, for each family.
+const CACHE: u32 = 4096;
+
+/// Refuses what an engine cannot do.
+fn check_engine(arguments: &FirewallArgs) -> anyhow::Result<()> {
+    let FirewallArgs { engine, cache, rules, judging, .. } = arguments;
+    match (engine, rules, cache) {
+        (EngineArg::Striped, Some(rules), _) => {
+            bail!("--engine striped judges by the permission table alone, and {} are rules: --engine sharded", rules)
+        }
+        (EngineArg::Striped, None, _) if judging.interface.is_some() => {
+            bail!("--interface is about rules with `on`, and --engine striped has no rules")
+        }
+        (EngineArg::Sharded, _, Some(_)) => bail!("--cache is that of --engine striped: --engine sharded has none"),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the engine, with the rules and the permission table.
+fn engine(arguments: &FirewallArgs, changes: bool) -> anyhow::Result<Engine> {
+    let FirewallArgs { rules, judging, .. } = arguments;
+    let is_striped = arguments.engine == EngineArg::Striped;
+    let policy = policy(rules.as_ref(), judging, changes || is_striped)?;
+    Ok(match policy {
+        Policy { permissions: Some(table), rules, .. } if is_striped => {
+            let cache = arguments.cache.unwrap_or(CACHE) as usize;
+            Engine::striped(table, rules, cache, rules_file::seed()?)
+        }
+        policy => Engine::Sharded(SharedPolicy::new(policy, LOG)),
+    })
+}
+
+/// Reads the rules and the permission table. A policy whose permissions change has a table in any case.
+fn policy(rules: Option<&Name>, judging: &JudgingArgs, changes: bool) -> anyhow::Result<Policy> {
     let called = called(rules);
     let classifier = classifier(rules)?;
     let permissions = match &judging.table {
@@ -192,7 +229,7 @@ fn policy(rules: Option<&Name>, judging: &JudgingArgs, changes: bool) -> anyhow:
         let is_of = |(number, _): &&(usize, usize)| expressions[*number] == senseless.expression;
         anyhow!("{called}: line {}: {}", lines.iter().find(is_of).map_or(0, |(_, line)| *line), senseless.why)
     })?;
-    Ok(SharedPolicy::new(Policy::new(permissions, Arc::new(rules)), LOG))
+    Ok(Policy::new(permissions, Arc::new(rules)))
 }
 
 /// A run of the command.
@@ -209,7 +246,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn run(mut self, policy: &Arc<SharedPolicy>, walls: &Walls) -> anyhow::Result<Outcome> {
+    fn run(mut self, engine: &Engine, walls: &Walls) -> anyhow::Result<Outcome> {
         let begun = Instant::now();
         let stop = Arc::new(AtomicBool::new(false));
         sys::stop_on_signals(Arc::clone(&stop));
@@ -219,7 +256,7 @@ impl Work<'_> {
         let mut outputs = std::mem::take(&mut self.outputs).into_iter();
         let main = outputs.next().unwrap_or_default();
         let splits: Vec<Target> = outputs.collect();
-        let mut firewall = Firewall::new(policy, self.judging.interface.clone()).by_packet_time();
+        let mut firewall = Firewall::new(engine, self.judging.interface.clone()).by_packet_time();
         if let Some(port) = &self.control {
             firewall = firewall.controlled(ControlPackets::new(port, Times::Packets(Ends::default())));
         }

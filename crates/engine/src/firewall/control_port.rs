@@ -6,6 +6,7 @@
 
 use super::Change;
 use super::ends::{Ends, LiveEnds};
+use super::engines::Worker;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -14,7 +15,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use weir_firewall::Fields;
 use weir_firewall::control::{self, Keys, RECORD, Refusal, Request, Sequences, StateError};
-use weir_firewall::replicas::Worker;
 use weir_packet::flow::Parser;
 use weir_packet::savefile::Record;
 
@@ -158,7 +158,7 @@ impl ControlPackets {
     }
 
     /// Ends the bans that are over at this packet.
-    pub(super) fn end_bans(&mut self, record: &Record<'_>, worker: &mut Worker<super::Policy>) {
+    pub(super) fn end_bans(&mut self, record: &Record<'_>, worker: &mut Worker) {
         let Times::Packets(ends) = &mut self.times else { return };
         let now = time_of(record);
         loop {
@@ -176,12 +176,7 @@ impl ControlPackets {
 
     /// Obeys a packet to the control port. **Errors**: the reason for which it is not obeyed. **Cost**: one HMAC at most for a packet without a
     /// key; for an authentic one a lock, allocation, and a write to the state file.
-    pub(super) fn obey(
-        &mut self,
-        record: &Record<'_>,
-        parser: &Parser,
-        worker: &mut Worker<super::Policy>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn obey(&mut self, record: &Record<'_>, parser: &Parser, worker: &mut Worker) -> Result<(), Refusal> {
         let Self { port, times } = self;
         let headers = parser.headers(record.frame.data).map_err(|_| Refusal::Malformed)?;
         let payload = control::payload(&headers)?;
@@ -210,11 +205,11 @@ impl ControlPackets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::firewall::engines::Engine;
     use crate::firewall::{Policy, RuleSet, RuleSettings, SharedPolicy};
     use std::net::IpAddr;
     use weir_firewall::Classifier;
     use weir_firewall::permissions::PermissionTable;
-    use weir_firewall::replicas::Shard;
     use weir_firewall::rules::RuleList;
     use weir_packet::{Frame, LinkType};
     use weir_testkit::Scratch;
@@ -222,10 +217,11 @@ mod tests {
     const KEYS: &str = "7 00112233445566778899aabbccddeeff\n9 99112233445566778899aabbccddeeff\n";
 
     /// A policy with room for two addresses, whose log has room for eight changes.
-    fn policy() -> Arc<SharedPolicy> {
+    fn policy() -> Engine {
         let settings = RuleSettings { inner: false, seed: 1, connections: 1 };
         let rules = RuleSet::new(Classifier::new(RuleList::default()).unwrap(), settings).unwrap();
-        SharedPolicy::new(Policy::new(Some(PermissionTable::new(2, true, 1)), Arc::new(rules)), 8)
+        let policy = Policy::new(Some(PermissionTable::new(2, true, 1)), Arc::new(rules));
+        Engine::Sharded(SharedPolicy::new(policy, 8))
     }
 
     fn now() -> u64 {
@@ -235,7 +231,7 @@ mod tests {
     /// Gives a request to a control port as an Ethernet frame.
     fn ask(
         control: &mut ControlPackets,
-        worker: &mut Worker<Policy>,
+        worker: &mut Worker,
         (id, sequence, lines): (u16, u64, &str),
     ) -> Result<(), Refusal> {
         let keys = Keys::parse(KEYS).unwrap();
@@ -253,7 +249,7 @@ mod tests {
         obeyed
     }
 
-    fn banned(worker: &Worker<Policy>) -> Vec<IpAddr> {
+    fn banned(worker: &Worker) -> Vec<IpAddr> {
         let mut banned: Vec<IpAddr> = worker.value().permissions.as_ref().unwrap().banned().collect();
         banned.sort_unstable();
         banned
@@ -262,7 +258,7 @@ mod tests {
     #[test]
     fn a_request_without_room_changes_nothing_and_is_used_up() {
         let (policy, port) = (policy(), ControlPort::new(772, Keys::parse(KEYS).unwrap()));
-        let (mut worker, mut other) = (policy.worker(Shard::ALL), policy.worker(Shard::ALL));
+        let (mut worker, mut other) = (policy.worker(), policy.worker());
         let mut control = ControlPackets::new(&port, Times::Clock(Arc::default()));
         let mut ask = |request| ask(&mut control, &mut worker, request).map_err(Refusal::name);
         assert_eq!(ask((7, 5, "ban 10.0.0.1")), Ok(()));
@@ -290,7 +286,7 @@ mod tests {
         let keeping = || ControlPort::keeping(772, Keys::parse(KEYS).unwrap(), Path::new(&state));
         let port = keeping().unwrap();
         assert!(matches!(keeping(), Err(StateFault::InUse)));
-        let mut worker = policy.worker(Shard::ALL);
+        let mut worker = policy.worker();
         let mut control = ControlPackets::new(&port, Times::Clock(Arc::default()));
         assert_eq!(ask(&mut control, &mut worker, (9, 20, "ban 10.0.0.1")), Err(Refusal::Replayed));
         let request = Request { key: 1, sequence: 21, lasts: None, changes: Vec::new() };

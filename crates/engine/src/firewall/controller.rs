@@ -1,7 +1,8 @@
 //! Changes of a firewall's policy while it works: by requests, by a new rules file, and when a ban or a rule expires.
 
 use super::ends::LiveEnds;
-use super::{Change, FirewallCounts, Policy, RuleSet, SharedPolicy};
+use super::engines::Engine;
+use super::{Change, FirewallCounts, RuleSet};
 use crate::control::{Control, Snapshot};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub struct Direction {
 /// Controller of a firewall, for several threads. Changes of all callers have one order, and each is in force on every worker when its
 /// call returns.
 pub struct Controller {
-    policy: Arc<SharedPolicy>,
+    engine: Engine,
     read_rules: ReadRules,
     directions: Vec<Direction>,
     ends: Arc<LiveEnds>,
@@ -64,6 +65,9 @@ pub enum ChangeError {
     /// Batches that began before the change are still under way. Later batches are judged by it.
     #[error("change {0} is made, and batches from before it are still under way")]
     UnderWay(u64),
+    /// The engine judges by no rules.
+    #[error("the striped engine judges by the permission table alone: there are no rules to read again")]
+    NoRules,
     /// The rules cannot be read. The rules before stay in force.
     #[error("{0}; the rules stay as they are")]
     Rules(String),
@@ -90,16 +94,11 @@ pub struct Standing {
 }
 
 impl Controller {
-    /// Makes the controller of a policy that is at work in these directions. `ends` are those of its control port too.
-    pub fn new(
-        policy: Arc<SharedPolicy>,
-        ends: Arc<LiveEnds>,
-        directions: Vec<Direction>,
-        read_rules: ReadRules,
-    ) -> Arc<Self> {
+    /// Makes the controller of an engine that is at work in these directions. `ends` are those of its control port too.
+    pub fn new(engine: Engine, ends: Arc<LiveEnds>, directions: Vec<Direction>, read_rules: ReadRules) -> Arc<Self> {
         let begun = Instant::now();
-        ends.follow(&policy.with(|policy| Arc::clone(&policy.rules)), begun);
-        Arc::new(Self { policy, read_rules, directions, ends, begun })
+        ends.follow(&engine.rules(), begun);
+        Arc::new(Self { engine, read_rules, directions, ends, begun })
     }
 
     /// Applies the changes of lines of a permission table as one step, or as several without those of other callers between if they need more
@@ -119,15 +118,15 @@ impl Controller {
         }
         let order = self.ends.order();
         let mut last = 0;
-        for step in changes.chunks(self.policy.room().div_ceil(2)) {
-            last = publish(|| self.ends.apply(step, time, |changes| self.policy.apply_all(changes)))?;
+        for step in changes.chunks(self.engine.room().div_ceil(2)) {
+            last = publish(|| self.ends.apply(step, time, |changes| self.engine.apply_all(changes)))?;
         }
         drop(order);
         self.wait(last)
     }
 
     fn wait(&self, change: u64) -> Result<u64, ChangeError> {
-        match self.policy.wait(change, PATIENCE) {
+        match self.engine.wait(change, PATIENCE) {
             true => Ok(change),
             false => Err(ChangeError::UnderWay(change)),
         }
@@ -136,13 +135,16 @@ impl Controller {
     /// Reads the rules again, compiles them beside those in force, and puts them in their place. Returns the number of the change and
     /// the rules, which are in force on every worker. **Errors**: the rules before stay in force, but for [`ChangeError::UnderWay`].
     pub fn reload(&self) -> Result<(u64, Arc<RuleSet>), ChangeError> {
+        if matches!(self.engine, Engine::Striped(_)) {
+            return Err(ChangeError::NoRules);
+        }
         let classifier = (self.read_rules)().map_err(ChangeError::Rules)?;
         // Holds off other changes of rules, so that the successor is that of the rules in force.
         let order = self.ends.order();
-        let (before, expired) = self.policy.with(|policy| (Arc::clone(&policy.rules), policy.expired().to_vec()));
+        let (before, expired) = (self.engine.rules(), self.engine.expired());
         let rules = before.successor(classifier, &expired);
         let rules = Arc::new(rules.map_err(|senseless| ChangeError::Rules(senseless.why))?);
-        let change = publish(|| self.policy.apply(&Change::Rules(Arc::clone(&rules))))?;
+        let change = publish(|| self.engine.apply_all(&[Change::Rules(Arc::clone(&rules))]))?;
         self.ends.follow(&rules, Instant::now());
         drop(order);
         self.wait(change).map(|change| (change, rules))
@@ -150,13 +152,10 @@ impl Controller {
 
     /// Returns the banned addresses, those of a permission table among them.
     pub fn bans(&self) -> Vec<Ban> {
-        let banned = |policy: &Policy| {
-            policy.permissions.as_ref().map(|table| table.banned().collect::<Vec<_>>()).unwrap_or_default()
-        };
         let now = Instant::now();
         let mut bans: Vec<Ban> = self.ends.with(|ends| {
             let left = |address: &IpAddr| ends.of(address).map(|end| end.saturating_duration_since(now));
-            self.policy.with(banned).iter().map(|&address| Ban { address, left: left(&address) }).collect()
+            self.engine.banned().into_iter().map(|address| Ban { address, left: left(&address) }).collect()
         });
         bans.sort_unstable_by_key(|ban| ban.address);
         bans
@@ -173,8 +172,8 @@ impl Controller {
 
     /// Starts the thread that ends bans and rules. An end is a change like others: it comes into force for all workers at once.
     pub fn end_bans(self: &Arc<Self>) -> std::io::Result<Clock> {
-        let (ends, policy) = (Arc::clone(&self.ends), Arc::clone(&self.policy));
-        spawn("firewall clock", 0, move || ends.work(|changes| policy.apply_all(changes)))?;
+        let (ends, engine) = (Arc::clone(&self.ends), self.engine.clone());
+        spawn("firewall clock", 0, move || ends.work(|changes| engine.apply_all(changes)))?;
         Ok(Clock(Arc::clone(&self.ends)))
     }
 }

@@ -76,6 +76,12 @@ pub struct FirewallArgs {
     /// The rules; - is standard input
     #[arg(help_heading = PACKETS, long, value_name = "FILE", required_unless_present_any = ["table", "control_port"])]
     pub rules: Option<Name>,
+    /// Engine that judges packets while permissions change; sharded unless you know why
+    #[arg(help_heading = ENGINE, long, default_value = "sharded")]
+    pub engine: EngineArg,
+    /// Verdicts that each worker of --engine striped remembers, for each of IPv4 and IPv6 [default: 4096]
+    #[arg(help_heading = ENGINE, long, value_name = "ENTRIES", value_parser = clap::value_parser!(u32).range(4..=1 << 24))]
+    pub cache: Option<u32>,
     /// Write one more file, of the packets that --what says
     #[arg(help_heading = FILES, short = 'w', long = "write", value_name = "FILE", requires = "what")]
     pub write: Option<Name>,
@@ -116,6 +122,18 @@ pub struct FirewallArgs {
     /// What `check` has too.
     #[command(flatten)]
     pub judging: JudgingArgs,
+}
+
+/// Heading of the options about the engine.
+const ENGINE: &str = "Engine";
+
+/// Engine that judges packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EngineArg {
+    /// Rules and table, a copy for each worker: no packet waits for a lock
+    Sharded,
+    /// The table alone, one for all workers, in stripes with a lock each: less memory for large tables
+    Striped,
 }
 
 /// Heading of the options about control packets.

@@ -59,8 +59,8 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let sink_name = sink.clone();
     check(arguments, source, sink)?;
     let rules = arguments.rules.as_ref();
-    let policy = super::policy(rules, &arguments.judging, true)?;
-    policy.with(|policy| check_states(rules, arguments.distribute, policy.rules.list()))?;
+    let engine = super::engine(arguments, true)?;
+    check_states(rules, arguments.distribute, engine.rules().list())?;
     let (control, ends) = (control_packets::port(arguments, true)?, Arc::<LiveEnds>::default());
     let mut pairs = vec![(source.clone(), sink.clone())];
     if arguments.bidirectional {
@@ -108,7 +108,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             let main = outputs.next().unwrap_or_default();
             let splits: Vec<_> = outputs.collect();
             let name = capture::interface(&source).unwrap_or_default().to_owned();
-            let mut firewall = Firewall::new(&policy, Some(name.clone()));
+            let mut firewall = Firewall::new(&engine, Some(name.clone()));
             if let Some((port, _)) = &control {
                 firewall = firewall.controlled(ControlPackets::new(port, Times::Clock(Arc::clone(&ends))));
             }
@@ -154,7 +154,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     };
     let (read_again, distribute) = (arguments.rules.clone(), arguments.distribute);
     let controller = Controller::new(
-        Arc::clone(&policy),
+        engine,
         ends,
         ways.iter().map(direction).collect(),
         Box::new(move || {
@@ -189,6 +189,7 @@ fn sender(port: &Name) -> Name {
 
 /// Refuses contradictory arguments before anything is opened.
 fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result<()> {
+    super::check_engine(arguments)?;
     let is_port = port::is_port(sink);
     if is_port {
         port::check_scheme(sink)?;

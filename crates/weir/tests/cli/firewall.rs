@@ -313,11 +313,41 @@ fn a_permission_table_denies_what_tcpdump_selects() {
     let out = temp.at("out.pcap");
     weir(["firewall", &demo, &out, "--table", &table]).ok();
     assert_eq!(records(&out).len() as u64, answer["passed"].as_u64().unwrap());
+    // The other engine, also with a cache of four verdicts.
+    for cache in [&[][..], &["--cache", "4"]] {
+        let other = temp.at("striped.pcap");
+        let command =
+            [&["firewall", &demo, &other, "--table", &table, "--engine", "striped", "--json"], cache].concat();
+        let striped: Value = serde_json::from_str(&weir(command).ok().text()).unwrap();
+        for name in ["passed", "denied", "persona_non_grata", "not_accepted", "default", "non_ip"] {
+            assert_eq!(striped[name], answer[name], "{name}");
+        }
+        assert_eq!(fs::read(&other).unwrap(), fs::read(&out).unwrap());
+        fs::remove_file(&other).unwrap();
+    }
     fs::remove_file(&out).unwrap();
     let wrong = temp.file("wrong.txt", b"ban 10.0.0.1\nrefuse 10.0.0.1 from 10.0.0.9-10.0.0.1\n");
     let done = weir(["firewall", &demo, &out, "--table", &wrong]);
     assert_eq!((done.code, fs::metadata(&out).is_err()), (Some(2), true));
     assert!(done.err.contains("wrong.txt: line 2: the range 10.0.0.9-10.0.0.1 is reversed"), "{}", done.err);
+}
+
+#[test]
+fn engines_refuse_what_they_cannot_do() {
+    let temp = Temp::new();
+    let (file, out) = (temp.file("in.pcap", b""), temp.at("out.pcap"));
+    let (rules, table) = (temp.file("rules.txt", b"drop udp\n"), temp.file("table.txt", b"ban 10.0.0.1\n"));
+    for (arguments, words) in [
+        (["--engine", "striped", "--rules", &rules], "--engine striped judges by the permission table alone"),
+        (["--engine", "striped", "--interface", "eth0"], "--engine striped has no rules"),
+        (["--engine", "sharded", "--cache", "64"], "--cache is that of --engine striped"),
+        (["--distribute", "address", "--engine", "striped"], "are about interfaces"),
+    ] {
+        let done = weir([&["firewall", &file, &out, "--table", &table], &arguments[..]].concat());
+        assert_eq!((done.code, done.err.lines().count()), (Some(2), 1), "{arguments:?}: {}", done.err);
+        assert!(done.err.contains(words), "{arguments:?}: {}", done.err);
+    }
+    assert!(fs::metadata(&out).is_err());
 }
 
 /// The times of the packets decide, not the time at which the file is judged.

@@ -352,6 +352,52 @@ fn rules_are_read_again_and_bad_ones_change_nothing() {
     assert_eq!(answer["rules"].as_array().unwrap().len(), 2, "{answer}");
 }
 
+/// One table for three workers: bans are in force at once when `ctl` returns, end by themselves, and there are no rules to read.
+#[test]
+fn the_striped_engine_obeys_too() {
+    let test = "the_striped_engine_obeys_too";
+    let Some(wall) = Wall::new(test, "ban 10.0.0.9\n") else { return };
+    let weir = env!("CARGO_BIN_EXE_weir");
+    for distribute in ["flow", "address", "random"] {
+        let running = wall.net.start(
+            &[
+                &[weir, "firewall", "near", "out", "--table", &wall.rules, "--control", &wall.socket, "--json"][..],
+                &["--workers", "3", "--engine", "striped", "--cache", "64", "--distribute", distribute],
+            ]
+            .concat(),
+            "control socket",
+        );
+        let frames: Vec<Vec<u8>> = (0..90).map(|i| datagram((i % 9) as u8 + 1, i / 9)).collect();
+        let passes = || {
+            let before = wall.net.received("beyond", "beyond");
+            let received = wall.stats()["received"].as_u64().unwrap();
+            assert_eq!(wall.net.send(&frames, 30), 90);
+            let begun = Instant::now();
+            while wall.stats()["received"].as_u64().unwrap() < received + 90 {
+                assert!(begun.elapsed() < Duration::from_secs(10), "the packets do not arrive");
+            }
+            wall.net.received("beyond", "beyond") - before
+        };
+        assert_eq!(passes(), 80, "{distribute}: all but one source");
+        wall.ctl(&["block", "10.0.0.1", "2001:db8::1"]).ok();
+        wall.ctl(&["block", "10.0.0.2", "--for", "1s"]).ok();
+        assert!(wall.ctl(&["list"]).ok().text().contains("2001:db8::1"));
+        wall.ctl(&["accept", "10.0.0.9"]).ok();
+        let begun = Instant::now();
+        while wall.ctl(&["list"]).ok().text().contains("10.0.0.2 ") {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the ban of a second does not end");
+        }
+        assert_eq!(passes(), 80, "{distribute}: all but another source");
+        wall.ctl(&["refuse", "10.0.0.2", "--from", "10.0.0.3-10.0.0.6"]).ok();
+        assert_eq!(passes(), 40, "{distribute}: a destination refuses four sources more");
+        let refused = wall.ctl(&["reload"]);
+        assert!(refused.code == Some(1) && refused.err.contains("there are no rules"), "{}", refused.err);
+        let answer = answer(&running.stop().ok());
+        assert_eq!(answer["denied"], 10 + 10 + 50, "{answer}");
+        assert_eq!(answer["not_accepted"]["packets"], 40, "{answer}");
+    }
+}
+
 #[test]
 fn bans_end_when_they_were_told_to() {
     let test = "bans_end_when_they_were_told_to";
