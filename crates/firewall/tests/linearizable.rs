@@ -4,15 +4,26 @@
 //! threads and hide missing barriers. The judge ([`Judge`]) knows only these logs: changes have the numbers that they were given, and for
 //! each packet it looks for an instant between its times at which the tables give its verdict, such that no packet that begins after another
 //! has ended comes before it in the order.
+//!
+//! Times are readings of the monotonic clock, which Linux takes from the time-stamp counter behind a serialising instruction; fences stand before
+//! and behind it, so that no store is late. The counters of two cores may differ by [`CLOCK_ERROR_NS`]. The judge demands an order only of what
+//! lies further apart: a violation within that time is not found, and no sound history is refused for it.
+//!
+//! `WEIR_PACKETS` is the number of packets that are judged in all, a million without it, and `WEIR_CHANGES` that of changes.
 
+#[path = "linearizable/engines.rs"]
+mod engines;
+#[path = "linearizable/faults.rs"]
+mod faults;
+
+use engines::{Engine, RuleLists, Step, sharded, striped};
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weir_firewall::permissions::{Change, Permissions, Span};
-use weir_firewall::replicas::{Refused, Shard, Shared, Worker};
-use weir_firewall::striped::{Striped, StripedWorker};
+use weir_firewall::replicas::{Shard, Shared};
+use weir_firewall::striped::Striped;
 use weir_generator::trains::{Config, Data, MIXES, Mix, Packet, Trains, fingerprint};
 use weir_testkit::Random;
 
@@ -27,17 +38,22 @@ struct Judged {
     end_ns: u64,
     source: u32,
     destination: u32,
+    proto: u8,
     passed: bool,
+    /// Number of the latest change that came before it among the packets of its worker.
+    behind: u64,
 }
 
 /// A change that was applied.
 #[derive(Clone, Copy, Debug)]
 struct Applied {
     begin_ns: u64,
-    /// Time of the acknowledgement.
+    /// Time at which it has its number: packets that come later are judged by it.
+    made_ns: u64,
+    /// Time of the acknowledgement: no later verdict is without it. A change in the stream has none, which is `u64::MAX`.
     end_ns: u64,
     number: u64,
-    change: Change<u32>,
+    step: Step,
 }
 
 /// What is wrong with a history.
@@ -54,6 +70,8 @@ struct Judge {
     flags: HashMap<u32, Vec<(u64, bool)>>,
     /// For each destination, the numbers of changes of its ranges.
     rows: HashMap<u32, Vec<(u64, Span<u32>, bool)>>,
+    /// Numbers of changes of the rules, and the protocol that they drop from then on.
+    rules: Vec<(u64, Option<u8>)>,
     default: bool,
     changes: Vec<Applied>,
 }
@@ -62,18 +80,24 @@ impl Judge {
     fn new(mut changes: Vec<Applied>, default: bool) -> Result<Self, Violation> {
         changes.sort_by_key(|applied| applied.number);
         let (mut flags, mut rows) = (HashMap::<_, Vec<_>>::new(), HashMap::<_, Vec<_>>::new());
-        let mut latest_begin = 0;
+        let (mut latest_begin, mut rules) = (0, Vec::new());
         for (i, applied) in changes.iter().enumerate() {
             // Numbers have no gaps, and a change that ended before another one began has the lower number.
-            if applied.number != i as u64 + 1 || applied.end_ns + CLOCK_ERROR_NS < latest_begin {
+            if applied.number != i as u64 + 1 || applied.made_ns + CLOCK_ERROR_NS < latest_begin {
                 return Err(Violation::ChangesOutOfOrder(applied.number));
             }
             latest_begin = latest_begin.max(applied.begin_ns);
-            let Change { address, persona_non_grata, accepts } = applied.change;
+            let Change { address, persona_non_grata, accepts } = match applied.step {
+                Step::Address(change) => change,
+                Step::Rules(drops) => {
+                    rules.push((applied.number, drops));
+                    continue;
+                }
+            };
             flags.entry(address).or_default().extend(persona_non_grata.map(|flag| (applied.number, flag)));
             rows.entry(address).or_default().extend(accepts.map(|(sources, yes)| (applied.number, sources, yes)));
         }
-        Ok(Self { flags, rows, default, changes })
+        Ok(Self { flags, rows, rules, default, changes })
     }
 
     /// The first version from `from` to `to` at which the packet has its verdict.
@@ -85,13 +109,16 @@ impl Judge {
             let is_bad = behind > 0 && flags[behind - 1].1;
             let behind = rows.partition_point(|change| change.0 <= version);
             let says = rows[..behind].iter().rev().find(|change| change.1.contains(packet.source));
-            !is_bad && says.map_or(self.default, |change| change.2)
+            let behind = self.rules.partition_point(|change| change.0 <= version);
+            let is_dropped = behind > 0 && self.rules[behind - 1].1 == Some(packet.proto);
+            !is_bad && !is_dropped && says.map_or(self.default, |change| change.2)
         };
         // The verdict can only differ where one of its two addresses changes.
         let next = |version: u64| {
             let flag = flags.get(flags.partition_point(|change| change.0 <= version)).map(|change| change.0);
             let row = rows.get(rows.partition_point(|change| change.0 <= version)).map(|change| change.0);
-            flag.into_iter().chain(row).min()
+            let rules = self.rules.get(self.rules.partition_point(|change| change.0 <= version)).map(|change| change.0);
+            flag.into_iter().chain(row).chain(rules).min()
         };
         let mut version = from;
         loop {
@@ -112,6 +139,9 @@ impl Judge {
         let mut by_end: Vec<(u64, u64)> = self.changes.iter().map(|applied| (applied.end_ns, applied.number)).collect();
         let mut by_begin: Vec<(u64, u64)> =
             self.changes.iter().map(|applied| (applied.begin_ns, applied.number)).collect();
+        let mut by_made: Vec<(u64, u64)> =
+            self.changes.iter().map(|applied| (applied.made_ns, applied.number)).collect();
+        by_made.sort_unstable();
         by_end.sort_unstable();
         by_begin.sort_unstable();
         let highest = |sorted: &[(u64, u64)]| -> Vec<u64> {
@@ -122,7 +152,7 @@ impl Judge {
             };
             sorted.iter().map(up_to).collect()
         };
-        let (most_by_end, most_by_begin) = (highest(&by_end), highest(&by_begin));
+        let (most_by_end, most_by_begin, most_by_made) = (highest(&by_end), highest(&by_begin), highest(&by_made));
         let before = |sorted: &[(u64, u64)], most: &[u64], time: u64| {
             let behind = sorted.partition_point(|(at, _)| *at < time);
             behind.checked_sub(1).map_or(0, |last| most[last])
@@ -137,7 +167,9 @@ impl Judge {
             // No verdict by an older table is given once a change is acknowledged, also none on a packet that came before.
             let acknowledged = before(&by_end, &most_by_end, packet.end_ns.saturating_sub(CLOCK_ERROR_NS));
             let begun = before(&by_begin, &most_by_begin, packet.end_ns + CLOCK_ERROR_NS);
-            let from = bound.max(acknowledged);
+            // Nor on a packet that came after a change was made.
+            let made = before(&by_made, &most_by_made, packet.begin_ns.saturating_sub(CLOCK_ERROR_NS));
+            let from = bound.max(acknowledged).max(made).max(packet.behind);
             // The least version that fits binds the others least.
             let Some(version) = self.first_version(packet, from, begun.max(from)).filter(|_| from <= begun) else {
                 return Err(Violation::NoInstant(format!("{packet:?}, from version {from} to {begun}")));
@@ -154,220 +186,257 @@ fn change(config: &Config) -> Change<u32> {
     Change { address, persona_non_grata: Some(persona_non_grata), accepts }
 }
 
-/// Few addresses, so that every change concerns many packets.
-fn small() -> Mix {
-    Mix {
-        addresses_log: 4,
-        trains_log: 4,
-        config_share: 0.2,
-        persona_non_grata_share: 0.3,
-        accepting_share: 0.5,
-        ..MIXES[0]
-    }
+/// Addresses of a run: so few that every change concerns many packets.
+const ADDRESSES: usize = 16;
+
+/// Number of protocols of packets, which rules name.
+const PROTOCOLS: usize = 4;
+
+/// Longest time of a run, after which it fails.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+/// Which worker judges a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Distribution {
+    Flow,
+    Address,
+    Random,
 }
 
-/// An engine under test.
-trait Engine: Sync {
-    type Worker: Send;
+const DISTRIBUTIONS: [Distribution; 3] = [Distribution::Flow, Distribution::Address, Distribution::Random];
 
-    fn worker(&self, shard: Shard) -> Self::Worker;
-    /// Applies a change; `None` if there is no room yet.
-    fn try_apply(&self, change: &Change<u32>) -> Option<u64>;
-    fn is_in_force(&self, number: u64) -> bool;
-    fn begin(worker: &mut Self::Worker);
-    fn passes(worker: &mut Self::Worker, source: u32, destination: u32) -> bool;
-    fn end(worker: &mut Self::Worker);
-}
-
-impl Engine for Arc<Shared<Permissions<u32>>> {
-    type Worker = Worker<Permissions<u32>>;
-
-    fn worker(&self, shard: Shard) -> Self::Worker {
-        Shared::worker(self, shard)
-    }
-
-    fn try_apply(&self, change: &Change<u32>) -> Option<u64> {
-        match Shared::apply(self, change) {
-            Ok(number) => Some(number),
-            Err(Refused::NoRoom { .. }) => None,
-            Err(refused) => panic!("{refused}"),
+impl Distribution {
+    /// The worker of a packet among `of`.
+    fn worker(self, source: u32, destination: u32, of: u32, random: &mut Random) -> u32 {
+        match self {
+            Self::Flow => Shard::of(source ^ destination, of).index,
+            Self::Address => Shard::of(destination, of).index,
+            Self::Random => random.below(of as usize) as u32,
         }
     }
 
-    fn is_in_force(&self, number: u64) -> bool {
-        Shared::is_in_force(self, number)
-    }
-
-    fn begin(worker: &mut Self::Worker) {
-        worker.begin();
-    }
-
-    fn passes(worker: &mut Self::Worker, source: u32, destination: u32) -> bool {
-        worker.value().passes(source, destination)
-    }
-
-    fn end(worker: &mut Self::Worker) {
-        worker.end();
+    /// Destinations that a worker has.
+    fn shard(self, index: u32, of: u32) -> Shard {
+        if self == Self::Address { Shard { index, of } } else { Shard::ALL }
     }
 }
 
-impl Engine for Arc<Striped<u32>> {
-    type Worker = StripedWorker<u32>;
-
-    /// Any worker judges packets to any destination.
-    fn worker(&self, _: Shard) -> Self::Worker {
-        Striped::worker(self, 64)
-    }
-
-    fn try_apply(&self, change: &Change<u32>) -> Option<u64> {
-        Some(Striped::apply(self, change).unwrap())
-    }
-
-    fn is_in_force(&self, number: u64) -> bool {
-        Striped::is_in_force(self, number)
-    }
-
-    fn begin(worker: &mut Self::Worker) {
-        worker.begin();
-    }
-
-    fn passes(worker: &mut Self::Worker, source: u32, destination: u32) -> bool {
-        worker.denies(source, destination).is_none()
-    }
-
-    fn end(worker: &mut Self::Worker) {
-        worker.end();
-    }
-}
-
-fn sharded(seed: u64) -> Arc<Shared<Permissions<u32>>> {
-    Shared::new(Permissions::new(small().addresses() as usize, true, seed), 64)
-}
-
-fn striped(seed: u64) -> Arc<Striped<u32>> {
-    Striped::new(Permissions::new(small().addresses() as usize, true, seed), 8, seed)
-}
-
-/// Judges packets on each of `workers` threads, in batches, while two threads apply `changes` changes each, and wait for the acknowledgement
-/// of each. Keeps `packets` to twice as many packets of each worker, evenly over its time: a part of a sound history is sound. All threads let others run now and then, so that they take turns often where cores are few.
-fn run<E: Engine>(
-    engine: &E,
+/// Size of a run.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    /// Packets that are kept of all workers, at least.
     packets: usize,
+    /// Changes of each of two controllers.
     changes: usize,
     workers: u32,
-    shards: bool,
+    distribution: Distribution,
     seed: u64,
-) -> (Vec<Applied>, Vec<Judged>) {
+}
+
+/// Clock of a run, ns.
+fn clock() -> impl Fn() -> u64 + Copy + Send + Sync {
     let start = Instant::now();
-    let now = move || start.elapsed().as_nanos() as u64;
+    move || {
+        fence(Ordering::SeqCst);
+        let elapsed = start.elapsed();
+        fence(Ordering::SeqCst);
+        assert!(elapsed < DEADLINE, "a run does not end");
+        elapsed.as_nanos() as u64
+    }
+}
+
+/// A change of an address, seldom of the rules if the engine has any.
+fn step(random: &mut Random, has_rules: bool) -> Step {
+    if has_rules && random.below(8) == 0 {
+        // The last list has no rule that holds: its only one expires.
+        return Step::Rules((random.below(4) > 0).then(|| random.below(PROTOCOLS) as u8));
+    }
+    let begin = random.below(ADDRESSES) as u32;
+    let sources = Span::half_open(begin, (begin < 12).then_some(begin + 4)).unwrap();
+    Step::Address(Change {
+        address: random.below(ADDRESSES) as u32,
+        persona_non_grata: Some(random.below(3) == 0),
+        accepts: Some((sources, random.below(2) == 0)),
+    })
+}
+
+/// Judges packets on each thread of a worker, in batches, of which some make changes, while two threads apply changes and wait for the
+/// acknowledgement of each; a third of their bans ends soon, which is a change like others. Keeps at most twice the packets asked for, evenly over
+/// the time: a part of a sound history is sound. All threads let others run now and then, so that they take turns often where cores are few.
+fn run<E: Engine>(engine: &E, size: Size) -> (Vec<Applied>, Vec<Judged>) {
+    let Size { workers, distribution, seed, changes, .. } = size;
+    let packets = size.packets / workers as usize;
+    let now = clock();
     let controlled = AtomicU32::new(0);
-    let of = if shards { workers } else { 1 };
+    let apply = |mut apply: Box<dyn FnMut() -> Option<u64> + '_>| loop {
+        match apply() {
+            Some(number) => return number,
+            None => {
+                now();
+                std::thread::yield_now();
+            }
+        }
+    };
     std::thread::scope(|scope| {
-        let judges: Vec<_> = (0..workers)
-            .map(|index| {
-                let mut worker = engine.worker(if shards { Shard { index, of } } else { Shard::ALL });
-                let controlled = &controlled;
-                scope.spawn(move || {
-                    let (mut judged, mut random) = (Vec::with_capacity(packets), Random(seed + u64::from(index)));
-                    let (mut batches, mut stride) = (0u64, 1);
-                    while judged.len() < packets || controlled.load(Ordering::Relaxed) < 2 {
-                        let begin_ns = now();
-                        E::begin(&mut worker);
-                        let batch = judged.len();
-                        for _ in 0..=random.below(8) {
-                            let (source, destination) = (random.below(16) as u32, random.below(16) as u32);
-                            if Shard::of(destination, of).index == if shards { index } else { 0 } {
-                                let passed = E::passes(&mut worker, source, destination);
-                                judged.push(Judged { begin_ns, end_ns: 0, source, destination, passed });
-                            }
+        let judge = |index: u32| {
+            let mut worker = engine.worker(index, distribution.shard(index, workers));
+            let (controlled, apply) = (&controlled, &apply);
+            scope.spawn(move || {
+                let (mut judged, mut applied) = (Vec::with_capacity(2 * packets), Vec::new());
+                let mut random = Random(seed * 8 + u64::from(index));
+                let (mut batches, mut stride, mut behind) = (0u64, 1, 0);
+                while judged.len() < packets || controlled.load(Ordering::Relaxed) < 2 {
+                    // The packets of a batch have come before it begins.
+                    let begin_ns = now();
+                    let wanted: Vec<(u32, u32, u8)> = (0..=random.below(8))
+                        .map(|_| {
+                            let mut below = |most| random.below(most) as u32;
+                            (below(ADDRESSES), below(ADDRESSES), below(PROTOCOLS) as u8)
+                        })
+                        .collect();
+                    E::begin(&mut worker, &wanted);
+                    let batch = judged.len();
+                    for (place, &(source, destination, proto)) in wanted.iter().enumerate() {
+                        if distribution.worker(source, destination, workers, &mut random) == index {
+                            let passed = E::passes(&mut worker, place, (source, destination, proto));
+                            judged.push(Judged { begin_ns, end_ns: 0, source, destination, proto, passed, behind });
                         }
-                        let end_ns = now();
-                        E::end(&mut worker);
-                        judged[batch..].iter_mut().for_each(|packet| packet.end_ns = end_ns);
-                        batches += 1;
-                        if batches % stride != 0 {
-                            judged.truncate(batch);
-                        }
-                        if judged.len() >= 2 * packets {
-                            let mut number = 0;
-                            judged.retain(|_| {
-                                number += 1;
-                                number % 2 == 0
+                        // Changes in the stream are as many as those of the controllers, at most.
+                        if applied.len() < changes && random.below(24) == 0 {
+                            let (step, begun) = (step(&mut random, E::HAS_RULES), now());
+                            behind = apply(Box::new(|| E::change(&mut worker, &step)));
+                            applied.push(Applied {
+                                begin_ns: begun,
+                                made_ns: now(),
+                                end_ns: u64::MAX,
+                                number: behind,
+                                step,
                             });
-                            stride *= 2;
                         }
-                        if random.below(16) == 0 {
+                        if random.below(256) == 0 {
                             std::thread::yield_now();
                         }
                     }
-                    // Others may still wait for room in the log.
-                    drop(worker);
-                    judged
-                })
+                    let end_ns = now();
+                    E::end(&mut worker);
+                    judged[batch..].iter_mut().for_each(|packet| packet.end_ns = end_ns);
+                    batches += 1;
+                    if batches % stride != 0 {
+                        judged.truncate(batch);
+                    }
+                    if judged.len() >= 2 * packets {
+                        let mut number = 0;
+                        judged.retain(|_| {
+                            number += 1;
+                            number % 2 == 0
+                        });
+                        stride *= 2;
+                    }
+                    if random.below(16) == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+                // Others may still wait for room in the log.
+                drop(worker);
+                (applied, judged)
             })
-            .collect();
+        };
+        let judges: Vec<_> = (0..workers).map(judge).collect();
         let controllers: Vec<_> = (0..2)
             .map(|index| {
-                let controlled = &controlled;
+                let (controlled, apply) = (&controlled, &apply);
                 scope.spawn(move || {
                     let (mut applied, mut random) = (Vec::new(), Random(seed ^ (index + 77)));
+                    let mut ends: Vec<(u64, u32)> = Vec::new();
                     for _ in 0..changes {
-                        let begin = random.below(16) as u32;
-                        let sources = Span::half_open(begin, (begin < 12).then_some(begin + 4)).unwrap();
-                        let change = Change {
-                            address: random.below(16) as u32,
-                            persona_non_grata: Some(random.below(3) == 0),
-                            accepts: Some((sources, random.below(2) == 0)),
+                        let over = ends.first().is_some_and(|(end, _)| *end <= now()).then(|| ends.remove(0).1);
+                        let step = match over {
+                            Some(address) => {
+                                Step::Address(Change { address, persona_non_grata: Some(false), accepts: None })
+                            }
+                            None => step(&mut random, E::HAS_RULES),
                         };
                         let begin_ns = now();
-                        let number = loop {
-                            match engine.try_apply(&change) {
-                                Some(number) => break number,
-                                None => std::thread::yield_now(),
-                            }
-                        };
+                        if let Step::Address(Change { address, persona_non_grata: Some(true), .. }) = step
+                            && random.below(3) == 0
+                        {
+                            ends.push((begin_ns + 50_000, address));
+                            engine.note_end(address, Duration::from_micros(50));
+                        }
+                        let number = apply(Box::new(|| engine.try_apply(&step)));
+                        let made_ns = now();
                         while !engine.is_in_force(number) {
+                            now();
                             std::thread::yield_now();
                         }
-                        applied.push(Applied { begin_ns, end_ns: now(), number, change });
+                        applied.push(Applied { begin_ns, made_ns, end_ns: now(), number, step });
                     }
                     controlled.fetch_add(1, Ordering::Relaxed);
                     applied
                 })
             })
             .collect();
-        let judged = judges.into_iter().flat_map(|judge| judge.join().unwrap()).collect();
-        (controllers.into_iter().flat_map(|controller| controller.join().unwrap()).collect(), judged)
+        let (mut applied, mut judged) = (Vec::new(), Vec::new());
+        for judge in judges {
+            let (more, packets) = judge.join().unwrap();
+            applied.extend(more);
+            judged.extend(packets);
+        }
+        applied.extend(controllers.into_iter().flat_map(|controller| controller.join().unwrap()));
+        (applied, judged)
     })
+}
+
+/// Judges a run, and returns its numbers of packets and changes.
+fn judged<E: Engine>(engine: &E, size: Size) -> Result<(usize, usize), Violation> {
+    let (changes, packets) = run(engine, size);
+    let counts = (packets.len(), changes.len());
+    Judge::new(changes, true)?.check(packets).map(|()| counts)
+}
+
+/// A number from the environment.
+fn asked(name: &str, otherwise: usize) -> usize {
+    std::env::var(name).map_or(otherwise, |number| number.parse().expect("a number"))
+}
+
+/// Each engine, distribution and number of workers has its share, in runs whose logs fit into memory.
+fn histories_have_one_global_order<E: Engine>(name: &str, make: impl Fn(u64) -> E) {
+    const SHARES: usize = 2 * 3 * 3;
+    const RUN: usize = 400_000;
+    let packets = asked("WEIR_PACKETS", 1_000_000).div_ceil(SHARES);
+    let changes = asked("WEIR_CHANGES", 20_000).div_ceil(SHARES);
+    let runs = packets.div_ceil(RUN);
+    let mut all = (0, 0);
+    for distribution in DISTRIBUTIONS {
+        for workers in [1, 2, 3] {
+            for seed in 0..runs as u64 {
+                // The workers make changes too, at most as many as the controllers.
+                let changes = changes.div_ceil(2 * runs);
+                let size = Size { packets: packets.div_ceil(runs), changes, workers, distribution, seed };
+                let counts = judged(&make(seed), size).unwrap_or_else(|why| panic!("{name}, {size:?}: {why:?}"));
+                all = (all.0 + counts.0, all.1 + counts.1);
+            }
+        }
+    }
+    println!("{name}: {} packets among {} changes", all.0, all.1);
 }
 
 #[test]
 fn histories_of_the_striped_engine_have_one_global_order() {
-    for workers in [1, 2, 3] {
-        let (changes, packets) =
-            run(&striped(3), 250_000 / workers as usize, 4_000, workers, false, u64::from(workers));
-        assert!(packets.iter().filter(|packet| packet.passed).count() > 1000);
-        let judge = Judge::new(changes, true).unwrap();
-        assert_eq!(judge.check(packets), Ok(()));
-    }
+    histories_have_one_global_order("striped", striped);
 }
 
 #[test]
-fn histories_of_many_threads_have_one_global_order() {
-    for (workers, shards) in [(1, false), (2, false), (2, true), (3, true)] {
-        let (changes, packets) =
-            run(&sharded(1), 250_000 / workers as usize, 4_000, workers, shards, u64::from(workers));
-        println!("{workers} workers: {} changes, {} packets", changes.len(), packets.len());
-        assert!(packets.iter().filter(|packet| packet.passed).count() > 1000);
-        let judge = Judge::new(changes, true).unwrap();
-        assert_eq!(judge.check(packets), Ok(()));
-    }
+fn histories_of_the_sharded_engine_have_one_global_order() {
+    let lists = RuleLists::new();
+    histories_have_one_global_order("sharded", |seed| sharded(&lists, seed));
 }
 
 /// The judge finds faults that are planted into a sound history.
 #[test]
 fn the_judge_finds_planted_faults() {
-    let (changes, packets) = run(&sharded(5), 20_000, 2_000, 2, false, 5);
+    let size = Size { packets: 40_000, changes: 2_000, workers: 2, distribution: Distribution::Random, seed: 5 };
+    let (changes, packets) = run(&sharded(&RuleLists::new(), 5), size);
     let sound = Judge::new(changes.clone(), true).unwrap();
     assert_eq!(sound.check(packets.clone()), Ok(()));
     // Two changes in the wrong order, and a change that is missing.
@@ -387,6 +456,7 @@ fn the_judge_finds_planted_faults() {
     let mut early = changes.clone();
     early.iter_mut().for_each(|applied| {
         applied.begin_ns = applied.begin_ns.saturating_sub(SHIFT_NS);
+        applied.made_ns = applied.made_ns.saturating_sub(SHIFT_NS);
         applied.end_ns = applied.end_ns.saturating_sub(SHIFT_NS);
     });
     assert!(matches!(Judge::new(early, true).unwrap().check(packets.clone()), Err(Violation::NoInstant(_))));
@@ -407,73 +477,148 @@ fn the_judge_finds_planted_faults() {
     assert!(found > 30, "{found} of 60 turned verdicts");
     // Flags that never come into force, with their ranges in time.
     let mut torn = changes.clone();
-    torn.iter_mut().for_each(|applied| applied.change.persona_non_grata = None);
+    torn.iter_mut().for_each(|applied| {
+        if let Step::Address(change) = &mut applied.step {
+            change.persona_non_grata = None;
+        }
+    });
     assert!(Judge::new(torn, true).unwrap().check(packets).is_err());
 }
 
-/// Where the order is forced, verdicts are those of the serial program: one thread gives each packet its place among the changes.
-#[test]
-fn forced_order_gives_the_serial_histogram() {
-    for (mix, packets) in [(small(), 60_000), (MIXES[0], 120_000), (MIXES[6], 120_000)] {
-        let mut serial = Permissions::new(mix.addresses() as usize, true, 1);
-        let mut wanted = vec![0u64; 1 << 16];
-        for packet in Trains::new(&mix).take(packets) {
-            match packet {
-                Packet::Config(config) => serial.apply(&change(&config)).unwrap(),
-                Packet::Data(data) if serial.passes(data.source, data.destination) => {
-                    wanted[usize::from(fingerprint(data.iterations % 64, data.seed))] += 1;
-                }
-                Packet::Data(_) => {}
-            }
+/// Packets of a mix in its order, with the changes.
+fn of_mix(mix: &Mix, packets: usize) -> Vec<Packet> {
+    Trains::new(mix).take(packets).collect()
+}
+
+/// Histogram of the fingerprints of packets that pass.
+fn serial_histogram(mix: &Mix, packets: &[Packet]) -> Vec<u64> {
+    let mut serial = Permissions::new(mix.addresses() as usize, true, 1);
+    let mut histogram = vec![0; 1 << 16];
+    for packet in packets {
+        match packet {
+            Packet::Config(config) => serial.apply(&change(config)).unwrap(),
+            Packet::Data(data) if serial.passes(data.source, data.destination) => histogram[place(data)] += 1,
+            Packet::Data(_) => {}
         }
-        for workers in [1, 2, 3] {
-            let shared = Shared::new(Permissions::new(mix.addresses() as usize, true, 2), 128);
-            let mut found = vec![0u64; 1 << 16];
-            std::thread::scope(|scope| {
-                let (mut senders, mut threads) = (Vec::new(), Vec::new());
-                for index in 0..workers {
-                    let (sender, receiver) = mpsc::sync_channel(256);
-                    let mut worker = shared.worker(Shard { index, of: workers });
-                    senders.push(sender);
-                    threads.push(scope.spawn(move || {
-                        let mut histogram = vec![0u64; 1 << 16];
-                        for (number, packet) in receiver {
-                            worker.begin_at(number);
-                            let data: Option<Data> = packet;
-                            if let Some(data) =
-                                data.filter(|data| worker.value().denies(data.source, data.destination).is_none())
-                            {
-                                histogram[usize::from(fingerprint(data.iterations % 64, data.seed))] += 1;
-                            }
-                            worker.end();
-                        }
-                        histogram
-                    }));
-                }
-                let mut number = 0;
-                for packet in Trains::new(&mix).take(packets) {
-                    match packet {
-                        Packet::Config(config) => {
-                            number = loop {
-                                match shared.apply(&change(&config)) {
-                                    Ok(number) => break number,
-                                    // Every worker is brought up to the changes so far, in its place of the order.
-                                    Err(_) => senders.iter().for_each(|sender| sender.send((number, None)).unwrap()),
-                                }
-                            };
-                        }
-                        Packet::Data(data) => {
-                            let shard = Shard::of(data.destination, workers).index as usize;
-                            senders[shard].send((number, Some(data))).unwrap();
-                        }
+    }
+    histogram
+}
+
+fn place(data: &Data) -> usize {
+    usize::from(fingerprint(data.iterations % 64, data.seed))
+}
+
+/// Where the order is forced, verdicts are those of the serial program: one thread gives each packet its place among the changes. `worker` makes
+/// the judge of a thread; `apply` makes a change behind the packets that were sent, of which `drain` waits for the verdicts.
+fn forced<W: FnMut(u64, Option<&Data>) -> bool + Send>(
+    (packets, distribution, of): (&[Packet], Distribution, u32),
+    worker: impl Fn(Shard) -> W,
+    mut apply: impl FnMut(&Change<u32>, &dyn Fn()) -> u64,
+) -> Vec<u64> {
+    std::thread::scope(|scope| {
+        let (mut senders, mut threads) = (Vec::new(), Vec::new());
+        let (drained, drains) = mpsc::channel();
+        for index in 0..of {
+            let (sender, receiver) = mpsc::sync_channel::<(u64, Vec<Data>)>(64);
+            let (mut passes, drained) = (worker(distribution.shard(index, of)), drained.clone());
+            senders.push(sender);
+            threads.push(scope.spawn(move || {
+                let mut histogram = vec![0u64; 1 << 16];
+                for (number, packets) in receiver {
+                    let passed = packets.iter().filter(|data| passes(number, Some(data)));
+                    passed.for_each(|data| histogram[place(data)] += 1);
+                    if packets.is_empty() {
+                        passes(number, None);
+                        drained.send(()).unwrap();
                     }
                 }
-                drop(senders);
-                for thread in threads {
-                    found.iter_mut().zip(thread.join().unwrap()).for_each(|(sum, more)| *sum += more);
+                histogram
+            }));
+        }
+        let (mut number, mut random) = (0, Random(9));
+        let mut waiting: Vec<Vec<Data>> = vec![Vec::new(); of as usize];
+        for packet in packets {
+            match packet {
+                Packet::Data(data) => {
+                    let index = distribution.worker(data.source, data.destination, of, &mut random);
+                    waiting[index as usize].push(*data);
                 }
-            });
-            assert!(found == wanted, "{workers} workers");
+                Packet::Config(config) => {
+                    send(&senders, &mut waiting, number);
+                    let drain = || {
+                        senders.iter().for_each(|sender| sender.send((number, Vec::new())).unwrap());
+                        senders.iter().for_each(|_| drains.recv_timeout(DEADLINE).unwrap());
+                    };
+                    number = apply(&change(config), &drain);
+                }
+            }
+        }
+        send(&senders, &mut waiting, number);
+        drop(senders);
+        let mut found = vec![0u64; 1 << 16];
+        for thread in threads {
+            found.iter_mut().zip(thread.join().unwrap()).for_each(|(sum, more)| *sum += more);
+        }
+        found
+    })
+}
+
+fn send(senders: &[mpsc::SyncSender<(u64, Vec<Data>)>], waiting: &mut [Vec<Data>], number: u64) {
+    for (sender, packets) in senders.iter().zip(waiting).filter(|(_, packets)| !packets.is_empty()) {
+        sender.send((number, std::mem::take(packets))).unwrap();
+    }
+}
+
+#[test]
+fn forced_order_gives_the_serial_histogram() {
+    for mix in &MIXES {
+        let packets = of_mix(mix, 3_000);
+        let wanted = serial_histogram(mix, &packets);
+        let accepted: u64 = wanted.iter().sum();
+        assert!(accepted > 100 && accepted < packets.len() as u64, "{accepted} packets are accepted");
+        let table = |seed| Permissions::<u32>::new(mix.addresses() as usize, true, seed);
+        for (distribution, of) in DISTRIBUTIONS.into_iter().flat_map(|it| [1, 2, 3].map(|of| (it, of))) {
+            let shared = Shared::new(table(2), 128);
+            let judge = |shard| {
+                let mut worker = shared.worker(shard);
+                move |number, data: Option<&Data>| {
+                    worker.begin_at(number);
+                    let passes = data.is_some_and(|data| worker.value().passes(data.source, data.destination));
+                    worker.end();
+                    passes
+                }
+            };
+            // A worker without packets does not take up changes: it is brought up when the log is full.
+            let apply = |change: &Change<u32>, drain: &dyn Fn()| match shared.apply(change) {
+                Ok(number) => number,
+                Err(_) => {
+                    drain();
+                    shared.apply(change).unwrap()
+                }
+            };
+            assert!(
+                forced((&packets, distribution, of), judge, apply) == wanted,
+                "sharded, {distribution:?}, {of} workers"
+            );
+            let striped = Striped::new(table(3), 32, 3);
+            let judge = |_| {
+                let mut worker = striped.worker(64);
+                move |_, data: Option<&Data>| {
+                    worker.begin();
+                    let passes = data.is_some_and(|data| worker.denies(data.source, data.destination).is_none());
+                    worker.end();
+                    passes
+                }
+            };
+            // One table has one moment: the packets before a change are judged first.
+            let apply = |change: &Change<u32>, drain: &dyn Fn()| {
+                drain();
+                striped.apply(change).unwrap()
+            };
+            assert!(
+                forced((&packets, distribution, of), judge, apply) == wanted,
+                "striped, {distribution:?}, {of} workers"
+            );
         }
     }
 }
