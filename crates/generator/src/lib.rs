@@ -39,7 +39,7 @@ pub mod trains;
 mod truth;
 
 pub use flow::FlowCount;
-pub use mixed::{MixFrames, PORT};
+pub use mixed::{CONTROL_PORT, MixFrames, PORT, Seal};
 pub use profile::{Error, Profile, Sizes};
 pub use truth::Truth;
 

@@ -2,7 +2,8 @@
 //!
 //! Data packets are UDP datagrams over IPv4 between addresses of 10.0.0.0/16, from and to port [`PORT`]. The payload has five numbers of four
 //! bytes, big-endian: number in the train, packets of the train, tag, rounds of work, and their start. The permission table is that
-//! behind the course's warm-up, and the changes among the data packets are left out.
+//! behind the course's warm-up. The changes among the data packets are control packets to port [`CONTROL_PORT`] if a [`Seal`] signs them, else
+//! they are left out.
 //!
 //! A serial program with a bit for each pair of addresses decides what happens to a packet, before its bytes are written.
 
@@ -17,8 +18,17 @@ use core::net::Ipv4Addr;
 /// UDP port of both ends.
 pub const PORT: u16 = 6816;
 
-/// Length of a frame, bytes: Ethernet, IPv4, UDP and five numbers.
-const LEN: usize = 14 + 20 + 8 + 20;
+/// UDP port of control packets.
+pub const CONTROL_PORT: u16 = 6633;
+
+/// Bytes of the headers: Ethernet, IPv4 and UDP.
+const HEADERS: usize = 14 + 20 + 8;
+
+/// Numbers of the controller and of the host that it writes to, behind all addresses of a mix.
+const CONTROLLERS: [u32; 2] = [0xff_fffe, 0xff_fffd];
+
+/// Makes the payload of a control packet from its sequence number, its time in ns since the epoch, and its lines of a permission table.
+pub type Seal = Box<dyn FnMut(u64, i64, &str) -> Vec<u8> + Send>;
 
 /// Domain of the seed for times.
 const TIMES: u64 = 18;
@@ -33,11 +43,17 @@ enum Fate {
     Refused,
 }
 
+/// Number of packets, and their bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    packets: u64,
+    bytes: u64,
+}
+
 /// Frames of a mix, with a count of each fate.
 ///
 /// **Cost**: [`Self::new`] executes the warm-up, up to 16.8 million changes in some ten seconds, and needs a bit for each pair of addresses: 512 KiB
 /// for mix 1, 512 MiB for mix 8. [`Self::next`] allocates nothing.
-#[derive(Debug)]
 pub struct MixFrames {
     trains: Trains,
     addresses: usize,
@@ -47,11 +63,13 @@ pub struct MixFrames {
     banned: Vec<bool>,
     /// Bit `destination * addresses + source`: the destination refuses the source.
     refused: Vec<u64>,
-    fates: [u64; 3],
+    fates: [Count; 3],
+    changes: Count,
+    seal: Option<Seal>,
 }
 
 impl MixFrames {
-    /// Makes the frames of `packets` data packets, whose times start at `start_ns`. Seed 1 gives the course's packets.
+    /// Makes `packets` frames, whose times start at `start_ns`. Seed 1 gives the course's packets.
     pub fn new(mix: &Mix, seed: u64, packets: u64, start_ns: i64, rate_pps: u64) -> Self {
         let addresses = mix.addresses() as usize;
         let mut frames = Self {
@@ -62,7 +80,9 @@ impl MixFrames {
             random: Random::new(seed, TIMES),
             banned: vec![false; addresses],
             refused: vec![0; addresses * addresses / 64],
-            fates: [0; 3],
+            fates: [Count::default(); 3],
+            changes: Count::default(),
+            seal: None,
         };
         for _ in 0..mix.warm_up() {
             let config = frames.trains.config();
@@ -101,25 +121,67 @@ impl MixFrames {
         self.left
     }
 
+    /// Makes control packets of the changes from here on.
+    pub fn sign(&mut self, seal: Seal) {
+        self.seal = Some(seal);
+    }
+
     /// Writes the next frame to the start of `buf`; `None` if all packets have been made.
     pub fn next(&mut self, buf: &mut [u8; FRAME_MAX]) -> Option<Generated> {
         self.left = self.left.checked_sub(1)?;
-        let data = loop {
+        let time_ns = self.clock.tick(self.random.next());
+        let len = loop {
             match self.trains.next()? {
-                Packet::Data(data) => break data,
-                Packet::Config(_) => {}
+                Packet::Data(data) => break self.data(buf, &data),
+                Packet::Config(config) => {
+                    if let Some(len) = self.control(buf, &config, time_ns) {
+                        break len;
+                    }
+                }
             }
         };
-        self.fates[self.fate(&data) as usize] += 1;
-        write(buf, &data);
-        Some(Generated { time_ns: self.clock.tick(self.random.next()), len: LEN, flow: None })
+        Some(Generated { time_ns, len, flow: None })
+    }
+
+    fn data(&mut self, buf: &mut [u8; FRAME_MAX], data: &Data) -> usize {
+        for (place, number) in buf[HEADERS..].chunks_exact_mut(4).zip([
+            data.sequence,
+            data.train_size,
+            data.tag,
+            data.iterations,
+            data.seed,
+        ]) {
+            place.copy_from_slice(&number.to_be_bytes());
+        }
+        let len = write(buf, [data.source, data.destination], PORT, 20);
+        self.fates[self.fate(data) as usize].add(len);
+        len
+    }
+
+    /// Makes a control packet, and applies its change; `None` if there is nobody to sign it.
+    fn control(&mut self, buf: &mut [u8; FRAME_MAX], config: &Config, time_ns: i64) -> Option<usize> {
+        let seal = self.seal.as_mut()?;
+        let address = mapped(config.address);
+        let (ban, accept) = (
+            if config.persona_non_grata { "ban" } else { "unban" },
+            if config.accepting { "accept" } else { "refuse" },
+        );
+        let (first, last) = (mapped(config.begin), mapped(config.end - 1));
+        let lines = format!("{ban} {address}\n{accept} {address} from {first}-{last}");
+        let payload = seal(self.changes.packets + 1, time_ns, &lines);
+        buf[HEADERS..HEADERS + payload.len()].copy_from_slice(&payload);
+        let len = write(buf, CONTROLLERS, CONTROL_PORT, payload.len());
+        self.changes.add(len);
+        self.apply(config);
+        Some(len)
     }
 
     /// Packets and bytes of each fate so far, and its name.
     pub fn rows(&self) -> impl Iterator<Item = (String, u64, u64)> {
         let names = ["passes", "denied: the source is banned", "denied: the destination refuses the source"];
-        let rows = names.into_iter().zip(self.fates);
-        rows.map(|(name, packets)| (name.to_owned(), packets, packets * LEN as u64))
+        let changes = self.seal.as_ref().map(|_| ("control packet", self.changes));
+        let rows = names.into_iter().zip(self.fates).chain(changes);
+        rows.map(|(name, count)| (name.to_owned(), count.packets, count.bytes))
     }
 
     /// Lines of the permission table that packets are judged by, as `weir firewall --table` reads them.
@@ -150,33 +212,42 @@ impl MixFrames {
     }
 }
 
+impl Count {
+    fn add(&mut self, len: usize) {
+        self.packets += 1;
+        self.bytes += len as u64;
+    }
+}
+
 /// The address of a number.
 fn mapped(address: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x0a00_0000 | address)
 }
 
-/// Writes the frame of a data packet.
-fn write(buf: &mut [u8; FRAME_MAX], data: &Data) {
-    let [source, destination] = [data.source, data.destination].map(|address| mapped(address).octets());
+/// Writes the headers of a datagram, from and to the same port, whose payload is in its place; returns the length of the frame.
+fn write(buf: &mut [u8; FRAME_MAX], addresses: [u32; 2], port: u16, payload: usize) -> usize {
+    let [source, destination] = addresses.map(|address| mapped(address).octets());
+    let (len, length) = (HEADERS + payload, (8 + payload) as u16);
     buf[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
     // RFC 791: no options, don't fragment, 64 hops, UDP.
-    buf[14..26].copy_from_slice(&[0x45, 0, 0, (LEN - 14) as u8, 0, 0, 0x40, 0, 64, 17, 0, 0]);
+    buf[14..26].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0]);
+    buf[16..18].copy_from_slice(&(20 + length).to_be_bytes());
     buf[26..30].copy_from_slice(&source);
     buf[30..34].copy_from_slice(&destination);
     let sum = checksum(sum_of(&buf[14..34]));
     buf[24..26].copy_from_slice(&sum.to_be_bytes());
-    let length = (LEN - 34) as u16;
-    for (at, field) in [PORT, PORT, length, 0].into_iter().enumerate() {
+    for (at, field) in [port, port, length, 0].into_iter().enumerate() {
         buf[34 + 2 * at..36 + 2 * at].copy_from_slice(&field.to_be_bytes());
     }
-    let numbers = [data.sequence, data.train_size, data.tag, data.iterations, data.seed];
-    for (at, number) in numbers.into_iter().enumerate() {
-        buf[42 + 4 * at..46 + 4 * at].copy_from_slice(&number.to_be_bytes());
-    }
-    // RFC 768: the pseudo header has both addresses, the protocol and the length; a sum of zero is sent as all ones.
-    let sum = checksum(sum_of(&buf[26..LEN]) + 17 + u32::from(length));
-    let sum = if sum == 0 { 0xffff } else { sum };
+    // RFC 768: the pseudo header has both addresses, the protocol and the length; an odd byte is padded with 0, and a sum of zero is sent as
+    // all ones.
+    let odd = if payload % 2 == 1 { u32::from(buf[len - 1]) << 8 } else { 0 };
+    let sum = match checksum(sum_of(&buf[26..len]) + odd + 17 + u32::from(length)) {
+        0 => 0xffff,
+        sum => sum,
+    };
     buf[40..42].copy_from_slice(&sum.to_be_bytes());
+    len
 }
 
 #[cfg(test)]
@@ -192,8 +263,8 @@ mod tests {
     #[test]
     fn a_frame_is_a_datagram_with_five_numbers() {
         let data = Data {
-            source: 0x0102,
-            destination: 0xfffe,
+            source: 0x02,
+            destination: 0x3e,
             sequence: 3,
             train_size: 5,
             tag: 0x0102_0304,
@@ -201,14 +272,14 @@ mod tests {
             seed: 0x7fff_ffff,
         };
         let mut buf = [0xee; FRAME_MAX];
-        write(&mut buf, &data);
+        let len = MixFrames::new(&small(), 1, 0, 0, 1).data(&mut buf, &data);
         let expected = [
-            2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 48, 0, 0, 0x40, 0, 64, 17, 0x25, 0xbd, 10, 0, 1, 2,
-            10, 0, 0xff, 0xfe, 0x1a, 0xa0, 0x1a, 0xa0, 0, 28, 0x27, 0x5d, 0, 0, 0, 3, 0, 0, 0, 5, 1, 2, 3, 4, 0, 0,
-            0x0a, 0x0b, 0x7f, 0xff, 0xff, 0xff,
+            2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 0x30, 0, 0, 0x40, 0, 0x40, 0x11, 0x26, 0x7e, 0xa, 0,
+            0, 2, 0xa, 0, 0, 0x3e, 0x1a, 0xa0, 0x1a, 0xa0, 0, 0x1c, 0x28, 0x1e, 0, 0, 0, 3, 0, 0, 0, 5, 1, 2, 3, 4, 0,
+            0, 0xa, 0xb, 0x7f, 0xff, 0xff, 0xff,
         ];
-        assert_eq!(buf[..LEN], expected);
-        assert_eq!(buf[LEN], 0xee);
+        assert_eq!(buf[..len], expected);
+        assert_eq!(buf[len], 0xee);
     }
 
     /// The table as text, read by its words, has the fates that were counted.
@@ -234,12 +305,47 @@ mod tests {
         while let Some(made) = frames.next(&mut buf) {
             let address = |at: usize| u32::from(u16::from_be_bytes([buf[at + 2], buf[at + 3]]));
             found[denied(address(26), address(30))] += 1;
-            assert!(made.time_ns >= before && made.len == LEN);
+            assert!(made.time_ns >= before && made.len == 62);
             before = made.time_ns;
         }
         let counted: Vec<u64> = frames.rows().map(|(_, packets, _)| packets).collect();
         assert_eq!(counted, found);
         assert!(counted.iter().all(|packets| *packets > 300), "{counted:?}");
+    }
+
+    /// Control packets carry their change as lines, with ascending numbers, and what follows is judged by it.
+    #[test]
+    fn signed_changes_are_packets_and_take_effect() {
+        let mut frames = MixFrames::new(&small(), 3, 3000, 5, 1000);
+        frames.sign(Box::new(|number, time_ns, lines| format!("{number} {time_ns}\n{lines}").into_bytes()));
+        let (mut buf, mut changes, mut banned) = ([0; FRAME_MAX], 0, std::collections::HashMap::new());
+        let mut denied = 0;
+        while let Some(made) = frames.next(&mut buf) {
+            let port = u16::from_be_bytes([buf[36], buf[37]]);
+            if port == PORT {
+                let now = frames.fates[Fate::Banned as usize].packets;
+                // Sources without a change among these packets are as the warm-up left them.
+                if let Some(is_banned) = banned.get(&buf[29]) {
+                    assert_eq!(now > denied, *is_banned);
+                }
+                denied = now;
+                continue;
+            }
+            assert_eq!(port, CONTROL_PORT);
+            changes += 1;
+            let text = std::str::from_utf8(&buf[HEADERS..made.len]).unwrap();
+            let lines: Vec<&str> = text.lines().collect();
+            assert_eq!(lines[0], format!("{changes} {}", made.time_ns));
+            let (word, address) = lines[1].split_once(' ').unwrap();
+            banned.insert(address.parse::<Ipv4Addr>().unwrap().octets()[3], word == "ban");
+            assert!(lines[2].contains(&format!(" {address} from 10.0.0.")), "{text}");
+        }
+        let rows: Vec<u64> = frames.rows().map(|(_, packets, _)| packets).collect();
+        assert_eq!((rows.len(), rows[3], rows.iter().sum::<u64>()), (4, changes, 3000));
+        assert!(changes > 300);
+        for (address, is_banned) in banned {
+            assert_eq!(frames.banned[usize::from(address)], is_banned);
+        }
     }
 
     #[test]

@@ -706,7 +706,10 @@ pub struct GenerateArgs {
     /// knows which of them its permissions let pass. Mix 8 needs 600 MB and ten seconds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), conflicts_with_all = ["sizes", "flows", "zipf", "talkers"])]
     pub mix: Option<u8>,
-    /// Write the permissions of the mix to FILE, as weir firewall --table reads them
+    /// Make the changes of the mix too: control packets to UDP port 6633, signed by the first key of FILE; without it they are left out
+    #[arg(long, value_name = "FILE", requires = "mix")]
+    pub control_key: Option<Name>,
+    /// Write the permissions before the first packet to FILE, as weir firewall --table reads them
     #[arg(long, value_name = "FILE", requires = "mix")]
     pub table: Option<Name>,
     /// Print `PACKETS BYTES EXPRESSION` for expressions whose answers the generator knows; of a mix, for what passes and what does not

@@ -16,6 +16,7 @@ use crate::show::Show;
 use crate::sources;
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
+pub use control_packets::keys;
 use report::Report;
 use std::io;
 use std::path::Path;

@@ -57,7 +57,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     if arguments.table.as_ref().is_some_and(Name::is_dash) {
         bail!("--table - would mix with other output: name a file");
     }
-    let wanted = Wanted::of(arguments, if let Rate::Of(pps) = rate { pps } else { RATE });
+    let wanted = Wanted::of(arguments, if let Rate::Of(pps) = rate { pps } else { RATE })?;
     let interrupted = |packets: u64, done: &str| {
         let (sink, all) = (arguments.sink.as_output(), arguments.packets);
         say(&format!("{sink}: interrupted: {packets} of {all} packets were {done}"));

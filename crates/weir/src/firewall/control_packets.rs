@@ -21,7 +21,7 @@ use weir_firewall::control::{Keys, seal};
 const MOST: u64 = 1 << 20;
 
 /// Reads a key file, which only its user may read.
-fn keys(name: &Name) -> anyhow::Result<Keys> {
+pub fn keys(name: &Name) -> anyhow::Result<Keys> {
     let read = || {
         let file = File::open(name)?;
         let about = file.metadata()?;

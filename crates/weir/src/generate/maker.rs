@@ -1,6 +1,9 @@
 //! The two makers of packets: a profile's, and a mix's.
 
 use crate::cli::GenerateArgs;
+use crate::firewall::keys;
+use std::sync::Arc;
+use weir_firewall::control::{Keys, seal};
 use weir_generator::trains::MIXES;
 use weir_generator::{Error, FRAME_MAX, FlowCount, Generated, Generator, MixFrames, Profile, Sizes};
 
@@ -8,7 +11,7 @@ use weir_generator::{Error, FRAME_MAX, FlowCount, Generated, Generator, MixFrame
 #[derive(Clone)]
 pub enum Wanted {
     Profile(Profile),
-    Mix { number: u8, seed: u64, packets: u64, rate_pps: u64 },
+    Mix { number: u8, seed: u64, packets: u64, rate_pps: u64, keys: Option<Arc<Keys>> },
 }
 
 /// A maker of packets.
@@ -18,25 +21,33 @@ pub enum Maker {
 }
 
 impl Wanted {
-    /// Reads the options.
-    pub fn of(arguments: &GenerateArgs, rate_pps: u64) -> Self {
+    /// Reads the options, and the key of control packets. **Errors**: the key file cannot be used.
+    pub fn of(arguments: &GenerateArgs, rate_pps: u64) -> anyhow::Result<Self> {
         let GenerateArgs { seed, packets, flows, zipf, .. } = *arguments;
-        match arguments.mix {
-            Some(number) => Self::Mix { number, seed, packets, rate_pps },
+        let keys = arguments.control_key.as_ref().map(keys).transpose()?.map(Arc::new);
+        Ok(match arguments.mix {
+            Some(number) => Self::Mix { number, seed, packets, rate_pps, keys },
             None => {
                 let sizes = arguments.sizes.unwrap_or(Sizes::Mwn);
                 Self::Profile(Profile { seed, packets, sizes, flows, zipf, rate_pps, ..Profile::default() })
             }
-        }
+        })
     }
 
     /// Prepares the maker. **Cost**: seconds for millions of flows, and for the warm-up of a mix.
     pub fn prepare(&self) -> Result<Maker, Error> {
         Ok(match self {
             Self::Profile(profile) => Maker::Profile(Box::new(Generator::new(profile)?)),
-            Self::Mix { number, seed, packets, rate_pps } => {
+            Self::Mix { number, seed, packets, rate_pps, keys } => {
                 let (mix, start_ns) = (&MIXES[usize::from(*number) - 1], Profile::default().start_ns);
-                Maker::Mix(Box::new(MixFrames::new(mix, *seed, *packets, start_ns, *rate_pps)))
+                let mut frames = MixFrames::new(mix, *seed, *packets, start_ns, *rate_pps);
+                if let Some(keys) = keys.clone() {
+                    frames.sign(Box::new(move |sequence, time_ns, lines| {
+                        let key = keys.iter().next().expect("a key file has a key");
+                        seal(key, sequence, time_ns as u64, None, lines).expect("two lines of a table fit a packet")
+                    }));
+                }
+                Maker::Mix(Box::new(frames))
             }
         })
     }

@@ -2,6 +2,8 @@
 
 use crate::support::*;
 use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 /// Packets of each fate, as `--truth` tells them: passed, banned, refused.
 fn truth(text: &str) -> [u64; 3] {
@@ -33,6 +35,40 @@ fn the_firewall_passes_what_the_serial_program_passes() {
         let kept = weir(["filter", "udp src port 6816 and udp dst port 6816 and len = 62", &out, "--count"]).ok();
         assert_eq!(kept.text().trim(), passed.to_string());
     }
+}
+
+/// Changes among the data packets come as control packets, which the firewall obeys in their places.
+#[test]
+fn control_packets_of_a_mix_are_obeyed() {
+    let temp = Temp::new();
+    let [file, table, out] = ["mix.pcap", "mix.txt", "out.pcap"].map(|name| temp.at(name));
+    let keys = temp.file("keys.txt", b"7 000102030405060708090a0b0c0d0e0f\n");
+    fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).unwrap();
+    let made = weir([
+        "generate",
+        &file,
+        "--mix",
+        "1",
+        "--packets",
+        "20000",
+        "--table",
+        &table,
+        "--control-key",
+        &keys,
+        "--truth",
+    ])
+    .ok();
+    let fates: Vec<u64> = made.text().lines().filter_map(|line| line.split('\t').next()?.parse().ok()).collect();
+    let [passed, banned, refused, changes] = fates[..] else { panic!("{}", made.text()) };
+    // The course's share of changes: 0.213.
+    assert!((4100..4400).contains(&changes) && passed + banned + refused + changes == 20_000, "{}", made.text());
+    let done =
+        weir(["firewall", &file, &out, "--table", &table, "--control-port", "6633", "--control-key", &keys, "--json"])
+            .ok();
+    let answer: Value = serde_json::from_str(&done.text()).unwrap();
+    let found = [&answer["passed"], &answer["control"]["accepted"]["packets"], &answer["persona_non_grata"]["packets"]];
+    assert_eq!(found, [passed, changes, banned], "{answer}");
+    assert_eq!(answer["not_accepted"]["packets"], refused, "{answer}");
 }
 
 #[test]
