@@ -208,13 +208,13 @@ impl Engine for Arc<Table> {
             Way::Copied | Way::EarlyAcknowledgement | Way::Queued => worker.copy.passes(source, destination),
             Way::Behind => worker.before.passes(source, destination),
             Way::Torn => worker.shared.lock().passes(source, destination),
-            Way::FlagsAhead => !worker.flags[place] && worker.shared.lock().accepted().accepts(destination, source),
+            Way::FlagsAhead => !worker.flags[place] && worker.shared.lock().accepts(destination, source),
             Way::OwnClock => {
                 let table = worker.shared.lock();
                 let end = worker.shared.ends[source as usize][0].load(Ordering::Relaxed);
                 // Clocks of workers differ.
                 let is_over = end != 0 && worker.shared.now() + u64::from(worker.index) * 20_000 >= end;
-                (is_over || !table.is_persona_non_grata(source)) && table.accepted().accepts(destination, source)
+                (is_over || !table.is_persona_non_grata(source)) && table.accepts(destination, source)
             }
         }
     }
