@@ -8,8 +8,8 @@
 //! 2. The rules that are in all five rows are candidates, in the order of the list ([`rows`](crate::rows)).
 //!
 //! Either way the rare conditions (flags, fragment, VLAN, interface, expression, rate, time) are judged for a candidate, and the first one that
-//! decides ends the search. A list of thousands of rules costs a packet some fifty nanoseconds at most, and an address set of a million prefixes
-//! what a set of ten costs but for cache misses.
+//! decides ends the search. A list of thousands of rules costs a packet that the tree judges a few tens of nanoseconds, and one that the rows
+//! judge two to five times that; an address set of a million prefixes costs what a set of ten costs but for cache misses.
 
 use crate::classes::{Ranges, Values};
 use crate::fields::{ABSENT, Content, Fields, TcpFlags};

@@ -8,7 +8,7 @@ mod report;
 mod rules_file;
 
 use crate::capture;
-use crate::cli::firewall::{CheckArgs, EngineArg, FirewallArgs, FirewallCommand, JudgingArgs, What};
+use crate::cli::firewall::{CheckArgs, EngineArg, Fail, FirewallArgs, FirewallCommand, JudgingArgs, What};
 use crate::cli::{DirectionArg, DistributeArg, OutputArgs};
 use crate::outcome::{Outcome, io_words, print, say};
 use crate::port::{self, Finisher, PortSink};
@@ -66,8 +66,9 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
     if capture::interface(source).is_some() {
         return live::run(arguments, source, sink);
     }
-    if arguments.bidirectional || arguments.tap || arguments.control.is_some() || arguments.duration.is_some() {
-        bail!("--bidirectional, --tap, --control and --duration are about interfaces, and {source} is a file");
+    let is_between_interfaces = arguments.bidirectional || arguments.tap || arguments.fail == Fail::Open;
+    if is_between_interfaces || arguments.control.is_some() || arguments.duration.is_some() {
+        bail!("--bidirectional, --tap, --fail, --control and --duration are about interfaces, and {source} is a file");
     }
     if arguments.distribute != DistributeArg::Flow {
         bail!("--distribute and several workers that judge are about interfaces, and {source} is a file");
