@@ -95,6 +95,7 @@ impl Fields {
     fn walked(parser: &Parser, data: &[u8]) -> Self {
         let vlan = parser.vlan(data);
         match parser.headers(data) {
+            Ok(headers) if contradicts_itself(&headers) => Self { vlan, ..Self::without_ip(Content::Malformed) },
             Ok(headers) => Self { vlan, ..Self::of_headers(&headers) },
             Err(NoKey::NotIp) => Self { vlan, ..Self::without_ip(Content::NonIp) },
             Err(NoKey::Truncated | NoKey::Malformed) => Self { vlan, ..Self::without_ip(Content::Malformed) },
@@ -168,6 +169,14 @@ impl Fields {
     pub fn ports(&self) -> Option<(u16, u16)> {
         Some((u16::try_from(self.sport).ok()?, u16::try_from(self.dport).ok()?))
     }
+}
+
+/// Whether the total length of an IPv4 packet is less than its header. A total length of 0 is that of a packet which its sender left to be
+/// cut by the interface.
+fn contradicts_itself(headers: &Headers<'_>) -> bool {
+    let [head, _, high, low, ..] = headers.ip else { return false };
+    let total = u16::from_be_bytes([*high, *low]);
+    head >> 4 == 4 && total != 0 && total < u16::from(head & 0xf) * 4
 }
 
 const AUTHENTICATION: u8 = 51;

@@ -23,6 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
+use weir_engine::capture::is_interface;
 use weir_engine::claims::{Claims, place};
 use weir_engine::event::Event;
 use weir_engine::file::{FileSettings, FileSink};
@@ -74,6 +75,9 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
         bail!("--distribute and several workers that judge are about interfaces, and {source} is a file");
     }
     check_engine(arguments)?;
+    if is_interface(sink.utf8()) {
+        bail!("{sink} is an interface: af_packet:{sink} sends there, ./{sink} is a file");
+    }
     let rules = rules.as_ref();
     let names = std::slice::from_ref(source);
     check_sources(names, rules)?;
@@ -160,10 +164,18 @@ fn check_outputs(written: &[Name], read: &[Name]) -> anyhow::Result<()> {
 
 /// Reads the rules, and says which of them can never match.
 fn classifier(rules: Option<&Name>) -> anyhow::Result<Classifier> {
+    compiled(rules, rules.map_or_else(|| Ok(RuleList::default()), rules_file::read)?)
+}
+
+/// Does the same with rules that may be read again.
+fn classifier_again(rules: Option<&Name>) -> anyhow::Result<Classifier> {
+    compiled(rules, rules.map_or_else(|| Ok(RuleList::default()), rules_file::read_again)?)
+}
+
+fn compiled(rules: Option<&Name>, list: RuleList) -> anyhow::Result<Classifier> {
     /// Most rules that are named.
     const NAMED: usize = 10;
     let called = called(rules);
-    let list = rules.map_or_else(|| Ok(RuleList::default()), rules_file::read)?;
     let classifier = Classifier::new(list).map_err(|error| anyhow!("{called}: {error}"))?;
     let unreachable = classifier.unreachable();
     for &Unreachable { rule, before, but_absent } in unreachable.iter().take(NAMED) {

@@ -67,13 +67,24 @@ pub fn grid(columns: &[Column], width: Option<usize>) -> String {
                 let cell = column.rows[row].get(line).map_or("", String::as_str);
                 let pad = column.width - width_of(cell);
                 let (before, after) = if column.right { (pad, 0) } else { (0, pad) };
-                let _ = write!(text, "{:GAP$}{:before$}{cell}{:after$}", "", "", "");
+                // Not by the width of a format, which has 16 bits.
+                let blanks = |count: usize| " ".repeat(count);
+                let _ = write!(text, "{}{cell}{}", blanks(GAP + before), blanks(after));
             }
             out.push_str(text.trim_end());
             out.push('\n');
         }
     }
     out
+}
+
+/// Text for a cell: the first 160 characters, and a sign that more follow.
+pub fn shortened(text: &str) -> String {
+    const MOST: usize = 160;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// A column ready to print: the lines of its title, then those of each cell.

@@ -51,7 +51,7 @@ pub enum Why {
     NoLine(String),
     /// The word is no condition.
     #[error(
-        "{0:?} is no condition: src, dst, proto (or its name), sport, dport, flags, fragment, vlan, on, expr, limit, over, for"
+        "{0:?} is no condition: src, dst, proto (or its name), sport, dport, flags, fragment, vlan, on, expr, state, limit, over, for"
     )]
     NoCondition(String),
     /// A condition stands twice in a rule.

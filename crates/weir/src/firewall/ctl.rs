@@ -4,7 +4,7 @@ use super::{control_packets, control_socket};
 use crate::cli::firewall::{CtlArgs, CtlCommand};
 use crate::numbers::{asked_time, bit_rate, counted, grouped, percent, rate};
 use crate::outcome::{Outcome, answer, print, say};
-use crate::table::{Column, grid};
+use crate::table::{Column, grid, shortened};
 use crate::terminal::{self, output_width, printable};
 use anyhow::bail;
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ fn stats(value: &Value) -> String {
     for name in ["persona_non_grata", "not_accepted"] {
         lines.push((format!("table: {}", name.replace('_', " ")), number(&value[name]["packets"])));
     }
-    lines.extend(array(&value["rules"]).map(|rule| (text(&rule["rule"]).to_owned(), number(&rule["packets"]))));
+    lines.extend(array(&value["rules"]).map(|rule| (shortened(text(&rule["rule"])), number(&rule["packets"]))));
     for name in ["default", "neighbors", "non_ip", "malformed"] {
         let entry = &value[name];
         let line = format!("{} {}", name.replace('_', "-"), text(&entry["does"]));

@@ -153,13 +153,16 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
         control: Arc::clone(way.run.control()),
     };
     let (read_again, distribute) = (arguments.rules.clone(), arguments.distribute);
+    let arrivals: Vec<String> = sources.iter().map(|source| interface_of(source).to_owned()).collect();
+    say_strangers(rules, &arrivals, engine.rules().list());
     let controller = Controller::new(
         engine,
         ends,
         ways.iter().map(direction).collect(),
         Box::new(move || {
-            let classifier = super::classifier(read_again.as_ref()).map_err(|error| error.to_string())?;
+            let classifier = super::classifier_again(read_again.as_ref()).map_err(|error| error.to_string())?;
             check_states(read_again.as_ref(), distribute, classifier.list()).map_err(|error| error.to_string())?;
+            say_strangers(read_again.as_ref(), &arrivals, classifier.list());
             Ok(classifier)
         }),
     );
@@ -215,6 +218,9 @@ fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result
     {
         bail!("{rules} is no regular file: the rules are read again while the firewall runs");
     }
+    if !is_port && is_interface(sink.utf8()) {
+        bail!("{sink} is an interface, and a file of this name is there: af_packet:{sink} sends, ./{sink} is the file");
+    }
     let is_by_flow = arguments.distribute == DistributeArg::Flow;
     if !is_by_flow && (arguments.judging.workers.is_none_or(|workers| workers < 2) || !is_af_packet(source)) {
         bail!(
@@ -248,6 +254,21 @@ fn check_states(rules: Option<&Name>, distribute: DistributeArg, list: &RuleList
             bail!("{}: line {}: rules by the state of connections need --distribute flow", called(rules), rule.line)
         }
         _ => Ok(()),
+    }
+}
+
+/// Says which rules name an interface at which no packets arrive, so that they match none.
+fn say_strangers(rules: Option<&Name>, arrivals: &[String], list: &RuleList) {
+    for rule in &list.rules {
+        let name = rule.on.map(|number| &list.interfaces[number]).filter(|name| !arrivals.contains(name));
+        if let Some(name) = name {
+            let places = arrivals.join(" and ");
+            say(&format!(
+                "{}: line {} matches nothing: packets arrive at {places}, not at {name}",
+                called(rules),
+                rule.line
+            ));
+        }
     }
 }
 

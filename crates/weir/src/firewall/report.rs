@@ -2,7 +2,7 @@
 
 use crate::numbers::{bytes, counted, duration, grouped, packets, percent};
 use crate::outcome::{dropped_words, tell};
-use crate::table::{Column, Narrow, grid};
+use crate::table::{Column, Narrow, grid, shortened};
 use crate::terminal::{self, output_width, printable};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -56,8 +56,8 @@ impl Report {
         let of_rule = |(rule, count): (&Rule, &RuleCount)| Line {
             number: rule.line.to_string(),
             text: match rule.comment.as_str() {
-                "" => rule.text.clone(),
-                comment => format!("{}  # {comment}", rule.text),
+                "" => shortened(&rule.text),
+                comment => format!("{}  # {}", shortened(&rule.text), shortened(comment)),
             },
             count: count.all,
             absent: count.absent,

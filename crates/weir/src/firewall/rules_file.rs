@@ -3,7 +3,7 @@
 use super::directory_of;
 use crate::outcome::io_words;
 use crate::walls;
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -15,10 +15,36 @@ use weir_io::sys::Access;
 /// Largest size of a rules file, and of the file of a set, bytes.
 const MOST: u64 = 256 << 20;
 
+/// Reads a rules file that may be read again: the file and those of its sets are regular ones, and it has a rule or a line for the rest.
+///
+/// A pipe would be waited for; and a list of nothing, by which all pass, is more often a file that is still written than a wish.
+pub fn read_again(rules: &Name) -> anyhow::Result<RuleList> {
+    let list = read_by(rules, regular)?;
+    let text = regular(Path::new(rules)).and_then(text).unwrap_or_default();
+    let says =
+        |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with(['#']) && !line.starts_with("set ");
+    if list.rules.is_empty() && !text.lines().any(says) {
+        bail!("{}: there is neither a rule nor a line as default pass", rules.as_source());
+    }
+    Ok(list)
+}
+
+/// Opens a regular file.
+fn regular(path: &Path) -> io::Result<File> {
+    match std::fs::metadata(path)?.is_file() {
+        true => File::open(path),
+        false => Err(io::Error::other("no regular file, which could be read again")),
+    }
+}
+
 /// Reads a rules file. Names of files in it are relative to its directory.
 pub fn read(rules: &Name) -> anyhow::Result<RuleList> {
+    read_by(rules, |path| File::open(path))
+}
+
+fn read_by(rules: &Name, open_file: impl Fn(&Path) -> io::Result<File>) -> anyhow::Result<RuleList> {
     let called = rules.as_source();
-    let open = if rules.is_dash() { File::open("/dev/stdin") } else { File::open(rules) };
+    let open = if rules.is_dash() { File::open("/dev/stdin") } else { open_file(Path::new(rules)) };
     let text = open.and_then(text).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {
             anyhow!("{called}: {}{}", io_words(&error), walls::advice(Path::new(rules), Access::Read))
@@ -26,7 +52,7 @@ pub fn read(rules: &Name) -> anyhow::Result<RuleList> {
         _ => anyhow!("{called}: {}", io_words(&error)),
     })?;
     let directory = directory_of(rules);
-    RuleList::parse(&text, &mut |name| File::open(directory.join(name)).and_then(self::text)).map_err(|error| {
+    RuleList::parse(&text, &mut |name| open_file(&directory.join(name)).and_then(self::text)).map_err(|error| {
         match error {
             // Its own words name the file of the set.
             RuleError { file: Some(_), .. } => anyhow!("{error}"),

@@ -406,3 +406,22 @@ fn packets_that_a_file_did_not_take_are_dropped_there() {
     assert_eq!(answer["passed"], written, "{answer}");
     assert_eq!(answer["dropped"]["output"], passed - written, "{answer}");
 }
+
+#[test]
+fn a_total_length_below_the_header_is_malformed_and_long_rules_are_shown() {
+    let temp = Temp::new();
+    let mut bytes = pcap_header(65535, 1);
+    // The total length stands behind the first two octets of the header; 0 is that of a packet which an interface would cut.
+    for total in [0u16, 10, 19, 20, 46] {
+        let mut frame = udp(53, 20);
+        frame[16..18].copy_from_slice(&total.to_be_bytes());
+        bytes.extend(pcap_record(1, &frame));
+    }
+    let file = temp.file("a.pcap", &bytes);
+    let addresses: Vec<String> = (0..9000).map(|i| format!("10.1.{}.{}", i / 250, i % 250)).collect();
+    let rules = temp.file("rules.txt", format!("drop src {}\n", addresses.join(",")).as_bytes());
+    assert_eq!(checked(&rules, &file)["malformed"]["packets"], 2);
+    let table = weir(["firewall", "check", &rules, &file]).ok().text();
+    let row = table.lines().find(|line| line.contains("drop src")).unwrap();
+    assert!(row.contains("...") && row.len() < 300, "{row}");
+}
