@@ -27,8 +27,11 @@ mod store;
 mod verdicts;
 
 use anyhow::Context;
-use clap::{CommandFactory, Parser, ValueEnum};
+use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
+use clap::error::ContextKind;
+use clap::{Arg, Command, CommandFactory, Parser, ValueEnum};
 use report::Report;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -37,6 +40,7 @@ use std::process::ExitCode;
 #[command(version, about)]
 struct Arguments {
     /// Comparison to run; without it: a list of them
+    #[arg(value_parser = ScenarioParser)]
     scenario: Option<Scenario>,
     /// How large the inputs are
     #[arg(long, default_value = "full")]
@@ -60,6 +64,25 @@ struct Arguments {
     /// The weir binary to measure [default: the one beside this program]
     #[arg(long)]
     weir: Option<PathBuf>,
+}
+
+/// Parser of a comparison's name. Its error does not list all names in one line, which would be wider than a narrow terminal.
+#[derive(Clone)]
+struct ScenarioParser;
+
+impl TypedValueParser for ScenarioParser {
+    type Value = Scenario;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Scenario, clap::Error> {
+        EnumValueParser::new().parse_ref(command, arg, value).map_err(|mut error: clap::Error| {
+            error.remove(ContextKind::ValidValue);
+            error
+        })
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(Scenario::value_variants().iter().filter_map(ValueEnum::to_possible_value)))
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
