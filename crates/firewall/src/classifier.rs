@@ -220,18 +220,19 @@ impl Classifier {
     fn look_up_rows(&self, fields: &[Fields], found: &mut [Found]) {
         if self.prefetches {
             for fields in fields {
-                match fields.is_v6 {
-                    true => (self.src6.prefetch_section(fields.src), self.dst6.prefetch_section(fields.dst)),
-                    false => {
-                        (self.src4.prefetch_section(fields.src as u32), self.dst4.prefetch_section(fields.dst as u32))
-                    }
+                match fields.is_v6() {
+                    true => (self.src6.prefetch_section(fields.src()), self.dst6.prefetch_section(fields.dst())),
+                    false => (
+                        self.src4.prefetch_section(fields.src() as u32),
+                        self.dst4.prefetch_section(fields.dst() as u32),
+                    ),
                 };
             }
             for fields in fields {
-                match fields.is_v6 {
-                    true => (self.src6.prefetch_ranges(fields.src), self.dst6.prefetch_ranges(fields.dst)),
+                match fields.is_v6() {
+                    true => (self.src6.prefetch_ranges(fields.src()), self.dst6.prefetch_ranges(fields.dst())),
                     false => {
-                        (self.src4.prefetch_ranges(fields.src as u32), self.dst4.prefetch_ranges(fields.dst as u32))
+                        (self.src4.prefetch_ranges(fields.src() as u32), self.dst4.prefetch_ranges(fields.dst() as u32))
                     }
                 };
             }
@@ -253,10 +254,10 @@ impl Classifier {
 
     #[inline]
     pub(crate) fn rows(&self, fields: &Fields) -> FieldRows {
-        let (src, dst) = if fields.is_v6 {
-            (self.src6.row(fields.src), self.dst6.row(fields.dst))
+        let (src, dst) = if fields.is_v6() {
+            (self.src6.row(fields.src()), self.dst6.row(fields.dst()))
         } else {
-            (self.src4.row(fields.src as u32), self.dst4.row(fields.dst as u32))
+            (self.src4.row(fields.src() as u32), self.dst4.row(fields.dst() as u32))
         };
         FieldRows([
             src,
@@ -304,7 +305,7 @@ impl Classifier {
         let wire_len = around.frame.wire_len;
         let mut decided = None;
         // Most packets have all fields, and most rules name nothing else.
-        let is_whole = fields.proto.is_some() && fields.sport != ABSENT && fields.dport != ABSENT;
+        let is_whole = fields.proto().is_some() && fields.sport != ABSENT && fields.dport != ABSENT;
         let mut ask = |number: u32| {
             let action = match self.plain[number as usize] {
                 Some(action) if is_whole => {
@@ -329,7 +330,7 @@ impl Classifier {
                 }
             }
         };
-        let rest = match fields.content {
+        let rest = match fields.content() {
             Content::Neighbors if !self.list.neighbors_by_rules => (Verdict::Pass, DecidedBy::Neighbors),
             Content::Ip | Content::Neighbors => {
                 match found.0 {
@@ -393,8 +394,8 @@ fn time_conditions(number: u32, rule: &Rule, fields: &Fields, around: &Around<'_
         return false;
     }
     let (Some(rate), Some(rates)) = (rule.rate, rates) else { return true };
-    let is_ip = matches!(fields.content, Content::Ip | Content::Neighbors);
-    let source = is_ip.then_some((fields.is_v6, fields.src));
+    let is_ip = matches!(fields.content(), Content::Ip | Content::Neighbors);
+    let source = is_ip.then_some((fields.is_v6(), fields.src()));
     let place = rates.charge(number, around.time_ns, around.frame.wire_len, source);
     if place == Place::NoRoom {
         counters.rules[number as usize].no_room += 1;
@@ -404,11 +405,11 @@ fn time_conditions(number: u32, rule: &Rule, fields: &Fields, around: &Around<'_
 
 /// Judges the conditions that have no row. Returns whether the packet lacks a field of the rule; `None` if a condition does not hold.
 fn rare_conditions(rule: &Rule, fields: &Fields, around: &Around<'_>) -> Option<bool> {
-    let mut is_absent = rule.proto.is_some() && fields.proto.is_none()
+    let mut is_absent = rule.proto.is_some() && fields.proto().is_none()
         || rule.sport.is_some() && fields.sport == ABSENT
         || rule.dport.is_some() && fields.dport == ABSENT;
     if let Some((set, mask)) = rule.flags {
-        match fields.flags {
+        match fields.flags() {
             TcpFlags::Known(flags) if flags & mask == set => {}
             TcpFlags::Absent if rule.action.applies_without_a_field() => is_absent = true,
             _ => return None,
@@ -421,13 +422,13 @@ fn rare_conditions(rule: &Rule, fields: &Fields, around: &Around<'_>) -> Option<
             _ => return None,
         }
     }
-    let has_tag = match (&rule.vlan, fields.vlan) {
+    let has_tag = match (&rule.vlan, fields.vlan()) {
         (None, _) | (Some(Vlan::None), None) => true,
         (Some(Vlan::Identifiers(ranges)), Some(id)) => ranges.iter().any(|range| (range.0..=range.1).contains(&id)),
         _ => false,
     };
     let holds = has_tag
-        && (!rule.fragment || fields.is_later_fragment)
+        && (!rule.fragment || fields.is_later_fragment())
         && (rule.on.is_none() || rule.on == around.interface)
         && rule.expression.is_none_or(|number| {
             around

@@ -261,12 +261,12 @@ impl Connections {
     ///
     /// **Cost**: a hash and two cache lines; for ICMP a walk over the headers. No allocation.
     pub fn look(&self, parser: &Parser, fields: &Fields, data: &[u8], time_ns: u64) -> Seen {
-        if !matches!(fields.content, Content::Ip | Content::Neighbors) || fields.is_later_fragment {
+        if !matches!(fields.content(), Content::Ip | Content::Neighbors) || fields.is_later_fragment() {
             return Seen::only(None);
         }
-        let Some(proto) = fields.proto else { return Seen::only(None) };
+        let Some(proto) = fields.proto() else { return Seen::only(None) };
         let mut key = key_of(fields, proto);
-        let kind = match (proto, fields.flags) {
+        let kind = match (proto, fields.flags()) {
             (ICMP | ICMP6, _) => match self.icmp(parser, fields, data, time_ns, &mut key) {
                 Ok(kind) => kind,
                 Err(state) => return Seen::only(state),
@@ -296,7 +296,7 @@ impl Connections {
         let Ok(Headers { transport, .. }) = parser.headers(data) else { return Err(None) };
         let [kind, _, _, _, high, low, _, _, quote @ ..] = transport else { return Err(None) };
         let id = u16::from_be_bytes([*high, *low]);
-        let message = message(fields.is_v6, *kind);
+        let message = message(fields.is_v6(), *kind);
         if let Some(ports) = message.ports(id) {
             (key.sport, key.dport) = ports;
         }
@@ -313,22 +313,22 @@ impl Connections {
         }
     }
 
-    /// Returns the key of the packet that an ICMP error to `fields.dst` quotes.
+    /// Returns the key of the packet that an ICMP error to `fields.dst()` quotes.
     fn quoted_key(&self, quote: &[u8], fields: &Fields) -> Option<FlowKey> {
         let quoted = Fields::of(&self.quoted, quote);
-        let is_ip = matches!(quoted.content, Content::Ip | Content::Neighbors);
+        let is_ip = matches!(quoted.content(), Content::Ip | Content::Neighbors);
         // The error goes to the sender of the packet.
-        if !is_ip || quoted.is_v6 != fields.is_v6 || quoted.src != fields.dst || quoted.is_later_fragment {
+        if !is_ip || quoted.is_v6() != fields.is_v6() || quoted.src() != fields.dst() || quoted.is_later_fragment() {
             return None;
         }
-        let proto = quoted.proto?;
+        let proto = quoted.proto()?;
         let mut key = key_of(&quoted, proto);
         if matches!(proto, ICMP | ICMP6) {
             let Ok(Headers { transport: [kind, _, _, _, high, low, ..], .. }) = self.quoted.headers(quote) else {
                 return None;
             };
             let id = u16::from_be_bytes([*high, *low]);
-            (key.sport, key.dport) = message(fields.is_v6, *kind).ports(id)?;
+            (key.sport, key.dport) = message(fields.is_v6(), *kind).ports(id)?;
         } else if has_ports(proto) && quoted.ports().is_none() {
             return None;
         }
@@ -493,18 +493,18 @@ fn message(is_v6: bool, kind: u8) -> Message {
 
 /// Key of a packet; that of a protocol without ports has zeros.
 fn key_of(fields: &Fields, proto: u8) -> FlowKey {
-    let bytes = |address: u128| match fields.is_v6 {
+    let bytes = |address: u128| match fields.is_v6() {
         true => address.to_be_bytes(),
         false => (address << 96).to_be_bytes(),
     };
     let (sport, dport) = fields.ports().unwrap_or((0, 0));
     FlowKey {
-        src: bytes(fields.src),
-        dst: bytes(fields.dst),
+        src: bytes(fields.src()),
+        dst: bytes(fields.dst()),
         sport,
         dport,
         proto,
-        family: if fields.is_v6 { 6 } else { 4 },
+        family: if fields.is_v6() { 6 } else { 4 },
         flags: FlowKey::HAS_PORTS,
         ..FlowKey::NONE
     }

@@ -42,28 +42,58 @@ pub enum TcpFlags {
 ///
 /// A field that the captured bytes do not tell is absent. In a fragment other than the first these are the ports, the TCP flags, and
 /// behind IPv6 extension headers the protocol; a cut header lacks the same.
+///
+/// **Layout**: 48 bytes of numbers without gaps, so that it is written and copied in wide words. What is absent is 0.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fields {
-    /// Content of the frame. Without [IP](Content::Ip) or [neighbor discovery](Content::Neighbors) only `vlan` has a meaning.
-    pub content: Content,
-    /// Whether the addresses are of IPv6.
-    pub is_v6: bool,
-    /// Source address, as a number.
-    pub src: u128,
-    /// Destination address, as a number.
-    pub dst: u128,
-    /// IP protocol number of the transport behind the extension headers; `None` if it is absent.
-    pub proto: Option<u8>,
+    src: u128,
+    dst: u128,
     /// Source port, [`ABSENT`] or [`NO_PORT`].
     pub(crate) sport: u32,
     /// Destination port, [`ABSENT`] or [`NO_PORT`].
     pub(crate) dport: u32,
-    /// Flags of the TCP header.
-    pub flags: TcpFlags,
-    /// Whether the packet is a fragment other than the first.
-    pub is_later_fragment: bool,
-    /// Identifier of the outermost VLAN tag.
-    pub vlan: Option<u16>,
+    vlan: u16,
+    proto: u8,
+    flags: u8,
+    /// Number of the content, and which of the other fields there are: [`kind`].
+    kind: u32,
+}
+
+/// Bits of [`Fields::kind`].
+mod kind {
+    pub const IP: u32 = 0;
+    pub const NEIGHBORS: u32 = 1;
+    pub const NON_IP: u32 = 2;
+    pub const MALFORMED: u32 = 3;
+    /// Bits of the numbers above.
+    pub const CONTENT: u32 = 3;
+    pub const V6: u32 = 1 << 2;
+    pub const PROTO: u32 = 1 << 3;
+    pub const FLAGS: u32 = 1 << 4;
+    /// TCP or an absent protocol, without flags.
+    pub const NO_FLAGS: u32 = 1 << 5;
+    pub const LATER_FRAGMENT: u32 = 1 << 6;
+    pub const VLAN: u32 = 1 << 7;
+    pub const PORTS: u32 = 1 << 8;
+}
+
+/// The bit if it is so, without a branch.
+fn if_so(is_so: bool, bit: u32) -> u32 {
+    u32::from(is_so) * bit
+}
+
+/// Fields of an IP packet, of which [`Fields`] are made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IpFields {
+    pub(crate) is_v6: bool,
+    pub(crate) src: u128,
+    pub(crate) dst: u128,
+    pub(crate) proto: Option<u8>,
+    /// Ports, [`ABSENT`] or [`NO_PORT`].
+    pub(crate) sport: u32,
+    pub(crate) dport: u32,
+    pub(crate) flags: TcpFlags,
 }
 
 impl Fields {
@@ -74,18 +104,11 @@ impl Fields {
     #[inline]
     pub fn of(parser: &Parser, data: &[u8]) -> Self {
         match parser.plain_headers(data) {
-            Some(PlainHeaders { is_v6, src, dst, proto, sport, dport, flags }) => Self {
-                content: Content::Ip,
-                is_v6,
-                src,
-                dst,
-                proto: Some(proto),
-                sport: u32::from(sport),
-                dport: u32::from(dport),
-                flags: if proto == TCP { TcpFlags::Known(flags) } else { TcpFlags::NotTcp },
-                is_later_fragment: false,
-                vlan: None,
-            },
+            Some(PlainHeaders { is_v6, src, dst, proto, sport, dport, flags }) => {
+                let kind =
+                    kind::IP | kind::PROTO | kind::PORTS | if_so(is_v6, kind::V6) | if_so(proto == TCP, kind::FLAGS);
+                Self { src, dst, sport: u32::from(sport), dport: u32::from(dport), vlan: 0, proto, flags, kind }
+            }
             None => Self::walked(parser, data),
         }
     }
@@ -93,19 +116,21 @@ impl Fields {
     /// The same, by a walk over all headers.
     #[inline(never)]
     fn walked(parser: &Parser, data: &[u8]) -> Self {
-        let vlan = parser.vlan(data);
-        match parser.headers(data) {
-            Ok(headers) if contradicts_itself(&headers) => Self { vlan, ..Self::without_ip(Content::Malformed) },
-            Ok(headers) => Self { vlan, ..Self::of_headers(&headers) },
-            Err(NoKey::NotIp) => Self { vlan, ..Self::without_ip(Content::NonIp) },
-            Err(NoKey::Truncated | NoKey::Malformed) => Self { vlan, ..Self::without_ip(Content::Malformed) },
+        let fields = match parser.headers(data) {
+            Ok(headers) if contradicts_itself(&headers) => Self::without_ip(Content::Malformed),
+            Ok(headers) => Self::of_headers(&headers),
+            Err(NoKey::NotIp) => Self::without_ip(Content::NonIp),
+            Err(NoKey::Truncated | NoKey::Malformed) => Self::without_ip(Content::Malformed),
+        };
+        match parser.vlan(data) {
+            Some(vlan) => Self { vlan, kind: fields.kind | kind::VLAN, ..fields },
+            None => fields,
         }
     }
 
     /// Fields of a frame without IP headers.
     pub fn without_ip(content: Content) -> Self {
-        Self {
-            content,
+        let nothing = IpFields {
             is_v6: false,
             src: 0,
             dst: 0,
@@ -113,9 +138,108 @@ impl Fields {
             sport: ABSENT,
             dport: ABSENT,
             flags: TcpFlags::Absent,
-            is_later_fragment: false,
-            vlan: None,
+        };
+        Self::of_ip(nothing).with_content(content)
+    }
+
+    /// Fields of an IP packet.
+    pub(crate) fn of_ip(IpFields { is_v6, src, dst, proto, sport, dport, flags }: IpFields) -> Self {
+        let (flags, of_flags) = match flags {
+            TcpFlags::Known(flags) => (flags, kind::FLAGS),
+            TcpFlags::Absent => (0, kind::NO_FLAGS),
+            TcpFlags::NotTcp => (0, 0),
+        };
+        let has_ports = (sport | dport) < ABSENT;
+        let kind = kind::IP
+            | of_flags
+            | if_so(is_v6, kind::V6)
+            | if_so(proto.is_some(), kind::PROTO)
+            | if_so(has_ports, kind::PORTS);
+        Self { src, dst, sport, dport, vlan: 0, proto: proto.unwrap_or(0), flags, kind }
+    }
+
+    pub(crate) fn with_content(self, content: Content) -> Self {
+        let number = match content {
+            Content::Ip => kind::IP,
+            Content::Neighbors => kind::NEIGHBORS,
+            Content::NonIp => kind::NON_IP,
+            Content::Malformed => kind::MALFORMED,
+        };
+        Self { kind: (self.kind & !kind::CONTENT) | number, ..self }
+    }
+
+    /// Fields of an IP packet of which only addresses and protocol are known.
+    pub fn of_addresses(is_v6: bool, src: u128, dst: u128, proto: Option<u8>) -> Self {
+        let (sport, dport) = (ABSENT, ABSENT);
+        Self::of_ip(IpFields { is_v6, src, dst, proto, sport, dport, flags: TcpFlags::Absent })
+    }
+
+    fn has(&self, bits: u32) -> bool {
+        self.kind & bits != 0
+    }
+
+    /// Returns the content of the frame. Without [IP](Content::Ip) or [neighbor discovery](Content::Neighbors) only the VLAN has a meaning.
+    #[inline]
+    pub fn content(&self) -> Content {
+        match self.kind & kind::CONTENT {
+            kind::IP => Content::Ip,
+            kind::NEIGHBORS => Content::Neighbors,
+            kind::NON_IP => Content::NonIp,
+            _ => Content::Malformed,
         }
+    }
+
+    /// Whether the addresses are of IPv6.
+    #[inline]
+    pub fn is_v6(&self) -> bool {
+        self.has(kind::V6)
+    }
+
+    /// Returns the source address as a number.
+    #[inline]
+    pub fn src(&self) -> u128 {
+        self.src
+    }
+
+    /// Returns the destination address as a number.
+    #[inline]
+    pub fn dst(&self) -> u128 {
+        self.dst
+    }
+
+    /// Returns the IP protocol number of the transport behind the extension headers; `None` if it is absent.
+    #[inline]
+    pub fn proto(&self) -> Option<u8> {
+        self.has(kind::PROTO).then_some(self.proto)
+    }
+
+    /// Returns the flags of the TCP header.
+    pub fn flags(&self) -> TcpFlags {
+        match (self.has(kind::FLAGS), self.has(kind::NO_FLAGS)) {
+            (true, _) => TcpFlags::Known(self.flags),
+            (_, true) => TcpFlags::Absent,
+            _ => TcpFlags::NotTcp,
+        }
+    }
+
+    /// Whether the packet is a fragment other than the first.
+    #[inline]
+    pub fn is_later_fragment(&self) -> bool {
+        self.has(kind::LATER_FRAGMENT)
+    }
+
+    /// Returns the identifier of the outermost VLAN tag.
+    pub fn vlan(&self) -> Option<u16> {
+        self.has(kind::VLAN).then_some(self.vlan)
+    }
+
+    /// Returns addresses, ports and protocol of an IPv4 packet that has all of them.
+    #[inline]
+    pub(crate) fn of_v4(&self) -> Option<[u32; 4]> {
+        const ALL: u32 = kind::CONTENT | kind::V6 | kind::PROTO | kind::PORTS;
+        let is_whole = self.kind & ALL == (kind::IP | kind::PROTO | kind::PORTS);
+        let numbers = [self.src as u32, self.dst as u32, self.sport << 16 | self.dport, u32::from(self.proto)];
+        is_whole.then_some(numbers)
     }
 
     fn of_headers(headers: &Headers<'_>) -> Self {
@@ -139,30 +263,22 @@ impl Fields {
             (Some(TCP) | None, _) => TcpFlags::Absent,
             _ => TcpFlags::NotTcp,
         };
+        let (src, dst) = (address(key.src), address(key.dst));
+        let fields = Self::of_ip(IpFields { is_v6, src, dst, proto, sport, dport, flags });
         let is_discovery = proto == Some(ICMP6) && is_neighbor_discovery(headers);
-        Self {
-            content: if is_discovery { Content::Neighbors } else { Content::Ip },
-            is_v6,
-            src: address(key.src),
-            dst: address(key.dst),
-            proto,
-            sport,
-            dport,
-            flags,
-            is_later_fragment,
-            vlan: None,
-        }
+        let fields = if is_discovery { fields.with_content(Content::Neighbors) } else { fields };
+        Self { kind: fields.kind | if_so(is_later_fragment, kind::LATER_FRAGMENT), ..fields }
     }
 
     /// The protocol as a number up to [`ABSENT`].
     pub(crate) fn proto_number(&self) -> u32 {
-        self.proto.map_or(ABSENT, u32::from)
+        self.proto().map_or(ABSENT, u32::from)
     }
 
     /// Whether the packet is a UDP datagram to this port, or a fragment with the head of one.
     #[inline]
     pub fn is_udp_to(&self, port: u16) -> bool {
-        self.proto == Some(UDP) && self.dport == u32::from(port)
+        self.proto() == Some(UDP) && self.dport == u32::from(port)
     }
 
     /// Returns the ports, source first; `None` if they are absent or the protocol has none.

@@ -104,7 +104,7 @@ impl<R: Rules> Policy<R> {
         counters: &mut Counters,
     ) -> (Verdict, DecidedBy) {
         let rules = self.rules.classifier();
-        let is_judged = match fields.content {
+        let is_judged = match fields.content() {
             Content::Ip => true,
             Content::Neighbors => rules.list().neighbors_by_rules,
             Content::NonIp | Content::Malformed => false,

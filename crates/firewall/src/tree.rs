@@ -23,7 +23,7 @@
 
 use crate::Addresses;
 use crate::Verdict;
-use crate::fields::{Content, Fields};
+use crate::fields::Fields;
 use crate::rules::{Action, Rule};
 use core::hint::select_unpredictable;
 use std::sync::Arc;
@@ -76,9 +76,7 @@ impl Key {
     /// The key of a packet; `None` if it is none of IPv4, or lacks a field.
     #[inline]
     pub(crate) fn of(fields: &Fields) -> Option<Self> {
-        let is_whole = fields.content == Content::Ip && !fields.is_v6 && (fields.sport | fields.dport) <= 0xffff;
-        let proto = fields.proto.filter(|_| is_whole)?;
-        Some(Self([fields.src as u32, fields.dst as u32, fields.sport << 16 | fields.dport, u32::from(proto)]))
+        fields.of_v4().map(Self)
     }
 }
 
@@ -266,7 +264,7 @@ impl Tree {
     /// The first of the boxes `holding` of a group, or of the `left` groups behind it.
     #[inline(always)]
     fn from(&self, key: &Key, mut group: u32, mut left: u32, mut holding: u32) -> First {
-        while holding == 0 && left > 0 {
+        while left > 0 && holding == 0 {
             (group, left) = (group + 1, left - 1);
             holding = self.groups[group as usize].holding(key);
         }
@@ -474,8 +472,12 @@ const MOST_COPIES: f64 = 8.0;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fields::{ABSENT, Content, IpFields, NO_PORT, TcpFlags};
     use crate::rules::RuleList;
     use weir_testkit::Random;
+
+    const WHOLE: IpFields =
+        IpFields { is_v6: false, src: 0, dst: 0, proto: Some(6), sport: 7, dport: 65535, flags: TcpFlags::NotTcp };
 
     /// A rule over few networks, hosts and ports, so that most of them overlap; and some over nearly all.
     fn line(random: &mut Random) -> String {
@@ -502,10 +504,10 @@ mod tests {
         let has = |set: &Option<Arc<Addresses>>, address: u128| {
             set.as_ref().is_none_or(|set| set.v4().iter().any(|&(a, b)| (a..=b).contains(&(address as u32))))
         };
-        let proto = fields.proto.unwrap();
+        let proto = fields.proto().unwrap();
         let dport = |ranges: &Vec<(u16, u16)>| ranges.iter().any(|&(a, b)| (a..=b).contains(&(fields.dport as u16)));
-        has(&rule.src, fields.src)
-            && has(&rule.dst, fields.dst)
+        has(&rule.src, fields.src())
+            && has(&rule.dst, fields.dst())
             && rule.proto.is_none_or(|set| set[usize::from(proto / 64)] >> (proto % 64) & 1 == 1)
             && rule.dport.as_ref().is_none_or(dport)
     }
@@ -529,7 +531,7 @@ mod tests {
                     let (src, dst) = (address(), address());
                     let dport = if random.below(2) == 0 { random.below(64) } else { random.below(1 << 16) } as u32;
                     let proto = Some([6, 6, 17, 132, 33][random.below(5)]);
-                    Fields { src, dst, proto, sport: 7, dport, ..Fields::without_ip(Content::Ip) }
+                    Fields::of_ip(IpFields { src, dst, proto, dport, ..WHOLE })
                 })
                 .collect();
             for packets in packets.chunks(TOGETHER) {
@@ -557,16 +559,17 @@ mod tests {
 
     #[test]
     fn packets_without_all_fields_or_of_ipv6_have_no_key() {
-        let whole = Fields { proto: Some(6), sport: 1, dport: 65535, ..Fields::without_ip(Content::Ip) };
-        assert!(Key::of(&whole).is_some());
+        assert!(Key::of(&Fields::of_ip(WHOLE)).is_some());
         let others = [
-            Fields { is_v6: true, ..whole },
-            Fields { content: Content::Neighbors, ..whole },
-            Fields { content: Content::Malformed, ..whole },
-            Fields { proto: None, ..whole },
-            Fields { sport: crate::fields::ABSENT, ..whole },
-            Fields { dport: crate::fields::NO_PORT, ..whole },
+            IpFields { is_v6: true, ..WHOLE },
+            IpFields { proto: None, ..WHOLE },
+            IpFields { sport: ABSENT, ..WHOLE },
+            IpFields { dport: NO_PORT, ..WHOLE },
         ];
+        let others = others.map(Fields::of_ip);
+        others.iter().for_each(|fields| assert!(Key::of(fields).is_none(), "{fields:?}"));
+        let contents = [Content::Neighbors, Content::NonIp, Content::Malformed];
+        let others = contents.map(|content| Fields::of_ip(WHOLE).with_content(content));
         others.iter().for_each(|fields| assert!(Key::of(fields).is_none(), "{fields:?}"));
     }
 

@@ -1,6 +1,6 @@
 //! Rules that can never match, because a rule before them decides about all their packets.
 
-use crate::fields::{Content, Fields, NO_PORT, TcpFlags, has_ports};
+use crate::fields::{Fields, IpFields, NO_PORT, TcpFlags, has_ports};
 use crate::rules::{Action, Rule, Vlan};
 use crate::{Addresses, Classifier};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ fn a_packet_of(rule: &Rule) -> Fields {
         None if has_ports(proto) => 0,
         None => NO_PORT,
     };
-    Fields {
+    Fields::of_ip(IpFields {
         is_v6,
         src: first(&rule.src),
         dst: first(&rule.dst),
@@ -82,8 +82,7 @@ fn a_packet_of(rule: &Rule) -> Fields {
         sport: port(&rule.sport),
         dport: port(&rule.dport),
         flags: TcpFlags::NotTcp,
-        ..Fields::without_ip(Content::Ip)
-    }
+    })
 }
 
 /// Whether the rule `before` decides about every packet to which `rule` applies and which lacks no field.

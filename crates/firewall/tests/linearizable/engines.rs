@@ -6,9 +6,7 @@ use weir_firewall::permissions::{AddressChange, Change, PermissionTable, Permiss
 use weir_firewall::replicas::{self, Refused, Shard, Shared};
 use weir_firewall::rules::RuleList;
 use weir_firewall::striped::{Striped, StripedWorker};
-use weir_firewall::{
-    Around, Classifier, Conditions, Content, Counters, Fields, Found, Policy, PolicyChange, Rules, Verdict,
-};
+use weir_firewall::{Around, Classifier, Conditions, Counters, Fields, Found, Policy, PolicyChange, Rules, Verdict};
 use weir_packet::Frame;
 
 /// A change under test.
@@ -127,8 +125,7 @@ impl Engine for Sharded {
 
     fn passes(worker: &mut ShardedWorker, _: usize, (source, destination, proto): Wanted) -> bool {
         let (src, dst, proto) = (source.into(), destination.into(), Some(FIRST + proto));
-        let mut fields = [Fields::without_ip(Content::Ip)];
-        (fields[0].src, fields[0].dst, fields[0].proto) = (src, dst, proto);
+        let fields = [Fields::of_addresses(false, src, dst, proto)];
         let (mut found, policy) = ([Found::default()], worker.worker.value());
         policy.look_up(&fields, &mut found);
         let frame = Frame { data: &[], wire_len: 0, interface: 0 };
