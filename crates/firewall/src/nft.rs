@@ -12,7 +12,12 @@
 //!   packet wrongly it is dropped in front of them, and so is an IPv6 packet with more than two extension headers, in which one may hide.
 //! - **States** are those of [`Connections`](crate::Connections). Sequence numbers and checksums are not looked at, no segment in the middle
 //!   opens a connection, and but ICMP errors nothing is related. Where nftables has dropped what is `new`, what is `invalid` is dropped too.
+//! - **Types of ICMP** for IPv6 are read behind up to two extension headers. Behind more, `drop` applies and `pass` does not.
 //! - **Neighbor discovery** passes: a router forwards none of it, so that no chain at the hook forward sees it.
+//!
+//! Some rulesets are in force otherwise than nft 1.0.6 lists them, and are translated as listed: `ip6 nexthdr tcp tcp dport 80` without its
+//! first match, rules that reject without `meta nfproto` or `meta protocol`, and `tcp sport != 1 tcp dport != 2` in place of one comparison
+//! of both ports, which nft makes of it.
 //!
 //! **Absent**: interfaces where packets leave, changes of packets, state in rules but rates, everything at other hooks.
 
@@ -150,6 +155,7 @@ impl From<String> for Fault {
 #[derive(Default)]
 struct Translator<'a> {
     chains: Vec<(Key<'a>, &'a Value)>,
+    known_chains: HashSet<Key<'a>>,
     rules: HashMap<Key<'a>, Vec<&'a Value>>,
     verdict_maps: HashMap<Key<'a>, &'a Value>,
     names: Names<'a>,
@@ -188,7 +194,10 @@ impl<'a> Translator<'a> {
         let Some((kind, value)) = kind_of(object) else { return };
         let key = |name| (text(value, "family"), text(value, "table"), text(value, name));
         match kind {
-            "chain" => self.chains.push((key("name"), value)),
+            "chain" => {
+                self.known_chains.insert(key("name"));
+                self.chains.push((key("name"), value));
+            }
             "rule" => self.rules.entry(key("chain")).or_default().push(value),
             "set" => drop(self.names.sets.insert(key("name"), Set::new(value, None))),
             "map" => drop(self.verdict_maps.insert(key("name"), value)),
@@ -198,13 +207,17 @@ impl<'a> Translator<'a> {
 
     /// Gives sets names in the rule list: their own, and behind that of their table if two tables have a set of this name.
     fn name_sets(&mut self) {
-        let mut count = HashMap::new();
-        self.names.sets.keys().for_each(|(_, _, name)| *count.entry(*name).or_insert(0) += 1);
-        for ((family, table, name), set) in &mut self.names.sets {
+        let mut keys: Vec<Key<'a>> = self.names.sets.keys().copied().collect();
+        keys.sort_unstable();
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        let (mut given, mut count) = (HashSet::new(), HashMap::new());
+        keys.iter().for_each(|(_, _, name)| *count.entry(*name).or_insert(0) += 1);
+        for key @ (family, table, name) in &keys {
             let called = if count[name] > 1 { format!("{family}.{table}.{name}") } else { (*name).to_owned() };
-            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-            let is_word = called.bytes().all(is_plain) && !called.is_empty();
-            set.name = is_word.then_some(called);
+            let is_word = called.bytes().all(is_plain) && !name.is_empty() && given.insert(called.clone());
+            if let Some(set) = self.names.sets.get_mut(key).filter(|_| is_word) {
+                set.name = Some(called);
+            }
         }
     }
 
@@ -284,8 +297,9 @@ impl<'a> Translator<'a> {
 
     /// Translates the rules of a chain for packets that meet conditions. Returns whether they decide about all of them.
     fn chain(&mut self, key: Key<'a>, entry: &Conditions, after: After, depth: usize) -> Result<bool, TooMany> {
-        let rules = self.rules.get(&key).cloned().unwrap_or_default();
-        for (number, rule) in rules.iter().enumerate() {
+        let count = self.rules.get(&key).map_or(0, Vec::len);
+        for number in 0..count {
+            let rule = self.rules[&key][number];
             self.visits += 1;
             if self.visits > MOST_RULES {
                 return Err(TooMany);
@@ -296,7 +310,7 @@ impl<'a> Translator<'a> {
                 comment: text(rule, "comment"),
                 rate: String::new(),
                 is_for_all: true,
-                is_last: number + 1 == rules.len(),
+                is_last: number + 1 == count,
                 after,
                 depth,
             };
@@ -341,6 +355,7 @@ impl<'a> Translator<'a> {
         if is_counted {
             verdicts.push((conditions, &Value::Null));
         }
+        let is_whole = faults.is_empty();
         let mark = self.lines.len();
         let mut then = Then::Next;
         for (conditions, verdict) in &verdicts {
@@ -355,7 +370,9 @@ impl<'a> Translator<'a> {
             match self.decide(conditions, verdict, &place) {
                 Ok(next) => then = next,
                 Err(Fault::TooMany) => return Err(TooMany),
-                Err(Fault::Refused(why)) => faults.push(why),
+                Err(Fault::Refused(why)) if is_whole => faults.push(why),
+                // The reason may lie in a match that is missing; what is behind a jump was named.
+                Err(Fault::Refused(_)) => faults.extend(kind_of(verdict).and_then(answer_fault)),
             }
         }
         if self.bytes > MOST_BYTES || self.lines.len() > 2 * MOST_RULES {
@@ -451,7 +468,7 @@ impl<'a> Translator<'a> {
     fn target(&self, place: &Place<'a>, value: &'a Value) -> Result<Key<'a>, Fault> {
         let (family, table, _) = place.key;
         let key = (family, table, text(value, "target"));
-        match self.chains.iter().any(|(known, _)| *known == key) {
+        match self.known_chains.contains(&key) {
             false => Err(format!("jump: there is no chain {}", key.2).into()),
             true if place.depth == DEEPEST => Err(format!("jump: chains are {DEEPEST} deep already").into()),
             true => Ok(key),
@@ -570,20 +587,28 @@ fn rate(limit: &Value) -> Result<String, String> {
     }
 }
 
+/// Reason for which no packets are rejected with this answer by weir.
+fn answer_fault((verdict, reject): (&str, &Value)) -> Option<String> {
+    let (kind, code) = (text(reject, "type"), text(reject, "expr"));
+    let is_known = matches!((kind, code), ("tcp reset", _) | ("icmp" | "icmpx" | "icmpv6", "port-unreachable"));
+    let is_fault = verdict == "reject" && !is_known && !reject.is_null();
+    is_fault.then(|| format!("reject with {kind} {code}: weir has no such answer"))
+}
+
 /// Conditions of packets that weir rejects with the same answer. **Errors**: the reason for which there is none.
 fn rejected(conditions: &Conditions, reject: &Value) -> Result<Conditions, String> {
+    if let Some(why) = answer_fault(("reject", reject)) {
+        return Err(why);
+    }
     let mut conditions = conditions.clone();
-    let (kind, code) = (text(reject, "type"), text(reject, "expr"));
+    let kind = text(reject, "type");
     match kind {
         "icmp" => conditions.restrict(Field::Family, &Ranges::of(4)),
         "icmpv6" => conditions.restrict(Field::Family, &Ranges::of(6)),
         _ => {}
     }
-    let is_port = matches!((kind, code), ("icmp" | "icmpx" | "icmpv6", "port-unreachable")) || reject.is_null();
     let is_tcp_alone = conditions.get(Field::Protocol).is_some_and(|protocols| protocols.is_within(&[TCP]));
-    match kind {
-        "tcp reset" if is_tcp_alone => Ok(conditions),
-        _ if is_port && !conditions.may_be(Field::Protocol, TCP) => Ok(conditions),
-        _ => Err("reject: weir answers TCP with a reset, and others that the port is unreachable".to_owned()),
-    }
+    let is_same = if kind == "tcp reset" { is_tcp_alone } else { !conditions.may_be(Field::Protocol, TCP) };
+    let why = "reject: weir answers TCP with a reset, and others that the port is unreachable";
+    if is_same { Ok(conditions) } else { Err(why.to_owned()) }
 }

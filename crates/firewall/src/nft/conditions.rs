@@ -17,6 +17,8 @@ pub(super) enum Field {
     Flags,
     /// Type of an ICMP message of IPv4.
     IcmpType,
+    /// Type of an ICMP message of IPv6.
+    Icmp6Type,
     /// Number of the interface in a list of names.
     Interface,
     /// Place of the state in [`STATES`].
@@ -32,6 +34,7 @@ const INVALID: u128 = 3;
 
 pub(super) const ICMP: u8 = 1;
 pub(super) const TCP: u8 = 6;
+pub(super) const ICMP6: u8 = 58;
 /// Authentication header. Weir looks for the protocol behind it, nftables does not (`IP6_FH_F_AUTH` in include/net/netfilter/nf_tables_ipv6.h).
 pub(super) const AUTHENTICATION: u8 = 51;
 
@@ -155,8 +158,9 @@ impl Conditions {
             let names = (0..).zip(STATES).filter(|(state, _)| has(*state)).map(|(_, name)| name.to_owned());
             add(&format!("state {}", listed(names)));
         }
-        if let Some(types) = self.get(Field::IcmpType).filter(|types| !types.others(255).is_empty()) {
-            add(&format!("expr '{}'", icmp_expression(types, is_deny)));
+        let of_family = if self.family() == Some(6) { Field::Icmp6Type } else { Field::IcmpType };
+        if let Some(types) = self.get(of_family).filter(|types| !types.others(255).is_empty()) {
+            add(&format!("expr '{}'", icmp_expression(of_family, types, is_deny)));
         }
         let on = self.get(Field::Interface).map(|numbers| {
             let names = numbers.iter().flat_map(|(first, last)| first..=last);
@@ -228,15 +232,42 @@ fn flags_text((set, mask): (u8, u8)) -> String {
 }
 
 /// Expression for ICMP messages of these types. Where the type cannot be read, that of a `drop` rule matches and that of a `pass` rule does not.
-fn icmp_expression(types: &Ranges, is_deny: bool) -> String {
-    let test = |(first, last): (u128, u128)| match first == last {
-        true => format!("icmp[0] = {first}"),
-        false => format!("(icmp[0] >= {first} and icmp[0] <= {last})"),
+fn icmp_expression(field: Field, types: &Ranges, is_deny: bool) -> String {
+    let places = match field {
+        Field::Icmp6Type => icmp6_places(),
+        _ => vec![(String::new(), "icmp[0]".to_owned())],
     };
-    let any = |types: &Ranges| types.iter().map(test).collect::<Vec<_>>().join(" or ");
-    let tagged = |any: String| format!("{any} or (vlan and ({any}))");
-    match is_deny {
-        false => tagged(any(types)),
-        true => format!("not ({})", tagged(any(&types.others(255)))),
+    let of_types = |types: &Ranges, place: &str| {
+        let test = |(first, last): (u128, u128)| match first == last {
+            true => format!("{place} = {first}"),
+            false => format!("({place} >= {first} and {place} <= {last})"),
+        };
+        types.iter().map(test).collect::<Vec<_>>().join(" or ")
+    };
+    let any = |types: &Ranges| {
+        let at = |(headers, place): &(String, String)| match headers.is_empty() {
+            true => of_types(types, place),
+            false => format!("({headers} and ({}))", of_types(types, place)),
+        };
+        let any = places.iter().map(at).collect::<Vec<_>>().join(" or ");
+        format!("{any} or (vlan and ({any}))")
+    };
+    if is_deny { format!("not ({})", any(&types.others(255))) } else { any(types) }
+}
+
+/// Chains of up to two extension headers in front of ICMP for IPv6, and the places of the type behind them.
+fn icmp6_places() -> Vec<(String, String)> {
+    let (mut places, mut chains) = (Vec::new(), vec![(String::new(), "ip6[6]".to_owned(), "40".to_owned())]);
+    for _ in 0..=2 {
+        let mut longer = Vec::new();
+        for (headers, next, at) in chains {
+            places.push((format!("{headers}{next} = 58"), format!("ip6[{at}]")));
+            let first_fragment = format!("{next} = 44 and ip6[{at} + 2:2] & 0xfff8 = 0");
+            let other = format!("({next} = 0 or {next} = 43 or {next} = 60)");
+            let behind = [(first_fragment, format!("{at} + 8")), (other, format!("{at} + 8 + 8 * ip6[{at} + 1]"))];
+            longer.extend(behind.map(|(header, to)| (format!("{headers}{header} and "), format!("ip6[{at}]"), to)));
+        }
+        chains = longer;
     }
+    places
 }

@@ -1,11 +1,11 @@
 //! Matches: the expression on the left says which field, that on the right which values.
 
-use super::conditions::{AUTHENTICATION, Conditions, Field, ICMP, STATES, TCP};
+use super::conditions::{AUTHENTICATION, Conditions, Field, ICMP, ICMP6, STATES, TCP};
 use super::ranges::Ranges;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use serde_json::Value;
+use std::cell::OnceCell;
 use std::collections::HashMap;
-use std::rc::Rc;
 
 /// Meaning of the values of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,7 @@ enum Kind {
     State,
     Flags,
     IcmpType,
+    Icmp6Type,
 }
 
 /// Field on the left of a match.
@@ -37,16 +38,16 @@ pub(super) struct Set<'a> {
     value: &'a Value,
     /// Name in the rule list, if it can have one there.
     pub name: Option<String>,
-    ranges: Option<Rc<Ranges>>,
+    ranges: OnceCell<Ranges>,
 }
 
 impl<'a> Set<'a> {
     pub fn new(value: &'a Value, name: Option<String>) -> Self {
-        Self { value, name, ranges: None }
+        Self { value, name, ranges: OnceCell::new() }
     }
 }
 
-/// What matches refer to.
+/// Names that matches refer to.
 #[derive(Default)]
 pub(super) struct Names<'a> {
     /// Named sets by family, table and name.
@@ -102,6 +103,9 @@ fn left(expression: &Value) -> Option<Left> {
             ("ip6", "daddr") => plain(Field::Dst, Kind::V6, &v6),
             ("tcp", "flags") => plain(Field::Flags, Kind::Flags, &ports),
             ("icmp", "type") => plain(Field::IcmpType, Kind::IcmpType, &[(Field::Family, 4), (Field::Protocol, ICMP)]),
+            ("icmpv6", "type") => {
+                plain(Field::Icmp6Type, Kind::Icmp6Type, &[(Field::Family, 6), (Field::Protocol, ICMP6)])
+            }
             ("tcp" | "udp" | "sctp" | "dccp" | "udplite" | "th", "sport") => port(Field::Sport),
             ("tcp" | "udp" | "sctp" | "dccp" | "udplite" | "th", "dport") => port(Field::Dport),
             _ => None,
@@ -150,6 +154,29 @@ const ICMP_TYPES: [(&str, u8); 15] = [
     ("address-mask-reply", 18),
 ];
 
+const ICMP6_TYPES: [(&str, u8); 20] = [
+    ("destination-unreachable", 1),
+    ("packet-too-big", 2),
+    ("time-exceeded", 3),
+    ("parameter-problem", 4),
+    ("echo-request", 128),
+    ("echo-reply", 129),
+    ("mld-listener-query", 130),
+    ("mld-listener-report", 131),
+    ("mld-listener-done", 132),
+    ("mld-listener-reduction", 132),
+    ("nd-router-solicit", 133),
+    ("nd-router-advert", 134),
+    ("nd-neighbor-solicit", 135),
+    ("nd-neighbor-advert", 136),
+    ("nd-redirect", 137),
+    ("router-renumbering", 138),
+    ("ind-neighbor-solicit", 141),
+    ("ind-neighbor-advert", 142),
+    ("mld2-listener-report", 143),
+    ("certification-path-solicitation", 148),
+];
+
 /// Protocols by the names that /etc/protocols gives them.
 const PROTOCOLS: [(&str, u8); 20] = [
     ("icmp", 1),
@@ -177,24 +204,23 @@ const PROTOCOLS: [(&str, u8); 20] = [
 impl<'a> Names<'a> {
     /// Reads one value as a number.
     fn number(&mut self, kind: Kind, value: &Value) -> Option<u128> {
-        if let (Kind::Flags, _) = (kind, value) {
-            return flags(value).map(u128::from);
-        }
         let named = |table: &[(&str, u8)], name: &str| {
             table.iter().find(|(known, _)| *known == name).map(|(_, number)| u128::from(*number))
         };
         let number = |most: u64| value.as_u64().filter(|number| *number <= most).map(u128::from);
         let text = value.as_str();
         match (kind, text) {
+            (Kind::Flags, _) => flags(value).map(u128::from),
             (Kind::V4, Some(text)) => text.parse::<Ipv4Addr>().ok().map(|address| u128::from(address.to_bits())),
             (Kind::V6, Some(text)) => text.parse::<Ipv6Addr>().ok().map(Ipv6Addr::to_bits),
             (Kind::Protocol, Some(name)) => named(&PROTOCOLS, name),
             (Kind::IcmpType, Some(name)) => named(&ICMP_TYPES, name),
+            (Kind::Icmp6Type, Some(name)) => named(&ICMP6_TYPES, name),
             (Kind::Family, Some(name)) => named(&[("ipv4", 4), ("ip", 4), ("ipv6", 6), ("ip6", 6)], name),
             (Kind::State, Some(name)) => (0..).zip(STATES).find(|(_, known)| *known == name).map(|(place, _)| place),
             (Kind::Interface, Some(name)) => self.interface(name),
             (Kind::Port, None) => number(u16::MAX.into()),
-            (Kind::Protocol | Kind::IcmpType, None) => number(u8::MAX.into()),
+            (Kind::Protocol | Kind::IcmpType | Kind::Icmp6Type, None) => number(u8::MAX.into()),
             _ => None,
         }
     }
@@ -254,12 +280,9 @@ impl<'a> Names<'a> {
     }
 
     /// Reads a named set of the rule's table.
-    fn set(&mut self, kind: Kind, name: &str) -> Result<Rc<Ranges>, String> {
+    fn set(&mut self, kind: Kind, name: &str) -> Result<Ranges, String> {
         let key = (self.table.0, self.table.1, name);
         let set = self.sets.get(&key).ok_or_else(|| format!("no set @{name} in the table"))?;
-        if let Some(ranges) = &set.ranges {
-            return Ok(Rc::clone(ranges));
-        }
         let value = set.value;
         let flags = value.get("flags").and_then(Value::as_array);
         let changes = |flag: &Value| matches!(flag.as_str(), Some("timeout" | "dynamic"));
@@ -277,14 +300,15 @@ impl<'a> Names<'a> {
         if value.get("type").and_then(Value::as_str) != Some(kind_in_list) {
             return Err(format!("@{name} is a set of another type than {kind_in_list}"));
         }
+        if let Some(ranges) = set.ranges.get() {
+            return Ok(ranges.clone());
+        }
         let ranges = match value.get("elem") {
             Some(elements) => self.values(kind, elements).map_err(|why| format!("@{name}: {why}"))?,
             None => Ranges::new(Vec::new()),
         };
-        let ranges = Rc::new(ranges);
-        let (owner, table) = self.table;
-        if let Some(set) = self.sets.iter_mut().find(|(known, _)| **known == (owner, table, name)).map(|(_, set)| set) {
-            set.ranges = Some(Rc::clone(&ranges));
+        if let Some(set) = self.sets.get(&key) {
+            let _ = set.ranges.set(ranges.clone());
         }
         Ok(ranges)
     }
@@ -310,9 +334,10 @@ impl<'a> Names<'a> {
         if is_named {
             return Err(named("weir looks behind authentication headers (ah)".to_owned()));
         }
-        // There nft reads the number 1 behind IPv6 as ICMP.
-        if field == Field::IcmpType && !conditions.may_be(Field::Family, 4) {
-            return Err(named("it is a type of ICMP for IPv4, in a rule for IPv6".to_owned()));
+        // There Linux reads the numbers 1 behind IPv6, and 58 behind IPv4, as ICMP.
+        let family = if field == Field::Icmp6Type { 6 } else { 4 };
+        if matches!(field, Field::IcmpType | Field::Icmp6Type) && !conditions.may_be(Field::Family, family) {
+            return Err(named("a type of ICMP for the other version of IP".to_owned()));
         }
         for (field, value) in implied {
             conditions.restrict(field, &Ranges::of(value.into()));
@@ -337,7 +362,7 @@ impl<'a> Names<'a> {
             Kind::Port => u16::MAX.into(),
             _ => u8::MAX.into(),
         };
-        let has_order = matches!(kind, Kind::V4 | Kind::V6 | Kind::Port | Kind::Protocol | Kind::IcmpType);
+        let has_order = !matches!(kind, Kind::Family | Kind::Interface | Kind::State | Kind::Flags);
         let values = self.values(kind, right)?;
         let number = values.iter().next().map(|(first, _)| first).filter(|_| !right.is_array() && has_order);
         match (operator, number) {

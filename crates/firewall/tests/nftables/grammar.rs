@@ -78,11 +78,14 @@ fn matches(random: &mut Random, family: u8) -> (String, bool, bool) {
             let name = one(random, &["tcp", "udp", "tcp", "sctp", "udplite", "dccp"]);
             (is_tcp, is_no_tcp) = (name == "tcp", name != "tcp");
             let which = random.below(4);
+            let dport = one(random, &PORTS);
             if which != 0 {
-                add(format!("{name} dport {}", one(random, &PORTS)));
+                add(format!("{name} dport {dport}"));
             }
+            // nft 1.0.6 makes one comparison of both ports of `sport != 22 dport != 22`.
+            let sports = if which == 3 && dport == "!= 22" { &PORTS[2..] } else { &PORTS };
             if which == 0 || which == 3 {
-                add(format!("{name} sport {}", one(random, &PORTS)));
+                add(format!("{name} sport {}", one(random, sports)));
             }
         }
         2 => {
@@ -94,6 +97,10 @@ fn matches(random: &mut Random, family: u8) -> (String, bool, bool) {
         4 | 5 if version != 6 => {
             is_no_tcp = true;
             add(format!("icmp type {}", one(random, &ICMP)));
+        }
+        5 => {
+            is_no_tcp = true;
+            add(format!("icmpv6 type {}", one(random, &["echo-request", "{ 1-4, 128 }", "!= echo-reply"])));
         }
         6 => add(format!("meta l4proto {{ tcp, udp }} th dport {}", one(random, &PORTS))),
         _ => {}
@@ -108,6 +115,8 @@ fn rule(random: &mut Random, family: u8, jumps: &[String], is_last: bool) -> Str
         0..=4 => "accept".to_owned(),
         5..=8 => "drop".to_owned(),
         9 => "counter".to_owned(),
+        // nft 1.0.6 lists a rule that rejects without these matches.
+        10 if matches.contains("meta nfproto") || matches.contains("meta protocol") => "drop".to_owned(),
         10 if is_tcp => "reject with tcp reset".to_owned(),
         10 if is_no_tcp => "counter reject".to_owned(),
         11 | 12 if jump() => format!("jump {}", jumps[random.below(jumps.len())]),
