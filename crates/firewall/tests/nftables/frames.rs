@@ -86,9 +86,9 @@ pub fn packet(random: &mut Random, number: usize) -> Packet {
     };
     let mut fragment = 0u16;
     if is_v6 {
-        let chain: &[u8] =
-            &[&[][..], &[], &[], &[60], &[43], &[60, 43, 60], &[51], &[44], &[60, 44, 0], &[60, 0], &[51, 60]]
-                [number % 11];
+        const CHAINS: [&[u8]; 11] =
+            [&[], &[], &[], &[60], &[43], &[60, 43, 60], &[51], &[44], &[60, 44, 0], &[60, 0], &[51, 60]];
+        let chain = CHAINS[number % CHAINS.len()];
         let is_plain = chain.is_empty() && !later;
         if chain.contains(&51) || chain.len() > 2 {
             class = Class::Lacking;
@@ -99,7 +99,7 @@ pub fn packet(random: &mut Random, number: usize) -> Packet {
             header.append(&mut behind);
             (behind, next) = (header, 44);
         }
-        if proto == 58 && is_plain && number % 3 == 0 && class == Class::Whole {
+        if proto == 58 && is_plain && number.is_multiple_of(3) && class == Class::Whole {
             hop_limit = 255;
             let is_discovery = (133..=137).contains(&behind[0]) && behind[1] == 0;
             class = if is_discovery { Class::Neighbors } else { class };

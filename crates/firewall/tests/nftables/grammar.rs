@@ -110,7 +110,7 @@ fn matches(random: &mut Random, family: u8) -> (String, bool, bool) {
 
 fn rule(random: &mut Random, family: u8, jumps: &[String], is_last: bool) -> String {
     let (matches, is_tcp, is_no_tcp) = matches(random, family);
-    let jump = || jumps.first().is_some();
+    let has_jumps = !jumps.is_empty();
     let verdict = match random.below(16) {
         0..=4 => "accept".to_owned(),
         5..=8 => "drop".to_owned(),
@@ -119,8 +119,8 @@ fn rule(random: &mut Random, family: u8, jumps: &[String], is_last: bool) -> Str
         10 if matches.contains("meta nfproto") || matches.contains("meta protocol") => "drop".to_owned(),
         10 if is_tcp => "reject with tcp reset".to_owned(),
         10 if is_no_tcp => "counter reject".to_owned(),
-        11 | 12 if jump() => format!("jump {}", jumps[random.below(jumps.len())]),
-        13 if jump() && (is_last || random.below(4) == 0) => format!("goto {}", jumps[random.below(jumps.len())]),
+        11 | 12 if has_jumps => format!("jump {}", jumps[random.below(jumps.len())]),
+        13 if has_jumps && (is_last || random.below(4) == 0) => format!("goto {}", jumps[random.below(jumps.len())]),
         14 if is_last || random.below(4) == 0 => "return".to_owned(),
         15 if !is_tcp && !is_no_tcp && !matches.contains("l4proto") && !matches.contains("protocol") => {
             one(random, &["tcp dport vmap { 22 : accept, 23 : drop, 1000-9000 : accept }", "udp dport vmap @verdicts"])
