@@ -13,6 +13,7 @@ mod connections;
 pub mod control;
 mod counters;
 mod fields;
+pub mod nft;
 pub mod permissions;
 mod policy;
 mod rates;

@@ -8,9 +8,11 @@ mod report;
 mod rules_file;
 
 use crate::capture;
-use crate::cli::firewall::{CheckArgs, EngineArg, Fail, FirewallArgs, FirewallCommand, JudgingArgs, What};
+use crate::cli::firewall::{
+    CheckArgs, EngineArg, Fail, FirewallArgs, FirewallCommand, JudgingArgs, TranslateArgs, What,
+};
 use crate::cli::{DirectionArg, DistributeArg, OutputArgs};
-use crate::outcome::{Outcome, io_words, print, say};
+use crate::outcome::{self, Outcome, io_words, print, say};
 use crate::port::{self, Finisher, PortSink};
 use crate::show::Show;
 use crate::sources;
@@ -18,6 +20,7 @@ use crate::walls::Walls;
 use anyhow::{anyhow, bail};
 pub use control_packets::keys;
 use report::Report;
+use rules_file::RulesFile;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -45,14 +48,23 @@ use weir_pipeline::select::Selection;
 pub fn run(arguments: FirewallArgs) -> anyhow::Result<Outcome> {
     match arguments.command {
         Some(FirewallCommand::Check(check)) => run_check(&check),
+        Some(FirewallCommand::Translate(arguments)) => run_translate(&arguments),
         Some(FirewallCommand::Ctl(arguments)) => ctl::run(&arguments),
         None => run_forward(&arguments),
     }
 }
 
 fn run_check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
-    let CheckArgs { rules, sources: names, judging } = arguments;
-    let rules = Some(rules);
+    let CheckArgs { rules, sources, judging, from_nft } = arguments;
+    let mut names = sources.clone();
+    let file = match from_nft {
+        Some(ruleset) => {
+            names.insert(0, rules.clone());
+            RulesFile { name: ruleset.clone(), is_nft: true }
+        }
+        None => RulesFile { name: rules.clone(), is_nft: false },
+    };
+    let (names, rules) = (&names[..], Some(&file));
     check_sources(names, rules)?;
     let engine = Engine::Sharded(SharedPolicy::new(policy(rules, judging, false)?, LOG));
     let walls = Walls::of_firewall(&judging.walls, names, &[])?;
@@ -60,8 +72,27 @@ fn run_check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     work.run(&engine, &walls)
 }
 
+fn run_translate(TranslateArgs { ruleset }: &TranslateArgs) -> anyhow::Result<Outcome> {
+    let translation = rules_file::translation(ruleset)?;
+    let printed = outcome::answer(&translation.text);
+    let refused = &translation.refused;
+    if refused.is_empty() {
+        return Ok(printed);
+    }
+    refused.iter().for_each(|part| say(&part.to_string()));
+    say(&format!("{}: {} not translated", ruleset.as_source(), rules_file::counted_parts(refused.len())));
+    Ok(Outcome::Failed)
+}
+
+impl FirewallArgs {
+    /// The file of the rules, if they are in one.
+    fn rules_file(&self) -> Option<RulesFile> {
+        RulesFile::of(self.rules.as_ref(), self.from_nft.as_ref())
+    }
+}
+
 fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
-    let FirewallArgs { source: Some(source), sink: Some(sink), rules, judging, .. } = arguments else {
+    let FirewallArgs { source: Some(source), sink: Some(sink), judging, .. } = arguments else {
         bail!("name IN, OUT and the rules: weir firewall IN OUT --rules FILE");
     };
     if capture::interface(source).is_some() {
@@ -78,7 +109,8 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
     if is_interface(sink.utf8()) {
         bail!("{sink} is an interface: af_packet:{sink} sends there, ./{sink} is a file");
     }
-    let rules = rules.as_ref();
+    let file = arguments.rules_file();
+    let rules = file.as_ref();
     let names = std::slice::from_ref(source);
     check_sources(names, rules)?;
     let outputs = outputs(arguments, source, sink)?;
@@ -91,7 +123,8 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
 
 /// Makes the outputs, the one for passed packets first. Ports are opened here.
 fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result<Vec<Target>> {
-    let FirewallArgs { rules, judging, write, what, .. } = arguments;
+    let FirewallArgs { judging, write, what, .. } = arguments;
+    let rules = arguments.rules_file().map(|rules| rules.name);
     let written: Vec<Name> = std::iter::once(sink).chain(write).cloned().collect();
     if judging.json && written.iter().any(Name::is_dash) {
         bail!("standard output has the answer of --json: give OUT and -w names of files");
@@ -127,12 +160,12 @@ fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
 }
 
 /// Refuses sources that are not files.
-fn check_sources(names: &[Name], rules: Option<&Name>) -> anyhow::Result<()> {
+fn check_sources(names: &[Name], rules: Option<&RulesFile>) -> anyhow::Result<()> {
     if let Some(name) = names.iter().find(|name| capture::interface(name).is_some()) {
         bail!("{name} is an interface: weir firewall check judges capture files");
     }
     sources::check(names, false)?;
-    if rules.is_some_and(Name::is_dash) && names.iter().any(Name::is_dash) {
+    if rules.is_some_and(|rules| rules.name.is_dash()) && names.iter().any(Name::is_dash) {
         bail!("standard input cannot be both the rules and a capture");
     }
     Ok(())
@@ -163,16 +196,16 @@ fn check_outputs(written: &[Name], read: &[Name]) -> anyhow::Result<()> {
 }
 
 /// Reads the rules, and says which of them can never match.
-fn classifier(rules: Option<&Name>) -> anyhow::Result<Classifier> {
+fn classifier(rules: Option<&RulesFile>) -> anyhow::Result<Classifier> {
     compiled(rules, rules.map_or_else(|| Ok(RuleList::default()), rules_file::read)?)
 }
 
 /// Does the same with rules that may be read again.
-fn classifier_again(rules: Option<&Name>) -> anyhow::Result<Classifier> {
+fn classifier_again(rules: Option<&RulesFile>) -> anyhow::Result<Classifier> {
     compiled(rules, rules.map_or_else(|| Ok(RuleList::default()), rules_file::read_again)?)
 }
 
-fn compiled(rules: Option<&Name>, list: RuleList) -> anyhow::Result<Classifier> {
+fn compiled(rules: Option<&RulesFile>, list: RuleList) -> anyhow::Result<Classifier> {
     /// Most rules that are named.
     const NAMED: usize = 10;
     let called = called(rules);
@@ -198,10 +231,13 @@ const CACHE: u32 = 4096;
 
 /// Refuses what an engine cannot do.
 fn check_engine(arguments: &FirewallArgs) -> anyhow::Result<()> {
-    let FirewallArgs { engine, cache, rules, judging, .. } = arguments;
-    match (engine, rules, cache) {
+    let FirewallArgs { engine, cache, judging, .. } = arguments;
+    match (engine, arguments.rules_file(), cache) {
         (EngineArg::Striped, Some(rules), _) => {
-            bail!("--engine striped judges by the permission table alone, and {} are rules: --engine sharded", rules)
+            bail!(
+                "--engine striped judges by the permission table alone, and {} are rules: --engine sharded",
+                rules.name
+            )
         }
         (EngineArg::Striped, None, _) if judging.interface.is_some() => {
             bail!("--interface is about rules with `on`, and --engine striped has no rules")
@@ -213,9 +249,8 @@ fn check_engine(arguments: &FirewallArgs) -> anyhow::Result<()> {
 
 /// Makes the engine, with the rules and the permission table.
 fn engine(arguments: &FirewallArgs, changes: bool) -> anyhow::Result<Engine> {
-    let FirewallArgs { rules, judging, .. } = arguments;
     let is_striped = arguments.engine == EngineArg::Striped;
-    let policy = policy(rules.as_ref(), judging, changes || is_striped)?;
+    let policy = policy(arguments.rules_file().as_ref(), &arguments.judging, changes || is_striped)?;
     Ok(match policy {
         Policy { permissions: Some(table), rules, .. } if is_striped => {
             let cache = arguments.cache.unwrap_or(CACHE) as usize;
@@ -226,7 +261,7 @@ fn engine(arguments: &FirewallArgs, changes: bool) -> anyhow::Result<Engine> {
 }
 
 /// Reads the rules and the permission table. A policy whose permissions change has a table in any case.
-fn policy(rules: Option<&Name>, judging: &JudgingArgs, changes: bool) -> anyhow::Result<Policy> {
+fn policy(rules: Option<&RulesFile>, judging: &JudgingArgs, changes: bool) -> anyhow::Result<Policy> {
     let called = called(rules);
     let classifier = classifier(rules)?;
     let permissions = match &judging.table {
@@ -249,7 +284,7 @@ fn policy(rules: Option<&Name>, judging: &JudgingArgs, changes: bool) -> anyhow:
 /// A run of the command.
 struct Work<'a> {
     /// The rules, if they are in a file.
-    rules: Option<&'a Name>,
+    rules: Option<&'a RulesFile>,
     sources: &'a [Name],
     judging: &'a JudgingArgs,
     /// The control port, if there is one.
@@ -344,8 +379,8 @@ fn settle(ledger: &mut Ledger, outputs: &Outputs) {
 }
 
 /// Name of the rules in messages.
-fn called(rules: Option<&Name>) -> String {
-    rules.map_or_else(|| "the rules".to_owned(), Name::as_source)
+fn called(rules: Option<&RulesFile>) -> String {
+    rules.map_or_else(|| "the rules".to_owned(), RulesFile::called)
 }
 
 /// Directory of a rules file, to which the names of its sets are relative.

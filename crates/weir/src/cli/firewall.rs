@@ -9,6 +9,7 @@ use weir_firewall::CONNECTIONS;
 
 const USAGE: &str = "weir firewall [OPTIONS] [--rules FILE] [--table FILE] IN OUT
        weir firewall check [OPTIONS] RULES CAPTURE...
+       weir firewall translate RULESET.json
        weir firewall ctl COMMAND";
 
 const EXAMPLES: &str = "\
@@ -21,6 +22,8 @@ Examples:
   sudo weir firewall eth0 eth1 --bidirectional --rules rules.txt
                                                    between two interfaces, both ways
   sudo weir firewall ctl block 192.0.2.7 --for 10m at once, on the one that runs; see weir firewall ctl --help
+  nft -j list ruleset | weir firewall translate - >rules.txt
+                                                   the rules of nftables for forwarded packets, as a rules file
   sudo weir firewall eth0 eth1 --rules rules.txt --control-port 6633 --control-key keys.txt
                                                    obey authentic packets to this UDP port among the data packets
 
@@ -54,11 +57,35 @@ Exit codes:
   1  the input or output failed; what was good was delivered
   2  the command or the rules are wrong; nothing was done";
 
+const CHECK_USAGE: &str = "weir firewall check [OPTIONS] RULES CAPTURE...
+       weir firewall check [OPTIONS] --from-nft FILE CAPTURE...";
+
 const CHECK_EXAMPLES: &str = "\
 Examples:
   weir firewall check rules.txt trace.pcap
   weir firewall check rules.txt *.pcapng --json
-  echo 'drop tcp dport 23' | weir firewall check - trace.pcap";
+  echo 'drop tcp dport 23' | weir firewall check - trace.pcap
+  weir firewall check --from-nft ruleset.json trace.pcap
+                                                   what a ruleset of nftables would do; its lines are those of
+                                                   weir firewall translate ruleset.json";
+
+const TRANSLATE_EXAMPLES: &str = "\
+Examples:
+  nft -j list ruleset | weir firewall translate -  print the rules
+  weir firewall translate ruleset.json >rules.txt  keep them, to look at and to change
+  weir firewall check --from-nft ruleset.json trace.pcap
+                                                   use them without a file in between
+
+Translated are the chains of type filter at the hook forward, of families ip, ip6 and inet, with the chains that they jump to: addresses,
+protocols, ports, TCP flags, types of ICMP, ct state, iifname, sets, verdict maps, limits in packets. All else is named on standard
+error, with its table, chain and rule, and stands as a comment where its line would be.
+
+Where a packet lacks a field that a rule names (later fragments, cut headers), drop applies and pass does not; nftables may pass it.
+
+Exit codes:
+  0  all was translated
+  1  a part was not, and is named
+  2  the text is no ruleset with a chain for forwarded packets; nothing was printed";
 
 /// `weir firewall`
 #[derive(Args, Debug)]
@@ -74,8 +101,11 @@ pub struct FirewallArgs {
     #[arg(value_name = "OUT", required = true)]
     pub sink: Option<Name>,
     /// The rules; - is standard input
-    #[arg(help_heading = PACKETS, long, value_name = "FILE", required_unless_present_any = ["table", "control_port"])]
+    #[arg(help_heading = PACKETS, long, value_name = "FILE", required_unless_present_any = ["table", "control_port", "from_nft"])]
     pub rules: Option<Name>,
+    /// The rules, as nft -j list ruleset prints them, in place of --rules; see weir firewall translate --help
+    #[arg(help_heading = PACKETS, long, value_name = "FILE", conflicts_with = "rules")]
+    pub from_nft: Option<Name>,
     /// Engine that judges packets while permissions change; sharded unless you know why
     #[arg(help_heading = ENGINE, long, default_value = "sharded")]
     pub engine: EngineArg,
@@ -147,8 +177,19 @@ const PORTS: &str = "Between interfaces";
 pub enum FirewallCommand {
     /// Tell what each rule would do to the packets of capture files, without forwarding
     Check(CheckArgs),
+    /// Print the rule list that means the same as a ruleset of nftables
+    Translate(TranslateArgs),
     /// Control a firewall that runs between interfaces
     Ctl(CtlArgs),
+}
+
+/// `weir firewall translate`
+#[derive(Args, Debug)]
+#[command(after_help = fitted(TRANSLATE_EXAMPLES))]
+pub struct TranslateArgs {
+    /// The output of nft -j list ruleset; - is standard input
+    #[arg(value_name = "RULESET.json")]
+    pub ruleset: Name,
 }
 
 const CTL_EXAMPLES: &str = "\
@@ -238,14 +279,17 @@ pub enum CtlCommand {
 
 /// `weir firewall check`
 #[derive(Args, Debug)]
-#[command(after_help = fitted(CHECK_EXAMPLES))]
+#[command(after_help = fitted(CHECK_EXAMPLES), override_usage = CHECK_USAGE)]
 pub struct CheckArgs {
-    /// The rules; - is standard input
+    /// The rules; - is standard input. With --from-nft the first CAPTURE
     #[arg(value_name = "RULES")]
     pub rules: Name,
     /// Capture files, plain or compressed; - is standard input
-    #[arg(value_name = "CAPTURE", required = true)]
+    #[arg(value_name = "CAPTURE", required_unless_present = "from_nft")]
     pub sources: Vec<Name>,
+    /// The rules, as nft -j list ruleset prints them, in place of RULES
+    #[arg(help_heading = PACKETS, long, value_name = "FILE")]
+    pub from_nft: Option<Name>,
     /// What forwarding has too.
     #[command(flatten)]
     pub judging: JudgingArgs,

@@ -1,6 +1,7 @@
 //! `weir firewall` between interfaces, with rules that change meanwhile.
 
 use super::report::{self, Report};
+use super::rules_file::RulesFile;
 use super::{called, control_packets, control_socket};
 use crate::capture::{self, CaptureRequest};
 use crate::cli::DistributeArg;
@@ -58,7 +59,9 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let (end, sink) = (sink, &port_of(sink));
     let sink_name = sink.clone();
     check(arguments, source, sink)?;
-    let rules = arguments.rules.as_ref();
+    let file = arguments.rules_file();
+    let rules = file.as_ref();
+    let name = rules.map(|rules| &rules.name);
     let engine = super::engine(arguments, true)?;
     check_states(rules, arguments.distribute, engine.rules().list())?;
     let (control, ends) = (control_packets::port(arguments, true)?, Arc::<LiveEnds>::default());
@@ -69,7 +72,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let files: Vec<Name> =
         arguments.write.iter().cloned().chain((!port::is_port(sink)).then(|| sink.clone())).collect();
     let socket = control_socket::place(arguments.control.as_ref(), source, sink)?;
-    let walls = Walls::of_firewall_between(&arguments.judging.walls, &pairs, &files, rules, &socket)?;
+    let walls = Walls::of_firewall_between(&arguments.judging.walls, &pairs, &files, name, &socket)?;
     let (stop, look) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     sys::stop_on_signals(Arc::clone(&stop));
     sys::tell_on_signal(Arc::clone(&look));
@@ -152,7 +155,7 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
         sink: way.sink.as_output(),
         control: Arc::clone(way.run.control()),
     };
-    let (read_again, distribute) = (arguments.rules.clone(), arguments.distribute);
+    let (read_again, distribute) = (file.clone(), arguments.distribute);
     let arrivals: Vec<String> = sources.iter().map(|source| interface_of(source).to_owned()).collect();
     say_strangers(rules, &arrivals, engine.rules().list());
     let controller = Controller::new(
@@ -170,9 +173,9 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let handler = Arc::clone(&controller);
     let _server = bound.serve(socket::Settings::default(), move |request| remote::request(&handler, &request))?;
     say_plain(&format!("control socket: {}", socket.display()));
-    reload_on_hangup(hangups, rules, &controller)?;
+    reload_on_hangup(hangups, name, &controller)?;
     let begun = Instant::now();
-    forward(&mut ways, &controller, rules, &look, &stop)?;
+    forward(&mut ways, &controller, name, &look, &stop)?;
     // The packets that arrive from now on are the host's again.
     drop(closed);
     finish(arguments, ways, place, begun)
@@ -210,11 +213,12 @@ fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result
     if arguments.bidirectional && arguments.write.is_some() {
         bail!("-w takes the packets of one direction: leave --bidirectional out, or record with weir record");
     }
-    if arguments.rules.as_ref().is_some_and(Name::is_dash) {
+    let rules = arguments.rules_file().map(|rules| rules.name);
+    if rules.as_ref().is_some_and(Name::is_dash) {
         bail!("the rules are read again while the firewall runs: give a file, not standard input");
     }
-    if let Some(rules) = arguments.rules.as_ref()
-        && std::fs::metadata(rules).is_ok_and(|about| !about.is_file())
+    if let Some(rules) = rules
+        && std::fs::metadata(&rules).is_ok_and(|about| !about.is_file())
     {
         bail!("{rules} is no regular file: the rules are read again while the firewall runs");
     }
@@ -247,7 +251,7 @@ fn is_af_packet(source: &Name) -> bool {
 }
 
 /// Refuses rules that ask for connections if packets of a flow go to several workers, one of which may judge an answer before its question.
-fn check_states(rules: Option<&Name>, distribute: DistributeArg, list: &RuleList) -> anyhow::Result<()> {
+fn check_states(rules: Option<&RulesFile>, distribute: DistributeArg, list: &RuleList) -> anyhow::Result<()> {
     let is_by_flow = distribute == DistributeArg::Flow;
     match list.rules.iter().find(|rule| rule.states.is_some()) {
         Some(rule) if !is_by_flow => {
@@ -258,7 +262,7 @@ fn check_states(rules: Option<&Name>, distribute: DistributeArg, list: &RuleList
 }
 
 /// Says which rules name an interface at which no packets arrive, so that they match none.
-fn say_strangers(rules: Option<&Name>, arrivals: &[String], list: &RuleList) {
+fn say_strangers(rules: Option<&RulesFile>, arrivals: &[String], list: &RuleList) {
     for rule in &list.rules {
         let name = rule.on.map(|number| &list.interfaces[number]).filter(|name| !arrivals.contains(name));
         if let Some(name) = name {
@@ -484,7 +488,7 @@ fn reload_on_hangup(
 fn finish(arguments: &FirewallArgs, ways: Vec<Way>, place: &'static str, begun: Instant) -> anyhow::Result<Outcome> {
     let (mut faults, mut counts) = (Vec::new(), None);
     let mut directions: Vec<(String, String, Ledger)> = Vec::new();
-    let called = called(arguments.rules.as_ref());
+    let called = called(arguments.rules_file().as_ref());
     let (mut nameless, mut answers) = (0, AnswerCounts::default());
     for Way { source, sink, run, mut show, .. } in ways {
         // Frames that were merged, or came without their checksum, were finished before they were sent.

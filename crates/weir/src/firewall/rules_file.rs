@@ -1,13 +1,14 @@
-//! Rules and sets from files.
+//! Rules and sets from files, and rules from rulesets of nftables.
 
 use super::directory_of;
-use crate::outcome::io_words;
+use crate::outcome::{io_words, say};
 use crate::walls;
 use anyhow::{anyhow, bail};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use weir_engine::name::Name;
+use weir_firewall::nft::{self, Translation};
 use weir_firewall::permissions::PermissionTable;
 use weir_firewall::rules::{RuleError, RuleList, Why};
 use weir_io::sys::Access;
@@ -15,16 +16,47 @@ use weir_io::sys::Access;
 /// Largest size of a rules file, and of the file of a set, bytes.
 const MOST: u64 = 256 << 20;
 
+/// A file with rules.
+#[derive(Clone, Debug)]
+pub struct RulesFile {
+    /// Its name.
+    pub name: Name,
+    /// Whether it is a ruleset of nftables, which is translated.
+    pub is_nft: bool,
+}
+
+impl RulesFile {
+    /// Returns the file of `--rules` or `--from-nft`.
+    pub fn of(rules: Option<&Name>, from_nft: Option<&Name>) -> Option<Self> {
+        let rules = rules.map(|name| Self { name: name.clone(), is_nft: false });
+        rules.or_else(|| from_nft.map(|name| Self { name: name.clone(), is_nft: true }))
+    }
+
+    /// Name of the rules in messages, which number lines.
+    pub fn called(&self) -> String {
+        let name = self.name.as_source();
+        if self.is_nft { format!("{name} (as weir firewall translate prints it)") } else { name }
+    }
+}
+
+/// Translates a ruleset of nftables.
+pub fn translation(ruleset: &Name) -> anyhow::Result<Translation> {
+    translated(ruleset, &text_of(ruleset, |path| File::open(path))?)
+}
+
+fn translated(ruleset: &Name, json: &str) -> anyhow::Result<Translation> {
+    nft::translate(json).map_err(|error| anyhow!("{}: {error}", ruleset.as_source()))
+}
+
 /// Reads a rules file that may be read again: the file and those of its sets are regular ones, and it has a rule or a line for the rest.
 ///
 /// A pipe would be waited for; and a list of nothing, by which all pass, is more often a file that is still written than a wish.
-pub fn read_again(rules: &Name) -> anyhow::Result<RuleList> {
-    let list = read_by(rules, regular)?;
-    let text = regular(Path::new(rules)).and_then(text).unwrap_or_default();
+pub fn read_again(rules: &RulesFile) -> anyhow::Result<RuleList> {
+    let (list, text) = read_by(rules, regular)?;
     let says =
         |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with(['#']) && !line.starts_with("set ");
     if list.rules.is_empty() && !text.lines().any(says) {
-        bail!("{}: there is neither a rule nor a line as default pass", rules.as_source());
+        bail!("{}: there is neither a rule nor a line as default pass", rules.name.as_source());
     }
     Ok(list)
 }
@@ -38,21 +70,34 @@ fn regular(path: &Path) -> io::Result<File> {
 }
 
 /// Reads a rules file. Names of files in it are relative to its directory.
-pub fn read(rules: &Name) -> anyhow::Result<RuleList> {
-    read_by(rules, |path| File::open(path))
+pub fn read(rules: &RulesFile) -> anyhow::Result<RuleList> {
+    read_by(rules, |path| File::open(path)).map(|(list, _)| list)
 }
 
-fn read_by(rules: &Name, open_file: impl Fn(&Path) -> io::Result<File>) -> anyhow::Result<RuleList> {
+/// Reads the text of a file of rules, or that of standard input.
+fn text_of(rules: &Name, open_file: impl Fn(&Path) -> io::Result<File>) -> anyhow::Result<String> {
     let called = rules.as_source();
     let open = if rules.is_dash() { File::open("/dev/stdin") } else { open_file(Path::new(rules)) };
-    let text = open.and_then(text).map_err(|error| match error.kind() {
+    open.and_then(text).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {
             anyhow!("{called}: {}{}", io_words(&error), walls::advice(Path::new(rules), Access::Read))
         }
         _ => anyhow!("{called}: {}", io_words(&error)),
-    })?;
-    let directory = directory_of(rules);
-    RuleList::parse(&text, &mut |name| open_file(&directory.join(name)).and_then(self::text)).map_err(|error| {
+    })
+}
+
+/// Returns the rules, and their text in the language of rules.
+fn read_by(rules: &RulesFile, open_file: impl Fn(&Path) -> io::Result<File>) -> anyhow::Result<(RuleList, String)> {
+    let called = rules.called();
+    let mut text = text_of(&rules.name, &open_file)?;
+    if rules.is_nft {
+        let translation = translated(&rules.name, &text)?;
+        refuse_parts(&rules.name, &translation)?;
+        text = translation.text;
+    }
+    let directory = directory_of(&rules.name);
+    let list = RuleList::parse(&text, &mut |name| open_file(&directory.join(name)).and_then(self::text));
+    let list = list.map_err(|error| {
         match error {
             // Its own words name the file of the set.
             RuleError { file: Some(_), .. } => anyhow!("{error}"),
@@ -61,7 +106,23 @@ fn read_by(rules: &Name, open_file: impl Fn(&Path) -> io::Result<File>) -> anyho
             }
             error => anyhow!("{called}: {error}"),
         }
-    })
+    })?;
+    Ok((list, text))
+}
+
+/// Refuses a translation that lacks parts of the ruleset, which are all named on standard error.
+fn refuse_parts(ruleset: &Name, Translation { refused, .. }: &Translation) -> anyhow::Result<()> {
+    if refused.is_empty() {
+        return Ok(());
+    }
+    refused.iter().for_each(|part| say(&part.to_string()));
+    let called = ruleset.as_source();
+    bail!("{called}: {} not translated: weir firewall translate prints the rest", counted_parts(refused.len()))
+}
+
+/// Words for a number of parts.
+pub fn counted_parts(count: usize) -> String {
+    if count == 1 { "1 part is".to_owned() } else { format!("{count} parts are") }
 }
 
 /// Largest number of addresses of a family whose permissions are changed.

@@ -36,15 +36,15 @@ except OSError:
 const CHECKSUM: &str = "import sys, zlib; data = open(sys.argv[1], 'rb').read(); print(len(data), zlib.crc32(data))";
 
 /// A firewall between the interfaces `near` and `out`.
-struct Wall {
+pub struct Wall {
     net: Net,
     temp: Temp,
     socket: String,
-    rules: String,
+    pub rules: String,
 }
 
 impl Wall {
-    fn new(test: &str, rules: &str) -> Option<Self> {
+    pub fn new(test: &str, rules: &str) -> Option<Self> {
         let net = Net::new(test)?;
         net.beyond();
         let temp = Temp::new();
@@ -53,18 +53,23 @@ impl Wall {
     }
 
     fn start(&self, source: &str, sink: &str, more: &[&str]) -> Capture {
+        self.start_with("--rules", source, sink, more)
+    }
+
+    /// Starts the firewall, whose rules file is the value of this option.
+    pub fn start_with(&self, option: &str, source: &str, sink: &str, more: &[&str]) -> Capture {
         let weir = env!("CARGO_BIN_EXE_weir");
         let command =
-            [&[weir, "firewall", source, sink, "--rules", &self.rules, "--control", &self.socket, "--json"], more]
+            [&[weir, "firewall", source, sink, option, &self.rules, "--control", &self.socket, "--json"], more]
                 .concat();
         self.net.start(&command, "control socket")
     }
 
-    fn ctl(&self, arguments: &[&str]) -> Done {
+    pub fn ctl(&self, arguments: &[&str]) -> Done {
         weir([&["firewall", "ctl", "--control", &self.socket], arguments].concat())
     }
 
-    fn stats(&self) -> Value {
+    pub fn stats(&self) -> Value {
         serde_json::from_str(&self.ctl(&["stats", "--json"]).ok().text()).expect("an object")
     }
 

@@ -9,6 +9,7 @@ mod doctor;
 mod firewall;
 mod firewall_control;
 mod firewall_live;
+mod firewall_nft;
 mod info;
 mod inner;
 mod interrupted;

@@ -1,0 +1,614 @@
+//! Rulesets of nftables as rule lists: from the text of `nft -j list ruleset` to the rules that decide the same about forwarded packets.
+//!
+//! Translated are base chains of type filter at the hook forward, of the families ip, ip6 and inet. Each rule becomes the sets of values that
+//! its matches leave for each field ([`conditions`]), and these become lines. Chains that are jumped to are put in place of the jump, with its
+//! conditions. What has no equal is refused by name, all of it, and the translation goes on behind it.
+//!
+//! A packet gets the same verdict from both, with these exceptions:
+//!
+//! - **Absent fields**: where a later fragment or a cut header lacks a field that a rule names, weir's `drop` applies and `pass` does not. Linux
+//!   passes over the rule, or reads the payload of a later fragment as ports.
+//! - **Authentication headers**: weir's rules are for the protocol behind them, those of nftables for number 51. Where rules could pass such a
+//!   packet wrongly it is dropped in front of them, and so is an IPv6 packet with more than two extension headers, in which one may hide.
+//! - **States** are those of [`Connections`](crate::Connections). Sequence numbers and checksums are not looked at, no segment in the middle
+//!   opens a connection, and but ICMP errors nothing is related. Where nftables has dropped what is `new`, what is `invalid` is dropped too.
+//! - **Types of ICMP** for IPv6 are read behind up to two extension headers. Behind more, `drop` applies and `pass` does not.
+//! - **Neighbor discovery** passes: a router forwards none of it, so that no chain at the hook forward sees it.
+//!
+//! Some rulesets are in force otherwise than nft 1.0.6 lists them, and are translated as listed: `ip6 nexthdr tcp tcp dport 80` without its
+//! first match, rules that reject without `meta nfproto` or `meta protocol`, and `tcp sport != 1 tcp dport != 2` in place of one comparison
+//! of both ports, which nft makes of it.
+//!
+//! **Absent**: interfaces where packets leave, changes of packets, state in rules but rates, everything at other hooks.
+
+mod conditions;
+mod expressions;
+mod ranges;
+
+use crate::rules::MOST_RULES;
+use conditions::{Action, Conditions, Field, TCP, address_text};
+use core::fmt::{self, Display, Formatter};
+use expressions::{Names, Set, called};
+use ranges::Ranges;
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
+
+/// A rule list that means the same as a ruleset but for what was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// Text of the rule list. In place of a refused rule there is a comment.
+    pub text: String,
+    /// Parts of the ruleset that the text does not hold.
+    pub refused: Vec<Refused>,
+}
+
+/// A part of a ruleset that is not translated.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Refused {
+    /// Family and name of the table.
+    pub table: String,
+    /// Name of the chain.
+    pub chain: String,
+    /// Handle of the rule; `None` for the chain itself.
+    pub rule: Option<u64>,
+    /// The statement or expression, and the reason.
+    pub what: String,
+}
+
+impl Display for Refused {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { table, chain, rule, what } = self;
+        let rule = rule.map_or_else(String::new, |rule| format!(", rule {rule}"));
+        write!(f, "table {}, chain {}{rule}: {}", plain(table), plain(chain), plain(what))
+    }
+}
+
+/// A text that is no ruleset with forwarding.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NftError {
+    /// The text is no JSON.
+    #[error("no JSON as nft -j list ruleset prints it: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The object has no list of the ruleset.
+    #[error("no ruleset: nft -j list ruleset prints an object with the list \"nftables\"")]
+    NoRuleset,
+    /// No chain judges forwarded packets.
+    #[error(
+        "no chain of type filter at the hook forward, so the ruleset says nothing about packets that are forwarded"
+    )]
+    NoForwardChain,
+    /// Chains that are put in place of jumps become too many lines.
+    #[error("more than {MOST_RULES} rules, with each chain as often as there are ways to it")]
+    TooManyRules,
+}
+
+/// Translates the text of `nft -j list ruleset`.
+///
+/// **Cost**: linear in the lines that come out. **Errors**: no such text. What cannot be translated is no error, but refused.
+pub fn translate(json: &str) -> Result<Translation, NftError> {
+    let json: Value = serde_json::from_str(json)?;
+    let objects = json.get("nftables").and_then(Value::as_array).ok_or(NftError::NoRuleset)?;
+    let mut translator = Translator::default();
+    objects.iter().for_each(|object| translator.take(object));
+    translator.name_sets();
+    translator.base_chains()?;
+    Ok(translator.finish())
+}
+
+/// Largest size of the text, bytes. A rules file may be as large.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Depth to which Linux lets chains jump: `NFT_JUMP_STACK_SIZE` in include/net/netfilter/nf_tables.h.
+const DEEPEST: usize = 16;
+
+/// Addresses in a line of a set.
+const IN_LINE: usize = 8;
+
+type Key<'a> = (&'a str, &'a str, &'a str);
+
+/// Fate of a packet at the end of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    /// The policy of the base chain decides.
+    Policy,
+    /// The rules behind the jump are asked.
+    Caller,
+}
+
+/// Fate of the packets that a rule has looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// The next rule is asked about some.
+    Next,
+    /// All are decided.
+    Decided,
+    /// All leave the chain.
+    Left,
+}
+
+/// Rule that is being translated.
+struct Place<'a> {
+    key: Key<'a>,
+    handle: u64,
+    comment: &'a str,
+    rate: String,
+    /// Whether all packets that come to the rule meet its conditions.
+    is_for_all: bool,
+    is_last: bool,
+    after: After,
+    depth: usize,
+}
+
+/// Reason for which a rule is not translated, or nothing is.
+enum Fault {
+    Refused(String),
+    TooMany,
+}
+
+impl From<String> for Fault {
+    fn from(why: String) -> Self {
+        Self::Refused(why)
+    }
+}
+
+#[derive(Default)]
+struct Translator<'a> {
+    chains: Vec<(Key<'a>, &'a Value)>,
+    known_chains: HashSet<Key<'a>>,
+    rules: HashMap<Key<'a>, Vec<&'a Value>>,
+    verdict_maps: HashMap<Key<'a>, &'a Value>,
+    names: Names<'a>,
+    /// Sets that lines name, and their addresses.
+    set_lines: Vec<(String, Vec<String>)>,
+    lines: Vec<String>,
+    bytes: usize,
+    /// Rules that were looked at, each as often as there are ways to it.
+    visits: usize,
+    /// Policy of the chain that is being translated.
+    policy: Option<Action>,
+    default: Option<Action>,
+    is_open_to_authentication: bool,
+    /// Rules with a rate that lines stand for.
+    rated: HashSet<(Key<'a>, u64)>,
+    refused: Vec<Refused>,
+    known: HashSet<Refused>,
+}
+
+/// A text without line ends, for a comment or a message.
+fn plain(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn kind_of(statement: &Value) -> Option<(&str, &Value)> {
+    statement.as_object()?.iter().next().map(|(kind, value)| (kind.as_str(), value))
+}
+
+impl<'a> Translator<'a> {
+    /// Takes an object of the ruleset to its list.
+    fn take(&mut self, object: &'a Value) {
+        let Some((kind, value)) = kind_of(object) else { return };
+        let key = |name| (text(value, "family"), text(value, "table"), text(value, name));
+        match kind {
+            "chain" => {
+                self.known_chains.insert(key("name"));
+                self.chains.push((key("name"), value));
+            }
+            "rule" => self.rules.entry(key("chain")).or_default().push(value),
+            "set" => drop(self.names.sets.insert(key("name"), Set::new(value, None))),
+            "map" => drop(self.verdict_maps.insert(key("name"), value)),
+            _ => {}
+        }
+    }
+
+    /// Gives sets names in the rule list: their own, and behind that of their table if two tables have a set of this name.
+    fn name_sets(&mut self) {
+        let mut keys: Vec<Key<'a>> = self.names.sets.keys().copied().collect();
+        keys.sort_unstable();
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        let (mut given, mut count) = (HashSet::new(), HashMap::new());
+        keys.iter().for_each(|(_, _, name)| *count.entry(*name).or_insert(0) += 1);
+        for key @ (family, table, name) in &keys {
+            let called = if count[name] > 1 { format!("{family}.{table}.{name}") } else { (*name).to_owned() };
+            let is_word = called.bytes().all(is_plain) && !name.is_empty() && given.insert(called.clone());
+            if let Some(set) = self.names.sets.get_mut(key).filter(|_| is_word) {
+                set.name = Some(called);
+            }
+        }
+    }
+
+    fn base_chains(&mut self) -> Result<(), NftError> {
+        let mut families: Vec<u8> = Vec::new();
+        for (key @ (family, _, _), chain) in self.chains.clone() {
+            let (kind, hook) = (text(chain, "type"), text(chain, "hook"));
+            let seen: &[u8] = match family {
+                "ip" => &[4],
+                "ip6" => &[6],
+                "inet" => &[4, 6],
+                _ => &[],
+            };
+            let is_empty = self.rules.get(&key).is_none_or(Vec::is_empty) && text(chain, "policy") != "drop";
+            let refuse = |what: String| Refused { table: table(key), chain: key.2.to_owned(), rule: None, what };
+            match (kind, hook) {
+                (_, "") => {}
+                ("filter", "forward") if !seen.is_empty() => {
+                    if families.iter().any(|family| seen.contains(family)) {
+                        let what = "a second chain at the hook forward for the same packets: weir has one list";
+                        if !is_empty {
+                            self.refuse(refuse(what.to_owned()));
+                        }
+                        continue;
+                    }
+                    families.extend(seen);
+                    self.base_chain(key, chain, seen)?;
+                }
+                _ if is_empty => {}
+                ("filter", "input" | "output") if !seen.is_empty() || family == "arp" => {
+                    let (table, chain) = (table(key), plain(key.2));
+                    self.lines.push(format!(
+                        "# table {}, chain {chain} (hook {hook}) is for the host's own packets: left out",
+                        plain(&table)
+                    ));
+                }
+                _ => {
+                    let what = format!("type {kind}, hook {hook}: of family {family} this chain is not translated");
+                    self.refuse(refuse(what));
+                }
+            }
+        }
+        let found_none = families.is_empty() && self.refused.is_empty();
+        if found_none { Err(NftError::NoForwardChain) } else { Ok(()) }
+    }
+
+    fn base_chain(&mut self, key: Key<'a>, chain: &Value, seen: &[u8]) -> Result<(), NftError> {
+        let policy = if text(chain, "policy") == "drop" { Action::Drop } else { Action::Pass };
+        self.policy = Some(policy);
+        self.lines.push(format!("# table {}, chain {}", plain(&table(key)), plain(key.2)));
+        let mut conditions = Conditions::default();
+        if let [family] = seen {
+            conditions.restrict(Field::Family, &Ranges::of((*family).into()));
+        }
+        self.chain(key, &conditions, After::Policy, 0).map_err(|_| NftError::TooManyRules)?;
+        match (seen, policy) {
+            ([_, _], policy) => self.default = Some(policy),
+            // The other family passes, unless it has a chain of its own.
+            ([family], Action::Drop) => {
+                let all = if *family == 4 { "0.0.0.0/0" } else { "::/0" };
+                self.lines.push(format!("drop src {all} # policy of the chain"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Names what is refused, once.
+    fn refuse(&mut self, refused: Refused) {
+        let line = format!("# not translated: {refused}");
+        self.bytes += line.len();
+        self.lines.push(line);
+        if self.known.insert(refused.clone()) {
+            self.refused.push(refused);
+        }
+    }
+
+    /// Translates the rules of a chain for packets that meet conditions. Returns whether they decide about all of them.
+    fn chain(&mut self, key: Key<'a>, entry: &Conditions, after: After, depth: usize) -> Result<bool, TooMany> {
+        let count = self.rules.get(&key).map_or(0, Vec::len);
+        for number in 0..count {
+            let rule = self.rules[&key][number];
+            self.visits += 1;
+            if self.visits > MOST_RULES {
+                return Err(TooMany);
+            }
+            let place = Place {
+                key,
+                handle: rule.get("handle").and_then(Value::as_u64).unwrap_or(0),
+                comment: text(rule, "comment"),
+                rate: String::new(),
+                is_for_all: true,
+                is_last: number + 1 == count,
+                after,
+                depth,
+            };
+            match self.rule(rule, entry, place)? {
+                Then::Next => {}
+                Then::Decided => return Ok(true),
+                Then::Left => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+
+    fn rule(&mut self, rule: &'a Value, entry: &Conditions, mut place: Place<'a>) -> Result<Then, TooMany> {
+        let mut conditions = entry.clone();
+        let (mut verdicts, mut faults) = (Vec::new(), Vec::new());
+        self.names.table = (place.key.0, place.key.1);
+        let statements = rule.get("expr").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        for statement in statements {
+            let taken = match kind_of(statement) {
+                _ if !verdicts.is_empty() => Err("a statement behind a verdict".to_owned()),
+                Some(("match", _)) if !place.rate.is_empty() => {
+                    Err("limit: it counts packets for which the matches behind it do not hold".to_owned())
+                }
+                Some(("match", value)) => {
+                    let [left, right] = ["left", "right"].map(|side| value.get(side).unwrap_or(&Value::Null));
+                    self.names.restrict(&mut conditions, left, text(value, "op"), right)
+                }
+                Some(("counter", _)) => Ok(()),
+                Some(("limit", _)) if !place.rate.is_empty() => Err("limit: a second one".to_owned()),
+                Some(("limit", limit)) => rate(limit).map(|words| place.rate = words),
+                Some(("vmap", value)) => self.arms(value, &conditions).map(|arms| verdicts = arms),
+                Some(("accept" | "drop" | "reject" | "continue" | "return" | "jump" | "goto", _)) => {
+                    verdicts.push((conditions.clone(), statement));
+                    Ok(())
+                }
+                Some((kind, _)) => Err(format!("{kind}: weir has no such statement")),
+                None => Err("a statement of another form".to_owned()),
+            };
+            faults.extend(taken.err());
+        }
+        let is_counted = verdicts.is_empty();
+        if is_counted {
+            verdicts.push((conditions, &Value::Null));
+        }
+        let is_whole = faults.is_empty();
+        let mark = self.lines.len();
+        let mut then = Then::Next;
+        for (conditions, verdict) in &verdicts {
+            if conditions.is_empty() {
+                continue;
+            }
+            if verdicts.len() > 1 && !place.rate.is_empty() {
+                faults.push("limit: one rate for several verdicts".to_owned());
+                break;
+            }
+            place.is_for_all = conditions == entry && place.rate.is_empty();
+            match self.decide(conditions, verdict, &place) {
+                Ok(next) => then = next,
+                Err(Fault::TooMany) => return Err(TooMany),
+                Err(Fault::Refused(why)) if is_whole => faults.push(why),
+                // The reason may lie in a match that is missing; what is behind a jump was named.
+                Err(Fault::Refused(_)) => faults.extend(kind_of(verdict).and_then(answer_fault)),
+            }
+        }
+        if self.bytes > MOST_BYTES || self.lines.len() > 2 * MOST_RULES {
+            return Err(TooMany);
+        }
+        if faults.is_empty() {
+            if self.lines.len() == mark && verdicts.iter().all(|(conditions, _)| conditions.is_empty()) {
+                self.lines.push(format!(
+                    "# no packet matches: table {}, {}",
+                    plain(&table(place.key)),
+                    of_rule(&place)
+                ));
+            }
+            return Ok(then);
+        }
+        self.lines.truncate(mark);
+        for what in faults {
+            let (table, chain) = (table(place.key), place.key.2.to_owned());
+            self.refuse(Refused { table, chain, rule: Some(place.handle), what });
+        }
+        Ok(Then::Next)
+    }
+
+    /// Verdicts of a map, each with its conditions.
+    fn arms(&mut self, value: &'a Value, conditions: &Conditions) -> Result<Vec<(Conditions, &'a Value)>, String> {
+        let null = &Value::Null;
+        let (key, data) = (value.get("key").unwrap_or(null), value.get("data").unwrap_or(null));
+        let elements = match data.as_str().and_then(|name| name.strip_prefix('@')) {
+            Some(name) => {
+                let (family, table) = self.names.table;
+                let map = self.verdict_maps.get(&(family, table, name));
+                map.map(|map| map.get("elem").unwrap_or(null))
+            }
+            None => data.get("set"),
+        };
+        let elements = elements.ok_or_else(|| format!("vmap: no map {}", called(data)))?;
+        let pair = |element: &'a Value| match element.as_array().map(Vec::as_slice) {
+            Some([value, verdict]) => Ok((value, verdict)),
+            _ => Err("vmap: an element of another form".to_owned()),
+        };
+        let elements = elements.as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut arm = |element| {
+            let (value, verdict) = pair(element)?;
+            let mut conditions = conditions.clone();
+            self.names.restrict(&mut conditions, key, "==", value).map_err(|why| format!("vmap of {why}"))?;
+            Ok((conditions, verdict))
+        };
+        elements.iter().map(&mut arm).collect()
+    }
+
+    /// Translates a verdict on packets that meet conditions.
+    fn decide(&mut self, conditions: &Conditions, verdict: &'a Value, place: &Place<'a>) -> Result<Then, Fault> {
+        let &Place { is_for_all, is_last, after, .. } = place;
+        let (kind, value) = kind_of(verdict).unwrap_or(("continue", verdict));
+        let decided = if is_for_all { Then::Decided } else { Then::Next };
+        let left = if is_for_all { Then::Left } else { Then::Next };
+        match kind {
+            "continue" => self.emit(conditions, Action::Count, place).map(|()| Then::Next),
+            "accept" => self.emit(conditions, Action::Pass, place).map(|()| decided),
+            "drop" => self.emit(conditions, Action::Drop, place).map(|()| decided),
+            "reject" => {
+                let rejected = rejected(conditions, value)?;
+                self.emit(&rejected, Action::Reject, place)?;
+                Ok(if rejected == *conditions { decided } else { Then::Next })
+            }
+            "return" => match after {
+                After::Policy => self.emit_policy(conditions, place).map(|()| decided),
+                After::Caller if is_for_all || is_last => Ok(left),
+                After::Caller => Err("return: under conditions it skips the rules behind it".to_owned().into()),
+            },
+            "jump" | "goto" => {
+                if !place.rate.is_empty() {
+                    return Err(format!("limit: one rate for the rules behind a {kind}").into());
+                }
+                let target = self.target(place, value)?;
+                let then = if is_last || kind == "goto" { after } else { After::Caller };
+                let is_decided =
+                    self.chain(target, conditions, then, place.depth + 1).map_err(|TooMany| Fault::TooMany)?;
+                self.names.table = (place.key.0, place.key.1);
+                match (kind, after) {
+                    _ if is_decided => Ok(decided),
+                    ("jump", _) => Ok(Then::Next),
+                    (_, After::Policy) => self.emit_policy(conditions, place).map(|()| decided),
+                    _ if is_for_all || is_last => Ok(left),
+                    _ => Err(format!("goto {}: it skips the rules behind it", target.2).into()),
+                }
+            }
+            kind => Err(format!("{kind}: weir has no such verdict").into()),
+        }
+    }
+
+    /// Finds the chain of a jump.
+    fn target(&self, place: &Place<'a>, value: &'a Value) -> Result<Key<'a>, Fault> {
+        let (family, table, _) = place.key;
+        let key = (family, table, text(value, "target"));
+        match self.known_chains.contains(&key) {
+            false => Err(format!("jump: there is no chain {}", key.2).into()),
+            true if place.depth == DEEPEST => Err(format!("jump: chains are {DEEPEST} deep already").into()),
+            true => Ok(key),
+        }
+    }
+
+    fn emit_policy(&mut self, conditions: &Conditions, place: &Place<'a>) -> Result<(), Fault> {
+        self.emit(conditions, self.policy.unwrap_or(Action::Drop), place)
+    }
+
+    /// Writes the lines for a verdict.
+    fn emit(&mut self, conditions: &Conditions, action: Action, place: &Place<'a>) -> Result<(), Fault> {
+        if conditions.is_empty() {
+            return Ok(());
+        }
+        let lines = conditions.lines(action, &place.rate, &self.names.interfaces)?;
+        if !place.rate.is_empty() && !self.rated.insert((place.key, place.handle)) {
+            return Err("limit: one rate for a rule to which several ways lead".to_owned().into());
+        }
+        self.is_open_to_authentication |= conditions.is_open_to_authentication(action);
+        let family = if conditions.may_be(Field::Family, 4) { 4 } else { 6 };
+        for (name, field) in conditions.sets() {
+            if self.set_lines.iter().all(|(known, _)| known != name) {
+                let addresses = conditions.get(field).into_iter().flat_map(Ranges::iter);
+                self.set_lines.push((name.clone(), addresses.map(|range| address_text(family, range)).collect()));
+            }
+        }
+        for mut line in lines {
+            if !place.comment.is_empty() {
+                line += &format!(" # {}", plain(place.comment));
+            }
+            self.bytes += line.len();
+            self.lines.push(line);
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Translation {
+        let mut text = HEAD.to_owned();
+        let default = if self.default == Some(Action::Drop) { "drop" } else { "pass" };
+        text += &format!("neighbors pass\ndefault {default}\n");
+        for (name, addresses) in &self.set_lines {
+            for some in addresses.chunks(IN_LINE) {
+                text += &format!("set {name} {}\n", some.join(" "));
+            }
+        }
+        if self.is_open_to_authentication {
+            text += &authentication_lines();
+        }
+        for line in &self.lines {
+            text += line;
+            text.push('\n');
+        }
+        Translation { text, refused: self.refused }
+    }
+}
+
+const HEAD: &str = "\
+# Translated from nftables: what its chains at the hook forward decide.
+# Where a packet lacks a field that a rule names (later fragments, cut headers), drop applies and pass does not; nftables may pass it.
+# Neighbor discovery passes, since no router forwards it and so no chain at that hook sees it.
+";
+
+/// Lines that drop packets whose authentication header weir looks behind. Of IPv6 extension headers an expression sees three; a packet with more
+/// than two in front of the transport is dropped too, or the header would lie behind them.
+fn authentication_lines() -> String {
+    let extension = |next: &str| format!("({next} = 0 or {next} = 43 or {next} = 44 or {next} = 60)");
+    let third = |next: &str| format!("({next} = 51 or {})", extension(next));
+    let v6 = format!(
+        "ip6[6] = 51 or ({} and (ip6[40] = 51 or ({} and ((ip6[6] = 44 and {}) or (ip6[6] != 44 and {})))))",
+        extension("ip6[6]"),
+        extension("ip6[40]"),
+        // The length of a fragment header is no field.
+        third("ip6[48]"),
+        third("ip6[48 + 8 * ip6[41]]")
+    );
+    format!(
+        "# Authentication headers, and more than two extension headers: weir looks behind them, nftables does not.\n\
+         drop src 0.0.0.0/0 expr 'ip[9] = 51'\n\
+         drop src ::/0 expr '{v6}'\n\
+         drop vlan 0-4094 expr 'vlan and (ip[9] = 51 or {v6} or (vlan and (ip[9] = 51 or {v6})))'\n"
+    )
+}
+
+/// More rules than a list may have.
+struct TooMany;
+
+fn table((family, table, _): Key<'_>) -> String {
+    format!("{family} {table}")
+}
+
+fn of_rule(place: &Place<'_>) -> String {
+    format!("chain {}, rule {}", plain(place.key.2), place.handle)
+}
+
+/// Words for a rate. **Errors**: the reason for which it is not translated.
+fn rate(limit: &Value) -> Result<String, String> {
+    let number = |key: &str| limit.get(key).and_then(Value::as_u64);
+    let is_of_bytes = limit.get("rate_unit").is_some_and(|unit| unit != "packets");
+    if is_of_bytes {
+        return Err("limit: bytes are those of the frame in weir, and those behind its header in nftables".to_owned());
+    }
+    let period = match text(limit, "per") {
+        "second" => "s",
+        "minute" => "m",
+        "hour" => "h",
+        other => return Err(format!("limit: {} is no period of weir's", plain(other))),
+    };
+    let word = if limit.get("inv").and_then(Value::as_bool) == Some(true) { "over" } else { "limit" };
+    // Without a burst Linux takes NFT_LIMIT_PKT_BURST_DEFAULT: net/netfilter/nft_limit.c.
+    let burst = number("burst").filter(|burst| *burst > 0).unwrap_or(5);
+    let most = |number: &u64| (1..=u32::MAX.into()).contains(number);
+    match (number("rate").filter(most), most(&burst)) {
+        (Some(rate), true) => Ok(format!(" {word} {rate}/{period} burst {burst}")),
+        _ => Err("limit: a rate of another form".to_owned()),
+    }
+}
+
+/// Reason for which no packets are rejected with this answer by weir.
+fn answer_fault((verdict, reject): (&str, &Value)) -> Option<String> {
+    let (kind, code) = (text(reject, "type"), text(reject, "expr"));
+    let is_known = matches!((kind, code), ("tcp reset", _) | ("icmp" | "icmpx" | "icmpv6", "port-unreachable"));
+    let is_fault = verdict == "reject" && !is_known && !reject.is_null();
+    is_fault.then(|| format!("reject with {kind} {code}: weir has no such answer"))
+}
+
+/// Conditions of packets that weir rejects with the same answer. **Errors**: the reason for which there is none.
+fn rejected(conditions: &Conditions, reject: &Value) -> Result<Conditions, String> {
+    if let Some(why) = answer_fault(("reject", reject)) {
+        return Err(why);
+    }
+    let mut conditions = conditions.clone();
+    let kind = text(reject, "type");
+    match kind {
+        "icmp" => conditions.restrict(Field::Family, &Ranges::of(4)),
+        "icmpv6" => conditions.restrict(Field::Family, &Ranges::of(6)),
+        _ => {}
+    }
+    let is_tcp_alone = conditions.get(Field::Protocol).is_some_and(|protocols| protocols.is_within(&[TCP]));
+    let is_same = if kind == "tcp reset" { is_tcp_alone } else { !conditions.may_be(Field::Protocol, TCP) };
+    let why = "reject: weir answers TCP with a reset, and others that the port is unreachable";
+    if is_same { Ok(conditions) } else { Err(why.to_owned()) }
+}

@@ -1,0 +1,273 @@
+//! Conditions of rules as sets of values for each field, and the lines of a rule list for them.
+
+use super::ranges::Ranges;
+use crate::fields::PORT_PROTOCOLS;
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+/// Field of a packet. The number is its place in [`Conditions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    /// 4 or 6.
+    Family,
+    Src,
+    Dst,
+    Protocol,
+    Sport,
+    Dport,
+    Flags,
+    /// Type of an ICMP message of IPv4.
+    IcmpType,
+    /// Type of an ICMP message of IPv6.
+    Icmp6Type,
+    /// Number of the interface in a list of names.
+    Interface,
+    /// Place of the state in [`STATES`].
+    State,
+}
+
+const FIELDS: usize = Field::State as usize + 1;
+
+/// States of connections that both firewalls know.
+pub(super) const STATES: [&str; 4] = ["new", "established", "related", "invalid"];
+const NEW: u128 = 0;
+const INVALID: u128 = 3;
+
+pub(super) const ICMP: u8 = 1;
+pub(super) const TCP: u8 = 6;
+pub(super) const ICMP6: u8 = 58;
+/// Authentication header. Weir looks for the protocol behind it, nftables does not (`IP6_FH_F_AUTH` in include/net/netfilter/nf_tables_ipv6.h).
+pub(super) const AUTHENTICATION: u8 = 51;
+
+/// Values that the fields of a packet may have; a field without a set may have any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Conditions {
+    fields: [Option<Ranges>; FIELDS],
+    /// Names of the address sets that are exactly those of source and destination.
+    names: [Option<String>; 2],
+    /// Whether ports are named without their protocol.
+    has_bare_ports: bool,
+}
+
+/// Verdict of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Pass,
+    Drop,
+    Reject,
+    Count,
+}
+
+impl Action {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Drop => "drop",
+            Self::Reject => "reject",
+            Self::Count => "count",
+        }
+    }
+}
+
+impl Conditions {
+    pub fn get(&self, field: Field) -> Option<&Ranges> {
+        self.fields[field as usize].as_ref()
+    }
+
+    pub fn restrict(&mut self, field: Field, values: &Ranges) {
+        let place = &mut self.fields[field as usize];
+        *place = Some(place.as_ref().map_or_else(|| values.clone(), |before| before.and(values)));
+        if let Some(name) = self.names.get_mut((field as usize).wrapping_sub(Field::Src as usize)) {
+            *name = None;
+        }
+    }
+
+    /// Restricts source or destination to a set with a name.
+    pub fn restrict_to_set(&mut self, field: Field, values: &Ranges, name: String) {
+        self.restrict(field, values);
+        if self.get(field) == Some(values) {
+            self.names[field as usize - Field::Src as usize] = Some(name);
+        }
+    }
+
+    pub fn name_bare_ports(&mut self) {
+        self.has_bare_ports = true;
+    }
+
+    /// Whether no packet meets the conditions.
+    pub fn is_empty(&self) -> bool {
+        self.fields.iter().flatten().any(Ranges::is_empty)
+    }
+
+    pub fn may_be(&self, field: Field, number: u8) -> bool {
+        self.get(field).is_none_or(|ranges| ranges.contains(number.into()))
+    }
+
+    /// Whether a line for these conditions may pass packets with an authentication header that nftables denies.
+    pub fn is_open_to_authentication(&self, action: Action) -> bool {
+        let is_wrong = match action {
+            Action::Pass => true,
+            Action::Drop | Action::Reject => self.may_be(Field::Protocol, AUTHENTICATION),
+            Action::Count => false,
+        };
+        is_wrong && self.get(Field::Protocol).is_some()
+    }
+
+    /// Names of the sets of addresses, and their fields.
+    pub fn sets(&self) -> impl Iterator<Item = (&String, Field)> {
+        self.names.iter().zip([Field::Src, Field::Dst]).filter_map(|(name, field)| Some((name.as_ref()?, field)))
+    }
+
+    /// The lines of a rule list. **Errors**: the reason for which there are none.
+    pub fn lines(&self, action: Action, rate: &str, interfaces: &[String]) -> Result<Vec<String>, String> {
+        let protocol = self.get(Field::Protocol);
+        if self.has_bare_ports && protocol.is_none_or(|protocol| !protocol.is_within(&PORT_PROTOCOLS)) {
+            return Err("th: ports of protocols that need not have any, without meta l4proto in front".to_owned());
+        }
+        let mut common = String::new();
+        let mut add = |words: &str| {
+            common.push(' ');
+            common.push_str(words);
+        };
+        if let Some(family) = self.family() {
+            let addresses = |field, name: &Option<String>| {
+                let list = |ranges: &Ranges| listed(ranges.iter().map(|range| address_text(family, range)));
+                self.get(field).map(|ranges| name.as_ref().map_or_else(|| list(ranges), |name| format!("${name}")))
+            };
+            let (src, dst) = (addresses(Field::Src, &self.names[0]), addresses(Field::Dst, &self.names[1]));
+            let all = if family == 4 { "0.0.0.0/0" } else { "::/0" };
+            match (src, dst) {
+                (None, None) => add(&format!("src {all}")),
+                (src, dst) => {
+                    src.into_iter().for_each(|src| add(&format!("src {src}")));
+                    dst.into_iter().for_each(|dst| add(&format!("dst {dst}")));
+                }
+            }
+        }
+        if let Some(protocol) = protocol {
+            add(&protocol_text(protocol));
+        }
+        for (field, name) in [(Field::Sport, "sport"), (Field::Dport, "dport")] {
+            if let Some(ports) = self.get(field) {
+                add(&format!("{name} {}", listed(ports.iter().map(range_text))));
+            }
+        }
+        let is_deny = matches!(action, Action::Drop | Action::Reject);
+        if let Some(states) = self.get(Field::State) {
+            // What netfilter takes up in the middle is new there, and invalid here.
+            let has = |state| states.contains(state) || is_deny && state == INVALID && states.contains(NEW);
+            let names = (0..).zip(STATES).filter(|(state, _)| has(*state)).map(|(_, name)| name.to_owned());
+            add(&format!("state {}", listed(names)));
+        }
+        let of_family = if self.family() == Some(6) { Field::Icmp6Type } else { Field::IcmpType };
+        if let Some(types) = self.get(of_family).filter(|types| !types.others(255).is_empty()) {
+            add(&format!("expr '{}'", icmp_expression(of_family, types, is_deny)));
+        }
+        let on = self.get(Field::Interface).map(|numbers| {
+            let names = numbers.iter().flat_map(|(first, last)| first..=last);
+            names.map(|number| format!(" on {}", interfaces[number as usize])).collect()
+        });
+        let on: Vec<String> = on.unwrap_or_else(|| vec![String::new()]);
+        let flags = self.get(Field::Flags).map(|bytes| bytes.masks().into_iter().map(flags_text).collect());
+        let flags: Vec<String> = flags.unwrap_or_else(|| vec![String::new()]);
+        if !rate.is_empty() && on.len() * flags.len() > 1 {
+            return Err("limit: one rate for a rule that becomes several lines".to_owned());
+        }
+        let line = |on: &String, flags: &String| format!("{}{common}{flags}{on}{rate}", action.word());
+        Ok(on.iter().flat_map(|on| flags.iter().map(move |flags| line(on, flags))).collect())
+    }
+
+    /// The family, if it is but one.
+    fn family(&self) -> Option<u8> {
+        match (self.may_be(Field::Family, 4), self.may_be(Field::Family, 6)) {
+            (true, false) => Some(4),
+            (false, true) => Some(6),
+            _ => None,
+        }
+    }
+}
+
+fn listed(words: impl Iterator<Item = String>) -> String {
+    words.collect::<Vec<_>>().join(",")
+}
+
+fn range_text((first, last): (u128, u128)) -> String {
+    if first == last { first.to_string() } else { format!("{first}-{last}") }
+}
+
+/// An address, a prefix, or a range of addresses.
+pub(super) fn address_text(family: u8, (first, last): (u128, u128)) -> String {
+    let (text, width): (fn(u128) -> String, u32) = match family {
+        4 => (|bits| Ipv4Addr::from_bits(bits as u32).to_string(), 32),
+        _ => (|bits| Ipv6Addr::from_bits(bits).to_string(), 128),
+    };
+    let differ = first ^ last;
+    let is_prefix = first & differ == 0 && differ.checked_add(1).is_none_or(u128::is_power_of_two);
+    match is_prefix {
+        _ if first == last => text(first),
+        true => format!("{}/{}", text(first), width - (u128::BITS - differ.leading_zeros())),
+        false => format!("{}-{}", text(first), text(last)),
+    }
+}
+
+fn protocol_text(protocols: &Ranges) -> String {
+    let name = |number: u128| match number {
+        1 => "icmp".to_owned(),
+        6 => "tcp".to_owned(),
+        17 => "udp".to_owned(),
+        58 => "icmp6".to_owned(),
+        132 => "sctp".to_owned(),
+        number => number.to_string(),
+    };
+    let all: Vec<String> = protocols.iter().flat_map(|(first, last)| first..=last).map(name).collect();
+    match &all[..] {
+        [one] if !one.starts_with(|first: char| first.is_ascii_digit()) => one.clone(),
+        all => format!("proto {}", all.join(",")),
+    }
+}
+
+fn flags_text((set, mask): (u8, u8)) -> String {
+    let letters = |bits: u8| "FSRPAUEW".chars().enumerate().filter(move |(bit, _)| bits >> bit & 1 == 1);
+    let letters = |bits: u8| letters(bits).map(|(_, letter)| letter).collect::<String>();
+    if mask == 0 { String::new() } else { format!(" flags {}/{}", letters(set), letters(mask)) }
+}
+
+/// Expression for ICMP messages of these types. Where the type cannot be read, that of a `drop` rule matches and that of a `pass` rule does not.
+fn icmp_expression(field: Field, types: &Ranges, is_deny: bool) -> String {
+    let places = match field {
+        Field::Icmp6Type => icmp6_places(),
+        _ => vec![(String::new(), "icmp[0]".to_owned())],
+    };
+    let of_types = |types: &Ranges, place: &str| {
+        let test = |(first, last): (u128, u128)| match first == last {
+            true => format!("{place} = {first}"),
+            false => format!("({place} >= {first} and {place} <= {last})"),
+        };
+        types.iter().map(test).collect::<Vec<_>>().join(" or ")
+    };
+    let any = |types: &Ranges| {
+        let at = |(headers, place): &(String, String)| match headers.is_empty() {
+            true => of_types(types, place),
+            false => format!("({headers} and ({}))", of_types(types, place)),
+        };
+        let any = places.iter().map(at).collect::<Vec<_>>().join(" or ");
+        format!("{any} or (vlan and ({any}))")
+    };
+    if is_deny { format!("not ({})", any(&types.others(255))) } else { any(types) }
+}
+
+/// Chains of up to two extension headers in front of ICMP for IPv6, and the places of the type behind them.
+fn icmp6_places() -> Vec<(String, String)> {
+    let (mut places, mut chains) = (Vec::new(), vec![(String::new(), "ip6[6]".to_owned(), "40".to_owned())]);
+    for _ in 0..=2 {
+        let mut longer = Vec::new();
+        for (headers, next, at) in chains {
+            places.push((format!("{headers}{next} = 58"), format!("ip6[{at}]")));
+            let first_fragment = format!("{next} = 44 and ip6[{at} + 2:2] & 0xfff8 = 0");
+            let other = format!("({next} = 0 or {next} = 43 or {next} = 60)");
+            let behind = [(first_fragment, format!("{at} + 8")), (other, format!("{at} + 8 + 8 * ip6[{at} + 1]"))];
+            longer.extend(behind.map(|(header, to)| (format!("{headers}{header} and "), format!("ip6[{at}]"), to)));
+        }
+        chains = longer;
+    }
+    places
+}

@@ -1,0 +1,279 @@
+//! Rulesets of nftables as text: the rule list that comes out, the words for what is refused, and texts that are none.
+
+#[path = "bodies/nft.rs"]
+mod nft;
+
+use serde_json::{Value, json};
+use weir_firewall::nft::{NftError, translate};
+use weir_testkit::Random;
+
+/// A ruleset with a base chain of these rules, and a chain `c` with two.
+fn ruleset(rules: &[Value]) -> String {
+    let mut objects = vec![
+        json!({"metainfo": {"version": "1.0.6", "json_schema_version": 1}}),
+        json!({"table": {"family": "inet", "name": "t", "handle": 1}}),
+        json!({"set": {"family": "inet", "table": "t", "name": "dyn", "type": "ipv4_addr", "flags": ["timeout"]}}),
+        json!({"set": {"family": "inet", "table": "t", "name": "p", "type": "inet_service", "elem": [22, 80]}}),
+        json!({"chain": {"family": "inet", "table": "t", "name": "c"}}),
+        json!({"chain": {"family": "inet", "table": "t", "name": "f", "type": "filter", "hook": "forward", "prio": 0, "policy": "drop"}}),
+    ];
+    let rule = |chain: &str, handle: usize, expr: &Value| json!({"rule": {"family": "inet", "table": "t", "chain": chain, "handle": handle, "expr": expr}});
+    let tcp = json!({"match": {"op": "==", "left": field("tcp", "dport"), "right": 22}});
+    objects.push(rule("c", 1, &json!([tcp, {"return": null}])));
+    objects.push(rule("c", 2, &json!([{"accept": null}])));
+    objects.extend((10..).zip(rules).map(|(handle, expr)| rule("f", handle, expr)));
+    json!({"nftables": objects}).to_string()
+}
+
+fn field(protocol: &str, field: &str) -> Value {
+    json!({"payload": {"protocol": protocol, "field": field}})
+}
+
+fn compare(left: &Value, operator: &str, right: &Value) -> Value {
+    json!({"match": {"op": operator, "left": left, "right": right}})
+}
+
+#[test]
+fn a_router_becomes_the_rule_list_that_is_written_down() {
+    let translation = translate(nft::ROUTER).unwrap();
+    assert_eq!(translation.refused, []);
+    assert_eq!(translation.text, include_str!("nftables/router.txt"));
+}
+
+#[test]
+fn each_rule_becomes_its_lines() {
+    let address = |right: Value| compare(&field("ip", "saddr"), "==", &right);
+    let meta = |key: &str, right: Value| compare(&json!({"meta": {"key": key}}), "==", &right);
+    let flags = field("tcp", "flags");
+    let prefix = |addr: &str, len: u8| json!({"prefix": {"addr": addr, "len": len}});
+    for (matches, lines) in [
+        (vec![], "pass"),
+        (vec![address(json!("10.0.0.1"))], "pass src 10.0.0.1"),
+        (vec![address(prefix("10.1.2.3", 16))], "pass src 10.1.0.0/16"),
+        (vec![address(json!({"range": ["10.0.0.0", "10.0.0.255"]}))], "pass src 10.0.0.0/24"),
+        (vec![address(json!({"range": ["10.0.0.1", "10.0.1.0"]}))], "pass src 10.0.0.1-10.0.1.0"),
+        (vec![address(json!({"set": ["10.0.0.2", "10.0.0.3", "10.9.0.0"]}))], "pass src 10.0.0.2/31,10.9.0.0"),
+        (
+            vec![address(prefix("10.0.0.0", 8)), compare(&field("ip", "saddr"), "!=", &json!("10.0.0.0"))],
+            "pass src 10.0.0.1-10.255.255.255",
+        ),
+        (
+            vec![compare(&field("ip6", "daddr"), "!=", &prefix("8000::", 1)), meta("l4proto", json!("ipv6-icmp"))],
+            "pass dst ::/1 icmp6",
+        ),
+        (
+            vec![address(json!("10.0.0.1")), meta("nfproto", json!("ipv6"))],
+            "# no packet matches: table inet t, chain f, rule 10",
+        ),
+        (vec![meta("nfproto", json!("ipv6"))], "pass src ::/0"),
+        (vec![meta("protocol", json!("ip"))], "pass src 0.0.0.0/0"),
+        (vec![compare(&field("tcp", "dport"), "==", &json!("@p"))], "pass tcp dport 22,80"),
+        (vec![compare(&field("udp", "sport"), "!=", &json!({"range": [1, 65535]}))], "pass udp sport 0"),
+        (vec![compare(&field("sctp", "dport"), ">=", &json!(1024))], "pass sctp dport 1024-65535"),
+        (vec![compare(&flags, "in", &json!(["fin", "syn"]))], "pass tcp flags F/FS\npass tcp flags S/S"),
+        (vec![compare(&json!({"&": [flags, ["syn", "ack"]]}), "==", &json!("syn"))], "pass tcp flags S/SA"),
+        (vec![compare(&json!({"&": [flags, 63]}), "==", &json!(0))], "pass tcp flags /FSRPAU"),
+        (vec![meta("iifname", json!({"set": ["a", "b"]}))], "pass on a\npass on b"),
+        (vec![compare(&json!({"ct": {"key": "state"}}), "in", &json!("new"))], "pass state new"),
+        (vec![json!({"limit": {"rate": 3, "burst": 7, "per": "minute", "inv": true}})], "pass over 3/m burst 7"),
+        (
+            vec![compare(&field("icmp", "type"), "==", &json!("echo-request"))],
+            "pass src 0.0.0.0/0 icmp expr 'icmp[0] = 8 or (vlan and (icmp[0] = 8))'",
+        ),
+    ] {
+        let mut expr = matches.clone();
+        expr.push(json!({"accept": null}));
+        let translation = translate(&ruleset(&[expr.into()])).unwrap();
+        assert_eq!(translation.refused, [], "{matches:?}");
+        let (_, found) = translation.text.split_once("# table inet t, chain f\n").unwrap();
+        assert_eq!(found.trim_end(), lines);
+    }
+}
+
+#[test]
+fn what_has_no_equal_is_named_with_its_place_and_the_reason() {
+    let meta = |key: &str| compare(&json!({"meta": {"key": key}}), "==", &json!(5));
+    let match_of = |left: Value| compare(&left, "==", &json!(5));
+    let limit = json!({"limit": {"rate": 10, "burst": 5, "per": "second"}});
+    let tcp = compare(&field("tcp", "dport"), "==", &json!(22));
+    for (statements, words) in [
+        (json!([{"log": {"prefix": "x"}}]), "log: weir has no such statement"),
+        (json!([{"queue": {"num": 1}}]), "queue: weir has no such statement"),
+        (json!([{"mangle": {"key": {"meta": {"key": "mark"}}, "value": 7}}]), "mangle: weir has no such statement"),
+        (json!([{"flow": {"op": "add", "flowtable": "@f"}}]), "flow: weir has no such statement"),
+        (json!([{"xt": null}]), "xt: weir has no such statement"),
+        (json!([{"notrack": null}]), "notrack: weir has no such statement"),
+        (json!(["accept"]), "a statement of another form"),
+        (json!([meta("mark")]), "meta mark: weir has no such condition"),
+        (json!([meta("oifname")]), "meta oifname: weir has no such condition"),
+        (json!([match_of(json!({"ct": {"key": "mark"}}))]), "ct mark: weir has no such condition"),
+        (json!([match_of(json!({"ct": {"key": "state", "dir": "original"}}))]), "ct state: weir has no such condition"),
+        (json!([match_of(field("ip", "ttl"))]), "ip ttl: weir has no such condition"),
+        (json!([match_of(field("ip6", "nexthdr"))]), "ip6 nexthdr: weir has no such condition"),
+        (json!([match_of(field("vlan", "id"))]), "vlan id: weir has no such condition"),
+        (json!([match_of(field("icmp", "code"))]), "icmp code: weir has no such condition"),
+        (
+            json!([match_of(json!({"payload": {"base": "nh", "offset": 0, "len": 8}}))]),
+            "raw payload: weir has no such condition",
+        ),
+        (
+            json!([match_of(json!({"concat": [field("ip", "saddr"), field("tcp", "dport")]}))]),
+            "concatenation: weir has no such condition",
+        ),
+        (
+            json!([match_of(json!({"exthdr": {"name": "frag", "field": "id"}}))]),
+            "exthdr frag: weir has no such condition",
+        ),
+        (json!([match_of(json!({"fib": {"result": "oif", "flags": ["saddr"]}}))]), "fib: weir has no such condition"),
+        (json!([match_of(json!({"rt": {"key": "mtu"}}))]), "rt mtu: weir has no such condition"),
+        (
+            json!([match_of(json!({"&": [field("ip", "saddr"), "255.0.0.255"]}))]),
+            "ip saddr under a mask: weir has no such condition",
+        ),
+        (
+            json!([compare(&json!({"meta": {"key": "iifname"}}), "==", &json!("eth*"))]),
+            "meta iifname: \"eth*\" is no value that weir knows here",
+        ),
+        (
+            json!([compare(&json!({"meta": {"key": "iifname"}}), "!=", &json!("eth0"))]),
+            "meta iifname: the comparison != is not translated",
+        ),
+        (
+            json!([compare(&json!({"ct": {"key": "state"}}), "==", &json!("untracked"))]),
+            "ct state: \"untracked\" is no value that weir knows here",
+        ),
+        (
+            json!([compare(&json!({"ct": {"key": "state"}}), "!=", &json!("new"))]),
+            "ct state: the comparison != is not translated",
+        ),
+        (
+            json!([compare(&json!({"meta": {"key": "l4proto"}}), "==", &json!("ah"))]),
+            "meta l4proto: weir looks behind authentication headers (ah)",
+        ),
+        (
+            json!([compare(&field("ip", "saddr"), "==", &json!("@dyn"))]),
+            "ip saddr: @dyn is a set whose elements come and go",
+        ),
+        (
+            json!([compare(&field("ip", "saddr"), "==", &json!("@p"))]),
+            "ip saddr: @p is a set of another type than ipv4_addr",
+        ),
+        (json!([compare(&field("ip", "saddr"), "==", &json!("@q"))]), "ip saddr: no set @q in the table"),
+        (
+            json!([compare(&field("th", "dport"), "==", &json!(53))]),
+            "th: ports of protocols that need not have any, without meta l4proto in front",
+        ),
+        (json!([limit, tcp]), "limit: it counts packets for which the matches behind it do not hold"),
+        (
+            json!([{"limit": {"rate": 1, "per": "second", "rate_unit": "kbytes"}}]),
+            "limit: bytes are those of the frame in weir, and those behind its header in nftables",
+        ),
+        (json!([{"limit": {"rate": 1, "burst": 5, "per": "day"}}]), "limit: day is no period of weir's"),
+        (json!([limit, {"jump": {"target": "c"}}]), "limit: one rate for the rules behind a jump"),
+        (
+            json!([compare(&field("tcp", "flags"), "in", &json!(["fin", "syn"])), limit]),
+            "limit: one rate for a rule that becomes several lines",
+        ),
+        (
+            json!([{"reject": {"type": "icmpx", "expr": "admin-prohibited"}}]),
+            "reject with icmpx admin-prohibited: weir has no such answer",
+        ),
+        (json!([{"reject": null}]), "reject: weir answers TCP with a reset, and others that the port is unreachable"),
+        (json!([{"jump": {"target": "nowhere"}}]), "jump: there is no chain nowhere"),
+    ] {
+        let mut all = statements.as_array().unwrap().clone();
+        if !["jump", "goto", "reject"].iter().any(|verdict| all.last().unwrap().get(verdict).is_some()) {
+            all.push(json!({"accept": null}));
+        }
+        let translation = translate(&ruleset(&[all.into(), json!([{"drop": null}])])).unwrap();
+        let lines: Vec<String> = translation.refused.iter().map(ToString::to_string).collect();
+        assert_eq!(lines, [format!("table inet t, chain f, rule 10: {words}")]);
+        let (_, found) = translation.text.split_once("# table inet t, chain f\n").unwrap();
+        assert_eq!(found, format!("# not translated: {}\ndrop\n", lines[0]));
+    }
+}
+
+#[test]
+fn all_that_is_refused_is_named_also_behind_a_jump_and_in_other_chains() {
+    let conditional = compare(&field("tcp", "dport"), "==", &json!(80));
+    let mut all: Value = serde_json::from_str(&ruleset(&[
+        json!([{"match": {"op": "==", "left": {"meta": {"key": "mark"}}, "right": 5}}, {"log": null}, {"jump": {"target": "c"}}]),
+        json!([conditional, {"jump": {"target": "c"}}]),
+        json!([conditional, {"goto": {"target": "c"}}]),
+        json!([{"drop": null}]),
+    ]))
+    .unwrap();
+    let chain = |table: &str, name: &str, kind: &str, hook: &str| json!({"chain": {"family": "ip", "table": table, "name": name, "type": kind, "hook": hook, "policy": "accept"}});
+    let rule = |table: &str, chain: &str| json!({"rule": {"family": "ip", "table": table, "chain": chain, "handle": 5, "expr": [{"accept": null}]}});
+    let objects = all["nftables"].as_array_mut().unwrap();
+    for (name, kind, hook) in [
+        ("post", "nat", "postrouting"),
+        ("pre", "filter", "prerouting"),
+        ("in", "filter", "input"),
+        ("two", "filter", "forward"),
+    ] {
+        objects.extend([chain("n", name, kind, hook), rule("n", name)]);
+        // Chains of nothing change nothing.
+        objects.push(chain("empty", name, kind, hook));
+    }
+    let translation = translate(&all.to_string()).unwrap();
+    let lines: Vec<String> = translation.refused.iter().map(ToString::to_string).collect();
+    let return_line = "table inet t, chain c, rule 1: return: under conditions it skips the rules behind it";
+    assert_eq!(
+        lines,
+        [
+            return_line,
+            "table inet t, chain f, rule 10: meta mark: weir has no such condition",
+            "table inet t, chain f, rule 10: log: weir has no such statement",
+            "table ip n, chain post: type nat, hook postrouting: of family ip this chain is not translated",
+            "table ip n, chain pre: type filter, hook prerouting: of family ip this chain is not translated",
+            "table ip n, chain two: a second chain at the hook forward for the same packets: weir has one list",
+        ]
+    );
+    assert!(translation.text.contains("# table ip n, chain in (hook input) is for the host's own packets: left out\n"));
+}
+
+#[test]
+fn texts_without_a_chain_for_forwarded_packets_are_refused() {
+    for (text, is_json) in [("", false), ("{", false), ("[]", true), ("{\"nftables\": 5}", true)] {
+        let error = translate(text).unwrap_err();
+        assert_eq!(matches!(error, NftError::Json(_)), !is_json, "{error}");
+        assert_eq!(matches!(error, NftError::NoRuleset), is_json, "{error}");
+    }
+    assert!(matches!(translate("{\"nftables\": []}"), Err(NftError::NoForwardChain)));
+    let deep = "[".repeat(100_000);
+    assert!(matches!(translate(&deep), Err(NftError::Json(_))));
+    // Chains of which each leads to the next one twice.
+    let chain = |name: usize| {
+        let (kind, hook) = if name == 0 { ("filter", "forward") } else { ("", "") };
+        json!({"chain": {"family": "ip", "table": "t", "name": name.to_string(), "type": kind, "hook": hook}})
+    };
+    let rule = |name: usize| {
+        let expr = json!([{"jump": {"target": (name + 1).to_string()}}]);
+        json!({"rule": {"family": "ip", "table": "t", "chain": name.to_string(), "handle": 1, "expr": expr}})
+    };
+    let mut objects: Vec<Value> = (0..=16).map(chain).collect();
+    objects.extend((0..32).map(|number| rule(number / 2)));
+    objects
+        .push(json!({"rule": {"family": "ip", "table": "t", "chain": "16", "handle": 1, "expr": [{"counter": null}]}}));
+    assert!(matches!(translate(&json!({"nftables": objects}).to_string()), Err(NftError::TooManyRules)));
+    // A chain that jumps to itself ends where Linux lets chains end.
+    let itself = ruleset(&[json!([{"jump": {"target": "f"}}])]);
+    let refused = translate(&itself).unwrap().refused;
+    assert_eq!(refused.len(), 1);
+    assert_eq!(refused[0].what, "jump: chains are 16 deep already");
+}
+
+#[test]
+fn texts_of_any_structure_are_translated_or_refused() {
+    let (mut random, mut all) = (Random(3), nft::Seen::default());
+    for _ in 0..10_000 {
+        let length = random.below(400);
+        let seen = nft::judge(&random.bytes(length));
+        all.translated += seen.translated;
+        all.rules += seen.rules;
+        all.refused += seen.refused;
+    }
+    println!("{all:?}");
+    assert!(all.translated > 4000 && all.rules > 10_000 && all.refused > 4000, "{all:?}");
+}
