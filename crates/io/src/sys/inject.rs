@@ -134,7 +134,7 @@ impl Injector {
             prepare(&mut frame)?;
         }
         let map = Map::array(1, 8 * WORDS as u32)?;
-        let program = Program::load(Kind::Xdp, &assemble(&map, frame.len(), fields, mode), false)?;
+        let program = Program::load(Kind::Xdp, &assemble(&map, &frame, fields, mode), false)?;
         Ok(Self {
             program,
             values: map.memory()?,
@@ -212,10 +212,10 @@ fn prepare(frame: &mut [u8]) -> Result<(), Error> {
 /// if the frame is shorter than it was: drop
 /// if paced: if it is too early: drop; next = max(next + interval, now - late)
 /// n = count++
-/// counter = n, time = now, f = n * stride % flows
+/// counter = n, time = now, f = n * stride % flows; addresses of Ethernet, time to live, checksum = the frame's
 /// port = f low, source = f high, identification = !f high
 /// ```
-fn assemble<'a>(map: &'a Map, len: usize, fields: &Fields, mode: Mode) -> Assembler<'a> {
+fn assemble<'a>(map: &'a Map, frame: &[u8], fields: &Fields, mode: Mode) -> Assembler<'a> {
     /// `data` and `data_end` in `struct xdp_md`.
     const DATA: i16 = 0;
     const DATA_END: i16 = 4;
@@ -224,7 +224,7 @@ fn assemble<'a>(map: &'a Map, len: usize, fields: &Fields, mode: Mode) -> Assemb
     a.load(Size::Four, R6, R1, DATA);
     a.load(Size::Four, R2, R1, DATA_END);
     a.set(R3, R6);
-    a.alu(Op::Add, R3, len as i32);
+    a.alu(Op::Add, R3, frame.len() as i32);
     a.jump(If::Greater, R3, R2, short);
     if fields.paced {
         pace(&mut a, map, short);
@@ -261,6 +261,9 @@ fn assemble<'a>(map: &'a Map, len: usize, fields: &Fields, mode: Mode) -> Assemb
         a.swap(R7, Size::Two);
         a.store(Size::Two, R6, IDENTIFICATION as i16, R7);
     }
+    if fields.flows > 0 {
+        restore(&mut a, frame);
+    }
     match mode {
         Mode::Pass => a.set(R0, XDP_PASS),
         Mode::Drop => a.set(R0, XDP_DROP),
@@ -274,6 +277,15 @@ fn assemble<'a>(map: &'a Map, len: usize, fields: &Fields, mode: Mode) -> Assemb
     a.place(short);
     a.result(XDP_DROP);
     a
+}
+
+/// Writes again what a router changes. The kernel uses the memory of frames again without copying the frame into it.
+fn restore(a: &mut Assembler<'_>, frame: &[u8]) {
+    const TIME_TO_LIVE: usize = 14 + 8;
+    let (words, _) = frame.as_chunks::<2>();
+    for at in [0, 2, 4, 6, 8, 10, TIME_TO_LIVE, CHECKSUM] {
+        a.store(Size::Two, R6, at as i16, i32::from(u16::from_ne_bytes(words[at / 2])));
+    }
 }
 
 /// Goes to `early` if it is too early for a copy, and sets the time of the next one otherwise. Only one processor runs the program.
