@@ -135,7 +135,7 @@ pub fn run(binary: &Path, size: Size, rounds: usize, only: &str, report: &mut Re
 
 /// Makes the cables, and tries each forwarder once. **Errors**: the tool or the right that is missing.
 fn can(binary: &Path) -> anyhow::Result<Ways> {
-    for tool in ["ip", "taskset", "nft", "ethtool", "sh"] {
+    for tool in ["ip", "taskset", "chrt", "nft", "ethtool", "sh"] {
         Command::new(tool).arg("--version").output().with_context(|| format!("no {tool}"))?;
     }
     let cores = std::thread::available_parallelism()?.get();
@@ -216,7 +216,7 @@ impl Ways {
             }
             std::thread::sleep(PAUSE);
         }
-        pin(self.napi()?, FORWARDER)
+        pin(self.napi()?, FORWARDER).context("the thread of the cable")
     }
 
     /// Frames that the queues of the first and the second cable had no room for.
@@ -315,11 +315,12 @@ impl Bench {
         };
         let ran = forwarder.run_s();
         let (sent, account) = self.once(trial, &mut forwarder, load, self.plan.first, report)?;
-        let shares =
-            forwarder.run_s().iter().zip(ran).map(|(now, then)| (now - then) / sent.seconds).collect::<Vec<_>>();
+        let time = sent.received as f64 / sent.received_pps;
+        let shares = forwarder.run_s().iter().zip(ran).map(|(now, then)| (now - then) / time).collect::<Vec<_>>();
         found.shares.iter_mut().zip(shares).for_each(|(all, share)| all.push(share));
         found.overload.push(sent.received_pps / 1e6);
         add(found, &sent, &account);
+        forwarder.hurry(true)?;
         let (mut good, mut bad, mut rate) = (0.0f64, f64::INFINITY, sent.received_pps);
         if is_whole(&sent) {
             good = sent.rate();
@@ -348,6 +349,7 @@ impl Bench {
             };
         }
         found.highest.push(good / 1e6);
+        forwarder.hurry(false)?;
         forwarder.end()
     }
 
@@ -423,6 +425,7 @@ fn is_whole(sent: &Sent) -> bool {
 /// sender, the forwarder, both cables, and the program of the sink.
 fn check(kind: Kind, sent: &Sent, account: &Account, report: &mut Report) {
     let Account { passed, denied, dropped, before, behind } = *account;
+    let sent = &Sent { switches: Vec::new(), ..sent.clone() };
     let (sum, out) = (before + dropped + denied + passed, sent.received + behind);
     if sent.frames != sum || passed != out || sent.disorder > 0 || sent.others > 0 {
         report.wrong(&format!("{}: the account: {sent:?}, {account:?}", kind.name()));

@@ -12,7 +12,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStderr, Stdio};
 use std::time::Duration;
 
 /// Kind of a forwarder.
@@ -83,6 +83,7 @@ pub struct Forwarder<'a> {
 #[derive(Debug)]
 struct Weir {
     child: Child,
+    err: BufReader<ChildStderr>,
     control: Control,
 }
 
@@ -140,7 +141,7 @@ impl<'a> Forwarder<'a> {
             Kind::Bridge => {
                 // Frames of a bridge go through the chains of IP too unless these are off.
                 let line = format!(
-                    "ip link add bridge type bridge && \
+                    "ip link add bridge type bridge mcast_snooping 0 && \
                      for f in /proc/sys/net/bridge/bridge-nf-call-*tables; do [ ! -e $f ] || echo 0 >$f; done && \
                      ip link set {near} master bridge && ip link set out master bridge && ip link set bridge up && \
                      bridge fdb replace 02:00:00:00:be:01 dev out master static && nft -f {rules}",
@@ -177,7 +178,23 @@ impl<'a> Forwarder<'a> {
         Ok(&mut self.weir.as_mut().context("weir")?.control)
     }
 
-    /// Ends the forwarder, and returns the processor time that its core spent in its threads so far.
+    /// Gives the forwarder's threads real-time priority or takes it back. With it no other program of the machine takes their core, and the
+    /// kernel's thread goes before weir's worker, as an interrupt does. Without it they share the core alike, which an overload needs: the
+    /// worker would never run.
+    pub fn hurry(&self, is_urgent: bool) -> anyhow::Result<()> {
+        let set = |thread: u32, priority: &str| {
+            let (policy, priority) = if is_urgent { ("--fifo", priority) } else { ("--other", "0") };
+            tool("chrt", &[policy, "--pid", priority, &thread.to_string()])
+        };
+        set(self.ways.napi()?, "2")?;
+        self.workers().iter().try_for_each(|&worker| set(worker, "1"))
+    }
+
+    fn workers(&self) -> Vec<u32> {
+        self.weir.as_ref().and_then(|weir| weir.workers().ok()).unwrap_or_default()
+    }
+
+    /// Ends the forwarder. **Errors**: weir's fault.
     pub fn end(mut self) -> anyhow::Result<()> {
         match self.weir.take() {
             Some(weir) => weir.end(),
@@ -187,7 +204,7 @@ impl<'a> Forwarder<'a> {
 
     /// Times that the threads of the forwarder's core have run, s: the kernel's at the first cable, and weir's worker.
     pub fn run_s(&self) -> [f64; 2] {
-        let worker = self.weir.as_ref().and_then(|weir| weir.workers().ok()?.first().copied());
+        let worker = self.workers().first().copied();
         [self.ways.napi().ok(), worker].map(|thread| thread.map_or(0.0, run_s))
     }
 }
@@ -212,11 +229,11 @@ impl Weir {
         let (rules, socket) = (ways.rules(), ways.socket());
         let words =
             [path(&ways.weir), "firewall", &ends[0], &ends[1], "--rules", path(&rules), "--control", path(&socket)];
-        let words: Vec<String> = words.map(str::to_owned).into_iter().chain(["--json".to_owned()]).collect();
+        let words = words.map(str::to_owned);
         // AF_XDP lets go of a queue some time after its process has ended.
         for attempt in 0.. {
             let mut command = ways.net.command("near", OTHERS, None, &words);
-            let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+            let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
             match Self::ready(child, &socket) {
                 Ok(weir) => {
                     weir.pin()?;
@@ -238,8 +255,7 @@ impl Weir {
                 bail!("weir ended: {said}");
             }
         }
-        child.stderr = Some(err.into_inner());
-        Ok(Self { control: Control::connect(socket)?, child })
+        Ok(Self { control: Control::connect(socket)?, child, err })
     }
 
     /// Numbers of the threads that forward.
@@ -248,11 +264,10 @@ impl Weir {
         for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
             let task = task?.path();
             let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
-            if WORKERS.iter().any(|worker| name.starts_with(worker)) {
+            if name.starts_with(WORKER) {
                 found.extend(task.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()));
             }
         }
-        ensure!(!found.is_empty(), "no worker of weir has a known name");
         Ok(found)
     }
 
@@ -260,20 +275,20 @@ impl Weir {
     fn pin(&self) -> anyhow::Result<()> {
         const PAUSE: Duration = Duration::from_millis(10);
         for _ in 0..200 {
-            if self.workers().is_ok() {
-                break;
+            // A thread that the worker has just started has its name too for a moment, and may have ended.
+            let found = self.workers().unwrap_or_default();
+            if found.into_iter().filter(|&worker| pin(worker, FORWARDER).is_ok()).count() > 0 {
+                return Ok(());
             }
             std::thread::sleep(PAUSE);
         }
-        self.workers()?.into_iter().try_for_each(|worker| pin(worker, FORWARDER))
+        bail!("no thread of weir has the name of a worker")
     }
 
     fn end(mut self) -> anyhow::Result<()> {
         kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT)?;
         let mut said = String::new();
-        if let Some(mut err) = self.child.stderr.take() {
-            err.read_to_string(&mut said)?;
-        }
+        self.err.read_to_string(&mut said)?;
         let status = self.child.wait()?;
         ensure!(status.success(), "weir failed: {said}");
         Ok(())
@@ -289,8 +304,8 @@ impl Drop for Weir {
     }
 }
 
-/// Names of weir's threads that forward begin so.
-const WORKERS: [&str; 1] = ["direction"];
+/// The names of weir's threads that forward begin so.
+const WORKER: &str = "direction";
 
 /// Gives a thread a core.
 pub fn pin(thread: u32, cpu: usize) -> anyhow::Result<()> {

@@ -30,7 +30,7 @@ pub fn source(number: u64) -> u64 {
 
 /// Longest wait until no frame comes any more, and the time without frames that shows it.
 const PATIENCE: Duration = Duration::from_secs(10);
-const QUIET: Duration = Duration::from_millis(50);
+const QUIET: Duration = Duration::from_millis(150);
 
 /// Result of a time of sending.
 #[derive(Clone, Debug)]

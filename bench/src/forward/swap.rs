@@ -62,6 +62,7 @@ impl Bench {
             fs::write(self.ways.rules(), &lists[0])?;
             forwarder.control()?.ask(&json!({ "request": "reload" }))?;
             let before = forwarder.account()?;
+            forwarder.hurry(true)?;
             load.begin(rate)?;
             std::thread::sleep(self.plan.pause);
             load.longest()?;
@@ -108,6 +109,7 @@ impl Bench {
             };
             report.bar(&name("frames lost"), "0", &lost.to_string(), lost == 0);
             report.bar(&name("verdicts of neither list, or out of turn"), "0", &misjudged.to_string(), misjudged == 0);
+            forwarder.hurry(false)?;
             forwarder.end()?;
         }
         let head = [
