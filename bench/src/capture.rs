@@ -5,7 +5,7 @@
 //! copies them into rings there too. The receiver's core therefore does only the receiver's own work, which is what the
 //! comparison measures.
 
-mod net;
+pub mod net;
 pub mod receive;
 pub mod send;
 

@@ -12,6 +12,7 @@ mod clock;
 mod dpdk;
 mod filter;
 mod firewall;
+mod forward;
 mod heavy;
 mod inputs;
 mod layout;
@@ -58,7 +59,8 @@ struct Arguments {
     /// Folder for the results [default: results/DATE-CPU/SCENARIO at full size, none at smoke size]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// firewall: only parts and cases whose names begin so: `mixes`, `lists`, `lists acl 1000`, `force`
+    /// firewall, forward: only parts and cases whose names begin so: `mixes`, `lists`, `lists acl 1000`, `force`; `rates`, `swap`,
+    /// `control`
     #[arg(long, default_value = "", hide_default_value = true)]
     only: String,
     /// The weir binary to measure [default: the one beside this program]
@@ -101,6 +103,8 @@ enum Scenario {
     Store,
     /// The firewall: the eight mixes of the multithreaded packet filter, rule lists, and the time until a change is in force
     Firewall,
+    /// Forwarding by rules on one core, against nftables: rates without loss, rules swapped under load, control; needs root
+    Forward,
     /// Capturing from an interface, against tcpdump: rates without loss, processor time, writing to disk, AF_XDP; needs root
     Capture,
     /// Receiving from DPDK's ports against a loop in C, and the pipeline behind one; built with the feature `dpdk`
@@ -132,13 +136,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a sender or receiver process of `capture`; `None` if the arguments name neither.
+/// Runs a sender, receiver or controller process of `capture` or `forward`; `None` if the arguments name neither.
 fn helper() -> Option<anyhow::Result<()>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (word, rest) = arguments.split_first()?;
     match word.as_str() {
         capture::send::WORD => Some(capture::send::serve(rest)),
         capture::receive::WORD => Some(capture::receive::serve(rest)),
+        forward::load::WORD => Some(forward::load::serve(rest)),
+        forward::control::WORD => Some(forward::control::serve(rest)),
         _ => None,
     }
 }
@@ -188,6 +194,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
             report =
                 Report::new(firewall::RAW, &format!("{in_turn}; processor time of one thread unless said otherwise"));
             firewall::run(size, rounds, &arguments.only, &mut report)?;
+        }
+        Scenario::Forward => {
+            report = Report::new(forward::RAW, &in_turn);
+            forward::run(&weir()?, size, rounds, &arguments.only, &mut report)?;
         }
         Scenario::Capture => {
             report = Report::new(capture::RAW, &in_turn);

@@ -24,13 +24,21 @@ impl Net {
             let quiet = "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 >$f; done";
             tool("ip", &["netns", "exec", &net.name(end), "sh", "-c", quiet])?;
         }
-        let [far, near] = ["far", "near"].map(|end| net.name(end));
-        let cable = ["link", "add", "far", "netns", &far, "type", "veth", "peer", "name", "near", "netns", &near];
-        tool("ip", &cable)?;
-        for end in ["far", "near"] {
-            tool("ip", &["-n", &net.name(end), "link", "set", end, "up"])?;
-        }
+        net.cable("far", "near")?;
         Ok(net)
+    }
+
+    /// Joins the namespaces by one more cable, whose ends have these names.
+    pub fn cable(&self, far: &str, near: &str) -> anyhow::Result<()> {
+        let [outside, inside] = ["far", "near"].map(|end| self.name(end));
+        tool("ip", &["link", "add", far, "netns", &outside, "type", "veth", "peer", "name", near, "netns", &inside])?;
+        tool("ip", &["-n", &outside, "link", "set", far, "up"])?;
+        tool("ip", &["-n", &inside, "link", "set", near, "up"])
+    }
+
+    /// Runs a line of the shell in the namespace `end`, and returns its output.
+    pub fn shell(&self, end: &str, line: &str) -> anyhow::Result<String> {
+        tool_output("ip", &["netns", "exec", &self.name(end), "sh", "-c", line])
     }
 
     fn name(&self, end: &str) -> String {
@@ -103,9 +111,14 @@ fn tag() -> String {
     format!("weir-bench-{}", std::process::id())
 }
 
-fn tool(program: &str, words: &[&str]) -> anyhow::Result<()> {
+/// Runs a program that must succeed.
+pub fn tool(program: &str, words: &[&str]) -> anyhow::Result<()> {
+    tool_output(program, words).map(drop)
+}
+
+fn tool_output(program: &str, words: &[&str]) -> anyhow::Result<String> {
     let output = Command::new(program).args(words).output().with_context(|| program.to_owned())?;
     let told = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{program} {}: {}", words.join(" "), told.trim());
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

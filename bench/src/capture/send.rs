@@ -43,12 +43,51 @@ impl Sent {
     }
 }
 
-/// A sender process that waits for orders.
+/// A process of this program that waits for orders, one a line, and answers each with a line. It ends when its orders end.
 #[derive(Debug)]
-pub struct Sender {
+pub struct Helper {
     child: Child,
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
+}
+
+impl Helper {
+    /// Starts the process, and returns once it is ready.
+    pub fn start(mut command: Command) -> anyhow::Result<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let answers = BufReader::new(child.stdout.take().context("it is a pipe")?);
+        let orders = child.stdin.take();
+        let mut helper = Self { child, orders, answers };
+        ensure!(helper.answer()? == "ready", "the sender does not start");
+        Ok(helper)
+    }
+
+    fn answer(&mut self) -> anyhow::Result<String> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// Gives an order, and returns the answer.
+    pub fn ask(&mut self, order: &str) -> anyhow::Result<String> {
+        let orders = self.orders.as_mut().context("it runs")?;
+        writeln!(orders, "{order}")?;
+        orders.flush()?;
+        self.answer()
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.orders = None;
+        let _ = self.child.wait();
+    }
+}
+
+/// A sender process that waits for orders.
+#[derive(Debug)]
+pub struct Sender {
+    helper: Helper,
     /// Highest rate without a pause, frames per second; 0 if not known yet.
     ceiling: f64,
 }
@@ -63,19 +102,8 @@ impl Sender {
     }
 
     /// Starts the process, and returns once it can send.
-    pub fn start(mut command: Command) -> anyhow::Result<Self> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let answers = BufReader::new(child.stdout.take().context("it is a pipe")?);
-        let orders = child.stdin.take();
-        let mut sender = Self { child, orders, answers, ceiling: 0.0 };
-        ensure!(sender.answer()? == "ready", "the sender does not start");
-        Ok(sender)
-    }
-
-    fn answer(&mut self) -> anyhow::Result<String> {
-        let mut line = String::new();
-        self.answers.read_line(&mut line)?;
-        Ok(line.trim_end().to_owned())
+    pub fn start(command: Command) -> anyhow::Result<Self> {
+        Ok(Self { helper: Helper::start(command)?, ceiling: 0.0 })
     }
 
     /// Whether a rate is at the sender's limit.
@@ -87,23 +115,12 @@ impl Sender {
     /// the share of the time that `rate` takes is computed from the highest rate of an earlier order.
     pub fn send(&mut self, rate: f64, count: u64) -> anyhow::Result<Sent> {
         let duty = if rate > 0.0 && self.ceiling > 0.0 { (rate / self.ceiling).min(1.0) } else { 1.0 };
-        let orders = self.orders.as_mut().context("it runs")?;
-        writeln!(orders, "{duty} {count}")?;
-        orders.flush()?;
-        let answer = self.answer()?;
+        let answer = self.helper.ask(&format!("{duty} {count}"))?;
         let words: Vec<&str> = answer.split(' ').collect();
         let [frames, bytes, seconds] = words[..] else { bail!("the sender said '{answer}'") };
         let sent = Sent { frames: frames.parse()?, bytes: bytes.parse()?, seconds: seconds.parse()? };
         self.ceiling = sent.rate() / duty;
         Ok(sent)
-    }
-}
-
-impl Drop for Sender {
-    fn drop(&mut self) {
-        // The process ends when its orders end.
-        self.orders = None;
-        let _ = self.child.wait();
     }
 }
 
@@ -210,7 +227,7 @@ fn mwn() -> anyhow::Result<Vec<usize>> {
 
 /// A frame with UDP in IPv4, from 10.1.x.y to 10.2.3.4. No interface has that address, so that the stack drops the packet
 /// early.
-fn udp(len: usize) -> Vec<u8> {
+pub fn udp(len: usize) -> Vec<u8> {
     let [ip, datagram] = [len - 14, len - 34].map(|len| (len as u16).to_be_bytes());
     let mut frame = vec![2, 0, 0, 0, 0xbe, 1, 2, 0, 0, 0, 0xbe, 2, 8, 0, 0x45, 0, ip[0], ip[1]];
     frame.extend([

@@ -87,7 +87,7 @@ fn rates() {
     }
     let far = index_of("far").unwrap();
     let inject = |at: &str, len, mode, count| {
-        let fields = Fields { counter: Some(HEADERS), time: None, flows: 1000 };
+        let fields = Fields { counter: Some(HEADERS), flows: 1000, ..Fields::default() };
         Injector::open(at, &udp(len), &fields, mode).unwrap().inject(count).unwrap()
     };
     let transmit = |len, count: u64| {

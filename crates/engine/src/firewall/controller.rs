@@ -5,7 +5,7 @@ use super::engines::Engine;
 use super::{Change, FirewallCounts, RuleSet};
 use crate::control::{Control, Snapshot};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_firewall::Classifier;
 use weir_firewall::control::LONGEST;
@@ -41,6 +41,9 @@ pub struct Direction {
 pub struct Controller {
     engine: Engine,
     read_rules: ReadRules,
+    /// Held while rules are read, compiled and published, so that rules read earlier never replace rules read later. Other changes do not
+    /// wait for it.
+    reloads: Mutex<()>,
     directions: Vec<Direction>,
     ends: Arc<LiveEnds>,
     begun: Instant,
@@ -98,7 +101,7 @@ impl Controller {
     pub fn new(engine: Engine, ends: Arc<LiveEnds>, directions: Vec<Direction>, read_rules: ReadRules) -> Arc<Self> {
         let begun = Instant::now();
         ends.follow(&engine.rules(), begun);
-        Arc::new(Self { engine, read_rules, directions, ends, begun })
+        Arc::new(Self { engine, read_rules, reloads: Mutex::default(), directions, ends, begun })
     }
 
     /// Applies the changes of lines of a permission table as one step, or as several without those of other callers between if they need more
@@ -138,6 +141,7 @@ impl Controller {
         if matches!(self.engine, Engine::Striped(_)) {
             return Err(ChangeError::NoRules);
         }
+        let reloads = self.reloads.lock().unwrap_or_else(PoisonError::into_inner);
         let classifier = (self.read_rules)().map_err(ChangeError::Rules)?;
         // Holds off other changes of rules, so that the successor is that of the rules in force.
         let order = self.ends.order();
@@ -146,7 +150,7 @@ impl Controller {
         let rules = Arc::new(rules.map_err(|senseless| ChangeError::Rules(senseless.why))?);
         let change = publish(|| self.engine.apply_all(&[Change::Rules(Arc::clone(&rules))]))?;
         self.ends.follow(&rules, Instant::now());
-        drop(order);
+        drop((order, reloads));
         self.wait(change).map(|change| (change, rules))
     }
 
@@ -196,5 +200,45 @@ pub struct Clock(Arc<LiveEnds>);
 impl Drop for Clock {
     fn drop(&mut self) {
         self.0.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::firewall::{Policy, RuleSettings, SharedPolicy};
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::mpsc::channel;
+    use weir_firewall::rules::RuleList;
+
+    fn classifier(port: u32) -> Classifier {
+        let text = format!("drop udp dport {port}\n");
+        let list = RuleList::parse(&text, &mut |_| unreachable!("no set is in a file")).unwrap();
+        Classifier::new(list).unwrap()
+    }
+
+    /// Two ask for the rules at once, as a change of the file and `ctl reload` do; the first to read them takes its time to compile.
+    #[test]
+    fn rules_that_were_read_earlier_do_not_replace_those_read_later() {
+        let settings = RuleSettings { inner: false, seed: 1, connections: 0 };
+        let rules = RuleSet::new(classifier(1), settings).unwrap();
+        let engine = Engine::Sharded(SharedPolicy::new(Policy::new(None, Arc::new(rules)), 8));
+        let (reading, (begins, begun)) = (AtomicU32::new(2), channel());
+        let read = move || {
+            let port = reading.fetch_add(1, Ordering::Relaxed);
+            let _ = begins.send(());
+            if port == 2 {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            Ok(classifier(port))
+        };
+        let controller = Controller::new(engine.clone(), Arc::default(), Vec::new(), Box::new(read));
+        std::thread::scope(|scope| {
+            scope.spawn(|| controller.reload().unwrap());
+            begun.recv().unwrap();
+            controller.reload().unwrap();
+            assert_eq!(*engine.rules().list().rules[0].text, *"drop udp dport 3");
+        });
+        assert_eq!(*engine.rules().list().rules[0].text, *"drop udp dport 3", "and it stays so");
     }
 }

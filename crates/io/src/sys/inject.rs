@@ -9,7 +9,7 @@
 //! Documentation/bpf/bpf_prog_run.rst.
 
 use super::bpf::{
-    self, Assembler, Helper, If, Kind, Map, Op, Program, Register::*, Run, Size, Values, XDP_DROP, XDP_PASS,
+    self, Assembler, Helper, If, Kind, Label, Map, Op, Program, Register::*, Run, Size, Values, XDP_DROP, XDP_PASS,
 };
 use super::packet_socket::index_of;
 use std::io;
@@ -22,9 +22,12 @@ pub const HEADERS: usize = 14 + 20 + 8;
 /// (320).
 pub const LONGEST: usize = 4096 - 256 - 128 - 320;
 
-/// Largest number of frames of one system call. A signal ends the call early, and control returns to the injector between two
-/// calls.
+/// Frames of one system call, unless [`Injector::at_once`] says otherwise. A signal ends the call early, and control returns to the
+/// injector between two calls.
 const AT_ONCE: u32 = 1 << 18;
+
+/// Time by which a paced program may be behind, and which it makes up for, ns. What is lost beyond is not sent later.
+const LATE_NS: i32 = 100_000;
 
 const IDENTIFICATION: usize = 14 + 4;
 const CHECKSUM: usize = 14 + 10;
@@ -32,8 +35,14 @@ const SOURCE_LOW: usize = 14 + 14;
 const SOURCE_PORT: usize = 14 + 20;
 const UDP_CHECKSUM: usize = 14 + 20 + 6;
 
-// Words of the program's map.
+// Words of the program's map: the copies so far, the time between two copies, the time of the next one, and the times of the first and
+// the latest copy since the pace was set.
 const COUNT: usize = 0;
+const INTERVAL: usize = 8;
+const NEXT: usize = 16;
+const FIRST: usize = 24;
+const LATEST: usize = 32;
+const WORDS: usize = 5;
 
 /// Reason why frames cannot be injected.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +81,11 @@ pub struct Fields {
     /// lower half of `f`, and the lower half of the IPv4 source address is its upper half. The identification is the complement
     /// of that upper half, so that the header's checksum holds for all flows. The UDP checksum is set to 0.
     pub flows: u32,
+    /// Factor by which flows follow one another: copy `n` belongs to flow `n * stride % flows`. A number without a common divisor with
+    /// `flows` gives each flow in turn, and neighbors that differ much. 0 means 1.
+    pub stride: u32,
+    /// Whether [`Injector::pace`] has an effect. The program then reads the clock for each copy.
+    pub paced: bool,
 }
 
 /// Destination of the copies.
@@ -94,8 +108,11 @@ pub struct Injector {
     values: Values,
     frame: Vec<u8>,
     interface: u32,
+    is_paced: bool,
     /// Number of frames under way at once, up to 256.
     pub batch: u32,
+    /// Number of frames of one system call. Between two calls there is a pause of some milliseconds.
+    pub at_once: u32,
 }
 
 impl Injector {
@@ -116,21 +133,32 @@ impl Injector {
         if fields.flows > 0 {
             prepare(&mut frame)?;
         }
-        let map = Map::array(1, 8)?;
-        let program = Program::load(Kind::Xdp, &assemble(&map, frame.len(), fields, mode), false)?;
-        Ok(Self { program, values: map.memory()?, frame, interface, batch: 64 })
+        let map = Map::array(1, 8 * WORDS as u32)?;
+        let program = Program::load(Kind::Xdp, &assemble(&map, &frame, fields, mode), false)?;
+        Ok(Self {
+            program,
+            values: map.memory()?,
+            frame,
+            interface,
+            is_paced: fields.paced,
+            batch: 64,
+            at_once: AT_ONCE,
+        })
     }
 
     /// Injects `count` copies and returns the number injected, which is less after a signal. Copies lost after the program, as
     /// by an interface without room, are included.
     ///
-    /// **Cost**: a system call for every 262144 copies, which runs on the caller's processor and returns after the last of
+    /// At a pace, the copies that come too early are dropped by the program, and do not count as injected: `count` is the number of
+    /// copies and of drops together then, and a signal ends the injection.
+    ///
+    /// **Cost**: a system call for every [`Self::at_once`] copies, which runs on the caller's processor and returns after the last of
     /// them. **Errors**: errors of the system call; `EINVAL` or `EOPNOTSUPP` on a kernel before 5.18.
     pub fn inject(&mut self, count: u64) -> io::Result<u64> {
         let before = self.injected();
         let mut left = count;
         while left > 0 {
-            let repeat = left.min(u64::from(AT_ONCE)) as u32;
+            let repeat = left.min(u64::from(self.at_once)) as u32;
             let run = Run { frame: &self.frame, interface: self.interface, queue: 0, repeat, batch: self.batch };
             match self.program.run(&run) {
                 Ok(()) => left -= u64::from(repeat),
@@ -139,6 +167,23 @@ impl Injector {
             }
         }
         Ok(self.injected() - before)
+    }
+
+    /// Injects copies at this distance in time from now on, as evenly as the bursts of [`Self::batch`] allow; 0: without pauses. The
+    /// distance is in ns. The processor is busy all the time: the program drops what comes too early.
+    ///
+    /// **Panics** if the fields are not [paced](Fields::paced).
+    pub fn pace(&mut self, interval_ns: u64) {
+        assert!(self.is_paced, "a program that knows the time");
+        for (word, value) in [(INTERVAL, interval_ns), (NEXT, 0), (FIRST, 0), (LATEST, 0)] {
+            self.values.word(0, word).store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the times of the first and the latest copy since [`Self::pace`], ns of CLOCK_MONOTONIC; 0 if there was none.
+    pub fn times(&self) -> (u64, u64) {
+        let word = |at| self.values.word(0, at).load(Ordering::Relaxed);
+        (word(FIRST), word(LATEST))
     }
 
     /// Returns the number of copies injected so far, counted by the program.
@@ -165,11 +210,12 @@ fn prepare(frame: &mut [u8]) -> Result<(), Error> {
 
 /// ```text
 /// if the frame is shorter than it was: drop
+/// if paced: if it is too early: drop; next = max(next + interval, now - late)
 /// n = count++
-/// counter = n, time = now, f = n % flows
+/// counter = n, time = now, f = n * stride % flows; addresses of Ethernet, time to live, checksum = the frame's
 /// port = f low, source = f high, identification = !f high
 /// ```
-fn assemble<'a>(map: &'a Map, len: usize, fields: &Fields, mode: Mode) -> Assembler<'a> {
+fn assemble<'a>(map: &'a Map, frame: &[u8], fields: &Fields, mode: Mode) -> Assembler<'a> {
     /// `data` and `data_end` in `struct xdp_md`.
     const DATA: i16 = 0;
     const DATA_END: i16 = 4;
@@ -178,8 +224,11 @@ fn assemble<'a>(map: &'a Map, len: usize, fields: &Fields, mode: Mode) -> Assemb
     a.load(Size::Four, R6, R1, DATA);
     a.load(Size::Four, R2, R1, DATA_END);
     a.set(R3, R6);
-    a.alu(Op::Add, R3, len as i32);
+    a.alu(Op::Add, R3, frame.len() as i32);
     a.jump(If::Greater, R3, R2, short);
+    if fields.paced {
+        pace(&mut a, map, short);
+    }
     a.map_value(R1, map, COUNT as u32);
     a.set(R7, 1);
     a.atomic_fetch_add(Size::Eight, R1, 0, R7);
@@ -195,6 +244,10 @@ fn assemble<'a>(map: &'a Map, len: usize, fields: &Fields, mode: Mode) -> Assemb
     }
     if fields.flows > 0 {
         // The number is in a register, because a constant would be sign-extended.
+        if fields.stride > 1 {
+            a.wide(R1, fields.stride.into());
+            a.alu(Op::Mul, R7, R1);
+        }
         a.wide(R1, fields.flows.into());
         a.alu(Op::Mod, R7, R1);
         a.set(R1, R7);
@@ -207,6 +260,9 @@ fn assemble<'a>(map: &'a Map, len: usize, fields: &Fields, mode: Mode) -> Assemb
         a.alu(Op::Xor, R7, 0xffff);
         a.swap(R7, Size::Two);
         a.store(Size::Two, R6, IDENTIFICATION as i16, R7);
+    }
+    if fields.flows > 0 {
+        restore(&mut a, frame);
     }
     match mode {
         Mode::Pass => a.set(R0, XDP_PASS),
@@ -221,6 +277,38 @@ fn assemble<'a>(map: &'a Map, len: usize, fields: &Fields, mode: Mode) -> Assemb
     a.place(short);
     a.result(XDP_DROP);
     a
+}
+
+/// Writes again what a router changes. The kernel uses the memory of frames again without copying the frame into it.
+fn restore(a: &mut Assembler<'_>, frame: &[u8]) {
+    const TIME_TO_LIVE: usize = 14 + 8;
+    let (words, _) = frame.as_chunks::<2>();
+    for at in [0, 2, 4, 6, 8, 10, TIME_TO_LIVE, CHECKSUM] {
+        a.store(Size::Two, R6, at as i16, i32::from(u16::from_ne_bytes(words[at / 2])));
+    }
+}
+
+/// Goes to `early` if it is too early for a copy, and sets the time of the next one otherwise. Only one processor runs the program.
+fn pace<'a>(a: &mut Assembler<'a>, map: &'a Map, early: Label) {
+    let [kept, known] = [a.label(), a.label()];
+    a.call(Helper::TIME);
+    a.set(R8, R0);
+    a.map_value(R9, map, 0);
+    a.load(Size::Eight, R2, R9, NEXT as i16);
+    a.jump(If::Greater, R2, R8, early);
+    a.load(Size::Eight, R1, R9, INTERVAL as i16);
+    a.alu(Op::Add, R2, R1);
+    a.set(R3, R8);
+    a.alu(Op::Sub, R3, LATE_NS);
+    a.jump(If::GreaterEqual, R2, R3, kept);
+    a.set(R2, R3);
+    a.place(kept);
+    a.store(Size::Eight, R9, NEXT as i16, R2);
+    a.load(Size::Eight, R1, R9, FIRST as i16);
+    a.jump(If::NotEqual, R1, 0, known);
+    a.store(Size::Eight, R9, FIRST as i16, R8);
+    a.place(known);
+    a.store(Size::Eight, R9, LATEST as i16, R8);
 }
 
 #[cfg(test)]

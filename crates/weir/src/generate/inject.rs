@@ -50,7 +50,7 @@ pub fn run(
         bail!("--rate 0 would never send: want 1 or more, or max");
     }
     check_interface(&arguments.sink, interface)?;
-    let fields = Fields { counter: Some(HEADERS), time: Some(HEADERS + 8), flows };
+    let fields = Fields { counter: Some(HEADERS), time: Some(HEADERS + 8), flows, ..Fields::default() };
     let mut injector = Injector::open(interface, &template(len), &fields, Mode::Pass).map_err(|error| match error {
         Error::Bpf(bpf::Error::NotPermitted(_)) => {
             not_permitted(&arguments.sink, "injecting needs CAP_BPF and CAP_NET_ADMIN", "cap_bpf,cap_net_admin")

@@ -29,10 +29,17 @@ fn each_copy_has_its_number_its_time_and_its_flow() {
         return;
     }
     let frame = udp(40);
-    for (flows, mode) in [(1u64, Mode::Pass), (1000, Mode::Pass), (200_000, Mode::Pass)] {
+    let mode = Mode::Pass;
+    for (flows, stride) in [(1u64, 0u64), (1000, 1), (200_000, 0), (1 << 20, 648_055)] {
         let settings = xdp::Settings { mode: Some(xdp::Mode::Generic), ..xdp::Settings::of_size(1 << 20) };
         let mut capture = xdp::open("near", 0, &settings).unwrap();
-        let fields = Fields { counter: Some(HEADERS), time: Some(HEADERS + 8), flows: flows as u32 };
+        let fields = Fields {
+            counter: Some(HEADERS),
+            time: Some(HEADERS + 8),
+            flows: flows as u32,
+            stride: stride as u32,
+            ..Fields::default()
+        };
         let mut injector = Injector::open("near", &frame, &fields, mode).unwrap();
         let (mut expected, mut time) = (0, 0);
         for count in [3, 300, 100] {
@@ -43,7 +50,7 @@ fn each_copy_has_its_number_its_time_and_its_flow() {
                 assert_eq!(number::<8>(copy, HEADERS), expected);
                 assert!(number::<8>(copy, HEADERS + 8) > time);
                 time = number::<8>(copy, HEADERS + 8);
-                assert_eq!(number::<2>(copy, 28) << 16 | number::<2>(copy, 34), expected % flows);
+                assert_eq!(number::<2>(copy, 28) << 16 | number::<2>(copy, 34), expected * stride.max(1) % flows);
                 // RFC 1071: the sum over a header with its checksum is all ones.
                 let sum: u64 = (14..34).step_by(2).map(|at| number::<2>(copy, at)).sum();
                 assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "{copy:02x?}");
@@ -59,6 +66,29 @@ fn each_copy_has_its_number_its_time_and_its_flow() {
         .unwrap();
         assert_eq!(counts, Counts { received: 403, filtered: Some(0), dropped: 0, handed_over: 403 });
     }
+}
+
+#[test]
+fn a_pace_is_kept_and_does_not_make_up_for_pauses() {
+    if !cable("a_pace_is_kept_and_does_not_make_up_for_pauses", 1, 1500) {
+        return;
+    }
+    const INTERVAL: u64 = 10_000;
+    let fields = Fields { paced: true, ..Fields::default() };
+    let mut injector = Injector::open("near", &udp(40), &fields, Mode::Drop).unwrap();
+    injector.at_once = 1 << 16;
+    for _ in 0..2 {
+        injector.pace(INTERVAL);
+        assert_eq!(injector.times(), (0, 0));
+        let injected = injector.inject(1 << 17).unwrap();
+        let (first, latest) = injector.times();
+        // The program may make up for what it is behind, and for no more.
+        let most = (latest - first + LATE_NS as u64) / INTERVAL + 1;
+        assert!((2..=most).contains(&injected), "{injected} of {most}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    injector.pace(0);
+    assert_eq!(injector.inject(1000).unwrap(), 1000);
 }
 
 /// The checksum holds for every flow, not only for the flows of a short run.
