@@ -139,7 +139,7 @@ fn can(binary: &Path) -> anyhow::Result<Ways> {
         Command::new(tool).arg("--version").output().with_context(|| format!("no {tool}"))?;
     }
     let cores = std::thread::available_parallelism()?.get();
-    ensure!(cores > FORWARDER.max(OTHERS), "two cores are needed, there is {cores}");
+    ensure!(cores > FORWARDER, "two cores are needed, there is {cores}");
     let ways = Ways::new(binary)?;
     let mut load = ways.load(60)?;
     for kind in [Kind::Xdp, Kind::Packet, Kind::Routing, Kind::Bridge] {

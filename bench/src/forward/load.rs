@@ -25,7 +25,7 @@ pub const STRIDE: u32 = 648_055;
 
 /// Returns the last byte of the source address of frame `number`.
 pub fn source(number: u64) -> u64 {
-    number.wrapping_mul(STRIDE.into()) % u64::from(FLOWS) >> 16
+    (number.wrapping_mul(STRIDE.into()) % u64::from(FLOWS)) >> 16
 }
 
 /// Longest wait until no frame comes any more, and the time without frames that shows it.
