@@ -1,7 +1,7 @@
 //! Rulesets of nftables as rule lists: from the text of `nft -j list ruleset` to the rules that decide the same about forwarded packets.
 //!
 //! Translated are base chains of type filter at the hook forward, of the families ip, ip6 and inet. Each rule becomes the sets of values that
-//! its matches leave for each field ([`conditions`]), and these become lines. Chains that are jumped to are put in place of the jump, with its
+//! its matches leave for each field, and these become lines. Chains that are jumped to are put in place of the jump, with its
 //! conditions. What has no equal is refused by name, all of it, and the translation goes on behind it.
 //!
 //! A packet gets the same verdict from both, with these exceptions:

@@ -240,6 +240,9 @@ impl<'a> Names<'a> {
 
     /// Reads the values on the right side.
     fn values(&mut self, kind: Kind, value: &Value) -> Result<Ranges, String> {
+        if let Some(name) = value.as_str().and_then(|text| text.strip_prefix('@')) {
+            return self.set(kind, name);
+        }
         let mut ranges = Vec::new();
         self.add_values(kind, value, &mut ranges)?;
         Ok(Ranges::new(ranges))
@@ -247,10 +250,6 @@ impl<'a> Names<'a> {
 
     fn add_values(&mut self, kind: Kind, value: &Value, ranges: &mut Vec<(u128, u128)>) -> Result<(), String> {
         let strange = || format!("{} is no value that weir knows here", short(value));
-        if let Some(name) = value.as_str().and_then(|text| text.strip_prefix('@')) {
-            ranges.extend(self.set(kind, name)?.iter());
-            return Ok(());
-        }
         let inside = |key: &str| value.get(key);
         let elements = value.as_array().filter(|_| kind != Kind::Flags).or_else(|| inside("set")?.as_array());
         if let Some(elements) = elements {
