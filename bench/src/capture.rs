@@ -551,7 +551,7 @@ fn judge(trial: &Trial<'_>, sent: &Sent, got: &Got, report: &mut Report) -> anyh
 
 /// Median ratio of the first to the second, and the median with its range as text. Values of the same round are divided, so
 /// that a slow minute of the machine affects both.
-fn ratio(first: &[f64], second: &[f64]) -> (f64, String) {
+pub fn ratio(first: &[f64], second: &[f64]) -> (f64, String) {
     let ratios: Vec<f64> = first.iter().zip(second).map(|(first, second)| first / second).collect();
     let (middle, (low, high)) = (median(ratios.iter().copied()), range(&ratios));
     (middle, format!("{middle:.2}x ({low:.2} - {high:.2})"))

@@ -144,6 +144,7 @@ fn helper() -> Option<anyhow::Result<()>> {
         capture::send::WORD => Some(capture::send::serve(rest)),
         capture::receive::WORD => Some(capture::receive::serve(rest)),
         forward::load::WORD => Some(forward::load::serve(rest)),
+        forward::load::AWAKE => Some(forward::load::keep_awake()),
         forward::control::WORD => Some(forward::control::serve(rest)),
         _ => None,
     }

@@ -54,7 +54,7 @@ fn the_list_of_scenarios_fits_sixty_columns() {
         .expect("weir-bench starts");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.lines().all(|line| line.chars().count() <= 60), "{text}");
-    for name in ["filter", "sketch", "measure", "pages", "layout", "store", "firewall", "capture"] {
+    for name in ["filter", "sketch", "measure", "pages", "layout", "store", "firewall", "forward", "capture"] {
         assert!(text.lines().any(|line| line.trim_start().starts_with(&format!("{name}:"))), "{name} in {text}");
     }
 }
@@ -161,6 +161,23 @@ fn the_capture_scenario_runs_and_its_answers_agree() {
     smoke("capture", &parts, &["rates.svg", "time.svg", "disk.svg"]);
 }
 
+#[test]
+fn the_forward_scenario_runs_and_its_accounts_add_up() {
+    if !weir("forward") || !have("forward", &["nft", "ethtool"]) {
+        return;
+    }
+    let parts = [
+        "by sources: 60 bytes",
+        "first cable full",
+        "nftables, ",
+        "Swapping lists of 100 rules",
+        "changes of verdict",
+        "the socket alone",
+        "Bars",
+    ];
+    smoke("forward", &parts, &["rates.svg"]);
+}
+
 #[cfg(feature = "dpdk")]
 #[test]
 fn the_dpdk_scenario_runs_and_its_answers_agree() {
@@ -187,7 +204,7 @@ fn without_a_name_all_scenarios_are_listed() {
         let output = command.output().expect("it starts");
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success());
-        for name in ["filter", "sketch", "measure", "pages", "layout", "store", "firewall", "capture"] {
+        for name in ["filter", "sketch", "measure", "pages", "layout", "store", "firewall", "forward", "capture"] {
             assert!(text.lines().any(|line| line.trim_start().starts_with(name)), "{text}");
         }
     }

@@ -2,7 +2,7 @@
 
 use super::forwarders::{Control, Forwarder, Kind};
 use super::rules::List;
-use super::{Bench, OTHERS, Trial};
+use super::{Bench, OTHERS, SHARE};
 use crate::capture::send::Helper;
 use crate::report::Report;
 use anyhow::{Context, bail};
@@ -12,9 +12,6 @@ use std::time::Instant;
 
 /// First argument that makes this program a controller.
 pub const WORD: &str = "controller";
-
-/// Share of the rate without loss that is full load: the rest of the core is for the forwarder's control.
-const FULL_LOAD: f64 = 0.8;
 
 /// Requests whose answers are timed. The second one is refused when it has been read, and costs what the socket costs.
 const CHANGE: &str = "block and accept";
@@ -31,7 +28,7 @@ impl Bench {
         ));
         let mut rows = Vec::new();
         for kind in [Kind::Xdp, Kind::Packet] {
-            let rate = self.usual_rate(kind, report)?;
+            let rate = self.share_of_highest(kind, SHARE, report)?;
             let forwarder = Forwarder::start(&self.ways, kind, List::Sources, self.plan.rules)?;
             let mut load = self.ways.load(60)?;
             forwarder.hurry(true)?;
@@ -63,17 +60,6 @@ impl Bench {
         }
         report.table(&["", "p50", "p99", "longest", "frames lost"], &rows);
         Ok(())
-    }
-
-    fn usual_rate(&self, kind: Kind, report: &mut Report) -> anyhow::Result<f64> {
-        if !self.is_full {
-            return Ok(self.plan.first);
-        }
-        let mut load = self.ways.load(60)?;
-        let mut found = super::Found::default();
-        let trial = Trial { section: "rate for requests", list: List::Sources, len: 60, round: 0 };
-        self.round(&trial, kind, &mut load, &mut found, report)?;
-        Ok(found.highest[0] * 1e6 * FULL_LOAD)
     }
 }
 

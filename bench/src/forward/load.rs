@@ -2,14 +2,15 @@
 
 use super::sink::{Counts, NUMBER, Sink, Switch, TIME};
 use crate::capture::send::{Helper, udp};
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use std::hint::spin_loop;
 use std::io::stdin;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use weir_io::sys::inject::{Fields, Injector, Mode};
@@ -22,6 +23,9 @@ pub const WORD: &str = "load";
 /// Distinct flows, and the factor by which they follow one another: near the golden ratio of their number, so that neighbors differ.
 pub const FLOWS: u32 = 1 << 20;
 pub const STRIDE: u32 = 648_055;
+
+/// First argument that makes this program keep a core awake.
+pub const AWAKE: &str = "awake";
 
 /// Returns the last byte of the source address of frame `number`.
 pub fn source(number: u64) -> u64 {
@@ -99,7 +103,7 @@ impl Load {
         let [first, last, latest] = [count("first")?, count("last")?, count("latest")?];
         let switch = |one: &Value| {
             let word = |i: usize| one[i].as_u64().unwrap_or(0);
-            Switch { kind: word(0), before: word(1), after: word(2), probes: word(3) }
+            Switch { kind: word(0), before: word(1), after: word(2), probes: word(3), before_ns: word(4) }
         };
         let received = count("received")?;
         Ok(Sent {
@@ -162,8 +166,10 @@ pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
                 answer["disorder"] = disorder.into();
                 answer["probes"] = probes.into();
                 let switches = sink.switches();
-                answer["switches"] =
-                    switches.iter().map(|one| json!([one.kind, one.before, one.after, one.probes])).collect();
+                answer["switches"] = switches
+                    .iter()
+                    .map(|one| json!([one.kind, one.before, one.after, one.probes, one.before_ns]))
+                    .collect();
                 println!("{answer}");
             }
             _ => println!("{}", json!({ "longest": sink.longest() })),
@@ -208,4 +214,20 @@ fn settle(sink: &Sink) -> anyhow::Result<Counts> {
         last = counts.frames;
         ensure!(begun.elapsed() < PATIENCE, "frames come {PATIENCE:?} after the last was sent");
     }
+}
+
+/// Keeps the core awake until the input ends. In a virtual machine a core that halts runs again only when the host says so, which may take
+/// longer than the queue of a cable holds.
+pub fn keep_awake() -> anyhow::Result<()> {
+    let done = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&done);
+    let spins = std::thread::spawn(move || {
+        while !seen.load(Ordering::Relaxed) {
+            spin_loop();
+        }
+    });
+    println!("ready");
+    stdin().lines().for_each(drop);
+    done.store(true, Ordering::Relaxed);
+    spins.join().map_err(|_| anyhow!("the thread that spins died"))
 }

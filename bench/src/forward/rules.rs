@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 /// A rule list for both. The last rule passes the sender's frames, and no rule before it matches one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
-    /// Rule list in both languages. The last rule passes the sender's frames, and no rule before it matches one.
+    /// Rule that passes, alone: forwarding without a list.
     One,
     /// Rules by prefixes of the source.
     Sources,

@@ -30,10 +30,12 @@ const KIND: usize = 64;
 const PROBE: usize = 72;
 const SEEN: usize = 80;
 const SWITCHES: usize = 88;
+const PROBE_TIME: usize = 96;
 /// Changes from one kind of probe to the other, from here on.
 const LOG: usize = 128;
 const LOGGED: usize = 256;
-/// Bytes of a change: its kind, the number of the probe before, its number, its time, and the number of probes before.
+/// Bytes of a change: its kind, the number of the probe before, its number, the number of probes before, and the time when the probe before
+/// was sent.
 const CHANGE: usize = 64;
 
 /// `data` and `data_end` in `struct __sk_buff`.
@@ -69,6 +71,8 @@ pub struct Switch {
     pub after: u64,
     /// Probes before it.
     pub probes: u64,
+    /// Time when the last probe before it was sent, ns.
+    pub before_ns: u64,
 }
 
 /// A sink at work.
@@ -115,7 +119,7 @@ impl Sink {
         let count = (self.word(SWITCHES) as usize).min(LOGGED);
         let change = |number| {
             let word = |at| self.word(LOG + number * CHANGE + at);
-            Switch { kind: word(0), before: word(8), after: word(16), probes: word(24) }
+            Switch { kind: word(0), before: word(8), after: word(16), probes: word(24), before_ns: word(32) }
         };
         (0..count).map(change).collect()
     }
@@ -205,8 +209,13 @@ fn assemble(map: &Map) -> Assembler<'_> {
     a.store(Size::Eight, R5, at(LOG + 16), R7);
     a.load(Size::Eight, R2, R9, at(SEEN));
     a.store(Size::Eight, R5, at(LOG + 24), R2);
+    a.load(Size::Eight, R2, R9, at(PROBE_TIME));
+    a.store(Size::Eight, R5, at(LOG + 32), R2);
     a.place(same);
     a.store(Size::Eight, R9, at(PROBE), R7);
+    a.load(Size::Eight, R1, R6, at(TIME));
+    a.swap(R1, Size::Eight);
+    a.store(Size::Eight, R9, at(PROBE_TIME), R1);
     count(&mut a, SEEN);
     a.place(done);
     a.result(DROP);

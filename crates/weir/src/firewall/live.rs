@@ -538,7 +538,9 @@ fn finish(arguments: &FirewallArgs, ways: Vec<Way>, place: &'static str, begun: 
         && let Err(error) = print(&report.json())
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        faults.push(format!("standard output: {}", io_words(&error)));
+        let fault = format!("standard output: {}", io_words(&error));
+        say(&fault);
+        faults.push(fault);
     }
     report.summary(begun.elapsed(), false, !faults.is_empty());
     Ok(if faults.is_empty() { Outcome::Done } else { Outcome::Failed })
