@@ -6,6 +6,7 @@ use crate::report::Report;
 use std::fmt::Write;
 use weir_firewall::rules::{Action, Rule, RuleList};
 use weir_firewall::{Around, Classifier, Content, Counters, Fields, Found, Verdict};
+use weir_memory::prefetch;
 use weir_packet::flow::Parser;
 use weir_packet::{Frame, LinkType};
 
@@ -373,7 +374,9 @@ fn by_weir(classifier: &Classifier, parser: &Parser, bytes: &[u8]) -> Counters {
     for batch in bytes.chunks(BATCH * FRAME) {
         let frames = batch.chunks_exact(FRAME);
         let count = frames.len();
-        fields.iter_mut().zip(frames).for_each(|(fields, data)| *fields = Fields::of(parser, data));
+        // The headers of the frames behind, which would be on their way from the ring.
+        (0..count).for_each(|i| prefetch(batch, (count + i) * FRAME));
+        fields.iter_mut().zip(frames).for_each(|(fields, data)| fields.read(parser, data));
         judge_batch(classifier, &fields[..count], batch, &mut counters);
     }
     counters

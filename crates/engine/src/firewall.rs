@@ -22,6 +22,7 @@ use weir_firewall::rules::{Rule, RuleList};
 use weir_firewall::{
     Around, Classifier, Conditions, Connections, Content, Counters, Fields, Found, PolicyChange, Rates, Rules, Verdict,
 };
+use weir_memory::prefetch;
 use weir_packet::flow::Parser;
 use weir_packet::savefile::{Interface, Record};
 use weir_packet::{LinkType, Matcher};
@@ -258,6 +259,9 @@ impl RuleEnds {
 /// Packets that wait for memory together.
 const TOGETHER: usize = 32;
 
+/// Place of the headers in a frame, as far as it is known before they are read: behind the addresses of Ethernet.
+const HEADERS: usize = 12;
+
 /// Interface of a layout.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -414,6 +418,7 @@ impl Firewall {
         let (mut passed, mut waiting, mut first) = (Passed::default(), [const { None }; TOGETHER], 0);
         current.layout.records(delivery.view.content(), &selected.records, |i, record| {
             // Each record was found before. One that is not found again is missing in the account, which says so.
+            record.iter().for_each(|record| prefetch(record.frame.data, HEADERS));
             waiting[i % TOGETHER] = record;
             if i % TOGETHER == TOGETHER - 1 {
                 self.judge_together(&mut waiting, &current, &selected.records[first..], &mut passed);
@@ -471,7 +476,7 @@ impl Firewall {
             self.nameless += u64::from(place.is_nameless);
             // What a frame without a parser carries is unknown, so it does not pass as one without IP.
             if let Some(parser) = &self.links[place.link].parser {
-                fields[i] = Fields::of(parser, record.frame.data);
+                fields[i].read(parser, record.frame.data);
             }
             count = i + 1;
         }

@@ -12,7 +12,7 @@
 //! judge two to five times that; an address set of a million prefixes costs what a set of ten costs but for cache misses.
 
 use crate::classes::{Ranges, Values};
-use crate::fields::{ABSENT, Content, Fields, TcpFlags};
+use crate::fields::{Content, Fields, TcpFlags};
 use crate::rates::{Place, Rates};
 use crate::rows::{MOST_BYTES, Rows, in_all};
 use crate::rules::{Action, Rule, RuleList, Vlan};
@@ -56,20 +56,10 @@ pub struct Conditions<'a> {
 
 /// Start of the search for the rules of a packet.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Found(Start);
-
-#[derive(Clone, Copy, Debug)]
-enum Start {
-    /// Rows of the five fields.
-    Rows(FieldRows),
-    /// The first rule by the tree.
-    Leaf(First),
-}
-
-impl Default for Start {
-    fn default() -> Self {
-        Self::Rows(FieldRows::default())
-    }
+pub struct Found {
+    /// The first rule by the tree; [`First::NONE`] if the rows tell it.
+    first: First,
+    rows: FieldRows,
 }
 
 /// Rows of the five fields of a packet.
@@ -203,15 +193,11 @@ impl Classifier {
     pub fn look_up(&self, fields: &[Fields], found: &mut [Found]) {
         let Some(tree) = &self.tree else { return self.look_up_rows(fields, found) };
         for (fields, found) in fields.chunks(TOGETHER).zip(found.chunks_mut(TOGETHER)) {
-            let mut keys = [Key::NONE; TOGETHER];
-            for (key, fields) in keys.iter_mut().zip(fields) {
-                *key = Key::of(fields).unwrap_or(Key::NONE);
-            }
-            tree.first_of_each(&keys[..fields.len()], |i, first| {
-                found[i] = Found(match first {
-                    Some(first) if !keys[i].is_none() => Start::Leaf(first),
-                    _ => Start::Rows(self.rows(&fields[i])),
-                });
+            tree.first_of_each(fields, |i, first| {
+                found[i].first = first;
+                if !fields[i].has_key() || first.is_by_rows() {
+                    found[i] = self.by_rows(&fields[i]);
+                }
             });
         }
     }
@@ -220,20 +206,17 @@ impl Classifier {
     fn look_up_rows(&self, fields: &[Fields], found: &mut [Found]) {
         if self.prefetches {
             for fields in fields {
+                let [src, dst] = fields.v4();
                 match fields.is_v6() {
                     true => (self.src6.prefetch_section(fields.src()), self.dst6.prefetch_section(fields.dst())),
-                    false => (
-                        self.src4.prefetch_section(fields.src() as u32),
-                        self.dst4.prefetch_section(fields.dst() as u32),
-                    ),
+                    false => (self.src4.prefetch_section(src), self.dst4.prefetch_section(dst)),
                 };
             }
             for fields in fields {
+                let [src, dst] = fields.v4();
                 match fields.is_v6() {
                     true => (self.src6.prefetch_ranges(fields.src()), self.dst6.prefetch_ranges(fields.dst())),
-                    false => {
-                        (self.src4.prefetch_ranges(fields.src() as u32), self.dst4.prefetch_ranges(fields.dst() as u32))
-                    }
+                    false => (self.src4.prefetch_ranges(src), self.dst4.prefetch_ranges(dst)),
                 };
             }
         }
@@ -243,13 +226,21 @@ impl Classifier {
                 self.src_rows.prefetch(rows.0[0]);
                 self.dst_rows.prefetch(rows.0[1]);
             }
-            *found = Found(Start::Rows(rows));
+            *found = Found { first: First::BY_ROWS, rows };
         }
     }
 
     fn find(&self, fields: &Fields) -> Found {
-        let first = self.tree.as_ref().and_then(|tree| tree.first(&Key::of(fields)?));
-        Found(first.map_or_else(|| Start::Rows(self.rows(fields)), Start::Leaf))
+        let first = self.tree.as_ref().filter(|_| fields.has_key()).map(|tree| tree.first(Key::of(fields)));
+        match first {
+            Some(first) if !first.is_by_rows() => Found { first, rows: FieldRows::default() },
+            _ => self.by_rows(fields),
+        }
+    }
+
+    #[cold]
+    fn by_rows(&self, fields: &Fields) -> Found {
+        Found { first: First::BY_ROWS, rows: self.rows(fields) }
     }
 
     #[inline]
@@ -257,15 +248,12 @@ impl Classifier {
         let (src, dst) = if fields.is_v6() {
             (self.src6.row(fields.src()), self.dst6.row(fields.dst()))
         } else {
-            (self.src4.row(fields.src() as u32), self.dst4.row(fields.dst() as u32))
+            let [src, dst] = fields.v4();
+            (self.src4.row(src), self.dst4.row(dst))
         };
-        FieldRows([
-            src,
-            dst,
-            self.proto.row(fields.proto_number()),
-            self.sport.row(fields.sport),
-            self.dport.row(fields.dport),
-        ])
+        let [sport, dport] = fields.port_numbers();
+        let proto = self.proto.row(fields.proto_number());
+        FieldRows([src, dst, proto, self.sport.row(sport), self.dport.row(dport)])
     }
 
     /// Judges a frame, and counts it.
@@ -285,10 +273,8 @@ impl Classifier {
         counters: &mut Counters,
     ) -> (Verdict, DecidedBy) {
         // Most packets come to a rule without rare conditions first, or to none.
-        if let Start::Leaf(first) = found.0
-            && let Some(verdict) = first.entry.end()
-        {
-            let rule = first.entry.rule();
+        if let Some(verdict) = found.first.entry.end() {
+            let rule = found.first.entry.rule();
             counters.end(rule, verdict, around.frame.wire_len);
             return (verdict, rule.map_or(DecidedBy::Default, DecidedBy::Rule));
         }
@@ -305,7 +291,7 @@ impl Classifier {
         let wire_len = around.frame.wire_len;
         let mut decided = None;
         // Most packets have all fields, and most rules name nothing else.
-        let is_whole = fields.proto().is_some() && fields.sport != ABSENT && fields.dport != ABSENT;
+        let is_whole = fields.proto().is_some() && !fields.lacks_ports();
         let mut ask = |number: u32| {
             let action = match self.plain[number as usize] {
                 Some(action) if is_whole => {
@@ -333,9 +319,9 @@ impl Classifier {
         let rest = match fields.content() {
             Content::Neighbors if !self.list.neighbors_by_rules => (Verdict::Pass, DecidedBy::Neighbors),
             Content::Ip | Content::Neighbors => {
-                match found.0 {
-                    Start::Rows(rows) => self.candidates(rows, &mut ask),
-                    Start::Leaf(first) => self.behind(first, fields, &mut ask),
+                match found.first.is_by_rows() {
+                    true => self.candidates(found.rows, &mut ask),
+                    false => self.behind(found.first, fields, &mut ask),
                 }
                 (self.list.default, DecidedBy::Default)
             }
@@ -372,11 +358,12 @@ impl Classifier {
 
     /// The same for a packet that the tree leads to its first rule.
     fn behind(&self, mut first: First, fields: &Fields, mut each: impl FnMut(u32) -> bool) {
-        let (Some(tree), Some(key)) = (&self.tree, Key::of(fields)) else { return };
+        let Some(tree) = &self.tree else { return };
+        let key = Key::of(fields);
         while let Some(rule) = first.entry.rule()
             && each(rule)
         {
-            first = tree.next(&key, first);
+            first = tree.next(key, first);
         }
     }
 }
@@ -405,9 +392,8 @@ fn time_conditions(number: u32, rule: &Rule, fields: &Fields, around: &Around<'_
 
 /// Judges the conditions that have no row. Returns whether the packet lacks a field of the rule; `None` if a condition does not hold.
 fn rare_conditions(rule: &Rule, fields: &Fields, around: &Around<'_>) -> Option<bool> {
-    let mut is_absent = rule.proto.is_some() && fields.proto().is_none()
-        || rule.sport.is_some() && fields.sport == ABSENT
-        || rule.dport.is_some() && fields.dport == ABSENT;
+    let names_ports = rule.sport.is_some() || rule.dport.is_some();
+    let mut is_absent = rule.proto.is_some() && fields.proto().is_none() || names_ports && fields.lacks_ports();
     if let Some((set, mask)) = rule.flags {
         match fields.flags() {
             TcpFlags::Known(flags) if flags & mask == set => {}

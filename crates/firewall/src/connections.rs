@@ -25,7 +25,7 @@
 //! orientation with 24 bits of the hash. A change of phase is one compare-and-swap of the second word, which fails if the place was given away
 //! meanwhile. Two connections with one hash of 64 bits would be taken for one another. Checked under loom as it is shipped.
 
-use crate::fields::{ABSENT, Content, Fields, TcpFlags, has_ports};
+use crate::fields::{Content, Fields, TcpFlags, has_ports};
 use weir_packet::LinkType;
 use weir_packet::flow::{FlowKey, Hasher, Headers, Parser};
 
@@ -271,7 +271,7 @@ impl Connections {
                 Ok(kind) => kind,
                 Err(state) => return Seen::only(state),
             },
-            _ if has_ports(proto) && (fields.sport == ABSENT || fields.dport == ABSENT) => return Seen::only(None),
+            _ if has_ports(proto) && fields.lacks_ports() => return Seen::only(None),
             (TCP, TcpFlags::Known(flags)) => Kind::Tcp(flags),
             (TCP, _) => return Seen::only(None),
             (UDP, _) => Kind::Opens(UDP_OPENED, ANSWERED_TIME),

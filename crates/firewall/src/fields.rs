@@ -43,44 +43,58 @@ pub enum TcpFlags {
 /// A field that the captured bytes do not tell is absent. In a fragment other than the first these are the ports, the TCP flags, and
 /// behind IPv6 extension headers the protocol; a cut header lacks the same.
 ///
-/// **Layout**: 48 bytes of numbers without gaps, so that it is written and copied in wide words. What is absent is 0.
+/// **Layout**: 44 bytes of numbers without gaps, so that it is written and copied in wide words. The first 16 are the [key](Self::key) of
+/// packets of IPv4 with ports. What is absent is 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fields {
-    src: u128,
-    dst: u128,
-    /// Source port, [`ABSENT`] or [`NO_PORT`].
-    pub(crate) sport: u32,
-    /// Destination port, [`ABSENT`] or [`NO_PORT`].
-    pub(crate) dport: u32,
+    /// Lowest bits of the addresses, source first; source port above the destination port; protocol, and above it the content and which of
+    /// the other fields there are: [`kind`].
+    key: [u32; 4],
+    /// The other bits of the addresses, lower ones first.
+    high: [[u32; 3]; 2],
     vlan: u16,
-    proto: u8,
     flags: u8,
-    /// Number of the content, and which of the other fields there are: [`kind`].
-    kind: u32,
+    unused: u8,
 }
 
-/// Bits of [`Fields::kind`].
+/// Bits of the last number of [`Fields::key`] above the protocol.
 mod kind {
     pub const IP: u32 = 0;
-    pub const NEIGHBORS: u32 = 1;
-    pub const NON_IP: u32 = 2;
-    pub const MALFORMED: u32 = 3;
+    pub const NEIGHBORS: u32 = 1 << 8;
+    pub const NON_IP: u32 = 2 << 8;
+    pub const MALFORMED: u32 = 3 << 8;
     /// Bits of the numbers above.
-    pub const CONTENT: u32 = 3;
-    pub const V6: u32 = 1 << 2;
-    pub const PROTO: u32 = 1 << 3;
-    pub const FLAGS: u32 = 1 << 4;
+    pub const CONTENT: u32 = 3 << 8;
+    pub const V6: u32 = 1 << 10;
+    pub const NO_PROTO: u32 = 1 << 11;
+    /// A protocol without ports.
+    pub const NO_PORTS: u32 = 1 << 12;
+    /// A packet of which no ports are captured.
+    pub const ABSENT_PORTS: u32 = 1 << 13;
+    /// Bits up to here: a packet of IPv4 that has protocol and ports has none of them.
+    pub const NO_KEY: u32 = 0xff00;
+    pub const FLAGS: u32 = 1 << 16;
     /// TCP or an absent protocol, without flags.
-    pub const NO_FLAGS: u32 = 1 << 5;
-    pub const LATER_FRAGMENT: u32 = 1 << 6;
-    pub const VLAN: u32 = 1 << 7;
-    pub const PORTS: u32 = 1 << 8;
+    pub const NO_FLAGS: u32 = 1 << 17;
+    pub const LATER_FRAGMENT: u32 = 1 << 18;
+    pub const VLAN: u32 = 1 << 19;
 }
 
 /// The bit if it is so, without a branch.
 fn if_so(is_so: bool, bit: u32) -> u32 {
     u32::from(is_so) * bit
+}
+
+/// Ports of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ports {
+    /// Source and destination port.
+    Known(u16, u16),
+    /// The captured bytes do not tell them.
+    Absent,
+    /// The protocol has none.
+    None,
 }
 
 /// Fields of an IP packet, of which [`Fields`] are made.
@@ -90,9 +104,7 @@ pub(crate) struct IpFields {
     pub(crate) src: u128,
     pub(crate) dst: u128,
     pub(crate) proto: Option<u8>,
-    /// Ports, [`ABSENT`] or [`NO_PORT`].
-    pub(crate) sport: u32,
-    pub(crate) dport: u32,
+    pub(crate) ports: Ports,
     pub(crate) flags: TcpFlags,
 }
 
@@ -103,14 +115,33 @@ impl Fields {
     /// **Cost**: a few loads for a plain TCP or UDP packet, a walk over the headers for all others; no allocation.
     #[inline]
     pub fn of(parser: &Parser, data: &[u8]) -> Self {
-        match parser.plain_headers(data) {
-            Some(PlainHeaders { is_v6, src, dst, proto, sport, dport, flags }) => {
-                let kind =
-                    kind::IP | kind::PROTO | kind::PORTS | if_so(is_v6, kind::V6) | if_so(proto == TCP, kind::FLAGS);
-                Self { src, dst, sport: u32::from(sport), dport: u32::from(dport), vlan: 0, proto, flags, kind }
+        let mut fields = Self::new([0; 2], 0, 0, 0);
+        fields.read(parser, data);
+        fields
+    }
+
+    /// Writes over these fields what [`Self::of`] returns. A copy made right after the call waits until the writes have arrived.
+    #[inline]
+    pub fn read(&mut self, parser: &Parser, data: &[u8]) {
+        match parser.plain_v4(data) {
+            Some(PlainHeaders { src, dst, ports, proto, flags }) => {
+                let kind = kind::IP | if_so(proto == TCP, kind::FLAGS) | u32::from(proto);
+                *self = Self { key: [src, dst, ports, kind], high: [[0; 3]; 2], vlan: 0, flags, unused: 0 };
+            }
+            None => self.read_others(parser, data),
+        }
+    }
+
+    /// The same of a frame that is none of plain IPv4.
+    #[inline(never)]
+    fn read_others(&mut self, parser: &Parser, data: &[u8]) {
+        *self = match parser.plain_v6(data) {
+            Some(PlainHeaders { src, dst, ports, proto, flags }) => {
+                let kind = kind::IP | kind::V6 | if_so(proto == TCP, kind::FLAGS) | u32::from(proto);
+                Self::new([src, dst], ports, kind, flags)
             }
             None => Self::walked(parser, data),
-        }
+        };
     }
 
     /// The same, by a walk over all headers.
@@ -123,39 +154,51 @@ impl Fields {
             Err(NoKey::Truncated | NoKey::Malformed) => Self::without_ip(Content::Malformed),
         };
         match parser.vlan(data) {
-            Some(vlan) => Self { vlan, kind: fields.kind | kind::VLAN, ..fields },
+            Some(vlan) => Self { vlan, ..fields.with_kind(fields.kind() | kind::VLAN) },
             None => fields,
         }
     }
 
     /// Fields of a frame without IP headers.
     pub fn without_ip(content: Content) -> Self {
-        let nothing = IpFields {
-            is_v6: false,
-            src: 0,
-            dst: 0,
-            proto: None,
-            sport: ABSENT,
-            dport: ABSENT,
-            flags: TcpFlags::Absent,
-        };
+        let nothing =
+            IpFields { is_v6: false, src: 0, dst: 0, proto: None, ports: Ports::Absent, flags: TcpFlags::Absent };
         Self::of_ip(nothing).with_content(content)
     }
 
     /// Fields of an IP packet.
-    pub(crate) fn of_ip(IpFields { is_v6, src, dst, proto, sport, dport, flags }: IpFields) -> Self {
+    pub(crate) fn of_ip(IpFields { is_v6, src, dst, proto, ports, flags }: IpFields) -> Self {
         let (flags, of_flags) = match flags {
             TcpFlags::Known(flags) => (flags, kind::FLAGS),
             TcpFlags::Absent => (0, kind::NO_FLAGS),
             TcpFlags::NotTcp => (0, 0),
         };
-        let has_ports = (sport | dport) < ABSENT;
-        let kind = kind::IP
-            | of_flags
-            | if_so(is_v6, kind::V6)
-            | if_so(proto.is_some(), kind::PROTO)
-            | if_so(has_ports, kind::PORTS);
-        Self { src, dst, sport, dport, vlan: 0, proto: proto.unwrap_or(0), flags, kind }
+        let (ports, of_ports) = match ports {
+            Ports::Known(src, dst) => (u32::from(src) << 16 | u32::from(dst), 0),
+            Ports::Absent => (0, kind::ABSENT_PORTS),
+            Ports::None => (0, kind::NO_PORTS),
+        };
+        let of_proto = proto.map_or(kind::NO_PROTO, u32::from);
+        let kind = kind::IP | of_flags | of_ports | of_proto | if_so(is_v6, kind::V6);
+        Self::new([src, dst], ports, kind, flags)
+    }
+
+    #[inline(always)]
+    fn new(addresses: [u128; 2], ports: u32, kind: u32, flags: u8) -> Self {
+        let high = addresses.map(|bits| [(bits >> 32) as u32, (bits >> 64) as u32, (bits >> 96) as u32]);
+        let [src, dst] = addresses.map(|bits| bits as u32);
+        Self { key: [src, dst, ports, kind], high, vlan: 0, flags, unused: 0 }
+    }
+
+    /// The content, and which of the other fields there are.
+    #[inline(always)]
+    fn kind(&self) -> u32 {
+        self.key[3]
+    }
+
+    fn with_kind(self, kind: u32) -> Self {
+        let [src, dst, ports, _] = self.key;
+        Self { key: [src, dst, ports, kind], ..self }
     }
 
     pub(crate) fn with_content(self, content: Content) -> Self {
@@ -165,23 +208,22 @@ impl Fields {
             Content::NonIp => kind::NON_IP,
             Content::Malformed => kind::MALFORMED,
         };
-        Self { kind: (self.kind & !kind::CONTENT) | number, ..self }
+        self.with_kind(self.kind() & !kind::CONTENT | number)
     }
 
     /// Fields of an IP packet of which only addresses and protocol are known.
     pub fn of_addresses(is_v6: bool, src: u128, dst: u128, proto: Option<u8>) -> Self {
-        let (sport, dport) = (ABSENT, ABSENT);
-        Self::of_ip(IpFields { is_v6, src, dst, proto, sport, dport, flags: TcpFlags::Absent })
+        Self::of_ip(IpFields { is_v6, src, dst, proto, ports: Ports::Absent, flags: TcpFlags::Absent })
     }
 
     fn has(&self, bits: u32) -> bool {
-        self.kind & bits != 0
+        self.kind() & bits != 0
     }
 
     /// Returns the content of the frame. Without [IP](Content::Ip) or [neighbor discovery](Content::Neighbors) only the VLAN has a meaning.
     #[inline]
     pub fn content(&self) -> Content {
-        match self.kind & kind::CONTENT {
+        match self.kind() & kind::CONTENT {
             kind::IP => Content::Ip,
             kind::NEIGHBORS => Content::Neighbors,
             kind::NON_IP => Content::NonIp,
@@ -198,19 +240,31 @@ impl Fields {
     /// Returns the source address as a number.
     #[inline]
     pub fn src(&self) -> u128 {
-        self.src
+        self.address(0)
     }
 
     /// Returns the destination address as a number.
     #[inline]
     pub fn dst(&self) -> u128 {
-        self.dst
+        self.address(1)
+    }
+
+    #[inline]
+    fn address(&self, end: usize) -> u128 {
+        let [a, b, c] = self.high[end].map(u128::from);
+        c << 96 | b << 64 | a << 32 | u128::from(self.key[end])
+    }
+
+    /// Returns source and destination address of an IPv4 packet.
+    #[inline]
+    pub fn v4(&self) -> [u32; 2] {
+        [self.key[0], self.key[1]]
     }
 
     /// Returns the IP protocol number of the transport behind the extension headers; `None` if it is absent.
     #[inline]
     pub fn proto(&self) -> Option<u8> {
-        self.has(kind::PROTO).then_some(self.proto)
+        (!self.has(kind::NO_PROTO)).then_some(self.kind() as u8)
     }
 
     /// Returns the flags of the TCP header.
@@ -233,13 +287,17 @@ impl Fields {
         self.has(kind::VLAN).then_some(self.vlan)
     }
 
-    /// Returns addresses, ports and protocol of an IPv4 packet that has all of them.
-    #[inline]
-    pub(crate) fn of_v4(&self) -> Option<[u32; 4]> {
-        const ALL: u32 = kind::CONTENT | kind::V6 | kind::PROTO | kind::PORTS;
-        let is_whole = self.kind & ALL == (kind::IP | kind::PROTO | kind::PORTS);
-        let numbers = [self.src as u32, self.dst as u32, self.sport << 16 | self.dport, u32::from(self.proto)];
-        is_whole.then_some(numbers)
+    /// Returns addresses, ports (source above destination) and protocol of an IPv4 packet that has all of them. Of all other frames bits 8 to 15
+    /// of the last number are not 0. Its upper half may have any value.
+    #[inline(always)]
+    pub(crate) fn key(&self) -> &[u32; 4] {
+        &self.key
+    }
+
+    /// Whether this is an IPv4 packet that has protocol and ports.
+    #[inline(always)]
+    pub(crate) fn has_key(&self) -> bool {
+        !self.has(kind::NO_KEY)
     }
 
     fn of_headers(headers: &Headers<'_>) -> Self {
@@ -253,10 +311,10 @@ impl Fields {
         let proto =
             if is_v6 && is_extension(key.proto) || key.proto == AUTHENTICATION { None } else { Some(key.proto) };
         let is_later_fragment = key.flags & weir_packet::flow::FlowKey::LATER_FRAGMENT != 0;
-        let (sport, dport) = match (proto, key.ports()) {
-            (_, Some((sport, dport))) => (u32::from(sport), u32::from(dport)),
-            (Some(proto), None) if !has_ports(proto) => (NO_PORT, NO_PORT),
-            _ => (ABSENT, ABSENT),
+        let ports = match (proto, key.ports()) {
+            (_, Some((src, dst))) => Ports::Known(src, dst),
+            (Some(proto), None) if !has_ports(proto) => Ports::None,
+            _ => Ports::Absent,
         };
         let flags = match (proto, headers.transport.get(13)) {
             (Some(TCP), Some(&flags)) => TcpFlags::Known(flags),
@@ -264,10 +322,10 @@ impl Fields {
             _ => TcpFlags::NotTcp,
         };
         let (src, dst) = (address(key.src), address(key.dst));
-        let fields = Self::of_ip(IpFields { is_v6, src, dst, proto, sport, dport, flags });
+        let fields = Self::of_ip(IpFields { is_v6, src, dst, proto, ports, flags });
         let is_discovery = proto == Some(ICMP6) && is_neighbor_discovery(headers);
         let fields = if is_discovery { fields.with_content(Content::Neighbors) } else { fields };
-        Self { kind: fields.kind | if_so(is_later_fragment, kind::LATER_FRAGMENT), ..fields }
+        fields.with_kind(fields.kind() | if_so(is_later_fragment, kind::LATER_FRAGMENT))
     }
 
     /// The protocol as a number up to [`ABSENT`].
@@ -278,12 +336,27 @@ impl Fields {
     /// Whether the packet is a UDP datagram to this port, or a fragment with the head of one.
     #[inline]
     pub fn is_udp_to(&self, port: u16) -> bool {
-        self.proto() == Some(UDP) && self.dport == u32::from(port)
+        self.proto() == Some(UDP) && self.ports().is_some_and(|(_, dst)| dst == port)
     }
 
     /// Returns the ports, source first; `None` if they are absent or the protocol has none.
+    #[inline]
     pub fn ports(&self) -> Option<(u16, u16)> {
-        Some((u16::try_from(self.sport).ok()?, u16::try_from(self.dport).ok()?))
+        let known = ((self.key[2] >> 16) as u16, self.key[2] as u16);
+        (!self.has(kind::NO_PORTS | kind::ABSENT_PORTS)).then_some(known)
+    }
+
+    /// Whether the captured bytes do not tell the ports of a protocol that has some.
+    #[inline]
+    pub(crate) fn lacks_ports(&self) -> bool {
+        self.has(kind::ABSENT_PORTS)
+    }
+
+    /// The ports as numbers up to [`NO_PORT`], source first.
+    #[inline]
+    pub(crate) fn port_numbers(&self) -> [u32; 2] {
+        let other = if self.lacks_ports() { ABSENT } else { NO_PORT };
+        self.ports().map_or([other; 2], |(src, dst)| [src, dst].map(u32::from))
     }
 }
 
@@ -349,7 +422,8 @@ mod tests {
             for parser in &parsers {
                 assert_eq!(Fields::of(parser, &frame), Fields::walked(parser, &frame), "{frame:?}");
             }
-            plain += u32::from(parsers[0].plain_headers(&frame).is_some());
+            let is_plain = parsers[0].plain_v4(&frame).is_some() || parsers[0].plain_v6(&frame).is_some();
+            plain += u32::from(is_plain);
         }
         assert!((40_000..190_000).contains(&plain), "{plain}");
     }

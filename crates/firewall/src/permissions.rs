@@ -302,18 +302,20 @@ impl PermissionTable {
     /// Starts to fetch what [`Self::denies`] needs.
     #[inline]
     pub fn prefetch(&self, fields: &Fields) {
+        let [src, dst] = fields.v4();
         match fields.is_v6() {
             true => self.v6.prefetch(fields.src(), fields.dst()),
-            false => self.v4.prefetch(fields.src() as u32, fields.dst() as u32),
+            false => self.v4.prefetch(src, dst),
         }
     }
 
     /// Returns the reason for which an IP packet does not pass, if it does not.
     #[inline]
     pub fn denies(&self, fields: &Fields) -> Option<DecidedBy> {
+        let [src, dst] = fields.v4();
         match fields.is_v6() {
             true => self.v6.denies(fields.src(), fields.dst()),
-            false => self.v4.denies(fields.src() as u32, fields.dst() as u32),
+            false => self.v4.denies(src, dst),
         }
     }
 }

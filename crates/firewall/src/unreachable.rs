@@ -1,6 +1,6 @@
 //! Rules that can never match, because a rule before them decides about all their packets.
 
-use crate::fields::{Fields, IpFields, NO_PORT, TcpFlags, has_ports};
+use crate::fields::{Fields, IpFields, Ports, TcpFlags, has_ports};
 use crate::rules::{Action, Rule, Vlan};
 use crate::{Addresses, Classifier};
 use std::sync::Arc;
@@ -69,18 +69,18 @@ fn a_packet_of(rule: &Rule) -> Fields {
     let proto = rule
         .proto
         .map_or(0, |set| (0..=255u8).find(|proto| set[usize::from(proto / 64)] >> (proto % 64) & 1 == 1).unwrap_or(0));
-    let port = |ranges: &Option<Vec<(u16, u16)>>| match ranges {
-        Some(ranges) => ranges.first().map_or(0, |range| u32::from(range.0)),
-        None if has_ports(proto) => 0,
-        None => NO_PORT,
+    let first_port = |ranges: &Option<Vec<(u16, u16)>>| ranges.iter().flatten().next().map_or(0, |range| range.0);
+    let names_ports = rule.sport.is_some() || rule.dport.is_some();
+    let ports = match names_ports || has_ports(proto) {
+        true => Ports::Known(first_port(&rule.sport), first_port(&rule.dport)),
+        false => Ports::None,
     };
     Fields::of_ip(IpFields {
         is_v6,
         src: first(&rule.src),
         dst: first(&rule.dst),
         proto: Some(proto),
-        sport: port(&rule.sport),
-        dport: port(&rule.dport),
+        ports,
         flags: TcpFlags::NotTcp,
     })
 }

@@ -34,7 +34,7 @@ mod table;
 
 pub use advice::{advise_huge, in_huge_pages};
 pub use available::Available;
-pub use boxes::{Boxes, LANES};
+pub use boxes::{Boxes, LANES, Point};
 pub use equal::equal;
 pub use error::Error;
 pub use obtained::{Contiguity, Obtained};

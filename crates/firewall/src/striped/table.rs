@@ -92,9 +92,10 @@ impl StripedTableWorker {
     /// Returns the reason for which an IP packet of the batch under way does not pass; see [`StripedWorker::denies`].
     #[inline]
     pub fn denies(&mut self, fields: &Fields) -> Option<DecidedBy> {
+        let [src, dst] = fields.v4();
         match fields.is_v6() {
             true => self.v6.denies(fields.src(), fields.dst()),
-            false => self.v4.denies(fields.src() as u32, fields.dst() as u32),
+            false => self.v4.denies(src, dst),
         }
     }
 }
