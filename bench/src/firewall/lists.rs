@@ -376,7 +376,9 @@ fn by_weir(classifier: &Classifier, parser: &Parser, bytes: &[u8]) -> Counters {
         let count = frames.len();
         // The headers of the frames behind, which would be on their way from the ring.
         (0..count).for_each(|i| prefetch(batch, (count + i) * FRAME));
-        fields.iter_mut().zip(frames).for_each(|(fields, data)| fields.read(parser, data));
+        for (fields, data) in fields.iter_mut().zip(frames) {
+            fields.read(parser, data);
+        }
         judge_batch(classifier, &fields[..count], batch, &mut counters);
     }
     counters

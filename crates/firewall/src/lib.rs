@@ -7,6 +7,7 @@
 
 mod address;
 mod addresses;
+mod bitmap;
 mod classes;
 mod classifier;
 mod connections;

@@ -14,6 +14,9 @@
 //! above those of the node are skipped if all its boxes agree in them. A packet with other bits there is led to a wrong child; as no box of the
 //! node holds it, none there does.
 //!
+//! **Large sets.** A set of more ranges than a rule may have boxes is no range of an address. It has a bit above the protocol in the key, found
+//! by [`AddressBitmap`] before the packet goes down; a rule that names the set has the boxes in which the bit is 1.
+//!
 //! 1. The cut is the one after which a packet near a rule has the fewest boxes in its cell, less what the boxes that are in several parts cost.
 //! 2. A leaf that stays large, or for which there is no memory, has no boxes: its packets are left to the rows of bits.
 //! 3. Packets go down together, a level at a time, so that their waits for memory are one.
@@ -21,10 +24,11 @@
 //! **Source**: cuts of Gupta and McKeown, "Packet classification using hierarchical intelligent cuttings" (Hot Interconnects 1999), with the
 //! bits of Woo, "A modular approach to packet classification" (INFOCOM 2000).
 
-use crate::Addresses;
-use crate::Verdict;
+use crate::bitmap::{AddressBitmap, Place};
+use crate::classifier::ranges_of;
 use crate::fields::Fields;
 use crate::rules::{Action, Rule};
+use crate::{Addresses, Verdict};
 use core::hint::select_unpredictable;
 use std::sync::Arc;
 use weir_memory::{Boxes, LANES, Point, in_huge_pages, prefetch_all};
@@ -41,7 +45,7 @@ const LEAF: usize = 8;
 /// Boxes of a leaf beyond which the rows of bits judge its packets.
 const MOST_IN_LEAF: usize = 64;
 
-/// Boxes of a rule beyond which the list has no tree.
+/// Boxes of a rule, but for its large sets, beyond which the list has no tree.
 const MOST_BOXES: usize = 64;
 
 /// Levels below the root.
@@ -59,12 +63,13 @@ const MOST_STEPS: (usize, usize) = (1024, 32 << 20);
 /// Fields: source, destination, source port, destination port, protocol. Each lies in a word of the key, this many bits above its end.
 const PLACES: [(usize, u32); 5] = [(0, 0), (1, 0), (2, 16), (2, 0), (3, 0)];
 
-/// Fields of a packet: addresses, ports, protocol. One in whose last word bits 8 to 15 are not 0 is in no box.
+/// Fields of a packet: addresses, ports, and the protocol below a bit for each large set. What a packet without
+/// [these fields](Fields::has_key) is in has no meaning.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Key<'a>(&'a [u32; 4]);
+pub(crate) struct Key<'a>(pub(crate) &'a [u32; 4]);
 
 impl<'a> Key<'a> {
-    /// The key of a packet; in no box if it is none of IPv4, or lacks a field.
+    /// The key of a packet for a list without large sets.
     #[inline(always)]
     pub(crate) fn of(fields: &'a Fields) -> Self {
         Self(fields.key())
@@ -193,7 +198,35 @@ pub(crate) struct Tree {
     prefetches: bool,
     /// Result for a key that no box holds.
     none: Entry,
+    sets: Vec<LargeSet>,
 }
+
+/// A set of more ranges than a rule may have boxes.
+#[derive(Clone, Debug)]
+struct LargeSet {
+    /// Word of the key in which the address is: 0 for the source, 1 for the destination.
+    word: usize,
+    bitmap: AddressBitmap,
+}
+
+impl LargeSet {
+    /// Sets the bit of the set of this number in the keys whose address it has. Their waits for memory are one.
+    #[inline]
+    fn mark(&self, keys: &mut [[u32; 4]], number: usize) {
+        let mut places = [Place::default(); TOGETHER];
+        keys.iter().for_each(|key| self.bitmap.prefetch(key[self.word]));
+        places.iter_mut().zip(&*keys).for_each(|(place, key)| *place = self.bitmap.place(key[self.word]));
+        for (key, place) in keys.iter_mut().zip(places) {
+            key[3] |= u32::from(self.bitmap.has(key[self.word], place)) << (PROTOCOL_BITS + number);
+        }
+    }
+}
+
+/// Bits of the protocol in the last word of a key.
+const PROTOCOL_BITS: usize = 8;
+
+/// Large sets of a list beyond which it has no tree: a rule has a box for each combination of those that it does not name.
+const MOST_SETS: usize = 3;
 
 /// Groups of a leaf without boxes.
 static NO_BOXES: Boxes = Boxes::new();
@@ -212,9 +245,10 @@ impl Tree {
     ///
     /// **Cost**: time and memory are bounded by constants beside the number of rules.
     pub(crate) fn new(rules: &[Rule], plain: &[Option<Action>], default: Verdict) -> Option<Self> {
+        let sets = large_sets(rules)?;
         let mut boxes = Vec::new();
         for (number, rule) in (0u32..).zip(rules) {
-            let of_rule = boxes_of(rule)?;
+            let of_rule = boxes_of(rule, &sets)?;
             let entry = Entry::new(number, plain[number as usize]);
             boxes.extend(of_rule.into_iter().map(|ranges| (ranges, entry)));
         }
@@ -226,30 +260,51 @@ impl Tree {
             levels: 0,
             prefetches: false,
             none,
+            sets: Vec::new(),
         };
         let steps = (MOST_STEPS.0 * boxes.len()).min(MOST_STEPS.1);
         let mut builder = Builder { boxes: &boxes, tree, steps };
-        let all = [u32::MAX, u32::MAX, 0xffff, 0xffff, 0xff].map(|last| (0, last));
+        let last_protocol = (1 << (PROTOCOL_BITS + sets.len())) - 1;
+        let all = [u32::MAX, u32::MAX, 0xffff, 0xffff, last_protocol].map(|last| (0, last));
         builder.grow(0, (0..boxes.len() as u32).collect(), all, 0);
         let Self { nodes, groups, leaves, .. } = &builder.tree;
         let (nodes, groups, leaves) = (in_huge_pages(nodes), in_huge_pages(groups), in_huge_pages(leaves));
         let prefetches = size_of_val(&groups[..]) > CACHED;
-        Some(Self { nodes, groups, leaves, prefetches, ..builder.tree })
+        let bitmap = |(word, set): (usize, &Arc<Addresses>)| LargeSet { word, bitmap: AddressBitmap::new(set.v4()) };
+        let sets = sets.into_iter().map(bitmap).collect();
+        Some(Self { nodes, groups, leaves, prefetches, sets, ..builder.tree })
     }
 
     /// Returns the bytes of the tables.
     pub(crate) fn bytes(&self) -> usize {
-        size_of_val(&self.nodes[..]) + size_of_val(&self.groups[..]) + size_of_val(&self.leaves[..])
+        let sets: usize = self.sets.iter().map(|set| set.bitmap.bytes()).sum();
+        size_of_val(&self.nodes[..]) + size_of_val(&self.groups[..]) + size_of_val(&self.leaves[..]) + sets
     }
 
     /// Finds the first rule of each packet; [`First::BY_ROWS`] where the rows of bits have to.
     #[inline]
-    pub(crate) fn first_of_each(&self, packets: &[Fields], mut each: impl FnMut(usize, First)) {
+    pub(crate) fn first_of_each(&self, packets: &[Fields], each: impl FnMut(usize, First)) {
+        if self.sets.is_empty() {
+            return self.first_of_keys(packets.iter().map(Key::of), each);
+        }
+        let mut keys = [[0; 4]; TOGETHER];
+        let keys = &mut keys[..packets.len()];
+        keys.iter_mut().zip(packets).for_each(|(key, fields)| *key = *fields.key());
+        (0..).zip(&self.sets).for_each(|(number, set)| set.mark(keys, number));
+        self.first_of_keys(keys.iter().map(Key), each);
+    }
+
+    #[inline(always)]
+    fn first_of_keys<'k>(
+        &self,
+        keys: impl ExactSizeIterator<Item = Key<'k>> + Clone,
+        mut each: impl FnMut(usize, First),
+    ) {
         let (mut places, mut holding) = ([0u32; TOGETHER], [0u8; TOGETHER]);
-        let (places, holding) = (&mut places[..packets.len()], &mut holding[..packets.len()]);
+        let (places, holding) = (&mut places[..keys.len()], &mut holding[..keys.len()]);
         for _ in 0..self.levels {
-            for (place, fields) in places.iter_mut().zip(packets) {
-                *place = self.below(*place, Key::of(fields));
+            for (place, key) in places.iter_mut().zip(keys.clone()) {
+                *place = self.below(*place, key);
             }
         }
         for place in places.iter_mut() {
@@ -259,20 +314,24 @@ impl Tree {
             places.iter().for_each(|&place| prefetch_all(&self.groups, Self::group(place)));
         }
         let boxes = |place: &u32| self.groups.get(Self::group(*place)).map_or(&NO_BOXES, |group| &group.boxes);
-        Boxes::holding_each(
-            places.iter().map(boxes).zip(packets.iter().map(|fields| Key::of(fields).point())),
-            holding,
-        );
-        for (i, (&place, fields)) in places.iter().zip(packets).enumerate() {
+        Boxes::holding_each(places.iter().map(boxes).zip(keys.clone().map(Key::point)), holding);
+        for (i, (&place, key)) in places.iter().zip(keys).enumerate() {
             let (group, left) = (place >> SIZE_BITS, place & ((1 << SIZE_BITS) - 1));
             match place {
                 ROWS => each(i, First::BY_ROWS),
-                _ => each(i, self.from(Key::of(fields), group, left, holding[i].into())),
+                _ => each(i, self.from(key, group, left, holding[i].into())),
             }
         }
     }
 
-    /// Finds the first rule of a key; [`First::BY_ROWS`] if the rows of bits have to.
+    /// The key of a packet, with the large sets that have its addresses.
+    pub(crate) fn key(&self, fields: &Fields) -> [u32; 4] {
+        let mut key = [*fields.key()];
+        (0..).zip(&self.sets).for_each(|(number, set)| set.mark(&mut key, number));
+        key[0]
+    }
+
+    /// Finds the first rule of a [key](Self::key); [`First::BY_ROWS`] if the rows of bits have to.
     pub(crate) fn first(&self, key: Key<'_>) -> First {
         let place = (0..self.levels).fold(0, |place, _| self.below(place, key));
         let leaf = self.leaves[place as usize];
@@ -315,22 +374,48 @@ impl Tree {
     }
 }
 
+/// The large sets of the rules, each with the word of the key for which it is; `None` if there are too many.
+fn large_sets(rules: &[Rule]) -> Option<Vec<(usize, &Arc<Addresses>)>> {
+    let mut sets: Vec<(usize, &Arc<Addresses>)> = Vec::new();
+    for (word, set) in rules.iter().flat_map(|rule| [(0, &rule.src), (1, &rule.dst)]) {
+        let Some(set) = set.as_ref().filter(|set| set.v4().len() > MOST_BOXES) else { continue };
+        if number_of(word, set, &sets).is_none() {
+            sets.push((word, set));
+        }
+        if sets.len() > MOST_SETS {
+            return None;
+        }
+    }
+    Some(sets)
+}
+
+fn number_of(word: usize, set: &Arc<Addresses>, sets: &[(usize, &Arc<Addresses>)]) -> Option<usize> {
+    sets.iter().position(|(its_word, other)| *its_word == word && Arc::ptr_eq(other, set))
+}
+
 /// The boxes of a rule for IPv4, apart from each other; `None` if there are too many.
-fn boxes_of(rule: &Rule) -> Option<Vec<[(u32, u32); 5]>> {
-    let addresses = |set: &Option<Arc<Addresses>>| set.as_ref().map_or(vec![(0, u32::MAX)], |set| set.v4().to_vec());
-    let ports = |ranges: &Option<Vec<(u16, u16)>>| joined(ranges.as_deref().unwrap_or(&[(0, u16::MAX)]));
-    let proto = rule.proto.map_or(vec![(0, 255)], |set| {
-        let members: Vec<(u16, u16)> = crate::classifier::ranges_of(set);
-        joined(&members)
-    });
-    let size = |set: &Option<Arc<Addresses>>| set.as_ref().map_or(1, |set| set.v4().len());
-    if size(&rule.src).max(size(&rule.dst)) > MOST_BOXES {
+fn boxes_of(rule: &Rule, sets: &[(usize, &Arc<Addresses>)]) -> Option<Vec<Ranges>> {
+    let mut named = 0u32;
+    let mut addresses = |word: usize, set: &Option<Arc<Addresses>>| {
+        let Some(set) = set else { return vec![(0, u32::MAX)] };
+        let Some(number) = number_of(word, set, sets) else { return set.v4().to_vec() };
+        named |= 1 << number;
+        vec![(0, u32::MAX)]
+    };
+    let (src, dst) = (addresses(0, &rule.src), addresses(1, &rule.dst));
+    let wide = |&(first, last): &(u16, u16)| (u32::from(first), u32::from(last));
+    let ports = |ranges: &Option<Vec<(u16, u16)>>| {
+        joined(ranges.as_deref().unwrap_or(&[(0, u16::MAX)]).iter().map(wide).collect())
+    };
+    let protocols = joined(rule.proto.map_or(vec![(0, 255)], |set| ranges_of(set).iter().map(wide).collect()));
+    let (sports, dports) = (ports(&rule.sport), ports(&rule.dport));
+    if [&src, &dst, &sports, &dports, &protocols].map(Vec::len).iter().product::<usize>() > MOST_BOXES {
         return None;
     }
-    let lists = [addresses(&rule.src), addresses(&rule.dst), ports(&rule.sport), ports(&rule.dport), proto];
-    if lists.iter().map(Vec::len).product::<usize>() > MOST_BOXES {
-        return None;
-    }
+    // A packet may be in any of the sets that the rule does not name.
+    let marks = (0..1u32 << sets.len()).filter(|marks| marks & named == named).map(|marks| marks << PROTOCOL_BITS);
+    let marked = marks.flat_map(|marks| protocols.iter().map(move |&(first, last)| (marks | first, marks | last)));
+    let lists = [src, dst, sports, dports, joined(marked.collect())];
     let mut boxes = vec![[(0, 0); 5]];
     for (field, list) in lists.iter().enumerate() {
         let with = |one: &[(u32, u32); 5], range| {
@@ -344,8 +429,7 @@ fn boxes_of(rule: &Rule) -> Option<Vec<[(u32, u32); 5]>> {
 }
 
 /// Ranges in order; those that overlap or touch are one.
-fn joined(ranges: &[(u16, u16)]) -> Vec<(u32, u32)> {
-    let mut ranges: Vec<(u32, u32)> = ranges.iter().map(|&(first, last)| (u32::from(first), u32::from(last))).collect();
+fn joined(mut ranges: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
     ranges.sort_unstable();
     let mut joined: Vec<(u32, u32)> = Vec::new();
     for (first, last) in ranges {
@@ -527,12 +611,14 @@ mod tests {
     };
 
     /// A rule over few networks, hosts and ports, so that most of them overlap; and some over nearly all.
-    fn line(random: &mut Random) -> String {
+    fn line(random: &mut Random, sets: usize) -> String {
         let action = ["pass", "drop", "reject", "count"][random.below(4)];
         let mut text = format!("{action} {}", ["tcp", "udp", "proto 6,17,132"][random.below(3)]);
         for end in ["src", "dst"] {
             let (a, b, c) = (random.below(4), random.below(256), random.below(256));
             text += &match random.below(5) {
+                // The last set is for one end alone, so that there are three.
+                0 if sets > 0 && (sets == 1 || end == "src") => format!(" {end} $s{}", random.below(sets)),
                 0 => String::new(),
                 1 => format!(" {end} 10.{a}.0.0/16"),
                 2 => format!(" {end} 10.{a}.{b}.0/24"),
@@ -564,13 +650,22 @@ mod tests {
     fn packets_come_to_the_rules_that_hold_for_them_in_order_up_to_the_first_that_decides() {
         let mut random = Random(23);
         let (mut matched, mut by_rows, mut deepest) = (0, 0, 0);
-        for rules in [0, 1, 8, 9, 64, 65, 600, 600, 2000] {
-            let text: String = (0..rules).map(|_| line(&mut random)).collect();
+        for (rules, sets) in
+            [(0, 0), (1, 0), (8, 0), (9, 0), (64, 0), (65, 0), (600, 0), (2000, 0), (20, 1), (90, 1), (60, 3)]
+        {
+            let mut text = String::new();
+            for set in 0..sets {
+                let mut member =
+                    || format!(" 10.{}.{}.{}/28", random.below(4), random.below(256), random.below(16) << 4);
+                let members: String = (0..3000).map(|_| member()).collect();
+                text += &format!("set s{set}{members}\n");
+            }
+            text.extend((0..rules).map(|_| line(&mut random, sets)));
             let list = RuleList::parse(&text, &mut |_| unreachable!("no line names a file")).unwrap();
             let plain: Vec<_> = list.rules.iter().map(|rule| Some(rule.action)).collect();
             let tree = Tree::new(&list.rules, &plain, Verdict::Pass).unwrap();
             deepest = deepest.max(tree.levels);
-            let packets: Vec<Fields> = (0..TOGETHER * 10)
+            let packets: Vec<Fields> = (0..TOGETHER * 20)
                 .map(|_| {
                     let mut address = || match random.below(8) {
                         0 => [0, u128::from(u32::MAX), random.next() as u32 as u128][random.below(3)],
@@ -584,7 +679,8 @@ mod tests {
                 .collect();
             for packets in packets.chunks(TOGETHER) {
                 tree.first_of_each(packets, |i, first| {
-                    let key = Key::of(&packets[i]);
+                    let key = tree.key(&packets[i]);
+                    let key = Key(&key);
                     assert_eq!(first.entry, tree.first(key).entry);
                     if first.is_by_rows() {
                         return by_rows += 1;
@@ -605,7 +701,7 @@ mod tests {
             }
         }
         println!("{matched} matched, {by_rows} left to the rows, {deepest} levels");
-        assert!(matched > 1000 && deepest > 1, "{matched} {deepest}");
+        assert!(matched > 1000 && by_rows < matched && deepest > 1, "{matched} {by_rows} {deepest}");
     }
 
     #[test]
@@ -622,6 +718,18 @@ mod tests {
         let contents = [Content::Neighbors, Content::NonIp, Content::Malformed];
         let others = contents.map(|content| Fields::of_ip(WHOLE).with_content(content));
         others.iter().for_each(|fields| assert!(!fields.has_key(), "{fields:?}"));
+    }
+
+    #[test]
+    fn a_list_of_four_large_sets_has_no_tree() {
+        let has_tree = |sets: usize| {
+            let addresses: String = (0..65).map(|i| format!(" 10.0.0.{}", 2 * i)).collect();
+            let text: String =
+                (0..sets).map(|set| format!("set s{set} 10.1.0.{set}{addresses}\ndrop src $s{set}\n")).collect();
+            let list = RuleList::parse(&text, &mut |_| unreachable!("no line names a file")).unwrap();
+            Tree::new(&list.rules, &vec![None; sets], Verdict::Pass).is_some()
+        };
+        assert!(has_tree(MOST_SETS) && !has_tree(MOST_SETS + 1));
     }
 
     #[test]

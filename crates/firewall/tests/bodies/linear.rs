@@ -213,6 +213,13 @@ fn rules(choices: &mut Input<'_>) -> Vec<String> {
     lines.push("set a 10.0.0.4/30,10.0.0.9 2001:db8::4/126".to_owned());
     lines.push("set a 10.0.0.8-10.0.0.9".to_owned());
     lines.push("set b 255.255.255.255 ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff".to_owned());
+    // More ranges than a rule has boxes: then the set is a bit in front of the tree, or with others too much for it.
+    for set in ["a", "b"] {
+        if is(choices, 4) {
+            let members: String = (0..70).map(|i| format!(" 10.0.{}.{}", i % 3, 2 * i)).collect();
+            lines.push(format!("set {set}{members}"));
+        }
+    }
     // Often more than a word of 64 rules, sometimes more than a word of the summary.
     for _ in 0..*one(choices, &[0, 1, 3, 10, 30, 70, 140]) {
         lines.push(rule(choices));
