@@ -130,29 +130,31 @@ fn a_filter_that_is_replaced_rejects_by_the_new_program_and_counts_on() {
     let mut ring = Ring::open("near", &settings).unwrap();
     let theirs = ring.pre_filter().unwrap();
     let far = Plain::on("far");
-    let send = |first: u32| (first..first + 20).for_each(|n| far.send(&udp(n, [1, [53, 80][n as usize % 2]], 100)));
-    let mut expected = Vec::new();
-    let mut send_and_expect = |first: u32, passes: &[u16]| {
-        send(first);
-        let port = |n: u32| [53, 80][n as usize % 2];
-        expected.extend((first..first + 20).filter(|&n| passes.contains(&port(n))).map(|n| udp(n, [1, port(n)], 100)));
+    let (stop, mut got, mut expected) = (AtomicBool::new(false), Vec::new(), Vec::new());
+    // The last of twenty frames passes. Once it has come, all of them have met the program that was attached when they were sent.
+    let mut send_and_expect = |ring: &mut Ring, first: u32, passes: &[u16]| {
+        let port = |n: u32| if n == first + 19 { passes[0] } else { [53, 80][n as usize % 2] };
+        (first..first + 20).for_each(|n| far.send(&udp(n, [1, port(n)], 100)));
+        let passing: Vec<_> = (first..first + 20).filter(|&n| passes.contains(&port(n))).collect();
+        got.extend(frames(take_until(ring, &stop, |all| all.len() >= passing.len()).unwrap()));
+        expected.extend(passing.into_iter().map(|n| udp(n, [1, port(n)], 100)));
     };
-    send_and_expect(0, &[53]);
+    send_and_expect(&mut ring, 0, &[53]);
     // The filter is replaced from another thread, as by the control of a run.
     let (also, both) = (std::sync::Arc::clone(&theirs), [program(53), program(80)]);
     std::thread::spawn(move || also.replace(&both).unwrap()).join().unwrap();
-    send_and_expect(20, &[53, 80]);
+    send_and_expect(&mut ring, 20, &[53, 80]);
     theirs.replace(&[program(80)]).unwrap();
-    send_and_expect(40, &[80]);
+    send_and_expect(&mut ring, 40, &[80]);
     theirs.replace(&[]).unwrap();
-    send_and_expect(60, &[53, 80]);
+    send_and_expect(&mut ring, 60, &[53, 80]);
     without_bpf();
     theirs.replace(&[program(53)]).unwrap();
-    send_and_expect(80, if counting { &[53, 80] } else { &[53] });
+    send_and_expect(&mut ring, 80, if counting { &[53, 80] } else { &[53] });
     // A program that the kernel refuses.
     theirs.replace(&[vec![Insn { code: 0x05, jt: 0, jf: 0, k: 7 }]]).unwrap();
-    send_and_expect(100, &[53, 80]);
-    let got = frames(finish(&mut ring).unwrap());
+    send_and_expect(&mut ring, 100, &[53, 80]);
+    got.extend(frames(finish(&mut ring).unwrap()));
     assert_eq!(got, expected);
     let Counts { received, filtered, dropped, handed_over } = ring.counts();
     assert_eq!((handed_over, dropped), (expected.len() as u64, 0));
@@ -161,7 +163,7 @@ fn a_filter_that_is_replaced_rejects_by_the_new_program_and_counts_on() {
     }
     // After the end, no packet is let in again.
     theirs.replace(&[]).unwrap();
-    send(120);
+    far.send(&udp(120, [1, 53], 100));
     assert_eq!(ring.counts().handed_over, handed_over);
     assert!(finish(&mut ring).unwrap().is_empty());
 }
