@@ -1,4 +1,4 @@
-//! Scenarios still work at their smoke size: rivals run, answers agree, tables come out. Absent: `forward`, whose swaps need a steady sender.
+//! Every scenario still works at its smoke size: rivals run, answers agree, tables come out.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -159,6 +159,23 @@ fn the_capture_scenario_runs_and_its_answers_agree() {
     }
     let parts = ["Without loss on 30 % of a core: 60 bytes", "Processor time a packet", "to a file", "AF_XDP", "Bars"];
     smoke("capture", &parts, &["rates.svg", "time.svg", "disk.svg"]);
+}
+
+#[test]
+fn the_forward_scenario_runs_and_its_accounts_add_up() {
+    if !weir("forward") || !have("forward", &["nft", "ethtool"]) {
+        return;
+    }
+    let parts = [
+        "by sources: 60 bytes",
+        "first cable full",
+        "nftables, ",
+        "Swapping lists of 100 rules",
+        "changes of verdict",
+        "the socket alone",
+        "Bars",
+    ];
+    smoke("forward", &parts, &["rates.svg"]);
 }
 
 #[cfg(feature = "dpdk")]

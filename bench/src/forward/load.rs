@@ -68,9 +68,16 @@ impl Sent {
     }
 }
 
+/// Frames among which there are some of each source, also if an eighth of them is dropped.
+const ALL_SOURCES: u64 = 64;
+
 /// Sender and sink, which wait for orders.
 #[derive(Debug)]
-pub struct Load(Helper);
+pub struct Load {
+    helper: Helper,
+    /// Frames that had been received at the last look.
+    seen: u64,
+}
 
 impl Load {
     /// Command line: frames of `len` bytes over the interface `far`, counted at `sink`.
@@ -80,25 +87,39 @@ impl Load {
     }
 
     pub fn start(command: Command) -> anyhow::Result<Self> {
-        Ok(Self(Helper::start(command)?))
+        Ok(Self { helper: Helper::start(command)?, seen: 0 })
     }
 
     /// Begins to send at about `rate` per second; 0: as fast as the sender can.
     pub fn begin(&mut self, rate: f64) -> anyhow::Result<()> {
         let interval = if rate > 0.0 { (1e9 / rate).round() as u64 } else { 0 };
-        ensure!(self.0.ask(&format!("begin {interval}"))? == "sending", "the sender does not begin");
+        ensure!(self.helper.ask(&format!("begin {interval}"))? == "sending", "the sender does not begin");
+        self.seen = 0;
         Ok(())
     }
 
-    /// Returns the longest time between two frames, and the longest time of a frame from sender to sink, since the last look, in s.
-    pub fn longest(&mut self) -> anyhow::Result<[f64; 2]> {
-        let answer: Value = serde_json::from_str(&self.0.ask("longest")?)?;
-        Ok(longest(&answer))
+    /// Waits for a time, and until frames of all sources have come; returns the longest time between two frames, and the longest time of a
+    /// frame from sender to sink, since the last call, in s.
+    pub fn watch(&mut self, time: Duration) -> anyhow::Result<[f64; 2]> {
+        std::thread::sleep(time);
+        let begun = Instant::now();
+        let mut most = [0.0f64; 2];
+        loop {
+            let answer: Value = serde_json::from_str(&self.helper.ask("longest")?)?;
+            let received = answer["received"].as_u64().context("the count of the sink")?;
+            most = [0, 1].map(|i| most[i].max(answer["longest"][i].as_f64().unwrap_or(f64::NAN) / 1e9));
+            if received >= self.seen + ALL_SOURCES {
+                self.seen = received;
+                return Ok(most);
+            }
+            ensure!(begun.elapsed() < PATIENCE, "{} frames came in {PATIENCE:?}", received - self.seen);
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Ends sending, and waits until no frame comes any more.
     pub fn end(&mut self) -> anyhow::Result<Sent> {
-        let answer: Value = serde_json::from_str(&self.0.ask("end")?).context("the sender's answer")?;
+        let answer: Value = serde_json::from_str(&self.helper.ask("end")?).context("the sender's answer")?;
         let count = |name: &str| answer[name].as_u64().with_context(|| format!("no {name} in {answer}"));
         let [first, last, latest] = [count("first")?, count("last")?, count("latest")?];
         let switch = |one: &Value| {
@@ -126,10 +147,6 @@ impl Load {
         std::thread::sleep(time);
         self.end()
     }
-}
-
-fn longest(answer: &Value) -> [f64; 2] {
-    [0, 1].map(|i| answer["longest"][i].as_f64().unwrap_or(f64::NAN) / 1e9)
 }
 
 /// The process that [`Load::words`] starts.
@@ -172,7 +189,7 @@ pub fn serve(arguments: &[String]) -> anyhow::Result<()> {
                     .collect();
                 println!("{answer}");
             }
-            _ => println!("{}", json!({ "longest": sink.longest() })),
+            _ => println!("{}", json!({ "longest": sink.longest(), "received": sink.counts().frames })),
         }
     }
     Ok(())

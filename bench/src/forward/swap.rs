@@ -136,21 +136,19 @@ impl Bench {
         let before = forwarder.account()?;
         forwarder.hurry(true)?;
         load.begin(rate)?;
-        std::thread::sleep(self.plan.pause);
-        load.longest()?;
+        load.watch(self.plan.pause)?;
         let (mut calm, mut swapping) = (Vec::new(), Vec::new());
         let (mut acknowledged, mut in_force_ns) = (Vec::new(), Vec::new());
         for number in 1..=self.plan.swaps {
             // As long without a swap as with one.
-            std::thread::sleep(self.plan.pause);
-            calm.push(load.longest()?);
+            calm.push(load.watch(self.plan.pause)?);
             let begun = Instant::now();
             self.put(&mut forwarder, &lists[number % 2])?;
             in_force_ns.push(Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC)?).as_nanos() as u64);
             acknowledged.push(begun.elapsed());
-            std::thread::sleep(self.plan.pause.saturating_sub(begun.elapsed()));
-            swapping.push(load.longest()?);
+            swapping.push(load.watch(self.plan.pause.saturating_sub(begun.elapsed()))?);
         }
+        load.watch(Duration::ZERO)?;
         let sent = load.end()?;
         let account = forwarder.account()?.since(before);
         check(kind, &sent, &account, report);
