@@ -18,6 +18,7 @@ use crate::rows::{MOST_BYTES, Rows, in_all};
 use crate::rules::{Action, Rule, RuleList, Vlan};
 use crate::tree::{First, Key, TOGETHER, Tree};
 use crate::{Counters, DecidedBy, State, Verdict};
+use weir_memory::{Work, compiled_for_newer};
 use weir_packet::{Frame, Matcher};
 
 /// Surroundings of a packet that rules can name beside its [`Fields`].
@@ -191,14 +192,9 @@ impl Classifier {
     ///
     /// **Cost**: a few loads for each field, or for each level of the tree. Packets wait for memory together.
     pub fn look_up(&self, fields: &[Fields], found: &mut [Found]) {
-        let Some(tree) = &self.tree else { return self.look_up_rows(fields, found) };
-        for (fields, found) in fields.chunks(TOGETHER).zip(found.chunks_mut(TOGETHER)) {
-            tree.first_of_each(fields, |i, first| {
-                found[i].first = first;
-                if !fields[i].has_key() || first.is_by_rows() {
-                    found[i] = self.by_rows(&fields[i]);
-                }
-            });
+        match &self.tree {
+            Some(tree) => compiled_for_newer(LookUp { classifier: self, tree, fields, found }),
+            None => self.look_up_rows(fields, found),
         }
     }
 
@@ -365,6 +361,31 @@ impl Classifier {
             && each(rule)
         {
             first = tree.next(Key(&key), first);
+        }
+    }
+}
+
+/// Search for the first rules of packets by the tree.
+struct LookUp<'a> {
+    classifier: &'a Classifier,
+    tree: &'a Tree,
+    fields: &'a [Fields],
+    found: &'a mut [Found],
+}
+
+impl Work for LookUp<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { classifier, tree, fields, found } = self;
+        for (fields, found) in fields.chunks(TOGETHER).zip(found.chunks_mut(TOGETHER)) {
+            tree.first_of_each(fields, |i, first| {
+                found[i].first = first;
+                if !fields[i].has_key() || first.is_by_rows() {
+                    found[i] = classifier.by_rows(&fields[i]);
+                }
+            });
         }
     }
 }

@@ -211,7 +211,7 @@ struct LargeSet {
 
 impl LargeSet {
     /// Sets the bit of the set of this number in the keys whose address it has. Their waits for memory are one.
-    #[inline]
+    #[inline(always)]
     fn mark(&self, keys: &mut [[u32; 4]], number: usize) {
         let mut places = [Place::default(); TOGETHER];
         keys.iter().for_each(|key| self.bitmap.prefetch(key[self.word]));
@@ -282,7 +282,7 @@ impl Tree {
     }
 
     /// Finds the first rule of each packet; [`First::BY_ROWS`] where the rows of bits have to.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn first_of_each(&self, packets: &[Fields], each: impl FnMut(usize, First)) {
         if self.sets.is_empty() {
             return self.first_of_keys(packets.iter().map(Key::of), each);

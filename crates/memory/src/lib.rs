@@ -17,6 +17,8 @@ pub mod changes;
 #[allow(unsafe_code)]
 pub mod chunks;
 #[allow(unsafe_code)]
+mod compiled;
+#[allow(unsafe_code)]
 mod equal;
 mod error;
 mod obtained;
@@ -35,6 +37,7 @@ mod table;
 pub use advice::{advise_huge, in_huge_pages};
 pub use available::Available;
 pub use boxes::{Boxes, LANES, Point};
+pub use compiled::{Work, compiled_for_newer};
 pub use equal::equal;
 pub use error::Error;
 pub use obtained::{Contiguity, Obtained};
