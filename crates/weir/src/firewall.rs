@@ -343,6 +343,7 @@ impl Work<'_> {
             place: None,
             all: self.judging.all,
             fault: show.faults.first().cloned(),
+            interrupted: stopped,
         };
         let answer = match (self.judging.json, self.is_check) {
             (true, _) => Some(report.json()),
@@ -359,7 +360,7 @@ impl Work<'_> {
             }
         }
         if !closed {
-            report.summary(begun.elapsed(), stopped, !show.faults.is_empty());
+            report.summary(begun.elapsed(), !show.faults.is_empty());
         }
         Ok(if show.faults.is_empty() { Outcome::Done } else { Outcome::Failed })
     }

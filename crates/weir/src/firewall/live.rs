@@ -533,6 +533,7 @@ fn finish(arguments: &FirewallArgs, ways: Vec<Way>, place: &'static str, begun: 
         place: Some(place),
         all: arguments.judging.all,
         fault,
+        interrupted: sys::is_interrupted(),
     };
     if arguments.judging.json
         && let Err(error) = print(&report.json())
@@ -542,6 +543,6 @@ fn finish(arguments: &FirewallArgs, ways: Vec<Way>, place: &'static str, begun: 
         say(&fault);
         faults.push(fault);
     }
-    report.summary(begun.elapsed(), false, !faults.is_empty());
+    report.summary(begun.elapsed(), !faults.is_empty());
     Ok(if faults.is_empty() { Outcome::Done } else { Outcome::Failed })
 }

@@ -33,6 +33,8 @@ pub struct Report {
     /// Whether rules that applied to no packet are listed in any case.
     pub all: bool,
     pub fault: Option<String>,
+    /// Whether a signal ended the run.
+    pub interrupted: bool,
 }
 
 /// A line of the table.
@@ -125,11 +127,14 @@ impl Report {
             object["earlier_rules"] = self.counts.counters.earlier.packets.into();
         }
         object["fault"] = json!(self.fault);
+        if self.interrupted {
+            object["interrupted"] = true.into();
+        }
         format!("{}\n", terminal::json(&object))
     }
 
-    /// Prints the summary on standard error.
-    pub fn summary(&self, time: Duration, is_interrupted: bool, is_incomplete: bool) {
+    /// Prints the summary on standard error. Between ports a signal is the usual end.
+    pub fn summary(&self, time: Duration, is_incomplete: bool) {
         let ledger = &self.ledger;
         let mut line = format!(
             "{} received, {} passed, {} denied ({}), {}, {}",
@@ -146,7 +151,7 @@ impl Report {
         if let Some(AnswerCounts { sent: sent @ 1.., .. }) = self.answers {
             line.push_str(&format!(", {} answered", packets(sent)));
         }
-        if is_interrupted {
+        if self.interrupted && self.place.is_none() {
             line.push_str(", interrupted");
         }
         if is_incomplete {

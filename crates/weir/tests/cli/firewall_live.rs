@@ -84,12 +84,13 @@ impl Wall {
     }
 }
 
-/// The answer at the end, whose account adds up.
+/// The answer after a signal, whose account adds up.
 fn answer(done: &Done) -> Value {
     let answer: Value = serde_json::from_str(&done.text()).unwrap_or_else(|_| panic!("no object: {}", done.err));
     let number = |name: &str| answer[name].as_u64().unwrap();
     let dropped: u64 = answer["dropped"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
     assert_eq!(number("received"), number("passed") + number("filtered") + number("denied") + dropped, "{answer}");
+    assert_eq!(answer["interrupted"], true, "{answer}");
     answer
 }
 
