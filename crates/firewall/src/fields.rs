@@ -10,6 +10,7 @@ pub(crate) const NO_PORT: u32 = ABSENT + 1;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const ICMP: u8 = 1;
 const ICMP6: u8 = 58;
 
 /// Content of a frame, as far as it decides which lines of a rule list judge it.
@@ -54,8 +55,10 @@ pub struct Fields {
     /// The other bits of the addresses, lower ones first.
     high: [[u32; 3]; 2],
     vlan: u16,
+    /// Flags of TCP, or the type of an ICMP message.
     flags: u8,
-    unused: u8,
+    /// Bits of [`extensions`](weir_packet::flow::extensions).
+    extensions: u8,
 }
 
 /// Bits of the last number of [`Fields::key`] above the protocol.
@@ -72,13 +75,17 @@ mod kind {
     pub const NO_PORTS: u32 = 1 << 12;
     /// A packet of which no ports are captured.
     pub const ABSENT_PORTS: u32 = 1 << 13;
-    /// Bits up to here: a packet of IPv4 that has protocol and ports has none of them.
+    /// Extension headers in front of the transport.
+    pub const EXTENSIONS: u32 = 1 << 14;
+    /// Bits up to here: a packet of IPv4 that has protocol and ports, and no extension header, has none of them.
     pub const NO_KEY: u32 = 0xff00;
     pub const FLAGS: u32 = 1 << 16;
     /// TCP or an absent protocol, without flags.
     pub const NO_FLAGS: u32 = 1 << 17;
     pub const LATER_FRAGMENT: u32 = 1 << 18;
     pub const VLAN: u32 = 1 << 19;
+    /// An ICMP message, whose type stands in the place of the flags.
+    pub const TYPE: u32 = 1 << 20;
 }
 
 /// The bit if it is so, without a branch.
@@ -126,7 +133,7 @@ impl Fields {
         match parser.plain_v4(data) {
             Some(PlainHeaders { src, dst, ports, proto, flags }) => {
                 let kind = kind::IP | if_so(proto == TCP, kind::FLAGS) | u32::from(proto);
-                *self = Self { key: [src, dst, ports, kind], high: [[0; 3]; 2], vlan: 0, flags, unused: 0 };
+                *self = Self { key: [src, dst, ports, kind], high: [[0; 3]; 2], vlan: 0, flags, extensions: 0 };
             }
             None => self.read_others(parser, data),
         }
@@ -187,7 +194,7 @@ impl Fields {
     fn new(addresses: [u128; 2], ports: u32, kind: u32, flags: u8) -> Self {
         let high = addresses.map(|bits| [(bits >> 32) as u32, (bits >> 64) as u32, (bits >> 96) as u32]);
         let [src, dst] = addresses.map(|bits| bits as u32);
-        Self { key: [src, dst, ports, kind], high, vlan: 0, flags, unused: 0 }
+        Self { key: [src, dst, ports, kind], high, vlan: 0, flags, extensions: 0 }
     }
 
     /// The content, and which of the other fields there are.
@@ -282,19 +289,35 @@ impl Fields {
         self.has(kind::LATER_FRAGMENT)
     }
 
+    /// Returns the type of an ICMP or ICMPv6 message; `None` if it is absent, or the packet is no such message.
+    #[inline]
+    pub fn message_type(&self) -> Option<u8> {
+        self.has(kind::TYPE).then_some(self.flags)
+    }
+
+    /// Whether an extension header of one of these kinds, bits of [`extensions`](weir_packet::flow::extensions), stands in front of the transport;
+    /// `None` if the captured bytes tell of none, and not what else there is.
+    #[inline]
+    pub fn has_extension(&self, kinds: u8) -> Option<bool> {
+        match self.extensions & kinds != 0 {
+            true => Some(true),
+            false => self.proto().map(|_| false),
+        }
+    }
+
     /// Returns the identifier of the outermost VLAN tag.
     pub fn vlan(&self) -> Option<u16> {
         self.has(kind::VLAN).then_some(self.vlan)
     }
 
-    /// Returns addresses, ports (source above destination) and protocol of an IPv4 packet that has all of them. Of all other frames bits 8 to 15
+    /// Returns addresses, ports (source above destination) and protocol of a packet that [has a key](Self::has_key). Of all other frames bits 8 to 15
     /// of the last number are not 0. Its upper half may have any value.
     #[inline(always)]
     pub(crate) fn key(&self) -> &[u32; 4] {
         &self.key
     }
 
-    /// Whether this is an IPv4 packet that has protocol and ports.
+    /// Whether this is an IPv4 packet that has protocol and ports, and no extension header.
     #[inline(always)]
     pub(crate) fn has_key(&self) -> bool {
         !self.has(kind::NO_KEY)
@@ -325,7 +348,14 @@ impl Fields {
         let fields = Self::of_ip(IpFields { is_v6, src, dst, proto, ports, flags });
         let is_discovery = proto == Some(ICMP6) && is_neighbor_discovery(headers);
         let fields = if is_discovery { fields.with_content(Content::Neighbors) } else { fields };
-        fields.with_kind(fields.kind() | if_so(is_later_fragment, kind::LATER_FRAGMENT))
+        let message_type = headers.transport.first().copied().filter(|_| matches!(proto, Some(ICMP | ICMP6)));
+        let fields = match message_type {
+            Some(number) => Self { flags: number, ..fields.with_kind(fields.kind() | kind::TYPE) },
+            None => fields,
+        };
+        let extensions = headers.extensions;
+        let more = if_so(is_later_fragment, kind::LATER_FRAGMENT) | if_so(extensions != 0, kind::EXTENSIONS);
+        Self { extensions, ..fields.with_kind(fields.kind() | more) }
     }
 
     /// The protocol as a number up to [`ABSENT`].

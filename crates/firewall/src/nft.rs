@@ -516,7 +516,7 @@ impl<'a> Translator<'a> {
             }
         }
         if self.is_open_to_authentication {
-            text += &authentication_lines();
+            text += AUTHENTICATION;
         }
         for line in &self.lines {
             text += line;
@@ -532,26 +532,11 @@ const HEAD: &str = "\
 # Neighbor discovery passes, since no router forwards it and so no chain at that hook sees it.
 ";
 
-/// Lines that drop packets whose authentication header weir looks behind. Of IPv6 extension headers an expression sees three; a packet with more
-/// than two in front of the transport is dropped too, or the header would lie behind them.
-fn authentication_lines() -> String {
-    let extension = |next: &str| format!("({next} = 0 or {next} = 43 or {next} = 44 or {next} = 60)");
-    let third = |next: &str| format!("({next} = 51 or {})", extension(next));
-    let v6 = format!(
-        "ip6[6] = 51 or ({} and (ip6[40] = 51 or ({} and ((ip6[6] = 44 and {}) or (ip6[6] != 44 and {})))))",
-        extension("ip6[6]"),
-        extension("ip6[40]"),
-        // The length of a fragment header is no field.
-        third("ip6[48]"),
-        third("ip6[48 + 8 * ip6[41]]")
-    );
-    format!(
-        "# Authentication headers, and more than two extension headers: weir looks behind them, nftables does not.\n\
-         drop src 0.0.0.0/0 expr 'ip[9] = 51'\n\
-         drop src ::/0 expr '{v6}'\n\
-         drop vlan 0-4094 expr 'vlan and (ip[9] = 51 or {v6} or (vlan and (ip[9] = 51 or {v6})))'\n"
-    )
-}
+/// Drops packets whose authentication header weir looks behind.
+const AUTHENTICATION: &str = "\
+# weir looks behind an authentication header, and nftables takes it for the transport.
+drop extension ah
+";
 
 /// More rules than a list may have.
 struct TooMany;

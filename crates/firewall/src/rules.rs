@@ -17,7 +17,9 @@
 //! | `proto P`, or `tcp` `udp` `icmp` `icmp6` `sctp` ... | protocol by name or number, behind IPv6 extension headers |
 //! | `sport N`, `dport N` | ports and ranges `80,8000-8080`; without a protocol TCP, UDP, DCCP, SCTP and UDP-Lite |
 //! | `flags S/SA` | TCP flags: of those behind the stroke, the ones before it are set; `flags S`: S is set |
+//! | `icmp type 8,0`, `icmp6 type 128-129` | type of an ICMP message |
 //! | `fragment` | a fragment other than the first |
+//! | `extension ah,hop` | an extension header of one of these kinds stands in front of the transport: `hop`, `routing`, `fragment`, `ah`, `destination`, `any` |
 //! | `vlan 7`, `vlan 7-9,12`, `vlan none` | identifier of the outermost tag |
 //! | `on eth0` | interface where it arrived |
 //! | `expr 'EXPRESSION'` | tcpdump expression |
@@ -124,8 +126,12 @@ pub struct Rule {
     pub dport: Option<Vec<(u16, u16)>>,
     /// TCP flags: those of the mask that are set, and the mask.
     pub flags: Option<(u8, u8)>,
+    /// Types of ICMP and ICMPv6 messages as a set of 256 bits; [`Self::proto`] names no other protocol then.
+    pub types: Option<[u64; 4]>,
     /// Whether the packet must be a fragment other than the first.
     pub fragment: bool,
+    /// Kinds of extension headers of which one must stand in front of the transport: bits of [`extensions`](weir_packet::flow::extensions).
+    pub extensions: Option<u8>,
     /// The outermost VLAN tag.
     pub vlan: Option<Vlan>,
     /// Number of the interface in [`RuleList::interfaces`].
@@ -146,7 +152,7 @@ impl Rule {
         let is_per_source = self.rate.is_some_and(|rate| rate.is_per_source);
         let needs_ip =
             self.src.is_some() || self.dst.is_some() || self.proto.is_some() || self.fragment || is_per_source;
-        let needs_ip = needs_ip || self.states.is_some();
+        let needs_ip = needs_ip || self.states.is_some() || self.extensions.is_some();
         self.expression.is_some() && !needs_ip
     }
 }

@@ -1,4 +1,4 @@
-//! The first rule for a packet of IPv4 with ports, by a tree of cuts.
+//! The first rule for a packet of IPv4 with ports and without extension headers, by a tree of cuts.
 //!
 //! A rule is one or more boxes in the space of the five fields: a range of each. A node of the tree cuts its part of the space, its cell, into
 //! 2^k equal parts by k bits of one field, and a leaf has the boxes that meet its cell, in the order of the list.
@@ -247,7 +247,9 @@ impl Tree {
     pub(crate) fn new(rules: &[Rule], plain: &[Option<Action>], default: Verdict) -> Option<Self> {
         let sets = large_sets(rules)?;
         let mut boxes = Vec::new();
-        for (number, rule) in (0u32..).zip(rules) {
+        // No packet that the tree judges has an extension header.
+        let of_tree = (0u32..).zip(rules).filter(|(_, rule)| rule.extensions.is_none());
+        for (number, rule) in of_tree {
             let of_rule = boxes_of(rule, &sets)?;
             let entry = Entry::new(number, plain[number as usize]);
             boxes.extend(of_rule.into_iter().map(|ranges| (ranges, entry)));

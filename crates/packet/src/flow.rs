@@ -14,6 +14,20 @@ mod wlan;
 pub use hash::{FlowHash, Hasher, ShortHasher};
 pub use parse::{Headers, Inside, Parser, PlainHeaders, Usual};
 
+/// Kinds of extension headers, a bit each: see [`Headers::extensions`]. **Source**: RFC 8200, section 4; RFC 4302.
+pub mod extensions {
+    /// Hop-by-hop options.
+    pub const HOP_BY_HOP: u8 = 1;
+    /// Routing header.
+    pub const ROUTING: u8 = 1 << 1;
+    /// Fragment header.
+    pub const FRAGMENT: u8 = 1 << 2;
+    /// Authentication header, the only kind that IPv4 has too.
+    pub const AUTHENTICATION: u8 = 1 << 3;
+    /// Destination options.
+    pub const DESTINATION: u8 = 1 << 4;
+}
+
 use core::net::IpAddr;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -116,7 +116,7 @@ impl Answers {
 
 /// Writes the answer to a frame to `out`; `None` if it may not be answered, or cannot.
 fn answer(parser: &Parser, frame: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    let Headers { key, ip, transport } = parser.headers(frame).ok()?;
+    let Headers { key, ip, transport, .. } = parser.headers(frame).ok()?;
     // The link header, of Ethernet with VLAN tags.
     let link = ip.as_ptr().addr().checked_sub(frame.as_ptr().addr()).filter(|link| *link >= ETHERNET)?;
     let header = frame.get(..link)?;

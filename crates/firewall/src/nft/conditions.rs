@@ -160,7 +160,7 @@ impl Conditions {
         }
         let of_family = if self.family() == Some(6) { Field::Icmp6Type } else { Field::IcmpType };
         if let Some(types) = self.get(of_family).filter(|types| !types.others(255).is_empty()) {
-            add(&format!("expr '{}'", icmp_expression(of_family, types, is_deny)));
+            add(&format!("type {}", listed(types.iter().map(range_text))));
         }
         let on = self.get(Field::Interface).map(|numbers| {
             let names = numbers.iter().flat_map(|(first, last)| first..=last);
@@ -229,45 +229,4 @@ fn flags_text((set, mask): (u8, u8)) -> String {
     let letters = |bits: u8| "FSRPAUEW".chars().enumerate().filter(move |(bit, _)| bits >> bit & 1 == 1);
     let letters = |bits: u8| letters(bits).map(|(_, letter)| letter).collect::<String>();
     if mask == 0 { String::new() } else { format!(" flags {}/{}", letters(set), letters(mask)) }
-}
-
-/// Expression for ICMP messages of these types. Where the type cannot be read, that of a `drop` rule matches and that of a `pass` rule does not.
-fn icmp_expression(field: Field, types: &Ranges, is_deny: bool) -> String {
-    let places = match field {
-        Field::Icmp6Type => icmp6_places(),
-        _ => vec![(String::new(), "icmp[0]".to_owned())],
-    };
-    let of_types = |types: &Ranges, place: &str| {
-        let test = |(first, last): (u128, u128)| match first == last {
-            true => format!("{place} = {first}"),
-            false => format!("({place} >= {first} and {place} <= {last})"),
-        };
-        types.iter().map(test).collect::<Vec<_>>().join(" or ")
-    };
-    let any = |types: &Ranges| {
-        let at = |(headers, place): &(String, String)| match headers.is_empty() {
-            true => of_types(types, place),
-            false => format!("({headers} and ({}))", of_types(types, place)),
-        };
-        let any = places.iter().map(at).collect::<Vec<_>>().join(" or ");
-        format!("{any} or (vlan and ({any}))")
-    };
-    if is_deny { format!("not ({})", any(&types.others(255))) } else { any(types) }
-}
-
-/// Chains of up to two extension headers in front of ICMP for IPv6, and the places of the type behind them.
-fn icmp6_places() -> Vec<(String, String)> {
-    let (mut places, mut chains) = (Vec::new(), vec![(String::new(), "ip6[6]".to_owned(), "40".to_owned())]);
-    for _ in 0..=2 {
-        let mut longer = Vec::new();
-        for (headers, next, at) in chains {
-            places.push((format!("{headers}{next} = 58"), format!("ip6[{at}]")));
-            let first_fragment = format!("{next} = 44 and ip6[{at} + 2:2] & 0xfff8 = 0");
-            let other = format!("({next} = 0 or {next} = 43 or {next} = 60)");
-            let behind = [(first_fragment, format!("{at} + 8")), (other, format!("{at} + 8 + 8 * ip6[{at} + 1]"))];
-            longer.extend(behind.map(|(header, to)| (format!("{headers}{header} and "), format!("ip6[{at}]"), to)));
-        }
-        chains = longer;
-    }
-    places
 }

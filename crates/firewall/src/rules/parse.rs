@@ -10,11 +10,14 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use weir_packet::flow::extensions;
 
 /// Largest number of rules in a list. Address sets have no such limit.
 pub const MOST_RULES: usize = 100_000;
 
+const ICMP: u8 = 1;
 const TCP: u8 = 6;
+const ICMP6: u8 = 58;
 const HIGHEST_VLAN: u16 = 4094;
 
 /// Protocols that may be named. **Source**: the protocol numbers of IANA.
@@ -51,7 +54,7 @@ pub enum Why {
     NoLine(String),
     /// The word is no condition.
     #[error(
-        "{0:?} is no condition: src, dst, proto (or its name), sport, dport, flags, fragment, vlan, on, expr, state, limit, over, for"
+        "{0:?} is no condition: src, dst, proto (or its name), sport, dport, flags, type, fragment, extension, vlan, on, expr, state, limit, over, for"
     )]
     NoCondition(String),
     /// A condition stands twice in a rule.
@@ -119,6 +122,9 @@ pub enum Why {
     /// No VLAN identifier.
     #[error("{0:?} is no VLAN identifier: a number up to 4094, a range of two, or none")]
     NoVlan(String),
+    /// No type of messages.
+    #[error("{0:?} is no type of ICMP messages: a number up to 255, or a range of two, as in 128-129")]
+    NoType(String),
     /// No TCP flags.
     #[error("{0:?} are no TCP flags: letters of FSRPAUEW, as in S or S/SA")]
     NoFlags(String),
@@ -143,6 +149,9 @@ pub enum Why {
     /// Ports with a protocol that has none.
     #[error("ports with protocol {0}, which has none")]
     NoPortsThere(String),
+    /// Types of messages without ICMP.
+    #[error("type is that of ICMP messages: name icmp, icmp6 or both, as in icmp type 8")]
+    TypesWithoutIcmp,
     /// Flags with another protocol than TCP.
     #[error("flags are those of TCP, but the rule names another protocol")]
     FlagsWithoutTcp,
@@ -291,7 +300,9 @@ impl Parser<'_, '_> {
             sport: None,
             dport: None,
             flags: None,
+            types: None,
             fragment: false,
+            extensions: None,
             vlan: None,
             on: None,
             expression: None,
@@ -323,7 +334,9 @@ impl Parser<'_, '_> {
                 "sport" => rule.sport = Some(ports(words.value(word, ", as in sport 1024-65535")?)?),
                 "dport" => rule.dport = Some(ports(words.value(word, ", as in dport 80,443")?)?),
                 "flags" => rule.flags = Some(flags(words.value(word, ", as in flags S/SA")?)?),
+                "type" => rule.types = Some(types(words.value(word, ", as in icmp type 8")?)?),
                 "fragment" => rule.fragment = true,
+                "extension" => rule.extensions = Some(extensions_of(words.value(word, ", as in extension ah,hop")?)?),
                 "vlan" => rule.vlan = Some(vlan(words.value(word, ", as in vlan 7, or vlan none")?)?),
                 "on" => {
                     let name = words.value(word, ", as in on eth0")?;
@@ -409,6 +422,23 @@ impl Parser<'_, '_> {
     }
 }
 
+/// Kinds of extension headers by name.
+const EXTENSIONS: [(&str, u8); 6] = [
+    ("hop", extensions::HOP_BY_HOP),
+    ("routing", extensions::ROUTING),
+    ("fragment", extensions::FRAGMENT),
+    ("ah", extensions::AUTHENTICATION),
+    ("destination", extensions::DESTINATION),
+    ("any", u8::MAX),
+];
+
+fn extensions_of(value: &str) -> Result<u8, Why> {
+    let bit = |name| EXTENSIONS.iter().find(|(known, _)| *known == name).map(|(_, bit)| *bit);
+    let names = "hop, routing, fragment, ah, destination or any";
+    let kind = |name| bit(name).ok_or_else(|| not_one_of("extension", names, name));
+    elements(value)?.try_fold(0, |kinds, name| Ok(kinds | kind(name)?))
+}
+
 const SUCH_ADDRESSES: &str = ": an address, a prefix, a range, $SET or any";
 
 fn not_one_of(name: &'static str, values: &'static str, found: &str) -> Why {
@@ -440,6 +470,11 @@ fn complete(mut rule: Rule) -> Result<Rule, Why> {
             return Err(Why::FlagsWithoutTcp);
         }
         rule.proto = Some(tcp);
+    }
+    let of_messages = set_of(&[ICMP, ICMP6]);
+    let is_of_messages = |proto: [u64; 4]| (0..4).all(|word| proto[word] & !of_messages[word] == 0);
+    if rule.types.is_some() && !rule.proto.is_some_and(is_of_messages) {
+        return Err(Why::TypesWithoutIcmp);
     }
     if rule.sport.is_some() || rule.dport.is_some() {
         let with_ports = set_of(&PORT_PROTOCOLS);
@@ -532,6 +567,14 @@ fn numbers(list: &str, valid: RangeInclusive<u16>, no: fn(String) -> Why) -> Res
 
 fn ports(list: &str) -> Result<Vec<(u16, u16)>, Why> {
     numbers(list, 0..=u16::MAX, Why::NoPort)
+}
+
+fn types(list: &str) -> Result<[u64; 4], Why> {
+    let mut set = [0; 4];
+    for (first, last) in numbers(list, 0..=255, Why::NoType)? {
+        (first..=last).for_each(|number| set[usize::from(number / 64)] |= 1 << (number % 64));
+    }
+    Ok(set)
 }
 
 fn vlan(list: &str) -> Result<Vlan, Why> {

@@ -36,6 +36,10 @@ struct Packet {
     ports: (u16, u16),
     flags: u8,
     is_later: bool,
+    /// First byte of the transport header.
+    first: u8,
+    /// Numbers of the extension headers that the captured bytes tell of.
+    extensions: Vec<u8>,
     /// Captured bytes of the transport header.
     transport: usize,
     is_neighbor: bool,
@@ -101,6 +105,7 @@ fn packet(choices: &mut Input<'_>) -> Packet {
     if matches!(proto, 1 | 58) {
         transport[..2].copy_from_slice(&[*one(choices, &[132, 133, 135, 137, 138]), *one(choices, &[0, 0, 1])]);
     }
+    packet.first = transport[0];
     let hop_limit = *one(choices, &[255, 255, 254]);
     let is_later = is(choices, 5);
     let extensions = if is(choices, 3) { choices.below(3) } else { 0 };
@@ -163,6 +168,23 @@ fn packet(choices: &mut Input<'_>) -> Packet {
     // The capture ends somewhere behind the addresses.
     let captured = if is(choices, 3) { choices.below(behind.len() + 1) } else { behind.len() };
     packet.frame.extend(&behind[..captured]);
+
+    // Each header tells the number of the next one, if it was captured in full.
+    let mut seen = captured;
+    if has_fragment_header {
+        packet.extensions.push(44);
+        seen = seen.wrapping_sub(8);
+    }
+    for (number, header) in chain.iter().rev() {
+        if has_fragment_header && captured < 8 {
+            break;
+        }
+        packet.extensions.push(*number);
+        if is_later || seen < header.len() {
+            break;
+        }
+        seen -= header.len();
+    }
 
     // What can be known from these bytes, from the front on.
     let mut left = captured;
@@ -248,7 +270,12 @@ fn rule(choices: &mut Input<'_>) -> String {
     }
     let with_ports = is(choices, 3);
     let with_flags = is(choices, 6);
+    let with_type = !with_ports && !with_flags && is(choices, 8);
     match choices.below(4) {
+        _ if with_type => {
+            let named = ["icmp type 133", "icmp6 type 133-135,0", "proto 1,58 type 138,0-132", "type 135-137 icmp6"];
+            words.push((*one(choices, &named)).to_owned());
+        }
         0 if with_flags => words.push("tcp".to_owned()),
         0 => {
             let (name, number) = one(choices, &PROTOCOLS[..if with_ports { 2 } else { 6 }]);
@@ -277,6 +304,12 @@ fn rule(choices: &mut Input<'_>) -> String {
     }
     if is(choices, 12) {
         words.push("fragment".to_owned());
+    }
+    if is(choices, 10) {
+        words.push(format!(
+            "extension {}",
+            one(choices, &["ah", "any", "hop,destination", "fragment,routing", "routing"])
+        ));
     }
     if is(choices, 8) {
         words.push(format!("vlan {}", one(choices, &["none", "7", "0-7", "1,8-4094"])));
@@ -454,6 +487,28 @@ impl<'a> Naive<'a> {
                 "fragment" => {
                     needs_ip = true;
                     Some(packet.is_later)
+                }
+                "type" => {
+                    let value = words.next().unwrap();
+                    match packet.proto {
+                        Some(1 | 58) if packet.transport >= 1 && !packet.is_later => {
+                            Some(is_among(packet.first.into(), value))
+                        }
+                        Some(1 | 58) | None => None,
+                        Some(_) => Some(false),
+                    }
+                }
+                "extension" => {
+                    needs_ip = true;
+                    let names = [("hop", 0), ("routing", 43), ("fragment", 44), ("ah", 51), ("destination", 60)];
+                    let is_named = |number: u8, value: &str| {
+                        value.split(',').any(|one| one == "any" || names.contains(&(one, number)))
+                    };
+                    let value = words.next().unwrap();
+                    match packet.extensions.iter().any(|&number| is_named(number, value)) {
+                        true => Some(true),
+                        false => packet.proto.map(|_| false),
+                    }
                 }
                 "vlan" => {
                     let value = words.next().unwrap();

@@ -34,9 +34,21 @@ pub(super) fn has_ports(proto: u8) -> bool {
     SET[usize::from(proto >> 6)] >> (proto & 63) & 1 == 1
 }
 
-/// The key of an IP packet, and the bytes from its transport header on: empty in a later fragment.
-pub(super) fn key(packet: Packet<'_>) -> Result<(FlowKey, &[u8]), NoKey> {
-    let (mut key, payload) = match packet {
+/// Bits of [`Headers::extensions`](super::Headers::extensions), by protocol number: RFC 8200, section 4, and RFC 4302.
+pub(super) fn extension_bit(proto: u8) -> u8 {
+    match proto {
+        HOP_BY_HOP => super::extensions::HOP_BY_HOP,
+        ROUTING => super::extensions::ROUTING,
+        FRAGMENT => super::extensions::FRAGMENT,
+        AUTHENTICATION => super::extensions::AUTHENTICATION,
+        DESTINATION => super::extensions::DESTINATION,
+        _ => 0,
+    }
+}
+
+/// The key of an IP packet, the bytes from its transport header on (empty in a later fragment), and the kinds of extension headers between.
+pub(super) fn key(packet: Packet<'_>) -> Result<(FlowKey, &[u8], u8), NoKey> {
+    let (mut key, payload, extensions) = match packet {
         Packet::V4(data) => v4(data)?,
         Packet::V6(data) => v6(data)?,
     };
@@ -45,11 +57,11 @@ pub(super) fn key(packet: Packet<'_>) -> Result<(FlowKey, &[u8]), NoKey> {
         key.dport = u16::from_be_bytes([c, d]);
         key.flags |= FlowKey::HAS_PORTS;
     }
-    Ok((key, payload))
+    Ok((key, payload, extensions))
 }
 
 /// RFC 791, section 3.1.
-fn v4(data: &[u8]) -> Result<(FlowKey, &[u8]), NoKey> {
+fn v4(data: &[u8]) -> Result<(FlowKey, &[u8], u8), NoKey> {
     let first = byte(data, 0)?;
     let header = usize::from(first & 15) * 4;
     if first >> 4 != 4 || header < 20 {
@@ -59,25 +71,26 @@ fn v4(data: &[u8]) -> Result<(FlowKey, &[u8]), NoKey> {
     let mut key = FlowKey { proto: fixed[9], family: 4, ..FlowKey::NONE };
     key.src[..4].copy_from_slice(&fixed[12..16]);
     key.dst[..4].copy_from_slice(&fixed[16..20]);
+    // The only extension header that IPv4 has.
+    let extensions = if key.proto == AUTHENTICATION { extension_bit(AUTHENTICATION) } else { 0 };
     if u16::from_be_bytes([fixed[6], fixed[7]]) & 0x1fff != 0 {
         key.flags |= FlowKey::LATER_FRAGMENT;
-        return Ok((key, &[]));
+        return Ok((key, &[], extensions));
     }
     let total = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
     let limit = if total == 0 { data.len() } else { total.min(data.len()) };
     let mut payload = data.get(header..limit).unwrap_or(&[]);
     for _ in 0..MOST_EXTENSIONS {
-        // The only extension header that IPv4 has (RFC 4302).
         if key.proto != AUTHENTICATION || !skip(&mut key.proto, &mut payload, 4, 2) {
             break;
         }
     }
-    Ok((key, payload))
+    Ok((key, payload, extensions))
 }
 
 /// Reads the key of an IPv6 packet, and its transport payload (RFC 8200). Mobility headers (RFC 6275), HIP and SHIM6 are messages
 /// of their own with nothing behind them, so they are the transport here.
-fn v6(data: &[u8]) -> Result<(FlowKey, &[u8]), NoKey> {
+fn v6(data: &[u8]) -> Result<(FlowKey, &[u8], u8), NoKey> {
     if byte(data, 0)? >> 4 != 6 {
         return Err(NoKey::Malformed);
     }
@@ -88,6 +101,7 @@ fn v6(data: &[u8]) -> Result<(FlowKey, &[u8]), NoKey> {
     let claimed = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
     let limit = if claimed == 0 { data.len() } else { (40 + claimed).min(data.len()) };
     let mut payload = &data[40..limit];
+    let mut extensions = extension_bit(key.proto);
     for _ in 0..MOST_EXTENSIONS {
         let walked = match key.proto {
             HOP_BY_HOP | ROUTING | DESTINATION => skip(&mut key.proto, &mut payload, 8, 1),
@@ -102,7 +116,7 @@ fn v6(data: &[u8]) -> Result<(FlowKey, &[u8]), NoKey> {
                 } else {
                     key.proto = payload[0];
                     key.flags |= FlowKey::LATER_FRAGMENT;
-                    return Ok((key, &[]));
+                    return Ok((key, &[], extensions | extension_bit(key.proto)));
                 }
             }
             _ => false,
@@ -110,8 +124,9 @@ fn v6(data: &[u8]) -> Result<(FlowKey, &[u8]), NoKey> {
         if !walked {
             break;
         }
+        extensions |= extension_bit(key.proto);
     }
-    Ok((key, payload))
+    Ok((key, payload, extensions))
 }
 
 /// Skips an extension header of `(length + more) * unit` bytes. If the header is not captured in full, nothing moves and the

@@ -20,6 +20,8 @@ pub struct Headers<'a> {
     pub ip: &'a [u8],
     /// Captured bytes from the transport header on; empty in a fragment other than the first.
     pub transport: &'a [u8],
+    /// Kinds of the extension headers in front of the transport, as far as they are captured: bits of [`extensions`](super::extensions).
+    pub extensions: u8,
 }
 
 /// Header fields of a plain TCP or UDP packet: see [`Parser::plain_v4`] and [`Parser::plain_v6`]. Addresses are numbers.
@@ -185,7 +187,7 @@ impl Parser {
     fn walk_headers<'a>(&self, data: &'a [u8]) -> Result<(Headers<'a>, Option<Inside<'a>>), NoKey> {
         let packet = link::to_ip(self.start, data)?;
         let mut around = packet.bytes();
-        let (mut key, mut payload) = ip::key(packet)?;
+        let (mut key, mut payload, mut extensions) = ip::key(packet)?;
         let mut innermost = None;
         if self.inner {
             for _ in 0..MOST_NESTINGS {
@@ -197,12 +199,12 @@ impl Parser {
                     _ => (LinkType::RAW, bytes),
                 };
                 let Ok(found) = ip::key(packet) else { break };
-                (key, payload) = found;
+                (key, payload, extensions) = found;
                 around = bytes;
                 innermost = Some(frame);
             }
         }
-        Ok((Headers { key, ip: around, transport: payload }, innermost))
+        Ok((Headers { key, ip: around, transport: payload, extensions }, innermost))
     }
 }
 

@@ -47,8 +47,8 @@ A table file has one change of permissions a line; a packet passes if its source
   refuse 10.0.0.5 from any
   accept 10.0.0.5 from 10.1.0.0/16,10.2.0.9
 
-Conditions: src, dst, proto (or tcp, udp, icmp, icmp6 ...), sport, dport, flags, fragment, vlan, on INTERFACE, expr,
-state, limit RATE, over RATE, for TIME.
+Conditions: src, dst, proto (or tcp, udp, icmp, icmp6 ...), sport, dport, flags, type, fragment, extension,
+vlan, on INTERFACE, expr, state, limit RATE, over RATE, for TIME.
 If a packet lacks a field that a rule names, as later fragments lack ports, drop and reject apply and pass does not.
 ARP and other frames without IP pass, and so does IPv6 neighbor discovery: see non-ip, neighbors and malformed in the README.
 

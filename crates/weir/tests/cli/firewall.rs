@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs;
 
 /// Rules that only count, and the tcpdump expression for the same packets without tags.
-const COUNTED: [(&str, &str); 20] = [
+const COUNTED: [(&str, &str); 24] = [
     ("tcp", "tcp"),
     ("udp", "udp"),
     ("icmp", "icmp"),
@@ -24,6 +24,10 @@ const COUNTED: [(&str, &str); 20] = [
     ("flags S/SA", "(ip and tcp[13] & 0x12 = 2) or (ip6 and ip6[6] = 6 and ip6[53] & 0x12 = 2)"),
     ("flags F", "(ip and tcp[13] & 1 = 1) or (ip6 and ip6[6] = 6 and ip6[53] & 1 = 1)"),
     ("fragment", "ip and ip[6:2] & 0x1fff != 0"),
+    ("icmp type 0,8", "icmp[0] = 0 or icmp[0] = 8"),
+    ("icmp6 type 128-136", "ip6[6] = 58 and ip6[40] >= 128 and ip6[40] <= 136"),
+    ("extension hop", "ip6 and ip6[6] = 0"),
+    ("extension ah", "(ip and ip[9] = 51) or (ip6 and ip6[6] = 51)"),
     ("vlan none", "(ip or ip6)"),
     ("vlan 0-4094", "vlan"),
     ("expr 'len > 200'", "len > 200"),

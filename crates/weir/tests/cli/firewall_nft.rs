@@ -25,7 +25,7 @@ fn log() -> Value {
     json!([{"log": {"prefix": "x"}}, {"counter": {"packets": 0, "bytes": 0}}])
 }
 
-const AUTHENTICATION: &str = "# Authentication headers";
+const AUTHENTICATION: &str = "drop extension ah";
 
 #[test]
 fn a_ruleset_is_printed_as_rules_and_judges_like_them() {
