@@ -408,6 +408,11 @@ impl Outputs {
         self.refused |= refused && !self.alone;
     }
 
+    /// Whether a file could not be made, so that no packet is wanted.
+    pub(crate) fn are_refused(&self) -> bool {
+        self.refused
+    }
+
     /// Begins a new source.
     pub(crate) fn new_source(&mut self) {
         self.all().filter_map(|outlet| outlet.sink.as_mut()).for_each(|sink| sink.new_source());

@@ -68,6 +68,10 @@ pub struct Counts {
     pub too_short: u64,
     /// Frames that the interface dropped for lack of room.
     pub no_room: u64,
+    /// Frames that came while the interface was down: see [`Port::outlasting_down`].
+    pub down: u64,
+    /// Frames that were taken, and were not sent because the port failed.
+    pub failed: u64,
     /// Frames whose captured length was below their wire length.
     pub cut: u64,
 }
@@ -75,7 +79,7 @@ pub struct Counts {
 impl Counts {
     /// Returns the number of frames that were not sent.
     pub fn refused(&self) -> u64 {
-        self.too_long + self.too_short + self.no_room
+        self.too_long + self.too_short + self.no_room + self.down + self.failed
     }
 }
 
@@ -166,6 +170,10 @@ pub enum Refusal {
     TooShort,
     /// The interface had no room.
     NoRoom,
+    /// The interface was down.
+    Down,
+    /// The port failed.
+    Failed,
 }
 
 /// An open port. **Cost**: system calls for each 64 frames, and a copy of each frame that is [taken](Port::take).
@@ -178,6 +186,8 @@ pub struct Port {
     ends: Vec<usize>,
     too_short: u64,
     cut: u64,
+    /// Frames taken since the port failed.
+    behind_failure: u64,
     broken: bool,
 }
 
@@ -206,7 +216,16 @@ impl Port {
             (Transmitter::Null(Counts::default()), None)
         };
         let (bytes, ends) = (Vec::new(), Vec::with_capacity(BATCH));
-        Ok(Self { name: name.clone(), link, transmitter, bytes, ends, too_short: 0, cut: 0, broken: false })
+        Ok(Self { name: name.clone(), link, transmitter, bytes, ends, too_short: 0, cut: 0, behind_failure: 0, broken: false })
+    }
+
+    /// The same port, which goes on while its interface is down, if it is one of AF_PACKET: what comes meanwhile is counted and not sent.
+    pub fn outlasting_down(self) -> Self {
+        let transmitter = match self.transmitter {
+            Transmitter::AfPacket(sender) => Transmitter::AfPacket(sender.outlasting_down()),
+            other => other,
+        };
+        Self { transmitter, ..self }
     }
 
     /// Refuses packets of a link type other than the port's.
@@ -261,6 +280,7 @@ impl Port {
     /// Sends at most [`BATCH`] frames without a copy. Frames taken before must have been sent.
     fn send(&mut self, frames: &[&[u8]]) -> Result<(), PortFault> {
         if frames.is_empty() || self.broken {
+            self.behind_failure += frames.len() as u64;
             return Ok(());
         }
         let done = match &mut self.transmitter {
@@ -291,14 +311,15 @@ impl Port {
         let counts = match &self.transmitter {
             Transmitter::Null(counts) => *counts,
             Transmitter::AfPacket(sender) => {
-                let packet_socket::Sent { frames, bytes, too_long, too_short, .. } = sender.sent();
-                Counts { sent: frames, bytes, too_long, too_short, ..Counts::default() }
+                let packet_socket::Sent { frames, bytes, too_long, too_short, down, failed, .. } = sender.sent();
+                Counts { sent: frames, bytes, too_long, too_short, down, failed, ..Counts::default() }
             }
             Transmitter::AfXdp(queue) => queue.counts(),
             #[cfg(feature = "dpdk")]
             Transmitter::Dpdk(device) => device.counts(),
         };
-        Counts { too_short: counts.too_short + self.too_short, cut: self.cut, ..counts }
+        let (too_short, failed) = (counts.too_short + self.too_short, counts.failed + self.behind_failure);
+        Counts { too_short, failed, cut: self.cut, ..counts }
     }
 
     /// Whether the port discards all frames.
@@ -314,6 +335,8 @@ impl Port {
             (counts.too_long, &too_long as &dyn Fn() -> Refusal),
             (counts.too_short, &|| Refusal::TooShort),
             (counts.no_room, &|| Refusal::NoRoom),
+            (counts.down, &|| Refusal::Down),
+            (counts.failed, &|| Refusal::Failed),
         ];
         all.into_iter()
             .filter(|(packets, _)| *packets > 0)

@@ -507,7 +507,12 @@ impl Run {
         on: On<'_>,
     ) -> Result<Option<Gone>, Failure> {
         self.fits |= delivery.current.plan.fits();
-        if let Some(firewall) = &mut self.firewall {
+        if self.firewall.is_some() && self.fits {
+            // Where a file cannot be made, no packet is judged.
+            self.outputs.open();
+        }
+        let is_wanted = !self.outputs.are_refused();
+        if let Some(firewall) = self.firewall.as_mut().filter(|_| is_wanted) {
             self.before_firewall += delivery.part.selected.passed;
             let judged = firewall.judge(&mut delivery);
             self.ledger.denied += judged.denied;
@@ -520,7 +525,7 @@ impl Run {
         } else {
             None
         };
-        if let Some(firewall) = &mut self.firewall {
+        if let Some(firewall) = self.firewall.as_mut().filter(|_| is_wanted) {
             firewall.end();
         }
         match (&mut self.measure, reading) {

@@ -144,7 +144,7 @@ fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let target = |name: &Name, wanted: Wanted| -> anyhow::Result<Target> {
         let sink: Box<dyn Sink> = if port::is_port(name) {
             port::check_scheme(name)?;
-            let (port, finisher) = (port::open(name)?, Finisher::new(name));
+            let (port, finisher) = (port::open(name)?.outlasting_down(), Finisher::new(name));
             Box::new(PortSink { port, snaplen: 0, flush_each: false, finisher })
         } else {
             let settings = FileSettings { format: crate::emit::format_for(name)?, wanted, ..FileSettings::default() };

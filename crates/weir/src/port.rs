@@ -97,6 +97,8 @@ pub fn refused_line(name: &str, refused: &Refused) -> String {
         }
         Refusal::TooShort => "shorter than a link header".to_owned(),
         Refusal::NoRoom => "more than the interface had room for".to_owned(),
+        Refusal::Down => "the interface was down".to_owned(),
+        Refusal::Failed => "the interface failed".to_owned(),
         why => format!("{why:?}"),
     };
     format!("{name}: {} not sent: {why}", packets(refused.packets))

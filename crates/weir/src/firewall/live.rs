@@ -120,7 +120,8 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             }
             // Rejected packets are answered where they came from, unless they are only looked at.
             if port::is_port(&sink) && !port::is_dpdk(&source) {
-                firewall = firewall.answering(Answers::new(port::open(&Name::from(format!("{AF_PACKET}{name}")))?));
+                let port = port::open(&Name::from(format!("{AF_PACKET}{name}")))?;
+                firewall = firewall.answering(Answers::new(port.outlasting_down()));
             }
             let run = Run::new(Setup {
                 selection: Selection { splits: vec![String::new(); splits.len()], ..Selection::default() },

@@ -412,6 +412,23 @@ fn packets_that_a_file_did_not_take_are_dropped_there() {
 }
 
 #[test]
+fn a_file_that_cannot_be_made_is_one_line_and_no_packet_is_judged() {
+    let temp = Temp::new();
+    let file = temp.file("in.pcap", &small_pcap(1000));
+    let (rules, out) = (temp.file("rules.txt", b"drop udp\n"), temp.at("out.pcap"));
+    let nowhere = temp.at("nowhere/out.pcap");
+    for outputs in [&[nowhere.as_str()][..], &[&out, "-w", &nowhere, "--what", "denied"]] {
+        let done = weir([&["firewall", &file, "--rules", &rules, "--json"], outputs].concat());
+        assert_eq!(done.code, Some(1), "{}", done.err);
+        assert!(done.err.contains("cannot be created") && !done.err.contains("add up"), "{}", done.err);
+        let answer: Value = serde_json::from_str(&done.text()).unwrap();
+        for name in ["received", "passed", "filtered", "denied"] {
+            assert_eq!(answer[name], 0, "{answer}");
+        }
+    }
+}
+
+#[test]
 fn a_total_length_below_the_header_is_malformed_and_long_rules_are_shown() {
     let temp = Temp::new();
     let mut bytes = pcap_header(65535, 1);

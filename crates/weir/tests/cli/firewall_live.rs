@@ -179,6 +179,32 @@ fn several_workers_forward_each_packet_once() {
 }
 
 #[test]
+fn an_output_by_packet_socket_that_goes_down_is_waited_for() {
+    let test = "an_output_by_packet_socket_that_goes_down_is_waited_for";
+    let Some(wall) = Wall::new(test, "drop udp dport 9\n") else { return };
+    let running = wall.start("af_packet:near", "af_packet:out", &[]);
+    let frames: Vec<Vec<u8>> = (0..300).map(|_| datagram(3, 7)).collect();
+    let before = wall.net.received("beyond", "beyond");
+    let mut sent = 0;
+    for state in ["up", "down", "up"] {
+        wall.net.inside("near", &["ip", "link", "set", "out", state]).ok();
+        sent += 300;
+        wall.net.send(&frames, 100);
+        let begun = Instant::now();
+        while wall.stats()["received"].as_u64() < Some(sent) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{}", wall.stats());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    let done = running.stop().ok();
+    let answer = answer(&done);
+    let arrived = wall.net.received("beyond", "beyond") - before;
+    assert_eq!((arrived, &answer["passed"]), (600, &600.into()), "{answer}");
+    assert_eq!((&answer["dropped"]["output"], &answer["fault"]), (&300.into(), &Value::Null), "{answer}");
+    assert!(done.err.contains("af_packet:out: 300 packets not sent: the interface was down"), "{}", done.err);
+}
+
+#[test]
 fn each_frame_of_the_sender_is_at_the_receiver_or_counted() {
     let test = "each_frame_of_the_sender_is_at_the_receiver_or_counted";
     let rules = "drop udp dport 1-100\npass udp dport 101-200\ndrop src 10.0.0.7\n";

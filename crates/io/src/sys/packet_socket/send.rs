@@ -21,6 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Sender {
     socket: OwnedFd,
     sent: Sent,
+    outlasts_down: bool,
 }
 
 /// Counts of frames by the result of sending.
@@ -34,6 +35,10 @@ pub struct Sent {
     pub too_long: u64,
     /// Frames refused because they are shorter than a link header.
     pub too_short: u64,
+    /// Frames refused because the interface was down: see [`Sender::outlasting_down`].
+    pub down: u64,
+    /// Frames of calls that ended with an error, from the one that caused it on.
+    pub failed: u64,
     /// Number of attempts repeated because the kernel had no room.
     pub waits: u64,
 }
@@ -49,7 +54,12 @@ impl Sender {
         }
         // With protocol 0, the socket receives nothing.
         bind(&socket, index, 0)?;
-        Ok(Self { socket, sent: Sent::default() })
+        Ok(Self { socket, sent: Sent::default(), outlasts_down: false })
+    }
+
+    /// The same sender, which goes on while the interface is down: frames are counted and not sent until it is up again.
+    pub fn outlasting_down(self) -> Self {
+        Self { outlasts_down: true, ..self }
     }
 
     /// Returns the counts of all frames so far.
@@ -60,7 +70,7 @@ impl Sender {
     /// Sends frames in their order, 64 in a system call, and waits while the kernel has no room.
     ///
     /// **Cost**: a system call for 64 frames, no allocation. **Errors**: errors of `sendmmsg`, such as `ENETDOWN`; `ENOBUFS` if
-    /// there is no room for two seconds. [`Self::sent`] then gives the number of frames sent before.
+    /// there is no room for two seconds. [`Self::sent`] then tells how many frames were sent before, and how many were not.
     pub fn send(&mut self, frames: &[&[u8]]) -> io::Result<()> {
         let mut rest = frames;
         let mut stuck: Option<Instant> = None;
@@ -86,12 +96,20 @@ impl Sender {
                     Some(libc::EINTR) => {}
                     Some(libc::ENOBUFS | libc::EAGAIN) => {
                         if stuck.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                            self.sent.failed += rest.len() as u64;
                             return Err(error);
                         }
                         self.sent.waits += 1;
                         std::thread::sleep(Duration::from_micros(100));
                     }
-                    _ => return Err(error),
+                    Some(libc::ENETDOWN) if self.outlasts_down => {
+                        self.sent.down += rest.len() as u64;
+                        return Ok(());
+                    }
+                    _ => {
+                        self.sent.failed += rest.len() as u64;
+                        return Err(error);
+                    }
                 },
             }
         }
