@@ -216,7 +216,17 @@ impl Port {
             (Transmitter::Null(Counts::default()), None)
         };
         let (bytes, ends) = (Vec::new(), Vec::with_capacity(BATCH));
-        Ok(Self { name: name.clone(), link, transmitter, bytes, ends, too_short: 0, cut: 0, behind_failure: 0, broken: false })
+        Ok(Self {
+            name: name.clone(),
+            link,
+            transmitter,
+            bytes,
+            ends,
+            too_short: 0,
+            cut: 0,
+            behind_failure: 0,
+            broken: false,
+        })
     }
 
     /// The same port, which goes on while its interface is down, if it is one of AF_PACKET: what comes meanwhile is counted and not sent.

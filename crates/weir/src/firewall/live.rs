@@ -4,8 +4,8 @@ use super::report::{self, Report};
 use super::rules_file::RulesFile;
 use super::{called, control_packets, control_socket};
 use crate::capture::{self, CaptureRequest};
-use crate::cli::DistributeArg;
 use crate::cli::firewall::{Fail, FirewallArgs};
+use crate::cli::{DirectionArg, DistributeArg};
 use crate::filter_file;
 use crate::numbers::counted;
 use crate::outcome::{Outcome, io_words, print, say, say_plain};
@@ -213,6 +213,9 @@ fn check(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result
     }
     if arguments.bidirectional && arguments.write.is_some() {
         bail!("-w takes the packets of one direction: leave --bidirectional out, or record with weir record");
+    }
+    if arguments.live.direction != DirectionArg::Inout {
+        bail!("-Q: a firewall judges what an interface receives");
     }
     let rules = arguments.rules_file().map(|rules| rules.name);
     if rules.as_ref().is_some_and(Name::is_dash) {

@@ -48,17 +48,9 @@ fn translated(ruleset: &Name, json: &str) -> anyhow::Result<Translation> {
     nft::translate(json).map_err(|error| anyhow!("{}: {error}", ruleset.as_source()))
 }
 
-/// Reads a rules file that may be read again: the file and those of its sets are regular ones, and it has a rule or a line for the rest.
-///
-/// A pipe would be waited for; and a list of nothing, by which all pass, is more often a file that is still written than a wish.
+/// Reads a rules file that may be read again: the file and those of its sets are regular ones. A pipe would be waited for.
 pub fn read_again(rules: &RulesFile) -> anyhow::Result<RuleList> {
-    let (list, text) = read_by(rules, regular)?;
-    let says =
-        |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with(['#']) && !line.starts_with("set ");
-    if list.rules.is_empty() && !text.lines().any(says) {
-        bail!("{}: there is neither a rule nor a line as default pass", rules.name.as_source());
-    }
-    Ok(list)
+    read_by(rules, regular)
 }
 
 /// Opens a regular file.
@@ -71,7 +63,7 @@ fn regular(path: &Path) -> io::Result<File> {
 
 /// Reads a rules file. Names of files in it are relative to its directory.
 pub fn read(rules: &RulesFile) -> anyhow::Result<RuleList> {
-    read_by(rules, |path| File::open(path)).map(|(list, _)| list)
+    read_by(rules, |path| File::open(path))
 }
 
 /// Reads the text of a file of rules, or that of standard input.
@@ -82,12 +74,14 @@ fn text_of(rules: &Name, open_file: impl Fn(&Path) -> io::Result<File>) -> anyho
         io::ErrorKind::PermissionDenied => {
             anyhow!("{called}: {}{}", io_words(&error), walls::advice(Path::new(rules), Access::Read))
         }
+        io::ErrorKind::IsADirectory => anyhow!("{called} is a directory: name a file"),
         _ => anyhow!("{called}: {}", io_words(&error)),
     })
 }
 
-/// Returns the rules, and their text in the language of rules.
-fn read_by(rules: &RulesFile, open_file: impl Fn(&Path) -> io::Result<File>) -> anyhow::Result<(RuleList, String)> {
+/// Reads the rules, of which there is one, or a line for the rest: a list of nothing, by which all pass, is more often the output of a command that
+/// failed, or a file that is still written, than a wish. Who wants no rules beside a table names /dev/null.
+fn read_by(rules: &RulesFile, open_file: impl Fn(&Path) -> io::Result<File>) -> anyhow::Result<RuleList> {
     let called = rules.called();
     let mut text = text_of(&rules.name, &open_file)?;
     if rules.is_nft {
@@ -107,7 +101,12 @@ fn read_by(rules: &RulesFile, open_file: impl Fn(&Path) -> io::Result<File>) -> 
             error => anyhow!("{called}: {error}"),
         }
     })?;
-    Ok((list, text))
+    let says =
+        |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with(['#']) && !line.starts_with("set ");
+    if list.rules.is_empty() && !text.lines().any(says) && rules.name.utf8() != "/dev/null" {
+        bail!("{}: there is neither a rule nor a line as default pass", rules.name.as_source());
+    }
+    Ok(list)
 }
 
 /// Refuses a translation that lacks parts of the ruleset, which are all named on standard error.
@@ -153,5 +152,7 @@ fn text(file: File) -> io::Result<String> {
     if bytes.len() as u64 > MOST {
         return Err(io::Error::other(format!("larger than {} MiB", MOST >> 20)));
     }
-    String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text (UTF-8)"))
+    // Some editors begin a text with a byte order mark.
+    let marked = bytes.strip_prefix("\u{feff}".as_bytes()).map(<[u8]>::to_vec);
+    String::from_utf8(marked.unwrap_or(bytes)).map_err(|_| io::Error::other("it is no text (UTF-8)"))
 }

@@ -412,9 +412,14 @@ fn packets_that_a_file_did_not_take_are_dropped_there() {
 }
 
 #[test]
-fn a_file_that_cannot_be_made_is_one_line_and_no_packet_is_judged() {
+fn rules_of_nothing_are_refused_and_no_packet_is_judged_for_a_file_that_cannot_be_made() {
     let temp = Temp::new();
     let file = temp.file("in.pcap", &small_pcap(1000));
+    let nothing = temp.file("nothing.txt", b"# no rule\nset a 10.0.0.1\n");
+    let done = weir(["firewall", "check", &nothing, &file]);
+    assert!(done.code == Some(2) && done.err.contains("neither a rule"), "{}", done.err);
+    let marked = temp.file("marked.txt", "\u{feff}drop udp\r\n".as_bytes());
+    assert_eq!(checked(&marked, &file)["denied"], 1000, "a byte order mark and DOS line ends");
     let (rules, out) = (temp.file("rules.txt", b"drop udp\n"), temp.at("out.pcap"));
     let nowhere = temp.at("nowhere/out.pcap");
     for outputs in [&[nowhere.as_str()][..], &[&out, "-w", &nowhere, "--what", "denied"]] {
