@@ -33,7 +33,7 @@ struct Block {
     first: u32,
 }
 
-/// What a block tells of an address: number of the part that tells the rest, above a bit that is set if the network is in the set as a whole.
+/// Word of a block about an address: number of the part that tells the rest, above a bit that is set if the whole network is in the set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place(u32);
 

@@ -44,8 +44,8 @@ pub enum TcpFlags {
 /// A field that the captured bytes do not tell is absent. In a fragment other than the first these are the ports, the TCP flags, and
 /// behind IPv6 extension headers the protocol; a cut header lacks the same.
 ///
-/// **Layout**: 44 bytes of numbers without gaps, so that it is written and copied in wide words. The first 16 are the [key](Self::key) of
-/// packets of IPv4 with ports. What is absent is 0.
+/// **Layout**: 44 bytes of numbers without gaps, so that it is written and copied in wide words. The first 16 are the key of packets
+/// of IPv4 with ports, by which a tree finds the rules. What is absent is 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fields {

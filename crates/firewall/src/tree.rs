@@ -131,7 +131,7 @@ pub(crate) struct First {
 }
 
 impl First {
-    /// What stands for a packet that the rows of bits judge.
+    /// Mark of a packet that the rows of bits judge.
     pub(crate) const BY_ROWS: Self = Self { entry: Entry(Entry::NO_RULE), group: 0, lane: 0, left: 0 };
 
     /// Whether the rows of bits judge the packet.

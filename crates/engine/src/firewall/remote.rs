@@ -53,7 +53,9 @@ fn change(controller: &Controller, request: &Value) -> Reply {
         value => match value.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
             Some(time) if !time.is_zero() => Some(time),
             _ => {
-                return Reply::Refused("a ban lasts a number of seconds above 0, or for good without a time".to_owned());
+                return Reply::Refused(
+                    "a ban lasts a number of seconds above 0, or for good without a time".to_owned(),
+                );
             }
         },
     };
