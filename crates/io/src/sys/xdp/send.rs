@@ -86,6 +86,15 @@ impl Places {
     }
 }
 
+/// Result of a wakeup of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kick {
+    /// The kernel has taken all frames, or its driver takes them by itself.
+    Done,
+    /// There may be frames left.
+    Left,
+}
+
 /// Writing end of a queue.
 ///
 /// **Threads**: one at a time; the sender may move between threads.
@@ -172,12 +181,23 @@ impl Sender {
         if self.untold >= BATCH { self.flush() } else { Ok(()) }
     }
 
-    /// Makes the kernel start sending all queued frames. **Errors**: as for [`Self::send`].
+    /// Makes the kernel take all queued frames. **Errors**: as for [`Self::send`]; `TimedOut` if it takes none for 2 s.
     pub fn flush(&mut self) -> io::Result<()> {
         self.transmit.publish();
         self.untold = 0;
-        if self.transmit.needs_wakeup() {
-            self.kick()?;
+        // The kernel copies a share of the frames for a call, and none while too many are on their way. What it leaves would stay in the ring
+        // until the next call, which may come with the next packet, or never.
+        let (mut moved, mut waiting) = (Instant::now(), u32::MAX);
+        while self.transmit.needs_wakeup() && self.kick()? == Kick::Left {
+            let now = self.transmit.waiting();
+            match now {
+                0 => break,
+                _ if now < waiting => (moved, waiting) = (Instant::now(), now),
+                _ if moved.elapsed() > PATIENCE => {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{now} frames were not taken")));
+                }
+                _ => std::thread::yield_now(),
+            }
         }
         self.collect()
     }
@@ -197,17 +217,17 @@ impl Sender {
         self.sent
     }
 
-    /// Wakes the kernel once; it may leave frames in the ring.
-    fn kick(&mut self) -> io::Result<()> {
-        let Err(error) = self.xsk.kick_transmit() else { return Ok(()) };
+    /// Wakes the kernel once.
+    fn kick(&mut self) -> io::Result<Kick> {
+        let Err(error) = self.xsk.kick_transmit() else { return Ok(Kick::Done) };
         match error.raw_os_error() {
             // The device dropped one frame; it is completed nevertheless.
             Some(libc::EBUSY) => {
                 self.sent.refused += 1;
-                Ok(())
+                Ok(Kick::Left)
             }
             // The kernel has taken its share of frames, or the device has no room now.
-            Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Ok(()),
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Ok(Kick::Left),
             Some(libc::ENETDOWN | libc::ENXIO) => Err(io::Error::other(match self.interface.state() {
                 State::Gone => "the interface is gone",
                 State::Up | State::Down => "the interface went down",
