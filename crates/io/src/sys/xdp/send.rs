@@ -156,6 +156,12 @@ impl Sender {
     /// `InvalidInput` for an empty frame or a frame longer than a chunk, which is not accepted; errors of the kernel, as for an
     /// interface that is down.
     pub fn send(&mut self, frame: &[u8]) -> io::Result<()> {
+        self.queue(frame)?;
+        if self.untold >= BATCH { self.flush() } else { Ok(()) }
+    }
+
+    /// Queues a frame, of which the kernel is not told.
+    pub(super) fn queue(&mut self, frame: &[u8]) -> io::Result<()> {
         if frame.is_empty() || frame.len() > self.chunk {
             let why = format!("a frame of {} bytes, AF_XDP sends 1 to {} here", frame.len(), self.chunk);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -178,26 +184,17 @@ impl Sender {
         }
         self.sent.taken += 1;
         self.untold += 1;
-        if self.untold >= BATCH { self.flush() } else { Ok(()) }
+        Ok(())
     }
 
-    /// Makes the kernel take all queued frames. **Errors**: as for [`Self::send`]; `TimedOut` if it takes none for 2 s.
+    /// Makes the kernel take all queued frames. **Errors**: as for [`Self::send`]; `TimedOut` if none is completed for 2 s.
     pub fn flush(&mut self) -> io::Result<()> {
         self.transmit.publish();
         self.untold = 0;
         // The kernel copies a share of the frames for a call, and none while too many are on their way. What it leaves would stay in the ring
         // until the next call, which may come with the next packet, or never.
-        let (mut moved, mut waiting) = (Instant::now(), u32::MAX);
-        while self.transmit.needs_wakeup() && self.kick()? == Kick::Left {
-            let now = self.transmit.waiting();
-            match now {
-                0 => break,
-                _ if now < waiting => (moved, waiting) = (Instant::now(), now),
-                _ if moved.elapsed() > PATIENCE => {
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{now} frames were not taken")));
-                }
-                _ => std::thread::yield_now(),
-            }
+        if self.transmit.needs_wakeup() && self.kick()? == Kick::Left {
+            self.wait_until(|sender| !sender.transmit.needs_wakeup() || sender.transmit.waiting() == 0)?;
         }
         self.collect()
     }
@@ -261,7 +258,7 @@ impl Sender {
         Ok(self.places.give().expect("waited for"))
     }
 
-    fn wait_until(&mut self, done: impl Fn(&Self) -> bool) -> io::Result<()> {
+    fn wait_until(&mut self, done: impl Fn(&mut Self) -> bool) -> io::Result<()> {
         const PAUSE: Duration = Duration::from_micros(100);
         let (mut moved, mut completed) = (Instant::now(), self.sent.completed);
         loop {

@@ -440,6 +440,19 @@ fn a_sender_says_what_became_of_its_frames() {
     assert_eq!(sender.finish().unwrap_err().to_string(), "the interface went down");
 }
 
+/// For one call the kernel copies fewer frames than wait here.
+#[test]
+fn a_flush_leaves_no_frame_to_the_next_call() {
+    if !cable("a_flush_leaves_no_frame_to_the_next_call", 1, 1500) {
+        return;
+    }
+    let mut sender = Sender::open("far", &SendSettings::default()).unwrap();
+    let mut capture = open("near", 0, &small(Mode::Generic)).unwrap();
+    (0..400).for_each(|number| sender.queue(&frame(number, 60)).unwrap());
+    sender.flush().unwrap();
+    assert_eq!(rest(&mut capture, 400, |_| 60), (counts(400, 0, 400), (0..400).collect()));
+}
+
 #[test]
 fn nothing_is_left_behind() {
     if !cable("nothing_is_left_behind", 1, 1500) {
