@@ -469,10 +469,12 @@ impl Firewall {
     ) {
         let nothing = Fields::without_ip(Content::Malformed);
         let (mut fields, mut found) = ([nothing; TOGETHER], [Found::default(); TOGETHER]);
+        let mut interfaces = [None; TOGETHER];
         let mut count = 0;
         for (i, record) in waiting.iter().enumerate() {
             let Some(record) = record else { continue };
             let place = self.place_of(record, current);
+            interfaces[i] = Some(place);
             self.nameless += u64::from(place.is_nameless);
             // What a frame without a parser carries is unknown, so it does not pass as one without IP.
             if let Some(parser) = &self.links[place.link].parser {
@@ -489,8 +491,8 @@ impl Firewall {
             };
             self.worker.value().look_up(&fields[next..end], &mut found[next..end]);
             for i in next..end {
-                let Some(record) = waiting[i].take() else { continue };
-                self.judge_one(&record, &fields[i], found[i], current, (places[i], passed));
+                let (Some(record), Some(place)) = (waiting[i].take(), interfaces[i]) else { continue };
+                self.judge_one(&record, place, &fields[i], found[i], (places[i], passed));
             }
             next = end;
             if end < count && self.change_at(&waiting[end], &fields[end], current, (places[end], passed)) {
@@ -504,9 +506,9 @@ impl Firewall {
     fn judge_one(
         &mut self,
         record: &Record<'_>,
+        place: Place,
         fields: &Fields,
         found: Found,
-        current: &Current<StagesPlan>,
         (at, passed): (u32, &mut Passed),
     ) {
         if let Some(time_ns) = record.time_ns {
@@ -516,7 +518,6 @@ impl Firewall {
             // No other worker is behind: there is room.
             let _ = self.worker.change_all(&[Change::Expired(rule)]);
         }
-        let place = self.place_of(record, current);
         let Link { expressions, parser, .. } = &*self.links[place.link];
         let (frame, time_ns) = (record.frame, self.time_ns);
         let seen = self

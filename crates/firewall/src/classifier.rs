@@ -7,8 +7,8 @@
 //!    each rule whose condition on that field holds ([`classes`](crate::classes)).
 //! 2. The rules that are in all five rows are candidates, in the order of the list ([`rows`](crate::rows)).
 //!
-//! Either way the rare conditions (flags, types of messages, fragment, extension headers, VLAN, interface, expression, rate, time) are judged for a candidate, and the first one that
-//! decides ends the search. A list of thousands of rules costs a packet that the tree judges about twenty nanoseconds, and one that the rows
+//! Either way the rare conditions (flags, types of messages, fragment, extension headers, VLAN, interface, expression, rate, time) are judged for a
+//! candidate, and the first one that decides ends the search. A list of thousands of rules costs a packet that the tree judges about twenty nanoseconds, and one that the rows
 //! judge two to five times that; an address set of a million prefixes costs what a set of ten costs but for cache misses.
 
 use crate::classes::{Ranges, Values};
@@ -58,7 +58,7 @@ pub struct Conditions<'a> {
 /// Start of the search for the rules of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Found {
-    /// The first rule by the tree; [`First::NONE`] if the rows tell it.
+    /// The first rule by the tree; [`First::BY_ROWS`] if the rows tell it.
     first: First,
     rows: FieldRows,
 }

@@ -174,6 +174,8 @@ pub struct RuleList {
     pub interfaces: Vec<String>,
     /// tcpdump expressions of the rules.
     pub expressions: Vec<String>,
+    /// Names of the files of sets, as they stand in the text.
+    pub files: Vec<String>,
 }
 
 /// An empty list: everything passes but malformed packets.
@@ -187,6 +189,7 @@ impl Default for RuleList {
             malformed: Verdict::Drop,
             interfaces: Vec::new(),
             expressions: Vec::new(),
+            files: Vec::new(),
         }
     }
 }

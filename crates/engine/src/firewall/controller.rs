@@ -104,6 +104,11 @@ impl Controller {
         Arc::new(Self { engine, read_rules, reloads: Mutex::default(), directions, ends, begun })
     }
 
+    /// Returns the rules in force.
+    pub fn rules(&self) -> Arc<RuleSet> {
+        self.engine.rules()
+    }
+
     /// Applies the changes of lines of a permission table as one step, or as several without those of other callers between if they need more
     /// than half the log. Bans among them end after `time`, if it is given. Returns the number of the last change, which is in force as all
     /// before it; 0 if there was none.

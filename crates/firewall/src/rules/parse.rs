@@ -373,6 +373,7 @@ impl Parser<'_, '_> {
             let file = words.value(first, ", as in set banned file banned.txt").map_err(refused)?;
             let file = file.trim_start_matches(['\'', '"']);
             words.end().map_err(refused)?;
+            place_of(&mut self.list.files, file);
             let text = (self.read)(file).map_err(|error| refused(Why::SetFile { file: file.to_owned(), error }))?;
             for (number, line) in text.lines().enumerate() {
                 let line = line.split('#').next().unwrap_or_default().trim();

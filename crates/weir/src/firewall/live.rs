@@ -2,7 +2,7 @@
 
 use super::report::{self, Report};
 use super::rules_file::RulesFile;
-use super::{called, control_packets, control_socket};
+use super::{called, control_packets, control_socket, directory_of};
 use crate::capture::{self, CaptureRequest};
 use crate::cli::firewall::{Fail, FirewallArgs};
 use crate::cli::{DirectionArg, DistributeArg};
@@ -16,7 +16,7 @@ use anyhow::{Context, anyhow, bail};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
@@ -380,7 +380,7 @@ fn forward(
                 }
             }
         }
-        let mut watch = rules.map(|rules| Watch { seen: state_of(rules), changed: None, rules });
+        let mut watch = rules.map(|rules| Watch::new(rules, controller.rules().list()));
         while threads.iter().any(|thread| !thread.is_finished()) {
             std::thread::sleep(LOOK);
             if look.swap(false, Ordering::Relaxed) {
@@ -393,7 +393,7 @@ fn forward(
                     ));
                 });
             }
-            match watch.as_mut().map_or(Change::None, Watch::look) {
+            match watch.as_mut().map_or(Change::None, |watch| watch.look(controller.rules().list())) {
                 Change::None => {}
                 Change::Emptied(rules) => say(&format!("{rules} is empty; the rules stay as they are")),
                 Change::Written(rules) => reload(rules, controller),
@@ -407,17 +407,19 @@ fn forward(
 /// Number, length and time of a file, which change with its contents.
 type State = (u64, u64, i64, i64);
 
-fn state_of(file: &Name) -> Option<State> {
+fn state_of(file: &Path) -> Option<State> {
     let about = std::fs::metadata(file).ok()?;
     Some((about.ino(), about.len(), about.mtime(), about.mtime_nsec()))
 }
 
-/// Rules file that is looked at now and then.
+/// Rules file and the files of its sets, which are looked at now and then.
 struct Watch<'a> {
     rules: &'a Name,
-    seen: Option<State>,
-    /// State that is not read yet, and since when it is there.
-    changed: Option<(State, Instant)>,
+    /// The rules file, and those of its sets.
+    files: Vec<PathBuf>,
+    seen: Vec<Option<State>>,
+    /// States that are not read yet, and since when they are there.
+    changed: Option<(Vec<Option<State>>, Instant)>,
 }
 
 /// Change of a rules file.
@@ -428,29 +430,52 @@ enum Change<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Returns a change once the file rests. A file that is empty, or ends inside a line, may be one that is still written: it rests longer.
-    fn look(&mut self) -> Change<'a> {
+    fn new(rules: &'a Name, list: &RuleList) -> Self {
+        let files = Self::files(rules, list);
+        Self { rules, seen: files.iter().map(|file| state_of(file)).collect(), files, changed: None }
+    }
+
+    fn files(rules: &Name, list: &RuleList) -> Vec<PathBuf> {
+        let of_sets = list.files.iter().map(|file| directory_of(rules).join(file));
+        std::iter::once(PathBuf::from(rules)).chain(of_sets).collect()
+    }
+
+    /// Returns a change once all files rest; `list` is in force. A file that is empty, or ends inside a line, may be one that is still written:
+    /// it rests longer.
+    fn look(&mut self, list: &RuleList) -> Change<'a> {
         const RESTS: Duration = Duration::from_millis(150);
         const RESTS_INSIDE_A_LINE: Duration = Duration::from_secs(2);
-        let Some(now) = state_of(self.rules).filter(|now| Some(*now) != self.seen) else { return Change::None };
-        let since = match self.changed {
-            Some((state, since)) if state == now => since,
+        let files = Self::files(self.rules, list);
+        if files != self.files {
+            // Other rules name other files.
+            self.seen.truncate(1);
+            self.seen.extend(files[1..].iter().map(|file| state_of(file)));
+            self.files = files;
+        }
+        let now: Vec<Option<State>> = self.files.iter().map(|file| state_of(file)).collect();
+        // A file that is gone may be one that is replaced.
+        if now == self.seen || now.contains(&None) {
+            return Change::None;
+        }
+        let since = match &self.changed {
+            Some((state, since)) if *state == now => *since,
             _ => {
                 self.changed = Some((now, Instant::now()));
                 return Change::None;
             }
         };
-        let rests = if ends_with_a_line(self.rules) { RESTS } else { RESTS_INSIDE_A_LINE };
+        let rests = if self.files.iter().all(|file| ends_with_a_line(file)) { RESTS } else { RESTS_INSIDE_A_LINE };
         if since.elapsed() < rests {
             return Change::None;
         }
-        self.seen = Some(now);
         // All packets would pass by an empty list, which is asked for in words.
-        if now.1 == 0 { Change::Emptied(self.rules) } else { Change::Written(self.rules) }
+        let is_empty = matches!(now[0], Some((_, 0, ..)));
+        self.seen = now;
+        if is_empty { Change::Emptied(self.rules) } else { Change::Written(self.rules) }
     }
 }
 
-fn ends_with_a_line(file: &Name) -> bool {
+fn ends_with_a_line(file: &Path) -> bool {
     let last = || {
         let mut file = File::open(file)?;
         file.seek(SeekFrom::End(-1))?;

@@ -179,6 +179,34 @@ fn several_workers_forward_each_packet_once() {
 }
 
 #[test]
+fn a_set_whose_file_alone_changes_is_read_again() {
+    let test = "a_set_whose_file_alone_changes_is_read_again";
+    let Some(wall) = Wall::new(test, "set more file more.txt\ndrop src $more\n") else { return };
+    let more = wall.temp.file("more.txt", b"10.0.0.7\n");
+    let running = wall.start("af_packet:near", "af_packet:out", &[]);
+    let denied_of_three = || {
+        let before = wall.stats();
+        let count = |stats: &Value, name: &str| stats[name].as_u64().unwrap();
+        wall.net.send(&[7, 8, 9].map(|source| datagram(source, 5)), 100);
+        let begun = Instant::now();
+        while count(&wall.stats(), "received") < count(&before, "received") + 3 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{}", wall.stats());
+        }
+        count(&wall.stats(), "denied") - count(&before, "denied")
+    };
+    assert_eq!(denied_of_three(), 1);
+    for (text, denied) in [("10.0.0.7-10.0.0.9\n", 3), ("10.0.0.8/31\n", 2)] {
+        fs::write(&more, text).unwrap();
+        let begun = Instant::now();
+        while denied_of_three() != denied {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{}", wall.stats());
+        }
+    }
+    let done = running.stop().ok();
+    assert_eq!(done.err.matches("from now on 1 rule").count(), 2, "{}", done.err);
+}
+
+#[test]
 fn an_output_by_packet_socket_that_goes_down_is_waited_for() {
     let test = "an_output_by_packet_socket_that_goes_down_is_waited_for";
     let Some(wall) = Wall::new(test, "drop udp dport 9\n") else { return };
