@@ -106,6 +106,9 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
         bail!("--distribute and several workers that judge are about interfaces, and {source} is a file");
     }
     check_engine(arguments)?;
+    if !source.is_dash() && !Path::new(source).exists() {
+        bail!("{}", sources::failed_line(source, &io::ErrorKind::NotFound.into()));
+    }
     if is_interface(sink.utf8()) {
         bail!("{sink} is an interface: af_packet:{sink} sends there, ./{sink} is a file");
     }

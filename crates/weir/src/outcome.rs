@@ -185,6 +185,8 @@ pub fn io_words(error: &io::Error) -> String {
         io::ErrorKind::IsADirectory => {
             "is a directory: name the capture files in it, for instance DIR/*.pcap".to_owned()
         }
+        // What the standard library says of a text with other bytes.
+        io::ErrorKind::InvalidData if error.to_string().contains("valid UTF-8") => "it is no text (UTF-8)".to_owned(),
         io::ErrorKind::StorageFull => "no space left on the device".to_owned(),
         _ => match error.raw_os_error() {
             Some(_) => {

@@ -80,8 +80,12 @@ pub fn grid(columns: &[Column], width: Option<usize>) -> String {
 
 /// Text for a cell: the first 160 characters, and a sign that more follow.
 pub fn shortened(text: &str) -> String {
-    const MOST: usize = 160;
-    match text.char_indices().nth(MOST) {
+    shortened_to(160, text)
+}
+
+/// The first `most` characters of a text, and a sign that more follow.
+pub fn shortened_to(most: usize, text: &str) -> String {
+    match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),
     }

@@ -2,6 +2,7 @@
 
 use super::directory_of;
 use crate::outcome::{io_words, say};
+use crate::table::shortened_to;
 use crate::walls;
 use anyhow::{anyhow, bail};
 use std::fs::File;
@@ -94,11 +95,12 @@ fn read_by(rules: &RulesFile, open_file: impl Fn(&Path) -> io::Result<File>) -> 
     let list = list.map_err(|error| {
         match error {
             // Its own words name the file of the set.
-            RuleError { file: Some(_), .. } => anyhow!("{error}"),
+            RuleError { file: Some(_), .. } => anyhow!("{}", shortened_to(600, &error.to_string())),
             RuleError { line, why: Why::SetFile { file, error }, .. } => {
                 anyhow!("{called}: line {line}: {file}: {}", io_words(&error))
             }
-            error => anyhow!("{called}: {error}"),
+            // A line may be one word of megabytes.
+            error => anyhow!("{called}: {}", shortened_to(600, &error.to_string())),
         }
     })?;
     let says =
