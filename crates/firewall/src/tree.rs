@@ -166,7 +166,7 @@ struct Group {
 }
 
 impl Group {
-    /// Boxes that hold no key, since the protocol of a key is below 256.
+    /// Boxes that hold no key, since protocol and marks of a key are no number of 16 ones.
     fn new() -> Self {
         Self { boxes: Boxes::new(), entries: [Entry(0); LANES] }
     }
