@@ -19,7 +19,7 @@ use weir_pipeline::Delivery;
 use weir_pipeline::select::Selected;
 use weir_pipeline::stages::{Bits, Columns, Stages};
 
-/// Largest number of batches that may be out at once: a byte for each fits into a pipe.
+/// Largest number of batches that may be out at once.
 pub const MOST: usize = 4096;
 
 /// Longest single wait: an endless wait is a sequence of such waits.
@@ -46,6 +46,24 @@ struct State {
     left: bool,
     /// Number of passed packets in batches that waited when the receiver was dropped.
     unread: u64,
+    /// Number of threads that wait for a change. While there is none, a change costs no system call.
+    sleeping: usize,
+    /// Writing end of the pipe for `poll`, once a caller asked for it and until the end of the run.
+    ready: Option<PipeWriter>,
+    /// Whether a byte is in the pipe: while a batch waits.
+    is_ready: bool,
+}
+
+impl State {
+    /// Makes the pipe readable if a batch waits, else empty. The pipe has room for the one byte.
+    fn mark_ready(&mut self, reader: Option<&PipeReader>) {
+        let (Some(mut reader), Some(writer)) = (reader, &mut self.ready) else { return };
+        let waits = !self.waiting.is_empty();
+        if waits != std::mem::replace(&mut self.is_ready, waits) {
+            // An error would be one of a pipe with both ends open.
+            let _ = if waits { writer.write_all(&[0]) } else { reader.read_exact(&mut [0]) };
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -54,6 +72,8 @@ struct Shared {
     /// Signals that there is room, a batch to take, or an end.
     changed: Condvar,
     most: usize,
+    /// Reading end of the pipe for `poll`, once a caller asked for it.
+    ready: OnceLock<PipeReader>,
 }
 
 impl Shared {
@@ -62,8 +82,21 @@ impl Shared {
     }
 
     /// Waits at most `most` for a change.
-    fn wait<'a>(&self, state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
-        self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0
+    fn wait<'a>(&self, mut state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
+        state.sleeping += 1;
+        let mut state = self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0;
+        state.sleeping -= 1;
+        state
+    }
+
+    /// Wakes the threads that wait for a change, and marks whether a batch waits.
+    fn changed(&self, mut state: MutexGuard<'_, State>) {
+        state.mark_ready(self.ready.get());
+        let is_awaited = state.sleeping > 0;
+        drop(state);
+        if is_awaited {
+            self.changed.notify_all();
+        }
     }
 }
 
@@ -73,15 +106,12 @@ pub(crate) struct BatchSender {
     shared: Arc<Shared>,
     /// Time at which the stop of the run was noticed.
     stopped: Option<Instant>,
-    /// Pipe that holds a byte for each waiting batch.
-    ready: PipeWriter,
 }
 
 /// The receiving end, from which a front end takes batches.
 #[derive(Debug)]
 pub struct Batches {
     shared: Arc<Shared>,
-    ready: PipeReader,
 }
 
 /// A batch: packets of one source in its order, with the memory of their frames. Packets are numbered from 0 on.
@@ -107,16 +137,22 @@ enum Counted {
 }
 
 /// Makes both ends; at most `most` batches, up to [`MOST`], wait or are held at once.
-pub(crate) fn channel(most: usize) -> io::Result<(BatchSender, Batches)> {
-    let shared = Shared { state: Mutex::default(), changed: Condvar::new(), most: most.clamp(1, MOST) };
-    let (shared, (reader, writer)) = (Arc::new(shared), pipe()?);
-    Ok((BatchSender { shared: Arc::clone(&shared), stopped: None, ready: writer }, Batches { shared, ready: reader }))
+pub(crate) fn channel(most: usize) -> (BatchSender, Batches) {
+    let state = Mutex::default();
+    let shared = Shared { state, changed: Condvar::new(), most: most.clamp(1, MOST), ready: OnceLock::new() };
+    let shared = Arc::new(shared);
+    (BatchSender { shared: Arc::clone(&shared), stopped: None }, Batches { shared })
 }
 
 impl BatchSender {
-    /// Hands a batch out, and waits for room; once `stop` is set, only for a short time. Returns the batch if the receiver is
-    /// gone or there is no room.
-    pub(crate) fn give(&mut self, delivery: Delivery<Stages>, stop: &AtomicBool) -> Option<Delivery<Stages>> {
+    /// Hands a batch out, and waits for room; once `stop` is set, only for a short time. Calls `meanwhile` each [`LOOK`] of the wait.
+    /// Returns the batch if the receiver is gone or there is no room.
+    pub(crate) fn give(
+        &mut self,
+        delivery: Delivery<Stages>,
+        stop: &AtomicBool,
+        mut meanwhile: impl FnMut(usize),
+    ) -> Option<Delivery<Stages>> {
         let mut state = self.shared.state();
         let is_full = |state: &State| state.waiting.len() + state.held >= self.shared.most;
         state.full += u64::from(is_full(&state));
@@ -125,15 +161,18 @@ impl BatchSender {
                 break;
             }
             state = self.shared.wait(state, LOOK);
+            if is_full(&state) {
+                let outstanding = state.waiting.len() + state.held;
+                drop(state);
+                meanwhile(outstanding);
+                state = self.shared.state();
+            }
         }
         if state.left || is_full(&state) {
             return Some(delivery);
         }
         state.waiting.push_back(delivery);
-        drop(state);
-        self.shared.changed.notify_all();
-        // The pipe has room for the byte. The error of a dropped receiver is no fault.
-        let _ = self.ready.write_all(&[0]);
+        self.shared.changed(state);
         None
     }
 
@@ -164,8 +203,9 @@ impl Drop for BatchSender {
         let mut state = self.shared.state();
         state.ended = true;
         state.spares = Vec::new();
-        drop(state);
-        self.shared.changed.notify_all();
+        // A pipe without a writer is readable: its end can be read.
+        state.ready = None;
+        self.shared.changed(state);
     }
 }
 
@@ -181,16 +221,15 @@ pub enum Next {
 }
 
 impl Batches {
-    /// Waits at most `most` for the next batch.
-    pub fn next(&mut self, most: Duration) -> Next {
+    /// Waits at most `most` for the next batch. Several threads may wait, and each batch goes to one of them.
+    pub fn next(&self, most: Duration) -> Next {
         let begun = Instant::now();
         let mut state = self.shared.state();
         loop {
             if let Some(delivery) = state.waiting.pop_front() {
                 state.held += 1;
+                state.mark_ready(self.shared.ready.get());
                 drop(state);
-                // The byte of this batch is in the pipe by now, or soon.
-                let _ = self.ready.read_exact(&mut [0]);
                 return Next::Batch(Box::new(Batch::new(delivery, Counted::Pulled(Arc::clone(&self.shared)))));
             }
             let left = most.saturating_sub(begun.elapsed());
@@ -208,16 +247,38 @@ impl Batches {
         (state.waiting.len(), state.held)
     }
 
+    /// Waits at most `most` until a batch waits to be taken or the run is over. Returns whether that is so.
+    pub fn wait(&self, most: Duration) -> bool {
+        let begun = Instant::now();
+        let mut state = self.shared.state();
+        loop {
+            let left = most.saturating_sub(begun.elapsed());
+            if state.ended || !state.waiting.is_empty() || left.is_zero() {
+                return state.ended || !state.waiting.is_empty();
+            }
+            state = self.shared.wait(state, left.min(TURN));
+        }
+    }
+
+    /// Returns a descriptor for `poll`: readable while a batch waits, and once the run is over. The caller must not read from it.
+    ///
+    /// **Cost**: the first call makes a pipe. From then on there is a system call whenever the first batch begins to wait, and when
+    /// the last waiting one is taken. **Errors**: no descriptor is available.
+    pub fn poll_fd(&self) -> io::Result<BorrowedFd<'_>> {
+        let mut state = self.shared.state();
+        if let Some(reader) = self.shared.ready.get() {
+            return Ok(reader.as_fd());
+        }
+        let (reader, writer) = pipe()?;
+        let reader = self.shared.ready.get_or_init(|| reader);
+        state.ready = (!state.ended).then_some(writer);
+        state.mark_ready(Some(reader));
+        Ok(reader.as_fd())
+    }
+
     /// Returns the number of times that the run had a batch, but the limit of outstanding batches was reached.
     pub fn full(&self) -> u64 {
         self.shared.state().full
-    }
-}
-
-/// Descriptor for `poll`: readable while a batch waits, and once the run is over. The caller must not read from it.
-impl AsFd for Batches {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.ready.as_fd()
     }
 }
 
@@ -232,7 +293,7 @@ impl Drop for Batches {
             std::mem::take(&mut state.waiting)
         };
         drop(waiting);
-        self.shared.changed.notify_all();
+        self.shared.changed(self.shared.state());
     }
 }
 
@@ -329,7 +390,6 @@ impl Drop for Batch {
         if !state.ended {
             state.spares.extend(buffer);
         }
-        drop(state);
-        shared.changed.notify_all();
+        shared.changed(state);
     }
 }

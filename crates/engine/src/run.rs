@@ -193,6 +193,8 @@ pub struct Run {
     has_opened: bool,
     /// Number of sources of the run.
     sources: usize,
+    /// Name of the capture that is read, if it is the only one.
+    capture: String,
     /// Number of packets that readers delivered.
     delivered: u64,
     /// Number of packets that the kernel rejected before the delivery.
@@ -351,6 +353,7 @@ impl Run {
             layout: None,
             has_opened: false,
             sources: 0,
+            capture: String::new(),
             delivered: 0,
             filtered_before: 0,
             shrank: false,
@@ -361,13 +364,13 @@ impl Run {
 
     /// Returns the end from which batches are taken, if [`Setup::pull`] asks for it; only the first call returns it. If it is never
     /// taken, batches are discarded; once it is dropped, the run ends. **Errors**: there are outputs or a measurement, which take
-    /// the batches; no descriptor is available.
+    /// the batches.
     pub fn batches(&mut self) -> Result<Option<Batches>, Error> {
         let Some(most) = self.pull.take() else { return Ok(None) };
         if self.measure.is_some() || !self.outputs.are_none() {
             return Err(Error::CannotBePulled);
         }
-        let (sender, batches) = batches::channel(most)?;
+        let (sender, batches) = batches::channel(most);
         self.batches = Some(sender);
         Ok(Some(batches))
     }
@@ -482,7 +485,7 @@ impl Run {
                 Step::End => break,
             }
             self.settle(reader, reading.as_mut(), on)?;
-            self.between_batches("", reader, reading.as_ref(), on);
+            self.between_batches(reader, reading.as_ref(), on);
             on(Event::Progress { bytes: reader.progress() });
             if self.is_over() {
                 break;
@@ -537,26 +540,40 @@ impl Run {
                 Ok(gone.map(|gone| Gone { packets: 0, ..gone }))
             }
             _ => {
-                let back = match &mut self.batches {
-                    // The columns still hold the verdicts on gone packets, so a batch with gone packets is not handed out.
-                    Some(batches) if gone.is_none() => {
-                        let back = batches.give(delivery, &self.stop);
-                        if let Some(buffer) = batches.spare() {
-                            reader.recycle(Chunk::owned(0, false, buffer, 0..0));
-                        }
-                        back
+                // The columns still hold the verdicts on gone packets, so a batch with gone packets is not handed out.
+                match self.batches.take() {
+                    Some(batches) if gone.is_none() => self.hand_out(batches, delivery, reader),
+                    batches => {
+                        self.batches = batches;
+                        reader.recycle(delivery.view);
                     }
-                    _ => Some(delivery),
-                };
-                if let Some(delivery) = back {
-                    if self.batches.is_some() && gone.is_none() {
-                        self.ledger.drop_batch(&delivery.part.selected);
-                    }
-                    reader.recycle(delivery.view);
                 }
                 Ok(gone)
             }
         }
+    }
+
+    /// Hands a batch out, and answers other threads while the batch waits for room.
+    fn hand_out(&mut self, mut batches: BatchSender, delivery: Delivery<Stages>, reader: &mut Reader<Stages>) {
+        let back = batches.give(delivery, &self.stop, |outstanding| {
+            self.control.answer(|| {
+                let report = reader.report();
+                self.snapshot(report.received, self.standing(report), outstanding)
+            });
+        });
+        if let Some(buffer) = batches.spare() {
+            reader.recycle(Chunk::owned(0, false, buffer, 0..0));
+        }
+        if let Some(delivery) = back {
+            self.ledger.drop_batch(&delivery.part.selected);
+            reader.recycle(delivery.view);
+        }
+        self.batches = Some(batches);
+    }
+
+    /// Returns the name and the counts of the capture that is read; nothing for a file.
+    fn standing(&self, report: &Report) -> Vec<(String, Counts)> {
+        report.live.map(|counts| (self.capture.clone(), counts)).into_iter().collect()
     }
 
     /// Does the work of a measurement between batches.
@@ -620,12 +637,11 @@ impl Run {
     }
 
     /// Handles the requests of other threads while a source is read.
-    fn between_batches(&mut self, name: &str, reader: &Reader<Stages>, reading: Option<&Reading>, on: On<'_>) {
+    fn between_batches(&mut self, reader: &Reader<Stages>, reading: Option<&Reading>, on: On<'_>) {
         self.tell_changes(on);
         self.control.answer(|| {
             let report = reader.report();
-            let captures = report.live.map(|counts| (name.to_owned(), counts)).into_iter().collect();
-            self.snapshot(report.received, captures, reading.map_or(0, Reading::in_flight))
+            self.snapshot(report.received, self.standing(report), reading.map_or(0, Reading::in_flight))
         });
     }
 

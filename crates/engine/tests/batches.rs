@@ -18,7 +18,7 @@ use weir_testkit::savefile::{Pcap, Pcapng};
 use weir_testkit::{Random, Scratch, captures, have, net, skipped};
 
 /// Returns the packets of all batches that are left.
-fn all(batches: &mut Batches) -> Vec<Found> {
+fn all(batches: &Batches) -> Vec<Found> {
     let mut found = Vec::new();
     loop {
         match batches.next(LONG) {
@@ -55,8 +55,8 @@ fn verdicts_are_tcpdumps_and_what_is_denied_is_there() {
         for expression in ["udp port 53 or arp", "greater 100"] {
             let theirs = (tcpdump(path, expression), tcpdump_rejects(path, expression));
             let (Some(passed), Some(denied)) = theirs else { continue };
-            let (mut handle, mut batches) = pulled(&[path], Order::Given, expression, 2);
-            let found = all(&mut batches);
+            let (mut handle, batches) = pulled(&[path], Order::Given, expression, 2);
+            let found = all(&batches);
             let ended = end(&mut handle);
             assert_eq!(those(&found, true), passed, "{path}: {expression}");
             assert_eq!(those(&found, false), denied, "{path}: {expression}");
@@ -93,8 +93,8 @@ fn descriptors_of_several_interfaces_are_tsharks() {
     let done = Command::new("tshark").args(["-n", "-r", &path, "-T", "fields"]).args(fields).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let theirs: Vec<String> = String::from_utf8_lossy(&done.stdout).lines().map(str::to_owned).collect();
-    let (mut handle, mut batches) = pulled(&[&path], Order::Given, "", 2);
-    let found = all(&mut batches);
+    let (mut handle, batches) = pulled(&[&path], Order::Given, "", 2);
+    let found = all(&batches);
     end(&mut handle);
     assert_eq!((theirs.len(), found.len()), (510, 510));
     for (line, Found { packet: (time_ns, wire_len, data), interface, timed, .. }) in theirs.iter().zip(&found) {
@@ -113,8 +113,8 @@ fn packets_by_time_have_the_interfaces_of_all_files() {
     (0..1000).for_each(|number| other.record(300, &frame(number)[14..214]));
     let other = scratch.file("other.pcap", &other.bytes);
     for order in [Order::Merged, Order::Sorted] {
-        let (mut handle, mut batches) = pulled(&[&one, &other], order, "len > 0", 8);
-        let found = all(&mut batches);
+        let (mut handle, batches) = pulled(&[&one, &other], order, "len > 0", 8);
+        let found = all(&batches);
         assert_eq!((end(&mut handle).ledger.passed, found.len()), (2000, 2000));
         assert!(found.windows(2).all(|pair| pair[0].packet.0 <= pair[1].packet.0));
         for (interface, part) in [(0, 0..300), (1, 14..214)] {
@@ -132,7 +132,7 @@ fn each_split_has_a_mask_of_its_own() {
     let mut setup = setup("udp", Some(4));
     setup.selection.splits = vec!["port 53".to_owned(), "port 80".to_owned(), "tcp".to_owned()];
     let mut run = Run::new(setup);
-    let mut batches = run.batches().unwrap().unwrap();
+    let batches = run.batches().unwrap().unwrap();
     let mut handle = Handle::<()>::start(run, files(&[&file], Order::Given), 1, |_| None).unwrap();
     let mut number = 0;
     while let Next::Batch(batch) = batches.next(LONG) {
@@ -154,7 +154,7 @@ fn batches_of_several_workers_come_in_order_and_stay_as_they_were() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
     let mut run = Run::new(Setup { workers: 4, ..setup("udp port 80", Some(5)) });
-    let mut batches = run.batches().unwrap().unwrap();
+    let batches = run.batches().unwrap().unwrap();
     let mut handle = Handle::<()>::start(run, files(&[&file], Order::Given), 1, |_| None).unwrap();
     let (mut random, mut held, mut number) = (Random(3), Vec::new(), 0);
     let check = |batch: &Batch, mut number: u32| {
@@ -181,9 +181,9 @@ fn the_last_batch_of_a_limited_run_ends_with_the_last_packet_that_passes() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
     let mut run = Run::new(Setup { limit: Some(777), ..setup("udp port 80", Some(4)) });
-    let mut batches = run.batches().unwrap().unwrap();
+    let batches = run.batches().unwrap().unwrap();
     let mut handle = Handle::<()>::start(run, files(&[&file], Order::Given), 1, |_| None).unwrap();
-    let found = all(&mut batches);
+    let found = all(&batches);
     assert_eq!((found.len(), found.iter().filter(|found| found.passed).count()), (2 * 777, 777));
     assert_eq!(end(&mut handle).ledger.received, 2 * 777);
 }
@@ -208,8 +208,8 @@ fn damaged_captures_have_no_descriptor_that_leads_out_of_the_region() {
             }
             damaged.truncate(damaged.len() - random.below(2) * random.below(damaged.len()));
             let file = scratch.file("damaged", &damaged);
-            let (mut handle, mut batches) = pulled(&[&file], Order::Given, "ip", 2);
-            packets += all(&mut batches).len();
+            let (mut handle, batches) = pulled(&[&file], Order::Given, "ip", 2);
+            packets += all(&batches).len();
             // An expression may make no sense for a damaged link type.
             if let Ok((ended, _)) = handle.join(LONG).unwrap() {
                 assert_eq!((ended.imbalance.as_ref(), ended.ledger.check()), (None, Ok(())));
@@ -234,7 +234,7 @@ fn live(test: &str, source: &str) {
         Err(error) => return skipped(test, error),
     };
     let mut run = Run::new(setup);
-    let mut batches = run.batches().unwrap().unwrap();
+    let batches = run.batches().unwrap().unwrap();
     let mut handle = Handle::<()>::start(run, Sources::Captures(opened.inputs), 1, |_| None).unwrap();
     let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as i64;
     let (mut port, begun) = (Port::open(&Name::from("af_packet:far")).unwrap(), now());
@@ -261,7 +261,7 @@ fn live(test: &str, source: &str) {
         }
     }
     handle.control().stop();
-    assert!(all(&mut batches).is_empty());
+    assert!(all(&batches).is_empty());
     assert!(numbers.into_iter().eq(0..SENT), "in the order in which they were sent");
     let ledger = end(&mut handle).ledger;
     assert_eq!((ledger.received, ledger.passed, ledger.filtered), (3000, 1500, 1500));

@@ -36,7 +36,7 @@ fn numbers(batch: &Batch) -> Vec<u32> {
 }
 
 /// Returns the numbers of the packets in all batches that are left.
-fn all(batches: &mut Batches) -> Vec<u32> {
+fn all(batches: &Batches) -> Vec<u32> {
     let mut found = Vec::new();
     loop {
         match batches.next(LONG) {
@@ -51,7 +51,7 @@ fn all(batches: &mut Batches) -> Vec<u32> {
 fn batches_hold_what_passed_in_order_and_come_back_in_any_order() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
-    let (mut handle, mut batches) = pulled(&[&file], Order::Given, "udp port 53", 3);
+    let (mut handle, batches) = pulled(&[&file], Order::Given, "udp port 53", 3);
     let (mut found, mut held) = (Vec::new(), Vec::new());
     loop {
         match batches.next(Duration::from_millis(300)) {
@@ -84,9 +84,9 @@ fn files_that_are_merged_are_pulled_by_time() {
     // The stamp of each packet follows from its place in its file.
     let one = scratch.file("one.pcap", &pcap(0..1000));
     let other = scratch.file("other.pcap", &pcap(1000..2000));
-    let (mut handle, mut batches) = pulled(&[&one, &other], Order::Merged, "", 8);
+    let (mut handle, batches) = pulled(&[&one, &other], Order::Merged, "", 8);
     let expected: Vec<u32> = (0..1000).flat_map(|number| [number, 1000 + number]).collect();
-    assert_eq!(all(&mut batches), expected);
+    assert_eq!(all(&batches), expected);
     assert_eq!(end(&mut handle).ledger.passed, 2000);
 }
 
@@ -99,11 +99,10 @@ fn the_descriptor_is_readable_while_a_batch_waits_and_at_the_end() {
     let scratch = Scratch::new();
     let path = scratch.at("pipe");
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-    let (mut handle, mut batches) = pulled(&[&path], Order::Given, "", 8);
+    let (mut handle, batches) = pulled(&[&path], Order::Given, "", 8);
     let mut pipe = File::options().write(true).open(&path).unwrap();
     let readable = |batches: &Batches, within: &str| {
-        use std::os::fd::AsFd;
-        let stdin = Stdio::from(batches.as_fd().try_clone_to_owned().unwrap());
+        let stdin = Stdio::from(batches.poll_fd().unwrap().try_clone_to_owned().unwrap());
         let look = format!("import select; print(len(select.select([0], [], [], {within})[0]))");
         let done = Command::new("python3").args(["-c", &look]).stdin(stdin).output().unwrap();
         done.stdout == b"1\n"
@@ -113,10 +112,10 @@ fn the_descriptor_is_readable_while_a_batch_waits_and_at_the_end() {
     assert!(readable(&batches, "60"));
     let Next::Batch(batch) = batches.next(LONG) else { panic!("it was readable") };
     let mut found = numbers(&batch);
-    assert!(!readable(&batches, "0") || matches!(batches.next(LONG), Next::Batch(_)), "one byte for each batch");
+    assert!(!readable(&batches, "0") || matches!(batches.next(LONG), Next::Batch(_)), "no batch waits");
     drop(pipe);
     assert!(readable(&batches, "60"));
-    found.extend(all(&mut batches));
+    found.extend(all(&batches));
     assert_eq!(found.len(), 10);
     assert!(readable(&batches, "60"), "the end stays");
     end(&mut handle);
@@ -126,7 +125,7 @@ fn the_descriptor_is_readable_while_a_batch_waits_and_at_the_end() {
 fn a_run_ends_when_nobody_takes_batches_any_more() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
-    let (mut handle, mut batches) = pulled(&[&file], Order::Given, "", 2);
+    let (mut handle, batches) = pulled(&[&file], Order::Given, "", 2);
     let Next::Batch(batch) = batches.next(Duration::MAX) else { panic!("there are packets") };
     // One batch waits, and the next one finds no room.
     while batches.full() == 0 {
@@ -144,7 +143,7 @@ fn a_run_ends_when_nobody_takes_batches_any_more() {
 fn a_run_that_is_stopped_while_all_batches_are_out_accounts_for_the_rest() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
-    let (mut handle, mut batches) = pulled(&[&file], Order::Given, "udp port 80", 1);
+    let (mut handle, batches) = pulled(&[&file], Order::Given, "udp port 80", 1);
     let Next::Batch(held) = batches.next(LONG) else { panic!("there are packets") };
     while batches.full() == 0 {
         std::thread::sleep(Duration::from_millis(1));
@@ -160,7 +159,7 @@ fn a_run_that_is_stopped_while_all_batches_are_out_accounts_for_the_rest() {
 fn a_filter_is_replaced_between_two_batches_that_are_pulled() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
-    let (mut handle, mut batches) = pulled(&[&file], Order::Given, "udp port 53", 1);
+    let (mut handle, batches) = pulled(&[&file], Order::Given, "udp port 53", 1);
     let Next::Batch(first) = batches.next(LONG) else { panic!("there are packets") };
     // The next batch is judged, and waits for room.
     while batches.full() == 0 {
@@ -193,7 +192,7 @@ fn a_filter_is_replaced_between_two_batches_that_are_pulled() {
 fn snapshots_add_up_while_the_run_goes_on() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &pcap(0..PACKETS));
-    let (mut handle, mut batches) = pulled(&[&file], Order::Given, "udp port 53", 2);
+    let (mut handle, batches) = pulled(&[&file], Order::Given, "udp port 53", 2);
     let control = Arc::clone(handle.control());
     let asking = std::thread::spawn(move || {
         let (mut last, mut answers) = (0, 0);
@@ -290,16 +289,16 @@ fn a_run_that_waits_for_the_writer_of_a_fifo_can_be_stopped() {
     let scratch = Scratch::new();
     let fifo = scratch.at("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    let (mut handle, mut batches) = pulled(&[&fifo], Order::Given, "", 2);
+    let (mut handle, batches) = pulled(&[&fifo], Order::Given, "", 2);
     assert!(matches!(batches.next(Duration::from_millis(200)), Next::Nothing));
     handle.control().stop();
     assert!(matches!(batches.next(LONG), Next::End));
     assert_eq!(end(&mut handle).ledger.received, 0);
     // The run waits for a late writer.
-    let (mut handle, mut batches) = pulled(&[&fifo], Order::Given, "", 2);
+    let (mut handle, batches) = pulled(&[&fifo], Order::Given, "", 2);
     assert!(matches!(batches.next(Duration::from_millis(200)), Next::Nothing));
     std::fs::write(&fifo, pcap(0..10)).unwrap();
-    assert!(all(&mut batches).into_iter().eq(0..10));
+    assert!(all(&batches).into_iter().eq(0..10));
     assert_eq!(end(&mut handle).ledger.received, 10);
 }
 

@@ -1,23 +1,19 @@
 //! Interfaces as sources: settings from the command line, and messages about captures.
 
 use crate::cli::{DirectionArg, FanoutArg, LiveArgs, StampsArg, XdpModeArg, ZeroCopyArg};
-use crate::outcome::{io_words, own_path, say, say_plain};
-use anyhow::{anyhow, bail};
-use std::fmt::Display;
+use crate::outcome::{io_words, say, say_plain};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use weir_engine::capture::rings::{self, TooLarge};
-pub use weir_engine::capture::{AF_PACKET, CaptureRequest, is_interface};
-use weir_engine::capture::{
-    AF_XDP, CaptureError, DPDK, Direction, FanoutBy, Live, Mode, Notice, Settings, Stamps, ZeroCopy,
-};
-use weir_engine::name::{Name, interface_of};
+use weir_engine::capture::rings;
+pub use weir_engine::capture::{AF_PACKET, CaptureRequest};
+use weir_engine::capture::{Direction, FanoutBy, Live, Mode, Settings, Stamps, ZeroCopy};
+use weir_engine::name::Name;
 use weir_io::Input;
-use weir_io::live::{Counts, Marks};
-use weir_io::sys::packet_socket;
 use weir_io::sys::privilege::{self, Capability};
-use weir_io::sys::xdp;
+use weir_messages::Refusal;
+pub use weir_messages::captures::{check_queue, interface, is_file_and_interface};
+use weir_messages::captures::{lines_on, notice_line, refusal, too_large};
 
 /// Capture settings from the command line.
 pub fn settings(live: &LiveArgs) -> Settings {
@@ -58,11 +54,6 @@ pub fn settings(live: &LiveArgs) -> Settings {
     }
 }
 
-/// Whether a source names both an existing file and an interface. The file is read then.
-pub fn is_file_and_interface(name: &Name) -> bool {
-    is_interface(name.utf8()) && Path::new(name).exists()
-}
-
 /// With `--wait`, adds the prefix `af_packet:` to names that no file has, because their interface may still come.
 pub fn name_awaited(sources: &mut [Name], live: &LiveArgs) {
     for source in sources.iter_mut().filter(|source| live.wait && !source.is_dash()) {
@@ -73,24 +64,9 @@ pub fn name_awaited(sources: &mut [Name], live: &LiveArgs) {
     }
 }
 
-/// Interface or device that a source names; `None` for a file.
-pub fn interface(name: &Name) -> Option<&str> {
-    Live::of(name).map(Live::interface)
-}
-
-/// Refuses names like `af_packet:eth0:1`.
-pub fn check_queue(name: &Name) -> anyhow::Result<()> {
-    match name.utf8().strip_prefix(AF_PACKET).and_then(|rest| rest.split_once(':')) {
-        Some((interface, queue)) => bail!(
-            "{name}: AF_PACKET has no queues: {AF_PACKET}{interface} is the whole interface, {AF_XDP}{interface}:{queue} a queue of it"
-        ),
-        None => Ok(()),
-    }
-}
-
 /// Refuses rings for which there is too little memory.
 pub fn check_memory(sources: &[Name], live: &LiveArgs) -> anyhow::Result<()> {
-    rings::check(sources, &settings(live)).map_err(|error| anyhow!(too_large(&error)))
+    Ok(rings::check(sources, &settings(live)).map_err(|error| Refusal(too_large(&error)))?)
 }
 
 /// Begins to capture from `source`, and adds lines that describe the capture to `about`. Returns no inputs if `stop` was
@@ -101,14 +77,10 @@ pub fn open(
     stop: &Arc<AtomicBool>,
     about: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Input>> {
-    let opened = weir_engine::capture::open(source, request, stop, &mut |notice| match notice {
-        Notice::Waits { name } => say_plain(&format!("{name}: waiting until it is there and up")),
-        Notice::BlockRaised { name, asked, block, largest } => say(&format!(
-            "{name}: --block {}k is raised to {}k: a frame may have {largest} bytes",
-            asked >> 10,
-            block >> 10
-        )),
-        _ => {}
+    let opened = weir_engine::capture::open(source, request, stop, &mut |notice| match notice_line(notice) {
+        Some((line, true)) => say(&line),
+        Some((line, false)) => say_plain(&line),
+        None => {}
     });
     let opened = opened.map_err(|error| refusal(source, error))?;
     if let (Some(live), false) = (Live::of(source), opened.inputs.is_empty()) {
@@ -117,198 +89,9 @@ pub fn open(
     Ok(opened.inputs)
 }
 
-/// Lines that describe the capture from a source. A source is `bare` if it is an interface name without prefix.
-fn lines_on(live: Live<'_>, descriptions: &[String], bare: bool) -> Vec<String> {
-    let (name, first) = (live.interface(), descriptions.first().map_or("", String::as_str));
-    let more = |words: &dyn Fn(usize) -> String| {
-        if descriptions.len() > 1 { words(descriptions.len()) } else { String::new() }
-    };
-    match live {
-        Live::AfPacket(_) => {
-            let why = if bare { " (it takes nothing away from this host)" } else { "" };
-            let how = first.replacen("AF_PACKET", &format!("AF_PACKET{why}"), 1);
-            vec![format!("{name}: {how}{}", more(&|n| format!(", shared out to {n} workers")))]
-        }
-        Live::AfXdp(..) => {
-            let queues = more(&|n| format!(", and {} more queues", n - 1));
-            vec![format!("{name}: {first}{queues}; this host does not get what is captured")]
-        }
-        Live::Dpdk(_) => descriptions.iter().map(|how| format!("{name}: {how}")).collect(),
-    }
-}
-
-/// Message on why a capture cannot begin, with the remedy.
-fn refusal(source: &Name, error: CaptureError) -> anyhow::Error {
-    let name = interface(source).unwrap_or_default();
-    match error {
-        CaptureError::NoInterface => anyhow!("{source} is no interface"),
-        CaptureError::Memory(error) => anyhow!(too_large(&error)),
-        CaptureError::Size(size) => anyhow!("--ring or --block {size} is too large"),
-        CaptureError::Block { block, page } => {
-            anyhow!("--block {block} is not a power of two of at least {page} bytes")
-        }
-        CaptureError::Ring { ring, block, largest, shares } => {
-            let least = (2 * block * shares) >> 10;
-            let each = if shares > 1 { format!(" for each of {shares} workers") } else { String::new() };
-            let why = largest.map_or(String::new(), |largest| format!(" (a frame of {name} may have {largest} bytes)"));
-            anyhow!(
-                "--ring {}k is too small for two blocks of {}k{why}{each}: use --ring {least}k or more",
-                ring >> 10,
-                block >> 10
-            )
-        }
-        CaptureError::ReceivesOnly => {
-            anyhow!("{AF_XDP}{name} sees what the interface receives, and nothing that it sends: use {AF_PACKET}{name}")
-        }
-        CaptureError::Queue(_) => anyhow!("{source}: {error}"),
-        CaptureError::WithoutDpdk => {
-            anyhow!("{DPDK}{name}: {error}: cargo build --release -p weir --features dpdk")
-        }
-        CaptureError::PacketSocket(error) => refused_by_packet_socket(name, error),
-        CaptureError::Xdp(error) => refused_by_xdp(name, error),
-        error => error.into(),
-    }
-}
-
-fn refused_by_packet_socket(name: &str, error: packet_socket::Error) -> anyhow::Error {
-    use packet_socket::Error;
-    match error {
-        Error::NoInterface => no_interface(name, &error),
-        Error::NotPermitted => {
-            anyhow!("{name}: {error}: sudo setcap cap_net_raw=ep {}, or run it as root", own_path())
-        }
-        Error::Down => is_down(name, &error),
-        Error::System { what, error } => anyhow!("{name}: {what}: {}", io_words(&error)),
-        error => anyhow!("{name}: {error}"),
-    }
-}
-
-fn refused_by_xdp(name: &str, error: xdp::Error) -> anyhow::Error {
-    use xdp::Error;
-    match error {
-        Error::NoInterface => no_interface(name, &error),
-        Error::NotPermitted(_) | Error::Bpf(weir_io::sys::bpf::Error::NotPermitted(_)) => anyhow!(
-            "{name}: {error}: sudo setcap cap_net_raw,cap_net_admin,cap_bpf=ep {}, or run it as root",
-            own_path()
-        ),
-        Error::Down => is_down(name, &error),
-        Error::Locked(_) => anyhow!("{name}: {error}, or use a smaller one (--ring 4M), or grant cap_ipc_lock too"),
-        Error::System { what, error } => anyhow!("{name}: {what}: {}", io_words(&error)),
-        error => anyhow!("{name}: {error}"),
-    }
-}
-
-/// Message on rings that take too much memory, with a size that would fit.
-fn too_large(error: &TooLarge) -> String {
-    let TooLarge { ring, several, wanted, free, grouped, most } = *error;
-    let rings = if several { "the rings together take" } else { "a ring takes" };
-    let place = if grouped { " to this control group" } else { "" };
-    format!(
-        "--ring {}: {rings} {}, and at most half of the {} that are free{place}: --ring {} would do, --ring-force takes \
-         more",
-        size(ring),
-        size(wanted),
-        size(free),
-        size(most)
-    )
-}
-
-/// Size in the notation of command-line options, rounded down.
-fn size(bytes: u64) -> String {
-    match bytes {
-        _ if bytes >= 1 << 30 && bytes.is_multiple_of(1 << 30) => format!("{}G", bytes >> 30),
-        _ if bytes >= 1 << 20 => format!("{}M", bytes >> 20),
-        _ => format!("{}k", bytes >> 10),
-    }
-}
-
-fn no_interface(name: &str, error: &impl Display) -> anyhow::Error {
-    anyhow!("{name}: {error}: weir filter -D lists those there are; --wait waits for it")
-}
-
-fn is_down(name: &str, error: &impl Display) -> anyhow::Error {
-    anyhow!("{name}: {error}: sudo ip link set {name} up; --wait waits for it")
-}
-
 /// Gives up all capabilities but those `kept`. Called once all interfaces are open.
 pub fn give_up_privileges(kept: &[Capability]) {
     if let Err(error) = privilege::give_up(kept) {
         say(&format!("capabilities cannot be given up: {}", io_words(&error)));
-    }
-}
-
-/// Observations about a capture beside its packets (link down, merged or cut packets, checksums), a line each.
-pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
-    let Marks { downs, unfinished_checksums, large, cut } = *marks;
-    let mut lines = Vec::new();
-    // `any` is no device.
-    let device = if name == packet_socket::ANY { "IF" } else { interface_of(name) };
-    if downs > 0 {
-        let times = if downs == 1 { "once".to_owned() } else { format!("{downs} times") };
-        lines.push(format!("{name}: it was down {times} meanwhile: what was sent then is not here"));
-    }
-    if large > 0 {
-        lines.push(format!(
-            "{name}: {large} packets are larger than the medium takes, merged or not cut yet: \
-             sudo ethtool -K {device} gro off lro off tso off gso off shows them as they are sent"
-        ));
-    }
-    if cut > 0 {
-        lines.push(format!(
-            "{name}: {cut} packets were cut by the ring, whose blocks are smaller than they: a larger --block keeps them whole"
-        ));
-    }
-    if unfinished_checksums > 0 {
-        lines.push(format!(
-            "{name}: {unfinished_checksums} packets came before their checksum was filled in: sudo ethtool -K {device} tx off, \
-             at the end that sends them, has it filled in at once"
-        ));
-    }
-    lines
-}
-
-/// Line of counters that SIGUSR1 requests.
-pub fn standing_line(name: &str, counts: &Counts) -> String {
-    let Counts { received, filtered, dropped, handed_over } = *counts;
-    let filtered = filtered.map_or("an uncounted number".to_owned(), |filtered| filtered.to_string());
-    format!("{name}: {received} received, {handed_over} delivered, {filtered} filtered before, {dropped} dropped")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rings_that_are_too_large_are_told_with_what_would_do() {
-        let one = TooLarge {
-            ring: 501 << 20,
-            several: false,
-            wanted: 501 << 20,
-            free: 1000 << 20,
-            grouped: false,
-            most: 500 << 20,
-        };
-        assert_eq!(
-            too_large(&one),
-            "--ring 501M: a ring takes 501M, and at most half of the 1000M that are free: --ring 500M would do, --ring-force takes more"
-        );
-        let more = TooLarge { ring: 100 << 30, several: true, wanted: 300 << 30, grouped: true, most: 0, ..one };
-        assert_eq!(
-            too_large(&more),
-            "--ring 100G: the rings together take 300G, and at most half of the 1000M that are free to this control group: --ring 0k would do, --ring-force takes more"
-        );
-    }
-
-    #[test]
-    fn advice_on_offloads_names_a_device() {
-        let marks = Marks { large: 3, unfinished_checksums: 2, ..Marks::default() };
-        for (name, device) in [("eth0", "eth0"), ("eth0, queue 1", "eth0"), ("any", "IF")] {
-            let lines = marks_lines(name, &marks);
-            assert_eq!(lines.len(), 2);
-            for line in lines {
-                assert!(line.starts_with(&format!("{name}: ")), "{line}");
-                assert!(line.contains(&format!("sudo ethtool -K {device} ")), "{line}");
-            }
-        }
     }
 }

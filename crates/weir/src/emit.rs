@@ -3,7 +3,6 @@
 use crate::numbers::packets;
 use crate::outcome::io_words;
 use crate::terminal::{self, printable};
-use crate::walls;
 use anyhow::bail;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Stdout, Write};
@@ -11,7 +10,6 @@ use std::path::Path;
 use weir_engine::name::Name;
 use weir_engine::sink::{End, Note, Sink, SinkFault, SinkReport};
 use weir_engine::zone::Zone;
-use weir_io::sys::Access;
 use weir_io::sys::packet_socket::name_of;
 use weir_io::sys::standard;
 use weir_io::sys::writer::Writer;
@@ -236,18 +234,6 @@ fn packet_json(
         object["direction"] = if direction == Direction::Out { "out" } else { "in" }.into();
     }
     out.push_str(&terminal::json(&object));
-}
-
-/// Short reason why the file at `path` cannot be created.
-pub fn create_words(path: &Path, error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => "cannot be created: its directory does not exist".to_owned(),
-        io::ErrorKind::PermissionDenied => {
-            format!("cannot be created: permission denied{}", walls::advice(path, Access::Write))
-        }
-        io::ErrorKind::IsADirectory => "cannot be written: it is a directory".to_owned(),
-        _ => format!("cannot be created: {}", io_words(error)),
-    }
 }
 
 /// File format for the extension of a name. **Errors**: extensions of compressed files.

@@ -110,7 +110,7 @@ fn run_checked(arguments: &FilterArgs, query: Option<&Arc<Query>>) -> anyhow::Re
 fn refused(error: Error) -> anyhow::Error {
     match error {
         Error::TooManySources { .. } | Error::TooManyStreams { .. } => {
-            sources::too_many(&error, "--sort takes any number of files")
+            sources::too_many(&error, "--sort takes any number of files").into()
         }
         Error::Refused { name: Some(name), why } => anyhow!("{name}: {why}"),
         Error::LimitOfQueues => anyhow!("-c and an interface of several queues: name one, as in af_xdp:eth0:0"),

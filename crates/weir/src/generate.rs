@@ -5,12 +5,13 @@ mod maker;
 mod pace;
 
 use crate::cli::{GenerateArgs, Rate};
-use crate::emit::{create_words, format_for, refuse_terminal};
+use crate::emit::{format_for, refuse_terminal};
 use crate::numbers::packets;
 use crate::outcome::{self, Outcome, answer, io_words, say, say_plain};
 use crate::port::{self, Port, PortFault};
 use crate::table::{Column, Narrow, grid};
 use crate::terminal;
+use crate::walls;
 use crate::walls::Walls;
 use anyhow::{Context, bail};
 use maker::{Maker, Wanted};
@@ -26,6 +27,8 @@ use weir_engine::name::Name;
 use weir_generator::{FRAME_MAX, FlowCount};
 use weir_io::output::{Output, OutputError, Rotation};
 use weir_io::sys;
+use weir_io::sys::Access;
+use weir_messages::errors::create_words;
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_pipeline::unless_stopped;
@@ -70,7 +73,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     if let (Some(Maker::Mix(frames)), Some(table)) = (&maker, &arguments.table)
         && let Err(error) = write_table(frames.table(), Path::new(table))
     {
-        say(&format!("{table}: {}", create_words(Path::new(table), &error)));
+        say(&format!("{table}: {}", create_words(&error, walls::advice(Path::new(table), Access::Write))));
         return Ok(Outcome::Failed);
     }
     if to_port {
@@ -99,7 +102,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
             Ok(Outcome::Failed)
         }
         Err(OutputError::Create { path, error }) => {
-            say(&format!("{}: {}", Name::from(&path), create_words(&path, &error)));
+            say(&format!("{}: {}", Name::from(&path), create_words(&error, walls::advice(&path, Access::Write))));
             Ok(Outcome::Failed)
         }
         Err(error) => {

@@ -14,10 +14,8 @@ mod info;
 mod interfaces;
 mod measure;
 mod moment;
-mod numbers;
 mod outcome;
 mod outputs;
-mod port;
 mod progress;
 mod query;
 mod record;
@@ -35,6 +33,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use weir_engine::name::Name;
 use weir_io::sys::standard;
+use weir_messages::{numbers, ports as port};
 
 #[global_allocator]
 static ALLOCATOR: weir_io::sys::exhausted::Allocator = weir_io::sys::exhausted::Allocator;

@@ -152,6 +152,7 @@ fn refused(arguments: &MeasureArgs, error: Error) -> anyhow::Error {
         }
         Error::TooManySources { .. } | Error::TooManyStreams { .. } => {
             sources::too_many(&error, "--no-merge reads files one after another, --sort takes any number of them")
+                .into()
         }
         Error::Tables(Failure::Counters(weir_measure::Error::TooLittleMemory { .. })) => {
             anyhow!("--memory {memory} (bytes) is too little for such a table: 16k are enough for any")

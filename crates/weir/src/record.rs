@@ -300,7 +300,7 @@ fn check(arguments: &RecordArgs, sources: &[Name], directory: &Name) -> anyhow::
             asked_size((disk / 8).max(1 << 20))
         );
     }
-    sources::check(sources, false)
+    Ok(sources::check(sources, false)?)
 }
 
 /// Memory for packets. **Errors**: more than there is.

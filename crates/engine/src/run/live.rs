@@ -220,6 +220,7 @@ impl Run {
     }
 
     fn one_interface(&mut self, name: &str, mut reader: Reader<Stages>, on: On<'_>) -> Result<(), Error> {
+        name.clone_into(&mut self.capture);
         if let Err(failure) = self.try_one_interface(name, &mut reader, on) {
             self.failure = Some(failure);
             self.note_failed_source(&reader);
@@ -266,7 +267,7 @@ impl Run {
             self.settle(reader, reading.as_mut(), on)?;
             self.flush_files(&mut flushed, FLUSHED, on);
             self.tell_standing(name, reader.report(), on);
-            self.between_batches(name, reader, reading.as_ref(), on);
+            self.between_batches(reader, reading.as_ref(), on);
             if let Some(until) = idle {
                 reader.wait(until.saturating_sub(now.steady));
             }

@@ -53,7 +53,7 @@ pub fn run(
     let fields = Fields { counter: Some(HEADERS), time: Some(HEADERS + 8), flows, ..Fields::default() };
     let mut injector = Injector::open(interface, &template(len), &fields, Mode::Pass).map_err(|error| match error {
         Error::Bpf(bpf::Error::NotPermitted(_)) => {
-            not_permitted(&arguments.sink, "injecting needs CAP_BPF and CAP_NET_ADMIN", "cap_bpf,cap_net_admin")
+            not_permitted(&arguments.sink, "injecting needs CAP_BPF and CAP_NET_ADMIN", "cap_bpf,cap_net_admin").into()
         }
         error => anyhow!("{name}: {error}"),
     })?;

@@ -1,67 +1,67 @@
 //! Ports as sinks: checks of their names, and messages on their failures.
 
-use crate::capture::check_queue;
+use crate::captures::check_queue;
+use crate::errors::{io_words, own_path};
 use crate::numbers::packets;
-use crate::outcome::{io_words, own_path};
 use crate::sources::scheme;
-use anyhow::{anyhow, bail};
+use crate::{Refusal, refusal, refuse};
 use weir_engine::capture::{AF_PACKET, AF_XDP};
 use weir_engine::name::Name;
-use weir_engine::port::{self, Cause, PortError, Refusal, Refused};
+use weir_engine::port::{self, Cause, PortError, Refused};
 pub use weir_engine::port::{Finisher, Port, PortFault, PortSink, injected, interface, is_dpdk, is_null, is_port};
 use weir_io::sys::{packet_socket, xdp};
 use weir_packet::LinkType;
 
 /// Refuses misspelt schemes like `af_paket:eth0`, which would become files; schemes without an interface, like
 /// `af_packet:`; and `af_packet:eth0:1`.
-pub fn check_scheme(name: &Name) -> anyhow::Result<()> {
+pub fn check_scheme(name: &Name) -> Result<(), Refusal> {
     if interface(name).or(injected(name)) == Some("") {
-        bail!("{name} names no interface: weir filter -D lists those there are");
+        refuse!("{name} names no interface: weir filter -D lists those there are");
     }
     if scheme(name).is_some() && !is_port(name) {
-        bail!("{name}: no such way to send: af_packet, af_xdp, dpdk, inject and null are; ./{name} is a file");
+        refuse!("{name}: no such way to send: af_packet, af_xdp, dpdk, inject and null are; ./{name} is a file");
     }
     check_queue(name)
 }
 
 /// Opens the port `name`. **Errors**: a message with the remedy.
-pub fn open(name: &Name) -> anyhow::Result<Port> {
+pub fn open(name: &Name) -> Result<Port, Refusal> {
     Port::open(name).map_err(|error| refusal(name, error))
 }
 
 /// Refuses an interface that does not exist or is down.
-pub fn check_interface(name: &Name, interface: &str) -> anyhow::Result<()> {
+pub fn check_interface(name: &Name, interface: &str) -> Result<(), Refusal> {
     port::check_interface(interface).map_err(|error| refusal(name, error))
 }
 
 /// Message on why a port cannot be opened, with the remedy.
-fn refusal(name: &Name, error: PortError) -> anyhow::Error {
+fn refusal(name: &Name, error: PortError) -> Refusal {
     let interface = interface(name).or(injected(name)).unwrap_or_default();
     match error {
-        PortError::NoInterface => anyhow!("{name}: {error}: weir filter -D lists those there are"),
-        PortError::Down => anyhow!("{name}: {error}: sudo ip link set {interface} up"),
-        PortError::Queue(_) => anyhow!("{name}: {error}: {AF_XDP}{interface}:0"),
+        PortError::NoInterface => refusal!("{name}: {error}: weir filter -D lists those there are"),
+        PortError::Down => refusal!("{name}: {error}: sudo ip link set {interface} up"),
+        PortError::Queue(_) => refusal!("{name}: {error}: {AF_XDP}{interface}:0"),
         PortError::Injects => {
-            anyhow!("{name}: packets are injected by weir generate {name}, and sent by {AF_PACKET}IF")
+            refusal!("{name}: packets are injected by weir generate {name}, and sent by {AF_PACKET}IF")
         }
-        PortError::WithoutDpdk => anyhow!("{name}: {error}: cargo build --release -p weir --features dpdk"),
+        PortError::WithoutDpdk => refusal!("{name}: {error}: cargo build --release -p weir --features dpdk"),
         PortError::PacketSocket(packet_socket::Error::NotPermitted) => {
             not_permitted(name, "sending needs CAP_NET_RAW", "cap_net_raw")
         }
         PortError::PacketSocket(packet_socket::Error::Hardware(other)) => {
-            anyhow!("{name}: frames of hardware type {other} are not sent: those of Ethernet and IP tunnels are")
+            refusal!("{name}: frames of hardware type {other} are not sent: those of Ethernet and IP tunnels are")
         }
         PortError::Xdp(ref xdp @ xdp::Error::NotPermitted(_)) => not_permitted(name, &xdp.to_string(), "cap_net_raw"),
         PortError::PacketSocket(packet_socket::Error::System { what, error })
-        | PortError::Xdp(xdp::Error::System { what, error }) => anyhow!("{name}: {what}: {}", io_words(&error)),
-        PortError::Dpdk(words) => anyhow!(words),
-        error => anyhow!("{name}: {error}"),
+        | PortError::Xdp(xdp::Error::System { what, error }) => refusal!("{name}: {what}: {}", io_words(&error)),
+        PortError::Dpdk(words) => Refusal(words),
+        error => refusal!("{name}: {error}"),
     }
 }
 
 /// Message on missing capabilities to send or inject, with the command that grants them.
-pub fn not_permitted(name: &Name, what: &str, capabilities: &str) -> anyhow::Error {
-    anyhow!("{name}: {what}: sudo setcap {capabilities}=ep {}, or run it as root", own_path())
+pub fn not_permitted(name: &Name, what: &str, capabilities: &str) -> Refusal {
+    refusal!("{name}: {what}: sudo setcap {capabilities}=ep {}, or run it as root", own_path())
 }
 
 /// Message on a port that failed.
@@ -92,13 +92,13 @@ fn cause_words(cause: &Cause) -> String {
 /// Message on packets that the port `name` did not send.
 pub fn refused_line(name: &str, refused: &Refused) -> String {
     let why = match refused.why {
-        Refusal::TooLong(mtu) => {
+        port::Refusal::TooLong(mtu) => {
             format!("longer than the interface takes{}", mtu.map_or(String::new(), |mtu| format!(" (MTU {mtu})")))
         }
-        Refusal::TooShort => "shorter than a link header".to_owned(),
-        Refusal::NoRoom => "more than the interface had room for".to_owned(),
-        Refusal::Down => "the interface was down".to_owned(),
-        Refusal::Failed => "the interface failed".to_owned(),
+        port::Refusal::TooShort => "shorter than a link header".to_owned(),
+        port::Refusal::NoRoom => "more than the interface had room for".to_owned(),
+        port::Refusal::Down => "the interface was down".to_owned(),
+        port::Refusal::Failed => "the interface failed".to_owned(),
         why => format!("{why:?}"),
     };
     format!("{name}: {} not sent: {why}", packets(refused.packets))

@@ -1,0 +1,235 @@
+//! Messages about captures from interfaces.
+
+use crate::errors::{io_words, own_path};
+use crate::{Refusal, refusal, refuse};
+use std::fmt::Display;
+use std::path::Path;
+use weir_engine::capture::rings::TooLarge;
+use weir_engine::capture::{AF_PACKET, AF_XDP, CaptureError, DPDK, Live, Notice, is_interface};
+use weir_engine::name::{Name, interface_of};
+use weir_io::live::{Counts, Marks};
+use weir_io::sys::packet_socket;
+use weir_io::sys::xdp;
+
+/// Whether a source names both an existing file and an interface. The file is read then.
+pub fn is_file_and_interface(name: &Name) -> bool {
+    is_interface(name.utf8()) && Path::new(name).exists()
+}
+
+/// Interface or device that a source names; `None` for a file.
+pub fn interface(name: &Name) -> Option<&str> {
+    Live::of(name).map(Live::interface)
+}
+
+/// Refuses names like `af_packet:eth0:1`.
+pub fn check_queue(name: &Name) -> Result<(), Refusal> {
+    match name.utf8().strip_prefix(AF_PACKET).and_then(|rest| rest.split_once(':')) {
+        Some((interface, queue)) => refuse!(
+            "{name}: AF_PACKET has no queues: {AF_PACKET}{interface} is the whole interface, {AF_XDP}{interface}:{queue} a queue of it"
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Message on a notice during the opening of a capture; `true` if the line is a warning.
+pub fn notice_line(notice: Notice<'_>) -> Option<(String, bool)> {
+    match notice {
+        Notice::Waits { name } => Some((format!("{name}: waiting until it is there and up"), false)),
+        Notice::BlockRaised { name, asked, block, largest } => Some((
+            format!("{name}: --block {}k is raised to {}k: a frame may have {largest} bytes", asked >> 10, block >> 10),
+            true,
+        )),
+        _ => None,
+    }
+}
+
+/// Lines that describe the capture from a source. A source is `bare` if it is an interface name without prefix.
+pub fn lines_on(live: Live<'_>, descriptions: &[String], bare: bool) -> Vec<String> {
+    let (name, first) = (live.interface(), descriptions.first().map_or("", String::as_str));
+    let more = |words: &dyn Fn(usize) -> String| {
+        if descriptions.len() > 1 { words(descriptions.len()) } else { String::new() }
+    };
+    match live {
+        Live::AfPacket(_) => {
+            let why = if bare { " (it takes nothing away from this host)" } else { "" };
+            let how = first.replacen("AF_PACKET", &format!("AF_PACKET{why}"), 1);
+            vec![format!("{name}: {how}{}", more(&|n| format!(", shared out to {n} workers")))]
+        }
+        Live::AfXdp(..) => {
+            let queues = more(&|n| format!(", and {} more queues", n - 1));
+            vec![format!("{name}: {first}{queues}; this host does not get what is captured")]
+        }
+        Live::Dpdk(_) => descriptions.iter().map(|how| format!("{name}: {how}")).collect(),
+    }
+}
+
+/// Message on why a capture cannot begin, with the remedy.
+pub fn refusal(source: &Name, error: CaptureError) -> Refusal {
+    let name = interface(source).unwrap_or_default();
+    match error {
+        CaptureError::NoInterface => refusal!("{source} is no interface"),
+        CaptureError::Memory(error) => Refusal(too_large(&error)),
+        CaptureError::Size(size) => refusal!("--ring or --block {size} is too large"),
+        CaptureError::Block { block, page } => {
+            refusal!("--block {block} is not a power of two of at least {page} bytes")
+        }
+        CaptureError::Ring { ring, block, largest, shares } => {
+            let least = (2 * block * shares) >> 10;
+            let each = if shares > 1 { format!(" for each of {shares} workers") } else { String::new() };
+            let why = largest.map_or(String::new(), |largest| format!(" (a frame of {name} may have {largest} bytes)"));
+            refusal!(
+                "--ring {}k is too small for two blocks of {}k{why}{each}: use --ring {least}k or more",
+                ring >> 10,
+                block >> 10
+            )
+        }
+        CaptureError::ReceivesOnly => {
+            refusal!(
+                "{AF_XDP}{name} sees what the interface receives, and nothing that it sends: use {AF_PACKET}{name}"
+            )
+        }
+        CaptureError::Queue(_) => refusal!("{source}: {error}"),
+        CaptureError::WithoutDpdk => {
+            refusal!("{DPDK}{name}: {error}: cargo build --release -p weir --features dpdk")
+        }
+        CaptureError::PacketSocket(error) => refused_by_packet_socket(name, error),
+        CaptureError::Xdp(error) => refused_by_xdp(name, error),
+        error => Refusal(error.to_string()),
+    }
+}
+
+fn refused_by_packet_socket(name: &str, error: packet_socket::Error) -> Refusal {
+    use packet_socket::Error;
+    match error {
+        Error::NoInterface => no_interface(name, &error),
+        Error::NotPermitted => {
+            refusal!("{name}: {error}: sudo setcap cap_net_raw=ep {}, or run it as root", own_path())
+        }
+        Error::Down => is_down(name, &error),
+        Error::System { what, error } => refusal!("{name}: {what}: {}", io_words(&error)),
+        error => refusal!("{name}: {error}"),
+    }
+}
+
+fn refused_by_xdp(name: &str, error: xdp::Error) -> Refusal {
+    use xdp::Error;
+    match error {
+        Error::NoInterface => no_interface(name, &error),
+        Error::NotPermitted(_) | Error::Bpf(weir_io::sys::bpf::Error::NotPermitted(_)) => refusal!(
+            "{name}: {error}: sudo setcap cap_net_raw,cap_net_admin,cap_bpf=ep {}, or run it as root",
+            own_path()
+        ),
+        Error::Down => is_down(name, &error),
+        Error::Locked(_) => refusal!("{name}: {error}, or use a smaller one (--ring 4M), or grant cap_ipc_lock too"),
+        Error::System { what, error } => refusal!("{name}: {what}: {}", io_words(&error)),
+        error => refusal!("{name}: {error}"),
+    }
+}
+
+/// Message on rings that take too much memory, with a size that would fit.
+pub fn too_large(error: &TooLarge) -> String {
+    let TooLarge { ring, several, wanted, free, grouped, most } = *error;
+    let rings = if several { "the rings together take" } else { "a ring takes" };
+    let place = if grouped { " to this control group" } else { "" };
+    format!(
+        "--ring {}: {rings} {}, and at most half of the {} that are free{place}: --ring {} would do, --ring-force takes \
+         more",
+        size(ring),
+        size(wanted),
+        size(free),
+        size(most)
+    )
+}
+
+/// Size in the notation of command-line options, rounded down.
+fn size(bytes: u64) -> String {
+    match bytes {
+        _ if bytes >= 1 << 30 && bytes.is_multiple_of(1 << 30) => format!("{}G", bytes >> 30),
+        _ if bytes >= 1 << 20 => format!("{}M", bytes >> 20),
+        _ => format!("{}k", bytes >> 10),
+    }
+}
+
+fn no_interface(name: &str, error: &impl Display) -> Refusal {
+    refusal!("{name}: {error}: weir filter -D lists those there are; --wait waits for it")
+}
+
+fn is_down(name: &str, error: &impl Display) -> Refusal {
+    refusal!("{name}: {error}: sudo ip link set {name} up; --wait waits for it")
+}
+
+/// Observations about a capture beside its packets (link down, merged or cut packets, checksums), a line each.
+pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
+    let Marks { downs, unfinished_checksums, large, cut } = *marks;
+    let mut lines = Vec::new();
+    // `any` is no device.
+    let device = if name == packet_socket::ANY { "IF" } else { interface_of(name) };
+    if downs > 0 {
+        let times = if downs == 1 { "once".to_owned() } else { format!("{downs} times") };
+        lines.push(format!("{name}: it was down {times} meanwhile: what was sent then is not here"));
+    }
+    if large > 0 {
+        lines.push(format!(
+            "{name}: {large} packets are larger than the medium takes, merged or not cut yet: \
+             sudo ethtool -K {device} gro off lro off tso off gso off shows them as they are sent"
+        ));
+    }
+    if cut > 0 {
+        lines.push(format!(
+            "{name}: {cut} packets were cut by the ring, whose blocks are smaller than they: a larger --block keeps them whole"
+        ));
+    }
+    if unfinished_checksums > 0 {
+        lines.push(format!(
+            "{name}: {unfinished_checksums} packets came before their checksum was filled in: sudo ethtool -K {device} tx off, \
+             at the end that sends them, has it filled in at once"
+        ));
+    }
+    lines
+}
+
+/// Line of counters that SIGUSR1 requests.
+pub fn standing_line(name: &str, counts: &Counts) -> String {
+    let Counts { received, filtered, dropped, handed_over } = *counts;
+    let filtered = filtered.map_or("an uncounted number".to_owned(), |filtered| filtered.to_string());
+    format!("{name}: {received} received, {handed_over} delivered, {filtered} filtered before, {dropped} dropped")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_that_are_too_large_are_told_with_what_would_do() {
+        let one = TooLarge {
+            ring: 501 << 20,
+            several: false,
+            wanted: 501 << 20,
+            free: 1000 << 20,
+            grouped: false,
+            most: 500 << 20,
+        };
+        assert_eq!(
+            too_large(&one),
+            "--ring 501M: a ring takes 501M, and at most half of the 1000M that are free: --ring 500M would do, --ring-force takes more"
+        );
+        let more = TooLarge { ring: 100 << 30, several: true, wanted: 300 << 30, grouped: true, most: 0, ..one };
+        assert_eq!(
+            too_large(&more),
+            "--ring 100G: the rings together take 300G, and at most half of the 1000M that are free to this control group: --ring 0k would do, --ring-force takes more"
+        );
+    }
+
+    #[test]
+    fn advice_on_offloads_names_a_device() {
+        let marks = Marks { large: 3, unfinished_checksums: 2, ..Marks::default() };
+        for (name, device) in [("eth0", "eth0"), ("eth0, queue 1", "eth0"), ("any", "IF")] {
+            let lines = marks_lines(name, &marks);
+            assert_eq!(lines.len(), 2);
+            for line in lines {
+                assert!(line.starts_with(&format!("{name}: ")), "{line}");
+                assert!(line.contains(&format!("sudo ethtool -K {device} ")), "{line}");
+            }
+        }
+    }
+}

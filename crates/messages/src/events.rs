@@ -1,0 +1,205 @@
+//! Messages on the events of a run.
+
+use crate::captures::{marks_lines, standing_line};
+use crate::errors::{create_words, io_words};
+use crate::faults::{LiveFaults, fault_line, left_out_line, lost_before_line, misfit_lines};
+use crate::numbers::packets;
+use crate::ports;
+use crate::sources::{changed_line, failed_line};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
+use weir_engine::event::{Closed, Event};
+use weir_engine::name::{Name, interface_of};
+use weir_engine::outputs::{Discrepancy, Outputs};
+use weir_engine::run::Ended;
+use weir_engine::sink::{Note, SinkFault, SinkReport};
+use weir_io::live::Marks;
+use weir_io::output::OutputError;
+use weir_io::sys::Access;
+use weir_packet::savefile::Format;
+use weir_pipeline::sort::SortFault;
+
+/// Function that returns advice for a file that this process may not access; empty if there is none.
+pub type Advice = fn(&Path, Access) -> &'static str;
+
+/// A message on an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// An input or an output failed: the answer is not complete.
+    Fault(String),
+    /// The answer is complete, but the user should know something about it.
+    Remark(String),
+    /// An answer to a request, such as counts so far.
+    Plain(String),
+}
+
+/// Listener to the events of a run: says what they mean, and gathers what is said at the end of captures.
+#[derive(Debug)]
+pub struct Listener {
+    /// Whether outputs are files, which may lack texts of their sources.
+    has_files: bool,
+    advice: Advice,
+    /// Faults of captures, which are said once all captures have ended.
+    live_faults: LiveFaults,
+    /// Observations beside the packets, by interface, because workers and queues share one.
+    marks: BTreeMap<String, Marks>,
+}
+
+impl Listener {
+    /// Makes a listener.
+    pub fn new(has_files: bool, advice: Advice) -> Self {
+        Self { has_files, advice, live_faults: LiveFaults::default(), marks: BTreeMap::new() }
+    }
+
+    /// Returns the messages on an event, in order; none if the event is no matter for a message, or is gathered.
+    pub fn event(&mut self, event: &Event<'_>) -> Vec<Line> {
+        let remarks = |lines: Vec<String>| lines.into_iter().map(Line::Remark).collect();
+        match event {
+            Event::Unopened { name, error } => {
+                let path = Path::new(name);
+                vec![Line::Fault(failed_line(name, error, (self.advice)(path, Access::Read)))]
+            }
+            Event::Closed(closed) => self.closed(closed),
+            Event::Fault { name, fault } => vec![Line::Fault(fault_line(name, fault))],
+            Event::LiveFault { name, fault } => {
+                self.live_faults.add(name, fault);
+                Vec::new()
+            }
+            Event::LiveFaultsSoFar(faults) => {
+                let mut now = LiveFaults::default();
+                faults.iter().for_each(|(name, fault)| now.add(name, fault));
+                remarks(now.passing_lines())
+            }
+            Event::Misfits { name, layout, misfits, select } => remarks(misfit_lines(name, *layout, select, misfits)),
+            Event::Copied { name, layout } if self.has_files => {
+                remarks(left_out_line(name, layout).into_iter().collect())
+            }
+            Event::Unsorted { fault, sorted } => vec![Line::Fault(unsorted_line(fault, *sorted))],
+            Event::Changed { name } => vec![Line::Fault(changed_line(name))],
+            Event::Sink(fault) => vec![Line::Fault(sink_fault_line(fault, self.advice))],
+            Event::Standing { name, counts } => vec![Line::Plain(standing_line(name, counts))],
+            Event::SoFar { names, passed, filtered } => {
+                vec![Line::Remark(format!("{}: so far {passed} matched, {filtered} did not", names.join(", ")))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn closed(&mut self, closed: &Closed<'_>) -> Vec<Line> {
+        let Closed { name, report, layout, misfits, refused, select, .. } = *closed;
+        let mut lines = Vec::new();
+        if let Some(layout) = layout.filter(|_| self.has_files) {
+            lines.extend(left_out_line(name, layout).map(Line::Remark));
+        }
+        if report.live.is_some() {
+            let marks = self.marks.entry(interface_of(name).to_owned()).or_default();
+            marks.downs = marks.downs.max(report.marks.downs);
+            marks.large += report.marks.large;
+            marks.cut += report.marks.cut;
+            marks.unfinished_checksums += report.marks.unfinished_checksums;
+        }
+        match refused {
+            Some(refused) => lines.push(Line::Fault(format!("{name}: {refused}"))),
+            None => {
+                lines.extend(lost_before_line(name, report).map(Line::Remark));
+                lines.extend(misfit_lines(name, layout, select, misfits).into_iter().map(Line::Remark));
+            }
+        }
+        lines
+    }
+
+    /// Returns the messages on faults of interfaces, once their captures have ended.
+    pub fn live_faults(&mut self) -> Vec<Line> {
+        std::mem::take(&mut self.live_faults).lines().into_iter().map(Line::Fault).collect()
+    }
+
+    /// Returns the messages on faults and observations of interfaces, once their captures have ended.
+    pub fn end_of_capture(&mut self) -> Vec<Line> {
+        let mut lines = self.live_faults();
+        for (name, marks) in std::mem::take(&mut self.marks) {
+            lines.extend(marks_lines(&name, &marks).into_iter().map(Line::Remark));
+        }
+        lines
+    }
+}
+
+/// Returns the messages on the end of a run: packets that outputs changed or refused, and numbers that do not add up.
+pub fn end_lines(outputs: &Outputs, ended: &Ended) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (name, report) in outputs.reports() {
+        let Some(SinkReport { notes, refused, .. }) = report else { continue };
+        lines.extend(notes.iter().map(|note| Line::Remark(note_line(name, note))));
+        lines.extend(refused.iter().map(|refused| Line::Fault(ports::refused_line(name, refused))));
+    }
+    lines.extend(account_lines(ended));
+    lines
+}
+
+/// Returns the messages on numbers of packets that do not add up, which is a mistake in weir.
+pub fn account_lines(ended: &Ended) -> Vec<Line> {
+    let mut lines = Vec::new();
+    lines.extend(ended.imbalance.iter().map(|imbalance| Line::Fault(imbalance.to_string())));
+    for Discrepancy { name, expected, written } in &ended.discrepancies {
+        lines.push(Line::Fault(format!(
+            "the account does not add up: {} matched for {name}, and it took {written}",
+            packets(*expected)
+        )));
+    }
+    lines
+}
+
+/// Message on packets that an output changed.
+fn note_line(name: &str, note: &Note) -> String {
+    match note {
+        Note::Said(line) => line.clone(),
+        Note::Cut { packets } => ports::cut_line(name, *packets),
+        Note::Unstamped { packets: count } => {
+            format!("{name}: {} without a time stamp: the beginning of 1970 stands there instead", packets(*count))
+        }
+        Note::Clamped { packets: count, format } => {
+            let range = match format {
+                Format::Pcap => "outside 1970 to 2106, all that a pcap file can hold",
+                _ => "before 1970 or after 2262, which is not written",
+            };
+            format!("{name}: {} with a time {range}: the nearest stands there instead", packets(*count))
+        }
+        note => format!("{name}: {note:?}"),
+    }
+}
+
+/// Message on an output that failed.
+fn sink_fault_line(fault: &SinkFault, advice: Advice) -> String {
+    let (name, error) = match fault {
+        SinkFault::File { name, error } => (name, error),
+        SinkFault::Port(fault) => return ports::fault_line(fault),
+        fault => return fault.to_string(),
+    };
+    let name = name.as_output();
+    match error {
+        OutputError::Io { error, packets, path } => {
+            let name = path.as_ref().map_or(name, |path| Name::from(path).text());
+            let kept = match packets {
+                0 => "no packet was written".to_owned(),
+                1 => "1 packet was written before that".to_owned(),
+                n => format!("{n} packets were written before that"),
+            };
+            format!("{name}: {}; {kept}", io_words(error))
+        }
+        OutputError::Create { path, error } => {
+            format!("{}: {}", Name::from(path).text(), create_words(error, advice(path, Access::Write)))
+        }
+        error => format!("{name}: {error}"),
+    }
+}
+
+/// Message on packets that could not be sorted; `sorted` packets are in the answer.
+fn unsorted_line(fault: &SortFault, sorted: u64) -> String {
+    let SortFault { directory, error } = fault;
+    let words = io_words(error);
+    let directory = Name::from(OsStr::new(directory)).text();
+    format!(
+        "--sort: temporary files in {directory} (TMPDIR): {words}; only {} are sorted and in the answer",
+        packets(sorted)
+    )
+}

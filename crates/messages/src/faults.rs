@@ -1,0 +1,121 @@
+//! Messages on sources that failed, and on packets that are missing or make no sense.
+
+use crate::errors::io_words;
+use crate::numbers::{grouped, packets};
+use weir_engine::name::interface_of;
+use weir_engine::records::Damaged;
+use weir_packet::savefile::{Layout, MAX_TEXT};
+use weir_pipeline::SourceFault;
+use weir_pipeline::reader::{Report, SourceError};
+use weir_pipeline::select::{Misfit, Select};
+
+/// Line about a source that failed: its place, the cause, and the packets delivered before.
+pub fn fault_line(name: &str, fault: &SourceFault) -> String {
+    let SourceFault { packet, offset, what } = fault;
+    if let SourceError::Io(error) = what
+        && let Some(damaged) = error.get_ref().and_then(|inner| inner.downcast_ref::<Damaged>())
+    {
+        return format!("{name}: {damaged}; all else was read");
+    }
+    format!("{name}: packet {packet}, offset {offset}: {}; {}", source_error_words(what), kept_words(packet - 1))
+}
+
+/// Short description of a source's error.
+pub fn source_error_words(what: &SourceError) -> String {
+    match what {
+        SourceError::Io(error) => io_words(error),
+        what => what.to_string(),
+    }
+}
+
+fn kept_words(delivered: u64) -> String {
+    match delivered {
+        0 => "no packet was delivered".to_owned(),
+        1 => "the packet before it was delivered".to_owned(),
+        n => format!("{n} packets before it were delivered"),
+    }
+}
+
+/// Faults of captures. Workers and queues of an interface share its faults, so that equal faults are one line.
+#[derive(Debug, Default)]
+pub struct LiveFaults(Vec<LiveFault>);
+
+#[derive(Debug)]
+struct LiveFault {
+    /// Name of the source, or of the interface if several of its sources have this fault.
+    name: String,
+    what: String,
+    delivered: u64,
+}
+
+impl LiveFaults {
+    /// Adds the fault of a source.
+    pub fn add(&mut self, name: &str, fault: &SourceFault) {
+        let (what, delivered) = (source_error_words(&fault.what), fault.packet - 1);
+        let same = |known: &&mut LiveFault| interface_of(&known.name) == interface_of(name) && known.what == what;
+        match self.0.iter_mut().find(same) {
+            Some(known) => {
+                interface_of(name).clone_into(&mut known.name);
+                known.delivered += delivered;
+            }
+            None => self.0.push(LiveFault { name: name.to_owned(), what, delivered }),
+        }
+    }
+
+    /// A line about each fault, without offset or packet number, which a capture does not have.
+    pub fn lines(&self) -> Vec<String> {
+        let line = |fault: &LiveFault| format!("{}: {}; {}", fault.name, fault.what, kept_words(fault.delivered));
+        self.0.iter().map(line).collect()
+    }
+
+    /// A line about each fault, while other captures go on.
+    pub fn passing_lines(&self) -> Vec<String> {
+        self.0.iter().map(|fault| format!("{}: {}; the others go on", fault.name, fault.what)).collect()
+    }
+}
+
+/// Lines about packets whose link type an expression does not support. Without a layout they name no interfaces.
+pub fn misfit_lines(name: &str, layout: Option<&Layout>, select: &Select, misfits: &[Misfit]) -> Vec<String> {
+    /// Most interfaces named in a line.
+    const NAMED: usize = 4;
+    let line = |misfit: &Misfit| {
+        let Misfit { link, split, packets: count } = *misfit;
+        let why = select.misfit(link, split)?;
+        let interfaces = layout.into_iter().flat_map(|layout| layout.interfaces.iter());
+        let of_link = interfaces.enumerate().filter(|(_, interface)| interface.link == link);
+        let all: Vec<String> = of_link.map(|(i, _)| i.to_string()).collect();
+        let more = if all.len() > NAMED { format!(" and {} more", all.len() - NAMED) } else { String::new() };
+        let which = match all.as_slice() {
+            [] => String::new(),
+            [one] => format!(" (interface {one})"),
+            _ => format!(" (interfaces {}{more})", all[..all.len().min(NAMED)].join(", ")),
+        };
+        let link = link.name().map_or_else(|| link.0.to_string(), str::to_owned);
+        let verb = if count == 1 { "does" } else { "do" };
+        Some(format!("{name}: {} of link type {link}{which} {verb} not match: {why}", packets(count)))
+    };
+    misfits.iter().filter_map(line).collect()
+}
+
+/// Message on packets that the source itself counts as lost when it was captured. They are no fault of this run.
+pub fn lost_before_line(name: &str, report: &Report) -> Option<String> {
+    match report.lost_before() {
+        0 => None,
+        1 => Some(format!("{name}: 1 packet was dropped when it was captured, it says, and is not in it")),
+        n => Some(format!(
+            "{name}: {} packets were dropped when it was captured, it says, and are not in it",
+            grouped(n)
+        )),
+    }
+}
+
+/// Message on the names and comments that a copy of the source lacks.
+pub fn left_out_line(name: &str, layout: &Layout) -> Option<String> {
+    (layout.texts_left_out > 0).then(|| {
+        format!(
+            "{name}: {} names and comments of its interfaces and sections are left out: {} bytes of them are kept",
+            grouped(layout.texts_left_out),
+            grouped(MAX_TEXT as u64)
+        )
+    })
+}

@@ -1,0 +1,30 @@
+//! Messages for people about sources, captures, ports and outputs, the same in every front end.
+//!
+//! The engine reports values, and front ends say what they mean: the command on standard error, a library in the text of its
+//! errors. Each function here returns the line for one such value. Advice in a line is for a shell, and names flags of the `weir` command.
+#![forbid(unsafe_code)]
+
+pub mod captures;
+pub mod errors;
+pub mod events;
+pub mod faults;
+pub mod numbers;
+pub mod ports;
+pub mod sources;
+
+/// Reason why a source, an output or a setting is refused, as a line for people. Nothing was opened or processed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refusal(pub String);
+
+/// Makes a [`Refusal`] of a format string and its arguments.
+macro_rules! refusal {
+    ($($text:tt)*) => { $crate::Refusal(format!($($text)*)) };
+}
+
+/// Returns early with a [`Refusal`].
+macro_rules! refuse {
+    ($($text:tt)*) => { return Err($crate::Refusal(format!($($text)*))) };
+}
+
+pub(crate) use {refusal, refuse};
