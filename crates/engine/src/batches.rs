@@ -241,6 +241,20 @@ impl Batches {
         }
     }
 
+    /// Takes no more batches: those that wait are dropped and counted, and the run ends.
+    pub fn leave(&self) {
+        let waiting = {
+            let mut state = self.shared.state();
+            state.left = true;
+            if !state.ended {
+                state.unread += state.waiting.iter().map(|delivery| delivery.part.selected.passed).sum::<u64>();
+            }
+            std::mem::take(&mut state.waiting)
+        };
+        drop(waiting);
+        self.shared.changed(self.shared.state());
+    }
+
     /// Returns the numbers of batches that are out of the run and not given back: those that wait, and those that are held.
     pub fn outstanding(&self) -> (usize, usize) {
         let state = self.shared.state();
@@ -284,16 +298,7 @@ impl Batches {
 
 impl Drop for Batches {
     fn drop(&mut self) {
-        let waiting = {
-            let mut state = self.shared.state();
-            state.left = true;
-            if !state.ended {
-                state.unread = state.waiting.iter().map(|delivery| delivery.part.selected.passed).sum();
-            }
-            std::mem::take(&mut state.waiting)
-        };
-        drop(waiting);
-        self.shared.changed(self.shared.state());
+        self.leave();
     }
 }
 
@@ -353,6 +358,17 @@ impl Batch {
     pub fn packet(&self, number: usize) -> Option<Record<'_>> {
         let Delivery { current, view, part, .. } = &self.delivery;
         current.layout.record(view.content(), *part.records.get(number)? as usize)
+    }
+
+    /// Offsets of the records in the piece.
+    pub(crate) fn records(&self) -> &[u32] {
+        &self.delivery.part.records
+    }
+
+    /// Calls `each` with the records at these offsets, in place.
+    pub(crate) fn each_record<'a>(&'a self, at: &[u32], mut each: impl FnMut(Option<Record<'a>>)) {
+        let Delivery { current, view, .. } = &self.delivery;
+        current.layout.records(view.content(), at, |_, record| each(record));
     }
 
     /// Returns the layout of the source at this batch.

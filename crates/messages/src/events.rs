@@ -169,7 +169,7 @@ fn note_line(name: &str, note: &Note) -> String {
 }
 
 /// Message on an output that failed.
-fn sink_fault_line(fault: &SinkFault, advice: Advice) -> String {
+pub fn sink_fault_line(fault: &SinkFault, advice: Advice) -> String {
     let (name, error) = match fault {
         SinkFault::File { name, error } => (name, error),
         SinkFault::Port(fault) => return ports::fault_line(fault),

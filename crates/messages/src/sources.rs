@@ -10,6 +10,7 @@ use weir_engine::capture::is_interface;
 use weir_engine::name::Name;
 use weir_engine::run::Error;
 use weir_io::sys::packet_socket::ANY;
+use weir_packet::savefile::Format;
 use weir_pipeline::AccessMode;
 
 /// Message on a file that cannot be opened. If access is denied, `advice` follows.
@@ -142,6 +143,20 @@ pub fn check_sort(sources: &[Name], sort: bool) -> Result<(), Refusal> {
             refuse!("--sort needs the end of each source, and {name} is an interface, whose capture has none")
         }
         _ => Ok(()),
+    }
+}
+
+/// File format for the extension of a name. **Errors**: extensions of compressed files.
+pub fn format_for(name: &Name) -> Result<Format, Refusal> {
+    let extension = Path::new(name).extension().and_then(|extension| extension.to_str()).unwrap_or("");
+    match extension.to_ascii_lowercase().as_str() {
+        "pcap" | "cap" | "dmp" => Ok(Format::Pcap),
+        "gz" | "zst" | "lz4" | "xz" | "bz2" => {
+            refuse!(
+                "{name}: captures are written uncompressed: write to - and pipe it, for instance `-w - | zstd >{name}`"
+            )
+        }
+        _ => Ok(Format::Pcapng),
     }
 }
 

@@ -6,8 +6,6 @@ use crate::terminal::{self, printable};
 use anyhow::bail;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Stdout, Write};
-use std::path::Path;
-use weir_engine::name::Name;
 use weir_engine::sink::{End, Note, Sink, SinkFault, SinkReport};
 use weir_engine::zone::Zone;
 use weir_io::sys::packet_socket::name_of;
@@ -234,20 +232,6 @@ fn packet_json(
         object["direction"] = if direction == Direction::Out { "out" } else { "in" }.into();
     }
     out.push_str(&terminal::json(&object));
-}
-
-/// File format for the extension of a name. **Errors**: extensions of compressed files.
-pub fn format_for(name: &Name) -> anyhow::Result<Format> {
-    let extension = Path::new(name).extension().and_then(|extension| extension.to_str()).unwrap_or("");
-    match extension.to_ascii_lowercase().as_str() {
-        "pcap" | "cap" | "dmp" => Ok(Format::Pcap),
-        "gz" | "zst" | "lz4" | "xz" | "bz2" => {
-            bail!(
-                "{name}: captures are written uncompressed: write to - and pipe it, for instance `-w - | zstd >{name}`"
-            )
-        }
-        _ => Ok(Format::Pcapng),
-    }
 }
 
 /// Refuses a terminal as standard output for a capture file. Binary data is unreadable, and may change the terminal's

@@ -150,7 +150,8 @@ fn outputs(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
             let (port, finisher) = (port::open(name)?.outlasting_down(), Finisher::new(name));
             Box::new(PortSink { port, snaplen: 0, flush_each: false, finisher })
         } else {
-            let settings = FileSettings { format: crate::emit::format_for(name)?, wanted, ..FileSettings::default() };
+            let settings =
+                FileSettings { format: weir_messages::sources::format_for(name)?, wanted, ..FileSettings::default() };
             Box::new(FileSink::new(name, settings, &claims))
         };
         Ok((name.as_output(), Some(sink)))

@@ -5,7 +5,7 @@ mod maker;
 mod pace;
 
 use crate::cli::{GenerateArgs, Rate};
-use crate::emit::{format_for, refuse_terminal};
+use crate::emit::refuse_terminal;
 use crate::numbers::packets;
 use crate::outcome::{self, Outcome, answer, io_words, say, say_plain};
 use crate::port::{self, Port, PortFault};
@@ -29,6 +29,7 @@ use weir_io::output::{Output, OutputError, Rotation};
 use weir_io::sys;
 use weir_io::sys::Access;
 use weir_messages::errors::create_words;
+use weir_messages::sources::format_for;
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_pipeline::unless_stopped;

@@ -2,7 +2,7 @@
 
 use crate::capture;
 use crate::cli::{DirectionArg, OutputArgs};
-use crate::emit::{format_for, refuse_terminal};
+use crate::emit::refuse_terminal;
 use crate::outcome::say;
 use crate::port::{self, PortSink};
 use crate::sources;
@@ -20,6 +20,7 @@ use weir_engine::outputs::Target;
 use weir_engine::sink::Sink;
 use weir_io::output::Rotation;
 use weir_io::sys::packet_socket;
+use weir_messages::sources::format_for;
 
 impl OutputArgs {
     /// Whether an output is a series of files.

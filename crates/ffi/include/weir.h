@@ -1,0 +1,424 @@
+/* weir for C. Made from the Rust crate weir-ffi: change that, not this file. */
+
+#ifndef WEIR_H
+#define WEIR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Version of the functions and structures: grows with each change that programs built before would not survive.
+#define WEIR_ABI 1
+
+// Time of capture, ns since 1970 (int64_t); INT64_MIN without a time stamp.
+#define WEIR_TIME 0
+
+// Length on the wire, bytes (uint32_t).
+#define WEIR_WIRE_LEN 1
+
+// Captured length, bytes (uint32_t).
+#define WEIR_CAPTURED 2
+
+// Index of the interface in its source (uint32_t).
+#define WEIR_INTERFACE 3
+
+// 4 or 6, and 0 for frames without IP (uint8_t).
+#define WEIR_IP_VERSION 4
+
+// Source address of IPv4 as a number, 10.0.0.1 being 0x0a000001; else 0 (uint32_t).
+#define WEIR_SRC4 5
+
+// Destination address of IPv4 as a number; else 0 (uint32_t).
+#define WEIR_DST4 6
+
+// Source address, 16 bytes in network order; of IPv4 as ::ffff:a.b.c.d; zeros without IP (uint8_t[16]).
+#define WEIR_SRC 7
+
+// Destination address, 16 bytes (uint8_t[16]).
+#define WEIR_DST 8
+
+// IP protocol number of the transport; 255 if it is unknown (uint8_t).
+#define WEIR_PROTOCOL 9
+
+// Source port; 0 without one (uint16_t).
+#define WEIR_SRC_PORT 10
+
+// Destination port; 0 without one (uint16_t).
+#define WEIR_DST_PORT 11
+
+// TCP flags, FIN being the lowest bit; 0 without TCP (uint8_t).
+#define WEIR_TCP_FLAGS 12
+
+// Identifier of the outermost VLAN tag; 65535 without one (uint16_t).
+#define WEIR_VLAN 13
+
+// Packets of several files come by their time.
+#define WEIR_MERGE 1
+
+// All packets are sorted by time before the first one comes.
+#define WEIR_SORT 2
+
+// The verdicts of the filter are inverted.
+#define WEIR_INVERT 4
+
+// The filter judges the innermost packet of a tunnel.
+#define WEIR_INNER 8
+
+// Names of hosts in the filter are looked up.
+#define WEIR_RESOLVE 16
+
+// The interface receives only what is for this host.
+#define WEIR_NO_PROMISCUOUS 32
+
+// The kernel does not filter: packets that do not match are in the batches too.
+#define WEIR_NO_KERNEL_FILTER 64
+
+// Only packets that the interface receives.
+#define WEIR_IN 128
+
+// Only packets that the interface sends.
+#define WEIR_OUT 256
+
+// Wait until the interface is there and up.
+#define WEIR_WAIT 512
+
+// Poll without sleep (AF_XDP and DPDK).
+#define WEIR_BUSY_POLL 1024
+
+// Status of a call: 0 or more if it did its work, less than 0 if it did not.
+typedef int32_t weir_status;
+
+// A batch that is held. Give it back with weir_release.
+typedef uint64_t weir_lease;
+
+// An array of the caller for one field of packets.
+typedef struct {
+  // WEIR_TIME to WEIR_VLAN.
+  uint32_t field;
+  // Number of elements for which there is room.
+  uint32_t capacity;
+  // First element, aligned for its type.
+  void *values;
+} weir_column;
+
+// A text. Free it with weir_text_free.
+typedef uint64_t weir_text;
+
+// A file or an interface that takes packets. Close it with weir_sink_close.
+typedef uint64_t weir_sink;
+
+// Packets by what became of them: given = written + refused.
+typedef struct {
+  // Packets given to the sink.
+  uint64_t given;
+  // Packets written to the file, or handed to the interface.
+  uint64_t written;
+  // Packets that an interface did not take: too long, too short, or without room.
+  uint64_t refused;
+} weir_sink_counts;
+
+// Settings of a source. Set all bytes to 0 and `size` to sizeof(weir_options): a 0 stands for the default of each field.
+typedef struct {
+  // sizeof(weir_options).
+  uint32_t size;
+  // WEIR_MERGE and so on, added.
+  uint32_t flags;
+  // Filter in the language of libpcap; NULL or "" for all packets.
+  const char *filter;
+  // Further filters, each of which marks some of the packets that pass; their number is `split_count`.
+  const char *const *splits;
+  // Number of splits.
+  uint32_t split_count;
+  // Threads that read and filter files; 0 for one for each processor.
+  uint32_t workers;
+  // Number of packets that pass, after which the source ends; 0 for no limit.
+  uint64_t limit;
+  // Memory for packets of an interface that were not taken yet, bytes; 0 for 32 MiB.
+  uint64_t ring;
+  // Longest time for which a packet of an interface waits for others, ns; 0 for 50 ms.
+  uint64_t latency_ns;
+  // Most batches that wait or are held, up to 4096; 0 for 64. While there are so many, a file is not read, and a capture drops
+  // packets once its ring is full, and counts them.
+  uint32_t batches;
+  // 0.
+  uint32_t reserved;
+} weir_options;
+
+// A source that is read. Close it with weir_close.
+typedef uint64_t weir_source;
+
+// Descriptor of a packet, in native byte order.
+typedef struct {
+  // Offset of the frame's first byte in the region of its batch, bytes.
+  uint64_t offset;
+  // Time of capture, ns since 1970; INT64_MIN if there is no time stamp.
+  int64_t time_ns;
+  // Captured length, bytes from `offset` on.
+  uint32_t captured;
+  // Length on the wire without FCS and preamble, bytes. It may exceed `captured`, and in odd files be less.
+  uint32_t wire_len;
+  // Index of the interface in its source: see weir_interface_of.
+  uint32_t interface;
+  // 1 if there is no time stamp, else 0. Other bits may get a meaning: ignore them.
+  uint32_t flags;
+} weir_descriptor;
+
+// Packets that weir_next gives, where they lie. All pointers hold until weir_release of `lease`.
+//
+// Only the bytes that descriptors name may be read: between the packets of a capture, the kernel may write.
+typedef struct {
+  // Handle of the batch, for weir_release and all other functions on batches.
+  weir_lease lease;
+  // Memory to which offsets of descriptors are relative; NULL if no packet has bytes.
+  const uint8_t *region;
+  // Size of the region, bytes.
+  uint64_t region_len;
+  // Descriptors of `len` packets, in the order of the source.
+  const weir_descriptor *packets;
+  // Verdicts of the filter, a bit for each packet: packet i passed if bit i % 64 of word i / 64 is 1.
+  const uint64_t *verdicts;
+  // Number of packets, with any verdict.
+  uint32_t len;
+  // Number of packets that passed the filter.
+  uint32_t passed;
+  // Number of the filter that judged them: 0, and 1 more with each weir_set_filter.
+  uint64_t filter;
+} weir_batch;
+
+// Packets by what became of them: received = passed + filtered + denied + dropped. Each number is counted where it happens.
+typedef struct {
+  // Packets that arrived at the source, whether or not there was room for them.
+  uint64_t received;
+  // Packets that passed the filter.
+  uint64_t passed;
+  // Packets that the filter rejected, here or in the kernel.
+  uint64_t filtered;
+  // Packets that a firewall rejected.
+  uint64_t denied;
+  // Packets lost at the source, for want of room.
+  uint64_t dropped_source;
+  // Packets that passed and were not taken before the source was closed or stopped.
+  uint64_t dropped_output;
+  // Bytes on the wire of the packets that passed.
+  uint64_t bytes;
+  // Packets that the file itself says were lost when it was captured; none of `received`.
+  uint64_t lost_before;
+  // Batches that wait to be taken.
+  uint64_t waiting;
+  // Batches that are held.
+  uint64_t held;
+  // Times that reading stopped because `batches` were out.
+  uint64_t starved;
+  // 1 if the numbers are final.
+  uint64_t is_final;
+} weir_counts;
+
+// An interface of a source.
+typedef struct {
+  // Link type: a number of the LINKTYPE registry of tcpdump.org, such as 1 for Ethernet.
+  uint32_t link_type;
+  // Largest captured length, bytes; 0 if there is none.
+  uint32_t snaplen;
+} weir_interface;
+
+// The call did its work.
+#define WEIR_OK 0
+
+// The source is at its end, and all its batches were taken.
+#define WEIR_END 1
+
+// Nothing came in that time.
+#define WEIR_NOTHING 2
+
+// A name, an expression or a setting is wrong. Nothing was done.
+#define WEIR_REFUSED -1
+
+// The input or the output failed. What was good before was delivered.
+#define WEIR_FAILED -2
+
+// No object has this handle, or none any more.
+#define WEIR_CLOSED -3
+
+// The object is in use: by another call, or by batches that were not released.
+#define WEIR_BUSY -4
+
+// The object was made before a fork, by the parent of this process.
+#define WEIR_FORKED -5
+
+// A pointer that must lead somewhere is NULL.
+#define WEIR_NULL -6
+
+// The size of a structure is none that this library knows.
+#define WEIR_SIZE -7
+
+// There is no room for another object.
+#define WEIR_FULL -8
+
+// A mistake in weir. The objects of the call may be unusable; closing them is safe.
+#define WEIR_BUG -9
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Returns the version of the functions and structures of this library: `WEIR_ABI` of the header that it was built with.
+uint32_t weir_abi(void);
+
+// Returns the version of weir, such as "0.1.0"; never NULL.
+const char *weir_version(void);
+
+// Gives a batch back to its source, in any order and from any thread. Its memory must not be read from then on.
+//
+// **Cost**: some atomic operations. WEIR_CLOSED if it was released before.
+weir_status weir_release(weir_lease lease);
+
+// Gives the verdicts of split number `split`, counted from 0 on in the order of weir_options.splits: bit i is 1 if packet i
+// passed the filter and matches the split. The words hold until weir_release.
+//
+// The caller promises:
+// `verdicts` leads to memory for a pointer.
+weir_status weir_split(weir_lease lease,
+                       uint32_t split,
+                       const uint64_t **verdicts);
+
+// Fills columns with fields of packets: of the packets from number `first` on, or if `passed` is not 0, of those among them that
+// passed the filter. As many packets are written as the smallest column has room for.
+//
+// `written` gets the number of packets written, `next` the number of the packet behind the last one: `first` of the next call, or
+// the length of the batch. Fields are those of the outermost IP packet.
+// **Cost**: each frame is read once, whatever the number of columns.
+//
+// The caller promises:
+// `columns` leads to `count` columns, each with memory for its capacity; `written` and `next` lead to memory for a number;
+// `error` is NULL or leads to memory for a handle.
+weir_status weir_fill(weir_lease lease,
+                      uint32_t first,
+                      int32_t passed,
+                      const weir_column *columns,
+                      size_t count,
+                      uint32_t *written,
+                      uint32_t *next,
+                      weir_text *error);
+
+// Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface such as "af_packet:eth0" or
+// "af_xdp:eth0:0", "dpdk:DEVICE", or "null", which counts packets and discards them.
+//
+// The caller promises:
+// `name` leads to a text; `sink` leads to memory for a handle; `error` is NULL or leads to memory for a handle.
+weir_status weir_sink_open(const char *name, weir_sink *sink, weir_text *error);
+
+// Sends packets of a batch, in their order: those whose bit in `verdicts` is 1, or if that is NULL, those that passed the filter.
+// `verdicts` has a bit for each packet of the batch, as weir_batch.verdicts. The batch may be released behind the call.
+//
+// The caller promises:
+// `verdicts` is NULL or leads to as many words of 64 bits as hold a bit for each packet; `error` is NULL or leads to memory for a handle.
+weir_status weir_send(weir_sink sink,
+                      weir_lease lease,
+                      const uint64_t *verdicts,
+                      weir_text *error);
+
+// Closes a sink: completes its file, or sends what is left. `counts`, if not NULL, gets the final counts.
+//
+// The caller promises:
+// `counts` is NULL or leads to memory for counts; `error` is NULL or leads to memory for a handle.
+weir_status weir_sink_close(weir_sink sink, weir_sink_counts *counts, weir_text *error);
+
+// Opens sources, named as for the command: capture files, "-" for standard input, record directories; or one interface, such as
+// "eth0", "af_packet:eth0", "af_xdp:eth0:0" or "dpdk:DEVICE".
+//
+// Waits until the first packets of a file are there, or the capture has begun. Threads of the library read ahead.
+// `options` may be NULL. On failure, and only then, `error` gets a text with the line that the command would print, unless it is NULL;
+// free it with weir_text_free. This holds for each function with an `error`.
+//
+// The caller promises:
+// `names` leads to `count` texts, `options` is NULL or leads to options, `source` leads to memory for a handle, `error` is NULL or
+// leads to memory for a handle.
+weir_status weir_open(const char *const *names,
+                      size_t count,
+                      const weir_options *options,
+                      weir_source *source,
+                      weir_text *error);
+
+// Waits at most `timeout_ns` for the next batch, and describes it in `batch`. Release it with weir_release.
+//
+// Returns WEIR_NOTHING if none came, WEIR_END at the end, and once before that WEIR_FAILED or WEIR_REFUSED if the source could not
+// be read to its end: `error` then gets a line for each fault. Several threads may take batches of a source; each goes to one.
+// **Cost**: 100 ns and about 1 ns for each packet, if a batch waits.
+//
+// The caller promises:
+// `batch` leads to memory for a batch; `error` is NULL or leads to memory for a handle.
+weir_status weir_next(weir_source source,
+                      uint64_t timeout_ns,
+                      weir_batch *batch,
+                      weir_text *error);
+
+// Gives a descriptor for poll(2): readable while a batch waits, and at the end. It belongs to the source: do not read from it or
+// close it.
+//
+// The caller promises:
+// `fd` leads to memory for a number.
+weir_status weir_poll_fd(weir_source source,
+                         int32_t *fd);
+
+// Stops a source: it takes no more packets. Those that it received can still be taken; then weir_next returns WEIR_END.
+weir_status weir_stop(weir_source source);
+
+// Replaces the filter between two batches, without loss. weir_batch.filter tells which filter judged a batch; `filter` gets the
+// number of the new one.
+//
+// Waits at most `timeout_ns` until no batch begins under the old filter. WEIR_BUSY: it is in place, and batches from before it are
+// still under way. After any other failure the old filter stays.
+//
+// The caller promises:
+// `expression` leads to a text; `filter` is NULL or leads to memory for a number; `error` is NULL or leads to memory for a handle.
+weir_status weir_set_filter(weir_source source,
+                            const char *expression,
+                            uint64_t timeout_ns,
+                            uint64_t *filter,
+                            weir_text *error);
+
+// Gives the counts of a source. While it is read, those of the last batch that was read; at its end the final ones.
+//
+// The caller promises:
+// `counts` leads to memory for counts.
+weir_status weir_counts_of(weir_source source, weir_counts *counts);
+
+// Gives what the user should know although nothing failed, a line each, since the last call. WEIR_NOTHING if there is nothing.
+//
+// The caller promises:
+// `text` leads to memory for a handle.
+weir_status weir_remarks(weir_source source,
+                         weir_text *text);
+
+// Describes interface number `index` of the source of a batch. WEIR_REFUSED if there is none.
+//
+// The caller promises:
+// `interface` leads to memory for an interface.
+weir_status weir_interface_of(weir_lease lease, uint32_t index, weir_interface *interface);
+
+// Closes a source. `counts`, if not NULL, gets the final counts.
+//
+// WEIR_BUSY if batches are out or another thread is in a call: release them, end the call with weir_stop, and try again.
+//
+// The caller promises:
+// `counts` is NULL or leads to memory for counts.
+weir_status weir_close(weir_source source,
+                       weir_counts *counts);
+
+// Gives the bytes of a text (UTF-8, with a 0 behind them) and their number without that 0. They stay until weir_text_free.
+//
+// `length` may be NULL.
+//
+// The caller promises:
+// `bytes` leads to memory for a pointer, `length` to memory for a number.
+weir_status weir_text_read(weir_text text,
+                           const char **bytes,
+                           size_t *length);
+
+// Frees a text. 0 is no text, and is ignored.
+weir_status weir_text_free(weir_text text);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* WEIR_H */

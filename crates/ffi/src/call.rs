@@ -1,0 +1,179 @@
+//! A call from outside: statuses, pointers that are checked, and panics that stay inside.
+
+use crate::handles::{Inside, Refused, Table};
+use crate::text::{Text, weir_text};
+use crate::{batch::Lease, sink::SendSink, source::Source};
+use std::ffi::CStr;
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+use weir_engine::name::Name;
+
+/// Status of a call: 0 or more if it did its work, less than 0 if it did not.
+pub type weir_status = i32;
+
+/// The call did its work.
+pub const WEIR_OK: weir_status = 0;
+/// The source is at its end, and all its batches were taken.
+pub const WEIR_END: weir_status = 1;
+/// Nothing came in that time.
+pub const WEIR_NOTHING: weir_status = 2;
+/// A name, an expression or a setting is wrong. Nothing was done.
+pub const WEIR_REFUSED: weir_status = -1;
+/// The input or the output failed. What was good before was delivered.
+pub const WEIR_FAILED: weir_status = -2;
+/// No object has this handle, or none any more.
+pub const WEIR_CLOSED: weir_status = -3;
+/// The object is in use: by another call, or by batches that were not released.
+pub const WEIR_BUSY: weir_status = -4;
+/// The object was made before a fork, by the parent of this process.
+pub const WEIR_FORKED: weir_status = -5;
+/// A pointer that must lead somewhere is NULL.
+pub const WEIR_NULL: weir_status = -6;
+/// The size of a structure is none that this library knows.
+pub const WEIR_SIZE: weir_status = -7;
+/// There is no room for another object.
+pub const WEIR_FULL: weir_status = -8;
+/// A mistake in weir. The objects of the call may be unusable; closing them is safe.
+pub const WEIR_BUG: weir_status = -9;
+
+/// An object of this library.
+#[derive(Debug)]
+pub(crate) enum Object {
+    Source(Box<Source>),
+    Lease(Box<Lease>),
+    Sink(Box<SendSink>),
+    Text(Text),
+}
+
+/// All objects. They belong to the process, because a handle must be checked without trust in it.
+pub(crate) static OBJECTS: Table<Object> = Table::new();
+
+/// Reason why a call did not do its work.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub status: weir_status,
+    /// The line for a person.
+    pub message: String,
+}
+
+impl Failure {
+    pub fn new(status: weir_status, message: impl Into<String>) -> Self {
+        Self { status, message: message.into() }
+    }
+
+    pub fn refused(message: impl ToString) -> Self {
+        Self::new(WEIR_REFUSED, message.to_string())
+    }
+
+    fn null(what: &str) -> Self {
+        Self::new(WEIR_NULL, format!("{what} is NULL"))
+    }
+
+    pub fn size(what: &str, size: u32, known: usize) -> Self {
+        let words =
+            format!("{what} has {size} bytes, and this library knows {known}: program and library are of two versions");
+        Self::new(WEIR_SIZE, words)
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        let (status, message) = match refused {
+            Refused::Closed => (WEIR_CLOSED, "the handle is closed, or none of this kind"),
+            Refused::Busy => (WEIR_BUSY, "the object is in use: by another call, or by batches that were not released"),
+            Refused::Forked => (WEIR_FORKED, "the object was made before a fork, by the parent of this process"),
+            Refused::Full => (WEIR_FULL, "there is no room for another object: 65536 are open"),
+        };
+        Self::new(status, message)
+    }
+}
+
+/// Does the work of a call. A panic inside becomes a status.
+pub(crate) fn call(work: impl FnOnce() -> Result<weir_status, Failure>) -> weir_status {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => done.unwrap_or_else(|failure| failure.status),
+        Err(_) => WEIR_BUG,
+    }
+}
+
+/// Does the work of a call that words its failures: a text is stored at `error`, unless that is NULL.
+///
+/// # Safety
+/// `error` is NULL, or leads to memory of the caller for a handle.
+pub(crate) unsafe fn call_with_error(
+    error: *mut weir_text,
+    work: impl FnOnce() -> Result<weir_status, Failure>,
+) -> weir_status {
+    let failure = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(status)) => return status,
+        Ok(Err(failure)) => failure,
+        Err(_) => Failure::new(WEIR_BUG, "a mistake in weir"),
+    };
+    if !error.is_null() {
+        let text = OBJECTS.insert(Object::Text(Text::new(failure.message))).unwrap_or(0);
+        // SAFETY: the caller promises memory for a handle.
+        unsafe { error.write(text) };
+    }
+    failure.status
+}
+
+/// Adds an object. Whoever makes the first one also learns of forks.
+pub(crate) fn insert(object: Object) -> Result<u64, Failure> {
+    static LISTENS: Once = Once::new();
+    extern "C" fn forked() {
+        OBJECTS.forked();
+    }
+    LISTENS.call_once(|| {
+        // SAFETY: the handler only adds to an atomic number. Without memory for it, objects of a parent are not refused.
+        let _ = unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    });
+    Ok(OBJECTS.insert(object)?)
+}
+
+/// Returns the object of a handle.
+pub(crate) fn get(handle: u64) -> Result<Inside<'static, Object>, Failure> {
+    Ok(OBJECTS.get(handle)?)
+}
+
+/// Stores a result.
+///
+/// # Safety
+/// `to` is NULL, or leads to memory of the caller for a `T`.
+pub(crate) unsafe fn store<T>(to: *mut T, value: T, what: &str) -> Result<(), Failure> {
+    if to.is_null() {
+        return Err(Failure::null(what));
+    }
+    // SAFETY: the caller promises memory for a `T`.
+    unsafe { to.write(value) };
+    Ok(())
+}
+
+/// Refuses NULL.
+pub(crate) fn check<T>(pointer: *const T, what: &str) -> Result<(), Failure> {
+    if pointer.is_null() { Err(Failure::null(what)) } else { Ok(()) }
+}
+
+/// Text of the caller; `None` for NULL.
+///
+/// # Safety
+/// `text` is NULL, or leads to bytes that end with a 0 and do not change during the call.
+pub(crate) unsafe fn text<'a>(text: *const core::ffi::c_char, what: &str) -> Result<Option<&'a str>, Failure> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller promises bytes that end with a 0.
+    let bytes = unsafe { CStr::from_ptr(text) };
+    bytes.to_str().map(Some).map_err(|_| Failure::refused(format!("{what}: it is no text (UTF-8)")))
+}
+
+/// Name of a source or sink, of any bytes.
+///
+/// # Safety
+/// As for [`text`].
+pub(crate) unsafe fn name(name: *const core::ffi::c_char) -> Result<Name, Failure> {
+    check(name, "a name")?;
+    // SAFETY: it is not NULL, and the caller promises bytes that end with a 0.
+    let bytes = unsafe { CStr::from_ptr(name) }.to_bytes();
+    Ok(Name::from(std::ffi::OsStr::from_bytes(bytes).to_owned()))
+}

@@ -1,0 +1,61 @@
+//! weir for C, and for languages that call C.
+//!
+//! `include/weir.h` is generated from this crate and says what each function does. The rules that hold for all of them:
+//!
+//! - Objects have handles: numbers that are checked at each call. A closed handle is refused, and never dereferenced.
+//! - A function returns a status and gives its results by pointers. Nothing unwinds into the caller.
+//! - The library prints nothing, installs no signal handler, restricts nothing, and changes no state of the process.
+//! - Every function may be called from any thread.
+#![deny(unsafe_code)]
+#![allow(non_camel_case_types, reason = "types have the names that C programs see")]
+
+#[allow(unsafe_code, reason = "pointers of the caller")]
+mod batch;
+#[allow(unsafe_code, reason = "pointers of the caller")]
+mod call;
+#[allow(unsafe_code, reason = "objects that a state says are open")]
+mod handles;
+#[allow(unsafe_code, reason = "pointers of the caller")]
+mod sink;
+#[allow(unsafe_code, reason = "pointers of the caller")]
+mod source;
+#[allow(unsafe_code, reason = "pointers of the caller")]
+mod text;
+
+pub use batch::{
+    WEIR_CAPTURED, WEIR_DST, WEIR_DST_PORT, WEIR_DST4, WEIR_INTERFACE, WEIR_IP_VERSION, WEIR_PROTOCOL, WEIR_SRC,
+    WEIR_SRC_PORT, WEIR_SRC4, WEIR_TCP_FLAGS, WEIR_TIME, WEIR_VLAN, WEIR_WIRE_LEN,
+};
+pub use batch::{weir_batch, weir_column, weir_descriptor, weir_fill, weir_lease, weir_release, weir_split};
+pub use call::{
+    WEIR_BUG, WEIR_BUSY, WEIR_CLOSED, WEIR_END, WEIR_FAILED, WEIR_FORKED, WEIR_FULL, WEIR_NOTHING, WEIR_NULL, WEIR_OK,
+    WEIR_REFUSED, WEIR_SIZE, weir_status,
+};
+pub use sink::{weir_send, weir_sink, weir_sink_close, weir_sink_counts, weir_sink_open};
+pub use source::{
+    WEIR_BUSY_POLL, WEIR_IN, WEIR_INNER, WEIR_INVERT, WEIR_MERGE, WEIR_NO_KERNEL_FILTER, WEIR_NO_PROMISCUOUS, WEIR_OUT,
+    WEIR_RESOLVE, WEIR_SORT, WEIR_WAIT,
+};
+pub use source::{
+    weir_close, weir_counts, weir_counts_of, weir_interface, weir_interface_of, weir_next, weir_open, weir_options,
+    weir_poll_fd, weir_remarks, weir_set_filter, weir_source, weir_stop,
+};
+pub use text::{weir_text, weir_text_free, weir_text_read};
+
+/// Version of the functions and structures: grows with each change that programs built before would not survive.
+pub const WEIR_ABI: u32 = 1;
+
+/// Returns the version of the functions and structures of this library: `WEIR_ABI` of the header that it was built with.
+#[allow(unsafe_code, reason = "a name for C")]
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_abi() -> u32 {
+    WEIR_ABI
+}
+
+/// Returns the version of weir, such as "0.1.0"; never NULL.
+#[allow(unsafe_code, reason = "a name for C")]
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_version() -> *const core::ffi::c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}

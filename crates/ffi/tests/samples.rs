@@ -1,0 +1,169 @@
+//! The samples in C are compiled and run, linked to both forms of the library; tcpdump is the oracle.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use weir_testkit::{Scratch, captures, have};
+
+/// Directory of the library: that of this test.
+fn libraries() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+}
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Compiles a sample, linked to the shared library or to the static one.
+fn compiled(scratch: &Scratch, sample: &str, is_static: bool) -> PathBuf {
+    let program = scratch.at(&format!("{sample}-{is_static}"));
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program);
+    cc.arg("-I").arg(root().join("crates/ffi/include")).arg(root().join(format!("samples/c/{sample}.c")));
+    if is_static {
+        cc.arg(libraries().join("libweir.a")).args(["-lpcap", "-lpthread", "-ldl", "-lm"]);
+    } else {
+        cc.arg(format!("-L{0}", libraries().display())).arg(format!("-Wl,-rpath,{}", libraries().display()));
+        cc.arg("-lweir");
+    }
+    let done = cc.output().unwrap();
+    assert!(done.status.success(), "{sample}: {}", String::from_utf8_lossy(&done.stderr));
+    program.into()
+}
+
+fn run(program: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let done = Command::new(program).args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (done.status.code(), text(done.stdout), text(done.stderr))
+}
+
+/// Lines of tcpdump, without names; `None` if it cannot read the file.
+fn lines(arguments: &[&str]) -> Option<Vec<String>> {
+    let done = Command::new("tcpdump").args(["-nn", "-t", "-q"]).args(arguments).output().unwrap();
+    done.status.success().then(|| String::from_utf8_lossy(&done.stdout).lines().map(str::to_owned).collect())
+}
+
+fn tcpdump(arguments: &[&str]) -> Vec<String> {
+    lines(arguments).unwrap()
+}
+
+/// Destination port in a line of tcpdump, as in `IP 1.2.3.4.53 > 5.6.7.8.9: UDP, length 1`.
+fn port(line: &str) -> Option<u16> {
+    let destination = line.split(" > ").nth(1)?.split(':').next()?;
+    destination.rsplit('.').next()?.parse().ok()
+}
+
+/// UDP over IPv4 from hosts 10.0.0.1 to .9, ports 1000 to 1012, of which every fourth is TCP.
+fn capture() -> Vec<u8> {
+    let mut pcap = weir_testkit::savefile::Pcap::new(1, 65_535);
+    for i in 0..5000u32 {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64];
+        frame.push(if i % 4 == 0 { 6 } else { 17 });
+        frame.extend([0, 0, 10, 0, 0, 1 + (i % 9) as u8, 10, 1, 0, 1]);
+        frame.extend([0x9c, 0x40, (1000 + i % 13 >> 8) as u8, (1000 + i % 13) as u8]);
+        frame.extend(if i % 4 == 0 {
+            [0, 0, 0, 0, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0]
+        } else {
+            [0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+        });
+        pcap.packet(&frame);
+    }
+    pcap.bytes
+}
+
+#[test]
+fn packets_are_counted_by_port_as_tcpdump_prints_them() {
+    let test = "packets_are_counted_by_port_as_tcpdump_prints_them";
+    if !have(test, &["cc", "tcpdump"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let made = scratch.file("a.pcap", &capture());
+    let made = made.as_str();
+    let programs = [false, true].map(|is_static| compiled(&scratch, "count_by_port", is_static));
+    for filter in ["", "udp", "tcp and src host 10.0.0.3"] {
+        let mut ports: BTreeMap<u16, u64> = BTreeMap::new();
+        let lines = tcpdump(&["-r", made, filter]);
+        lines.iter().filter_map(|line| port(line)).for_each(|port| *ports.entry(port).or_default() += 1);
+        let mut ranked: Vec<_> = ports.into_iter().collect();
+        ranked.sort_by_key(|&(port, packets)| (std::cmp::Reverse(packets), port));
+        let mut expected: String =
+            ranked.iter().take(10).map(|(port, packets)| format!("{port} {packets}\n")).collect();
+        expected.push_str(&format!("5000 received, {} matched\n", lines.len()));
+        for program in &programs {
+            assert_eq!(run(program, &[made, filter]), (Some(0), expected.clone(), String::new()), "{filter}");
+        }
+    }
+}
+
+#[test]
+fn real_captures_have_as_many_packets_as_tcpdump_finds() {
+    let test = "real_captures_have_as_many_packets_as_tcpdump_finds";
+    if !have(test, &["cc", "tcpdump"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let program = compiled(&scratch, "count_by_port", false);
+    let mut compared = 0;
+    let paths = captures(test);
+    for path in &paths {
+        let path = path.to_str().unwrap();
+        let (code, out, _) = run(&program, &[path, "udp"]);
+        if code != Some(0) {
+            continue;
+        }
+        let Some(matched) = lines(&["-r", path, "udp", "--count"]) else { continue };
+        let matched = matched.last().and_then(|line| line.split(' ').next()).unwrap_or("none").to_owned();
+        compared += 1;
+        assert!(out.ends_with(&format!(", {matched} matched\n")), "{path}: {out}");
+    }
+    println!("{compared} of {} captures compared", paths.len());
+    assert!(paths.is_empty() || compared > 20);
+}
+
+#[test]
+fn the_firewall_writes_what_tcpdump_would_pass() {
+    let test = "the_firewall_writes_what_tcpdump_would_pass";
+    if !have(test, &["cc", "tcpdump"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let made = scratch.file("a.pcap", &capture());
+    let rules = scratch.file("rules", b"10.0.0.1 17\n10.0.0.4 6\n10.0.0.9 17\n");
+    let (made, out) = (made.as_str(), scratch.at("out.pcap"));
+    let program = compiled(&scratch, "firewall", false);
+    let dropped = "(udp and (src 10.0.0.1 or src 10.0.0.9)) or (tcp and src 10.0.0.4)";
+    let passed = tcpdump(&["-r", made, &format!("not ({dropped})")]);
+    let denied = 5000 - passed.len();
+    let expected = format!("5000 received, {} passed, {denied} denied\n", passed.len());
+    let arguments = [&rules, made, &out];
+    assert_eq!(run(&program, &arguments), (Some(0), expected, String::new()));
+    assert_eq!(tcpdump(&["-r", &out]), passed);
+}
+
+/// A wrong name or expression gives the line of the command, and its exit code.
+#[test]
+fn a_failure_has_the_line_that_the_command_prints() {
+    let test = "a_failure_has_the_line_that_the_command_prints";
+    if !have(test, &["cc"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let program = compiled(&scratch, "count_by_port", false);
+    let cut = scratch.file("cut.pcap", &capture()[..1000]);
+    let good = scratch.file("good.pcap", &capture());
+    let (cut, good) = (cut.as_str(), good.as_str());
+    let found = |arguments: &[&str]| {
+        let (code, _, line) = run(&program, arguments);
+        (code.unwrap(), line)
+    };
+    assert_eq!(found(&["nowhere.pcap"]), (1, "weir: nowhere.pcap: no such file\n".to_owned()));
+    let (code, line) = found(&[good, "port port"]);
+    assert!(code == 2 && line.starts_with("weir: expression 'port port': "), "{line}");
+    let (code, line) = found(&[cut]);
+    assert!(code == 1 && line.starts_with(&format!("weir: {cut}: packet 14, offset 934: ")), "{line}");
+    let (code, line) = found(&["af_packet:none0"]);
+    assert!(code == 2 && line.starts_with("weir: none0: "), "{line}");
+    let (code, line) = found(&["af_paket:eth0"]);
+    assert!(code == 2 && line.contains("no such way to capture"), "{line}");
+}
