@@ -60,7 +60,7 @@ fn capture() -> Vec<u8> {
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64];
         frame.push(if i % 4 == 0 { 6 } else { 17 });
         frame.extend([0, 0, 10, 0, 0, 1 + (i % 9) as u8, 10, 1, 0, 1]);
-        frame.extend([0x9c, 0x40, (1000 + i % 13 >> 8) as u8, (1000 + i % 13) as u8]);
+        frame.extend([0x9c, 0x40, ((1000 + i % 13) >> 8) as u8, (1000 + i % 13) as u8]);
         frame.extend(if i % 4 == 0 {
             [0, 0, 0, 0, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0]
         } else {

@@ -1,0 +1,388 @@
+// Made from include/weir.h: WEIR_WRITE=1 cargo test -p weir-ffi --test languages. Never edited.
+package weir.ffi;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.MemoryLayout;
+import java.lang.foreign.StructLayout;
+import java.lang.invoke.MethodHandle;
+
+/** Functions, structures and constants of the C library, by their names there. */
+public final class Native {
+    private Native() {}
+
+    /** WEIR_ABI of weir.h. */
+    public static final int WEIR_ABI = 1;
+    /** WEIR_TIME of weir.h. */
+    public static final int WEIR_TIME = 0;
+    /** WEIR_WIRE_LEN of weir.h. */
+    public static final int WEIR_WIRE_LEN = 1;
+    /** WEIR_CAPTURED of weir.h. */
+    public static final int WEIR_CAPTURED = 2;
+    /** WEIR_INTERFACE of weir.h. */
+    public static final int WEIR_INTERFACE = 3;
+    /** WEIR_IP_VERSION of weir.h. */
+    public static final int WEIR_IP_VERSION = 4;
+    /** WEIR_SRC4 of weir.h. */
+    public static final int WEIR_SRC4 = 5;
+    /** WEIR_DST4 of weir.h. */
+    public static final int WEIR_DST4 = 6;
+    /** WEIR_SRC of weir.h. */
+    public static final int WEIR_SRC = 7;
+    /** WEIR_DST of weir.h. */
+    public static final int WEIR_DST = 8;
+    /** WEIR_PROTOCOL of weir.h. */
+    public static final int WEIR_PROTOCOL = 9;
+    /** WEIR_SRC_PORT of weir.h. */
+    public static final int WEIR_SRC_PORT = 10;
+    /** WEIR_DST_PORT of weir.h. */
+    public static final int WEIR_DST_PORT = 11;
+    /** WEIR_TCP_FLAGS of weir.h. */
+    public static final int WEIR_TCP_FLAGS = 12;
+    /** WEIR_VLAN of weir.h. */
+    public static final int WEIR_VLAN = 13;
+    /** WEIR_MERGE of weir.h. */
+    public static final int WEIR_MERGE = 1;
+    /** WEIR_SORT of weir.h. */
+    public static final int WEIR_SORT = 2;
+    /** WEIR_INVERT of weir.h. */
+    public static final int WEIR_INVERT = 4;
+    /** WEIR_INNER of weir.h. */
+    public static final int WEIR_INNER = 8;
+    /** WEIR_RESOLVE of weir.h. */
+    public static final int WEIR_RESOLVE = 16;
+    /** WEIR_NO_PROMISCUOUS of weir.h. */
+    public static final int WEIR_NO_PROMISCUOUS = 32;
+    /** WEIR_NO_KERNEL_FILTER of weir.h. */
+    public static final int WEIR_NO_KERNEL_FILTER = 64;
+    /** WEIR_IN of weir.h. */
+    public static final int WEIR_IN = 128;
+    /** WEIR_OUT of weir.h. */
+    public static final int WEIR_OUT = 256;
+    /** WEIR_WAIT of weir.h. */
+    public static final int WEIR_WAIT = 512;
+    /** WEIR_BUSY_POLL of weir.h. */
+    public static final int WEIR_BUSY_POLL = 1024;
+    /** WEIR_OK of weir.h. */
+    public static final int WEIR_OK = 0;
+    /** WEIR_END of weir.h. */
+    public static final int WEIR_END = 1;
+    /** WEIR_NOTHING of weir.h. */
+    public static final int WEIR_NOTHING = 2;
+    /** WEIR_REFUSED of weir.h. */
+    public static final int WEIR_REFUSED = -1;
+    /** WEIR_FAILED of weir.h. */
+    public static final int WEIR_FAILED = -2;
+    /** WEIR_CLOSED of weir.h. */
+    public static final int WEIR_CLOSED = -3;
+    /** WEIR_BUSY of weir.h. */
+    public static final int WEIR_BUSY = -4;
+    /** WEIR_FORKED of weir.h. */
+    public static final int WEIR_FORKED = -5;
+    /** WEIR_NULL of weir.h. */
+    public static final int WEIR_NULL = -6;
+    /** WEIR_SIZE of weir.h. */
+    public static final int WEIR_SIZE = -7;
+    /** WEIR_FULL of weir.h. */
+    public static final int WEIR_FULL = -8;
+    /** WEIR_BUG of weir.h. */
+    public static final int WEIR_BUG = -9;
+
+    /** Structure weir_column of weir.h. */
+    public static final class weir_column {
+        private weir_column() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            JAVA_INT.withName("field"),
+            JAVA_INT.withName("capacity"),
+            ADDRESS.withName("values"));
+        /** Offset of field, bytes. */
+        public static final long field = 0;
+        /** Offset of capacity, bytes. */
+        public static final long capacity = 4;
+        /** Offset of values, bytes. */
+        public static final long values = 8;
+
+        static {
+            Library.check("weir_column", LAYOUT, 16, 8, new String[] {"field", "capacity", "values"}, new long[] {field, capacity, values});
+        }
+    }
+
+    /** Structure weir_sink_counts of weir.h. */
+    public static final class weir_sink_counts {
+        private weir_sink_counts() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            JAVA_LONG.withName("given"),
+            JAVA_LONG.withName("written"),
+            JAVA_LONG.withName("refused"));
+        /** Offset of given, bytes. */
+        public static final long given = 0;
+        /** Offset of written, bytes. */
+        public static final long written = 8;
+        /** Offset of refused, bytes. */
+        public static final long refused = 16;
+
+        static {
+            Library.check("weir_sink_counts", LAYOUT, 24, 8, new String[] {"given", "written", "refused"}, new long[] {given, written, refused});
+        }
+    }
+
+    /** Structure weir_options of weir.h. */
+    public static final class weir_options {
+        private weir_options() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            JAVA_INT.withName("size"),
+            JAVA_INT.withName("flags"),
+            ADDRESS.withName("filter"),
+            ADDRESS.withName("splits"),
+            JAVA_INT.withName("split_count"),
+            JAVA_INT.withName("workers"),
+            JAVA_LONG.withName("limit"),
+            JAVA_LONG.withName("ring"),
+            JAVA_LONG.withName("latency_ns"),
+            JAVA_INT.withName("batches"),
+            JAVA_INT.withName("reserved"));
+        /** Offset of size, bytes. */
+        public static final long size = 0;
+        /** Offset of flags, bytes. */
+        public static final long flags = 4;
+        /** Offset of filter, bytes. */
+        public static final long filter = 8;
+        /** Offset of splits, bytes. */
+        public static final long splits = 16;
+        /** Offset of split_count, bytes. */
+        public static final long split_count = 24;
+        /** Offset of workers, bytes. */
+        public static final long workers = 28;
+        /** Offset of limit, bytes. */
+        public static final long limit = 32;
+        /** Offset of ring, bytes. */
+        public static final long ring = 40;
+        /** Offset of latency_ns, bytes. */
+        public static final long latency_ns = 48;
+        /** Offset of batches, bytes. */
+        public static final long batches = 56;
+        /** Offset of reserved, bytes. */
+        public static final long reserved = 60;
+
+        static {
+            Library.check("weir_options", LAYOUT, 64, 8, new String[] {"size", "flags", "filter", "splits", "split_count", "workers", "limit", "ring", "latency_ns", "batches", "reserved"}, new long[] {size, flags, filter, splits, split_count, workers, limit, ring, latency_ns, batches, reserved});
+        }
+    }
+
+    /** Structure weir_descriptor of weir.h. */
+    public static final class weir_descriptor {
+        private weir_descriptor() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            JAVA_LONG.withName("offset"),
+            JAVA_LONG.withName("time_ns"),
+            JAVA_INT.withName("captured"),
+            JAVA_INT.withName("wire_len"),
+            JAVA_INT.withName("interface"),
+            JAVA_INT.withName("flags"));
+        /** Offset of offset, bytes. */
+        public static final long offset = 0;
+        /** Offset of time_ns, bytes. */
+        public static final long time_ns = 8;
+        /** Offset of captured, bytes. */
+        public static final long captured = 16;
+        /** Offset of wire_len, bytes. */
+        public static final long wire_len = 20;
+        /** Offset of interface, bytes. */
+        public static final long interface = 24;
+        /** Offset of flags, bytes. */
+        public static final long flags = 28;
+
+        static {
+            Library.check("weir_descriptor", LAYOUT, 32, 8, new String[] {"offset", "time_ns", "captured", "wire_len", "interface", "flags"}, new long[] {offset, time_ns, captured, wire_len, interface, flags});
+        }
+    }
+
+    /** Structure weir_batch of weir.h. */
+    public static final class weir_batch {
+        private weir_batch() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            JAVA_LONG.withName("lease"),
+            ADDRESS.withName("region"),
+            JAVA_LONG.withName("region_len"),
+            ADDRESS.withName("packets"),
+            ADDRESS.withName("verdicts"),
+            JAVA_INT.withName("len"),
+            JAVA_INT.withName("passed"),
+            JAVA_LONG.withName("filter"));
+        /** Offset of lease, bytes. */
+        public static final long lease = 0;
+        /** Offset of region, bytes. */
+        public static final long region = 8;
+        /** Offset of region_len, bytes. */
+        public static final long region_len = 16;
+        /** Offset of packets, bytes. */
+        public static final long packets = 24;
+        /** Offset of verdicts, bytes. */
+        public static final long verdicts = 32;
+        /** Offset of len, bytes. */
+        public static final long len = 40;
+        /** Offset of passed, bytes. */
+        public static final long passed = 44;
+        /** Offset of filter, bytes. */
+        public static final long filter = 48;
+
+        static {
+            Library.check("weir_batch", LAYOUT, 56, 8, new String[] {"lease", "region", "region_len", "packets", "verdicts", "len", "passed", "filter"}, new long[] {lease, region, region_len, packets, verdicts, len, passed, filter});
+        }
+    }
+
+    /** Structure weir_counts of weir.h. */
+    public static final class weir_counts {
+        private weir_counts() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            JAVA_LONG.withName("received"),
+            JAVA_LONG.withName("passed"),
+            JAVA_LONG.withName("filtered"),
+            JAVA_LONG.withName("denied"),
+            JAVA_LONG.withName("dropped_source"),
+            JAVA_LONG.withName("dropped_output"),
+            JAVA_LONG.withName("bytes"),
+            JAVA_LONG.withName("lost_before"),
+            JAVA_LONG.withName("waiting"),
+            JAVA_LONG.withName("held"),
+            JAVA_LONG.withName("starved"),
+            JAVA_LONG.withName("is_final"));
+        /** Offset of received, bytes. */
+        public static final long received = 0;
+        /** Offset of passed, bytes. */
+        public static final long passed = 8;
+        /** Offset of filtered, bytes. */
+        public static final long filtered = 16;
+        /** Offset of denied, bytes. */
+        public static final long denied = 24;
+        /** Offset of dropped_source, bytes. */
+        public static final long dropped_source = 32;
+        /** Offset of dropped_output, bytes. */
+        public static final long dropped_output = 40;
+        /** Offset of bytes, bytes. */
+        public static final long bytes = 48;
+        /** Offset of lost_before, bytes. */
+        public static final long lost_before = 56;
+        /** Offset of waiting, bytes. */
+        public static final long waiting = 64;
+        /** Offset of held, bytes. */
+        public static final long held = 72;
+        /** Offset of starved, bytes. */
+        public static final long starved = 80;
+        /** Offset of is_final, bytes. */
+        public static final long is_final = 88;
+
+        static {
+            Library.check("weir_counts", LAYOUT, 96, 8, new String[] {"received", "passed", "filtered", "denied", "dropped_source", "dropped_output", "bytes", "lost_before", "waiting", "held", "starved", "is_final"}, new long[] {received, passed, filtered, denied, dropped_source, dropped_output, bytes, lost_before, waiting, held, starved, is_final});
+        }
+    }
+
+    /** Structure weir_interface of weir.h. */
+    public static final class weir_interface {
+        private weir_interface() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            JAVA_INT.withName("link_type"),
+            JAVA_INT.withName("snaplen"));
+        /** Offset of link_type, bytes. */
+        public static final long link_type = 0;
+        /** Offset of snaplen, bytes. */
+        public static final long snaplen = 4;
+
+        static {
+            Library.check("weir_interface", LAYOUT, 8, 4, new String[] {"link_type", "snaplen"}, new long[] {link_type, snaplen});
+        }
+    }
+
+    /** {@code uint32_t weir_abi()} */
+    public static final MethodHandle weir_abi =
+        Library.function("weir_abi", FunctionDescriptor.of(JAVA_INT));
+
+    /** {@code const char * weir_version()} */
+    public static final MethodHandle weir_version =
+        Library.function("weir_version", FunctionDescriptor.of(ADDRESS));
+
+    /** {@code weir_status weir_release(weir_lease lease)} */
+    public static final MethodHandle weir_release =
+        Library.function("weir_release", FunctionDescriptor.of(JAVA_INT, JAVA_LONG));
+
+    /** {@code weir_status weir_split(weir_lease lease, uint32_t split, const uint64_t **verdicts)} */
+    public static final MethodHandle weir_split =
+        Library.function("weir_split", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_INT, ADDRESS));
+
+    /** {@code weir_status weir_fill(weir_lease lease, uint32_t first, int32_t passed, const weir_column *columns, size_t count, uint32_t *written, uint32_t *next, weir_text *error)} */
+    public static final MethodHandle weir_fill =
+        Library.function("weir_fill", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_INT, JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_sink_open(const char *name, weir_sink *sink, weir_text *error)} */
+    public static final MethodHandle weir_sink_open =
+        Library.function("weir_sink_open", FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_send(weir_sink sink, weir_lease lease, const uint64_t *verdicts, weir_text *error)} */
+    public static final MethodHandle weir_send =
+        Library.function("weir_send", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_LONG, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_sink_close(weir_sink sink, weir_sink_counts *counts, weir_text *error)} */
+    public static final MethodHandle weir_sink_close =
+        Library.function("weir_sink_close", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_open(const char *const *names, size_t count, const weir_options *options, weir_source *source, weir_text *error)} */
+    public static final MethodHandle weir_open =
+        Library.function("weir_open", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_next(weir_source source, uint64_t timeout_ns, weir_batch *batch, weir_text *error)} */
+    public static final MethodHandle weir_next =
+        Library.function("weir_next", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_LONG, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_poll_fd(weir_source source, int32_t *fd)} */
+    public static final MethodHandle weir_poll_fd =
+        Library.function("weir_poll_fd", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS));
+
+    /** {@code weir_status weir_stop(weir_source source)} */
+    public static final MethodHandle weir_stop =
+        Library.function("weir_stop", FunctionDescriptor.of(JAVA_INT, JAVA_LONG));
+
+    /** {@code weir_status weir_set_filter(weir_source source, const char *expression, uint64_t timeout_ns, uint64_t *filter, weir_text *error)} */
+    public static final MethodHandle weir_set_filter =
+        Library.function("weir_set_filter", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_counts_of(weir_source source, weir_counts *counts)} */
+    public static final MethodHandle weir_counts_of =
+        Library.function("weir_counts_of", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS));
+
+    /** {@code weir_status weir_remarks(weir_source source, weir_text *text)} */
+    public static final MethodHandle weir_remarks =
+        Library.function("weir_remarks", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS));
+
+    /** {@code weir_status weir_interface_of(weir_lease lease, uint32_t index, weir_interface *interface)} */
+    public static final MethodHandle weir_interface_of =
+        Library.function("weir_interface_of", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_INT, ADDRESS));
+
+    /** {@code weir_status weir_close(weir_source source, weir_counts *counts)} */
+    public static final MethodHandle weir_close =
+        Library.function("weir_close", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS));
+
+    /** {@code weir_status weir_text_read(weir_text text, const char **bytes, size_t *length)} */
+    public static final MethodHandle weir_text_read =
+        Library.function("weir_text_read", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_text_free(weir_text text)} */
+    public static final MethodHandle weir_text_free =
+        Library.function("weir_text_free", FunctionDescriptor.of(JAVA_INT, JAVA_LONG));
+}
