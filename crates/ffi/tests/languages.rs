@@ -150,6 +150,8 @@ fn java() -> String {
             .collect();
         writeln!(out, "{});", lines.join(",\n")).unwrap();
         for (field, offset) in &offsets {
+            // A word of Java's own.
+            let field = if *field == "interface" { "interface_" } else { field };
             writeln!(
                 out,
                 "        /** Offset of {field}, bytes. */\n        public static final long {field} = {offset};"
@@ -158,7 +160,7 @@ fn java() -> String {
         }
         writeln!(out, "\n        static {{\n            Library.check(\"{name}\", LAYOUT, {size}, {align}, new String[] {{{}}}, new long[] {{{}}});\n        }}\n    }}",
             offsets.iter().map(|(field, _)| format!("\"{field}\"")).collect::<Vec<_>>().join(", "),
-            offsets.iter().map(|(field, _)| field.to_string()).collect::<Vec<_>>().join(", ")).unwrap();
+            offsets.iter().map(|(_, offset)| offset.to_string()).collect::<Vec<_>>().join(", ")).unwrap();
     }
     for Function { name, result, parameters } in &header.functions {
         let layouts: Vec<&str> =

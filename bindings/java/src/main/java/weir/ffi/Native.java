@@ -108,7 +108,7 @@ public final class Native {
         public static final long values = 8;
 
         static {
-            Library.check("weir_column", LAYOUT, 16, 8, new String[] {"field", "capacity", "values"}, new long[] {field, capacity, values});
+            Library.check("weir_column", LAYOUT, 16, 8, new String[] {"field", "capacity", "values"}, new long[] {0, 4, 8});
         }
     }
 
@@ -129,7 +129,7 @@ public final class Native {
         public static final long refused = 16;
 
         static {
-            Library.check("weir_sink_counts", LAYOUT, 24, 8, new String[] {"given", "written", "refused"}, new long[] {given, written, refused});
+            Library.check("weir_sink_counts", LAYOUT, 24, 8, new String[] {"given", "written", "refused"}, new long[] {0, 8, 16});
         }
     }
 
@@ -174,7 +174,7 @@ public final class Native {
         public static final long reserved = 60;
 
         static {
-            Library.check("weir_options", LAYOUT, 64, 8, new String[] {"size", "flags", "filter", "splits", "split_count", "workers", "limit", "ring", "latency_ns", "batches", "reserved"}, new long[] {size, flags, filter, splits, split_count, workers, limit, ring, latency_ns, batches, reserved});
+            Library.check("weir_options", LAYOUT, 64, 8, new String[] {"size", "flags", "filter", "splits", "split_count", "workers", "limit", "ring", "latency_ns", "batches", "reserved"}, new long[] {0, 4, 8, 16, 24, 28, 32, 40, 48, 56, 60});
         }
     }
 
@@ -198,13 +198,13 @@ public final class Native {
         public static final long captured = 16;
         /** Offset of wire_len, bytes. */
         public static final long wire_len = 20;
-        /** Offset of interface, bytes. */
-        public static final long interface = 24;
+        /** Offset of interface_, bytes. */
+        public static final long interface_ = 24;
         /** Offset of flags, bytes. */
         public static final long flags = 28;
 
         static {
-            Library.check("weir_descriptor", LAYOUT, 32, 8, new String[] {"offset", "time_ns", "captured", "wire_len", "interface", "flags"}, new long[] {offset, time_ns, captured, wire_len, interface, flags});
+            Library.check("weir_descriptor", LAYOUT, 32, 8, new String[] {"offset", "time_ns", "captured", "wire_len", "interface", "flags"}, new long[] {0, 8, 16, 20, 24, 28});
         }
     }
 
@@ -240,7 +240,7 @@ public final class Native {
         public static final long filter = 48;
 
         static {
-            Library.check("weir_batch", LAYOUT, 56, 8, new String[] {"lease", "region", "region_len", "packets", "verdicts", "len", "passed", "filter"}, new long[] {lease, region, region_len, packets, verdicts, len, passed, filter});
+            Library.check("weir_batch", LAYOUT, 56, 8, new String[] {"lease", "region", "region_len", "packets", "verdicts", "len", "passed", "filter"}, new long[] {0, 8, 16, 24, 32, 40, 44, 48});
         }
     }
 
@@ -288,7 +288,7 @@ public final class Native {
         public static final long is_final = 88;
 
         static {
-            Library.check("weir_counts", LAYOUT, 96, 8, new String[] {"received", "passed", "filtered", "denied", "dropped_source", "dropped_output", "bytes", "lost_before", "waiting", "held", "starved", "is_final"}, new long[] {received, passed, filtered, denied, dropped_source, dropped_output, bytes, lost_before, waiting, held, starved, is_final});
+            Library.check("weir_counts", LAYOUT, 96, 8, new String[] {"received", "passed", "filtered", "denied", "dropped_source", "dropped_output", "bytes", "lost_before", "waiting", "held", "starved", "is_final"}, new long[] {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88});
         }
     }
 
@@ -306,7 +306,7 @@ public final class Native {
         public static final long snaplen = 4;
 
         static {
-            Library.check("weir_interface", LAYOUT, 8, 4, new String[] {"link_type", "snaplen"}, new long[] {link_type, snaplen});
+            Library.check("weir_interface", LAYOUT, 8, 4, new String[] {"link_type", "snaplen"}, new long[] {0, 4});
         }
     }
 

@@ -1,0 +1,43 @@
+package weir;
+
+import weir.ffi.Native;
+
+/** A field of packets, as a column: see {@link Columns}. */
+public enum Field {
+    /** Time of capture, ns since 1970 (8 bytes); {@link Long#MIN_VALUE} without a time stamp. */
+    TIME(Native.WEIR_TIME, 8),
+    /** Length on the wire, bytes (4 bytes). */
+    WIRE_LENGTH(Native.WEIR_WIRE_LEN, 4),
+    /** Captured length, bytes (4 bytes). */
+    CAPTURED(Native.WEIR_CAPTURED, 4),
+    /** Index of the interface in its source (4 bytes). */
+    INTERFACE(Native.WEIR_INTERFACE, 4),
+    /** 4 or 6, and 0 for frames without IP (1 byte). */
+    IP_VERSION(Native.WEIR_IP_VERSION, 1),
+    /** Source address of IPv4 as a number; else 0 (4 bytes). */
+    IPV4_SOURCE(Native.WEIR_SRC4, 4),
+    /** Destination address of IPv4 as a number; else 0 (4 bytes). */
+    IPV4_DESTINATION(Native.WEIR_DST4, 4),
+    /** Source address in network order, of IPv4 as {@code ::ffff:a.b.c.d} (16 bytes). */
+    SOURCE(Native.WEIR_SRC, 16),
+    /** Destination address in network order (16 bytes). */
+    DESTINATION(Native.WEIR_DST, 16),
+    /** IP protocol number of the transport; 255 if it is unknown (1 byte). */
+    PROTOCOL(Native.WEIR_PROTOCOL, 1),
+    /** Source port; 0 without one (2 bytes). */
+    SOURCE_PORT(Native.WEIR_SRC_PORT, 2),
+    /** Destination port; 0 without one (2 bytes). */
+    DESTINATION_PORT(Native.WEIR_DST_PORT, 2),
+    /** TCP flags; 0 without TCP (1 byte). */
+    TCP_FLAGS(Native.WEIR_TCP_FLAGS, 1),
+    /** Identifier of the outermost VLAN tag; 65535 without one (2 bytes). */
+    VLAN(Native.WEIR_VLAN, 2);
+
+    final int number;
+    final int bytes;
+
+    Field(int number, int bytes) {
+        this.number = number;
+        this.bytes = bytes;
+    }
+}

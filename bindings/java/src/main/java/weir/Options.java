@@ -1,0 +1,77 @@
+package weir;
+
+import java.time.Duration;
+import java.util.List;
+import weir.ffi.Native;
+
+/**
+ * Settings of a source. Each method returns a copy with one setting changed.
+ *
+ * @param filter filter in the language of libpcap; empty for all packets
+ * @param splits further filters, each of which marks some of the packets that pass
+ * @param flags {@code WEIR_MERGE} and so on of {@link Native}, added
+ * @param workers threads that read and filter files; 0 for one for each processor
+ * @param limit number of packets that pass, after which the source ends; 0 for no limit
+ * @param ringBytes memory for packets of an interface that were not taken yet, bytes; 0 for 32 MiB
+ * @param latencyNanos longest time for which a packet of an interface waits for others, ns; 0 for 50 ms
+ * @param batches most batches that wait or are held, up to 4096; 0 for 64
+ * @param debug whether batches are guarded: see {@link Source}
+ */
+public record Options(
+    String filter,
+    List<String> splits,
+    int flags,
+    int workers,
+    long limit,
+    long ringBytes,
+    long latencyNanos,
+    int batches,
+    boolean debug) {
+    /** The default of each setting. */
+    public static final Options DEFAULT = new Options("", List.of(), 0, 0, 0, 0, 0, 0, false);
+
+    /** Sets the filter, in the language of libpcap. */
+    public Options withFilter(String filter) {
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, debug);
+    }
+
+    /** Sets further filters, each of which marks some of the packets that pass. */
+    public Options withSplits(String... splits) {
+        return new Options(filter, List.of(splits), flags, workers, limit, ringBytes, latencyNanos, batches, debug);
+    }
+
+    /** Adds flags such as {@link Native#WEIR_MERGE}. */
+    public Options withFlags(int more) {
+        return new Options(filter, splits, flags | more, workers, limit, ringBytes, latencyNanos, batches, debug);
+    }
+
+    /** Sets the number of threads that read and filter files. */
+    public Options withWorkers(int workers) {
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, debug);
+    }
+
+    /** Sets the number of packets that pass, after which the source ends. */
+    public Options withLimit(long limit) {
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, debug);
+    }
+
+    /** Sets the memory for packets of an interface that were not taken yet, bytes. */
+    public Options withRing(long bytes) {
+        return new Options(filter, splits, flags, workers, limit, bytes, latencyNanos, batches, debug);
+    }
+
+    /** Sets the longest time for which a packet of an interface waits for others. */
+    public Options withLatency(Duration latency) {
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latency.toNanos(), batches, debug);
+    }
+
+    /** Sets the largest number of batches that wait or are held. */
+    public Options withBatches(int most) {
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, most, debug);
+    }
+
+    /** Guards batches: see {@link Source}. */
+    public Options withDebug() {
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, true);
+    }
+}

@@ -1,0 +1,91 @@
+package weir;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import weir.ffi.Native;
+
+/** A capture file or an interface that takes packets of batches. */
+public final class Sink implements AutoCloseable {
+    /**
+     * Packets by what became of them: {@code given = written + refused}.
+     *
+     * @param given packets given to the sink
+     * @param written packets written to the file, or handed to the interface
+     * @param refused packets that an interface did not take: too long, too short, or without room
+     */
+    public record Counts(long given, long written, long refused) {}
+
+    private final long handle;
+    private final MemorySegment error;
+    private boolean closed;
+
+    private Sink(long handle) {
+        this.handle = handle;
+        error = Arena.ofAuto().allocate(ValueLayout.JAVA_LONG);
+    }
+
+    /** Opens a sink, named as for the weir command: a file, {@code -}, {@code af_packet:eth0}, {@code null}. */
+    public static Sink open(String name) {
+        WeirException.checkLibrary();
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment sink = arena.allocate(ValueLayout.JAVA_LONG);
+            MemorySegment error = arena.allocate(ValueLayout.JAVA_LONG);
+            int status = (int) Native.weir_sink_open.invokeExact(arena.allocateFrom(name), sink, error);
+            if (status != Native.WEIR_OK) {
+                throw WeirException.of(status, error);
+            }
+            return new Sink(sink.get(ValueLayout.JAVA_LONG, 0));
+        } catch (Throwable e) {
+            throw WeirException.unexpected(e);
+        }
+    }
+
+    /** Sends the packets of a batch that passed the filter. */
+    public void send(Batch batch) {
+        send(batch, MemorySegment.NULL);
+    }
+
+    /** Sends the packets of a batch that a program lets pass. */
+    public void send(Batch batch, Verdicts verdicts) {
+        send(batch, verdicts.words(batch));
+    }
+
+    private void send(Batch batch, MemorySegment words) {
+        batch.checkHeld();
+        try {
+            int status = (int) Native.weir_send.invokeExact(handle, batch.lease(), words, error);
+            if (status != Native.WEIR_OK) {
+                throw WeirException.of(status, error);
+            }
+        } catch (Throwable e) {
+            throw WeirException.unexpected(e);
+        }
+    }
+
+    /** Completes the file, or sends what is left, and returns the final counts. */
+    public Counts end() {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment counts = arena.allocate(Native.weir_sink_counts.LAYOUT);
+            int status = (int) Native.weir_sink_close.invokeExact(handle, counts, error);
+            closed = true;
+            if (status != Native.WEIR_OK) {
+                throw WeirException.of(status, error);
+            }
+            return new Counts(
+                counts.get(ValueLayout.JAVA_LONG, Native.weir_sink_counts.given),
+                counts.get(ValueLayout.JAVA_LONG, Native.weir_sink_counts.written),
+                counts.get(ValueLayout.JAVA_LONG, Native.weir_sink_counts.refused));
+        } catch (Throwable e) {
+            throw WeirException.unexpected(e);
+        }
+    }
+
+    /** Closes the sink. Does nothing if it is closed. */
+    @Override
+    public void close() {
+        if (!closed) {
+            end();
+        }
+    }
+}

@@ -1,0 +1,255 @@
+package weir;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.time.Duration;
+import weir.ffi.Native;
+
+/**
+ * A source of packets: capture files, a record directory, or an interface. Packets come in batches, which the caller pulls:
+ *
+ * <pre>{@code
+ * try (Source source = Source.open("trace.pcap"); Batch batch = new Batch()) {
+ *     while (source.next(batch)) {
+ *         Packet packet = batch.packet();
+ *         for (int i = 0; i < batch.size(); i++) {
+ *             if (packet.at(i).isUdp()) count++;
+ *         }
+ *         batch.release();
+ *     }
+ * }
+ * }</pre>
+ *
+ * <p><b>Threads</b>: any number may pull, each with a {@link Batch} of its own; each batch goes to one of them. Threads of the
+ * library read ahead. Pin a worker to a processor from inside its own thread.
+ *
+ * <p><b>Lifetime</b>: {@link Batch} and {@link Packet} check each access and throw after the release. A segment of
+ * {@link Batch#region} that somebody kept may show later packets after the release, and dies with the source. With
+ * {@link Options#withDebug} it dies with its batch, and the bytes of released packets are overwritten.
+ *
+ * <p><b>Allocation</b>: none in {@link #next} and for packets.
+ */
+public final class Source implements AutoCloseable {
+    /** Segments of batches live as long as this. */
+    private final Arena arena = Arena.ofShared();
+
+    private final long handle;
+    private final boolean debug;
+    private volatile boolean closed;
+
+    private Source(long handle, boolean debug) {
+        this.handle = handle;
+        this.debug = debug;
+    }
+
+    /** Opens sources, all packets of them: files one after another, or one interface, named as for the weir command. */
+    public static Source open(String... names) {
+        return open(Options.DEFAULT, names);
+    }
+
+    /**
+     * Opens sources. Waits until the first packets of a file are there, or the capture has begun.
+     *
+     * @throws WeirException a name, the filter or a setting is wrong, or a file cannot be read; with the line that the command prints
+     */
+    public static Source open(Options options, String... names) {
+        WeirException.checkLibrary();
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment list = texts(arena, names);
+            MemorySegment settings = arena.allocate(Native.weir_options.LAYOUT);
+            settings.set(ValueLayout.JAVA_INT, Native.weir_options.size, (int) Native.weir_options.LAYOUT.byteSize());
+            settings.set(ValueLayout.JAVA_INT, Native.weir_options.flags, options.flags());
+            settings.set(ValueLayout.ADDRESS, Native.weir_options.filter, arena.allocateFrom(options.filter()));
+            settings.set(ValueLayout.ADDRESS, Native.weir_options.splits, texts(arena, options.splits().toArray(String[]::new)));
+            settings.set(ValueLayout.JAVA_INT, Native.weir_options.split_count, options.splits().size());
+            settings.set(ValueLayout.JAVA_INT, Native.weir_options.workers, options.workers());
+            settings.set(ValueLayout.JAVA_LONG, Native.weir_options.limit, options.limit());
+            settings.set(ValueLayout.JAVA_LONG, Native.weir_options.ring, options.ringBytes());
+            settings.set(ValueLayout.JAVA_LONG, Native.weir_options.latency_ns, options.latencyNanos());
+            settings.set(ValueLayout.JAVA_INT, Native.weir_options.batches, options.batches());
+            MemorySegment source = arena.allocate(ValueLayout.JAVA_LONG);
+            MemorySegment error = arena.allocate(ValueLayout.JAVA_LONG);
+            int status = (int) Native.weir_open.invokeExact(list, (long) names.length, settings, source, error);
+            if (status != Native.WEIR_OK) {
+                throw WeirException.of(status, error);
+            }
+            return new Source(source.get(ValueLayout.JAVA_LONG, 0), options.debug());
+        } catch (Throwable e) {
+            throw WeirException.unexpected(e);
+        }
+    }
+
+    private static MemorySegment texts(Arena arena, String[] texts) {
+        MemorySegment list = arena.allocate(ValueLayout.ADDRESS, Math.max(texts.length, 1));
+        for (int i = 0; i < texts.length; i++) {
+            list.setAtIndex(ValueLayout.ADDRESS, i, arena.allocateFrom(texts[i]));
+        }
+        return list;
+    }
+
+    /**
+     * Waits for the next batch. Returns {@code false} at the end.
+     *
+     * @throws WeirException the source could not be read to its end; all batches from before came. The next call returns {@code false}
+     * @throws IllegalStateException {@code batch} was not released
+     */
+    public boolean next(Batch batch) {
+        while (true) {
+            int status = pull(batch, Long.MAX_VALUE);
+            if (status != Native.WEIR_NOTHING) {
+                return status == Native.WEIR_OK;
+            }
+        }
+    }
+
+    /**
+     * Waits at most {@code nanos} for the next batch. Returns {@code false} if none came, and at the end: see {@link #isEnded}.
+     *
+     * @throws WeirException as for {@link #next(Batch)}
+     */
+    public boolean next(Batch batch, long nanos) {
+        return pull(batch, nanos) == Native.WEIR_OK;
+    }
+
+    private int pull(Batch batch, long nanos) {
+        batch.checkFree();
+        int status;
+        try {
+            status = (int) Native.weir_next.invokeExact(handle, nanos, batch.struct, batch.error);
+        } catch (Throwable e) {
+            throw WeirException.unexpected(e);
+        }
+        if (status == Native.WEIR_OK) {
+            batch.filled(this);
+        } else if (status < 0) {
+            throw batch.failure(status);
+        } else if (status == Native.WEIR_END) {
+            ended = true;
+        }
+        return status;
+    }
+
+    private volatile boolean ended;
+
+    /** Whether a call has found the end: no batch comes any more. */
+    public boolean isEnded() {
+        return ended;
+    }
+
+    /** Stops the source: it takes no more packets. Those that it received can still be pulled. */
+    public void stop() {
+        check(status(() -> (int) Native.weir_stop.invokeExact(handle)));
+    }
+
+    /**
+     * Replaces the filter between two batches, without loss. {@link Batch#filter} tells which filter judged a batch.
+     *
+     * @param most longest wait until no batch begins under the old filter
+     * @return the number of the new filter
+     */
+    public long setFilter(String filter, Duration most) {
+        try (Arena local = Arena.ofConfined()) {
+            MemorySegment number = local.allocate(ValueLayout.JAVA_LONG);
+            MemorySegment error = local.allocate(ValueLayout.JAVA_LONG);
+            int status = (int) Native.weir_set_filter.invokeExact(
+                handle, local.allocateFrom(filter), most.toNanos(), number, error);
+            if (status != Native.WEIR_OK) {
+                throw WeirException.of(status, error);
+            }
+            return number.get(ValueLayout.JAVA_LONG, 0);
+        } catch (Throwable e) {
+            throw WeirException.unexpected(e);
+        }
+    }
+
+    /** Returns the counts: while the source is read, those of the last batch that was read; at its end the final ones. */
+    public Counts counts() {
+        try (Arena local = Arena.ofConfined()) {
+            MemorySegment counts = local.allocate(Native.weir_counts.LAYOUT);
+            check((int) Native.weir_counts_of.invokeExact(handle, counts));
+            return counts(counts);
+        } catch (Throwable e) {
+            throw WeirException.unexpected(e);
+        }
+    }
+
+    private static Counts counts(MemorySegment from) {
+        return new Counts(
+            from.get(ValueLayout.JAVA_LONG, Native.weir_counts.received),
+            from.get(ValueLayout.JAVA_LONG, Native.weir_counts.passed),
+            from.get(ValueLayout.JAVA_LONG, Native.weir_counts.filtered),
+            from.get(ValueLayout.JAVA_LONG, Native.weir_counts.denied),
+            from.get(ValueLayout.JAVA_LONG, Native.weir_counts.dropped_source),
+            from.get(ValueLayout.JAVA_LONG, Native.weir_counts.dropped_output),
+            from.get(ValueLayout.JAVA_LONG, Native.weir_counts.bytes),
+            from.get(ValueLayout.JAVA_LONG, Native.weir_counts.lost_before),
+            from.get(ValueLayout.JAVA_LONG, Native.weir_counts.waiting),
+            from.get(ValueLayout.JAVA_LONG, Native.weir_counts.held),
+            from.get(ValueLayout.JAVA_LONG, Native.weir_counts.starved),
+            from.get(ValueLayout.JAVA_LONG, Native.weir_counts.is_final) == 1);
+    }
+
+    /** Returns what the user should know although nothing failed, a line each, since the last call; empty if there is nothing. */
+    public String remarks() {
+        try (Arena local = Arena.ofConfined()) {
+            MemorySegment text = local.allocate(ValueLayout.JAVA_LONG);
+            int status = (int) Native.weir_remarks.invokeExact(handle, text);
+            check(status);
+            return status == Native.WEIR_OK ? WeirException.read(text.get(ValueLayout.JAVA_LONG, 0)) : "";
+        } catch (Throwable e) {
+            throw WeirException.unexpected(e);
+        }
+    }
+
+    /**
+     * Closes the source and returns the final counts.
+     *
+     * @throws WeirException batches are out, or another thread waits for one: release them, {@link #stop}, and close again
+     */
+    public Counts end() {
+        try (Arena local = Arena.ofConfined()) {
+            MemorySegment counts = local.allocate(Native.weir_counts.LAYOUT);
+            check((int) Native.weir_close.invokeExact(handle, counts));
+            closed = true;
+            arena.close();
+            return counts(counts);
+        } catch (Throwable e) {
+            throw WeirException.unexpected(e);
+        }
+    }
+
+    /** Closes the source. Does nothing if it is closed. */
+    @Override
+    public void close() {
+        if (!closed) {
+            end();
+        }
+    }
+
+    Arena arena() {
+        return arena;
+    }
+
+    boolean isDebugged() {
+        return debug;
+    }
+
+    private interface Call {
+        int run() throws Throwable;
+    }
+
+    private static int status(Call call) {
+        try {
+            return call.run();
+        } catch (Throwable e) {
+            throw WeirException.unexpected(e);
+        }
+    }
+
+    private static void check(int status) {
+        if (status < 0) {
+            throw WeirException.of(status, null);
+        }
+    }
+}

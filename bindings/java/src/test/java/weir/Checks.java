@@ -1,0 +1,295 @@
+package weir;
+
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.management.ManagementFactory;
+import java.util.concurrent.atomic.AtomicReference;
+import weir.ffi.Native;
+
+/** Checks of the classes over a capture file: Checks FILE PACKETS. Prints a line for each, and ends with code 1 at the first that fails. */
+public final class Checks {
+    private static String file;
+    private static long packets;
+
+    private interface Body {
+        void run() throws Throwable;
+    }
+
+    public static void main(String[] arguments) throws Throwable {
+        file = arguments[0];
+        packets = Long.parseLong(arguments[1]);
+        check("columns and packets agree", Checks::agree);
+        check("a batch is released once, by its own thread", Checks::release);
+        check("a packet is none behind the release", Checks::stale);
+        check("what was not captured is not read", Checks::bounds);
+        check("a source with batches out stays open", Checks::busy);
+        check("a debugged batch takes its segments along", Checks::debugged);
+        check("wrong names and filters are told", Checks::refused);
+        check("a limit ends a source", Checks::limited);
+        check("another filter judges from then on", Checks::replaced);
+        check("verdicts choose what a sink gets", Checks::sink);
+        check("nothing is allocated for packets and batches", Checks::allocation);
+        check("a boxed value is noticed", Checks::boxed);
+    }
+
+    private static void check(String name, Body body) throws Throwable {
+        body.run();
+        System.out.println("ok " + name);
+    }
+
+    private static void require(boolean is, Object found) {
+        if (!is) {
+            throw new AssertionError(found);
+        }
+    }
+
+    private static <E extends Throwable> E thrown(Class<E> kind, Body body) {
+        try {
+            body.run();
+        } catch (Throwable e) {
+            require(kind.isInstance(e), e);
+            return kind.cast(e);
+        }
+        throw new AssertionError("no " + kind);
+    }
+
+    private static void agree() {
+        long found = 0;
+        Columns columns = new Columns(1000, Field.values());
+        try (Source source = Source.open(Options.DEFAULT.withFilter("udp"), file); Batch batch = new Batch()) {
+            Packet packet = batch.packet();
+            while (source.next(batch)) {
+                int number = 0;
+                int passed = 0;
+                for (int rows = columns.begin(batch); rows > 0; rows = columns.next(batch)) {
+                    for (int row = 0; row < rows; row++, number++) {
+                        packet.at(number);
+                        require(columns.getLong(Field.TIME, row) == packet.timeNanos(), number);
+                        require(columns.getInt(Field.WIRE_LENGTH, row) == packet.wireLength(), number);
+                        require(columns.getInt(Field.CAPTURED, row) == packet.captured(), number);
+                        require(columns.getInt(Field.IP_VERSION, row) == packet.ipVersion(), number);
+                        int source4 = packet.isIpv4() ? packet.ipv4Source() : 0;
+                        require(columns.getInt(Field.IPV4_SOURCE, row) == source4, number);
+                        if (packet.isIpv4()) {
+                            require(columns.getInt(Field.IPV4_DESTINATION, row) == packet.ipv4Destination(), number);
+                            require(columns.getInt(Field.PROTOCOL, row) == packet.protocol(), number);
+                        }
+                        if (packet.isTcp() || packet.isUdp()) {
+                            require(columns.getInt(Field.SOURCE_PORT, row) == packet.sourcePort(), number);
+                            require(columns.getInt(Field.DESTINATION_PORT, row) == packet.destinationPort(), number);
+                        }
+                        require(batch.isPassed(number) == ((batch.verdicts(number / 64) >>> number & 1) == 1), number);
+                        // The language of filters looks behind no tag unless it is asked to.
+                        require(batch.isPassed(number) == (packet.isUdp() && packet.vlan() < 0), number);
+                        passed += batch.isPassed(number) ? 1 : 0;
+                    }
+                }
+                int rows = 0;
+                for (int some = columns.beginPassed(batch); some > 0; some = columns.next(batch)) {
+                    rows += some;
+                }
+                require(number == batch.size() && passed == batch.passed() && rows == passed, rows);
+                found += number;
+                batch.release();
+            }
+            require(source.isEnded() && found == packets, found);
+            Counts counts = source.end();
+            require(counts.isFinal() && counts.received() == packets && counts.received() == counts.passed() + counts.filtered(), counts);
+        }
+    }
+
+    private static void release() throws Throwable {
+        try (Source source = Source.open(file); Batch batch = new Batch()) {
+            thrown(IllegalStateException.class, batch::release);
+            require(source.next(batch), "a batch");
+            thrown(IllegalStateException.class, () -> source.next(batch));
+            AtomicReference<Throwable> found = new AtomicReference<>();
+            Thread other = new Thread(() -> found.set(thrown(WrongThreadException.class, batch::release)));
+            other.start();
+            other.join();
+            require(found.get() != null, "no exception");
+            batch.release();
+            thrown(IllegalStateException.class, batch::release);
+        }
+    }
+
+    private static void stale() {
+        try (Source source = Source.open(file); Batch batch = new Batch()) {
+            require(source.next(batch), "a batch");
+            Packet packet = batch.packet().at(0);
+            require(packet.captured() > 0, packet.captured());
+            batch.release();
+            thrown(IllegalStateException.class, packet::captured);
+            thrown(IllegalStateException.class, () -> packet.byteAt(0));
+            thrown(IllegalStateException.class, () -> packet.at(0));
+            thrown(IllegalStateException.class, batch::size);
+            thrown(IllegalStateException.class, () -> batch.verdicts(0));
+        }
+    }
+
+    private static void bounds() {
+        try (Source source = Source.open(file); Batch batch = new Batch()) {
+            require(source.next(batch), "a batch");
+            Packet packet = batch.packet().at(0);
+            int captured = packet.captured();
+            for (int offset : new int[] {-1, captured, captured - 3, Integer.MAX_VALUE, Integer.MIN_VALUE}) {
+                thrown(IndexOutOfBoundsException.class, () -> packet.intAt(offset));
+                thrown(IndexOutOfBoundsException.class, () -> packet.longAt(offset));
+            }
+            require(packet.intAt(captured - 4) == packet.intAt(captured - 4), captured);
+            thrown(IndexOutOfBoundsException.class, () -> packet.at(batch.size()));
+            thrown(IndexOutOfBoundsException.class, () -> packet.at(-1));
+            thrown(IndexOutOfBoundsException.class, () -> batch.split(0));
+            thrown(IndexOutOfBoundsException.class, () -> batch.linkType(99));
+        }
+    }
+
+    private static void busy() {
+        Source source = Source.open(file);
+        Batch batch = new Batch();
+        require(source.next(batch), "a batch");
+        WeirException refused = thrown(WeirException.class, source::close);
+        require(refused.status() == Native.WEIR_BUSY, refused);
+        batch.release();
+        MemorySegment kept;
+        require(source.next(batch), "a batch");
+        kept = batch.region();
+        batch.release();
+        source.close();
+        source.close();
+        thrown(IllegalStateException.class, () -> kept.get(ValueLayout.JAVA_BYTE, 0));
+        require(thrown(WeirException.class, () -> source.next(batch)).status() == Native.WEIR_CLOSED, "closed");
+        require(thrown(WeirException.class, source::counts).status() == Native.WEIR_CLOSED, "closed");
+    }
+
+    private static void debugged() {
+        try (Source source = Source.open(Options.DEFAULT.withDebug(), file); Batch batch = new Batch()) {
+            require(source.next(batch), "a batch");
+            MemorySegment kept = batch.region();
+            long address = UncheckedPackets.address(batch, 0);
+            require(kept.get(ValueLayout.JAVA_BYTE, batch.offset(0)) == UncheckedPackets.byteAt(address), address);
+            batch.release();
+            thrown(IllegalStateException.class, () -> kept.get(ValueLayout.JAVA_BYTE, 0));
+        }
+    }
+
+    private static void refused() {
+        WeirException missing = thrown(WeirException.class, () -> Source.open("nowhere.pcap"));
+        require(missing.getMessage().equals("nowhere.pcap: no such file"), missing);
+        require(missing.status() == Native.WEIR_FAILED, missing.status());
+        WeirException wrong = thrown(WeirException.class, () -> Source.open(Options.DEFAULT.withFilter("port port"), file));
+        require(wrong.getMessage().startsWith("expression 'port port': ") && wrong.status() == Native.WEIR_REFUSED, wrong);
+        WeirException none = thrown(WeirException.class, () -> Source.open());
+        require(none.getMessage().equals("there is no name of a source"), none);
+        WeirException scheme = thrown(WeirException.class, () -> Sink.open("af_paket:eth0"));
+        require(scheme.getMessage().contains("no such way to send"), scheme);
+        thrown(NullPointerException.class, () -> Source.open((String) null));
+    }
+
+    private static void limited() {
+        try (Source source = Source.open(Options.DEFAULT.withFilter("udp").withLimit(3), file); Batch batch = new Batch()) {
+            int passed = 0;
+            while (source.next(batch)) {
+                passed += batch.passed();
+                batch.release();
+            }
+            require(passed == 3 && source.end().passed() == 3, passed);
+        }
+    }
+
+    private static void replaced() {
+        Options options = Options.DEFAULT.withBatches(1).withFilter("udp");
+        try (Source source = Source.open(options, file); Batch batch = new Batch()) {
+            require(source.next(batch) && batch.filter() == 0, batch.filter());
+            long number = source.setFilter("tcp", java.time.Duration.ofSeconds(10));
+            require(number == 1, number);
+            batch.release();
+            long last = 0;
+            while (source.next(batch)) {
+                Packet packet = batch.packet();
+                for (int i = 0; i < batch.size(); i++) {
+                    boolean expected = (batch.filter() == 0 ? packet.at(i).isUdp() : packet.at(i).isTcp()) && packet.vlan() < 0;
+                    require(batch.isPassed(i) == expected, i);
+                }
+                last = batch.filter();
+                batch.release();
+            }
+            require(last == 1, last);
+            thrown(WeirException.class, () -> source.setFilter("port port", java.time.Duration.ofSeconds(10)));
+        }
+    }
+
+    private static void sink() {
+        try (Source source = Source.open(Options.DEFAULT.withFilter("udp"), file); Batch batch = new Batch();
+            Sink all = Sink.open("null"); Sink some = Sink.open("null")) {
+            Verdicts verdicts = new Verdicts();
+            long expected = 0;
+            while (source.next(batch)) {
+                all.send(batch);
+                verdicts.begin(batch);
+                for (int i = 0; i < batch.size(); i += 3) {
+                    verdicts.pass(i);
+                }
+                expected += verdicts.passed();
+                some.send(batch, verdicts);
+                batch.release();
+                thrown(IllegalStateException.class, () -> all.send(batch));
+            }
+            require(some.end().given() == expected, expected);
+            require(all.end().given() == source.end().passed(), "all that passed");
+        }
+    }
+
+    /** Reads a file to its end, and returns a figure of all its packets. */
+    private static long work(Source source, Batch batch, Columns columns, boolean boxes) {
+        long sum = 0;
+        Packet packet = batch.packet();
+        while (source.next(batch)) {
+            for (int i = 0; i < batch.size(); i++) {
+                if (packet.at(i).isIpv4()) {
+                    sum += packet.ipv4Source() ^ packet.protocol();
+                }
+                if (boxes) {
+                    Object boxed = Long.valueOf(sum + 1_000_000);
+                    sum += boxed.hashCode();
+                }
+            }
+            for (int rows = columns.begin(batch); rows > 0; rows = columns.next(batch)) {
+                for (int row = 0; row < rows; row++) {
+                    sum += columns.getInt(Field.DESTINATION_PORT, row);
+                }
+            }
+            batch.release();
+        }
+        return sum;
+    }
+
+    /** Bytes that this thread allocates for batches and packets of a file. */
+    private static long allocated(boolean boxes) {
+        var threads = (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
+        long id = Thread.currentThread().threadId();
+        Batch batch = new Batch();
+        Columns columns = new Columns(4096, Field.DESTINATION_PORT);
+        long least = Long.MAX_VALUE;
+        for (int turn = 0; turn < 20; turn++) {
+            try (Source source = Source.open(Options.DEFAULT.withBatches(2), file)) {
+                long before = threads.getThreadAllocatedBytes(id);
+                work(source, batch, columns, boxes);
+                least = Math.min(least, threads.getThreadAllocatedBytes(id) - before);
+            }
+        }
+        return least;
+    }
+
+    private static void allocation() {
+        long bytes = allocated(false);
+        // What a turn of the interpreter or the call of the bean itself takes.
+        require(bytes < 4096, bytes);
+    }
+
+    /** The oracle of the check above: with a value boxed for each packet it fails. */
+    private static void boxed() {
+        long bytes = allocated(true);
+        require(bytes > packets, bytes);
+    }
+}

@@ -1,0 +1,207 @@
+//! The classes for Java, and the samples in Java: compiled and run with JDK 25, if it is there.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use weir_testkit::savefile::Pcap;
+use weir_testkit::{Random, Scratch, have, skipped};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Directory of a JDK of version 25 or later: JAVA_HOME, that of the path, or one of those beside each other.
+fn jdk(test: &str) -> Option<PathBuf> {
+    let beside = std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path());
+    let on_path = std::env::var_os("PATH")
+        .map(|paths| std::env::split_paths(&paths).map(|path| path.join("..")).collect::<Vec<_>>());
+    let named = std::env::var_os("JAVA_HOME").map(PathBuf::from);
+    let found = named.into_iter().chain(on_path.into_iter().flatten()).chain(beside).find(|home| {
+        let asked = Command::new(home.join("bin/javac")).arg("-version").output();
+        let version = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        let major =
+            version.strip_prefix("javac ").and_then(|rest| rest.split(['.', '-', '\n']).next()?.parse::<u32>().ok());
+        major.is_some_and(|major| major >= 25)
+    });
+    if found.is_none() {
+        skipped(test, "there is no JDK 25");
+    }
+    found
+}
+
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(sources(&path)),
+            false => found.extend((path.extension().is_some_and(|extension| extension == "java")).then_some(path)),
+        }
+    }
+    found
+}
+
+/// Classes of the binding, its checks and the samples.
+struct Java {
+    home: PathBuf,
+    classes: String,
+}
+
+impl Java {
+    fn new(test: &str, scratch: &Scratch) -> Option<Self> {
+        let home = jdk(test)?;
+        let classes = scratch.at("classes");
+        let mut javac = Command::new(home.join("bin/javac"));
+        javac.args(["-Xlint:all,-restricted", "-Werror", "-d", &classes]);
+        for directory in ["bindings/java/src/main/java", "bindings/java/src/test/java", "samples/java"] {
+            javac.args(sources(&root().join(directory)));
+        }
+        let done = javac.output().unwrap();
+        assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+        Some(Self { home, classes })
+    }
+
+    fn run(&self, flags: &[&str], class: &str, arguments: &[&str]) -> Output {
+        let library = std::env::current_exe().unwrap().parent().unwrap().join("libweir.so");
+        let mut java = Command::new(self.home.join("bin/java"));
+        java.args(["--enable-native-access=ALL-UNNAMED", "-Xmx256m", "-cp", &self.classes]).args(flags);
+        java.arg(format!("-Dweir.library={}", library.display())).arg(class).args(arguments).output().unwrap()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Frames of IPv4 and IPv6, TCP, UDP and ICMP, tagged or not, and some without IP.
+fn capture(packets: u32) -> Vec<u8> {
+    let mut random = Random(5);
+    let mut pcap = Pcap::new(1, 65_535);
+    for i in 0..packets {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+        if i % 7 == 0 {
+            frame.extend([0x81, 0, 0, 1 + (i % 90) as u8]);
+        }
+        let proto = [6, 17, 17, 1][random.below(4)];
+        match i % 11 {
+            0 => frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]),
+            1 | 2 => {
+                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 24, proto, 64]);
+                frame.extend(random.bytes(32));
+            }
+            _ => {
+                frame.extend([8, 0, 0x45, 0, 0, 44, 0, 0, 0, 0, 64, proto, 0, 0, 10, 0, 0, 1 + random.below(9) as u8]);
+                frame.extend([10, 1, 0, 1]);
+            }
+        }
+        if i % 11 > 0 {
+            frame.extend([
+                0x9c,
+                0x40,
+                3,
+                232 + random.below(13) as u8,
+                0,
+                24,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0x50,
+                2,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+            ]);
+        }
+        pcap.packet(&frame);
+    }
+    pcap.bytes
+}
+
+#[test]
+fn the_classes_for_java_keep_their_promises() {
+    let scratch = Scratch::new();
+    let Some(java) = Java::new("the_classes_for_java_keep_their_promises", &scratch) else { return };
+    let file = scratch.file("a.pcap", &capture(200_000));
+    let done = java.run(&[], "weir.Checks", &[&file, "200000"]);
+    let (out, err) = (text(&done.stdout), text(&done.stderr));
+    assert!(done.status.success() && out.lines().count() == 12 && err.is_empty(), "{out}{err}");
+    // Without a collector and without the analysis that keeps objects off the heap.
+    let flags = ["-XX:+UnlockExperimentalVMOptions", "-XX:+UseEpsilonGC", "-Xmx64m", "-XX:-DoEscapeAnalysis"];
+    let done = java.run(&flags, "CountByPort", &[&file]);
+    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+}
+
+/// The same program in another language gives the same output; that in C is compared with tcpdump.
+#[test]
+fn samples_in_java_print_what_those_in_c_print() {
+    let test = "samples_in_java_print_what_those_in_c_print";
+    if !have(test, &["cc", "tcpdump"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let Some(java) = Java::new(test, &scratch) else { return };
+    let libraries = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    let file = scratch.file("a.pcap", &capture(20_000));
+    let rules = scratch.file("rules", b"10.0.0.1 17\n10.0.0.4 6\n10.0.0.9 1\n");
+    for (name, class) in [("count_by_port", "CountByPort"), ("firewall", "Firewall")] {
+        let program = scratch.at(name);
+        let mut cc = Command::new("cc");
+        cc.args(["-std=c11", "-o", &program, "-I"]).arg(root().join("crates/ffi/include"));
+        cc.arg(root().join(format!("samples/c/{name}.c"))).arg(format!("-L{}", libraries.display()));
+        assert!(cc.arg(format!("-Wl,-rpath,{}", libraries.display())).arg("-lweir").status().unwrap().success());
+        let outs = [scratch.at("c.pcap"), scratch.at("java.pcap")];
+        let cases: Vec<Vec<&str>> = match name {
+            "firewall" => vec![vec![&rules, &file]],
+            _ => vec![vec![&file], vec![&file, "udp"], vec![&file, "port port"], vec!["nowhere.pcap"]],
+        };
+        for arguments in cases {
+            let with = |out: &String| {
+                let mut all = arguments.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+                all.extend((name == "firewall").then(|| out.clone()));
+                all
+            };
+            let c = Command::new(&program).args(with(&outs[0])).output().unwrap();
+            let all = with(&outs[1]);
+            let java = java.run(&[], class, &all.iter().map(String::as_str).collect::<Vec<_>>());
+            let of = |output: &Output| (output.status.code(), text(&output.stdout), text(&output.stderr));
+            assert_eq!(of(&java), of(&c), "{arguments:?}");
+        }
+        if name == "firewall" {
+            assert_eq!(std::fs::read(&outs[0]).unwrap(), std::fs::read(&outs[1]).unwrap());
+        }
+    }
+}
+
+#[test]
+fn what_java_lacks_is_told() {
+    let test = "what_java_lacks_is_told";
+    let scratch = Scratch::new();
+    let Some(java) = Java::new(test, &scratch) else { return };
+    let line = |flags: &[&str]| {
+        let mut bare = Command::new(java.home.join("bin/java"));
+        let done = bare.args(flags).args(["-cp", &java.classes, "CountByPort", "a.pcap"]).output().unwrap();
+        assert_eq!((done.status.code(), text(&done.stdout)), (Some(1), String::new()));
+        text(&done.stderr)
+    };
+    let found = line(&["--enable-native-access=ALL-UNNAMED", "-Dweir.library=/nowhere/libweir.so"]);
+    assert!(found.starts_with("weir: the library libweir.so cannot be loaded: "), "{found}");
+    let found = line(&["--illegal-native-access=deny", "-Dweir.library=/nowhere/libweir.so"]);
+    assert_eq!(found, "weir: native access is not enabled: start java with --enable-native-access=ALL-UNNAMED\n");
+    let other = scratch.at("libother.so");
+    let code = scratch.file("other.c", b"unsigned weir_abi(void) { return 99; }\n");
+    if have(test, &["cc"])
+        && Command::new("cc").args(["-shared", "-fPIC", "-o", &other, &code]).status().unwrap().success()
+    {
+        let found = line(&["--enable-native-access=ALL-UNNAMED", &format!("-Dweir.library={other}")]);
+        assert_eq!(found, "weir: libweir.so has version 99 of its functions, and these classes know version 1\n");
+    }
+}
