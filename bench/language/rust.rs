@@ -20,10 +20,10 @@ impl Set {
     fn new() -> Self {
         let mut set = Self { places: [0; Self::PLACES] };
         for i in 0..1000u32 {
-            let address = (0x0a00_0000 | i.wrapping_mul(2_654_435_761) >> 20) as i32;
+            let address = (0x0a00_0000 | (i.wrapping_mul(2_654_435_761) >> 20)) as i32;
             let mut at = Self::place(address);
             while set.places[at] != 0 && set.places[at] != address {
-                at = at + 1 & Self::PLACES - 1;
+                at = (at + 1) & (Self::PLACES - 1);
             }
             set.places[at] = address;
         }
@@ -46,7 +46,7 @@ impl Set {
             if found == 0 {
                 return false;
             }
-            at = at + 1 & Self::PLACES - 1;
+            at = (at + 1) & (Self::PLACES - 1);
         }
     }
 }
@@ -107,7 +107,12 @@ fn unchecked(batch: &weir_batch, set: &Set) -> u64 {
         // SAFETY: so many bytes were captured.
         let (kind, version, proto, source) = unsafe {
             let at = batch.region.add(packet.offset as usize);
-            (at.add(12).cast::<u16>().read_unaligned(), at.add(14).read(), at.add(23).read(), at.add(26).cast::<i32>().read_unaligned())
+            (
+                at.add(12).cast::<u16>().read_unaligned(),
+                at.add(14).read(),
+                at.add(23).read(),
+                at.add(26).cast::<i32>().read_unaligned(),
+            )
         };
         if kind == 8u16.to_le() && version >> 4 == 4 && proto == UDP && set.has(i32::from_be(source)) {
             sum += u64::from(packet.wire_len) + (1 << 32);
@@ -147,7 +152,8 @@ fn columns(batch: &weir_batch, set: &Set, columns: &mut Columns) -> u64 {
 }
 
 fn cpu_ns() -> u64 {
-    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).expect("each thread has this clock");
+    let time =
+        nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).expect("each thread has this clock");
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
@@ -176,7 +182,8 @@ fn main() {
         held.push(batch);
     }
     let (set, passes) = (Set::new(), at_least.div_ceil(held.iter().map(|batch| u64::from(batch.len)).sum()));
-    let mut room = Box::new(Columns { versions: [0; ROOM], protocols: [0; ROOM], sources: [0; ROOM], lengths: [0; ROOM] });
+    let mut room =
+        Box::new(Columns { versions: [0; ROOM], protocols: [0; ROOM], sources: [0; ROOM], lengths: [0; ROOM] });
     for _ in 0..turns {
         let (begun, mut sum, mut seen) = (cpu_ns(), 0u64, 0u64);
         for _ in 0..passes {

@@ -31,13 +31,18 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Total time for which a stopped run waits for room. Batches without room by then are dropped, and their packets counted.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// A piece with the descriptors of its packets, which the run's thread makes while the piece is in its caches.
+type Described = (Delivery<Stages>, Vec<Descriptor>);
+
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<Delivery<Stages>>,
+    waiting: VecDeque<Described>,
     /// Number of batches that the front end holds.
     held: usize,
     /// Buffers of dropped batches, for the next batches.
     spares: Vec<Vec<u8>>,
+    /// The same for descriptors.
+    spare_descriptors: Vec<Vec<Descriptor>>,
     /// Number of times that the run found no room.
     full: u64,
     /// Whether the run is over.
@@ -171,7 +176,15 @@ impl BatchSender {
         if state.left || is_full(&state) {
             return Some(delivery);
         }
-        state.waiting.push_back(delivery);
+        let mut descriptors = state.spare_descriptors.pop().unwrap_or_default();
+        drop(state);
+        let Delivery { current, view, part, .. } = &delivery;
+        current.layout.descriptors_into(view.content(), &part.records, &mut descriptors);
+        let mut state = self.shared.state();
+        if state.left {
+            return Some(delivery);
+        }
+        state.waiting.push_back((delivery, descriptors));
         self.shared.changed(state);
         None
     }
@@ -202,7 +215,7 @@ impl Drop for BatchSender {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         state.ended = true;
-        state.spares = Vec::new();
+        (state.spares, state.spare_descriptors) = (Vec::new(), Vec::new());
         // A pipe without a writer is readable: its end can be read.
         state.ready = None;
         self.shared.changed(state);
@@ -226,11 +239,12 @@ impl Batches {
         let begun = Instant::now();
         let mut state = self.shared.state();
         loop {
-            if let Some(delivery) = state.waiting.pop_front() {
+            if let Some((delivery, descriptors)) = state.waiting.pop_front() {
                 state.held += 1;
                 state.mark_ready(self.shared.ready.get());
                 drop(state);
-                return Next::Batch(Box::new(Batch::new(delivery, Counted::Pulled(Arc::clone(&self.shared)))));
+                let counted = Counted::Pulled(Arc::clone(&self.shared));
+                return Next::Batch(Box::new(Batch::new(delivery, counted, OnceLock::from(descriptors))));
             }
             let left = most.saturating_sub(begun.elapsed());
             match () {
@@ -247,7 +261,7 @@ impl Batches {
             let mut state = self.shared.state();
             state.left = true;
             if !state.ended {
-                state.unread += state.waiting.iter().map(|delivery| delivery.part.selected.passed).sum::<u64>();
+                state.unread += state.waiting.iter().map(|(delivery, _)| delivery.part.selected.passed).sum::<u64>();
             }
             std::mem::take(&mut state.waiting)
         };
@@ -303,8 +317,8 @@ impl Drop for Batches {
 }
 
 impl Batch {
-    fn new(delivery: Delivery<Stages>, counted: Counted) -> Self {
-        Self { delivery, counted, descriptors: OnceLock::new(), splits: OnceLock::new() }
+    fn new(delivery: Delivery<Stages>, counted: Counted, descriptors: OnceLock<Vec<Descriptor>>) -> Self {
+        Self { delivery, counted, descriptors, splits: OnceLock::new() }
     }
 
     /// Makes a batch of the packets at `records` of a piece, with their verdicts. The batch shares the memory of the piece, and a
@@ -315,7 +329,7 @@ impl Batch {
         let part = Columns { records: records.to_vec(), kept: verdicts, times: None, selected };
         let current = Arc::clone(&piece.current);
         let delivery = Delivery { current, view: piece.view.share(), last: piece.last, part };
-        Self::new(delivery, Counted::Kept(Arc::clone(count)))
+        Self::new(delivery, Counted::Kept(Arc::clone(count)), OnceLock::new())
     }
 
     /// Returns the number of packets, with any verdict.
@@ -334,7 +348,8 @@ impl Batch {
         descriptor::region(self.delivery.view.content())
     }
 
-    /// Returns the descriptor of each packet. **Cost**: the descriptors are made at the first call, in the caller's thread.
+    /// Returns the descriptor of each packet. **Cost**: those of a pulled batch are there; of a batch that was kept they are made at the
+    /// first call, in the caller's thread.
     pub fn descriptors(&self) -> &[Descriptor] {
         let Delivery { current, view, part, .. } = &self.delivery;
         self.descriptors.get_or_init(|| current.layout.descriptors(view.content(), &part.records))
@@ -405,6 +420,7 @@ impl Drop for Batch {
         state.held -= 1;
         if !state.ended {
             state.spares.extend(buffer);
+            state.spare_descriptors.extend(self.descriptors.take());
         }
         shared.changed(state);
     }

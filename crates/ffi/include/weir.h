@@ -9,6 +9,9 @@
 // Version of the functions and structures: grows with each change that programs built before would not survive.
 #define WEIR_ABI 1
 
+// Interfaces of the source have several link types: ask weir_interface_of for that of each packet.
+#define WEIR_MIXED 65536
+
 // Time of capture, ns since 1970 (int64_t); INT64_MIN without a time stamp.
 #define WEIR_TIME 0
 
@@ -182,6 +185,11 @@ typedef struct {
   uint32_t passed;
   // Number of the filter that judged them: 0, and 1 more with each weir_set_filter.
   uint64_t filter;
+  // Link type of all packets, a number of the LINKTYPE registry of tcpdump.org, such as 1 for Ethernet; WEIR_MIXED if interfaces
+  // of the source have several.
+  uint32_t link_type;
+  // 0.
+  uint32_t reserved;
 } weir_batch;
 
 // Packets by what became of them: received = passed + filtered + denied + dropped. Each number is counted where it happens.

@@ -66,7 +66,15 @@ pub struct weir_batch {
     pub passed: u32,
     /// Number of the filter that judged them: 0, and 1 more with each weir_set_filter.
     pub filter: u64,
+    /// Link type of all packets, a number of the LINKTYPE registry of tcpdump.org, such as 1 for Ethernet; WEIR_MIXED if interfaces
+    /// of the source have several.
+    pub link_type: u32,
+    /// 0.
+    pub reserved: u32,
 }
+
+/// Interfaces of the source have several link types: ask weir_interface_of for that of each packet.
+pub const WEIR_MIXED: u32 = 65_536;
 
 /// A batch that the caller holds.
 #[derive(Debug)]
@@ -88,7 +96,17 @@ pub(crate) fn describe(batch: &Batch) -> weir_batch {
         len: packets.len() as u32,
         passed: batch.judged().0 as u32,
         filter: batch.change(),
+        link_type: link_type(batch),
+        reserved: 0,
     }
+}
+
+/// The link type of all interfaces.
+fn link_type(batch: &Batch) -> u32 {
+    let interfaces = &batch.layout().interfaces;
+    let mut links = interfaces.iter().map(|interface| u32::from(interface.link.0));
+    let first = links.next().unwrap_or(WEIR_MIXED);
+    if links.all(|link| link == first) { first } else { WEIR_MIXED }
 }
 
 fn none() -> Failure {

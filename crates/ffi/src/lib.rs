@@ -23,8 +23,8 @@ mod source;
 mod text;
 
 pub use batch::{
-    WEIR_CAPTURED, WEIR_DST, WEIR_DST_PORT, WEIR_DST4, WEIR_INTERFACE, WEIR_IP_VERSION, WEIR_PROTOCOL, WEIR_SRC,
-    WEIR_SRC_PORT, WEIR_SRC4, WEIR_TCP_FLAGS, WEIR_TIME, WEIR_VLAN, WEIR_WIRE_LEN,
+    WEIR_CAPTURED, WEIR_DST, WEIR_DST_PORT, WEIR_DST4, WEIR_INTERFACE, WEIR_IP_VERSION, WEIR_MIXED, WEIR_PROTOCOL,
+    WEIR_SRC, WEIR_SRC_PORT, WEIR_SRC4, WEIR_TCP_FLAGS, WEIR_TIME, WEIR_VLAN, WEIR_WIRE_LEN,
 };
 pub use batch::{weir_batch, weir_column, weir_descriptor, weir_fill, weir_lease, weir_release, weir_split};
 pub use call::{

@@ -38,7 +38,7 @@ fn layouts() -> Vec<Layout> {
             reserved
         }),
         layout!(weir_descriptor { offset, time_ns, captured, wire_len, interface, flags }),
-        layout!(weir_batch { lease, region, region_len, packets, verdicts, len, passed, filter }),
+        layout!(weir_batch { lease, region, region_len, packets, verdicts, len, passed, filter, link_type, reserved }),
         layout!(weir_counts {
             received,
             passed,
@@ -88,7 +88,7 @@ fn header() -> Header {
     let mut header = Header::default();
     for line in code.lines() {
         if let Some((name, value)) = line.strip_prefix("#define ").and_then(|rest| rest.split_once(' ')) {
-            header.constants.push((name.to_owned(), value.parse().unwrap()));
+            header.constants.push((name.to_owned(), value.parse().unwrap_or_else(|_| panic!("{name}: {value}"))));
         }
     }
     for part in code.split("typedef struct {").skip(1) {
@@ -128,7 +128,8 @@ fn java() -> String {
          /** Functions, structures and constants of the C library, by their names there. */\npublic final class Native {\n    private Native() {}\n\n",
     );
     for (name, value) in &header.constants {
-        writeln!(out, "    /** {name} of weir.h. */\n    public static final int {name} = {value};").unwrap();
+        writeln!(out, "    /** {name} of weir.h. */\n    public static final int {name} = {};", *value as u32 as i32)
+            .unwrap();
     }
     for (name, fields) in &header.structs {
         let (_, size, align, offsets) =

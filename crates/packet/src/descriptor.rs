@@ -73,9 +73,17 @@ impl Layout {
     ///
     /// **Cost**: one allocation, and a second read of each record's header.
     pub fn descriptors<'a>(&self, bytes: impl Into<Bytes<'a>>, at: &[u32]) -> Vec<Descriptor> {
+        let mut descriptors = Vec::new();
+        self.descriptors_into(bytes, at, &mut descriptors);
+        descriptors
+    }
+
+    /// Writes the same descriptors over those of a vector, whose memory is used again.
+    pub fn descriptors_into<'a>(&self, bytes: impl Into<Bytes<'a>>, at: &[u32], descriptors: &mut Vec<Descriptor>) {
         let bytes = bytes.into();
         let base = region(bytes).addr();
-        let mut descriptors = Vec::with_capacity(at.len());
+        descriptors.clear();
+        descriptors.reserve(at.len());
         self.records(bytes, at, |_, record| {
             let of = |record: crate::savefile::Record<'a>| Descriptor {
                 offset: if record.frame.data.is_empty() {
@@ -91,7 +99,6 @@ impl Layout {
             };
             descriptors.push(record.map_or(Descriptor::EMPTY, of));
         });
-        descriptors
     }
 }
 

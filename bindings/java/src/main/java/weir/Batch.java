@@ -16,12 +16,13 @@ public final class Batch implements AutoCloseable {
     final MemorySegment struct;
     final MemorySegment error;
     private final Packet packet = new Packet(this);
-    /** Grows with each fill and each release, so that what was pointed at a batch before knows. It is odd while a batch is held. */
-    long generation;
+    /** Grows with each fill and each release: odd while a batch is held. */
+    private long generation;
 
     long region;
     long packets;
     int size;
+    private int linkType;
     private long verdicts;
     private Thread owner;
     private Source source;
@@ -58,6 +59,8 @@ public final class Batch implements AutoCloseable {
         packets = struct.get(ValueLayout.JAVA_LONG, Native.weir_batch.packets);
         verdicts = struct.get(ValueLayout.JAVA_LONG, Native.weir_batch.verdicts);
         size = struct.get(ValueLayout.JAVA_INT, Native.weir_batch.len);
+        linkType = struct.get(ValueLayout.JAVA_INT, Native.weir_batch.link_type);
+        packet.begin(region, packets, size, linkType);
         owner = Thread.currentThread();
         generation++;
     }
@@ -163,6 +166,9 @@ public final class Batch implements AutoCloseable {
     }
 
     int link(int index) {
+        if (linkType != Native.WEIR_MIXED && index == 0) {
+            return linkType;
+        }
         if (linksOf != generation) {
             // Another source may have other interfaces.
             Arrays.fill(links, 0);
@@ -208,6 +214,7 @@ public final class Batch implements AutoCloseable {
             poison();
         }
         generation++;
+        packet.end();
         try {
             int status = (int) Native.weir_release.invokeExact(lease());
             if (status != Native.WEIR_OK) {

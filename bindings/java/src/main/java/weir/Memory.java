@@ -33,12 +33,12 @@ final class Memory {
         return ALL.get(LONG, address);
     }
 
-    /** In native order and aligned, as the next one. */
+    /** In native order, as the next one. */
     static int nativeInt(long address) {
-        return ALL.get(ValueLayout.JAVA_INT, address);
+        return ALL.get(ValueLayout.JAVA_INT_UNALIGNED, address);
     }
 
     static long nativeLong(long address) {
-        return ALL.get(ValueLayout.JAVA_LONG, address);
+        return ALL.get(ValueLayout.JAVA_LONG_UNALIGNED, address);
     }
 }

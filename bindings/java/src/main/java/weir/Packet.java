@@ -18,10 +18,15 @@ public final class Packet {
     private static final int NONE = -2;
 
     private final Batch batch;
-    private long generation;
+    private long region;
+    private long packets;
+    /** Number of packets of the batch; 0 while none is held. */
+    private int size;
+    private int linkType;
     private long descriptor;
     private long address;
-    private int captured;
+    /** Captured bytes; -1 while no batch is held, so that each access fails. */
+    private int captured = -1;
     private int etherType;
     /** Offset of the IP header; UNKNOWN until asked for, NONE without one. */
     private int network;
@@ -30,28 +35,50 @@ public final class Packet {
         this.batch = batch;
     }
 
+    void begin(long region, long packets, int size, int linkType) {
+        this.region = region;
+        this.packets = packets;
+        this.size = size;
+        this.linkType = linkType;
+    }
+
+    void end() {
+        size = 0;
+        captured = -1;
+        network = UNKNOWN;
+    }
+
     /** Points at packet {@code number} of the batch, counted from 0 on. Returns this. */
     public Packet at(int number) {
-        Batch batch = this.batch;
-        batch.checkHeld();
-        java.util.Objects.checkIndex(number, batch.size);
-        descriptor = batch.packets + (long) Batch.DESCRIPTOR * number;
-        address = batch.region + Memory.nativeLong(descriptor);
-        captured = Memory.nativeInt(descriptor + Native.weir_descriptor.captured);
-        generation = batch.generation;
+        if (number < 0 || number >= size) {
+            throw outside(number);
+        }
+        long at = packets + (long) Batch.DESCRIPTOR * number;
+        descriptor = at;
+        address = region + Memory.nativeLong(at);
+        captured = Memory.nativeInt(at + Native.weir_descriptor.captured);
         network = UNKNOWN;
         return this;
     }
 
+    private RuntimeException outside(int number) {
+        batch.checkHeld();
+        return new IndexOutOfBoundsException("packet " + number + " of " + size);
+    }
+
     /** Returns the address of {@code bytes} bytes at an offset, all of which were captured. */
     private long checked(int offset, int bytes) {
-        if (generation != batch.generation) {
-            throw new IllegalStateException("the batch was released");
-        }
         if ((offset | captured - bytes - offset) < 0) {
-            throw new IndexOutOfBoundsException(offset + " to " + (offset + bytes) + " of " + captured + " captured bytes");
+            throw uncaptured(offset, bytes);
         }
         return address + offset;
+    }
+
+    private RuntimeException uncaptured(int offset, int bytes) {
+        batch.checkHeld();
+        return captured < 0
+            ? new IllegalStateException("the packet was not pointed at one of this batch")
+            : new IndexOutOfBoundsException(offset + " to " + (offset + bytes) + " of " + captured + " captured bytes");
     }
 
     private void checkHeld() {
@@ -139,10 +166,16 @@ public final class Packet {
 
     /** Returns the offset of the IP header; negative without one. */
     private int network() {
-        if (network != UNKNOWN && generation == batch.generation) {
-            return network;
+        if (network == UNKNOWN) {
+            // Most packets are of IPv4 without a tag.
+            if (linkType == ETHERNET && captured >= 34 && Memory.intAt(address + 12) >>> 12 == 0x0800_4) {
+                etherType = 0x0800;
+                network = 14;
+                return 14;
+            }
+            return findNetwork();
         }
-        return findNetwork();
+        return network;
     }
 
     private int findNetwork() {

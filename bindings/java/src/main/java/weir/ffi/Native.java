@@ -16,6 +16,8 @@ public final class Native {
 
     /** WEIR_ABI of weir.h. */
     public static final int WEIR_ABI = 1;
+    /** WEIR_MIXED of weir.h. */
+    public static final int WEIR_MIXED = 65536;
     /** WEIR_TIME of weir.h. */
     public static final int WEIR_TIME = 0;
     /** WEIR_WIRE_LEN of weir.h. */
@@ -221,7 +223,9 @@ public final class Native {
             ADDRESS.withName("verdicts"),
             JAVA_INT.withName("len"),
             JAVA_INT.withName("passed"),
-            JAVA_LONG.withName("filter"));
+            JAVA_LONG.withName("filter"),
+            JAVA_INT.withName("link_type"),
+            JAVA_INT.withName("reserved"));
         /** Offset of lease, bytes. */
         public static final long lease = 0;
         /** Offset of region, bytes. */
@@ -238,9 +242,13 @@ public final class Native {
         public static final long passed = 44;
         /** Offset of filter, bytes. */
         public static final long filter = 48;
+        /** Offset of link_type, bytes. */
+        public static final long link_type = 56;
+        /** Offset of reserved, bytes. */
+        public static final long reserved = 60;
 
         static {
-            Library.check("weir_batch", LAYOUT, 56, 8, new String[] {"lease", "region", "region_len", "packets", "verdicts", "len", "passed", "filter"}, new long[] {0, 8, 16, 24, 32, 40, 44, 48});
+            Library.check("weir_batch", LAYOUT, 64, 8, new String[] {"lease", "region", "region_len", "packets", "verdicts", "len", "passed", "filter", "link_type", "reserved"}, new long[] {0, 8, 16, 24, 32, 40, 44, 48, 56, 60});
         }
     }
 
