@@ -98,6 +98,123 @@ public final class Language {
         return sum;
     }
 
+    /** A packet as an object, as the first steps of the thesis have it. */
+    private static final class Frame {
+        byte[] bytes;
+        int captured;
+        long wireLength;
+        long address;
+    }
+
+    private static boolean matches(byte[] bytes, int captured) {
+        return captured >= 34
+            && bytes[12] == 8
+            && bytes[13] == 0
+            && bytes[14] >> 4 == 4
+            && bytes[23] == UDP
+            && has((bytes[26] & 0xff) << 24 | (bytes[27] & 0xff) << 16 | (bytes[28] & 0xff) << 8 | bytes[29] & 0xff);
+    }
+
+    /** Step 1: an object with a copy for each packet, in a list for each batch. */
+    private static long objects(Batch batch) {
+        List<Frame> frames = new ArrayList<>();
+        Packet packet = batch.packet();
+        for (int i = 0; i < batch.size(); i++) {
+            packet.at(i);
+            Frame frame = new Frame();
+            frame.captured = packet.captured();
+            frame.bytes = new byte[frame.captured];
+            frame.wireLength = packet.wireLength();
+            packet.copyTo(0, frame.bytes, 0, frame.captured);
+            frames.add(frame);
+        }
+        return sum(frames, frames.size());
+    }
+
+    private static final List<Frame> FRAMES = new ArrayList<>();
+
+    /** Step 2: objects, their copies and the list are used again. */
+    private static long reused(Batch batch) {
+        Packet packet = batch.packet();
+        int size = batch.size();
+        while (FRAMES.size() < size) {
+            Frame frame = new Frame();
+            frame.bytes = new byte[2048];
+            FRAMES.add(frame);
+        }
+        for (int i = 0; i < size; i++) {
+            packet.at(i);
+            Frame frame = FRAMES.get(i);
+            frame.captured = Math.min(packet.captured(), 2048);
+            frame.wireLength = packet.wireLength();
+            packet.copyTo(0, frame.bytes, 0, frame.captured);
+        }
+        return sum(FRAMES, size);
+    }
+
+    private static long sum(List<Frame> frames, int size) {
+        long sum = 0;
+        for (int i = 0; i < size; i++) {
+            Frame frame = frames.get(i);
+            if (matches(frame.bytes, frame.captured)) {
+                sum += frame.wireLength + (1L << 32);
+            }
+        }
+        return sum;
+    }
+
+    private static boolean matches(long at, int captured) {
+        return captured >= 34
+            && UncheckedPackets.shortAt(at + 12) == 0x0800
+            && UncheckedPackets.byteAt(at + 14) >> 4 == 4
+            && UncheckedPackets.byteAt(at + 23) == UDP
+            && has(UncheckedPackets.intAt(at + 26));
+    }
+
+    /** Step 3: no copy; objects hold addresses, which one accessor reads. */
+    private static long accessor(Batch batch) {
+        int size = batch.size();
+        while (FRAMES.size() < size) {
+            FRAMES.add(new Frame());
+        }
+        for (int i = 0; i < size; i++) {
+            Frame frame = FRAMES.get(i);
+            frame.address = UncheckedPackets.address(batch, i);
+            frame.captured = UncheckedPackets.captured(batch, i);
+            frame.wireLength = UncheckedPackets.wireLength(batch, i);
+        }
+        long sum = 0;
+        for (int i = 0; i < size; i++) {
+            Frame frame = FRAMES.get(i);
+            if (matches(frame.address, frame.captured)) {
+                sum += frame.wireLength + (1L << 32);
+            }
+        }
+        return sum;
+    }
+
+    private static final java.lang.foreign.MemorySegment ADDRESSES = java.lang.foreign.Arena.global().allocate(24L << 16, 8);
+
+    /** Step 4: addresses are written outside the heap, and read there. */
+    private static long offheap(Batch batch) {
+        long sum = 0;
+        for (int first = 0; first < batch.size(); first += 1 << 16) {
+            int size = Math.min(batch.size() - first, 1 << 16);
+            for (int i = 0; i < size; i++) {
+                ADDRESSES.setAtIndex(java.lang.foreign.ValueLayout.JAVA_LONG, 3L * i, UncheckedPackets.address(batch, first + i));
+                ADDRESSES.setAtIndex(java.lang.foreign.ValueLayout.JAVA_LONG, 3L * i + 1, UncheckedPackets.captured(batch, first + i));
+                ADDRESSES.setAtIndex(java.lang.foreign.ValueLayout.JAVA_LONG, 3L * i + 2, UncheckedPackets.wireLength(batch, first + i));
+            }
+            for (int i = 0; i < size; i++) {
+                long at = ADDRESSES.getAtIndex(java.lang.foreign.ValueLayout.JAVA_LONG, 3L * i);
+                if (matches(at, (int) ADDRESSES.getAtIndex(java.lang.foreign.ValueLayout.JAVA_LONG, 3L * i + 1))) {
+                    sum += ADDRESSES.getAtIndex(java.lang.foreign.ValueLayout.JAVA_LONG, 3L * i + 2) + (1L << 32);
+                }
+            }
+        }
+        return sum;
+    }
+
     public static void main(String[] arguments) {
         String name = arguments[0];
         String file = arguments[1];
@@ -107,10 +224,13 @@ public final class Language {
         if (name.equals("capture")) {
             Batch batch = new Batch();
             for (int turn = 0; turn < turns; turn++) {
-                try (Source source = Source.open(options, file)) {
-                    long begun = THREADS.getCurrentThreadCpuTime();
-                    capture(source, batch, begun);
+                SUMS[0] = SUMS[1] = SUMS[2] = 0;
+                while (SUMS[1] < atLeast) {
+                    try (Source source = Source.open(options, file)) {
+                        capture(source, batch);
+                    }
                 }
+                System.out.println(SUMS[0] + " " + SUMS[1] + " " + SUMS[2]);
             }
             return;
         }
@@ -134,6 +254,10 @@ public final class Language {
                         case "checked" -> checked(batch);
                         case "unchecked" -> unchecked(batch);
                         case "columns" -> columns(batch, room);
+                        case "objects" -> objects(batch);
+                        case "reused" -> reused(batch);
+                        case "accessor" -> accessor(batch);
+                        case "offheap" -> offheap(batch);
                         default -> throw new IllegalArgumentException(name);
                     };
                     seen += batch.size();
@@ -143,7 +267,11 @@ public final class Language {
         }
     }
 
-    private static void capture(Source source, Batch batch, long begun) {
+    /** Nanoseconds, packets, bytes. */
+    private static final long[] SUMS = new long[3];
+
+    private static void capture(Source source, Batch batch) {
+        long begun = THREADS.getCurrentThreadCpuTime();
         long sum = 0;
         long seen = 0;
         while (source.next(batch)) {
@@ -154,6 +282,8 @@ public final class Language {
             seen += size;
             batch.release();
         }
-        System.out.println(THREADS.getCurrentThreadCpuTime() - begun + " " + seen + " " + sum);
+        SUMS[0] += THREADS.getCurrentThreadCpuTime() - begun;
+        SUMS[1] += seen;
+        SUMS[2] += sum;
     }
 }

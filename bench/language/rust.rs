@@ -1,4 +1,4 @@
-//! The programs of `weir-bench language` in Rust, by the C interface: CASE FILE TURNS
+//! The programs of `weir-bench language` in Rust, by the C interface: CASE FILE TURNS PACKETS
 //!
 //! Prints a line for each turn: nanoseconds of this thread's processor time, packets, checksum.
 
@@ -163,16 +163,20 @@ fn main() {
     let (turns, at_least): (usize, u64) = (turns.parse().expect("a number"), at_least.parse().expect("a number"));
     if case == "capture" {
         for _ in 0..turns {
-            let source = open(file);
-            let (begun, mut sum, mut seen) = (cpu_ns(), 0u64, 0u64);
-            while let Some(batch) = next(source) {
-                sum += packets(&batch).iter().map(|packet| u64::from(packet.wire_len)).sum::<u64>();
-                seen += u64::from(batch.len);
-                weir_release(batch.lease);
+            let (mut ns, mut sum, mut seen) = (0, 0u64, 0u64);
+            while seen < at_least {
+                let source = open(file);
+                let begun = cpu_ns();
+                while let Some(batch) = next(source) {
+                    sum += packets(&batch).iter().map(|packet| u64::from(packet.wire_len)).sum::<u64>();
+                    seen += u64::from(batch.len);
+                    weir_release(batch.lease);
+                }
+                ns += cpu_ns() - begun;
+                // SAFETY: NULL is allowed.
+                unsafe { weir_close(source, null_mut()) };
             }
-            println!("{} {seen} {sum}", cpu_ns() - begun);
-            // SAFETY: NULL is allowed.
-            unsafe { weir_close(source, null_mut()) };
+            println!("{ns} {seen} {sum}");
         }
         return;
     }

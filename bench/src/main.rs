@@ -15,6 +15,7 @@ mod firewall;
 mod forward;
 mod heavy;
 mod inputs;
+mod language;
 mod layout;
 mod machine;
 mod measure;
@@ -107,6 +108,8 @@ enum Scenario {
     Forward,
     /// Capturing from an interface, against tcpdump: rates without loss, processor time, writing to disk, AF_XDP; needs root
     Capture,
+    /// Packet programs in Java against the same ones in Rust, both by the C interface; needs JDK 25
+    Language,
     /// Receiving from DPDK's ports against a loop in C, and the pipeline behind one; built with the feature `dpdk`
     #[cfg(feature = "dpdk")]
     Dpdk,
@@ -203,6 +206,14 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         Scenario::Capture => {
             report = Report::new(capture::RAW, &in_turn);
             capture::run(&weir()?, size, rounds, data, &mut report)?;
+        }
+        Scenario::Language => {
+            let launches = if full { rounds.max(20) } else { rounds };
+            let how = format!(
+                "{launches} launches of each program, in turn; of each the median turn behind the first half; processor time of the thread"
+            );
+            report = Report::new(language::RAW, &how);
+            language::run(size, launches, data, &mut report)?;
         }
         #[cfg(feature = "dpdk")]
         Scenario::Dpdk => {

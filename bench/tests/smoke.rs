@@ -54,7 +54,9 @@ fn the_list_of_scenarios_fits_sixty_columns() {
         .expect("weir-bench starts");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.lines().all(|line| line.chars().count() <= 60), "{text}");
-    for name in ["filter", "sketch", "measure", "pages", "layout", "store", "firewall", "forward", "capture"] {
+    for name in
+        ["filter", "sketch", "measure", "pages", "layout", "store", "firewall", "forward", "capture", "language"]
+    {
         assert!(text.lines().any(|line| line.trim_start().starts_with(&format!("{name}:"))), "{name} in {text}");
     }
 }
@@ -108,6 +110,19 @@ fn the_measure_scenario_runs_and_its_answers_agree() {
         "Bars",
     ];
     smoke("measure", &parts, &["study.svg", "whole-60.svg", "whole-mwn.svg"]);
+}
+
+#[test]
+fn the_language_scenario_runs_and_its_answers_agree() {
+    let parts = [
+        "Java against Rust",
+        "capture and release",
+        "firewall, columns",
+        "firewall, checked packets",
+        "The steps of the thesis",
+        "Bars",
+    ];
+    smoke("language", &parts, &["steps.svg"]);
 }
 
 #[test]

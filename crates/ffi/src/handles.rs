@@ -34,6 +34,8 @@ pub enum Refused {
     Full,
 }
 
+// Threads that use different objects share no cache line.
+#[repr(align(64))]
 #[derive(Debug)]
 struct Slot<T> {
     state: AtomicU64,

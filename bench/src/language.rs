@@ -1,0 +1,261 @@
+//! Packet programs in Java against the same ones in Rust, both by the C interface of weir.
+//!
+//! The programs are `bench/language/rust.rs` and `bench/language/Language.java`. Each launch is a process; those of both languages
+//! alternate. The steps of the thesis on middleboxes in Java are re-created beside them.
+
+use crate::Size;
+use crate::plot::{self, Bar, Scale};
+use crate::report::Report;
+use crate::rivals::median;
+use anyhow::{Context, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Columns of the raw data.
+pub const RAW: &str = "region,program,language,launch,ns_per_packet,packets,checksum";
+
+/// Programs in both languages: name, description, and what Java must reach of Rust's rate in the cache and outside.
+const BOTH: [(&str, &str, [f64; 2]); 4] = [
+    ("capture", "capture and release", [0.9, 0.9]),
+    ("columns", "firewall, columns", [0.85, 0.85]),
+    ("checked", "firewall, checked packets", [0.6, 0.7]),
+    ("unchecked", "firewall, unchecked addresses", [0.0, 0.0]),
+];
+
+/// Steps of the thesis: name, description, and its rate, million packets a second (one core of an E5-2690).
+/// **Source**: raw data of the thesis on DPDK in Java, Imperial College London, 2015.
+const STEPS: [(&str, &str, f64); 5] = [
+    ("objects", "1 an object and a list for each batch", 1.560),
+    ("reused", "2 lists and objects used again", 2.321),
+    ("accessor", "3 one accessor of memory", 10.427),
+    ("offheap", "4 addresses outside the heap", 11.144),
+    ("checked", "R a packet that is pointed", 13.238),
+];
+
+/// What a launch printed: ns a packet of its median turn, packets and checksum of its last.
+struct Launch {
+    ns: f64,
+    packets: u64,
+    checksum: String,
+}
+
+/// Programs that are launched.
+struct Programs {
+    rust: PathBuf,
+    java: PathBuf,
+    classes: PathBuf,
+    library: PathBuf,
+}
+
+/// Runs all cases.
+pub fn run(size: Size, launches: usize, data: &Path, report: &mut Report) -> anyhow::Result<()> {
+    let Some(home) = jdk() else {
+        report.line("skipped: all of it: there is no JDK 25; install one, or name it in JAVA_HOME");
+        return Ok(());
+    };
+    let programs = Programs::new(&home, data)?;
+    report.line("- Java with the serial collector and a heap of 128 MiB; both single-threaded beside the library's thread that reads");
+    let (regions, turns, work): ([(&str, u32); 2], usize, u64) = match size {
+        Size::Full => ([("in the cache", 3000), ("256 MiB", 3_355_443)], 12, 8_000_000),
+        Size::Smoke => ([("in the cache", 300), ("larger", 3000)], 2, 10_000),
+    };
+    let mut files = Vec::new();
+    for (name, packets) in regions {
+        files.push((name, input(data, packets)?));
+    }
+    report.heading("Java against Rust, the same program by the same C interface");
+    let mut rows = Vec::new();
+    for (program, about, must) in BOTH {
+        for ((region, file), must) in files.iter().zip(must) {
+            let mut ns = [Vec::new(), Vec::new()];
+            for launch in 0..launches {
+                let found = [programs.rust(program, file, turns, work)?, programs.java(program, file, turns, work)?];
+                for (i, found) in found.iter().enumerate() {
+                    let Launch { ns: one, packets, checksum } = found;
+                    let language = ["rust", "java"][i];
+                    let (launch, one_text) = (launch.to_string(), format!("{one:.3}"));
+                    report.raw(&[region, program, language, &launch, &one_text, &packets.to_string(), checksum]);
+                    ns[i].push(*one);
+                }
+                if (found[0].packets, &found[0].checksum) != (found[1].packets, &found[1].checksum) {
+                    report.wrong(&format!(
+                        "{about}, {region}: {} in Rust, {} in Java",
+                        found[0].checksum, found[1].checksum
+                    ));
+                }
+            }
+            let [rust, java] = ns.each_ref().map(|ns| median(ns.iter().copied()));
+            let mut ratios: Vec<f64> = ns[0].iter().zip(&ns[1]).map(|(rust, java)| rust / java).collect();
+            ratios.sort_by(f64::total_cmp);
+            let (low, high) = interval(&ratios);
+            let ratio = median(ratios.iter().copied());
+            let found = format!("{ratio:.2} ({low:.2} to {high:.2})");
+            rows.push(vec![format!("{about}, {region}"), format!("{rust:.2}"), format!("{java:.2}"), found.clone()]);
+            if must > 0.0 {
+                report.bar(&format!("Java: {about}, {region}"), &format!("{must:.2}x of Rust"), &found, ratio >= must);
+            }
+        }
+    }
+    report.table(
+        &["program, region", "Rust ns/packet", "Java ns/packet", "rate of Java / Rust (95 % of the median)"],
+        &rows,
+    );
+    report.line("\nA packet has 64 bytes; half of them are UDP, and a quarter of the sources are in the set of 1 000.");
+    steps(&programs, &files[1].1, launches, (turns, work), report)
+}
+
+/// Makes a capture of frames of 64 bytes: half of them UDP, sources of 4 096 addresses, of which 1 000 are in the set of the firewall.
+fn input(data: &Path, packets: u32) -> anyhow::Result<PathBuf> {
+    std::fs::create_dir_all(data)?;
+    let path = data.join(format!("64-{packets}.pcap"));
+    let mut bytes = Vec::with_capacity(24 + 80 * packets as usize);
+    for word in [0xa1b2_c3d4u32, 4 << 16 | 2, 0, 0, 65_535, 1] {
+        bytes.extend(word.to_le_bytes());
+    }
+    let mut random = 0x9e37_79b9_7f4a_7c15u64;
+    for i in 0..packets {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        for word in [i / 1_000_000, i % 1_000_000, 64, 64] {
+            bytes.extend(word.to_le_bytes());
+        }
+        let mut frame = [0u8; 64];
+        frame[12..18].copy_from_slice(&[8, 0, 0x45, 0, 0, 50]);
+        (frame[22], frame[23]) = (64, if random >> 40 & 1 == 1 { 17 } else { 6 });
+        frame[26..30].copy_from_slice(&(0x0a00_0000 | (random >> 20) as u32 & 0xfff).to_be_bytes());
+        frame[30..34].copy_from_slice(&[10, 1, 0, 1]);
+        bytes.extend(frame);
+    }
+    std::fs::write(&path, bytes).with_context(|| path.display().to_string())?;
+    Ok(path)
+}
+
+/// Interval that holds the median of such ratios with 95 %, from their order statistics; `sorted` ascend.
+fn interval(sorted: &[f64]) -> (f64, f64) {
+    // Of 20 launches the sixth and the fifteenth: the binomial distribution puts 95.9 % between them.
+    let off = (0.98 * (sorted.len() as f64).sqrt()).floor() as usize;
+    let middle = sorted.len() / 2;
+    (sorted[middle.saturating_sub(off + 1)], sorted[(middle + off).min(sorted.len() - 1)])
+}
+
+fn steps(
+    programs: &Programs,
+    file: &Path,
+    launches: usize,
+    (turns, work): (usize, u64),
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    report.heading("The steps of the thesis, in Java");
+    let mut found = Vec::new();
+    for (program, about, thesis) in STEPS {
+        let mut ns = Vec::new();
+        for launch in 0..launches.div_ceil(4) {
+            let one = programs.java(program, file, turns.div_ceil(2), work)?;
+            report.raw(&[
+                "steps",
+                program,
+                "java",
+                &launch.to_string(),
+                &format!("{:.3}", one.ns),
+                &one.packets.to_string(),
+                &one.checksum,
+            ]);
+            ns.push(one.ns);
+        }
+        found.push((about, 1e3 / median(ns.into_iter()), thesis));
+    }
+    let row = |&(about, rate, thesis): &(&str, f64, f64)| {
+        let cells = [(rate, found[0].1), (thesis, STEPS[0].2)]
+            .map(|(rate, first)| [format!("{rate:.2}"), format!("{:.1}x", rate / first)]);
+        [vec![about.to_owned()], cells.concat()].concat()
+    };
+    let rows: Vec<_> = found.iter().map(row).collect();
+    report.table(&["step", "Mpps here", "of step 1", "Mpps, thesis", "of step 1"], &rows);
+    report.line("\nThe thesis received from a network card at 14.9 Mpps at most; here packets lie in 256 MiB of memory and are judged by the firewall.");
+    let bar = |(label, value, group): (&str, f64, usize)| Bar {
+        label: label.to_owned(),
+        value,
+        range: (value, value),
+        group,
+    };
+    let bars = found.iter().flat_map(|&(about, here, thesis)| [(about, here, 0), (about, thesis, 1)]);
+    let mut bars: Vec<Bar> = bars.map(bar).collect();
+    bars.sort_by_key(|bar| bar.group);
+    let groups = ["here", "thesis, 2015"];
+    report.picture(
+        "steps",
+        &plot::bars("Steps to a packet program in Java", "million packets a second", Scale::Log, &groups, &bars),
+    );
+    report.bars();
+    Ok(())
+}
+
+impl Programs {
+    fn new(home: &Path, data: &Path) -> anyhow::Result<Self> {
+        let us = std::env::current_exe().context("the path of this program")?;
+        let (rust, library) = (us.with_file_name("weir-bench-language"), us.with_file_name("deps").join("libweir.so"));
+        for path in [&rust, &library] {
+            ensure!(path.exists(), "no {}: build all of bench/Cargo.toml", path.display());
+        }
+        let classes = data.join("classes");
+        std::fs::create_dir_all(&classes)?;
+        let mut javac = Command::new(home.join("bin/javac"));
+        javac.arg("-d").arg(&classes).arg("-Xlint:-restricted");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for folder in ["../bindings/java/src/main/java/weir/ffi", "../bindings/java/src/main/java/weir", "language"] {
+            for entry in std::fs::read_dir(root.join(folder)).with_context(|| folder.to_owned())? {
+                let path = entry?.path();
+                if path.extension().is_some_and(|extension| extension == "java") {
+                    javac.arg(path);
+                }
+            }
+        }
+        let done = javac.output().context("javac")?;
+        ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        Ok(Self { rust, java: home.join("bin/java"), classes, library })
+    }
+
+    fn rust(&self, program: &str, file: &Path, turns: usize, work: u64) -> anyhow::Result<Launch> {
+        launch(Command::new(&self.rust), program, file, turns, work)
+    }
+
+    fn java(&self, program: &str, file: &Path, turns: usize, work: u64) -> anyhow::Result<Launch> {
+        let mut java = Command::new(&self.java);
+        java.args(["--enable-native-access=ALL-UNNAMED", "-Xmx128m", "-XX:+UseSerialGC", "-cp"]).arg(&self.classes);
+        java.arg(format!("-Dweir.library={}", self.library.display())).arg("Language");
+        launch(java, program, file, turns, work)
+    }
+}
+
+/// Home of a JDK of version 25 or later.
+fn jdk() -> Option<PathBuf> {
+    let beside = std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path());
+    std::env::var_os("JAVA_HOME").map(PathBuf::from).into_iter().chain(beside).find(|home| {
+        let asked = Command::new(home.join("bin/javac")).arg("-version").output();
+        let version = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        let major =
+            version.strip_prefix("javac ").and_then(|rest| rest.split(['.', '-', '\n']).next()?.parse::<u32>().ok());
+        major.is_some_and(|major| major >= 25)
+    })
+}
+
+/// Launches a program once.
+fn launch(mut command: Command, program: &str, file: &Path, turns: usize, work: u64) -> anyhow::Result<Launch> {
+    command.arg(program).arg(file).args([turns.to_string(), work.to_string()]);
+    let done = command.output().with_context(|| program.to_owned())?;
+    ensure!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr));
+    let out = String::from_utf8_lossy(&done.stdout);
+    let mut found = Vec::new();
+    for line in out.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [ns, packets, checksum] = words[..] else { bail!("{program} printed: {line}") };
+        let (ns, packets): (f64, u64) = (ns.parse()?, packets.parse()?);
+        found.push(Launch { ns: ns / packets.max(1) as f64, packets, checksum: checksum.to_owned() });
+    }
+    ensure!(found.len() == turns, "{program} printed {} turns of {turns}", found.len());
+    let behind = found.split_off(turns / 2);
+    let ns = median(behind.iter().map(|one| one.ns));
+    let last = behind.into_iter().next_back().context("no turn")?;
+    Ok(Launch { ns, ..last })
+}
