@@ -32,7 +32,7 @@ const STEPS: [(&str, &str, f64); 5] = [
     ("checked", "R a packet that is pointed", 13.238),
 ];
 
-/// What a launch printed: ns a packet of its median turn, packets and checksum of its last.
+/// Output of a launch: ns a packet of its median turn, packets and checksum of its last.
 struct Launch {
     ns: f64,
     packets: u64,

@@ -142,8 +142,11 @@ typedef struct {
   // Most batches that wait or are held, up to 4096; 0 for 64. While there are so many, a file is not read, and a capture drops
   // packets once its ring is full, and counts them.
   uint32_t batches;
-  // 0.
-  uint32_t reserved;
+  // Number of connections for which there is room if a rule asks for the states of packets; 0 for 65536.
+  uint32_t connections;
+  // Rules of a firewall, in the language of `weir firewall`; NULL for none. Packets that the rules deny have the verdict 0, and are
+  // counted as denied. Names of files in the rules are relative to the working directory.
+  const char *rules;
 } weir_options;
 
 // A source that is read. Close it with weir_close.
@@ -383,6 +386,15 @@ weir_status weir_set_filter(weir_source source,
                             uint64_t timeout_ns,
                             uint64_t *filter,
                             weir_text *error);
+
+// Replaces the rules of a source that was opened with rules, between two batches, without loss. Rules of the same text keep their
+// counts and rates. After a failure the old rules stay.
+//
+// The caller promises:
+// `rules` leads to a text; `error` is NULL or leads to memory for a handle.
+weir_status weir_set_rules(weir_source source,
+                           const char *rules,
+                           weir_text *error);
 
 // Gives the counts of a source. While it is read, those of the last batch that was read; at its end the final ones.
 //

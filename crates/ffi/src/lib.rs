@@ -38,7 +38,7 @@ pub use source::{
 };
 pub use source::{
     weir_close, weir_counts, weir_counts_of, weir_interface, weir_interface_of, weir_next, weir_open, weir_options,
-    weir_poll_fd, weir_remarks, weir_set_filter, weir_source, weir_stop,
+    weir_poll_fd, weir_remarks, weir_set_filter, weir_set_rules, weir_source, weir_stop,
 };
 pub use text::{weir_text, weir_text_free, weir_text_read};
 

@@ -8,6 +8,7 @@ use crate::call::{
 use crate::text::{Text, weir_text};
 use core::ffi::c_char;
 use core::mem::size_of;
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,10 +17,14 @@ use weir_engine::batches::{Batches, Next};
 use weir_engine::capture::{AF_PACKET, CaptureRequest, Direction, Settings, open, rings};
 use weir_engine::control::ChangeError;
 use weir_engine::event::Event;
+use weir_engine::firewall::engines::Engine;
+use weir_engine::firewall::{Change, Firewall, Policy, RuleSet, RuleSettings, Senseless, SharedPolicy};
 use weir_engine::handle::{Handle, Order, Sources};
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_engine::run::{Error, Run, Setup};
+use weir_firewall::Classifier;
+use weir_firewall::rules::RuleList;
 use weir_io::input::comes_in_order;
 use weir_messages::events::{Line, Listener, account_lines};
 use weir_messages::{captures, sources};
@@ -77,8 +82,11 @@ pub struct weir_options {
     /// Most batches that wait or are held, up to 4096; 0 for 64. While there are so many, a file is not read, and a capture drops
     /// packets once its ring is full, and counts them.
     pub batches: u32,
-    /// 0.
-    pub reserved: u32,
+    /// Number of connections for which there is room if a rule asks for the states of packets; 0 for 65536.
+    pub connections: u32,
+    /// Rules of a firewall, in the language of `weir firewall`; NULL for none. Packets that the rules deny have the verdict 0, and are
+    /// counted as denied. Names of files in the rules are relative to the working directory.
+    pub rules: *const c_char,
 }
 
 /// Packets by what became of them: received = passed + filtered + denied + dropped. Each number is counted where it happens.
@@ -127,6 +135,8 @@ pub(crate) struct Source {
     batches: Batches,
     heard: Arc<Mutex<Heard>>,
     state: Mutex<State>,
+    /// The rules, if there are any.
+    firewall: Option<Engine>,
 }
 
 /// Messages of the run so far.
@@ -170,7 +180,7 @@ fn no_advice(_: &Path, _: weir_io::sys::Access) -> &'static str {
 }
 
 impl Source {
-    fn open(mut names: Vec<Name>, options: &Options) -> Result<Self, Failure> {
+    fn open(mut names: Vec<Name>, options: &Options<'_>) -> Result<Self, Failure> {
         let settings = &options.settings;
         for name in names.iter_mut().filter(|name| settings.wait && !name.is_dash()) {
             if captures::interface(name).is_none() && !name.utf8().contains(':') && !Path::new(name).exists() {
@@ -181,8 +191,16 @@ impl Source {
         sources::check_schemes(&names).map_err(Failure::refused)?;
         sources::check_sort(&names, options.order == Order::Sorted).map_err(Failure::refused)?;
         let is_live = names.iter().any(|name| captures::interface(name).is_some());
+        let firewall = match options.rules {
+            Some(rules) => {
+                let rules = rule_set(rules, |classifier| RuleSet::new(classifier, options.rule_settings))?;
+                Some(Engine::Sharded(SharedPolicy::new(Policy::new(None, Arc::new(rules)), LOG)))
+            }
+            None => None,
+        };
         let setup = Setup {
             selection: options.selection.clone(),
+            firewall: firewall.as_ref().map(|engine| Firewall::new(engine, None).by_packet_time()),
             limit: options.limit,
             workers: options.workers,
             pull: Some(options.batches),
@@ -229,7 +247,7 @@ impl Source {
         let handle = Handle::start(run, from, 1, hear)
             .map_err(|error| Failure::new(WEIR_FAILED, format!("a thread cannot be started: {error}")))?;
         let state = State { handle, counts: Ledger::default(), ended: false, failure: None };
-        let source = Self { batches, heard, state: Mutex::new(state) };
+        let source = Self { batches, heard, state: Mutex::new(state), firewall };
         source.begin(is_live, is_quick)?;
         Ok(source)
     }
@@ -353,17 +371,30 @@ fn refusal(error: &Error) -> Failure {
     }
 }
 
+/// Changes of rules for which there is room until all workers have taken them up: there is one worker.
+const LOG: usize = 16;
+
+/// Compiles a rule list.
+fn rule_set(rules: &str, make: impl FnOnce(Classifier) -> Result<RuleSet, Senseless>) -> Result<RuleSet, Failure> {
+    let list = RuleList::parse(rules, &mut |name| std::fs::read_to_string(name));
+    let list = list.map_err(|error| Failure::refused(format!("the rules: {error}")))?;
+    let classifier = Classifier::new(list).map_err(|error| Failure::refused(format!("the rules: {error}")))?;
+    make(classifier).map_err(|senseless| Failure::refused(format!("the rules: {}", senseless.why)))
+}
+
 /// Settings in the engine's terms.
-struct Options {
+struct Options<'a> {
     selection: Selection,
     order: Order,
     limit: Option<u64>,
     workers: usize,
     batches: usize,
     settings: Settings,
+    rules: Option<&'a str>,
+    rule_settings: RuleSettings,
 }
 
-impl Options {
+impl Options<'_> {
     /// # Safety
     /// `options` is NULL, or leads to options as documented.
     unsafe fn of(options: *const weir_options) -> Result<Self, Failure> {
@@ -375,6 +406,8 @@ impl Options {
                 workers: weir_pipeline::processors(),
                 batches: 64,
                 settings: Settings::default(),
+                rules: None,
+                rule_settings: RuleSettings { inner: false, seed: 0, connections: 0 },
             });
         }
         // SAFETY: the caller promises at least the size.
@@ -437,6 +470,13 @@ impl Options {
             workers: if options.workers == 0 { weir_pipeline::processors() } else { options.workers as usize },
             batches: if options.batches == 0 { 64 } else { options.batches as usize },
             settings,
+            // SAFETY: the caller promises a text.
+            rules: unsafe { text(options.rules, "weir_options.rules")? },
+            rule_settings: RuleSettings {
+                inner: has(WEIR_INNER),
+                seed: RandomState::new().hash_one(0),
+                connections: if options.connections == 0 { 65_536 } else { options.connections as usize },
+            },
         })
     }
 }
@@ -582,6 +622,34 @@ pub unsafe extern "C" fn weir_set_filter(
                 // SAFETY: the caller promises memory for a number.
                 unsafe { filter.write(number) };
             }
+            Ok(WEIR_OK)
+        })
+    };
+    // SAFETY: forwarded to the caller.
+    unsafe { call_with_error(error, work) }
+}
+
+/// Replaces the rules of a source that was opened with rules, between two batches, without loss. Rules of the same text keep their
+/// counts and rates. After a failure the old rules stay.
+///
+/// # Safety
+/// `rules` leads to a text; `error` is NULL or leads to memory for a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_set_rules(
+    source: weir_source,
+    rules: *const c_char,
+    error: *mut weir_text,
+) -> weir_status {
+    let work = || {
+        // SAFETY: the caller promises a text.
+        let rules = unsafe { text(rules, "the rules")? }.unwrap_or_default();
+        with_source(source, |source| {
+            let none = || Failure::refused("the source was opened without rules: give it some, such as `default pass`");
+            let engine = source.firewall.as_ref().ok_or_else(none)?;
+            let before = engine.rules();
+            let rules = rule_set(rules, |classifier| before.successor(classifier, &engine.expired()))?;
+            let full = |_| Failure::new(WEIR_BUSY, "earlier changes of the rules are still under way");
+            engine.apply_all(&[Change::Rules(Arc::new(rules))]).map_err(full)?;
             Ok(WEIR_OK)
         })
     };

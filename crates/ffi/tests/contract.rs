@@ -214,6 +214,67 @@ fn a_child_of_a_fork_is_told_and_may_open_sources_of_its_own() {
     assert_eq!(close(source).unwrap().received, 10);
 }
 
+/// UDP from 10.0.0.0 to 10.0.0.4, in turn.
+fn from_five() -> Vec<u8> {
+    let mut pcap = Pcap::new(1, 65_535);
+    for i in 0..60_000u32 {
+        let mut frame = vec![0; 12];
+        frame.extend([8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, (i % 5) as u8, 10, 9, 8, 7]);
+        frame.extend([0, 1, 0, 2, 0, 8, 0, 0]);
+        pcap.packet(&frame);
+    }
+    pcap.bytes
+}
+
+#[test]
+fn rules_deny_packets_of_a_source_and_are_replaced_between_batches() {
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &from_five());
+    let filter = c"not src host 10.0.0.4";
+    let of = weir_options {
+        filter: filter.as_ptr(),
+        rules: c"drop src 10.0.0.1".as_ptr(),
+        batches: 1,
+        workers: 1,
+        ..options()
+    };
+    let source = open(&file, &of).unwrap();
+    let (mut number, mut denied, mut is_replaced) = (0u32, [0u64; 2], false);
+    while let Ok(batch) = next(source, SECOND) {
+        for i in 0..batch.len {
+            // SAFETY: there is a bit for each packet.
+            let passed = unsafe { *batch.verdicts.add(i as usize / 64) >> (i % 64) & 1 == 1 };
+            match (number + i) % 5 {
+                4 => assert!(!passed),
+                host @ (1 | 2) => denied[host as usize - 1] += u64::from(!passed),
+                _ => assert!(passed),
+            }
+        }
+        number += batch.len;
+        let mut error = 0;
+        // SAFETY: all pointers lead to texts and variables.
+        unsafe {
+            assert_eq!(weir_set_rules(source, c"drop sorce 10.0.0.1".as_ptr(), &mut error), WEIR_REFUSED);
+            assert!(line(error).starts_with("the rules: line 1"));
+            if !is_replaced {
+                assert_eq!(weir_set_rules(source, c"drop src 10.0.0.2".as_ptr(), null_mut()), WEIR_OK);
+                is_replaced = true;
+            }
+        }
+        assert_eq!(weir_release(batch.lease), WEIR_OK);
+    }
+    let counts = close(source).unwrap();
+    assert_eq!((number, denied.iter().sum::<u64>(), counts.filtered), (60_000, counts.denied, 12_000));
+    assert!(denied.iter().all(|&of| of > 1000), "both lists judged: {denied:?}");
+    assert_eq!(counts.received, counts.passed + counts.filtered + counts.denied);
+    let (status, words) = open(&file, &weir_options { rules: c"drop nothing".as_ptr(), ..options() }).unwrap_err();
+    assert!(status == WEIR_REFUSED && words.starts_with("the rules: line 1"), "{words}");
+    let plain = open(&file, &options()).unwrap();
+    // SAFETY: it leads to a text.
+    assert_eq!(unsafe { weir_set_rules(plain, c"default pass".as_ptr(), null_mut()) }, WEIR_REFUSED);
+    assert!(close(plain).is_ok());
+}
+
 #[test]
 fn verdicts_splits_and_columns_agree() {
     let scratch = Scratch::new();

@@ -35,7 +35,8 @@ fn layouts() -> Vec<Layout> {
             ring,
             latency_ns,
             batches,
-            reserved
+            connections,
+            rules
         }),
         layout!(weir_descriptor { offset, time_ns, captured, wire_len, interface, flags }),
         layout!(weir_batch { lease, region, region_len, packets, verdicts, len, passed, filter, link_type, reserved }),

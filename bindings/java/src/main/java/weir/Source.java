@@ -68,6 +68,9 @@ public final class Source implements AutoCloseable {
             settings.set(ValueLayout.JAVA_LONG, Native.weir_options.ring, options.ringBytes());
             settings.set(ValueLayout.JAVA_LONG, Native.weir_options.latency_ns, options.latencyNanos());
             settings.set(ValueLayout.JAVA_INT, Native.weir_options.batches, options.batches());
+            if (!options.rules().isEmpty()) {
+                settings.set(ValueLayout.ADDRESS, Native.weir_options.rules, arena.allocateFrom(options.rules()));
+            }
             MemorySegment source = arena.allocate(ValueLayout.JAVA_LONG);
             MemorySegment error = arena.allocate(ValueLayout.JAVA_LONG);
             int status = (int) Native.weir_open.invokeExact(list, (long) names.length, settings, source, error);
@@ -158,6 +161,23 @@ public final class Source implements AutoCloseable {
                 throw WeirException.of(status, error);
             }
             return number.get(ValueLayout.JAVA_LONG, 0);
+        } catch (Throwable e) {
+            throw WeirException.unexpected(e);
+        }
+    }
+
+    /**
+     * Replaces the rules of a source that was opened {@linkplain Options#withRules with rules}, between two batches, without loss.
+     *
+     * @throws WeirException the rules are wrong; the old ones stay
+     */
+    public void setRules(String rules) {
+        try (Arena local = Arena.ofConfined()) {
+            MemorySegment error = local.allocate(ValueLayout.JAVA_LONG);
+            int status = (int) Native.weir_set_rules.invokeExact(handle, local.allocateFrom(rules), error);
+            if (status != Native.WEIR_OK) {
+                throw WeirException.of(status, error);
+            }
         } catch (Throwable e) {
             throw WeirException.unexpected(e);
         }

@@ -29,6 +29,7 @@ public final class Checks {
         check("wrong names and filters are told", Checks::refused);
         check("a limit ends a source", Checks::limited);
         check("another filter judges from then on", Checks::replaced);
+        check("rules deny", Checks::rules);
         check("verdicts choose what a sink gets", Checks::sink);
         check("nothing is allocated for packets and batches", Checks::allocation);
         check("a boxed value is noticed", Checks::boxing);
@@ -218,6 +219,26 @@ public final class Checks {
             }
             require(last == 1, last);
             thrown(WeirException.class, () -> source.setFilter("port port", java.time.Duration.ofSeconds(10)));
+        }
+    }
+
+    private static void rules() {
+        Options options = Options.DEFAULT.withRules("drop proto udp src 10.0.0.0/8").withBatches(1);
+        try (Source source = Source.open(options, file); Batch batch = new Batch()) {
+            long denied = 0;
+            while (source.next(batch)) {
+                Packet packet = batch.packet();
+                for (int i = 0; i < batch.size(); i++) {
+                    packet.at(i);
+                    boolean expected = packet.isIpv4() && packet.protocol() == 17 && packet.ipv4Source() >>> 24 == 10;
+                    require(batch.isPassed(i) != expected, i);
+                    denied += expected ? 1 : 0;
+                }
+                source.setRules("drop proto udp src 10.0.0.0/8  # the same");
+                thrown(WeirException.class, () -> source.setRules("drop sorce 1.2.3.4"));
+                batch.release();
+            }
+            require(source.end().denied() == denied && denied > 0, denied);
         }
     }
 

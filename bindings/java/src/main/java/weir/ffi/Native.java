@@ -151,7 +151,8 @@ public final class Native {
             JAVA_LONG.withName("ring"),
             JAVA_LONG.withName("latency_ns"),
             JAVA_INT.withName("batches"),
-            JAVA_INT.withName("reserved"));
+            JAVA_INT.withName("connections"),
+            ADDRESS.withName("rules"));
         /** Offset of size, bytes. */
         public static final long size = 0;
         /** Offset of flags, bytes. */
@@ -172,11 +173,13 @@ public final class Native {
         public static final long latency_ns = 48;
         /** Offset of batches, bytes. */
         public static final long batches = 56;
-        /** Offset of reserved, bytes. */
-        public static final long reserved = 60;
+        /** Offset of connections, bytes. */
+        public static final long connections = 60;
+        /** Offset of rules, bytes. */
+        public static final long rules = 64;
 
         static {
-            Library.check("weir_options", LAYOUT, 64, 8, new String[] {"size", "flags", "filter", "splits", "split_count", "workers", "limit", "ring", "latency_ns", "batches", "reserved"}, new long[] {0, 4, 8, 16, 24, 28, 32, 40, 48, 56, 60});
+            Library.check("weir_options", LAYOUT, 72, 8, new String[] {"size", "flags", "filter", "splits", "split_count", "workers", "limit", "ring", "latency_ns", "batches", "connections", "rules"}, new long[] {0, 4, 8, 16, 24, 28, 32, 40, 48, 56, 60, 64});
         }
     }
 
@@ -369,6 +372,10 @@ public final class Native {
     /** {@code weir_status weir_set_filter(weir_source source, const char *expression, uint64_t timeout_ns, uint64_t *filter, weir_text *error)} */
     public static final MethodHandle weir_set_filter =
         Library.function("weir_set_filter", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_set_rules(weir_source source, const char *rules, weir_text *error)} */
+    public static final MethodHandle weir_set_rules =
+        Library.function("weir_set_rules", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS, ADDRESS));
 
     /** {@code weir_status weir_counts_of(weir_source source, weir_counts *counts)} */
     public static final MethodHandle weir_counts_of =
