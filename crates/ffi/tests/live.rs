@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::mem::MaybeUninit;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 use weir::*;
 use weir_testkit::net;
 use weir_testkit::savefile::Pcap;
@@ -16,7 +16,7 @@ fn frame(number: u32) -> Vec<u8> {
     let mut frame = vec![
         2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
     ];
-    frame.extend([4, 0, 0, if number % 2 == 0 { 53 } else { 80 }, 0, 26, 0, 0]);
+    frame.extend([4, 0, 0, if number.is_multiple_of(2) { 53 } else { 80 }, 0, 26, 0, 0]);
     frame.extend([0; 14]);
     frame.extend(number.to_be_bytes());
     frame
@@ -94,7 +94,7 @@ fn through_a_cable(test: &str, source: &str, sink: &str) {
         let batch = next(source, 20 * SECOND).expect("packets were sent");
         for (bytes, passed) in frames(&batch) {
             let number = u32::from_be_bytes(bytes[56..].try_into().unwrap());
-            assert_eq!((&bytes, passed), (&frame(number), number % 2 == 0));
+            assert_eq!((&bytes, passed), (&frame(number), number.is_multiple_of(2)));
             numbers.push(number);
         }
         held.push(batch.lease);
