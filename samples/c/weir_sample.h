@@ -7,7 +7,7 @@
 #include <weir.h>
 
 /* Prints why a call failed, and ends the program with the exit code of the weir command: 2 if it was refused, 1 if it failed. */
-static void sample_check(weir_status status, const weir_text *error)
+static inline void sample_check(weir_status status, const weir_text *error)
 {
     const char *line = "weir failed";
     if (status >= 0)
@@ -18,7 +18,7 @@ static void sample_check(weir_status status, const weir_text *error)
     exit(status == WEIR_REFUSED ? 2 : 1);
 }
 
-static weir_source sample_open(const char *name, const char *filter)
+static inline weir_source sample_open(const char *name, const char *filter)
 {
     weir_options options = {.size = sizeof options, .filter = filter};
     weir_source source;
@@ -28,7 +28,7 @@ static weir_source sample_open(const char *name, const char *filter)
 }
 
 /* Takes the next batch; 0 at the end. What could not be read is told, and the end comes behind it. */
-static int sample_next(weir_source source, weir_batch *batch, int *faults)
+static inline int sample_next(weir_source source, weir_batch *batch, int *faults)
 {
     weir_text error = 0;
     weir_status status;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use weir_testkit::savefile::Pcap;
-use weir_testkit::{Random, Scratch, have, skipped};
+use weir_testkit::{Random, Scratch, captures, have, skipped};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -152,7 +152,15 @@ fn samples_in_java_print_what_those_in_c_print() {
     let libraries = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let file = scratch.file("a.pcap", &capture(20_000));
     let rules = scratch.file("rules", b"10.0.0.1 17\n10.0.0.4 6\n10.0.0.9 1\n");
-    for (name, class) in [("count_by_port", "CountByPort"), ("firewall", "Firewall")] {
+    let samples = [
+        ("count_by_port", "CountByPort"),
+        ("heavy_hitters", "HeavyHitters"),
+        ("dns_names", "DnsNames"),
+        ("capture_on_trigger", "CaptureOnTrigger"),
+        ("firewall", "Firewall"),
+    ];
+    let real: Vec<String> = captures(test).iter().map(|path| path.to_str().unwrap().to_owned()).collect();
+    for (name, class) in samples {
         let program = scratch.at(name);
         let mut cc = Command::new("cc");
         cc.args(["-std=c11", "-o", &program, "-I"]).arg(root().join("crates/ffi/include"));
@@ -161,12 +169,17 @@ fn samples_in_java_print_what_those_in_c_print() {
         let outs = [scratch.at("c.pcap"), scratch.at("java.pcap")];
         let cases: Vec<Vec<&str>> = match name {
             "firewall" => vec![vec![&rules, &file]],
+            "capture_on_trigger" => vec![vec![&file, "icmp and src 10.0.0.2"], vec![&file, "port port"]],
+            // Real questions are in some captures only.
+            "dns_names" => std::iter::once(vec![&file[..]])
+                .chain(real.iter().filter(|path| path.contains("dns")).map(|path| vec![&path[..]]))
+                .collect(),
             _ => vec![vec![&file], vec![&file, "udp"], vec![&file, "port port"], vec!["nowhere.pcap"]],
         };
         for arguments in cases {
             let with = |out: &String| {
                 let mut all = arguments.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
-                all.extend((name == "firewall").then(|| out.clone()));
+                all.extend(["firewall", "capture_on_trigger"].contains(&name).then(|| out.clone()));
                 all
             };
             let c = Command::new(&program).args(with(&outs[0])).output().unwrap();
@@ -175,7 +188,7 @@ fn samples_in_java_print_what_those_in_c_print() {
             let of = |output: &Output| (output.status.code(), text(&output.stdout), text(&output.stderr));
             assert_eq!(of(&java), of(&c), "{arguments:?}");
         }
-        if name == "firewall" {
+        if ["firewall", "capture_on_trigger"].contains(&name) {
             assert_eq!(std::fs::read(&outs[0]).unwrap(), std::fs::read(&outs[1]).unwrap());
         }
     }

@@ -122,6 +122,138 @@ fn real_captures_have_as_many_packets_as_tcpdump_finds() {
 }
 
 #[test]
+fn heavy_hitters_have_the_lengths_that_tcpdump_prints() {
+    let test = "heavy_hitters_have_the_lengths_that_tcpdump_prints";
+    if !have(test, &["cc", "tcpdump"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &capture());
+    let program = compiled(&scratch, "heavy_hitters", true);
+    let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for line in tcpdump(&["-e", "-r", &file, "udp"]) {
+        let (head, packet) = line.split_once(", IPv4, length ").unwrap();
+        assert!(head.contains('>'));
+        let (length, rest) = packet.split_once(": ").unwrap();
+        let source = rest.trim_start_matches("IP ").split(" > ").next().unwrap();
+        let sum = sums.entry(source.rsplit_once('.').unwrap().0.to_owned()).or_default();
+        *sum = (sum.0 + 1, sum.1 + length.parse::<u64>().unwrap());
+    }
+    let mut ranked: Vec<_> = sums.into_iter().collect();
+    ranked.sort_by_key(|(address, (_, bytes))| (std::cmp::Reverse(*bytes), address.clone()));
+    let lines = ranked.iter().map(|(address, (packets, bytes))| format!("{address} {packets} packets {bytes} bytes\n"));
+    let expected = lines.collect::<String>() + "9 sources\n";
+    assert_eq!(run(&program, &[&file, "udp"]), (Some(0), expected, String::new()));
+}
+
+/// The bytes of the questions are made here, label by label.
+#[test]
+fn names_in_questions_are_found() {
+    if !have("names_in_questions_are_found", &["cc"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &questions());
+    let program = compiled(&scratch, "dns_names", false);
+    let expected = "www.example.com 120\na\\000b.example 60\nexample.org 60\n3 names\n";
+    assert_eq!(run(&program, &[&file]), (Some(0), expected.to_owned(), String::new()));
+}
+
+/// Questions over IPv4 and IPv6, tagged or not; answers, cut names and other ports among them.
+fn questions() -> Vec<u8> {
+    let mut pcap = weir_testkit::savefile::Pcap::new(1, 65_535);
+    let names: [&[u8]; 4] = [
+        b"\x03www\x07example\x03com\0",
+        b"\x03WWW\x07Example\x03cOm\0",
+        b"\x07example\x03org\0",
+        b"\x03a\0b\x07example\0",
+    ];
+    for i in 0..480usize {
+        let mut frame = vec![0; 12];
+        frame.extend(if i % 3 == 0 { &[0x81, 0, 0, 7][..] } else { &[] });
+        if i % 2 == 0 {
+            frame.extend([8, 0, 0x46, 0, 0, 80, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 1, 1, 1, 1]);
+        } else {
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 60, 17, 64]);
+            frame.extend([1; 32]);
+        }
+        // Every second round of the names is no question.
+        let (is_asked, kind) = (i / 4 % 2 == 0, i / 8 % 3);
+        let port = if is_asked || kind > 0 { 53 } else { 54 };
+        frame.extend([
+            4,
+            0,
+            0,
+            port,
+            0,
+            60,
+            0,
+            0,
+            1,
+            2,
+            if is_asked || kind != 1 { 1 } else { 0x81 },
+            0,
+            0,
+            1,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+        ]);
+        frame.extend(names[i % 4]);
+        frame.extend([0, 1, 0, 1]);
+        if !is_asked && kind == 2 {
+            frame.truncate(frame.len() - 8);
+            pcap.record(frame.len() as u32 + 8, &frame);
+        } else {
+            pcap.packet(&frame);
+        }
+    }
+    pcap.bytes
+}
+
+#[test]
+fn packets_around_a_trigger_are_written_once() {
+    let test = "packets_around_a_trigger_are_written_once";
+    if !have(test, &["cc", "tcpdump"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut pcap = weir_testkit::savefile::Pcap::new(1, 65_535);
+    let triggers = [0u32, 50, 7000, 7050, 7300, 39_990];
+    for i in 0..40_000u32 {
+        let mut frame = vec![0; 12];
+        frame.extend([8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0]);
+        frame.extend([
+            (i >> 8) as u8,
+            i as u8,
+            10,
+            9,
+            8,
+            7,
+            1,
+            0,
+            0,
+            if triggers.contains(&i) { 53 } else { 80 },
+            0,
+            8,
+            0,
+            0,
+        ]);
+        pcap.packet(&frame);
+    }
+    let (file, out) = (scratch.file("a.pcap", &pcap.bytes), scratch.at("out.pcap"));
+    let program = compiled(&scratch, "capture_on_trigger", false);
+    let chosen: Vec<u32> = (0..40_000u32).filter(|i| triggers.iter().any(|at| i.abs_diff(*at) <= 100)).collect();
+    let expected = format!("40000 received, 6 triggers, {} written\n", chosen.len());
+    assert_eq!(run(&program, &[&file, "dst port 53", &out]), (Some(0), expected, String::new()));
+    let all = tcpdump(&["-r", &file]);
+    assert!(tcpdump(&["-r", &out]).iter().eq(chosen.iter().map(|&i| &all[i as usize])));
+}
+
+#[test]
 fn the_firewall_writes_what_tcpdump_would_pass() {
     let test = "the_firewall_writes_what_tcpdump_would_pass";
     if !have(test, &["cc", "tcpdump"]) {
