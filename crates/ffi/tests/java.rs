@@ -194,6 +194,34 @@ fn samples_in_java_print_what_those_in_c_print() {
     }
 }
 
+/// The events of a recording are as many as the batches of the file, and hold its packets.
+#[test]
+fn batches_and_counts_are_in_a_flight_recording() {
+    let scratch = Scratch::new();
+    let Some(java) = Java::new("batches_and_counts_are_in_a_flight_recording", &scratch) else { return };
+    let (file, recording) = (scratch.file("a.pcap", &capture(200_000)), scratch.at("a.jfr"));
+    let flags = [format!("-XX:StartFlightRecording=filename={recording}"), "-Xlog:disable".to_owned()];
+    let done = java.run(&flags.each_ref().map(String::as_str), "CountByPort", &[&file, "udp"]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let print = |event: &str| {
+        let done =
+            Command::new(java.home.join("bin/jfr")).args(["print", "--events", event, &recording]).output().unwrap();
+        text(&done.stdout)
+    };
+    let sum = |printed: &str, field: &str| -> (usize, u64) {
+        let values = printed
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix(field)?.trim().strip_prefix("= ")?.parse::<u64>().ok());
+        values.fold((0, 0), |(count, sum), value| (count + 1, sum + value))
+    };
+    let batches = print("weir.Batch");
+    let (events, packets) = sum(&batches, "packets");
+    assert!(events > 3 && packets == 200_000, "{events} events, {packets} packets: {batches}");
+    let counts = print("weir.Counts");
+    let last = counts.rsplit("weir.Counts {").next().unwrap();
+    assert_eq!((sum(last, "received"), sum(last, "passed").1), ((1, 200_000), sum(&batches, "passed").1), "{counts}");
+}
+
 #[test]
 fn what_java_lacks_is_told() {
     let test = "what_java_lacks_is_told";
@@ -216,5 +244,9 @@ fn what_java_lacks_is_told() {
     {
         let found = line(&["--enable-native-access=ALL-UNNAMED", &format!("-Dweir.library={other}")]);
         assert_eq!(found, "weir: libweir.so has version 99 of its functions, and these classes know version 1\n");
+        let code = scratch.file("same.c", b"unsigned weir_abi(void) { return 1; }\n");
+        assert!(Command::new("cc").args(["-shared", "-fPIC", "-o", &other, &code]).status().unwrap().success());
+        let found = line(&["--enable-native-access=ALL-UNNAMED", &format!("-Dweir.library={other}")]);
+        assert!(found.starts_with("weir: the library libweir.so cannot be used: it has no function weir_"), "{found}");
     }
 }

@@ -4,6 +4,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
+import jdk.jfr.FlightRecorder;
 import weir.ffi.Native;
 
 /**
@@ -38,9 +39,21 @@ public final class Source implements AutoCloseable {
     private final boolean debug;
     private volatile boolean closed;
 
-    private Source(long handle, boolean debug) {
+    private final String name;
+    private final Runnable recorded = this::record;
+
+    private Source(long handle, String name, boolean debug) {
         this.handle = handle;
+        this.name = name;
         this.debug = debug;
+        FlightRecorder.addPeriodicEvent(CountsEvent.class, recorded);
+    }
+
+    /** Adds the counts to a recording, in a thread of the recorder. */
+    private synchronized void record() {
+        if (!closed) {
+            new CountsEvent().commit(name, counts());
+        }
     }
 
     /** Opens sources, all packets of them: files one after another, or one interface, named as for the weir command. */
@@ -77,7 +90,7 @@ public final class Source implements AutoCloseable {
             if (status != Native.WEIR_OK) {
                 throw WeirException.of(status, error);
             }
-            return new Source(source.get(ValueLayout.JAVA_LONG, 0), options.debug());
+            return new Source(source.get(ValueLayout.JAVA_LONG, 0), String.join(" ", names), options.debug());
         } catch (Throwable e) {
             throw WeirException.unexpected(e);
         }
@@ -116,6 +129,23 @@ public final class Source implements AutoCloseable {
     }
 
     private int pull(Batch batch, long nanos) {
+        return BatchEvent.TYPE.isEnabled() ? pullRecorded(batch, nanos) : pullOnce(batch, nanos);
+    }
+
+    private int pullRecorded(Batch batch, long nanos) {
+        BatchEvent event = new BatchEvent();
+        event.begin();
+        int status = pullOnce(batch, nanos);
+        event.end();
+        if (status == Native.WEIR_OK && event.shouldCommit()) {
+            event.packets = batch.size();
+            event.passed = batch.passed();
+            event.commit();
+        }
+        return status;
+    }
+
+    private int pullOnce(Batch batch, long nanos) {
         batch.checkFree();
         int status;
         try {
@@ -184,7 +214,7 @@ public final class Source implements AutoCloseable {
     }
 
     /** Returns the counts: while the source is read, those of the last batch that was read; at its end the final ones. */
-    public Counts counts() {
+    public synchronized Counts counts() {
         try (Arena local = Arena.ofConfined()) {
             MemorySegment counts = local.allocate(Native.weir_counts.LAYOUT);
             check((int) Native.weir_counts_of.invokeExact(handle, counts));
@@ -227,13 +257,16 @@ public final class Source implements AutoCloseable {
      *
      * @throws WeirException batches are out, or another thread waits for one: release them, {@link #stop}, and close again
      */
-    public Counts end() {
+    public synchronized Counts end() {
         try (Arena local = Arena.ofConfined()) {
             MemorySegment counts = local.allocate(Native.weir_counts.LAYOUT);
             check((int) Native.weir_close.invokeExact(handle, counts));
             closed = true;
+            FlightRecorder.removePeriodicEvent(recorded);
             arena.close();
-            return counts(counts);
+            Counts last = counts(counts);
+            new CountsEvent().commit(name, last);
+            return last;
         } catch (Throwable e) {
             throw WeirException.unexpected(e);
         }

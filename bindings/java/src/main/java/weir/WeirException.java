@@ -62,6 +62,10 @@ public final class WeirException extends RuntimeException {
 
     /** Wraps what a downcall itself throws. */
     static RuntimeException unexpected(Throwable e) {
+        if (e instanceof LinkageError) {
+            Throwable why = e.getCause() == null ? e : e.getCause();
+            return new WeirException(0, "the library libweir.so cannot be used: " + why.getMessage());
+        }
         return e instanceof RuntimeException known ? known : new IllegalStateException(e);
     }
 }
