@@ -1,7 +1,8 @@
 //! Batches: packets in place, verdicts on them, and their fields as columns.
 
 use crate::call::{
-    Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_OK, WEIR_REFUSED, call, call_with_error, check, get, store, weir_status,
+    Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_OK, WEIR_REFUSED, call, call_with_error, check, get, kind, store,
+    weir_status,
 };
 use crate::text::weir_text;
 use core::ffi::c_void;
@@ -115,7 +116,7 @@ fn none() -> Failure {
 
 /// Does work on a batch.
 pub(crate) fn with<T>(lease: weir_lease, work: impl FnOnce(&Lease) -> Result<T, Failure>) -> Result<T, Failure> {
-    let object = get(lease)?;
+    let object = get(lease, kind::LEASE)?;
     match &*object {
         Object::Lease(lease) => work(lease),
         _ => Err(none()),
@@ -128,8 +129,7 @@ pub(crate) fn with<T>(lease: weir_lease, work: impl FnOnce(&Lease) -> Result<T, 
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_release(lease: weir_lease) -> weir_status {
     call(|| {
-        with(lease, |_| Ok(()))?;
-        drop(OBJECTS.remove(lease, |_| true)?);
+        drop(OBJECTS.remove(lease, kind::LEASE, |_| true)?);
         Ok(WEIR_OK)
     })
 }

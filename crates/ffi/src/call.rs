@@ -111,11 +111,33 @@ pub(crate) unsafe fn call_with_error(
         Err(_) => Failure::new(WEIR_BUG, "a mistake in weir"),
     };
     if !error.is_null() {
-        let text = OBJECTS.insert(Object::Text(Text::new(failure.message))).unwrap_or(0);
+        let text = OBJECTS.insert(Object::Text(Text::new(failure.message)), kind::TEXT).unwrap_or(0);
         // SAFETY: the caller promises memory for a handle.
         unsafe { error.write(text) };
     }
     failure.status
+}
+
+impl Object {
+    /// The number of its kind in handles.
+    fn kind(&self) -> u32 {
+        match self {
+            Self::Source(_) => kind::SOURCE,
+            Self::Lease(_) => kind::LEASE,
+            Self::Sink(_) => kind::SINK,
+            Self::Text(_) => kind::TEXT,
+        }
+    }
+}
+
+/// Numbers of the kinds of objects.
+pub(crate) mod kind {
+    pub(crate) const SOURCE: u32 = 1;
+    /// Calls are inside alone.
+    pub(crate) const LEASE: u32 = 2;
+    pub(crate) const SINK: u32 = 3;
+    /// Calls are inside alone.
+    pub(crate) const TEXT: u32 = 4;
 }
 
 /// Adds an object. Whoever makes the first one also learns of forks.
@@ -128,12 +150,17 @@ pub(crate) fn insert(object: Object) -> Result<u64, Failure> {
         // SAFETY: the handler only adds to an atomic number. Without memory for it, objects of a parent are not refused.
         let _ = unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     });
-    Ok(OBJECTS.insert(object)?)
+    let kind = object.kind();
+    Ok(OBJECTS.insert(object, kind)?)
 }
 
 /// Returns the object of a handle.
-pub(crate) fn get(handle: u64) -> Result<Inside<'static, Object>, Failure> {
-    Ok(OBJECTS.get(handle)?)
+#[inline]
+pub(crate) fn get(handle: u64, kind: u32) -> Result<Inside<'static, Object>, Failure> {
+    Ok(match kind {
+        kind::LEASE | kind::TEXT => OBJECTS.get_alone(handle, kind)?,
+        _ => OBJECTS.get(handle, kind)?,
+    })
 }
 
 /// Stores a result.

@@ -3,9 +3,12 @@
 //! A handle is checked at each call. So a closed, foreign or invented handle is refused, and never dereferenced.
 //!
 //! ```text
-//! handle   generation (32 bits) | place in the table + 1 (32 bits)
+//! handle   generation (32 bits) | kind of object (4 bits) | place in the table + 1 (28 bits)
 //! state    generation (32 bits) | open (1 bit) | calls inside (31 bits)
 //! ```
+//! A state changes by compare-and-swap from what the handle says, so a wrong handle changes nothing. Calls on objects of some kinds
+//! are inside together; on those of others one after the other, which saves an atomic operation a call.
+//!
 //! An object is freed by the change of its state from open without calls inside to the next generation. A generation is used once:
 //! a place whose generations are used up stays empty.
 
@@ -17,6 +20,9 @@ const CHUNK: usize = 1024;
 
 /// Most chunks.
 const CHUNKS: usize = 64;
+
+/// Lowest bit of the kind in a handle.
+const KIND: u32 = 28;
 
 const OPEN: u64 = 1 << 31;
 const CALLS: u64 = OPEN - 1;
@@ -67,6 +73,8 @@ unsafe impl<T: Send + Sync> Sync for Table<T> {}
 pub struct Inside<'a, T> {
     slot: &'a Slot<T>,
     value: &'a T,
+    /// The state to store at the end of a call that is inside alone; 0 for a call that others are beside.
+    alone: u64,
 }
 
 impl<T> std::ops::Deref for Inside<'_, T> {
@@ -79,7 +87,12 @@ impl<T> std::ops::Deref for Inside<'_, T> {
 
 impl<T> Drop for Inside<'_, T> {
     fn drop(&mut self) {
-        self.slot.state.fetch_sub(1, Ordering::Release);
+        if self.alone > 0 {
+            // Nobody else changes the state while this call is inside.
+            self.slot.state.store(self.alone, Ordering::Release);
+        } else {
+            self.slot.state.fetch_sub(1, Ordering::Release);
+        }
     }
 }
 
@@ -157,54 +170,69 @@ impl<T> Table<T> {
         }
     }
 
-    /// Adds an object, and returns its handle, which is never 0. **Cost**: some atomic operations. **Errors**: the table is full.
-    pub fn insert(&self, value: T) -> Result<u64, Refused> {
+    /// Adds an object of a kind below 16, and returns its handle, which is never 0. **Cost**: some atomic operations. **Errors**: the
+    /// table is full.
+    pub fn insert(&self, value: T, kind: u32) -> Result<u64, Refused> {
         let place = self.take_place().ok_or(Refused::Full)?;
         let slot = self.slot(place).ok_or(Refused::Full)?;
         // SAFETY: the place was taken out of the free ones, so no other thread writes; and none reads before the slot is open.
         unsafe { *slot.value.get() = Some(value) };
         slot.forks.store(self.forks.load(Ordering::Relaxed), Ordering::Relaxed);
-        // Calls with an old handle may count themselves for a moment, so the count is kept.
         let state = slot.state.fetch_or(OPEN, Ordering::AcqRel);
-        Ok(state >> 32 << 32 | u64::from(place + 1))
+        Ok(state >> 32 << 32 | u64::from(kind << KIND) | u64::from(place + 1))
     }
 
-    fn named(&self, handle: u64) -> Result<(u32, &Slot<T>), Refused> {
-        let place = (handle as u32).checked_sub(1).ok_or(Refused::Closed)?;
-        Ok((place, self.slot(place).ok_or(Refused::Closed)?))
+    /// The slot of a handle, and its state while it is open without calls.
+    #[inline]
+    fn named(&self, handle: u64, kind: u32) -> Result<(u32, &Slot<T>, u64), Refused> {
+        let (low, open) = (handle as u32, handle >> 32 << 32 | OPEN);
+        let place = (low & ((1 << KIND) - 1)).checked_sub(1).filter(|_| low >> KIND == kind).ok_or(Refused::Closed)?;
+        let slot = self.slot(place).ok_or(Refused::Closed)?;
+        if slot.forks.load(Ordering::Relaxed) != self.forks.load(Ordering::Relaxed) {
+            let is_open = slot.state.load(Ordering::Acquire) & !CALLS == open;
+            return Err(if is_open { Refused::Forked } else { Refused::Closed });
+        }
+        Ok((place, slot, open))
     }
 
-    /// Returns the object of a handle, which stays until the result is dropped. **Cost**: two atomic operations.
-    pub fn get(&self, handle: u64) -> Result<Inside<'_, T>, Refused> {
-        let (_, slot) = self.named(handle)?;
-        let state = slot.state.fetch_add(1, Ordering::Acquire);
-        let refused = match () {
-            () if state & !CALLS != handle >> 32 << 32 | OPEN => Refused::Closed,
-            () if slot.forks.load(Ordering::Relaxed) != self.forks.load(Ordering::Relaxed) => Refused::Forked,
-            () => {
-                // SAFETY: the slot is open in the handle's generation, and stays so while this call is counted.
-                let value = unsafe { (*slot.value.get()).as_ref() };
-                return value.map(|value| Inside { slot, value }).ok_or(Refused::Closed);
+    /// Returns the object of a handle, which stays until the result is dropped. Other calls may be inside too. **Cost**: two atomic
+    /// operations.
+    pub fn get(&self, handle: u64, kind: u32) -> Result<Inside<'_, T>, Refused> {
+        let (_, slot, open) = self.named(handle, kind)?;
+        let enter = |state: u64| (state & !CALLS == open).then_some(state + 1);
+        slot.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, enter).map_err(|_| Refused::Closed)?;
+        Self::inside(slot, 0)
+    }
+
+    /// The same, for kinds of which all calls are made so: others wait until the result is dropped. **Cost**: one atomic operation.
+    #[inline]
+    pub fn get_alone(&self, handle: u64, kind: u32) -> Result<Inside<'_, T>, Refused> {
+        let (_, slot, open) = self.named(handle, kind)?;
+        while let Err(state) = slot.state.compare_exchange(open, open + 1, Ordering::Acquire, Ordering::Relaxed) {
+            if state & !CALLS != open {
+                return Err(Refused::Closed);
             }
-        };
-        slot.state.fetch_sub(1, Ordering::Release);
-        Err(refused)
+            std::thread::yield_now();
+        }
+        Self::inside(slot, open)
+    }
+
+    #[inline]
+    fn inside(slot: &Slot<T>, alone: u64) -> Result<Inside<'_, T>, Refused> {
+        // SAFETY: the slot is open, and stays so while this call is counted.
+        match unsafe { (*slot.value.get()).as_ref() } {
+            Some(value) => Ok(Inside { slot, value, alone }),
+            None => Err(Refused::Closed),
+        }
     }
 
     /// Takes the object of a handle out of the table, if no call uses it and `allows` agrees.
     ///
     /// `allows` is called while no call can use the object.
-    pub fn remove(&self, handle: u64, allows: impl FnOnce(&T) -> bool) -> Result<T, Refused> {
-        let (place, slot) = self.named(handle)?;
-        if slot.forks.load(Ordering::Relaxed) != self.forks.load(Ordering::Relaxed)
-            && slot.state.load(Ordering::Acquire) & !CALLS == handle >> 32 << 32 | OPEN
-        {
-            return Err(Refused::Forked);
-        }
-        let open = handle >> 32 << 32 | OPEN;
+    pub fn remove(&self, handle: u64, kind: u32, allows: impl FnOnce(&T) -> bool) -> Result<T, Refused> {
+        let (place, slot, open) = self.named(handle, kind)?;
         // Not open and not the next generation either: calls are refused, and the slot is in nobody's hands but ours.
-        let closing = handle >> 32 << 32;
-        match slot.state.compare_exchange(open, closing, Ordering::AcqRel, Ordering::Acquire) {
+        match slot.state.compare_exchange(open, open & !OPEN, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {}
             Err(state) if state & !CALLS == open => return Err(Refused::Busy),
             Err(_) => return Err(Refused::Closed),
@@ -212,13 +240,13 @@ impl<T> Table<T> {
         // SAFETY: the slot was open without calls inside, and is closed now.
         let value = unsafe { &mut *slot.value.get() };
         if !value.as_ref().is_some_and(allows) {
-            slot.state.fetch_or(OPEN, Ordering::AcqRel);
+            slot.state.store(open, Ordering::Release);
             return Err(Refused::Busy);
         }
         let taken = value.take().ok_or(Refused::Closed);
-        // The generation goes on; calls with this handle may be counted for a moment, so their count is kept.
-        let state = slot.state.fetch_add(1 << 32, Ordering::AcqRel);
-        if state >> 32 < u64::from(u32::MAX) - 1 {
+        let next = (handle >> 32) + 1;
+        slot.state.store(next << 32, Ordering::Release);
+        if next < u64::from(u32::MAX) {
             self.give_place(place, slot);
         }
         taken
@@ -235,48 +263,55 @@ mod tests {
     fn a_handle_names_its_object_until_it_is_removed_and_never_again() {
         let table = Table::new();
         let mut known = HashSet::from([0]);
-        assert_eq!(table.get(0).err(), Some(Refused::Closed));
+        assert_eq!(table.get(0, 3).err(), Some(Refused::Closed));
         for turn in 0..5000 {
-            let handles = [turn, turn + 1].map(|value| table.insert(value).unwrap());
+            let handles = [turn, turn + 1].map(|value| table.insert(value, 3).unwrap());
             for (handle, value) in handles.into_iter().zip([turn, turn + 1]) {
                 assert!(known.insert(handle), "a handle is given once");
-                let inside = table.get(handle).unwrap();
-                assert_eq!((*inside, table.remove(handle, |_| true).err()), (value, Some(Refused::Busy)));
-                drop(inside);
-                assert_eq!(table.remove(handle, |_| false).err(), Some(Refused::Busy));
-                assert_eq!(table.remove(handle, |_| true), Ok(value));
-                assert_eq!(table.get(handle).err(), Some(Refused::Closed));
-                assert_eq!(table.remove(handle, |_| true), Err(Refused::Closed));
+                for alone in [false, true] {
+                    let inside = if alone { table.get_alone(handle, 3) } else { table.get(handle, 3) };
+                    let inside = inside.unwrap();
+                    assert_eq!((*inside, table.remove(handle, 3, |_| true).err()), (value, Some(Refused::Busy)));
+                }
+                assert_eq!(table.remove(handle, 3, |_| false).err(), Some(Refused::Busy));
+                assert_eq!(table.get(handle, 2).err(), Some(Refused::Closed), "another kind");
+                assert_eq!(table.remove(handle, 3, |_| true), Ok(value));
+                assert_eq!(table.get(handle, 3).err(), Some(Refused::Closed));
+                assert_eq!(table.get_alone(handle, 3).err(), Some(Refused::Closed));
+                assert_eq!(table.remove(handle, 3, |_| true), Err(Refused::Closed));
             }
         }
         for invented in [1, 1 << 32, u64::MAX, 77 << 32 | 1, 1 << 32 | 60_000] {
-            assert_eq!(table.get(invented).err(), Some(Refused::Closed));
-            assert_eq!(table.remove(invented, |_| true), Err(Refused::Closed));
+            for kind in [0, 3, 15] {
+                assert_eq!(table.get(invented, kind).err(), Some(Refused::Closed));
+                assert_eq!(table.get_alone(invented, kind).err(), Some(Refused::Closed));
+                assert_eq!(table.remove(invented, kind, |_| true), Err(Refused::Closed));
+            }
         }
     }
 
     #[test]
     fn a_full_table_says_so_and_goes_on() {
         let table = Table::new();
-        let handles: Vec<u64> = (0..CHUNK * CHUNKS).map(|value| table.insert(value).unwrap()).collect();
-        assert_eq!(table.insert(0), Err(Refused::Full));
-        assert_eq!(table.remove(handles[40_000], |_| true), Ok(40_000));
-        let again = table.insert(7).unwrap();
-        assert_eq!((*table.get(again).unwrap(), table.insert(0)), (7, Err(Refused::Full)));
+        let handles: Vec<u64> = (0..CHUNK * CHUNKS).map(|value| table.insert(value, 0).unwrap()).collect();
+        assert_eq!(table.insert(0, 0), Err(Refused::Full));
+        assert_eq!(table.remove(handles[40_000], 0, |_| true), Ok(40_000));
+        let again = table.insert(7, 0).unwrap();
+        assert_eq!((*table.get(again, 0).unwrap(), table.insert(0, 0)), (7, Err(Refused::Full)));
     }
 
     #[test]
     fn objects_of_before_a_fork_are_refused() {
         let table = Table::new();
-        let before = table.insert(1).unwrap();
+        let before = table.insert(1, 1).unwrap();
         table.forked();
         assert_eq!(
-            (table.get(before).err(), table.remove(before, |_| true)),
+            (table.get(before, 1).err(), table.remove(before, 1, |_| true)),
             (Some(Refused::Forked), Err(Refused::Forked))
         );
-        let behind = table.insert(2).unwrap();
-        assert_eq!(*table.get(behind).unwrap(), 2);
-        assert_eq!(table.remove(behind, |_| true), Ok(2));
+        let behind = table.insert(2, 1).unwrap();
+        assert_eq!(*table.get(behind, 1).unwrap(), 2);
+        assert_eq!(table.remove(behind, 1, |_| true), Ok(2));
     }
 
     /// Each object counts its own drop, and says whether a call still uses it.
@@ -293,27 +328,33 @@ mod tests {
             }
         }
         let (table, shown) = (Table::<Counted>::new(), AtomicU64::new(0));
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
+        // Calls on one kind of object are inside together, on the other one after the other.
+        for kind in [0, 1] {
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        for _ in 0..TURNS {
+                            let handle = shown.load(Ordering::Relaxed);
+                            let inside = if kind == 0 { table.get(handle, 0) } else { table.get_alone(handle, 1) };
+                            let Ok(inside) = inside else { continue };
+                            let others = inside.0.fetch_add(1, Ordering::Relaxed);
+                            assert!(others <= 1 - kind);
+                            inside.0.fetch_sub(1, Ordering::Relaxed);
+                        }
+                    });
+                }
                 scope.spawn(|| {
                     for _ in 0..TURNS {
-                        let Ok(inside) = table.get(shown.load(Ordering::Relaxed)) else { continue };
-                        inside.0.fetch_add(1, Ordering::Relaxed);
-                        inside.0.fetch_sub(1, Ordering::Relaxed);
+                        let handle = table.insert(Counted(AtomicU32::new(0)), kind).unwrap();
+                        shown.store(handle, Ordering::Relaxed);
+                        while let Err(refused) = table.remove(handle, kind, |_| true) {
+                            assert_eq!(refused, Refused::Busy);
+                            std::thread::yield_now();
+                        }
                     }
                 });
-            }
-            scope.spawn(|| {
-                for _ in 0..TURNS {
-                    let handle = table.insert(Counted(AtomicU32::new(0))).unwrap();
-                    shown.store(handle, Ordering::Relaxed);
-                    while let Err(refused) = table.remove(handle, |_| true) {
-                        assert_eq!(refused, Refused::Busy);
-                        std::thread::yield_now();
-                    }
-                }
             });
-        });
-        assert_eq!(DROPPED.load(Ordering::Relaxed), TURNS);
+        }
+        assert_eq!(DROPPED.load(Ordering::Relaxed), 2 * TURNS);
     }
 }

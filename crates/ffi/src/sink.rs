@@ -2,8 +2,8 @@
 
 use crate::batch::{weir_lease, with};
 use crate::call::{
-    self, Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_FAILED, WEIR_OK, call_with_error, check, get, insert, store,
-    weir_status,
+    self, Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_FAILED, WEIR_OK, call_with_error, check, get, insert, kind,
+    store, weir_status,
 };
 use crate::text::weir_text;
 use core::ffi::c_char;
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn weir_sink_open(
 }
 
 fn with_sink<T>(sink: weir_sink, work: impl FnOnce(&mut State) -> Result<T, Failure>) -> Result<T, Failure> {
-    let object = get(sink)?;
+    let object = get(sink, kind::SINK)?;
     match &*object {
         Object::Sink(sink) => work(&mut sink.0.lock().unwrap_or_else(PoisonError::into_inner)),
         _ => Err(Failure::new(WEIR_CLOSED, "the handle is none of a sink")),
@@ -185,8 +185,7 @@ pub unsafe extern "C" fn weir_sink_close(
     error: *mut weir_text,
 ) -> weir_status {
     let work = || {
-        with_sink(sink, |_| Ok(()))?;
-        let Object::Sink(removed) = OBJECTS.remove(sink, |_| true)? else {
+        let Object::Sink(removed) = OBJECTS.remove(sink, kind::SINK, |_| true)? else {
             return Err(Failure::new(WEIR_CLOSED, "the handle is none of a sink"));
         };
         let mut state = removed.0.into_inner().unwrap_or_else(PoisonError::into_inner);

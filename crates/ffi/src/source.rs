@@ -3,7 +3,7 @@
 use crate::batch::{Lease, describe, weir_batch, weir_lease, with};
 use crate::call::{
     Failure, OBJECTS, Object, WEIR_BUSY, WEIR_CLOSED, WEIR_END, WEIR_FAILED, WEIR_NOTHING, WEIR_OK, call,
-    call_with_error, check, get, insert, name, store, text, weir_status,
+    call_with_error, check, get, insert, kind, name, store, text, weir_status,
 };
 use crate::text::{Text, weir_text};
 use core::ffi::c_char;
@@ -483,7 +483,7 @@ impl Options<'_> {
 
 /// Does work on a source.
 fn with_source<T>(source: weir_source, work: impl FnOnce(&Source) -> Result<T, Failure>) -> Result<T, Failure> {
-    let object = get(source)?;
+    let object = get(source, kind::SOURCE)?;
     match &*object {
         Object::Source(source) => work(source),
         _ => Err(Failure::new(WEIR_CLOSED, "the handle is none of a source")),
@@ -724,9 +724,8 @@ pub unsafe extern "C" fn weir_interface_of(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weir_close(source: weir_source, counts: *mut weir_counts) -> weir_status {
     call(|| {
-        with_source(source, |_| Ok(()))?;
         let is_free = |object: &Object| matches!(object, Object::Source(source) if source.batches.outstanding().1 == 0);
-        let Object::Source(removed) = OBJECTS.remove(source, is_free)? else {
+        let Object::Source(removed) = OBJECTS.remove(source, kind::SOURCE, is_free)? else {
             return Err(Failure::new(WEIR_CLOSED, "the handle is none of a source"));
         };
         let last = removed.close();

@@ -1,7 +1,7 @@
 //! Texts that the library hands out: messages, and answers in JSON.
 
 use crate::call::{Failure, WEIR_CLOSED, WEIR_OK};
-use crate::call::{OBJECTS, Object, call, get, store, weir_status};
+use crate::call::{OBJECTS, Object, call, get, kind, store, weir_status};
 use core::ffi::c_char;
 
 /// A text. Free it with weir_text_free.
@@ -32,7 +32,7 @@ impl Text {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weir_text_read(text: weir_text, bytes: *mut *const c_char, length: *mut usize) -> weir_status {
     call(|| {
-        let object = get(text)?;
+        let object = get(text, kind::TEXT)?;
         let Object::Text(text) = &*object else { return Err(closed()) };
         // SAFETY: the caller promises memory for both.
         unsafe {
@@ -50,10 +50,7 @@ pub unsafe extern "C" fn weir_text_read(text: weir_text, bytes: *mut *const c_ch
 pub extern "C" fn weir_text_free(text: weir_text) -> weir_status {
     call(|| {
         if text != 0 {
-            let object = get(text)?;
-            let Object::Text(_) = &*object else { return Err(closed()) };
-            drop(object);
-            drop(OBJECTS.remove(text, |_| true)?);
+            drop(OBJECTS.remove(text, kind::TEXT, |_| true)?);
         }
         Ok(WEIR_OK)
     })
