@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 use weir_testkit::savefile::Pcap;
-use weir_testkit::{Random, Scratch, captures, have, skipped};
+use weir_testkit::{Random, Scratch, captures, have, net, skipped};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -61,10 +62,15 @@ impl Java {
     }
 
     fn run(&self, flags: &[&str], class: &str, arguments: &[&str]) -> Output {
+        self.command(flags, class, arguments).output().unwrap()
+    }
+
+    fn command(&self, flags: &[&str], class: &str, arguments: &[&str]) -> Command {
         let library = std::env::current_exe().unwrap().parent().unwrap().join("libweir.so");
         let mut java = Command::new(self.home.join("bin/java"));
         java.args(["--enable-native-access=ALL-UNNAMED", "-Xmx256m", "-cp", &self.classes]).args(flags);
-        java.arg(format!("-Dweir.library={}", library.display())).arg(class).args(arguments).output().unwrap()
+        java.arg(format!("-Dweir.library={}", library.display())).arg(class).args(arguments);
+        java
     }
 }
 
@@ -220,6 +226,36 @@ fn batches_and_counts_are_in_a_flight_recording() {
     let counts = print("weir.Counts");
     let last = counts.rsplit("weir.Counts {").next().unwrap();
     assert_eq!((sum(last, "received"), sum(last, "passed").1), ((1, 200_000), sum(&batches, "passed").1), "{counts}");
+}
+
+/// Sockets of captures, and whether the interface takes packets for others, as `/proc` and `/sys` tell.
+fn kernel_state() -> (usize, Option<bool>) {
+    let sockets = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap().lines().count() - 1;
+    let shown = Command::new("ip").args(["-details", "link", "show", "near"]).output().unwrap();
+    let shown = text(&shown.stdout);
+    let promiscuity = shown.split("promiscuity ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
+    (sockets, promiscuity.map(|count| count > 0))
+}
+
+#[test]
+fn a_java_program_that_is_killed_leaves_nothing_in_the_kernel() {
+    let test = "a_java_program_that_is_killed_leaves_nothing_in_the_kernel";
+    let scratch = Scratch::new();
+    let Some(java) = Java::new(test, &scratch) else { return };
+    if !net::cable(test, "") {
+        return;
+    }
+    let before = kernel_state();
+    let mut child = java.command(&[], "CountByPort", &["af_packet:near"]).spawn().unwrap();
+    let begun = Instant::now();
+    while kernel_state() == before {
+        assert!(begun.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none(), "no capture");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(kernel_state(), (1, before.1.map(|_| true)));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(kernel_state(), before);
 }
 
 #[test]
