@@ -83,7 +83,6 @@ impl From<Refused> for Failure {
             Refused::Closed => (WEIR_CLOSED, "the handle is closed, or none of this kind"),
             Refused::Busy => (WEIR_BUSY, "the object is in use: by another call, or by batches that were not released"),
             Refused::Forked => (WEIR_FORKED, "the object was made before a fork, by the parent of this process"),
-            Refused::Full => (WEIR_FULL, "there is no room for another object: 65536 are open"),
         };
         Self::new(status, message)
     }
@@ -142,6 +141,16 @@ pub(crate) mod kind {
 
 /// Adds an object. Whoever makes the first one also learns of forks.
 pub(crate) fn insert(object: Object) -> Result<u64, Failure> {
+    insert_or_return(object).map_err(|_| full())
+}
+
+/// The failure of a full table.
+pub(crate) fn full() -> Failure {
+    Failure::new(WEIR_FULL, "there is no room for another object: 65536 are open")
+}
+
+/// Adds an object, or gives it back if the table is full.
+pub(crate) fn insert_or_return(object: Object) -> Result<u64, Object> {
     static LISTENS: Once = Once::new();
     extern "C" fn forked() {
         OBJECTS.forked();
@@ -151,7 +160,7 @@ pub(crate) fn insert(object: Object) -> Result<u64, Failure> {
         let _ = unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     });
     let kind = object.kind();
-    Ok(OBJECTS.insert(object, kind)?)
+    OBJECTS.insert(object, kind)
 }
 
 /// Returns the object of a handle.

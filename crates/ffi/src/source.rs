@@ -3,7 +3,7 @@
 use crate::batch::{Lease, describe, weir_batch, weir_lease, with};
 use crate::call::{
     Failure, OBJECTS, Object, WEIR_BUSY, WEIR_CLOSED, WEIR_END, WEIR_FAILED, WEIR_NOTHING, WEIR_OK, call,
-    call_with_error, check, get, insert, kind, name, store, text, weir_status,
+    call_with_error, check, full, get, insert, insert_or_return, kind, name, store, text, weir_status,
 };
 use crate::text::{Text, weir_text};
 use core::ffi::c_char;
@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use weir_engine::batches::{Batches, Next};
+use weir_engine::batches::{Batch, Batches, Next};
 use weir_engine::capture::{AF_PACKET, CaptureRequest, Direction, Settings, open, rings};
 use weir_engine::control::ChangeError;
 use weir_engine::event::Event;
@@ -137,6 +137,8 @@ pub(crate) struct Source {
     state: Mutex<State>,
     /// The rules, if there are any.
     firewall: Option<Engine>,
+    /// Batches for which there was no room for a handle.
+    put_back: Mutex<Vec<Batch>>,
 }
 
 /// Messages of the run so far.
@@ -247,7 +249,7 @@ impl Source {
         let handle = Handle::start(run, from, 1, hear)
             .map_err(|error| Failure::new(WEIR_FAILED, format!("a thread cannot be started: {error}")))?;
         let state = State { handle, counts: Ledger::default(), ended: false, failure: None };
-        let source = Self { batches, heard, state: Mutex::new(state), firewall };
+        let source = Self { batches, heard, state: Mutex::new(state), firewall, put_back: Mutex::default() };
         source.begin(is_live, is_quick)?;
         Ok(source)
     }
@@ -275,7 +277,10 @@ impl Source {
         Ok(())
     }
 
-    fn next(&self, most: Duration) -> Result<Option<weir_engine::batches::Batch>, Failure> {
+    fn next(&self, most: Duration) -> Result<Option<Batch>, Failure> {
+        if let Some(batch) = locked(&self.put_back).pop() {
+            return Ok(Some(batch));
+        }
         match self.batches.next(most) {
             Next::Batch(batch) => Ok(Some(*batch)),
             Next::Nothing => Err(Failure::new(WEIR_NOTHING, "")),
@@ -551,7 +556,16 @@ pub unsafe extern "C" fn weir_next(
             Ok(Some(next)) => {
                 let lease = Box::new(Lease { batch: next, source });
                 let mut described = describe(&lease.batch);
-                described.lease = insert(Object::Lease(lease))?;
+                described.lease = match insert_or_return(Object::Lease(lease)) {
+                    Ok(handle) => handle,
+                    Err(object) => {
+                        // The next call takes it.
+                        if let Object::Lease(lease) = object {
+                            locked(&of.put_back).push(lease.batch);
+                        }
+                        return Err(full());
+                    }
+                };
                 // SAFETY: the caller promises memory for a batch.
                 unsafe { store(batch, described, "batch")? };
                 Ok(WEIR_OK)
