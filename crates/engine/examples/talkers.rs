@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = Arc::new(Config { windowing, ..Config::default() });
     let setup = Setup { measure: Some(Settings { config, ..Settings::default() }), ..Setup::default() };
     let sources = if Path::new(&source).exists() {
-        Sources::Files { names: vec![source], order: Order::Given, zstd_window: 128 << 20, follow: None }
+        Sources::Files { names: vec![source], order: Order::Given, zstd_window: 128 << 20, follow: None, query: None }
     } else {
         Sources::Captures(capture::open(&source, &CaptureRequest::default(), &setup.stop, &mut |_| {})?.inputs)
     };

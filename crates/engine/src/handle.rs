@@ -4,6 +4,7 @@ use crate::control::Control;
 use crate::event::Event;
 use crate::name::Name;
 use crate::outputs::Outputs;
+use crate::records::Query;
 use crate::run::{Ended, Error, Files, Run};
 use crate::stage_mark::Stage;
 use std::io;
@@ -31,6 +32,8 @@ pub enum Sources {
         zstd_window: u64,
         /// Function to follow the files of a name, if wanted; only with [`Order::Given`].
         follow: Option<Follow>,
+        /// Question to the record directories among the names; `None` for all their packets.
+        query: Option<Arc<Query>>,
     },
     /// Open captures: see [`Run::begin_capture`].
     Captures(Vec<Input>),
@@ -164,9 +167,9 @@ fn read(run: &mut Run, sources: Sources, on: crate::event::On<'_>) -> Result<(),
             true => run.capture(inputs, on),
             false => Ok(()),
         },
-        Sources::Files { names, order, zstd_window, follow } => {
+        Sources::Files { names, order, zstd_window, follow, query } => {
             let follow = follow.as_ref().map(|follow| &**follow as &dyn Fn(&Name) -> Followed);
-            let files = Files { names: &names, zstd_window, follow, query: None };
+            let files = Files { names: &names, zstd_window, follow, query: query.as_ref() };
             match order {
                 Order::Given => run.one_by_one(&files, on),
                 Order::Merged => run.merged(&files, on),

@@ -144,6 +144,10 @@ typedef struct {
   uint32_t batches;
   // Number of connections for which there is room if a rule asks for the states of packets; 0 for 65536.
   uint32_t connections;
+  // Of a record directory, the least time of the packets that are wanted, ns since 1970; 0 for no limit.
+  int64_t from_ns;
+  // The greatest time; 0 for no limit.
+  int64_t to_ns;
   // Rules of a firewall, in the language of `weir firewall`; NULL for none. Packets that the rules deny have the verdict 0, and are
   // counted as denied. Names of files in the rules are relative to the working directory.
   const char *rules;

@@ -22,10 +22,12 @@ use weir_engine::firewall::{Change, Firewall, Policy, RuleSet, RuleSettings, Sen
 use weir_engine::handle::{Handle, Order, Sources};
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
+use weir_engine::records::{self, CheckError, Query};
 use weir_engine::run::{Error, Run, Setup};
 use weir_firewall::Classifier;
 use weir_firewall::rules::RuleList;
 use weir_io::input::comes_in_order;
+use weir_messages::errors::directory_words;
 use weir_messages::events::{Line, Listener, account_lines};
 use weir_messages::{captures, sources};
 use weir_pipeline::select::Selection;
@@ -84,6 +86,10 @@ pub struct weir_options {
     pub batches: u32,
     /// Number of connections for which there is room if a rule asks for the states of packets; 0 for 65536.
     pub connections: u32,
+    /// Of a record directory, the least time of the packets that are wanted, ns since 1970; 0 for no limit.
+    pub from_ns: i64,
+    /// The greatest time; 0 for no limit.
+    pub to_ns: i64,
     /// Rules of a firewall, in the language of `weir firewall`; NULL for none. Packets that the rules deny have the verdict 0, and are
     /// counted as denied. Names of files in the rules are relative to the working directory.
     pub rules: *const c_char,
@@ -216,6 +222,7 @@ impl Source {
         let batches = batches.ok_or_else(|| Failure::refused("no batches"))?;
         // Only a file is read at once; of a pipe, nobody knows when its first packet comes.
         let is_quick = !is_live && names.iter().all(|name| !name.is_dash() && !comes_in_order(name));
+        let query = options.query(&names, &heard)?;
         let from = if is_live {
             rings::check(&names, settings).map_err(|error| Failure::refused(captures::too_large(&error)))?;
             let filters = !options.selection.invert && !options.selection.inner;
@@ -236,7 +243,7 @@ impl Source {
             }
             Sources::Captures(inputs)
         } else {
-            Sources::Files { names, order: options.order, zstd_window: 128 << 20, follow: None }
+            Sources::Files { names, order: options.order, zstd_window: 128 << 20, follow: None, query }
         };
         let hears = Arc::clone(&heard);
         let hear = move |event: Event<'_>| {
@@ -395,6 +402,7 @@ struct Options<'a> {
     workers: usize,
     batches: usize,
     settings: Settings,
+    times: [Option<i64>; 2],
     rules: Option<&'a str>,
     rule_settings: RuleSettings,
 }
@@ -411,6 +419,7 @@ impl Options<'_> {
                 workers: weir_pipeline::processors(),
                 batches: 64,
                 settings: Settings::default(),
+                times: [None; 2],
                 rules: None,
                 rule_settings: RuleSettings { inner: false, seed: 0, connections: 0 },
             });
@@ -475,6 +484,7 @@ impl Options<'_> {
             workers: if options.workers == 0 { weir_pipeline::processors() } else { options.workers as usize },
             batches: if options.batches == 0 { 64 } else { options.batches as usize },
             settings,
+            times: [options.from_ns, options.to_ns].map(|time| (time != 0).then_some(time)),
             // SAFETY: the caller promises a text.
             rules: unsafe { text(options.rules, "weir_options.rules")? },
             rule_settings: RuleSettings {
@@ -483,6 +493,42 @@ impl Options<'_> {
                 connections: if options.connections == 0 { 65_536 } else { options.connections as usize },
             },
         })
+    }
+}
+
+impl Options<'_> {
+    /// The question to a record directory, if one is named. What its recorder has only in memory is asked for too.
+    fn query(&self, names: &[Name], heard: &Mutex<Heard>) -> Result<Option<Arc<Query>>, Failure> {
+        let is_record = |name: &Name| !name.is_dash() && Path::new(name).is_dir();
+        let [from_ns, to_ns] = self.times;
+        if let Some(file) = names.iter().find(|name| !is_record(name)).filter(|_| from_ns.or(to_ns).is_some()) {
+            return Err(Failure::refused(format!("{file}: from_ns and to_ns choose packets of a record directory")));
+        }
+        let [directory] = names else { return Ok(None) };
+        if !is_record(directory) {
+            return Ok(None);
+        }
+        if let (Some(from), Some(to)) = (from_ns, to_ns)
+            && from > to
+        {
+            return Err(Failure::refused(format!(
+                "from_ns {from} is later than to_ns {to}: no packet can lie between them"
+            )));
+        }
+        records::check(Path::new(directory)).map_err(|error| match error {
+            CheckError::Io(error) => Failure::new(WEIR_FAILED, format!("{directory}: {}", directory_words(&error))),
+            error => Failure::new(WEIR_FAILED, error.to_string()),
+        })?;
+        let Selection { expression, invert, inner, resolve, .. } = &self.selection;
+        // An inverted expression, one about packets inside others, and names that are looked up twice may not choose what is read.
+        let chooses = if *invert || *inner || *resolve { String::new() } else { expression.clone() };
+        let wanted = records::Selection { from_ns, to_ns, expression: chooses, behind_tags: false };
+        let mut query = Query::new(wanted);
+        if let Err(error) = query.ask_recorder(Path::new(directory), false) {
+            let line = format!("{directory}: the recorder: {error}; packets that are not on disk yet are left out");
+            locked(heard).remarks.push(line);
+        }
+        Ok(Some(Arc::new(query)))
     }
 }
 

@@ -36,6 +36,8 @@ fn layouts() -> Vec<Layout> {
             latency_ns,
             batches,
             connections,
+            from_ns,
+            to_ns,
             rules
         }),
         layout!(weir_descriptor { offset, time_ns, captured, wire_len, interface, flags }),

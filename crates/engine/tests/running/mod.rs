@@ -56,7 +56,7 @@ pub fn setup(expression: &str, pull: Option<usize>) -> Setup {
 
 pub fn files(names: &[&str], order: Order) -> Sources {
     let names = names.iter().map(|name| Name::from((*name).to_owned())).collect();
-    Sources::Files { names, order, zstd_window: 1 << 27, follow: None }
+    Sources::Files { names, order, zstd_window: 1 << 27, follow: None, query: None }
 }
 
 /// Starts a run over these files, from which batches are pulled.

@@ -15,6 +15,8 @@ import weir.ffi.Native;
  * @param ringBytes memory for packets of an interface that were not taken yet, bytes; 0 for 32 MiB
  * @param latencyNanos longest time for which a packet of an interface waits for others, ns; 0 for 50 ms
  * @param batches most batches that wait or are held, up to 4096; 0 for 64
+ * @param fromNanos of a record directory, the least time of the packets that are wanted, ns since 1970; 0 for no limit
+ * @param toNanos the greatest time; 0 for no limit
  * @param rules rules of a firewall, in the language of {@code weir firewall}; empty for none
  * @param debug whether batches are guarded: see {@link Source}
  */
@@ -27,58 +29,65 @@ public record Options(
     long ringBytes,
     long latencyNanos,
     int batches,
+    long fromNanos,
+    long toNanos,
     String rules,
     boolean debug) {
     /** The default of each setting. */
-    public static final Options DEFAULT = new Options("", List.of(), 0, 0, 0, 0, 0, 0, "", false);
+    public static final Options DEFAULT = new Options("", List.of(), 0, 0, 0, 0, 0, 0, 0, 0, "", false);
 
     /** Sets the filter, in the language of libpcap. */
     public Options withFilter(String filter) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, rules, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, debug);
     }
 
     /** Sets further filters, each of which marks some of the packets that pass. */
     public Options withSplits(String... splits) {
-        return new Options(filter, List.of(splits), flags, workers, limit, ringBytes, latencyNanos, batches, rules, debug);
+        return new Options(filter, List.of(splits), flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, debug);
     }
 
     /** Adds flags such as {@link Native#WEIR_MERGE}. */
     public Options withFlags(int more) {
-        return new Options(filter, splits, flags | more, workers, limit, ringBytes, latencyNanos, batches, rules, debug);
+        return new Options(filter, splits, flags | more, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, debug);
     }
 
     /** Sets the number of threads that read and filter files. */
     public Options withWorkers(int workers) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, rules, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, debug);
     }
 
     /** Sets the number of packets that pass, after which the source ends. */
     public Options withLimit(long limit) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, rules, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, debug);
     }
 
     /** Sets the memory for packets of an interface that were not taken yet, bytes. */
     public Options withRing(long bytes) {
-        return new Options(filter, splits, flags, workers, limit, bytes, latencyNanos, batches, rules, debug);
+        return new Options(filter, splits, flags, workers, limit, bytes, latencyNanos, batches, fromNanos, toNanos, rules, debug);
     }
 
     /** Sets the longest time for which a packet of an interface waits for others. */
     public Options withLatency(Duration latency) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latency.toNanos(), batches, rules, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latency.toNanos(), batches, fromNanos, toNanos, rules, debug);
     }
 
     /** Sets the largest number of batches that wait or are held. */
     public Options withBatches(int most) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, most, rules, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, most, fromNanos, toNanos, rules, debug);
     }
 
     /** Sets rules of a firewall, in the language of {@code weir firewall}: packets that they deny do not pass. */
     public Options withRules(String rules) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, rules, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, debug);
+    }
+
+    /** Chooses the packets of a record directory from one time to another, ns since 1970; 0 for no limit. */
+    public Options withTimes(long fromNanos, long toNanos) {
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, debug);
     }
 
     /** Guards batches: see {@link Source}. */
     public Options withDebug() {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, rules, true);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, true);
     }
 }

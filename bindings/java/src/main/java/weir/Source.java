@@ -81,6 +81,8 @@ public final class Source implements AutoCloseable {
             settings.set(ValueLayout.JAVA_LONG, Native.weir_options.ring, options.ringBytes());
             settings.set(ValueLayout.JAVA_LONG, Native.weir_options.latency_ns, options.latencyNanos());
             settings.set(ValueLayout.JAVA_INT, Native.weir_options.batches, options.batches());
+            settings.set(ValueLayout.JAVA_LONG, Native.weir_options.from_ns, options.fromNanos());
+            settings.set(ValueLayout.JAVA_LONG, Native.weir_options.to_ns, options.toNanos());
             if (!options.rules().isEmpty()) {
                 settings.set(ValueLayout.ADDRESS, Native.weir_options.rules, arena.allocateFrom(options.rules()));
             }

@@ -152,6 +152,8 @@ public final class Native {
             JAVA_LONG.withName("latency_ns"),
             JAVA_INT.withName("batches"),
             JAVA_INT.withName("connections"),
+            JAVA_LONG.withName("from_ns"),
+            JAVA_LONG.withName("to_ns"),
             ADDRESS.withName("rules"));
         /** Offset of size, bytes. */
         public static final long size = 0;
@@ -175,11 +177,15 @@ public final class Native {
         public static final long batches = 56;
         /** Offset of connections, bytes. */
         public static final long connections = 60;
+        /** Offset of from_ns, bytes. */
+        public static final long from_ns = 64;
+        /** Offset of to_ns, bytes. */
+        public static final long to_ns = 72;
         /** Offset of rules, bytes. */
-        public static final long rules = 64;
+        public static final long rules = 80;
 
         static {
-            Library.check("weir_options", LAYOUT, 72, 8, new String[] {"size", "flags", "filter", "splits", "split_count", "workers", "limit", "ring", "latency_ns", "batches", "connections", "rules"}, new long[] {0, 4, 8, 16, 24, 28, 32, 40, 48, 56, 60, 64});
+            Library.check("weir_options", LAYOUT, 88, 8, new String[] {"size", "flags", "filter", "splits", "split_count", "workers", "limit", "ring", "latency_ns", "batches", "connections", "from_ns", "to_ns", "rules"}, new long[] {0, 4, 8, 16, 24, 28, 32, 40, 48, 56, 60, 64, 72, 80});
         }
     }
 
