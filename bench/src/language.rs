@@ -66,7 +66,10 @@ pub fn run(size: Size, launches: usize, data: &Path, report: &mut Report) -> any
     report.heading("Java against Rust, the same program by the same C interface");
     let mut rows = Vec::new();
     for (program, about, must) in BOTH {
-        for ((region, file), must) in files.iter().zip(must) {
+        // What is captured lies in buffers of 1 MiB, which are used again: a small file would show the opening of files.
+        let skipped = usize::from(program == "capture");
+        for ((region, file), must) in files.iter().zip(must).skip(skipped) {
+            let region = if skipped > 0 { "a file of 256 MiB" } else { *region };
             let mut ns = [Vec::new(), Vec::new()];
             for launch in 0..launches {
                 let found = [programs.rust(program, file, turns, work)?, programs.java(program, file, turns, work)?];

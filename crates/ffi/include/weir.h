@@ -103,13 +103,13 @@ typedef struct {
   void *values;
 } weir_column;
 
-// A text. Free it with weir_text_free.
+// A text. Free it with weir_text_free: texts count among the 65536 objects that a process may have.
 typedef uint64_t weir_text;
 
 // A file or an interface that takes packets. Close it with weir_sink_close.
 typedef uint64_t weir_sink;
 
-// Packets by what became of them: given = written + refused.
+// Packets by what became of them: given = written + refused + lost.
 typedef struct {
   // Packets given to the sink.
   uint64_t given;
@@ -117,6 +117,8 @@ typedef struct {
   uint64_t written;
   // Packets that an interface did not take: too long, too short, or without room.
   uint64_t refused;
+  // Packets given to a sink that failed, before or behind its failure, and not written.
+  uint64_t lost;
 } weir_sink_counts;
 
 // Settings of a source. Set all bytes to 0 and `size` to sizeof(weir_options): a 0 stands for the default of each field.
@@ -315,11 +317,14 @@ weir_status weir_fill(weir_lease lease,
                       weir_text *error);
 
 // Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface such as "af_packet:eth0" or
-// "af_xdp:eth0:0", "dpdk:DEVICE", or "null", which counts packets and discards them.
+// "af_xdp:eth0:0", "dpdk:DEVICE", or "null", which counts packets and discards them. A named pipe is waited for until it has a reader.
+// A file that a source of this process reads is refused.
 //
 // The caller promises:
 // `name` leads to a text; `sink` leads to memory for a handle; `error` is NULL or leads to memory for a handle.
-weir_status weir_sink_open(const char *name, weir_sink *sink, weir_text *error);
+weir_status weir_sink_open(const char *name,
+                           weir_sink *sink,
+                           weir_text *error);
 
 // Sends packets of a batch, in their order: those whose bit in `verdicts` is 1, or if that is NULL, those that passed the filter.
 // `verdicts` has a bit for each packet of the batch, as weir_batch.verdicts. The batch may be released behind the call.
@@ -331,18 +336,24 @@ weir_status weir_send(weir_sink sink,
                       const uint64_t *verdicts,
                       weir_text *error);
 
-// Closes a sink: completes its file, or sends what is left. `counts`, if not NULL, gets the final counts.
+// Closes a sink: completes its file, or sends what is left. `counts`, if not NULL, gets the final counts. WEIR_FAILED if the sink
+// failed, now or before; it is closed all the same.
 //
 // The caller promises:
 // `counts` is NULL or leads to memory for counts; `error` is NULL or leads to memory for a handle.
-weir_status weir_sink_close(weir_sink sink, weir_sink_counts *counts, weir_text *error);
+weir_status weir_sink_close(weir_sink sink,
+                            weir_sink_counts *counts,
+                            weir_text *error);
 
 // Opens sources, named as for the command: capture files, "-" for standard input, record directories; or one interface, such as
 // "eth0", "af_packet:eth0", "af_xdp:eth0:0" or "dpdk:DEVICE".
 //
-// Waits until the first packets of a file are there, or the capture has begun. Threads of the library read ahead.
+// Waits until the first packets of a file are there, or the capture has begun; not for packets of a pipe, but for the writer of a
+// named one. Threads of the library read ahead. An expression that makes sense for no link type of a pcapng file is refused by
+// weir_next, behind its batches.
 // `options` may be NULL. On failure, and only then, `error` gets a text with the line that the command would print, unless it is NULL;
-// free it with weir_text_free. This holds for each function with an `error`.
+// free it with weir_text_free. This holds for each function with an `error`. Without room for one more object (65536 are the most,
+// texts among them) `error` gets 0. Advice in a line names flags of the command: those of weir_options have similar names.
 //
 // The caller promises:
 // `names` leads to `count` texts, `options` is NULL or leads to options, `source` leads to memory for a handle, `error` is NULL or
@@ -421,6 +432,7 @@ weir_status weir_interface_of(weir_lease lease, uint32_t index, weir_interface *
 
 // Closes a source. `counts`, if not NULL, gets the final counts.
 //
+// A child of a fork keeps the sockets of a capture until it ends or calls exec.
 // WEIR_BUSY if batches are out or another thread is in a call: release them, end the call with weir_stop, and try again.
 //
 // The caller promises:

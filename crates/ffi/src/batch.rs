@@ -142,6 +142,7 @@ pub extern "C" fn weir_release(lease: weir_lease) -> weir_status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weir_split(lease: weir_lease, split: u32, verdicts: *mut *const u64) -> weir_status {
     call(|| {
+        check(verdicts, "verdicts")?;
         with(lease, |lease| {
             let Some(bits) = lease.batch.split_verdicts().get(split as usize) else { return Ok(WEIR_REFUSED) };
             // SAFETY: the caller promises memory for a pointer.
@@ -257,7 +258,16 @@ pub unsafe extern "C" fn weir_fill(
         // SAFETY: the caller promises memory for each.
         let columns = columns.iter().map(|of| unsafe { column(of) }).collect::<Result<Vec<_>, _>>();
         let mut columns = columns?;
-        let (packets, behind) = with(lease, |lease| Ok(lease.batch.fill(first as usize, passed != 0, &mut columns)))?;
+        if columns.is_empty() || columns.iter().any(Column::is_empty) {
+            return Err(Failure::refused("there is no column with room for a packet"));
+        }
+        let (packets, behind) = with(lease, |lease| {
+            if first as usize > lease.batch.len() {
+                let words = format!("there is no packet {first} in a batch of {}", lease.batch.len());
+                return Err(Failure::refused(words));
+            }
+            Ok(lease.batch.fill(first as usize, passed != 0, &mut columns))
+        })?;
         // SAFETY: the caller promises memory for both.
         unsafe {
             store(written, packets as u32, "written")?;

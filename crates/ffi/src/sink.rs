@@ -2,8 +2,8 @@
 
 use crate::batch::{weir_lease, with};
 use crate::call::{
-    self, Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_FAILED, WEIR_OK, call_with_error, check, get, insert, kind,
-    store, weir_status,
+    self, Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_FAILED, WEIR_OK, all_read, call_with_error, check, get, insert,
+    kind, store, weir_status,
 };
 use crate::text::weir_text;
 use core::ffi::c_char;
@@ -21,7 +21,7 @@ use weir_packet::savefile::Layout;
 /// A file or an interface that takes packets. Close it with weir_sink_close.
 pub type weir_sink = u64;
 
-/// Packets by what became of them: given = written + refused.
+/// Packets by what became of them: given = written + refused + lost.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct weir_sink_counts {
@@ -31,6 +31,8 @@ pub struct weir_sink_counts {
     pub written: u64,
     /// Packets that an interface did not take: too long, too short, or without room.
     pub refused: u64,
+    /// Packets given to a sink that failed, before or behind its failure, and not written.
+    pub lost: u64,
 }
 
 /// A sink that takes packets of batches.
@@ -42,12 +44,53 @@ struct State {
     source: u64,
     layout: Option<Layout>,
     given: u64,
-    failed: bool,
+    /// The line about the failure that ended the sink.
+    failed: Option<String>,
+    /// Whether a write may meet a pipe without a reader.
+    is_file: bool,
 }
 
 impl core::fmt::Debug for SendSink {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("SendSink")
+    }
+}
+
+/// While it lasts, this thread gets an error and no SIGPIPE when it writes to a pipe without a reader.
+struct Unharmed {
+    before: libc::sigset_t,
+    /// Whether the signal waited before, and is left waiting.
+    waited: bool,
+}
+
+impl Unharmed {
+    fn new() -> Self {
+        // SAFETY: sets of signals are numbers, for which zeros are valid; all pointers lead to variables.
+        unsafe {
+            let (mut pipe, mut before, mut waiting): (libc::sigset_t, libc::sigset_t, libc::sigset_t) =
+                std::mem::zeroed();
+            libc::sigemptyset(&mut pipe);
+            libc::sigaddset(&mut pipe, libc::SIGPIPE);
+            libc::sigpending(&mut waiting);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut before);
+            Self { before, waited: libc::sigismember(&waiting, libc::SIGPIPE) == 1 }
+        }
+    }
+}
+
+impl Drop for Unharmed {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe {
+            if !self.waited {
+                let (mut pipe, none): (libc::sigset_t, libc::timespec) = std::mem::zeroed();
+                libc::sigemptyset(&mut pipe);
+                libc::sigaddset(&mut pipe, libc::SIGPIPE);
+                // Takes the signal of a failed write, if there is one.
+                libc::sigtimedwait(&pipe, std::ptr::null_mut(), &none);
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
+        }
     }
 }
 
@@ -63,16 +106,21 @@ fn ended(end: &End) -> Failure {
 
 impl State {
     fn send(&mut self, source: u64, batch: &Batch, mask: &[u64]) -> Result<(), Failure> {
-        if self.failed {
-            return Err(Failure::new(WEIR_FAILED, "the sink failed before"));
+        self.given += mask.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        if let Some(line) = &self.failed {
+            return Err(Failure::new(WEIR_FAILED, line.clone()));
         }
         if std::mem::replace(&mut self.source, source) != source {
             self.sink.new_source();
         }
+        let _unharmed = self.is_file.then(Unharmed::new);
         let sent = self.send_marked(batch, mask);
         self.layout = Some(batch.layout().clone());
-        self.failed = sent.is_err();
-        sent.map_err(|end| ended(&end))
+        sent.map_err(|end| {
+            let failure = ended(&end);
+            self.failed = Some(failure.message.clone());
+            failure
+        })
     }
 
     fn send_marked(&mut self, batch: &Batch, mask: &[u64]) -> Result<(), End> {
@@ -83,7 +131,6 @@ impl State {
                 let number = i * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
                 let Some(record) = batch.packet(number) else { break };
-                self.given += 1;
                 self.sink.packet(batch.layout(), &record)?;
             }
         }
@@ -93,7 +140,9 @@ impl State {
     fn counts(&self) -> weir_sink_counts {
         let SinkReport { written, sent, refused, .. } = self.sink.report();
         let refused = refused.iter().map(|refused| refused.packets).sum();
-        weir_sink_counts { given: self.given, written: sent.unwrap_or(written), refused }
+        let written = sent.unwrap_or(written);
+        let lost = if self.failed.is_some() { self.given.saturating_sub(written + refused) } else { 0 };
+        weir_sink_counts { given: self.given, written, refused, lost }
     }
 }
 
@@ -108,11 +157,12 @@ fn open_sink(name: &Name) -> Result<Box<dyn Sink>, Failure> {
     }
     let format = sources::format_for(name).map_err(Failure::refused)?;
     let settings = FileSettings { format, ..FileSettings::default() };
-    Ok(Box::new(FileSink::new(name, settings, &Arc::new(Claims::of(&[])))))
+    Ok(Box::new(FileSink::new(name, settings, &Arc::new(Claims::of(&all_read())))))
 }
 
 /// Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface such as "af_packet:eth0" or
-/// "af_xdp:eth0:0", "dpdk:DEVICE", or "null", which counts packets and discards them.
+/// "af_xdp:eth0:0", "dpdk:DEVICE", or "null", which counts packets and discards them. A named pipe is waited for until it has a reader.
+/// A file that a source of this process reads is refused.
 ///
 /// # Safety
 /// `name` leads to a text; `sink` leads to memory for a handle; `error` is NULL or leads to memory for a handle.
@@ -128,7 +178,7 @@ pub unsafe extern "C" fn weir_sink_open(
         let name = unsafe { call::name(name)? };
         let mut opened = open_sink(&name)?;
         opened.open().map_err(|end| ended(&end))?;
-        let state = State { sink: opened, source: 0, layout: None, given: 0, failed: false };
+        let state = State { sink: opened, source: 0, layout: None, given: 0, failed: None, is_file: !is_port(&name) };
         let handle = insert(Object::Sink(Box::new(SendSink(Mutex::new(state)))))?;
         // SAFETY: the caller promises memory for a handle.
         unsafe { store(sink, handle, "sink")? };
@@ -174,7 +224,8 @@ pub unsafe extern "C" fn weir_send(
     unsafe { call_with_error(error, work) }
 }
 
-/// Closes a sink: completes its file, or sends what is left. `counts`, if not NULL, gets the final counts.
+/// Closes a sink: completes its file, or sends what is left. `counts`, if not NULL, gets the final counts. WEIR_FAILED if the sink
+/// failed, now or before; it is closed all the same.
 ///
 /// # Safety
 /// `counts` is NULL or leads to memory for counts; `error` is NULL or leads to memory for a handle.
@@ -190,14 +241,21 @@ pub unsafe extern "C" fn weir_sink_close(
         };
         let mut state = removed.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         let layout = state.layout.take();
-        let finished = if state.failed { Ok(()) } else { state.sink.flush() }
-            .and_then(|()| state.sink.finish(layout.as_ref(), state.failed));
+        let _unharmed = state.is_file.then(Unharmed::new);
+        let has_failed = state.failed.is_some();
+        let flushed = if has_failed { Ok(()) } else { state.sink.flush() };
+        let finished = flushed.and_then(|()| state.sink.finish(layout.as_ref(), has_failed));
+        if let (Err(end), None) = (&finished, &state.failed) {
+            state.failed = Some(ended(end).message);
+        }
         if !counts.is_null() {
             // SAFETY: the caller promises memory for counts.
             unsafe { counts.write(state.counts()) };
         }
-        finished.map_err(|end| ended(&end))?;
-        Ok(WEIR_OK)
+        match state.failed {
+            Some(line) => Err(Failure::new(WEIR_FAILED, line)),
+            None => Ok(WEIR_OK),
+        }
     };
     // SAFETY: forwarded to the caller.
     unsafe { call_with_error(error, work) }

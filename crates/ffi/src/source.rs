@@ -3,7 +3,8 @@
 use crate::batch::{Lease, describe, weir_batch, weir_lease, with};
 use crate::call::{
     Failure, OBJECTS, Object, WEIR_BUSY, WEIR_CLOSED, WEIR_END, WEIR_FAILED, WEIR_NOTHING, WEIR_OK, call,
-    call_with_error, check, full, get, insert, insert_or_return, kind, name, store, text, weir_status,
+    call_with_error, check, forget_read, full, get, insert, insert_or_return, kind, name, note_read, store, text,
+    weir_status,
 };
 use crate::text::{Text, weir_text};
 use core::ffi::c_char;
@@ -11,9 +12,10 @@ use core::mem::size_of;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use weir_engine::batches::{Batch, Batches, Next};
+use weir_engine::batches::{self, Batch, Batches, Next};
 use weir_engine::capture::{AF_PACKET, CaptureRequest, Direction, Settings, open, rings};
 use weir_engine::control::ChangeError;
 use weir_engine::event::Event;
@@ -145,6 +147,20 @@ pub(crate) struct Source {
     firewall: Option<Engine>,
     /// Batches for which there was no room for a handle.
     put_back: Mutex<Vec<Batch>>,
+    /// Packets handed out that passed, and that did not: the account of a run that is refused at its end.
+    handed: [AtomicU64; 2],
+    /// No sink may empty the files of the source.
+    _files: Read,
+}
+
+/// A note of the files that are read, while it lasts.
+#[derive(Debug)]
+struct Read(u64);
+
+impl Drop for Read {
+    fn drop(&mut self) {
+        forget_read(self.0);
+    }
 }
 
 /// Messages of the run so far.
@@ -199,6 +215,7 @@ impl Source {
         sources::check_schemes(&names).map_err(Failure::refused)?;
         sources::check_sort(&names, options.order == Order::Sorted).map_err(Failure::refused)?;
         let is_live = names.iter().any(|name| captures::interface(name).is_some());
+        let files = Read(note_read(&names));
         let firewall = match options.rules {
             Some(rules) => {
                 let rules = rule_set(rules, |classifier| RuleSet::new(classifier, options.rule_settings))?;
@@ -256,7 +273,15 @@ impl Source {
         let handle = Handle::start(run, from, 1, hear)
             .map_err(|error| Failure::new(WEIR_FAILED, format!("a thread cannot be started: {error}")))?;
         let state = State { handle, counts: Ledger::default(), ended: false, failure: None };
-        let source = Self { batches, heard, state: Mutex::new(state), firewall, put_back: Mutex::default() };
+        let source = Self {
+            batches,
+            heard,
+            state: Mutex::new(state),
+            firewall,
+            put_back: Mutex::default(),
+            handed: Default::default(),
+            _files: files,
+        };
         source.begin(is_live, is_quick)?;
         Ok(source)
     }
@@ -289,7 +314,12 @@ impl Source {
             return Ok(Some(batch));
         }
         match self.batches.next(most) {
-            Next::Batch(batch) => Ok(Some(*batch)),
+            Next::Batch(batch) => {
+                let (passed, filtered) = batch.judged();
+                self.handed[0].fetch_add(passed, Ordering::Relaxed);
+                self.handed[1].fetch_add(filtered, Ordering::Relaxed);
+                Ok(Some(*batch))
+            }
             Next::Nothing => Err(Failure::new(WEIR_NOTHING, "")),
             Next::End => {
                 let mut state = locked(&self.state);
@@ -317,7 +347,12 @@ impl Source {
                 }
                 state.counts = ended.ledger;
             }
-            Ok(Err(error)) => state.failure = Some(refusal(&error)),
+            Ok(Err(error)) => {
+                // An expression may turn out to make sense for no link type of a file when batches of it are out.
+                let [passed, filtered] = self.handed.each_ref().map(|count| count.load(Ordering::Relaxed));
+                state.counts = Ledger { received: passed + filtered, passed, filtered, ..Ledger::default() };
+                state.failure = Some(refusal(&error));
+            }
             Err(error) => state.failure = Some(Failure::new(WEIR_FAILED, error.to_string())),
         }
     }
@@ -359,6 +394,13 @@ impl Source {
         // Batches that wait are dropped, and counted by the run.
         self.batches.leave();
         self.end(&mut state);
+        // Threads that have nothing more to do leave in a moment.
+        for _ in 0..100 {
+            if state.handle.threads().is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
         drop(state);
         self.counts()
     }
@@ -457,6 +499,21 @@ impl Options<'_> {
             splits,
             ..Selection::default()
         };
+        const MOST_WORKERS: u32 = 1024;
+        for (name, value, most) in
+            [("batches", options.batches, batches::MOST as u32), ("workers", options.workers, MOST_WORKERS)]
+        {
+            if value > most {
+                return Err(Failure::refused(format!("weir_options.{name} is {value}, and {most} is the most")));
+            }
+        }
+        for (one, other, names) in
+            [(WEIR_IN, WEIR_OUT, "WEIR_IN and WEIR_OUT"), (WEIR_MERGE, WEIR_SORT, "WEIR_MERGE and WEIR_SORT")]
+        {
+            if has(one) && has(other) {
+                return Err(Failure::refused(format!("{names} exclude each other: leave one out")));
+            }
+        }
         let direction = match (has(WEIR_IN), has(WEIR_OUT)) {
             (true, false) => Direction::In,
             (false, true) => Direction::Out,
@@ -544,9 +601,12 @@ fn with_source<T>(source: weir_source, work: impl FnOnce(&Source) -> Result<T, F
 /// Opens sources, named as for the command: capture files, "-" for standard input, record directories; or one interface, such as
 /// "eth0", "af_packet:eth0", "af_xdp:eth0:0" or "dpdk:DEVICE".
 ///
-/// Waits until the first packets of a file are there, or the capture has begun. Threads of the library read ahead.
+/// Waits until the first packets of a file are there, or the capture has begun; not for packets of a pipe, but for the writer of a
+/// named one. Threads of the library read ahead. An expression that makes sense for no link type of a pcapng file is refused by
+/// weir_next, behind its batches.
 /// `options` may be NULL. On failure, and only then, `error` gets a text with the line that the command would print, unless it is NULL;
-/// free it with weir_text_free. This holds for each function with an `error`.
+/// free it with weir_text_free. This holds for each function with an `error`. Without room for one more object (65536 are the most,
+/// texts among them) `error` gets 0. Advice in a line names flags of the command: those of weir_options have similar names.
 ///
 /// # Safety
 /// `names` leads to `count` texts, `options` is NULL or leads to options, `source` leads to memory for a handle, `error` is NULL or
@@ -669,6 +729,7 @@ pub unsafe extern "C" fn weir_set_filter(
     error: *mut weir_text,
 ) -> weir_status {
     let work = || {
+        check(expression, "expression")?;
         // SAFETY: the caller promises a text.
         let expression = unsafe { text(expression, "the filter")? }.unwrap_or_default();
         with_source(source, |source| {
@@ -701,6 +762,7 @@ pub unsafe extern "C" fn weir_set_rules(
     error: *mut weir_text,
 ) -> weir_status {
     let work = || {
+        check(rules, "rules")?;
         // SAFETY: the caller promises a text.
         let rules = unsafe { text(rules, "the rules")? }.unwrap_or_default();
         with_source(source, |source| {
@@ -777,6 +839,7 @@ pub unsafe extern "C" fn weir_interface_of(
 
 /// Closes a source. `counts`, if not NULL, gets the final counts.
 ///
+/// A child of a fork keeps the sockets of a capture until it ends or calls exec.
 /// WEIR_BUSY if batches are out or another thread is in a call: release them, end the call with weir_stop, and try again.
 ///
 /// # Safety

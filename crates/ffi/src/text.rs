@@ -4,7 +4,7 @@ use crate::call::{Failure, WEIR_CLOSED, WEIR_OK};
 use crate::call::{OBJECTS, Object, call, get, kind, store, weir_status};
 use core::ffi::c_char;
 
-/// A text. Free it with weir_text_free.
+/// A text. Free it with weir_text_free: texts count among the 65536 objects that a process may have.
 pub type weir_text = u64;
 
 /// A text with a 0 behind it.

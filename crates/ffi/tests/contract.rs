@@ -214,6 +214,81 @@ fn a_child_of_a_fork_is_told_and_may_open_sources_of_its_own() {
     assert_eq!(close(source).unwrap().received, 10);
 }
 
+fn sink(name: &str) -> Result<weir_sink, (weir_status, String)> {
+    let name = CString::new(name).unwrap();
+    let (mut sink, mut error) = (0, 0);
+    // SAFETY: all pointers lead to variables.
+    match unsafe { weir_sink_open(name.as_ptr(), &mut sink, &mut error) } {
+        WEIR_OK => Ok(sink),
+        status => Err((status, line(error))),
+    }
+}
+
+#[test]
+fn a_sink_that_fails_says_so_and_counts_what_it_lost() {
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &capture(5000));
+    let source = open(&file, &options()).unwrap();
+    // The file is read, and a sink would empty it.
+    let (status, words) = sink(&file).unwrap_err();
+    assert!(status == WEIR_FAILED && words.contains("a.pcap"), "{words}");
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), 24 + 5000 * 80);
+    let full = sink("/dev/full").unwrap();
+    let (batch, mut error) = (next(source, SECOND).unwrap(), 0);
+    // SAFETY: all pointers lead to variables, or are NULL where that is allowed.
+    unsafe {
+        assert_eq!(weir_send(full, batch.lease, null(), &mut error), WEIR_FAILED);
+        let words = line(error);
+        assert!(words.starts_with("/dev/full: no space left on the device"), "{words}");
+        assert_eq!(weir_send(full, batch.lease, null(), &mut error), WEIR_FAILED);
+        assert_eq!(line(error), words);
+        let mut counts = weir_sink_counts::default();
+        assert_eq!(weir_sink_close(full, &mut counts, &mut error), WEIR_FAILED);
+        assert_eq!(line(error), words);
+        assert_eq!((counts.given, counts.written + counts.refused + counts.lost), (10_000, 10_000));
+        assert!(counts.lost > 0);
+        assert_eq!(weir_sink_close(full, &mut counts, null_mut()), WEIR_CLOSED);
+    }
+    assert_eq!((weir_release(batch.lease), close(source).unwrap().received), (WEIR_OK, 5000));
+    assert!(sink(&file).is_ok(), "nobody reads it any more");
+}
+
+#[test]
+fn calls_without_sense_are_refused() {
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &capture(10));
+    for (of, why) in [
+        (weir_options { batches: 5000, ..options() }, "weir_options.batches is 5000, and 4096 is the most"),
+        (weir_options { workers: 1 << 30, ..options() }, "weir_options.workers is 1073741824, and 1024 is the most"),
+        (
+            weir_options { flags: WEIR_IN | WEIR_OUT, ..options() },
+            "WEIR_IN and WEIR_OUT exclude each other: leave one out",
+        ),
+    ] {
+        assert_eq!(open(&file, &of).unwrap_err(), (WEIR_REFUSED, why.to_owned()));
+    }
+    let source = open(&file, &options()).unwrap();
+    let batch = next(source, SECOND).unwrap();
+    let (mut lengths, mut written, mut behind, mut error) = ([0u32; 4], 0, 0, 0);
+    let values = lengths.as_mut_ptr().cast();
+    let column = |capacity| weir_column { field: WEIR_WIRE_LEN, capacity, values };
+    // SAFETY: all pointers lead to variables, or are NULL where that is allowed.
+    unsafe {
+        let mut fill = |first, column: weir_column, count| {
+            let status = weir_fill(batch.lease, first, 0, &column, count, &mut written, &mut behind, &mut error);
+            (status, if status < 0 { line(error) } else { String::new() })
+        };
+        assert_eq!(fill(11, column(4), 1), (WEIR_REFUSED, "there is no packet 11 in a batch of 10".to_owned()));
+        assert_eq!(fill(0, column(0), 1), (WEIR_REFUSED, "there is no column with room for a packet".to_owned()));
+        assert_eq!(fill(0, column(4), 0), (WEIR_REFUSED, "there is no column with room for a packet".to_owned()));
+        assert_eq!(fill(10, column(4), 1).0, WEIR_OK);
+        assert_eq!(weir_split(batch.lease, 0, null_mut()), WEIR_NULL);
+        assert_eq!(weir_set_filter(source, null(), 0, null_mut(), null_mut()), WEIR_NULL);
+        assert_eq!(weir_set_rules(source, null(), null_mut()), WEIR_NULL);
+    }
+    assert_eq!((weir_release(batch.lease), close(source).unwrap().received), (WEIR_OK, 10));
+}
+
 /// UDP from 10.0.0.0 to 10.0.0.4, in turn.
 fn from_five() -> Vec<u8> {
     let mut pcap = Pcap::new(1, 65_535);

@@ -23,7 +23,7 @@ macro_rules! layout {
 fn layouts() -> Vec<Layout> {
     vec![
         layout!(weir_column { field, capacity, values }),
-        layout!(weir_sink_counts { given, written, refused }),
+        layout!(weir_sink_counts { given, written, refused, lost }),
         layout!(weir_options {
             size,
             flags,

@@ -299,3 +299,26 @@ fn a_failure_has_the_line_that_the_command_prints() {
     let (code, line) = found(&["af_paket:eth0"]);
     assert!(code == 2 && line.contains("no such way to capture"), "{line}");
 }
+
+/// A reader that goes away is a failure of the sink, and no signal for the program.
+#[test]
+fn a_pipe_without_a_reader_ends_no_program() {
+    if !have("a_pipe_without_a_reader_ends_no_program", &["cc", "bash"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let program = compiled(&scratch, "firewall", false);
+    let mut bytes = capture();
+    let records = bytes[24..].to_vec();
+    // More than a pipe holds.
+    (0..20).for_each(|_| bytes.extend(&records));
+    let (file, rules) = (scratch.file("a.pcap", &bytes), scratch.file("rules", b"10.0.0.1 17\n"));
+    let line = format!(
+        "trap - PIPE; '{}' '{rules}' '{file}' - | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}",
+        program.display()
+    );
+    // Rust's runtime ignores the signal, and a child inherits that: env gives it back.
+    let done = Command::new("env").args(["--default-signal=PIPE", "bash", "-c", &line]).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert_eq!((&out[..], &err[..]), ("1\n", "weir: the reader of the pipe is gone\n"));
+}

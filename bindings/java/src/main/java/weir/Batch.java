@@ -26,8 +26,8 @@ public final class Batch implements AutoCloseable {
     private long verdicts;
     private Thread owner;
     private Source source;
-    /** With a debugged source: the life of the segments of this batch. */
-    private Arena guard;
+    /** The life of the segments of this batch; {@code null} while there are none. */
+    private Arena life;
     /** Link type of each interface + 1, as far as asked; 0 for those not asked yet. */
     private int[] links = new int[4];
 
@@ -135,8 +135,7 @@ public final class Batch implements AutoCloseable {
      * Returns the memory of the packets, read-only. Only the bytes that {@link #offset} and {@link Packet#captured} name may be read:
      * between the packets of a capture the kernel may write. Allocates.
      *
-     * <p>The segment dies with the source; after the release of the batch it may show later packets. With {@link Options#withDebug}
-     * it dies with the batch.
+     * <p>The segment belongs to this thread and dies with the batch: a later access throws.
      */
     public MemorySegment region() {
         checkHeld();
@@ -144,10 +143,8 @@ public final class Batch implements AutoCloseable {
     }
 
     private MemorySegment kept(long address, long bytes) {
-        Arena life = source.arena();
-        if (source.isDebugged()) {
-            guard = guard == null ? Arena.ofConfined() : guard;
-            life = guard;
+        if (life == null) {
+            life = Arena.ofConfined();
         }
         return MemorySegment.ofAddress(address).reinterpret(bytes, life, null).asReadOnly();
     }
@@ -198,6 +195,11 @@ public final class Batch implements AutoCloseable {
         }
     }
 
+    /** Returns a number that no other batch in this object has. */
+    long generation() {
+        return generation;
+    }
+
     long lease() {
         return struct.get(ValueLayout.JAVA_LONG, Native.weir_batch.lease);
     }
@@ -210,6 +212,10 @@ public final class Batch implements AutoCloseable {
      */
     public void release() {
         checkHeld();
+        if (life != null) {
+            life.close();
+            life = null;
+        }
         if (source.isDebugged()) {
             poison();
         }
@@ -225,12 +231,8 @@ public final class Batch implements AutoCloseable {
         }
     }
 
-    /** Ends segments of this batch, and overwrites its packets, so that a later look at them shows. */
+    /** Overwrites the packets, so that a later look at them shows. */
     private void poison() {
-        if (guard != null) {
-            guard.close();
-            guard = null;
-        }
         for (int i = 0; i < size; i++) {
             long descriptor = packets + (long) DESCRIPTOR * i;
             long offset = Memory.nativeLong(descriptor);

@@ -35,6 +35,9 @@ public final class Columns {
     /** Makes columns with room for {@code capacity} packets. */
     public Columns(int capacity, Field... fields) {
         WeirException.checkLibrary();
+        if (capacity < 1 || fields.length == 0) {
+            throw new IllegalArgumentException("columns for " + capacity + " packets, of " + fields.length + " fields");
+        }
         Arena arena = Arena.ofAuto();
         this.capacity = capacity;
         this.fields = fields.clone();

@@ -8,13 +8,14 @@ import weir.ffi.Native;
 /** A capture file or an interface that takes packets of batches. */
 public final class Sink implements AutoCloseable {
     /**
-     * Packets by what became of them: {@code given = written + refused}.
+     * Packets by what became of them: {@code given = written + refused + lost}.
      *
      * @param given packets given to the sink
      * @param written packets written to the file, or handed to the interface
      * @param refused packets that an interface did not take: too long, too short, or without room
+     * @param lost packets given to a sink that failed, and not written
      */
-    public record Counts(long given, long written, long refused) {}
+    public record Counts(long given, long written, long refused, long lost) {}
 
     private final long handle;
     private final MemorySegment error;
@@ -31,7 +32,7 @@ public final class Sink implements AutoCloseable {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment sink = arena.allocate(ValueLayout.JAVA_LONG);
             MemorySegment error = arena.allocate(ValueLayout.JAVA_LONG);
-            int status = (int) Native.weir_sink_open.invokeExact(arena.allocateFrom(name), sink, error);
+            int status = (int) Native.weir_sink_open.invokeExact(Source.text(arena, name), sink, error);
             if (status != Native.WEIR_OK) {
                 throw WeirException.of(status, error);
             }
@@ -75,7 +76,8 @@ public final class Sink implements AutoCloseable {
             return new Counts(
                 counts.get(ValueLayout.JAVA_LONG, Native.weir_sink_counts.given),
                 counts.get(ValueLayout.JAVA_LONG, Native.weir_sink_counts.written),
-                counts.get(ValueLayout.JAVA_LONG, Native.weir_sink_counts.refused));
+                counts.get(ValueLayout.JAVA_LONG, Native.weir_sink_counts.refused),
+                counts.get(ValueLayout.JAVA_LONG, Native.weir_sink_counts.lost));
         } catch (Throwable e) {
             throw WeirException.unexpected(e);
         }

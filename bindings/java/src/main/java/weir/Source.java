@@ -23,18 +23,17 @@ import weir.ffi.Native;
  * }</pre>
  *
  * <p><b>Threads</b>: any number may pull, each with a {@link Batch} of its own; each batch goes to one of them. Threads of the
- * library read ahead. Pin a worker to a processor from inside its own thread.
+ * library read ahead. Pin a worker to a processor from inside its own thread. A wait for packets is one in native code: it holds the
+ * carrier of a virtual thread, so use platform threads; it is ended by {@link #stop}, and not by an interrupt.
  *
- * <p><b>Lifetime</b>: {@link Batch} and {@link Packet} check each access and throw after the release. A segment of
- * {@link Batch#region} that somebody kept may show later packets after the release, and dies with the source. With
- * {@link Options#withDebug} it dies with its batch, and the bytes of released packets are overwritten.
+ * <p><b>Lifetime</b>: {@link Batch} and {@link Packet} check each access and throw after the release, and so does a segment of
+ * {@link Batch#region}. With {@link Options#withDebug} the bytes of released packets are overwritten, so that programs which read
+ * addresses of their own ({@link UncheckedPackets}) show it. A source that is forgotten without {@link #close} keeps its threads and
+ * memory: there are no finalizers. Close batches before their source, as by declaring them behind it.
  *
  * <p><b>Allocation</b>: none in {@link #next} and for packets.
  */
 public final class Source implements AutoCloseable {
-    /** Segments of batches live as long as this. */
-    private final Arena arena = Arena.ofShared();
-
     private final long handle;
     private final boolean debug;
     private volatile boolean closed;
@@ -73,7 +72,7 @@ public final class Source implements AutoCloseable {
             MemorySegment settings = arena.allocate(Native.weir_options.LAYOUT);
             settings.set(ValueLayout.JAVA_INT, Native.weir_options.size, (int) Native.weir_options.LAYOUT.byteSize());
             settings.set(ValueLayout.JAVA_INT, Native.weir_options.flags, options.flags());
-            settings.set(ValueLayout.ADDRESS, Native.weir_options.filter, arena.allocateFrom(options.filter()));
+            settings.set(ValueLayout.ADDRESS, Native.weir_options.filter, text(arena, options.filter()));
             settings.set(ValueLayout.ADDRESS, Native.weir_options.splits, texts(arena, options.splits().toArray(String[]::new)));
             settings.set(ValueLayout.JAVA_INT, Native.weir_options.split_count, options.splits().size());
             settings.set(ValueLayout.JAVA_INT, Native.weir_options.workers, options.workers());
@@ -84,7 +83,7 @@ public final class Source implements AutoCloseable {
             settings.set(ValueLayout.JAVA_LONG, Native.weir_options.from_ns, options.fromNanos());
             settings.set(ValueLayout.JAVA_LONG, Native.weir_options.to_ns, options.toNanos());
             if (!options.rules().isEmpty()) {
-                settings.set(ValueLayout.ADDRESS, Native.weir_options.rules, arena.allocateFrom(options.rules()));
+                settings.set(ValueLayout.ADDRESS, Native.weir_options.rules, text(arena, options.rules()));
             }
             MemorySegment source = arena.allocate(ValueLayout.JAVA_LONG);
             MemorySegment error = arena.allocate(ValueLayout.JAVA_LONG);
@@ -98,10 +97,18 @@ public final class Source implements AutoCloseable {
         }
     }
 
+    /** Makes a text for C, where a character of 0 would end it. */
+    static MemorySegment text(Arena arena, String text) {
+        if (text.indexOf(0) >= 0) {
+            throw new IllegalArgumentException("a text with a character of 0: " + text.replace('\0', '?'));
+        }
+        return arena.allocateFrom(text);
+    }
+
     private static MemorySegment texts(Arena arena, String[] texts) {
         MemorySegment list = arena.allocate(ValueLayout.ADDRESS, Math.max(texts.length, 1));
         for (int i = 0; i < texts.length; i++) {
-            list.setAtIndex(ValueLayout.ADDRESS, i, arena.allocateFrom(texts[i]));
+            list.setAtIndex(ValueLayout.ADDRESS, i, text(arena, texts[i]));
         }
         return list;
     }
@@ -188,7 +195,7 @@ public final class Source implements AutoCloseable {
             MemorySegment number = local.allocate(ValueLayout.JAVA_LONG);
             MemorySegment error = local.allocate(ValueLayout.JAVA_LONG);
             int status = (int) Native.weir_set_filter.invokeExact(
-                handle, local.allocateFrom(filter), most.toNanos(), number, error);
+                handle, text(local, filter), most.toNanos(), number, error);
             if (status != Native.WEIR_OK) {
                 throw WeirException.of(status, error);
             }
@@ -206,7 +213,7 @@ public final class Source implements AutoCloseable {
     public void setRules(String rules) {
         try (Arena local = Arena.ofConfined()) {
             MemorySegment error = local.allocate(ValueLayout.JAVA_LONG);
-            int status = (int) Native.weir_set_rules.invokeExact(handle, local.allocateFrom(rules), error);
+            int status = (int) Native.weir_set_rules.invokeExact(handle, text(local, rules), error);
             if (status != Native.WEIR_OK) {
                 throw WeirException.of(status, error);
             }
@@ -265,7 +272,6 @@ public final class Source implements AutoCloseable {
             check((int) Native.weir_close.invokeExact(handle, counts));
             closed = true;
             FlightRecorder.removePeriodicEvent(recorded);
-            arena.close();
             Counts last = counts(counts);
             new CountsEvent().commit(name, last);
             return last;
@@ -280,10 +286,6 @@ public final class Source implements AutoCloseable {
         if (!closed) {
             end();
         }
-    }
-
-    Arena arena() {
-        return arena;
     }
 
     boolean isDebugged() {

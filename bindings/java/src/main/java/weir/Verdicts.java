@@ -9,11 +9,15 @@ import java.util.Objects;
 public final class Verdicts {
     private MemorySegment words = Arena.ofAuto().allocate(8 * 64, 8);
     private int size;
+    private Batch batch;
+    private long generation;
 
     /** Begins with a batch: no packet passes. */
     public void begin(Batch batch) {
         batch.checkHeld();
         size = batch.size;
+        this.batch = batch;
+        generation = batch.generation();
         long bytes = (size + 63) / 64 * 8L;
         if (bytes > words.byteSize()) {
             words = Arena.ofAuto().allocate(bytes * 2, 8);
@@ -51,7 +55,7 @@ public final class Verdicts {
     }
 
     MemorySegment words(Batch batch) {
-        if (size != batch.size) {
+        if (batch != this.batch || generation != batch.generation()) {
             throw new IllegalStateException("the verdicts are those of another batch");
         }
         return words;

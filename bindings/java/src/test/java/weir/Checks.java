@@ -25,7 +25,7 @@ public final class Checks {
         check("a packet is none behind the release", Checks::stale);
         check("what was not captured is not read", Checks::bounds);
         check("a source with batches out stays open", Checks::busy);
-        check("a debugged batch takes its segments along", Checks::debugged);
+        check("a batch takes its segments along", Checks::segments);
         check("wrong names and filters are told", Checks::refused);
         check("a limit ends a source", Checks::limited);
         check("another filter judges from then on", Checks::replaced);
@@ -154,25 +154,27 @@ public final class Checks {
         WeirException refused = thrown(WeirException.class, source::close);
         require(refused.status() == Native.WEIR_BUSY, refused);
         batch.release();
-        MemorySegment kept;
-        require(source.next(batch), "a batch");
-        kept = batch.region();
-        batch.release();
         source.close();
         source.close();
-        thrown(IllegalStateException.class, () -> kept.get(ValueLayout.JAVA_BYTE, 0));
         require(thrown(WeirException.class, () -> source.next(batch)).status() == Native.WEIR_CLOSED, "closed");
         require(thrown(WeirException.class, source::counts).status() == Native.WEIR_CLOSED, "closed");
     }
 
-    private static void debugged() {
-        try (Source source = Source.open(Options.DEFAULT.withDebug(), file); Batch batch = new Batch()) {
-            require(source.next(batch), "a batch");
-            MemorySegment kept = batch.region();
-            long address = UncheckedPackets.address(batch, 0);
-            require(kept.get(ValueLayout.JAVA_BYTE, batch.offset(0)) == UncheckedPackets.byteAt(address), address);
-            batch.release();
-            thrown(IllegalStateException.class, () -> kept.get(ValueLayout.JAVA_BYTE, 0));
+    private static void segments() throws InterruptedException {
+        for (Options options : new Options[] {Options.DEFAULT, Options.DEFAULT.withDebug()}) {
+            try (Source source = Source.open(options, file); Batch batch = new Batch()) {
+                require(source.next(batch), "a batch");
+                MemorySegment kept = batch.region();
+                long address = UncheckedPackets.address(batch, 0);
+                require(kept.get(ValueLayout.JAVA_BYTE, batch.offset(0)) == UncheckedPackets.byteAt(address), address);
+                AtomicReference<Throwable> found = new AtomicReference<>();
+                Thread other = new Thread(() -> found.set(thrown(WrongThreadException.class, () -> kept.get(ValueLayout.JAVA_BYTE, 0))));
+                other.start();
+                other.join();
+                require(found.get() != null, "no exception");
+                batch.release();
+                thrown(IllegalStateException.class, () -> kept.get(ValueLayout.JAVA_BYTE, 0));
+            }
         }
     }
 
@@ -187,6 +189,14 @@ public final class Checks {
         WeirException scheme = thrown(WeirException.class, () -> Sink.open("af_paket:eth0"));
         require(scheme.getMessage().contains("no such way to send"), scheme);
         thrown(NullPointerException.class, () -> Source.open((String) null));
+        thrown(IllegalArgumentException.class, () -> Source.open(Options.DEFAULT.withFilter("tcp\0 port"), file));
+        thrown(IllegalArgumentException.class, () -> Source.open(file + "\0x"));
+        thrown(IllegalArgumentException.class, () -> new Columns(0, Field.TIME));
+        thrown(IllegalArgumentException.class, () -> new Columns(10));
+        require(thrown(WeirException.class, () -> Source.open(Options.DEFAULT.withBatches(-1), file)).getMessage().contains("batches"), "batches");
+        try (Source source = Source.open(file)) {
+            require(thrown(WeirException.class, () -> Sink.open(file)).status() == Native.WEIR_FAILED, source);
+        }
     }
 
     private static void limited() {
@@ -246,6 +256,7 @@ public final class Checks {
         try (Source source = Source.open(Options.DEFAULT.withFilter("udp"), file); Batch batch = new Batch();
             Sink all = Sink.open("null"); Sink some = Sink.open("null")) {
             Verdicts verdicts = new Verdicts();
+            Verdicts others = new Verdicts();
             long expected = 0;
             while (source.next(batch)) {
                 all.send(batch);
@@ -255,6 +266,7 @@ public final class Checks {
                 }
                 expected += verdicts.passed();
                 some.send(batch, verdicts);
+                thrown(IllegalStateException.class, () -> some.send(batch, others));
                 batch.release();
                 thrown(IllegalStateException.class, () -> all.send(batch));
             }

@@ -122,16 +122,19 @@ public final class Native {
         public static final StructLayout LAYOUT = MemoryLayout.structLayout(
             JAVA_LONG.withName("given"),
             JAVA_LONG.withName("written"),
-            JAVA_LONG.withName("refused"));
+            JAVA_LONG.withName("refused"),
+            JAVA_LONG.withName("lost"));
         /** Offset of given, bytes. */
         public static final long given = 0;
         /** Offset of written, bytes. */
         public static final long written = 8;
         /** Offset of refused, bytes. */
         public static final long refused = 16;
+        /** Offset of lost, bytes. */
+        public static final long lost = 24;
 
         static {
-            Library.check("weir_sink_counts", LAYOUT, 24, 8, new String[] {"given", "written", "refused"}, new long[] {0, 8, 16});
+            Library.check("weir_sink_counts", LAYOUT, 32, 8, new String[] {"given", "written", "refused", "lost"}, new long[] {0, 8, 16, 24});
         }
     }
 
