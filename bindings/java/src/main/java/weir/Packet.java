@@ -4,10 +4,10 @@ import weir.ffi.Native;
 
 /**
  * A packet of a batch, where it lies: one object, pointed at packet after packet by {@link #at}. Each access is checked: against the
- * captured bytes, and against the release of the batch.
+ * captured bytes, the release of the batch, and the thread that holds it.
  *
  * <p>Numbers are as on the wire: unsigned ones in the next larger type, addresses of IPv4 in an {@code int}, 10.0.0.1 being
- * {@code 0x0a000001}. <b>Cost</b>: a few loads and two comparisons an access; no allocation.
+ * {@code 0x0a000001}. <b>Cost</b>: a few loads and comparisons an access; no allocation.
  *
  * <p>Headers are found behind Ethernet with VLAN tags, in raw IP, loopback and Linux cooked captures. Of a fragment other than the
  * first the ports and flags are not there: {@link #hasPorts} tells.
@@ -23,6 +23,8 @@ public final class Packet {
     /** Number of packets of the batch; 0 while none is held. */
     private int size;
     private int linkType;
+    /** The thread that holds the batch. */
+    private Thread owner;
     private long descriptor;
     private long address;
     /** Captured bytes; -1 while no batch is held, so that each access fails. */
@@ -40,6 +42,7 @@ public final class Packet {
         this.packets = packets;
         this.size = size;
         this.linkType = linkType;
+        owner = Thread.currentThread();
     }
 
     void end() {
@@ -50,7 +53,7 @@ public final class Packet {
 
     /** Points at packet {@code number} of the batch, counted from 0 on. Returns this. */
     public Packet at(int number) {
-        if (number < 0 || number >= size) {
+        if (number < 0 || number >= size || Thread.currentThread() != owner) {
             throw outside(number);
         }
         long at = packets + (long) Batch.DESCRIPTOR * number;
@@ -68,7 +71,7 @@ public final class Packet {
 
     /** Returns the address of {@code bytes} bytes at an offset, all of which were captured. */
     private long checked(int offset, int bytes) {
-        if ((offset | captured - bytes - offset) < 0) {
+        if ((offset | captured - bytes - offset) < 0 || Thread.currentThread() != owner) {
             throw uncaptured(offset, bytes);
         }
         return address + offset;
@@ -167,6 +170,7 @@ public final class Packet {
     /** Returns the offset of the IP header; negative without one. */
     private int network() {
         if (network == UNKNOWN) {
+            checkHeld();
             // Most packets are of IPv4 without a tag.
             if (linkType == ETHERNET && captured >= 34 && Memory.intAt(address + 12) >>> 12 == 0x0800_4) {
                 etherType = 0x0800;

@@ -107,7 +107,13 @@ public final class Checks {
             require(source.next(batch), "a batch");
             thrown(IllegalStateException.class, () -> source.next(batch));
             AtomicReference<Throwable> found = new AtomicReference<>();
-            Thread other = new Thread(() -> found.set(thrown(WrongThreadException.class, batch::release)));
+            Packet packet = batch.packet().at(0);
+            Thread other = new Thread(() -> {
+                thrown(WrongThreadException.class, () -> packet.byteAt(0));
+                thrown(WrongThreadException.class, () -> packet.at(0));
+                thrown(WrongThreadException.class, packet::ipVersion);
+                found.set(thrown(WrongThreadException.class, batch::release));
+            });
             other.start();
             other.join();
             require(found.get() != null, "no exception");
