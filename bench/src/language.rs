@@ -25,7 +25,7 @@ const BOTH: [(&str, &str, [f64; 2]); 4] = [
 /// Steps of the thesis: name, description, and its rate, million packets a second (one core of an E5-2690).
 /// **Source**: raw data of the thesis on DPDK in Java, Imperial College London, 2015.
 const STEPS: [(&str, &str, f64); 5] = [
-    ("objects", "1 an object and a list for each batch", 1.560),
+    ("objects", "1 an object for each packet, lists for batches", 1.560),
     ("reused", "2 lists and objects used again", 2.321),
     ("accessor", "3 one accessor of memory", 10.427),
     ("offheap", "4 addresses outside the heap", 11.144),

@@ -31,7 +31,8 @@ pub struct weir_sink_counts {
     pub written: u64,
     /// Packets that an interface did not take: too long, too short, or without room.
     pub refused: u64,
-    /// Packets given to a sink that failed, before or behind its failure, and not written.
+    /// The rest of a sink that failed: packets given to it before or behind its failure that are in no file. 0 for all other sinks, whose
+    /// other numbers are counted each on its own.
     pub lost: u64,
 }
 

@@ -21,6 +21,16 @@ pub fn interface(name: &Name) -> Option<&str> {
     Live::of(name).map(Live::interface)
 }
 
+/// Adds the prefix `af_packet:` to names that no file has, because their interface is waited for.
+pub fn name_awaited(sources: &mut [Name]) {
+    for source in sources.iter_mut().filter(|source| !source.is_dash()) {
+        // No interface has a colon in its name. A text before a colon that is no known prefix is refused later.
+        if interface(source).is_none() && !source.utf8().contains(':') && !Path::new(source).exists() {
+            *source = Name::from(format!("{AF_PACKET}{}", source.text()));
+        }
+    }
+}
+
 /// Refuses names like `af_packet:eth0:1`.
 pub fn check_queue(name: &Name) -> Result<(), Refusal> {
     match name.utf8().strip_prefix(AF_PACKET).and_then(|rest| rest.split_once(':')) {

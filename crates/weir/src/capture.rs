@@ -2,7 +2,6 @@
 
 use crate::cli::{DirectionArg, FanoutArg, LiveArgs, StampsArg, XdpModeArg, ZeroCopyArg};
 use crate::outcome::{io_words, say, say_plain};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_engine::capture::rings;
@@ -12,8 +11,8 @@ use weir_engine::name::Name;
 use weir_io::Input;
 use weir_io::sys::privilege::{self, Capability};
 use weir_messages::Refusal;
+use weir_messages::captures::{self, lines_on, notice_line, refusal, too_large};
 pub use weir_messages::captures::{check_queue, interface, is_file_and_interface};
-use weir_messages::captures::{lines_on, notice_line, refusal, too_large};
 
 /// Capture settings from the command line.
 pub fn settings(live: &LiveArgs) -> Settings {
@@ -54,13 +53,10 @@ pub fn settings(live: &LiveArgs) -> Settings {
     }
 }
 
-/// With `--wait`, adds the prefix `af_packet:` to names that no file has, because their interface may still come.
+/// With `--wait`, [names the interfaces](captures::name_awaited) that may still come.
 pub fn name_awaited(sources: &mut [Name], live: &LiveArgs) {
-    for source in sources.iter_mut().filter(|source| live.wait && !source.is_dash()) {
-        // No interface has a colon in its name. A text before a colon that is no known prefix is refused later.
-        if interface(source).is_none() && !source.utf8().contains(':') && !Path::new(source).exists() {
-            *source = Name::from(format!("{AF_PACKET}{}", source.text()));
-        }
+    if live.wait {
+        captures::name_awaited(sources);
     }
 }
 
