@@ -94,6 +94,12 @@ impl Query {
     }
 }
 
+/// Returns the expression that may choose what is read of a record, for a filter: none if the filter is inverted, is about packets inside
+/// others, or looks names up, which may differ the second time.
+pub fn choosing(expression: &str, invert: bool, inner: bool, resolve: bool) -> &str {
+    if invert || inner || resolve { "" } else { expression }
+}
+
 /// Reason for which a directory cannot be queried.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -576,8 +576,7 @@ impl Options<'_> {
             error => Failure::new(WEIR_FAILED, error.to_string()),
         })?;
         let Selection { expression, invert, inner, resolve, .. } = &self.selection;
-        // An inverted expression, one about packets inside others, and names that are looked up twice may not choose what is read.
-        let chooses = if *invert || *inner || *resolve { String::new() } else { expression.clone() };
+        let chooses = records::choosing(expression, *invert, *inner, *resolve).to_owned();
         let wanted = records::Selection { from_ns, to_ns, expression: chooses, behind_tags: false };
         let mut query = Query::new(wanted);
         if let Err(error) = query.ask_recorder(Path::new(directory), false) {

@@ -37,9 +37,7 @@ pub fn run(arguments: QueryArgs) -> anyhow::Result<Outcome> {
     };
     check(&expression, arguments.resolve)?;
     let (from_ns, to_ns) = range(&arguments)?;
-    // An inverted expression, one about packets inside others, and names that are looked up twice may not choose what is read.
-    let indexed = !(arguments.invert || arguments.inner || arguments.resolve);
-    let chooses = if indexed { expression.clone() } else { String::new() };
+    let chooses = records::choosing(&expression, arguments.invert, arguments.inner, arguments.resolve).to_owned();
     let selection = Selection { from_ns, to_ns, expression: chooses, behind_tags: arguments.flow.is_some() };
     if let Err(error) = records::check(path) {
         say(&match error {
