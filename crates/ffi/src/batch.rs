@@ -7,9 +7,7 @@ use crate::call::{
 use crate::text::weir_text;
 use core::ffi::c_void;
 use core::mem::{align_of, offset_of, size_of};
-use weir_engine::batches::Batch;
-use weir_engine::columns::Column;
-use weir_packet::descriptor::Descriptor;
+use weir_api::{Batch, Column, Descriptor};
 
 /// Descriptor of a packet, in native byte order.
 #[repr(C)]
@@ -81,8 +79,6 @@ pub const WEIR_MIXED: u32 = 65_536;
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub batch: Batch,
-    /// Handle of the source.
-    pub source: u64,
 }
 
 /// Describes a batch for the caller. The pointers hold as long as the batch lies in its box.

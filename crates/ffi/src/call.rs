@@ -6,7 +6,7 @@ use crate::{batch::Lease, sink::SendSink, source::Source};
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::Once;
 use weir_engine::name::Name;
 
 /// Status of a call: 0 or more if it did its work, less than 0 if it did not.
@@ -77,6 +77,17 @@ impl Failure {
     }
 }
 
+impl From<weir_api::Error> for Failure {
+    fn from(error: weir_api::Error) -> Self {
+        let status = match error {
+            weir_api::Error::Refused(_) => WEIR_REFUSED,
+            weir_api::Error::Busy(_) => WEIR_BUSY,
+            _ => WEIR_FAILED,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Self {
         let (status, message) = match refused {
@@ -142,31 +153,6 @@ pub(crate) mod kind {
 /// Adds an object. Whoever makes the first one also learns of forks.
 pub(crate) fn insert(object: Object) -> Result<u64, Failure> {
     insert_or_return(object).map_err(|_| full())
-}
-
-/// Names of the files that sources read, by a number. They belong to the process as the objects do.
-static READ: Mutex<Vec<(u64, Vec<Name>)>> = Mutex::new(Vec::new());
-
-fn read() -> MutexGuard<'static, Vec<(u64, Vec<Name>)>> {
-    READ.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Notes files that are read, so that no sink empties them.
-pub(crate) fn note_read(names: &[Name]) -> u64 {
-    let mut read = read();
-    let number = read.last().map_or(0, |(number, _)| number + 1);
-    read.push((number, names.to_vec()));
-    number
-}
-
-/// Forgets them.
-pub(crate) fn forget_read(number: u64) {
-    read().retain(|(other, _)| *other != number);
-}
-
-/// Returns all files that are read.
-pub(crate) fn all_read() -> Vec<Name> {
-    read().iter().flat_map(|(_, names)| names.iter().cloned()).collect()
 }
 
 /// The failure of a full table.

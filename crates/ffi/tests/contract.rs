@@ -258,8 +258,8 @@ fn calls_without_sense_are_refused() {
     let scratch = Scratch::new();
     let file = scratch.file("a.pcap", &capture(10));
     for (of, why) in [
-        (weir_options { batches: 5000, ..options() }, "weir_options.batches is 5000, and 4096 is the most"),
-        (weir_options { workers: 1 << 30, ..options() }, "weir_options.workers is 1073741824, and 1024 is the most"),
+        (weir_options { batches: 5000, ..options() }, "batches: 5000 are too many, and 4096 are the most"),
+        (weir_options { workers: 1 << 30, ..options() }, "workers: 1073741824 are too many, and 1024 are the most"),
         (
             weir_options { flags: WEIR_IN | WEIR_OUT, ..options() },
             "WEIR_IN and WEIR_OUT exclude each other: leave one out",

@@ -1,0 +1,26 @@
+//! Errors of calls.
+
+/// Reason why a call did not do its work: the line that the command would print.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name, an expression or a setting is wrong. Nothing was done.
+    #[error("{0}")]
+    Refused(String),
+    /// The input or the output failed. What was good before was delivered. Of several faults each has a line.
+    #[error("{0}")]
+    Failed(String),
+    /// An earlier change is still under way.
+    #[error("{0}")]
+    Busy(String),
+}
+
+impl Error {
+    pub(crate) fn refused(line: impl ToString) -> Self {
+        Self::Refused(line.to_string())
+    }
+
+    pub(crate) fn failed(line: impl ToString) -> Self {
+        Self::Failed(line.to_string())
+    }
+}

@@ -1,0 +1,39 @@
+//! weir for programs in Rust. The libraries for C, Java and Python stand on it.
+//!
+//! A [`Source`] reads capture files, record directories or an interface, and gives batches of packets in place. A [`Sink`] takes
+//! packets of batches. Errors have the lines that the command prints.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use weir_api::{Next, Options, Source};
+//!
+//! let options = Options { filter: "udp".to_owned(), ..Options::default() };
+//! let source = Source::open(&["trace.pcap"], &options)?;
+//! let mut bytes = 0;
+//! loop {
+//!     match source.next(Duration::from_secs(1))? {
+//!         Next::Batch(batch) => bytes += batch.packets().map(|packet| u64::from(packet.frame.wire_len)).sum::<u64>(),
+//!         Next::Nothing => {}
+//!         Next::End => break,
+//!     }
+//! }
+//! println!("{} packets, {bytes} bytes", source.close().passed);
+//! # Ok::<(), weir_api::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+mod options;
+mod reading;
+mod sink;
+mod source;
+
+pub use error::Error;
+pub use options::{MOST_WORKERS, Options};
+pub use sink::{Sink, SinkCounts};
+pub use source::{Batch, Counts, Next, Source};
+pub use weir_engine::batches::MOST as MOST_BATCHES;
+pub use weir_engine::capture::{Direction, Settings as CaptureSettings};
+pub use weir_engine::columns::Column;
+pub use weir_engine::handle::Order;
+pub use weir_packet::descriptor::Descriptor;

@@ -1,0 +1,133 @@
+//! Settings of a source.
+
+use crate::error::Error;
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+use std::sync::Arc;
+use weir_engine::batches;
+use weir_engine::capture::Settings;
+use weir_engine::firewall::RuleSettings;
+use weir_engine::handle::Order;
+use weir_engine::name::Name;
+use weir_engine::records::{self, CheckError, Query};
+use weir_messages::errors::directory_words;
+use weir_pipeline::select::Selection;
+
+/// Most threads that read and filter files.
+pub const MOST_WORKERS: usize = 1024;
+
+/// Settings of a source.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Filter in the language of libpcap; empty for all packets.
+    pub filter: String,
+    /// Further filters, each of which marks some of the packets that pass.
+    pub splits: Vec<String>,
+    /// Whether the verdicts of the filter are inverted.
+    pub invert: bool,
+    /// Whether the filter judges the innermost packet of a tunnel.
+    pub inner: bool,
+    /// Whether names of hosts in the filter are looked up.
+    pub resolve: bool,
+    /// Order of the packets of several files.
+    pub order: Order,
+    /// Threads that read and filter files, [`MOST_WORKERS`] at most; 0 for one for each processor.
+    pub workers: usize,
+    /// Number of packets that pass, after which the source ends.
+    pub limit: Option<u64>,
+    /// Most batches that wait or are held, [`MOST_BATCHES`](crate::MOST_BATCHES) at most. While there are so many, a file is not read,
+    /// and a capture drops packets once its ring is full, and counts them.
+    pub batches: usize,
+    /// Settings of the capture from an interface.
+    pub capture: Settings,
+    /// Of a record directory, the least and the greatest time of the packets that are wanted, ns since 1970.
+    pub times: [Option<i64>; 2],
+    /// Rules of a firewall, in the language of `weir firewall`. Packets that the rules deny have the verdict 0, and are counted as denied.
+    /// Names of files in the rules are relative to the working directory.
+    pub rules: Option<String>,
+    /// Number of connections for which there is room if a rule asks for the states of packets.
+    pub connections: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            filter: String::new(),
+            splits: Vec::new(),
+            invert: false,
+            inner: false,
+            resolve: false,
+            order: Order::Given,
+            workers: 0,
+            limit: None,
+            batches: 64,
+            capture: Settings::default(),
+            times: [None; 2],
+            rules: None,
+            connections: 65_536,
+        }
+    }
+}
+
+impl Options {
+    /// Refuses numbers that are too large.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        for (what, value, most) in [("batches", self.batches, batches::MOST), ("workers", self.workers, MOST_WORKERS)] {
+            if value > most {
+                return Err(Error::refused(format!("{what}: {value} are too many, and {most} are the most")));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn selection(&self) -> Selection {
+        Selection {
+            expression: self.filter.clone(),
+            invert: self.invert,
+            inner: self.inner,
+            resolve: self.resolve,
+            splits: self.splits.clone(),
+            ..Selection::default()
+        }
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        if self.workers == 0 { weir_pipeline::processors() } else { self.workers }
+    }
+
+    pub(crate) fn rule_settings(&self) -> RuleSettings {
+        RuleSettings { inner: self.inner, seed: RandomState::new().hash_one(0), connections: self.connections }
+    }
+
+    /// The question to a record directory, if one is named. What its recorder has only in memory is asked for too; if the recorder cannot
+    /// be asked, `remark` gets a line.
+    pub(crate) fn query(&self, names: &[Name], mut remark: impl FnMut(String)) -> Result<Option<Arc<Query>>, Error> {
+        let is_record = |name: &Name| !name.is_dash() && Path::new(name).is_dir();
+        let [from_ns, to_ns] = self.times;
+        if let Some(file) = names.iter().find(|name| !is_record(name)).filter(|_| from_ns.or(to_ns).is_some()) {
+            return Err(Error::refused(format!("{file}: from_ns and to_ns choose packets of a record directory")));
+        }
+        let [directory] = names else { return Ok(None) };
+        if !is_record(directory) {
+            return Ok(None);
+        }
+        if let (Some(from), Some(to)) = (from_ns, to_ns)
+            && from > to
+        {
+            return Err(Error::refused(format!(
+                "from_ns {from} is later than to_ns {to}: no packet can lie between them"
+            )));
+        }
+        records::check(Path::new(directory)).map_err(|error| match error {
+            CheckError::Io(error) => Error::failed(format!("{directory}: {}", directory_words(&error))),
+            error => Error::failed(error),
+        })?;
+        let chooses = records::choosing(&self.filter, self.invert, self.inner, self.resolve).to_owned();
+        let wanted = records::Selection { from_ns, to_ns, expression: chooses, behind_tags: false };
+        let mut query = Query::new(wanted);
+        if let Err(error) = query.ask_recorder(Path::new(directory), false) {
+            remark(format!("{directory}: the recorder: {error}; packets that are not on disk yet are left out"));
+        }
+        Ok(Some(Arc::new(query)))
+    }
+}

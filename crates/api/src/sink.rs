@@ -1,0 +1,137 @@
+//! Sinks: files and interfaces that packets of batches are written to.
+
+use crate::error::Error;
+use crate::reading;
+use crate::source::Batch;
+use std::sync::Arc;
+use weir_engine::claims::Claims;
+use weir_engine::file::{FileSettings, FileSink};
+use weir_engine::name::Name;
+use weir_engine::port::{PortSink, is_port};
+use weir_engine::sink::{self, End, SinkReport};
+use weir_messages::events::sink_fault_line;
+use weir_messages::{ports, sources};
+use weir_packet::savefile::Layout;
+
+/// Packets by what became of them: given = written + refused + lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SinkCounts {
+    /// Packets given to the sink.
+    pub given: u64,
+    /// Packets written to the file, or handed to the interface.
+    pub written: u64,
+    /// Packets that an interface did not take: too long, too short, or without room.
+    pub refused: u64,
+    /// The rest of a sink that failed: packets given to it before or behind its failure that are in no file. 0 for all other sinks, whose
+    /// other numbers are counted each on its own.
+    pub lost: u64,
+}
+
+/// A file or an interface that takes packets of batches.
+pub struct Sink {
+    sink: Box<dyn sink::Sink>,
+    /// Source of the last batch, and its layout.
+    source: u64,
+    layout: Option<Layout>,
+    given: u64,
+    /// The line about the failure that ended the sink.
+    failed: Option<String>,
+    is_file: bool,
+}
+
+impl std::fmt::Debug for Sink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sink").field("given", &self.given).field("failed", &self.failed).finish_non_exhaustive()
+    }
+}
+
+/// Message on a sink that takes no more.
+fn message(end: &End) -> String {
+    match end {
+        End::Failed(fault) => sink_fault_line(fault, |_, _| ""),
+        End::ClosedPipe => "the reader of the pipe is gone".to_owned(),
+        End::Complete => "the output is complete".to_owned(),
+    }
+}
+
+impl Sink {
+    /// Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface such as "af_packet:eth0" or
+    /// "af_xdp:eth0:0", "dpdk:DEVICE", or "null", which counts packets and discards them. A named pipe is waited for until it has a reader.
+    /// A file that a source of this process reads is refused.
+    pub fn open(name: impl Into<Name>) -> Result<Self, Error> {
+        let name = &name.into();
+        let mut sink = open(name)?;
+        sink.open().map_err(|end| Error::Failed(message(&end)))?;
+        Ok(Self { sink, source: 0, layout: None, given: 0, failed: None, is_file: !is_port(name) })
+    }
+
+    /// Whether the sink is a file or a pipe, and no interface.
+    pub fn is_file(&self) -> bool {
+        self.is_file
+    }
+
+    /// Sends packets of a batch, in their order: those whose bit in `mask` is 1, or without a mask those that passed the filter. Packet i
+    /// has bit i % 64 of word i / 64.
+    pub fn send(&mut self, batch: &Batch, mask: Option<&[u64]>) -> Result<(), Error> {
+        let mask = mask.unwrap_or(batch.verdicts().words());
+        self.given += mask.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        if let Some(line) = &self.failed {
+            return Err(Error::Failed(line.clone()));
+        }
+        if std::mem::replace(&mut self.source, batch.source()) != batch.source() {
+            self.sink.new_source();
+        }
+        let sent = self.send_marked(batch, mask);
+        self.layout = Some(batch.layout().clone());
+        sent.map_err(|end| Error::Failed(self.failed.insert(message(&end)).clone()))
+    }
+
+    fn send_marked(&mut self, batch: &Batch, mask: &[u64]) -> Result<(), End> {
+        self.sink.open()?;
+        for (i, &word) in mask.iter().enumerate() {
+            let mut bits = word;
+            while bits != 0 {
+                let number = i * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                let Some(record) = batch.packet(number) else { break };
+                self.sink.packet(batch.layout(), &record)?;
+            }
+        }
+        self.sink.flush()
+    }
+
+    /// Returns the counts so far.
+    pub fn counts(&self) -> SinkCounts {
+        let SinkReport { written, sent, refused, .. } = self.sink.report();
+        let refused = refused.iter().map(|refused| refused.packets).sum();
+        let written = sent.unwrap_or(written);
+        let lost = if self.failed.is_some() { self.given.saturating_sub(written + refused) } else { 0 };
+        SinkCounts { given: self.given, written, refused, lost }
+    }
+
+    /// Completes the file, or sends what is left. Returns the final counts, with the error if the sink failed, now or before.
+    pub fn close(mut self) -> (SinkCounts, Result<(), Error>) {
+        let layout = self.layout.take();
+        let has_failed = self.failed.is_some();
+        let flushed = if has_failed { Ok(()) } else { self.sink.flush() };
+        let finished = flushed.and_then(|()| self.sink.finish(layout.as_ref(), has_failed));
+        if let (Err(end), None) = (&finished, &self.failed) {
+            self.failed = Some(message(end));
+        }
+        (self.counts(), self.failed.map_or(Ok(()), |line| Err(Error::Failed(line))))
+    }
+}
+
+fn open(name: &Name) -> Result<Box<dyn sink::Sink>, Error> {
+    ports::check_scheme(name).map_err(Error::refused)?;
+    if is_port(name) {
+        let port = ports::open(name).map_err(Error::refused)?;
+        return Ok(Box::new(PortSink { port, snaplen: 0, flush_each: false, finisher: None }));
+    }
+    if name.text().is_empty() {
+        return Err(Error::refused("the name of an output is empty"));
+    }
+    let format = sources::format_for(name).map_err(Error::refused)?;
+    let settings = FileSettings { format, ..FileSettings::default() };
+    Ok(Box::new(FileSink::new(name, settings, &Arc::new(Claims::of(&reading::all())))))
+}

@@ -1,0 +1,426 @@
+//! Sources: files, interfaces and record directories, whose packets come in batches.
+
+use crate::error::Error;
+use crate::options::Options;
+use crate::reading::Reading;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use weir_engine::batches::{self, Batches};
+use weir_engine::capture::{CaptureRequest, open, rings};
+use weir_engine::control::ChangeError;
+use weir_engine::event::Event;
+use weir_engine::firewall::engines::Engine;
+use weir_engine::firewall::{Change, Firewall, Policy, RuleSet, Senseless, SharedPolicy};
+use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::ledger::Ledger;
+use weir_engine::name::Name;
+use weir_engine::run::{self, Run, Setup};
+use weir_firewall::Classifier;
+use weir_firewall::rules::RuleList;
+use weir_io::input::comes_in_order;
+use weir_messages::events::{Line, Listener, account_lines};
+use weir_messages::{captures, sources};
+
+/// Packets by what became of them: received = passed + filtered + denied + dropped. Each number is counted where it happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets that arrived at the source, whether or not there was room for them.
+    pub received: u64,
+    /// Packets that passed the filter.
+    pub passed: u64,
+    /// Packets that the filter rejected, here or in the kernel.
+    pub filtered: u64,
+    /// Packets that the rules of a firewall rejected.
+    pub denied: u64,
+    /// Packets lost at the source, for want of room.
+    pub dropped_source: u64,
+    /// Packets that passed and were not taken before the source was closed or stopped.
+    pub dropped_output: u64,
+    /// Bytes on the wire of the packets that passed.
+    pub bytes: u64,
+    /// Packets that the file itself says were lost when it was captured; none of `received`.
+    pub lost_before: u64,
+    /// Batches that wait to be taken.
+    pub waiting: u64,
+    /// Batches that are held.
+    pub held: u64,
+    /// Times that reading stopped because the most [batches](Options::batches) were out.
+    pub starved: u64,
+    /// Whether the numbers are final.
+    pub is_final: bool,
+}
+
+/// A batch of packets in place. Its memory goes back to its source when the batch is dropped.
+#[derive(Debug)]
+pub struct Batch {
+    batch: Box<batches::Batch>,
+    source: u64,
+}
+
+impl Batch {
+    /// Returns a number that all batches of one source share, and no others.
+    pub fn source(&self) -> u64 {
+        self.source
+    }
+}
+
+impl std::ops::Deref for Batch {
+    type Target = batches::Batch;
+
+    fn deref(&self) -> &batches::Batch {
+        &self.batch
+    }
+}
+
+/// Result of [`Source::next`].
+#[derive(Debug)]
+pub enum Next {
+    /// A batch.
+    Batch(Batch),
+    /// No batch came in that time.
+    Nothing,
+    /// The source is at its end, and all its batches were taken.
+    End,
+}
+
+/// A source whose batches are taken. Threads of the library read ahead. Every method may be called from any thread; several threads may
+/// take batches, and each batch goes to one of them.
+#[derive(Debug)]
+pub struct Source {
+    batches: Batches,
+    heard: Arc<Mutex<Heard>>,
+    state: Mutex<State>,
+    /// The rules, if there are any.
+    firewall: Option<Engine>,
+    /// Packets handed out: all, those that passed, and those that did not. The account of a run that is refused at its end.
+    handed: [AtomicU64; 3],
+    /// No sink may empty the files of the source.
+    files: Reading,
+}
+
+/// Messages of the run so far.
+#[derive(Debug)]
+struct Heard {
+    listener: Listener,
+    faults: Vec<String>,
+    remarks: Vec<String>,
+    /// Whether a source was begun.
+    begun: bool,
+}
+
+impl Heard {
+    fn add(&mut self, lines: Vec<Line>) {
+        for line in lines {
+            match line {
+                Line::Fault(line) => self.faults.push(line),
+                Line::Remark(line) | Line::Plain(line) => self.remarks.push(line),
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    handle: Handle<()>,
+    /// Counts when the source was last asked, or at its end.
+    counts: Ledger,
+    ended: bool,
+    /// The failure of the run, until a call has returned it.
+    failure: Option<Error>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The library restricts nothing, so there is nothing to advise.
+fn no_advice(_: &Path, _: weir_io::sys::Access) -> &'static str {
+    ""
+}
+
+impl Source {
+    /// Opens sources, named as for the command: capture files, "-" for standard input, record directories; or one interface, such as
+    /// "eth0", "af_packet:eth0", "af_xdp:eth0:0" or "dpdk:DEVICE".
+    ///
+    /// Waits until the first packets of a file are there, or the capture has begun; not for packets of a pipe, but for the writer of a
+    /// named one. An expression that makes sense for no link type of a pcapng file is refused by [`next`](Self::next), behind its batches.
+    pub fn open<N: Clone + Into<Name>>(names: &[N], options: &Options) -> Result<Self, Error> {
+        let mut names: Vec<Name> = names.iter().cloned().map(Into::into).collect();
+        if names.is_empty() {
+            return Err(Error::refused("there is no name of a source"));
+        }
+        options.check()?;
+        let settings = &options.capture;
+        if settings.wait {
+            captures::name_awaited(&mut names);
+        }
+        sources::check(&names, false).map_err(Error::refused)?;
+        sources::check_schemes(&names).map_err(Error::refused)?;
+        sources::check_sort(&names, options.order == Order::Sorted).map_err(Error::refused)?;
+        let is_live = names.iter().any(|name| captures::interface(name).is_some());
+        let files = Reading::note(&names);
+        let firewall = match &options.rules {
+            Some(rules) => {
+                let settings = options.rule_settings();
+                let rules = rule_set(rules, |classifier| RuleSet::new(classifier, settings))?;
+                Some(Engine::Sharded(SharedPolicy::new(Policy::new(None, Arc::new(rules)), LOG)))
+            }
+            None => None,
+        };
+        let selection = options.selection();
+        let setup = Setup {
+            selection: selection.clone(),
+            firewall: firewall.as_ref().map(|engine| Firewall::new(engine, None).by_packet_time()),
+            limit: options.limit,
+            workers: options.workers(),
+            pull: Some(options.batches),
+            ..Setup::default()
+        };
+        let stop = Arc::clone(&setup.stop);
+        let listener = Listener::new(false, no_advice);
+        let heard = Arc::new(Mutex::new(Heard { listener, faults: Vec::new(), remarks: Vec::new(), begun: false }));
+        let mut run = Run::new(setup);
+        let batches = run.batches().map_err(|error| refusal(&error))?;
+        let batches = batches.ok_or_else(|| Error::refused("no batches"))?;
+        // Only a file is read at once; of a pipe, nobody knows when its first packet comes.
+        let is_quick = !is_live && names.iter().all(|name| !name.is_dash() && !comes_in_order(name));
+        let query = options.query(&names, |line| locked(&heard).remarks.push(line))?;
+        let from = if is_live {
+            rings::check(&names, settings).map_err(|error| Error::refused(captures::too_large(&error)))?;
+            let filters = !selection.invert && !selection.inner;
+            let request = CaptureRequest {
+                settings: *settings,
+                expression: if filters { &selection.expression } else { "" },
+                replaces_filter: filters,
+                resolve: selection.resolve,
+                ..CaptureRequest::default()
+            };
+            let mut inputs = Vec::new();
+            for name in &names {
+                let mut hear = |notice: weir_engine::capture::Notice<'_>| {
+                    locked(&heard).remarks.extend(captures::notice_line(notice).map(|(line, _)| line));
+                };
+                let opened = open(name, &request, &stop, &mut hear);
+                inputs.extend(opened.map_err(|error| Error::refused(captures::refusal(name, error)))?.inputs);
+            }
+            Sources::Captures(inputs)
+        } else {
+            Sources::Files { names, order: options.order, zstd_window: 128 << 20, follow: None, query }
+        };
+        let hears = Arc::clone(&heard);
+        let hear = move |event: Event<'_>| {
+            let mut heard = locked(&hears);
+            heard.begun |= matches!(event, Event::Begun { .. });
+            let lines = heard.listener.event(&event);
+            heard.add(lines);
+            None::<()>
+        };
+        let handle = Handle::start(run, from, 1, hear)
+            .map_err(|error| Error::failed(format!("a thread cannot be started: {error}")))?;
+        let state = State { handle, counts: Ledger::default(), ended: false, failure: None };
+        let source = Self { batches, heard, state: Mutex::new(state), firewall, handed: Default::default(), files };
+        source.begin(is_live, is_quick)?;
+        Ok(source)
+    }
+
+    /// Waits until the source has begun, so that a wrong name or expression is an error of its opening.
+    fn begin(&self, is_live: bool, is_quick: bool) -> Result<(), Error> {
+        const LONGEST: Duration = Duration::from_secs(10);
+        const LOOK: Duration = Duration::from_millis(1);
+        let mut waited = Duration::ZERO;
+        let over = loop {
+            // A capture has begun once its expression is compiled.
+            if self.batches.wait(LOOK) || !is_quick && (!is_live || locked(&self.heard).begun) || waited > LONGEST {
+                break self.batches.wait(Duration::ZERO);
+            }
+            waited += LOOK;
+        };
+        // It is over, and no batch came.
+        if over && self.batches.outstanding().0 == 0 {
+            let mut state = locked(&self.state);
+            self.end(&mut state);
+            if let Some(failure) = state.failure.take() {
+                return Err(failure);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits at most `most` for the next batch.
+    ///
+    /// At the end, and once before [`Next::End`], an error tells why the source could not be read to its end. **Cost**: a lock, an
+    /// allocation and some atomic operations, if a batch waits; a wait is a system call.
+    pub fn next(&self, most: Duration) -> Result<Next, Error> {
+        match self.batches.next(most) {
+            batches::Next::Batch(batch) => {
+                let (passed, filtered) = batch.judged();
+                for (sum, count) in self.handed.iter().zip([batch.len() as u64, passed, filtered]) {
+                    sum.fetch_add(count, Ordering::Relaxed);
+                }
+                Ok(Next::Batch(Batch { batch, source: self.files.number() }))
+            }
+            batches::Next::Nothing => Ok(Next::Nothing),
+            batches::Next::End => {
+                let mut state = locked(&self.state);
+                self.end(&mut state);
+                state.failure.take().map_or(Ok(Next::End), Err)
+            }
+        }
+    }
+
+    /// Takes up the end of the run, once.
+    fn end(&self, state: &mut State) {
+        /// Longest wait for a thread that has nothing more to read.
+        const LONGEST: Duration = Duration::from_secs(10);
+        if std::mem::replace(&mut state.ended, true) {
+            return;
+        }
+        match state.handle.join(LONGEST) {
+            Ok(Ok((ended, _))) => {
+                let mut heard = locked(&self.heard);
+                let lines = heard.listener.end_of_capture();
+                heard.add(lines);
+                heard.add(account_lines(&ended));
+                if !heard.faults.is_empty() {
+                    state.failure = Some(Error::Failed(heard.faults.join("\n")));
+                }
+                state.counts = ended.ledger;
+            }
+            Ok(Err(error)) => {
+                // An expression may turn out to make sense for no link type of a file when batches of it are out.
+                let [received, passed, filtered] = self.handed.each_ref().map(|count| count.load(Ordering::Relaxed));
+                state.counts = Ledger { received, passed, filtered, ..Ledger::default() };
+                state.failure = Some(refusal(&error));
+            }
+            Err(error) => state.failure = Some(Error::failed(error)),
+        }
+    }
+
+    /// Returns the counts: while the source is read, those of the last batch that was read; at its end the final ones.
+    pub fn counts(&self) -> Counts {
+        /// The run answers between two batches, and while it waits for room.
+        const ANSWER: Duration = Duration::from_millis(100);
+        let mut state = locked(&self.state);
+        if !state.ended {
+            if let Some(snapshot) = state.handle.control().snapshot(ANSWER) {
+                state.counts = snapshot.ledger;
+            } else if self.batches.wait(Duration::ZERO) && self.batches.outstanding().0 == 0 {
+                self.end(&mut state);
+            }
+        }
+        let (waiting, held) = self.batches.outstanding();
+        let Ledger { received, passed, filtered, denied, ref dropped, bytes, lost_before, .. } = state.counts;
+        Counts {
+            received,
+            passed,
+            filtered,
+            denied,
+            dropped_source: dropped.source,
+            dropped_output: dropped.output,
+            bytes,
+            lost_before,
+            waiting: waiting as u64,
+            held: held as u64,
+            starved: self.batches.full(),
+            is_final: state.ended,
+        }
+    }
+
+    /// Returns the number of batches that are held.
+    pub fn held(&self) -> usize {
+        self.batches.outstanding().1
+    }
+
+    /// Returns a descriptor for `poll`: readable while a batch waits, and at the end. Do not read from it. **Errors**: no descriptor is
+    /// available.
+    pub fn poll_fd(&self) -> std::io::Result<BorrowedFd<'_>> {
+        self.batches.poll_fd()
+    }
+
+    /// Stops the source: it takes no more packets. Those that it received can still be taken.
+    pub fn stop(&self) {
+        locked(&self.state).handle.control().stop();
+    }
+
+    /// Replaces the filter between two batches, without loss, and returns its number: [`Batch::change`](batches::Batch::change) tells
+    /// which filter judged a batch.
+    ///
+    /// Waits at most `most` until no batch begins under the old filter. **Errors**: [`Error::Busy`] if it is in place, and batches from
+    /// before it are still under way. After any other error the old filter stays.
+    pub fn set_filter(&self, expression: &str, most: Duration) -> Result<u64, Error> {
+        let control = Arc::clone(locked(&self.state).handle.control());
+        control.set_filter(expression, most).map_err(|error| match error {
+            ChangeError::UnderWay { .. } => Error::Busy(error.to_string()),
+            error => Error::refused(error),
+        })
+    }
+
+    /// Replaces the rules of a source that was opened with rules, between two batches, without loss. Rules of the same text keep their
+    /// counts and rates. After an error the old rules stay.
+    pub fn set_rules(&self, rules: &str) -> Result<(), Error> {
+        let none = || Error::refused("the source was opened without rules: give it some, such as `default pass`");
+        let engine = self.firewall.as_ref().ok_or_else(none)?;
+        let before = engine.rules();
+        let rules = rule_set(rules, |classifier| before.successor(classifier, &engine.expired()))?;
+        let full = |_| Error::Busy("earlier changes of the rules are still under way".to_owned());
+        engine.apply_all(&[Change::Rules(Arc::new(rules))]).map_err(full)?;
+        Ok(())
+    }
+
+    /// Returns what the user should know although nothing failed, a line each, since the last call.
+    pub fn remarks(&self) -> Vec<String> {
+        std::mem::take(&mut locked(&self.heard).remarks)
+    }
+
+    /// Ends the source and returns the final counts. Batches that wait are dropped, and counted.
+    pub fn close(&self) -> Counts {
+        let mut state = locked(&self.state);
+        state.handle.control().stop();
+        self.batches.leave();
+        self.end(&mut state);
+        // Threads that have nothing more to do leave in a moment.
+        for _ in 0..100 {
+            if state.handle.threads().is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(state);
+        self.counts()
+    }
+}
+
+/// Message on why a run could not begin, as the command words it.
+fn refusal(error: &run::Error) -> Error {
+    let message = match error {
+        run::Error::TooManySources { .. } | run::Error::TooManyStreams { .. } => {
+            sources::too_many(error, "sorting takes any number of files").to_string()
+        }
+        run::Error::Refused { name: Some(name), why } => format!("{name}: {why}"),
+        run::Error::CannotBePulled => {
+            "batches come from files, or from one queue of one interface: name one, as in af_xdp:eth0:0".to_owned()
+        }
+        run::Error::LimitOfQueues => {
+            "a limit and an interface of several queues: name one, as in af_xdp:eth0:0".to_owned()
+        }
+        error => error.to_string(),
+    };
+    match error {
+        run::Error::Panic { .. } | run::Error::Io(_) => Error::Failed(message),
+        _ => Error::Refused(message),
+    }
+}
+
+/// Changes of rules for which there is room until all workers have taken them up: there is one worker.
+const LOG: usize = 16;
+
+/// Compiles a rule list.
+fn rule_set(rules: &str, make: impl FnOnce(Classifier) -> Result<RuleSet, Senseless>) -> Result<RuleSet, Error> {
+    let list = RuleList::parse(rules, &mut |name| std::fs::read_to_string(name));
+    let list = list.map_err(|error| Error::refused(format!("the rules: {error}")))?;
+    let classifier = Classifier::new(list).map_err(|error| Error::refused(format!("the rules: {error}")))?;
+    make(classifier).map_err(|senseless| Error::refused(format!("the rules: {}", senseless.why)))
+}
