@@ -75,6 +75,15 @@ impl std::ops::Deref for Batch {
     }
 }
 
+/// Result of [`Source::set_filter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterChange {
+    /// Number of the filter: 0 for that of the opening, and 1 more with each change.
+    pub number: u64,
+    /// Whether batches of the filter before are still under way.
+    pub under_way: bool,
+}
+
 /// Result of [`Source::next`].
 #[derive(Debug)]
 pub enum Next {
@@ -141,6 +150,17 @@ fn no_advice(_: &Path, _: weir_io::sys::Access) -> &'static str {
     ""
 }
 
+/// Whether one of these names is that of an interface or of a device, and not of a file.
+pub fn is_live<N: Clone + Into<Name>>(names: &[N]) -> bool {
+    names.iter().any(|name| captures::interface(&name.clone().into()).is_some())
+}
+
+/// Whether a capture of this name takes memory of one size for each packet: that of AF_XDP or DPDK.
+pub fn has_slots(name: impl Into<Name>) -> bool {
+    let name = name.into().text();
+    name.starts_with("af_xdp:") || name.starts_with("dpdk:")
+}
+
 impl Source {
     /// Opens sources, named as for the command: capture files, "-" for standard input, record directories; or one interface, such as
     /// "eth0", "af_packet:eth0", "af_xdp:eth0:0" or "dpdk:DEVICE".
@@ -160,7 +180,7 @@ impl Source {
         sources::check(&names, false).map_err(Error::refused)?;
         sources::check_schemes(&names).map_err(Error::refused)?;
         sources::check_sort(&names, options.order == Order::Sorted).map_err(Error::refused)?;
-        let is_live = names.iter().any(|name| captures::interface(name).is_some());
+        let is_live = is_live(&names);
         let files = Reading::note(&names);
         let firewall = match &options.rules {
             Some(rules) => {
@@ -345,17 +365,16 @@ impl Source {
         locked(&self.state).handle.control().stop();
     }
 
-    /// Replaces the filter between two batches, without loss, and returns its number: [`Batch::change`](batches::Batch::change) tells
-    /// which filter judged a batch.
+    /// Replaces the filter between two batches, without loss. [`Batch::change`](batches::Batch::change) tells which filter judged a batch.
     ///
-    /// Waits at most `most` until no batch begins under the old filter. **Errors**: [`Error::Busy`] if it is in place, and batches from
-    /// before it are still under way. After any other error the old filter stays.
-    pub fn set_filter(&self, expression: &str, most: Duration) -> Result<u64, Error> {
+    /// Waits at most `most` until no batch begins under the old filter. After an error the old filter stays.
+    pub fn set_filter(&self, expression: &str, most: Duration) -> Result<FilterChange, Error> {
         let control = Arc::clone(locked(&self.state).handle.control());
-        control.set_filter(expression, most).map_err(|error| match error {
-            ChangeError::UnderWay { .. } => Error::Busy(error.to_string()),
-            error => Error::refused(error),
-        })
+        match control.set_filter(expression, most) {
+            Ok(number) => Ok(FilterChange { number, under_way: false }),
+            Err(ChangeError::UnderWay { change }) => Ok(FilterChange { number: change, under_way: true }),
+            Err(error) => Err(Error::refused(error)),
+        }
     }
 
     /// Replaces the rules of a source that was opened with rules, between two batches, without loss. Rules of the same text keep their

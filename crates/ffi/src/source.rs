@@ -2,8 +2,8 @@
 
 use crate::batch::{Lease, describe, weir_batch, weir_lease, with};
 use crate::call::{
-    Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_END, WEIR_FAILED, WEIR_NOTHING, WEIR_OK, call, call_with_error, check,
-    full, get, insert, insert_or_return, kind, name, store, text, weir_status,
+    Failure, OBJECTS, Object, WEIR_BUSY, WEIR_CLOSED, WEIR_END, WEIR_FAILED, WEIR_NOTHING, WEIR_OK, call,
+    call_with_error, check, full, get, insert, insert_or_return, kind, name, store, text, weir_status,
 };
 use crate::text::{Text, weir_text};
 use core::ffi::c_char;
@@ -373,10 +373,14 @@ pub unsafe extern "C" fn weir_set_filter(
         // SAFETY: the caller promises a text.
         let expression = unsafe { text(expression, "the filter")? }.unwrap_or_default();
         with_source(source, |source| {
-            let number = source.source.set_filter(expression, Duration::from_nanos(timeout_ns))?;
+            let change = source.source.set_filter(expression, Duration::from_nanos(timeout_ns))?;
             if !filter.is_null() {
                 // SAFETY: the caller promises memory for a number.
-                unsafe { filter.write(number) };
+                unsafe { filter.write(change.number) };
+            }
+            if change.under_way {
+                let words = "the filter is in place, and batches from before it are still under way";
+                return Err(Failure::new(WEIR_BUSY, words));
             }
             Ok(WEIR_OK)
         })

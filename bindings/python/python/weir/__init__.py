@@ -1,0 +1,170 @@
+"""Network traffic for Python: packets of captures and interfaces as columns, filtered and measured at native speed.
+
+    import weir
+
+    for batch in weir.open("trace.pcap", filter="udp"):
+        print(len(batch), batch["wire_len"].sum())
+
+A batch holds tens of thousands of packets. Its columns are NumPy arrays, read-only:
+
+    time        time of capture, ns since 1970 (int64); the least int64 without a time stamp
+    wire_len    length on the wire without FCS and preamble, bytes (uint32)
+    captured    captured length, bytes (uint32)
+    interface   index of the interface in its source (uint32)
+    ip_version  4 or 6, and 0 for frames without IP (uint8)
+    src4, dst4  address of IPv4 as a number, 10.0.0.1 being 0x0a000001; else 0 (uint32)
+    src, dst    address, 16 bytes in network order, of IPv4 as ::ffff:a.b.c.d (uint8, 16 columns); in tables of Arrow: a text
+    protocol    IP protocol number of the transport; 255 if it is unknown (uint8)
+    src_port, dst_port
+                port; 0 without one (uint16)
+    tcp_flags   FIN being the lowest bit; 0 without TCP (uint8)
+    vlan        identifier of the outermost VLAN tag; 65535 without one (uint16)
+
+Fields are those of the outermost IP packet. In tables of Arrow, pandas, polars and DuckDB what a packet has not is null.
+Errors are Refused (a name, an expression or a setting is wrong, nothing was done) and Failed (the input or the output failed, what was
+good before was delivered); their texts are the lines that the command prints.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from weir._weir import (
+    FIELDS,
+    Batch,
+    Closed,
+    Counts,
+    Failed,
+    Refused,
+    Region,
+    Sink,
+    SinkCounts,
+    Source,
+    WeirError,
+    __version__,
+)
+
+__all__ = [
+    "FIELDS",
+    "Batch",
+    "Closed",
+    "Counts",
+    "Failed",
+    "Refused",
+    "Region",
+    "Sink",
+    "SinkCounts",
+    "Source",
+    "WeirError",
+    "__version__",
+    "open",
+]
+
+Name = str | bytes | os.PathLike[str]
+Time = int | datetime.datetime
+
+
+def _nanoseconds(what: str, seconds: float | None) -> int | None:
+    if seconds is None:
+        return None
+    if not 0 <= seconds < 2**33:
+        raise Refused(f"{what} {seconds}: it is a number of seconds, 0 or more")
+    return round(seconds * 1e9)
+
+
+def _time(what: str, time: Time | None) -> int | None:
+    """Nanoseconds since 1970. A time without a zone would mean another instant on each machine."""
+    if time is None or isinstance(time, int):
+        return time
+    if time.tzinfo is None:
+        raise Refused(f"{what} {time}: it has no time zone; write datetime(..., tzinfo=timezone.utc)")
+    since = time - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+    return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
+
+
+def open(
+    *sources: Name,
+    filter: str = "",
+    columns: Sequence[str] | None = None,
+    marks: Mapping[str, str] | None = None,
+    batch_size: int = 65_536,
+    latency: float = 0.05,
+    duration: float | None = None,
+    limit: int | None = None,
+    since: Time | None = None,
+    until: Time | None = None,
+    order: Literal["given", "merge", "sort"] = "given",
+    invert: bool = False,
+    inner: bool = False,
+    resolve: bool = False,
+    rules: str | None = None,
+    connections: int = 65_536,
+    direction: Literal["both", "in", "out"] = "both",
+    promiscuous: bool = True,
+    kernel_filter: bool = True,
+    ring: int | None = None,
+    wait: bool = False,
+    busy_poll: bool = False,
+    workers: int = 0,
+    batches: int | None = None,
+) -> Source:
+    """Opens sources: capture files, "-" for standard input, a record directory; or one interface, such as "eth0" or "af_xdp:eth0:0".
+
+    Iterate it for batches, use it in `with`, or hand it to a library that takes Arrow streams. Live packets need CAP_NET_RAW.
+
+    filter      expression in the language of tcpdump; batches have the packets that match, and no others
+    columns     names of the columns that are filled together, and that tables have;
+                default: time, src, dst, protocol, src_port, dst_port, wire_len
+    marks       name -> expression: a further column of bool for each, true where the expression matches
+    batch_size  packets of a full batch. A call from Python costs some microseconds: below 4096 it is felt
+    latency     longest time for which a packet waits for its batch to be full, seconds
+    duration    time after which the source is stopped, seconds
+    limit       number of packets, after which the source ends
+    since, until
+                of a record directory, the least and the greatest time of the packets: ns since 1970, or a datetime with a zone
+    order       of several files: "given", one after another; "merge", by time; "sort", sorted by time throughout
+    invert      batches have the packets that do not match
+    inner       the filter judges the innermost packet of a tunnel
+    resolve     names of hosts in the filter are looked up
+    rules       rules of a firewall, in the language of `weir firewall`; packets that they deny are in no batch, and counted
+    connections room for the states of connections, if a rule asks for them
+    direction   "in" or "out": packets that the interface receives or sends
+    promiscuous also packets for other hosts
+    kernel_filter
+                the kernel filters, and packets that do not match cost next to nothing
+    ring        memory for packets of an interface that were not taken yet, bytes; default 32 MiB. Batches that are held lie in it
+    wait        wait until the interface is there and up
+    busy_poll   poll without sleep (AF_XDP and DPDK)
+    workers     threads that read and filter files; 0 for one for each processor
+    batches     pieces of the source that may wait or be held; while there are so many, files are not read, and captures drop
+                packets once the ring is full, and count them
+    """
+    return Source(
+        [os.fspath(name) if not isinstance(name, bytes) else os.fsdecode(name) for name in sources],
+        filter=filter,
+        marks=list((marks or {}).items()),
+        columns=None if columns is None else list(columns),
+        batch_size=batch_size,
+        latency_ns=_nanoseconds("latency", latency) or 0,
+        duration_ns=_nanoseconds("duration", duration),
+        limit=limit,
+        invert=invert,
+        inner=inner,
+        resolve=resolve,
+        order=order,
+        workers=workers,
+        batches=batches,
+        ring=ring,
+        direction=direction,
+        promiscuous=promiscuous,
+        kernel_filter=kernel_filter,
+        wait=wait,
+        busy_poll=busy_poll,
+        since_ns=_time("since", since),
+        until_ns=_time("until", until),
+        rules=rules,
+        connections=connections,
+    )

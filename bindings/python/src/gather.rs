@@ -1,0 +1,164 @@
+//! Gathering: batches of the library become batches of the size that Python needs.
+//!
+//! A call from Python costs microseconds, so a batch for Python holds tens of thousands of packets. It is made of parts: batches of the
+//! library, or some packets of one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir_api::{Error, Next, Source};
+
+/// Packets of a batch of the library that passed its filter, as far as they belong to one batch for Python.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub batch: Arc<weir_api::Batch>,
+    /// Number of the packet in its batch from which on packets are taken.
+    pub first: usize,
+    /// Packets of the part: those that passed, and no others.
+    pub rows: usize,
+}
+
+impl Part {
+    /// Whether each packet of the batch passed.
+    pub fn is_whole(&self) -> bool {
+        self.batch.judged().0 as usize == self.batch.len()
+    }
+
+    /// Numbers of the packets of the part in their batch.
+    pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
+        let passed = |&number: &usize| self.batch.verdicts().get(number, 1) == 1;
+        (self.first..self.batch.len()).filter(passed).take(self.rows)
+    }
+
+    /// Takes the first `rows` packets out of the part.
+    fn split(&mut self, rows: usize) -> Self {
+        let head = Self { batch: Arc::clone(&self.batch), first: self.first, rows };
+        self.first = if self.is_whole() {
+            self.first + rows
+        } else {
+            self.numbers().nth(rows).expect("fewer packets are taken than the part has")
+        };
+        self.rows -= rows;
+        head
+    }
+}
+
+/// Limits of a batch for Python.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Packets of a full batch.
+    pub rows: usize,
+    /// Batches of the library that one batch holds at most. So there is always room for the source to read on.
+    pub parts: usize,
+    /// Longest time for which the first packet of a batch waits for the others.
+    pub latency: Duration,
+    /// Memory of a capture's ring that a batch may hold, bytes, and what a packet takes of it beside its captured bytes. None for files.
+    pub ring: Option<(usize, usize)>,
+}
+
+/// Parts that wait to become a batch.
+#[derive(Debug)]
+pub struct Gather {
+    parts: VecDeque<Part>,
+    rows: usize,
+    /// Bytes of a ring that the parts hold.
+    held: usize,
+    /// Time at which the first packet came.
+    since: Option<Instant>,
+    /// Time at which the source is stopped.
+    deadline: Option<Instant>,
+    ended: bool,
+    failure: Option<Error>,
+}
+
+/// Result of [`Gather::next`].
+#[derive(Debug)]
+pub enum Gathered {
+    Batch(Vec<Part>),
+    Nothing,
+    End,
+}
+
+impl Gather {
+    pub fn new(deadline: Option<Instant>) -> Self {
+        Self { parts: VecDeque::new(), rows: 0, held: 0, since: None, deadline, ended: false, failure: None }
+    }
+
+    /// Waits at most `most` for a batch. A failure of the source comes once, behind all packets.
+    pub fn next(&mut self, source: &Source, limits: &Limits, most: Duration) -> Result<Gathered, Error> {
+        let begun = Instant::now();
+        loop {
+            let full = self.parts.len() >= limits.parts || limits.ring.is_some_and(|(bytes, _)| self.held >= bytes);
+            let waited = self.since.is_some_and(|since| since.elapsed() >= limits.latency);
+            if self.rows >= limits.rows || self.rows > 0 && (full || waited || self.ended || self.changes()) {
+                return Ok(Gathered::Batch(self.take(limits.rows)));
+            }
+            if self.ended {
+                return self.failure.take().map_or(Ok(Gathered::End), Err);
+            }
+            if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                self.deadline = None;
+                source.stop();
+            }
+            let mut wait = most.saturating_sub(begun.elapsed());
+            for end in [self.deadline, self.since.map(|since| since + limits.latency)].into_iter().flatten() {
+                wait = wait.min(end.saturating_duration_since(Instant::now()));
+            }
+            match source.next(wait) {
+                Ok(Next::Batch(batch)) => self.add(batch, limits),
+                Ok(Next::End) => self.ended = true,
+                Ok(Next::Nothing) if begun.elapsed() >= most => return Ok(Gathered::Nothing),
+                Ok(Next::Nothing) => {}
+                Err(error) => self.failure = Some(error),
+            }
+        }
+    }
+
+    /// Whether the last part cannot be in one batch with the one before: another filter judged it, or its interfaces are others.
+    fn changes(&self) -> bool {
+        let Some(before) = self.parts.len().checked_sub(2) else { return false };
+        let [one, two] = [&self.parts[before].batch, &self.parts[before + 1].batch];
+        let links = |batch: &weir_api::Batch| batch.layout().interfaces.iter().map(|of| of.link).collect::<Vec<_>>();
+        !Arc::ptr_eq(one, two) && (one.change() != two.change() || links(one) != links(two))
+    }
+
+    fn add(&mut self, batch: weir_api::Batch, limits: &Limits) {
+        let rows = batch.judged().0 as usize;
+        if rows == 0 {
+            return;
+        }
+        if let Some((_, beside)) = limits.ring {
+            self.held += batch.descriptors().iter().map(|of| of.captured as usize + beside).sum::<usize>();
+        }
+        self.since.get_or_insert_with(Instant::now);
+        self.rows += rows;
+        self.parts.push_back(Part { batch: Arc::new(batch), first: 0, rows });
+    }
+
+    /// Takes the parts of one batch: at most `most` packets, and none behind a change.
+    fn take(&mut self, most: usize) -> Vec<Part> {
+        let last = if self.changes() && self.rows - self.parts[self.parts.len() - 1].rows > 0 {
+            self.parts.pop_back()
+        } else {
+            None
+        };
+        let mut taken = Vec::with_capacity(self.parts.len());
+        let mut room = most;
+        while let Some(part) = self.parts.front_mut() {
+            if part.rows > room {
+                if room > 0 {
+                    taken.push(part.split(room));
+                    self.rows -= room;
+                }
+                break;
+            }
+            room -= part.rows;
+            self.rows -= part.rows;
+            taken.extend(self.parts.pop_front());
+        }
+        self.parts.extend(last);
+        self.held = 0;
+        self.since = (self.rows > 0).then(Instant::now);
+        taken
+    }
+}

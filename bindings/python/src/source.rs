@@ -1,0 +1,399 @@
+//! Sources: files, interfaces and record directories.
+
+use crate::arrow;
+use crate::batch::{Batch, Common, tables};
+use crate::error::{Closed, Failed, Refused, raised};
+use crate::fields::Field;
+use crate::gather::{Gather, Gathered, Limits};
+use crate::process::Owned;
+use pyo3::exceptions::PyStopIteration;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+use std::ffi::OsString;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use weir_api::{CaptureSettings, Direction, Options, Order};
+
+/// Interval at which a call that waits looks for signals.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Packets by what became of them: received = passed + filtered + denied + dropped. Each number is counted where it happens.
+#[pyclass(frozen, get_all, eq, module = "weir")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets that arrived at the source, whether or not there was room for them.
+    received: u64,
+    /// Packets that passed the filter.
+    passed: u64,
+    /// Packets that the filter rejected, here or in the kernel.
+    filtered: u64,
+    /// Packets that the rules of a firewall rejected.
+    denied: u64,
+    /// Packets lost at the source, for want of room.
+    dropped_source: u64,
+    /// Packets that passed and were not taken before the source was closed or stopped.
+    dropped_output: u64,
+    /// Bytes on the wire of the packets that passed.
+    bytes: u64,
+    /// Packets that the file itself says were lost when it was captured; none of `received`.
+    lost_before: u64,
+    /// Times that reading stopped because too many batches were held.
+    starved: u64,
+    /// Whether the numbers are final.
+    is_final: bool,
+}
+
+impl From<weir_api::Counts> for Counts {
+    fn from(counts: weir_api::Counts) -> Self {
+        Self {
+            received: counts.received,
+            passed: counts.passed,
+            filtered: counts.filtered,
+            denied: counts.denied,
+            dropped_source: counts.dropped_source,
+            dropped_output: counts.dropped_output,
+            bytes: counts.bytes,
+            lost_before: counts.lost_before,
+            starved: counts.starved,
+            is_final: counts.is_final,
+        }
+    }
+}
+
+/// Text for HTML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+impl Counts {
+    /// Names and values of the numbers.
+    fn values(&self) -> [(&'static str, u64); 9] {
+        [
+            ("received", self.received),
+            ("passed", self.passed),
+            ("filtered", self.filtered),
+            ("denied", self.denied),
+            ("dropped_source", self.dropped_source),
+            ("dropped_output", self.dropped_output),
+            ("bytes", self.bytes),
+            ("lost_before", self.lost_before),
+            ("starved", self.starved),
+        ]
+    }
+}
+
+#[pymethods]
+impl Counts {
+    /// Packets that were lost: at the source, and because they were not taken.
+    #[getter]
+    fn dropped(&self) -> u64 {
+        self.dropped_source + self.dropped_output
+    }
+
+    fn __repr__(&self) -> String {
+        let values: Vec<String> = self.values().iter().map(|(name, value)| format!("{name}={value}")).collect();
+        format!("Counts({}, is_final={})", values.join(", "), if self.is_final { "True" } else { "False" })
+    }
+
+    fn _repr_html_(&self) -> String {
+        let rows: String =
+            self.values().iter().map(|(name, value)| format!("<tr><th>{name}</th><td>{value}</td></tr>")).collect();
+        format!("<table>{rows}</table>")
+    }
+}
+
+/// What iteration and Arrow streams share: the source, and the parts that wait to become a batch.
+#[derive(Debug)]
+struct Feed {
+    source: weir_api::Source,
+    gather: Mutex<Gather>,
+    limits: Limits,
+    common: Arc<Common>,
+}
+
+impl Feed {
+    fn next(&self, most: Duration) -> Result<Gathered, weir_api::Error> {
+        self.gather.lock().unwrap_or_else(PoisonError::into_inner).next(&self.source, &self.limits, most)
+    }
+}
+
+impl arrow::Tables for Arc<Feed> {
+    fn next(&mut self) -> Result<Option<arrow::Table>, String> {
+        loop {
+            match Feed::next(self, Duration::from_secs(3600)) {
+                Ok(Gathered::Batch(parts)) => {
+                    let batch = Batch::new(parts, Arc::clone(&self.common));
+                    return batch.table(&self.common.fields, true).map(Some).map_err(|error| error.to_string());
+                }
+                Ok(Gathered::Nothing) => {}
+                Ok(Gathered::End) => return Ok(None),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+}
+
+/// Captures, files or a record directory that are read in batches.
+#[pyclass(frozen, module = "weir")]
+#[derive(Debug)]
+pub struct Source {
+    feed: Owned<Mutex<Option<Arc<Feed>>>>,
+    names: Vec<String>,
+    /// Counts at the closing.
+    last: Mutex<Option<Counts>>,
+}
+
+impl Source {
+    fn feed(&self) -> PyResult<Arc<Feed>> {
+        let feed = self.feed.get()?.lock().unwrap_or_else(PoisonError::into_inner);
+        feed.clone().ok_or_else(|| Closed::new_err("the source was closed"))
+    }
+}
+
+#[pymethods]
+impl Source {
+    /// `weir.open` has the documentation of the settings.
+    #[new]
+    #[pyo3(signature = (names, *, filter, marks, columns, batch_size, latency_ns, duration_ns, limit, invert, inner, resolve, order, workers, batches, ring, direction, promiscuous, kernel_filter, wait, busy_poll, since_ns, until_ns, rules, connections))]
+    #[allow(clippy::too_many_arguments, reason = "they have names, and weir.open is the only caller")]
+    fn new(
+        py: Python<'_>,
+        names: Vec<OsString>,
+        filter: String,
+        marks: Vec<(String, String)>,
+        columns: Option<Vec<String>>,
+        batch_size: usize,
+        latency_ns: u64,
+        duration_ns: Option<u64>,
+        limit: Option<u64>,
+        invert: bool,
+        inner: bool,
+        resolve: bool,
+        order: &str,
+        workers: usize,
+        batches: Option<usize>,
+        ring: Option<u64>,
+        direction: &str,
+        promiscuous: bool,
+        kernel_filter: bool,
+        wait: bool,
+        busy_poll: bool,
+        since_ns: Option<i64>,
+        until_ns: Option<i64>,
+        rules: Option<String>,
+        connections: usize,
+    ) -> PyResult<Self> {
+        if batch_size == 0 {
+            return Err(Refused::new_err("batch_size 0 would never hold a packet: 65536 is the default"));
+        }
+        let fields = match columns {
+            Some(names) if names.is_empty() => {
+                return Err(Refused::new_err("columns is empty: name one, or leave it out"));
+            }
+            Some(names) => Field::all_named(&names)?,
+            None => Field::DEFAULT.to_vec(),
+        };
+        let (marks, splits): (Vec<_>, Vec<_>) = marks.into_iter().unzip();
+        if let Some(mark) = marks.iter().find(|mark| Field::named(mark).is_ok()) {
+            return Err(Refused::new_err(format!("mark '{mark}' has the name of a column: choose another one")));
+        }
+        // A capture hands out many small batches; a buffer of a file is 1 MiB.
+        let is_live = weir_api::is_live(&names);
+        let batches = batches.unwrap_or(if is_live { weir_api::MOST_BATCHES } else { 96 });
+        let defaults = CaptureSettings::default();
+        let capture = CaptureSettings {
+            promiscuous,
+            kernel_filter,
+            wait,
+            busy_poll,
+            direction: match direction {
+                "both" => Direction::Both,
+                "in" => Direction::In,
+                "out" => Direction::Out,
+                other => return Err(Refused::new_err(format!("direction '{other}': it is both, in or out"))),
+            },
+            ring: ring.unwrap_or(defaults.ring),
+            retire: Some(Duration::from_nanos(latency_ns)),
+            ..defaults
+        };
+        let options = Options {
+            filter,
+            splits,
+            invert,
+            inner,
+            resolve,
+            order: match order {
+                "given" => Order::Given,
+                "merge" => Order::Merged,
+                "sort" => Order::Sorted,
+                other => return Err(Refused::new_err(format!("order '{other}': it is given, merge or sort"))),
+            },
+            workers,
+            limit,
+            batches,
+            capture,
+            times: [since_ns, until_ns],
+            rules,
+            connections,
+        };
+        let shown = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+        let source = py.detach(|| weir_api::Source::open(&names, &options)).map_err(raised)?;
+        let deadline = duration_ns.map(|time| Instant::now() + Duration::from_nanos(time));
+        // A packet of AF_PACKET has a header of the kernel and a gap; other backends have slots of one size.
+        let slot = if names.iter().any(|name| weir_api::has_slots(name)) { 2048 } else { 160 };
+        let limits = Limits {
+            rows: batch_size,
+            parts: (batches / 3).max(1),
+            latency: Duration::from_nanos(latency_ns),
+            ring: is_live.then_some((options.capture.ring as usize / 4, slot)),
+        };
+        let common = Arc::new(Common { fields, marks, pool: Arc::default() });
+        let feed = Arc::new(Feed { source, gather: Mutex::new(Gather::new(deadline)), limits, common });
+        Ok(Self { feed: Owned::new(Mutex::new(Some(feed))), names: shown, last: Mutex::new(None) })
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Batch> {
+        let feed = self.feed()?;
+        loop {
+            let next = py.detach(|| feed.next(LOOK)).map_err(raised)?;
+            match next {
+                Gathered::Batch(parts) => return Ok(Batch::new(parts, Arc::clone(&feed.common))),
+                Gathered::End => return Err(PyStopIteration::new_err(())),
+                Gathered::Nothing => py.check_signals()?,
+            }
+        }
+    }
+
+    /// Waits at most `timeout` seconds for the next batch. Returns None if none came, and raises StopIteration at the end.
+    #[pyo3(signature = (timeout))]
+    fn next(&self, py: Python<'_>, timeout: f64) -> PyResult<Option<Batch>> {
+        let timeout = Duration::try_from_secs_f64(timeout)
+            .map_err(|_| Refused::new_err(format!("timeout {timeout}: it is a number of seconds, 0 or more")))?;
+        let feed = self.feed()?;
+        let begun = Instant::now();
+        loop {
+            let left = timeout.saturating_sub(begun.elapsed());
+            let next = py.detach(|| feed.next(left.min(LOOK))).map_err(raised)?;
+            match next {
+                Gathered::Batch(parts) => return Ok(Some(Batch::new(parts, Arc::clone(&feed.common)))),
+                Gathered::End => return Err(PyStopIteration::new_err(())),
+                Gathered::Nothing => py.check_signals()?,
+            }
+            if begun.elapsed() >= timeout {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The counts: while the source is read, those of the last batch that was read; at its end the final ones.
+    #[getter]
+    fn counts(&self, py: Python<'_>) -> PyResult<Counts> {
+        if let Some(last) = *self.last.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(last);
+        }
+        let feed = self.feed()?;
+        Ok(py.detach(|| feed.source.counts()).into())
+    }
+
+    /// Names of the source.
+    #[getter]
+    fn names(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    /// Stops the source: it takes no more packets, and those that it received can still be taken.
+    fn stop(&self) -> PyResult<()> {
+        self.feed()?.source.stop();
+        Ok(())
+    }
+
+    /// Replaces the filter between two batches, without loss. Returns its number, which `batch.filter` tells.
+    fn set_filter(&self, py: Python<'_>, filter: &str) -> PyResult<u64> {
+        let feed = self.feed()?;
+        // Batches from before it may still be taken, so there is no end to wait for.
+        let change = py.detach(|| feed.source.set_filter(filter, Duration::ZERO)).map_err(raised)?;
+        Ok(change.number)
+    }
+
+    /// Replaces the rules of a source that was opened with rules, between two batches, without loss.
+    fn set_rules(&self, py: Python<'_>, rules: &str) -> PyResult<()> {
+        let feed = self.feed()?;
+        py.detach(|| feed.source.set_rules(rules)).map_err(raised)
+    }
+
+    /// What the user should know although nothing failed, a line each, since the last call.
+    fn remarks(&self) -> PyResult<Vec<String>> {
+        Ok(self.feed()?.source.remarks())
+    }
+
+    /// A descriptor for `select` and `asyncio`: readable while packets wait, and at the end. Do not read from it.
+    fn fileno(&self) -> PyResult<i32> {
+        let feed = self.feed()?;
+        let fd = feed.source.poll_fd().map_err(|error| Failed::new_err(error.to_string()))?;
+        Ok(fd.as_raw_fd())
+    }
+
+    /// Ends the source, and returns the final counts. Batches that are held stay valid.
+    fn close(&self, py: Python<'_>) -> PyResult<Counts> {
+        let feed = self.feed.get()?.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(feed) = feed {
+            let last = py.detach(|| feed.source.close()).into();
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+        }
+        self.counts(py)
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py).map(drop)
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // The consumer casts, if it wants other types.
+        drop(requested_schema);
+        let feed = self.feed()?;
+        arrow::stream_capsule(py, Arc::clone(&feed.common), Box::new(feed))
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        arrow::schema_capsule(py, &self.feed()?.common)
+    }
+
+    /// All packets that are left as a pyarrow.Table.
+    fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        tables(slf.as_any(), "source_to_arrow")
+    }
+
+    /// All packets that are left as a polars.DataFrame.
+    fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        tables(slf.as_any(), "to_polars")
+    }
+
+    /// All packets that are left as a pandas.DataFrame.
+    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        tables(slf.as_any(), "to_pandas")
+    }
+
+    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
+        let names: Vec<String> = self.names.iter().map(|name| escaped(name)).collect();
+        Ok(format!("<p><b>{}</b></p>{}", names.join(", "), self.counts(py)?._repr_html_()))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<weir.Source {}>", self.names.join(", "))
+    }
+}
