@@ -48,13 +48,27 @@ impl Part {
 pub struct Limits {
     /// Packets of a full batch.
     pub rows: usize,
-    /// Batches of the library that one batch holds at most. So there is always room for the source to read on.
-    pub parts: usize,
+    /// Most batches of the library that are out, here and in Python.
+    pub batches: usize,
     /// Longest time for which the first packet of a batch waits for the others.
     pub latency: Duration,
     /// Memory of a capture's ring that a batch may hold, bytes, and what a packet takes of it beside its captured bytes. None for files.
     pub ring: Option<(usize, usize)>,
 }
+
+impl Limits {
+    /// Batches of the library that one batch holds at most. Beside the batch that a program works on, and the next one, the source has
+    /// room to read on.
+    fn parts(&self) -> usize {
+        self.batches / LEAST_BATCHES
+    }
+}
+
+/// Least value of [`Limits::batches`].
+pub const LEAST_BATCHES: usize = 4;
+
+/// Time without a batch after which a program is told that it holds all of them.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Parts that wait to become a batch.
 #[derive(Debug)]
@@ -67,6 +81,8 @@ pub struct Gather {
     since: Option<Instant>,
     /// Time at which the source is stopped.
     deadline: Option<Instant>,
+    /// Time since when nothing can come, because all batches are held.
+    starved: Option<Instant>,
     ended: bool,
     failure: Option<Error>,
 }
@@ -76,19 +92,30 @@ pub struct Gather {
 pub enum Gathered {
     Batch(Vec<Part>),
     Nothing,
+    /// Nothing can come: the program holds all batches.
+    Starved,
     End,
 }
 
 impl Gather {
     pub fn new(deadline: Option<Instant>) -> Self {
-        Self { parts: VecDeque::new(), rows: 0, held: 0, since: None, deadline, ended: false, failure: None }
+        Self {
+            parts: VecDeque::new(),
+            rows: 0,
+            held: 0,
+            since: None,
+            deadline,
+            starved: None,
+            ended: false,
+            failure: None,
+        }
     }
 
     /// Waits at most `most` for a batch. A failure of the source comes once, behind all packets.
     pub fn next(&mut self, source: &Source, limits: &Limits, most: Duration) -> Result<Gathered, Error> {
         let begun = Instant::now();
         loop {
-            let full = self.parts.len() >= limits.parts || limits.ring.is_some_and(|(bytes, _)| self.held >= bytes);
+            let full = self.parts.len() >= limits.parts() || limits.ring.is_some_and(|(bytes, _)| self.held >= bytes);
             let waited = self.since.is_some_and(|since| since.elapsed() >= limits.latency);
             if self.rows >= limits.rows || self.rows > 0 && (full || waited || self.ended || self.changes()) {
                 return Ok(Gathered::Batch(self.take(limits.rows)));
@@ -105,8 +132,21 @@ impl Gather {
                 wait = wait.min(end.saturating_duration_since(Instant::now()));
             }
             match source.next(wait) {
-                Ok(Next::Batch(batch)) => self.add(batch, limits),
+                Ok(Next::Batch(batch)) => {
+                    self.starved = None;
+                    self.add(batch, limits);
+                }
                 Ok(Next::End) => self.ended = true,
+                Ok(Next::Nothing) if self.rows == 0 && source.held() >= limits.batches => {
+                    let since = *self.starved.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= PATIENCE {
+                        self.starved = None;
+                        return Ok(Gathered::Starved);
+                    }
+                    if begun.elapsed() >= most {
+                        return Ok(Gathered::Nothing);
+                    }
+                }
                 Ok(Next::Nothing) if begun.elapsed() >= most => return Ok(Gathered::Nothing),
                 Ok(Next::Nothing) => {}
                 Err(error) => self.failure = Some(error),

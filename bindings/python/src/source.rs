@@ -4,9 +4,9 @@ use crate::arrow;
 use crate::batch::{Batch, Common, tables};
 use crate::error::{Closed, Failed, Refused, raised};
 use crate::fields::Field;
-use crate::gather::{Gather, Gathered, Limits};
+use crate::gather::{Gather, Gathered, LEAST_BATCHES, Limits};
 use crate::process::Owned;
-use pyo3::exceptions::PyStopIteration;
+use pyo3::exceptions::{PyBufferError, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use std::ffi::OsString;
@@ -59,6 +59,15 @@ impl From<weir_api::Counts> for Counts {
             is_final: counts.is_final,
         }
     }
+}
+
+/// The exception of a program that waits for packets, and holds all memory for them.
+fn starved(feed: &Feed) -> PyErr {
+    PyBufferError::new_err(format!(
+        "nothing can come, since this program holds all {} pieces of the source: release batches that it is done with, or open the source \
+         with a larger value of batches",
+        feed.limits.batches
+    ))
 }
 
 /// Text for HTML.
@@ -126,7 +135,8 @@ impl arrow::Tables for Arc<Feed> {
                     let batch = Batch::new(parts, Arc::clone(&self.common));
                     return batch.table(&self.common.fields, true).map(Some).map_err(|error| error.to_string());
                 }
-                Ok(Gathered::Nothing) => {}
+                // Another thread may release batches.
+                Ok(Gathered::Nothing | Gathered::Starved) => {}
                 Ok(Gathered::End) => return Ok(None),
                 Err(error) => return Err(error.to_string()),
             }
@@ -201,6 +211,9 @@ impl Source {
         // A capture hands out many small batches; a buffer of a file is 1 MiB.
         let is_live = weir_api::is_live(&names);
         let batches = batches.unwrap_or(if is_live { weir_api::MOST_BATCHES } else { 96 });
+        if batches < LEAST_BATCHES {
+            return Err(Refused::new_err(format!("batches {batches}: {LEAST_BATCHES} are the least")));
+        }
         let defaults = CaptureSettings::default();
         let capture = CaptureSettings {
             promiscuous,
@@ -244,7 +257,7 @@ impl Source {
         let slot = if names.iter().any(|name| weir_api::has_slots(name)) { 2048 } else { 160 };
         let limits = Limits {
             rows: batch_size,
-            parts: (batches / 3).max(1),
+            batches,
             latency: Duration::from_nanos(latency_ns),
             ring: is_live.then_some((options.capture.ring as usize / 4, slot)),
         };
@@ -264,6 +277,7 @@ impl Source {
             match next {
                 Gathered::Batch(parts) => return Ok(Batch::new(parts, Arc::clone(&feed.common))),
                 Gathered::End => return Err(PyStopIteration::new_err(())),
+                Gathered::Starved => return Err(starved(&feed)),
                 Gathered::Nothing => py.check_signals()?,
             }
         }
@@ -282,6 +296,7 @@ impl Source {
             match next {
                 Gathered::Batch(parts) => return Ok(Some(Batch::new(parts, Arc::clone(&feed.common)))),
                 Gathered::End => return Err(PyStopIteration::new_err(())),
+                Gathered::Starved => return Err(starved(&feed)),
                 Gathered::Nothing => py.check_signals()?,
             }
             if begun.elapsed() >= timeout {

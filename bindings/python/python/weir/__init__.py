@@ -139,8 +139,9 @@ def open(
     wait        wait until the interface is there and up
     busy_poll   poll without sleep (AF_XDP and DPDK)
     workers     threads that read and filter files; 0 for one for each processor
-    batches     pieces of the source that may wait or be held; while there are so many, files are not read, and captures drop
-                packets once the ring is full, and count them
+    batches     pieces of the source that may wait or be held, 4 or more. A batch is made of some pieces. While so many are out, files are
+                not read, and captures drop packets once the ring is full, and count them; a program that waits for a batch while
+                it holds all pieces itself gets BufferError
     """
     return Source(
         [os.fspath(name) if not isinstance(name, bytes) else os.fsdecode(name) for name in sources],

@@ -1,0 +1,45 @@
+"""Sends packets through a cable, and captures them at its other end: live.py SOURCE SINK FILE"""
+
+import sys
+
+import numpy as np
+import weir
+
+SOURCE, SINK, FILE = sys.argv[1:]
+
+with weir.open(SOURCE, filter="udp", columns=["dst_port", "time"], marks={"dns": "port 53"}, latency=0.01, kernel_filter=False) as source:
+    assert source.next(0.05) is None
+    sink = weir.Sink(SINK)
+    sent = 0
+    frames = []
+    got = []
+    ports = []
+    with weir.open(FILE, batch_size=64) as packets:
+        for batch in packets:
+            frames += [bytes(batch.frame(i)) for i in range(len(batch))]
+            sink.send(batch)
+            sent += len(batch)
+            while sum(map(len, ports)) < sent:
+                one = source.next(5.0)
+                assert one is not None, "nothing came in 5 s"
+                got += [bytes(one.frame(i)) for i in range(len(one))]
+                ports.append(one["dst_port"])
+                assert np.array_equal(one["dns"], one["dst_port"] == 53)
+                assert (one["time"] > 1_600_000_000_000_000_000).all()
+                # A view of a frame holds a slot of the ring.
+                view = one.frame(0)
+                try:
+                    one.release()
+                    raise AssertionError("released with a view")
+                except BufferError:
+                    view.release()
+                one.release()
+    counts = sink.close()
+    assert counts.written == counts.given == sent and counts.refused == 0, counts
+    assert got == frames, (len(got), len(frames))
+    source.stop()
+    assert sum(map(len, source)) == 0
+    counts = source.close()
+assert counts.received == counts.passed + counts.filtered + counts.denied + counts.dropped, counts
+assert counts.passed == sent and counts.dropped == 0 and counts.is_final, counts
+print(sent, "sent and captured")

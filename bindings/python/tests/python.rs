@@ -1,0 +1,190 @@
+//! The package for Python: its checks, its types, live packets, and what is left of a program that is killed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use weir_testkit::savefile::Pcap;
+use weir_testkit::{Python, Random, Scratch, net};
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn good(done: &Output) -> String {
+    let (out, err) = (text(&done.stdout), text(&done.stderr));
+    assert!(done.status.success(), "{out}{err}");
+    out + &err
+}
+
+/// Frames of IPv4 and IPv6, TCP, UDP and ICMP, tagged or not, and some without IP.
+fn capture(packets: u32) -> Vec<u8> {
+    let mut random = Random(7);
+    let mut pcap = Pcap::new(1, 65_535);
+    for i in 0..packets {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+        if i % 7 == 0 {
+            frame.extend([0x81, 0, 0, 1 + (i % 90) as u8]);
+        }
+        let proto = [6, 17, 17, 1][random.below(4)];
+        match i % 11 {
+            0 => frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]),
+            1 | 2 => {
+                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 24, proto, 64]);
+                frame.extend(random.bytes(32));
+            }
+            _ => {
+                frame.extend([8, 0, 0x45, 0, 0, 44, 0, 0, 0, 0, 64, proto, 0, 0, 10, 0, 0, 1 + random.below(9) as u8]);
+                frame.extend([10, 1, 0, 1]);
+            }
+        }
+        if i % 11 > 0 {
+            frame.extend([0x9c, 0x40, 3, 232 + random.below(13) as u8, 0, 24, 0, 0, 0, 0, 0, 0, 0x50, i as u8]);
+            frame.extend(random.bytes(10));
+        }
+        pcap.header(1_700_000_000 + i / 1000, i % 1000 * 1000, frame.len() as u32, frame.len() as u32 + i % 3);
+        pcap.bytes.extend(&frame);
+    }
+    pcap.bytes
+}
+
+#[test]
+fn the_package_for_python_keeps_its_promises() {
+    let scratch = Scratch::new();
+    let modules = ["numpy", "pyarrow", "polars", "pandas", "duckdb", "pytz"];
+    let test = "the_package_for_python_keeps_its_promises";
+    let Some(python) = Python::new(test, &scratch, &modules) else { return };
+    let capture = scratch.file("a.pcap", &capture(60_000));
+    let shown = good(&python.command(&[file("checks.py").to_str().unwrap(), &capture]).output().unwrap());
+    let passed = shown.lines().filter(|line| line.ends_with("... ok")).count();
+    assert!(passed >= 29 && shown.contains("\nOK\n"), "{shown}");
+}
+
+/// The types that editors and mypy see are those of the library.
+#[test]
+fn the_types_are_those_of_the_library() {
+    let scratch = Scratch::new();
+    let Some(python) = Python::new("the_types_are_those_of_the_library", &scratch, &["mypy.stubtest", "numpy"]) else {
+        return;
+    };
+    let settings = scratch.file("mypy.ini", b"[mypy]\nignore_missing_imports = true\nstrict = true\n");
+    let run = |module: &str, arguments: &[&str]| {
+        let mut all = vec!["-m", module];
+        all.extend(arguments);
+        python.command(&all).current_dir(python.packages()).env("MYPYPATH", python.packages()).output().unwrap()
+    };
+    good(&run("mypy.stubtest", &["weir", "--mypy-config-file", &settings]));
+    good(&run("mypy", &["--config-file", &settings, "-p", "weir"]));
+    // A stub with a function too many is noticed.
+    let stub = Path::new(python.packages()).join("weir/_weir.pyi");
+    let planted = std::fs::read_to_string(&stub).unwrap() + "\ndef planted() -> int: ...\n";
+    std::fs::write(stub, planted).unwrap();
+    let done = run("mypy.stubtest", &["weir", "--mypy-config-file", &settings]);
+    assert!(!done.status.success() && text(&done.stdout).contains("planted"), "{}", text(&done.stdout));
+}
+
+/// UDP to the ports 53 and 80, in turn; the last four bytes number the packets.
+fn numbered(packets: u32) -> Vec<u8> {
+    let mut pcap = Pcap::new(1, 65_535);
+    for number in 0..packets {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0];
+        frame.extend([10, 0, 0, 1, 10, 0, 0, 2, 4, 0, 0, if number.is_multiple_of(2) { 53 } else { 80 }, 0, 26, 0, 0]);
+        frame.extend([0; 14]);
+        frame.extend(number.to_be_bytes());
+        pcap.packet(&frame);
+    }
+    pcap.bytes
+}
+
+fn through_a_cable(test: &str, source: &str, sink: &str) {
+    let scratch = Scratch::new();
+    let Some(python) = Python::new(test, &scratch, &["numpy"]) else { return };
+    if !net::cable(test, "") {
+        return;
+    }
+    let packets = scratch.file("a.pcap", &numbered(2000));
+    let live = file("live.py");
+    let done = python.command(&[live.to_str().unwrap(), source, sink, &packets]).output().unwrap();
+    assert_eq!(good(&done), "2000 sent and captured\n");
+}
+
+#[test]
+fn what_python_sends_by_af_packet_python_captures() {
+    through_a_cable("what_python_sends_by_af_packet_python_captures", "af_packet:near", "af_packet:far");
+}
+
+#[test]
+fn what_python_sends_by_af_xdp_python_captures() {
+    through_a_cable("what_python_sends_by_af_xdp_python_captures", "af_xdp:near:0", "af_packet:far");
+}
+
+/// Sockets of captures, and whether the interface takes packets for others, as `/proc` and `/sys` tell.
+fn kernel_state() -> (usize, Option<bool>) {
+    let sockets = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap().lines().count() - 1;
+    let shown = Command::new("ip").args(["-details", "link", "show", "near"]).output().unwrap();
+    let shown = text(&shown.stdout);
+    let promiscuity = shown.split("promiscuity ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
+    (sockets, promiscuity.map(|count| count > 0))
+}
+
+/// Killed, by an exception in the loop, by Ctrl-C, and by a source that is never closed.
+#[test]
+fn a_python_program_that_ends_leaves_nothing_in_the_kernel() {
+    let test = "a_python_program_that_ends_leaves_nothing_in_the_kernel";
+    let scratch = Scratch::new();
+    let Some(python) = Python::new(test, &scratch, &["numpy"]) else { return };
+    if !net::cable(test, "") {
+        return;
+    }
+    let before = kernel_state();
+    let waits = "import weir, sys\nsource = weir.open('af_packet:near')\nprint('open', flush=True)\n";
+    for (ending, signal, wanted) in [
+        ("next(source)", Some("KILL"), None),
+        // Ctrl-C ends a wait for packets, as it ends any other one.
+        (
+            "try:\n    next(source)\nexcept KeyboardInterrupt:\n    print('interrupted'); sys.exit(7)",
+            Some("INT"),
+            Some(7),
+        ),
+        ("kept = [source]; kept.append(kept); sys.stdin.read(); raise ValueError", None, Some(1)),
+        ("sys.stdin.read()", None, Some(0)),
+    ] {
+        let program = format!("{waits}{ending}\n");
+        let mut child = python.command(&["-c", &program]);
+        let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let begun = Instant::now();
+        while kernel_state() != (1, before.1.map(|_| true)) {
+            assert!(begun.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none(), "no capture");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if let Some(signal) = signal {
+            // Its wait begins a moment after the socket is there; a signal before it would end Python without the handler of the program.
+            std::io::BufRead::read_line(
+                &mut std::io::BufReader::new(child.stdout.as_mut().unwrap()),
+                &mut String::new(),
+            )
+            .unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success());
+        }
+        drop(child.stdin.take());
+        let done = child.wait_with_output().unwrap();
+        assert_eq!(done.status.code(), wanted, "{ending}: {}{}", text(&done.stdout), text(&done.stderr));
+        assert_eq!(kernel_state(), before, "{ending}");
+    }
+}
+
+/// Whatever is lacking is told by Python's own exception, with what to do.
+#[test]
+fn what_a_python_program_lacks_is_told() {
+    let scratch = Scratch::new();
+    let Some(python) = Python::new("what_a_python_program_lacks_is_told", &scratch, &["numpy"]) else { return };
+    let capture = scratch.file("a.pcap", &capture(100));
+    let program = "import sys, weir\nsys.modules['polars'] = None\nnext(weir.open(sys.argv[1])).to_polars()\n";
+    let done = python.command(&["-c", program, &capture]).output().unwrap();
+    let line = text(&done.stderr).lines().last().unwrap().to_owned();
+    assert_eq!(line, "ImportError: polars is not installed: pip install polars, or weir[polars]");
+}
