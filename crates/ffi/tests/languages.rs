@@ -57,6 +57,47 @@ fn layouts() -> Vec<Layout> {
             is_final
         }),
         layout!(weir_interface { link_type, snaplen }),
+        layout!(weir_measure_options {
+            size,
+            flags,
+            keys,
+            key_count,
+            rows,
+            changers,
+            sketch,
+            design,
+            batch,
+            memory,
+            window_ns,
+            late_ns,
+            seed
+        }),
+        layout!(weir_record_options {
+            size,
+            trigger_count,
+            triggers,
+            thresholds,
+            threshold_count,
+            compress,
+            keep,
+            every_ns,
+            ram,
+            disk,
+            age_ns,
+            cutoff,
+            segment,
+            segment_ns,
+            sync_ns,
+            reserve,
+            saved_size,
+            saved_age_ns,
+            before_ns,
+            after_ns,
+            cooldown_ns,
+            max_size,
+            max_files,
+            mode
+        }),
     ]
 }
 

@@ -123,6 +123,13 @@ impl Options {
                 asked_size((disk / 8).max(1 << 20))
             );
         }
+        if let Some(disk) = self.disk {
+            check_disk(disk, &asked_size(disk)).map_err(Refusal)?;
+        }
+        if let Some(segment) = self.segment {
+            check_segment(segment, &asked_size(segment)).map_err(Refusal)?;
+        }
+        check_mode(self.mode, &format!("{:o}", self.mode)).map_err(Refusal)?;
         check(sources, false)
     }
 
@@ -222,6 +229,22 @@ pub fn listen_refusal(directory: &Name, error: Error) -> Refusal {
 /// Refuses a size that is too little for a record on disk; `text` is the size as the user wrote it.
 pub fn check_disk(bytes: u64, text: &str) -> Result<u64, String> {
     if bytes >= LEAST_DISK { Ok(bytes) } else { Err(format!("'{text}' is too little for a record: 8M is the least")) }
+}
+
+/// Refuses a size that no segment has.
+pub fn check_segment(bytes: u64, text: &str) -> Result<u64, String> {
+    match bytes {
+        1_048_576..=4_294_967_296 => Ok(bytes),
+        _ => Err(format!("'{text}' is no size of a segment: 1M to 4G are")),
+    }
+}
+
+/// Refuses permissions that a file of a recording cannot have.
+pub fn check_mode(mode: u32, text: &str) -> Result<u32, String> {
+    match mode {
+        mode if mode & !0o666 == 0 && mode & 0o600 == 0o600 => Ok(mode),
+        _ => Err(format!("'{text}' is no mode of a file: write 600, 640 or 644")),
+    }
 }
 
 fn named(text: &str, example: &str) -> Result<(String, String), String> {
@@ -405,7 +428,7 @@ fn disk_error_words(error: &disk::Failure) -> String {
 }
 
 /// Returns the object of the end of a recording. `place` drops packets for want of room.
-pub fn end_json(ledger: &Ledger, status: &Status, place: &str) -> Value {
+pub fn end_json(ledger: &Ledger, status: &Status, place: &str, fault: Option<&str>) -> Value {
     let mut object = status.json();
     object["received"] = ledger.received.into();
     object["filtered"] = if ledger.uncounted { Value::Null } else { ledger.filtered.into() };
@@ -414,6 +437,9 @@ pub fn end_json(ledger: &Ledger, status: &Status, place: &str) -> Value {
         // The summary has the number alone, without its time.
         object["disk"]["durable"] = disk.durable.next.into();
     }
+    // Runs of a program for saved files, if the front end has one.
+    object["on_trigger"] = Value::Null;
+    object["fault"] = fault.into();
     object
 }
 

@@ -8,7 +8,8 @@ use weir_engine::name::Name;
 use weir_engine::record::trigger::{Condition, Keep};
 use weir_memory::Policy;
 use weir_messages::recording::{
-    check_disk, parse_file_size, parse_interval, parse_keep, parse_threshold_trigger, parse_trigger,
+    check_disk, check_mode, check_segment, parse_file_size, parse_interval, parse_keep, parse_threshold_trigger,
+    parse_trigger,
 };
 
 const RING: &str = "How long to keep packets";
@@ -187,17 +188,12 @@ fn disk(text: &str) -> Result<u64, String> {
 }
 
 fn segment(text: &str) -> Result<u64, String> {
-    match parse_size(text)? {
-        size @ 1_048_576..=4_294_967_296 => Ok(size),
-        _ => Err(format!("'{text}' is no size of a segment: 1M to 4G are")),
-    }
+    check_segment(parse_size(text)?, text)
 }
 
 fn mode(text: &str) -> Result<u32, String> {
-    match u32::from_str_radix(text, 8) {
-        Ok(mode) if mode & !0o666 == 0 && mode & 0o600 == 0o600 => Ok(mode),
-        _ => Err(format!("'{text}' is no mode of a file: write 600, 640 or 644")),
-    }
+    // A number that is none has no such bits either.
+    check_mode(u32::from_str_radix(text, 8).unwrap_or(0), text)
 }
 
 #[cfg(test)]

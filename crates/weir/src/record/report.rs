@@ -121,12 +121,11 @@ impl Report {
         self.clear();
         let End { ledger, status, .. } = end;
         if self.json {
-            let mut object = end_json(ledger, status, end.place);
+            let mut object = end_json(ledger, status, end.place, end.faults.first().map(String::as_str));
             object["on_trigger"] = end.runs.map_or(Value::Null, |runs| {
                 let [ran, failed] = [&runs.ran, &runs.failed].map(|count| count.load(Ordering::Relaxed));
                 json!({ "ran": ran, "failed": failed })
             });
-            object["fault"] = end.faults.first().map(String::as_str).into();
             if let Err(error) = print(&format!("{}\n", terminal::json(&object)))
                 && error.kind() != io::ErrorKind::BrokenPipe
             {
