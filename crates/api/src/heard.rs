@@ -54,7 +54,7 @@ impl Heard {
 
     pub fn event(&mut self, event: &Event<'_>) {
         self.begun |= matches!(event, Event::Begun { .. });
-        self.has_read |= matches!(event, Event::Progress { .. } | Event::Closed(_));
+        self.has_read |= matches!(event, Event::Progress { .. });
         let lines = self.listener.event(event);
         self.add(lines);
     }

@@ -43,6 +43,18 @@ pub enum NextAnswer {
 }
 
 /// A measurement of sources, in threads of its own. Every method may be called from any thread.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use weir_api::{MeasureOptions, Measurement, NextAnswer, Options};
+///
+/// let measure = MeasureOptions { window: Some(Duration::from_secs(1)), ..MeasureOptions::default() };
+/// let measurement = Measurement::open(&["trace.pcap"], &Options::default(), &measure)?;
+/// while let NextAnswer::Answer(answer) = measurement.next(Duration::MAX)? {
+///     println!("{}", answer.json);
+/// }
+/// # Ok::<(), weir_api::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Measurement {
     answers: Queue<Answer>,

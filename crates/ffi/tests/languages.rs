@@ -157,7 +157,8 @@ fn java_layout(kind: &str) -> &'static str {
     match kind {
         _ if kind.contains('*') => "ADDRESS",
         "uint32_t" | "int32_t" | "weir_status" => "JAVA_INT",
-        "uint64_t" | "int64_t" | "size_t" | "weir_text" | "weir_source" | "weir_sink" | "weir_lease" => "JAVA_LONG",
+        "uint64_t" | "int64_t" | "size_t" | "weir_text" | "weir_source" | "weir_sink" | "weir_lease"
+        | "weir_measure" | "weir_record" => "JAVA_LONG",
         other => panic!("{other}"),
     }
 }
