@@ -192,13 +192,11 @@ impl Recorder {
             let heard = locked(&self.heard);
             is_over || if is_quick { heard.has_read } else { !is_live || heard.begun }
         });
-        if is_over && !locked(&self.heard).begun {
+        // It is over, and no packet was read.
+        if is_over && !locked(&self.heard).has_read {
             self.end(&mut state);
-            if let Some(failure) = state.failure.take() {
-                return Err(failure);
-            }
         }
-        Ok(())
+        state.failure.take().map_or(Ok(()), Err)
     }
 
     /// Fires the trigger `name`, or all triggers without a name: the packets from before and after now are saved. A `span` stands for the

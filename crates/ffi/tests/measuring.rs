@@ -554,10 +554,19 @@ fn packets_of_a_cable_are_counted_once_by_several_workers() {
     let file = scratch.file("a.pcap", &capture(&packets));
     let of = weir_options { workers: 2, latency_ns: SECOND / 100, filter: c"ip".as_ptr(), ..options() };
     let measure = weir_measure_options { window_ns: SECOND / 10, sketch: WEIR_EXACT, rows: 500, ..measure_options() };
-    let measure = match open_with(&["af_packet:near"], &["src"], of, measure) {
-        Ok(measure) => measure,
+    // The other interface is silent.
+    let both = ["af_packet:near", "af_packet:lo"];
+    let opened = match open_with(&both, &["src"], of, measure) {
+        Ok(opened) => opened,
         Err((_, line)) => return skipped(test, line),
     };
+    let distributed = weir_measure_options { design: WEIR_ASYNC, ..measure };
+    let line = "--design async and sync have one distributor, for one interface: name one, or use rss";
+    assert_eq!(open_with(&both, &[], of, distributed), Err((WEIR_REFUSED, line.to_owned())));
+    let (measure, line) =
+        (opened, "af_packet:near is an interface, whose capture does not end by itself: name no file");
+    let (status, refused) = open_with(&["af_packet:near", &file], &[], of, measure_options()).unwrap_err();
+    assert!(status == WEIR_REFUSED && refused.starts_with(line), "{refused}");
     send(&file);
     let mut answers = Vec::new();
     let passed = |answers: &[Value]| answers.iter().map(|answer| answer["passed"].as_u64().unwrap()).sum::<u64>();

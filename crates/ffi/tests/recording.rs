@@ -277,7 +277,7 @@ fn a_request_saves_the_time_around_it() {
     drop(pipe);
     assert_eq!(next(recording, 20 * SECOND), Err(WEIR_END));
     let account = close(recording);
-    assert_eq!((&account["recorded"], &account["triggers"][0]["met"]), (&6000.into(), &3.into()));
+    assert_eq!((&account["recorded"], &account["triggers"][0]["fired"]), (&6000.into(), &1.into()));
     assert!(!Path::new(&directory).join("control").exists());
 }
 
@@ -363,7 +363,8 @@ fn wrong_settings_and_names_are_refused_with_the_lines_of_the_command() {
     let wrong = weir_options { filter: c"prot 53".as_ptr(), ..options() };
     let gone = scratch.at("gone.pcap");
     let no_filter = options();
-    let cases: [(&str, &str, &[&str], weir_options, weir_record_options, &[&str]); 7] = [
+    type Case<'a> = (&'a str, &'a str, &'a [&'a str], weir_options, weir_record_options, &'a [&'a str]);
+    let cases: [Case<'_>; 7] = [
         (&file, &file, &[], no_filter, base, &[]),
         (&file, &new, &[], no_filter, weir_record_options { ram: 1000, ..base }, &["--ram", "1000"]),
         (&file, &new, &[], no_filter, weir_record_options { ram: huge, ..base }, &["--ram", "1152921504606846976"]),
