@@ -1,7 +1,8 @@
 //! weir for programs in Rust. The libraries for C, Java and Python stand on it.
 //!
 //! A [`Source`] reads capture files, record directories or an interface, and gives batches of packets in place. A [`Sink`] takes
-//! packets of batches. Errors have the lines that the command prints.
+//! packets of batches. A [`Measurement`] gives the answers of `weir measure`, and a [`Recorder`] keeps packets as `weir record` does. Errors
+//! have the lines that the command prints.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -23,18 +24,29 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod heard;
+mod measurement;
 mod options;
+mod queue;
 mod reading;
+mod recorder;
 mod sink;
 mod source;
 
 pub use error::Error;
+pub use measurement::{Answer, Measurement, NextAnswer};
 pub use options::{MOST_WORKERS, Options};
+pub use recorder::{NextSaved, Recorder};
 pub use sink::{Sink, SinkCounts};
 pub use source::{Batch, Counts, FilterChange, Next, Source, has_slots, is_live};
 pub use weir_engine::batches::MOST as MOST_BATCHES;
 pub use weir_engine::capture::{Direction, Settings as CaptureSettings};
 pub use weir_engine::columns::Column;
 pub use weir_engine::handle::Order;
+pub use weir_engine::record::trigger::{Condition, Keep, Span, Trigger};
+pub use weir_measure::{KeyKind, Sketch, Weigh};
+pub use weir_messages::measurement::Options as MeasureOptions;
+pub use weir_messages::recording::{Options as RecordOptions, parse_keep, parse_threshold_trigger, parse_trigger};
 pub use weir_packet::descriptor::Descriptor;
 pub use weir_packet::time::{Digits, Shape, Stamp};
+pub use weir_pipeline::measuring::Design;

@@ -80,6 +80,20 @@ impl Options {
         Ok(())
     }
 
+    /// Refuses settings that are about batches, for `what` has none.
+    pub(crate) fn check_no_batches(&self, what: &str) -> Result<(), Error> {
+        let given = [
+            ("splits", !self.splits.is_empty()),
+            ("invert", self.invert),
+            ("limit", self.limit.is_some()),
+            ("rules", self.rules.is_some()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((name, _)) => Err(Error::refused(format!("{name}: {what} has none: leave it out"))),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn selection(&self) -> Selection {
         Selection {
             expression: self.filter.clone(),

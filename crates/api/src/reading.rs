@@ -3,10 +3,13 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use weir_engine::name::Name;
 
-/// Names by the number of their source, and the next number. They belong to the process, because its files do.
-static READ: Mutex<(Vec<(u64, Vec<Name>)>, u64)> = Mutex::new((Vec::new(), 1));
+/// Names by the number of their source, and the next number.
+type Read = (Vec<(u64, Vec<Name>)>, u64);
 
-fn read() -> MutexGuard<'static, (Vec<(u64, Vec<Name>)>, u64)> {
+/// All names. They belong to the process, because its files do.
+static READ: Mutex<Read> = Mutex::new((Vec::new(), 1));
+
+fn read() -> MutexGuard<'static, Read> {
     READ.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,15 +1,15 @@
 //! Sources: files, interfaces and record directories, whose packets come in batches.
 
 use crate::error::Error;
+use crate::heard::{Heard, come_at_once, locked, open_captures, wait_for_threads};
 use crate::options::Options;
 use crate::reading::Reading;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weir_engine::batches::{self, Batches};
-use weir_engine::capture::{CaptureRequest, open, rings};
+use weir_engine::capture::CaptureRequest;
 use weir_engine::control::ChangeError;
 use weir_engine::event::Event;
 use weir_engine::firewall::engines::Engine;
@@ -20,9 +20,8 @@ use weir_engine::name::Name;
 use weir_engine::run::{self, Run, Setup};
 use weir_firewall::Classifier;
 use weir_firewall::rules::RuleList;
-use weir_io::input::comes_in_order;
-use weir_messages::events::{Line, Listener, account_lines};
-use weir_messages::{captures, sources};
+use weir_messages::events::account_lines;
+use weir_messages::{captures, measurement, sources};
 
 /// Packets by what became of them: received = passed + filtered + denied + dropped. Each number is counted where it happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,27 +109,6 @@ pub struct Source {
     files: Reading,
 }
 
-/// Messages of the run so far.
-#[derive(Debug)]
-struct Heard {
-    listener: Listener,
-    faults: Vec<String>,
-    remarks: Vec<String>,
-    /// Whether a source was begun.
-    begun: bool,
-}
-
-impl Heard {
-    fn add(&mut self, lines: Vec<Line>) {
-        for line in lines {
-            match line {
-                Line::Fault(line) => self.faults.push(line),
-                Line::Remark(line) | Line::Plain(line) => self.remarks.push(line),
-            }
-        }
-    }
-}
-
 #[derive(Debug)]
 struct State {
     handle: Handle<()>,
@@ -141,18 +119,9 @@ struct State {
     failure: Option<Error>,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The library restricts nothing, so there is nothing to advise.
-fn no_advice(_: &Path, _: weir_io::sys::Access) -> &'static str {
-    ""
-}
-
 /// Whether one of these names is that of an interface or of a device, and not of a file.
 pub fn is_live<N: Clone + Into<Name>>(names: &[N]) -> bool {
-    names.iter().any(|name| captures::interface(&name.clone().into()).is_some())
+    measurement::is_live(&names.iter().cloned().map(Into::into).collect::<Vec<_>>())
 }
 
 /// Whether a capture of this name takes memory of one size for each packet: that of AF_XDP or DPDK.
@@ -200,16 +169,13 @@ impl Source {
             ..Setup::default()
         };
         let stop = Arc::clone(&setup.stop);
-        let listener = Listener::new(false, no_advice);
-        let heard = Arc::new(Mutex::new(Heard { listener, faults: Vec::new(), remarks: Vec::new(), begun: false }));
+        let heard = Heard::new();
         let mut run = Run::new(setup);
         let batches = run.batches().map_err(|error| refusal(&error))?;
         let batches = batches.ok_or_else(|| Error::refused("no batches"))?;
-        // Only a file is read at once; of a pipe, nobody knows when its first packet comes.
-        let is_quick = !is_live && names.iter().all(|name| !name.is_dash() && !comes_in_order(name));
+        let is_quick = !is_live && come_at_once(&names);
         let query = options.query(&names, |line| locked(&heard).remarks.push(line))?;
         let from = if is_live {
-            rings::check(&names, settings).map_err(|error| Error::refused(captures::too_large(&error)))?;
             let filters = !selection.invert && !selection.inner;
             let request = CaptureRequest {
                 settings: *settings,
@@ -218,24 +184,13 @@ impl Source {
                 resolve: selection.resolve,
                 ..CaptureRequest::default()
             };
-            let mut inputs = Vec::new();
-            for name in &names {
-                let mut hear = |notice: weir_engine::capture::Notice<'_>| {
-                    locked(&heard).remarks.extend(captures::notice_line(notice).map(|(line, _)| line));
-                };
-                let opened = open(name, &request, &stop, &mut hear);
-                inputs.extend(opened.map_err(|error| Error::refused(captures::refusal(name, error)))?.inputs);
-            }
-            Sources::Captures(inputs)
+            Sources::Captures(open_captures(&names, &request, &stop, &heard)?)
         } else {
             Sources::Files { names, order: options.order, zstd_window: 128 << 20, follow: None, query }
         };
         let hears = Arc::clone(&heard);
         let hear = move |event: Event<'_>| {
-            let mut heard = locked(&hears);
-            heard.begun |= matches!(event, Event::Begun { .. });
-            let lines = heard.listener.event(&event);
-            heard.add(lines);
+            locked(&hears).event(&event);
             None::<()>
         };
         let handle = Handle::start(run, from, 1, hear)
@@ -304,9 +259,7 @@ impl Source {
                 let lines = heard.listener.end_of_capture();
                 heard.add(lines);
                 heard.add(account_lines(&ended));
-                if !heard.faults.is_empty() {
-                    state.failure = Some(Error::Failed(heard.faults.join("\n")));
-                }
+                state.failure = heard.failure();
                 state.counts = ended.ledger;
             }
             Ok(Err(error)) => {
@@ -400,13 +353,7 @@ impl Source {
         state.handle.control().stop();
         self.batches.leave();
         self.end(&mut state);
-        // Threads that have nothing more to do leave in a moment.
-        for _ in 0..100 {
-            if state.handle.threads().is_empty() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_for_threads(&state.handle);
         drop(state);
         self.counts()
     }

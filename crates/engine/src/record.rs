@@ -25,14 +25,16 @@ use crate::control::Control;
 use crate::socket::{self, Bound, Server};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
+use std::fs::DirBuilder;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use trigger::{Asked, NotAsked, Saved, Trigger};
+use trigger::{Asked, NotAsked, Saved, Span, Trigger};
 use weir_pipeline::steps::SystemClock;
 use weir_store::ring::{self, Held, History, Refused};
 
@@ -196,8 +198,9 @@ impl Status {
 /// A request to the trigger thread.
 #[derive(Debug)]
 enum Request {
-    /// Fires the trigger of this name, or all, for this cause, and tells which fired.
-    Fire(Option<String>, String, Sender<Asked>),
+    /// Fires the trigger of this name, or all, for this cause, and tells which fired. `span` stands for the times before and after of
+    /// the triggers, if given.
+    Fire { name: Option<String>, cause: String, span: Option<Span>, answer: Sender<Asked> },
 }
 
 /// Drops of the sources up to a time.
@@ -255,11 +258,16 @@ pub struct Handle {
 impl Handle {
     /// Fires the trigger `name`, or all triggers, for this cause. Waits for the trigger thread, seconds at most.
     pub fn fire(&self, name: Option<&str>, cause: &str) -> Result<Asked, NotAsked> {
+        self.fire_span(name, cause, None)
+    }
+
+    /// The same, but a given `span` is saved in place of that of the triggers.
+    pub fn fire_span(&self, name: Option<&str>, cause: &str, span: Option<Span>) -> Result<Asked, NotAsked> {
         if let Some(name) = name.filter(|name| self.shared.triggers().iter().all(|trigger| trigger.name != *name)) {
             return Err(NotAsked::Unknown(name.to_owned()));
         }
         let (answer, asked) = channel();
-        let request = Request::Fire(name.map(str::to_owned), cause.to_owned(), answer);
+        let request = Request::Fire { name: name.map(str::to_owned), cause: cause.to_owned(), span, answer };
         self.requests.send(request).map_err(|_| NotAsked::Ended)?;
         asked.recv_timeout(PATIENCE).map_err(|error| match error {
             RecvTimeoutError::Timeout => NotAsked::Silent,
@@ -419,6 +427,42 @@ impl Recording {
     /// Returns the handle.
     pub fn handle(&self) -> &Handle {
         &self.handle
+    }
+}
+
+/// A directory for a recording. If it was made now, it is removed with what a refused start leaves in it, unless it is kept.
+#[derive(Debug)]
+pub struct NewDirectory(Option<PathBuf>);
+
+impl NewDirectory {
+    /// Makes the directory, unless it is there. Users who may read files of this `mode` may also search it.
+    pub fn make(path: &Path, mode: u32) -> io::Result<Self> {
+        if path.is_dir() {
+            return Ok(Self(None));
+        }
+        DirBuilder::new().mode(mode | (mode & 0o444) >> 2).create(path)?;
+        Ok(Self(Some(path.to_owned())))
+    }
+
+    /// Whether the directory was made now.
+    pub fn is_new(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Keeps the directory, because the recording has begun.
+    pub fn keep(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for NewDirectory {
+    fn drop(&mut self) {
+        let Some(path) = &self.0 else { return };
+        // What is not there, or may no longer be removed, stays as it is.
+        for name in [SOCKET, "lock"] {
+            let _ = std::fs::remove_file(path.join(name));
+        }
+        let _ = std::fs::remove_dir(path);
     }
 }
 

@@ -54,6 +54,42 @@
 // Identifier of the outermost VLAN tag; 65535 without one (uint16_t).
 #define WEIR_VLAN 13
 
+// Bytes rank the keys, and not packets.
+#define WEIR_BY_BYTES 1
+
+// Several files are read one after another; without it, files with windows are merged by the time of their packets.
+#define WEIR_NO_MERGE 2
+
+// All workers share their tables.
+#define WEIR_SHARED 4
+
+// The hash functions have the seed of weir_measure_options; without it, a seed is drawn, so that nobody can aim collisions.
+#define WEIR_SEED 8
+
+// Table of the largest keys, with bounds that always hold.
+#define WEIR_HEAVY 0
+
+// Table of every key, as long as there is memory.
+#define WEIR_EXACT 1
+
+// Count-Min, with a heavy table beside it to name the keys.
+#define WEIR_CMS 2
+
+// Count-Min with conservative update: closer, never lower.
+#define WEIR_CMS_CONSERVATIVE 3
+
+// Each worker has pieces of the source, if the source can be split; else as WEIR_ASYNC.
+#define WEIR_AUTO 0
+
+// Each worker has pieces of a file, or a ring or queue of an interface.
+#define WEIR_RSS 1
+
+// A distributor feeds a ring for each worker.
+#define WEIR_ASYNC 2
+
+// A distributor hands out a batch and waits for all workers.
+#define WEIR_SYNC 3
+
 // Packets of several files come by their time.
 #define WEIR_MERGE 1
 
@@ -106,22 +142,6 @@ typedef struct {
 // A text. Free it with weir_text_free: texts count among the 65536 objects that a process may have.
 typedef uint64_t weir_text;
 
-// A file or an interface that takes packets. Close it with weir_sink_close.
-typedef uint64_t weir_sink;
-
-// Packets by what became of them: given = written + refused + lost.
-typedef struct {
-  // Packets given to the sink.
-  uint64_t given;
-  // Packets written to the file, or handed to the interface.
-  uint64_t written;
-  // Packets that an interface did not take: too long, too short, or without room.
-  uint64_t refused;
-  // The rest of a sink that failed: packets given to it before or behind its failure that are in no file. 0 for all other sinks, whose
-  // other numbers are counted each on its own.
-  uint64_t lost;
-} weir_sink_counts;
-
 // Settings of a source. Set all bytes to 0 and `size` to sizeof(weir_options): a 0 stands for the default of each field.
 typedef struct {
   // sizeof(weir_options).
@@ -155,6 +175,112 @@ typedef struct {
   // counted as denied. Names of files in the rules are relative to the working directory.
   const char *rules;
 } weir_options;
+
+// Settings of a measurement. Set all bytes to 0 and `size` to sizeof(weir_measure_options): a 0 stands for the default of each field.
+typedef struct {
+  // sizeof(weir_measure_options).
+  uint32_t size;
+  // WEIR_BY_BYTES and so on, added.
+  uint32_t flags;
+  // Keys to count by, a table each: 5tuple, conversation, pair, src, dst, sport, dport, proto, or prefixes such as src/24; their number
+  // is `key_count`. By default 5tuple.
+  const char *const *keys;
+  // Number of keys.
+  uint32_t key_count;
+  // Most rows of a table; 0 for 10.
+  uint32_t rows;
+  // Most rows of a table of the keys that changed most since the window before; 0 for no such table.
+  uint32_t changers;
+  // WEIR_HEAVY, WEIR_EXACT, WEIR_CMS or WEIR_CMS_CONSERVATIVE.
+  uint32_t sketch;
+  // WEIR_AUTO, WEIR_RSS, WEIR_ASYNC or WEIR_SYNC.
+  uint32_t design;
+  // Packets that a worker takes at once; 0 for 32.
+  uint32_t batch;
+  // Memory of each table, bytes; 0 for 4 MiB. There is a table for each key, for each worker, for each open window.
+  uint64_t memory;
+  // Length of a window of packet time, ns; 0 for one answer about all packets.
+  uint64_t window_ns;
+  // Time that a window waits for late packets, ns; 0 for 1 s, or the window if that is shorter; of interfaces 200 ms.
+  uint64_t late_ns;
+  // Seed of the hash functions, with WEIR_SEED.
+  uint64_t seed;
+} weir_measure_options;
+
+// A measurement. Close it with weir_measure_close.
+typedef uint64_t weir_measure;
+
+// Settings of a recording. Set all bytes to 0 and `size` to sizeof(weir_record_options): a 0 stands for the default of each field.
+typedef struct {
+  // sizeof(weir_record_options).
+  uint32_t size;
+  // Number of triggers.
+  uint32_t trigger_count;
+  // Triggers that an expression fires: NAME=EXPR, such as "dns=udp port 53"; their number is `trigger_count`. Without any trigger there
+  // is one for weir_record_trigger, named "signal".
+  const char *const *triggers;
+  // Triggers that a threshold fires: NAME=KEY>VALUE FIGURE/WINDOW, such as "scan=src>100 peers/10s"; their number is `threshold_count`.
+  const char *const *thresholds;
+  // Number of thresholds.
+  uint32_t threshold_count;
+  // Level of zstd with which complete files of the record on disk are compressed, 1 to 19; 0 for none.
+  uint32_t compress;
+  // Packets that triggers save: "all", "flow", "host" or an expression; NULL for all.
+  const char *keep;
+  // Interval at which a trigger "every" fires, ns; 0 for no such trigger.
+  uint64_t every_ns;
+  // Memory for packets, bytes; 0 for 4 GiB, or a quarter of what is free if that is less.
+  uint64_t ram;
+  // Largest size of the record on disk, bytes, at least 8 MiB; 0 for no record but the files that triggers save.
+  uint64_t disk;
+  // Longest time for which packets are kept, ns; 0 for as long as there is room.
+  uint64_t age_ns;
+  // Bytes of each conversation that are kept; 0 for no limit.
+  uint64_t cutoff;
+  // Largest length of a file of the record on disk, bytes; 0 for 256 MiB, or an eighth of `disk` if that is less.
+  uint64_t segment;
+  // Longest time of such a file, ns; 0 for an eighth of `age_ns`.
+  uint64_t segment_ns;
+  // Largest interval at which packets on disk are made durable, ns; 0 for 1 s.
+  uint64_t sync_ns;
+  // Bytes of the file system that stay free; 0 for 1 GiB.
+  uint64_t reserve;
+  // Largest size of all saved files, bytes; 0 for no limit.
+  uint64_t saved_size;
+  // Longest time for which saved files are kept, ns; 0 for no limit.
+  uint64_t saved_age_ns;
+  // Time before a trigger fires from which on packets are saved, ns; 0 for 10 s.
+  uint64_t before_ns;
+  // Time after that up to which packets are saved, ns; 0 for 5 s.
+  uint64_t after_ns;
+  // Time after a file during which its trigger does not fire, ns.
+  uint64_t cooldown_ns;
+  // Largest length of a saved file, bytes; 0 for 1 GiB.
+  uint64_t max_size;
+  // Most files that a trigger saves; 0 for 1000.
+  uint32_t max_files;
+  // Permission bits of the files; 0 for 0600.
+  uint32_t mode;
+} weir_record_options;
+
+// A recording. Close it with weir_record_close.
+typedef uint64_t weir_record;
+
+// A file or an interface that takes packets. Close it with weir_sink_close.
+typedef uint64_t weir_sink;
+
+// Packets by what became of them: given = written + refused + lost.
+typedef struct {
+  // Packets given to the sink.
+  uint64_t given;
+  // Packets written to the file, or handed to the interface.
+  uint64_t written;
+  // Packets that an interface did not take: too long, too short, or without room.
+  uint64_t refused;
+  // The rest of a sink that failed: packets given to it before or behind its failure that are in no file. 0 for all other sinks, whose
+  // other numbers are counted each on its own.
+  uint64_t lost;
+} weir_sink_counts;
 
 // A source that is read. Close it with weir_close.
 typedef uint64_t weir_source;
@@ -316,6 +442,126 @@ weir_status weir_fill(weir_lease lease,
                       uint32_t *written,
                       uint32_t *next,
                       weir_text *error);
+
+// Begins to measure sources, named as for weir_open; several interfaces may be named, and each queue has workers of its own.
+//
+// Of `options`, `filter`, `workers`, the times of a record directory, `ring`, `latency_ns` and the flags are used: `workers` is the number of
+// threads that measure, and WEIR_INNER has keys read inside tunnels, while the filter judges the packets around them. Splits, limits, rules
+// and WEIR_INVERT are refused. Waits until the first packets of a file are there, or the capture has begun; not for packets of a pipe.
+// `options` and `measure_options` may be NULL.
+//
+// The caller promises:
+// `names` leads to `count` texts, `options` and `measure_options` are NULL or lead to options, `measure` leads to memory for a handle,
+// `error` is NULL or leads to memory for a handle.
+weir_status weir_measure_open(const char *const *names,
+                              size_t count,
+                              const weir_options *options,
+                              const weir_measure_options *measure_options,
+                              weir_measure *measure,
+                              weir_text *error);
+
+// Waits at most `timeout_ns` for the next answer: each complete window, if windows were asked for, and at the end the summary. `text` gets
+// a JSON object in one line, as `weir measure --json` prints it; free it with weir_text_free. `is_summary`, if not NULL, gets 1 for the
+// summary, else 0.
+//
+// Returns WEIR_NOTHING if no answer came, WEIR_END behind the summary, and once before that WEIR_FAILED if a source failed: the summary then
+// has a `fault`. While 64 windows wait to be taken, files are not read, and windows of interfaces are left out: the next answer counts them
+// as `left_out`. **Cost**: a lock and an allocation; the text was made by the thread that reads.
+//
+// The caller promises:
+// `text` leads to memory for a handle; `is_summary` is NULL or leads to memory for a number; `error` is NULL or leads to memory for a
+// handle.
+weir_status weir_measure_next(weir_measure measure,
+                              uint64_t timeout_ns,
+                              weir_text *text,
+                              uint32_t *is_summary,
+                              weir_text *error);
+
+// Ends a measurement early. What was read is measured; its answers can still be taken.
+weir_status weir_measure_stop(weir_measure measure);
+
+// Gives what the user should know although nothing failed, a line each, since the last call. WEIR_NOTHING if there is nothing.
+//
+// The caller promises:
+// `text` leads to memory for a handle.
+weir_status weir_measure_remarks(weir_measure measure,
+                                 weir_text *text);
+
+// Closes a measurement, and ends it if it goes on: answers that wait are dropped. Waits for its threads, seconds at most. WEIR_BUSY if another
+// thread is in a call: end that with weir_measure_stop, and try again.
+weir_status weir_measure_close(weir_measure measure);
+
+// Begins to record sources, named as for weir_open, into a directory, which is made if it is missing. Several interfaces may be named.
+//
+// Of `options`, `filter`, `ring`, `latency_ns` and the flags of captures are used; all else is refused. The directory gets a control socket:
+// `weir query` and weir_open find what is only in RAM, and `weir record --status` asks for the state. Waits until the capture has begun.
+// `options` and `record_options` may be NULL. **Cost**: the memory of `ram`, which is obtained now.
+//
+// The caller promises:
+// `names` leads to `count` texts, `directory` leads to a text, `options` and `record_options` are NULL or lead to options, `record` leads to
+// memory for a handle, `error` is NULL or leads to memory for a handle.
+weir_status weir_record_open(const char *const *names,
+                             size_t count,
+                             const char *directory,
+                             const weir_options *options,
+                             const weir_record_options *record_options,
+                             weir_record *record,
+                             weir_text *error);
+
+// Fires the trigger `name`, or all triggers if it is NULL: packets from `before_ns` before now to `after_ns` after now are saved. If both times
+// are 0, those of the triggers hold. While files are recorded, their packets tell the time.
+//
+// `text`, if not NULL, gets the triggers as JSON: {"fired":[NAME...],"refused":{NAME:WHY...}}. WEIR_REFUSED if none fired.
+// Waits for the thread of the triggers, seconds at most.
+//
+// The caller promises:
+// `name` is NULL or leads to a text; `text` and `error` are NULL or lead to memory for a handle.
+weir_status weir_record_trigger(weir_record record,
+                                const char *name,
+                                uint64_t before_ns,
+                                uint64_t after_ns,
+                                weir_text *text,
+                                weir_text *error);
+
+// Gives the state of a recording: a JSON object in one line, as `weir record --status` prints it. **Cost**: a look at each chunk of the ring.
+//
+// The caller promises:
+// `text` leads to memory for a handle.
+weir_status weir_record_status(weir_record record,
+                               weir_text *text);
+
+// Waits at most `timeout_ns` for the next file that a trigger saves, or fails to save. `text` gets a JSON object in one line, as
+// `weir record --json` prints it. WEIR_NOTHING if none came.
+//
+// Behind the end of recorded files the recording is completed, and WEIR_END comes behind the last saved file. Of more than 1024 saved files
+// that were not asked for, the oldest are forgotten here.
+//
+// The caller promises:
+// `text` leads to memory for a handle; `error` is NULL or leads to memory for a handle.
+weir_status weir_record_next(weir_record record,
+                             uint64_t timeout_ns,
+                             weir_text *text,
+                             weir_text *error);
+
+// Ends a recording early: what the sources received is recorded. weir_record_next then comes to its end.
+weir_status weir_record_stop(weir_record record);
+
+// Gives what the user should know although nothing failed, a line each, since the last call. WEIR_NOTHING if there is nothing.
+//
+// The caller promises:
+// `text` leads to memory for a handle.
+weir_status weir_record_remarks(weir_record record,
+                                weir_text *text);
+
+// Ends, completes and closes a recording. `text`, if not NULL, gets its account: a JSON object in one line, as `weir record --json` prints it
+// at the end. WEIR_FAILED if a source or a file failed; the recording is closed all the same, and has an account. Waits for the threads and
+// the disk. WEIR_BUSY if another thread is in a call: end that with weir_record_stop, and try again.
+//
+// The caller promises:
+// `text` and `error` are NULL or lead to memory for a handle.
+weir_status weir_record_close(weir_record record,
+                              weir_text *text,
+                              weir_text *error);
 
 // Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface such as "af_packet:eth0" or
 // "af_xdp:eth0:0", "dpdk:DEVICE", or "null", which counts packets and discards them. A named pipe is waited for until it has a reader.

@@ -7,6 +7,7 @@ use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
+use weir_api::{Measurement, Recorder};
 use weir_engine::name::Name;
 
 /// Status of a call: 0 or more if it did its work, less than 0 if it did not.
@@ -44,6 +45,8 @@ pub(crate) enum Object {
     Lease(Box<Lease>),
     Sink(Box<SendSink>),
     Text(Text),
+    Measure(Box<Measurement>),
+    Record(Box<Recorder>),
 }
 
 /// All objects. They belong to the process, because a handle must be checked without trust in it.
@@ -136,6 +139,8 @@ impl Object {
             Self::Lease(_) => kind::LEASE,
             Self::Sink(_) => kind::SINK,
             Self::Text(_) => kind::TEXT,
+            Self::Measure(_) => kind::MEASURE,
+            Self::Record(_) => kind::RECORD,
         }
     }
 }
@@ -148,6 +153,8 @@ pub(crate) mod kind {
     pub(crate) const SINK: u32 = 3;
     /// Calls are inside alone.
     pub(crate) const TEXT: u32 = 4;
+    pub(crate) const MEASURE: u32 = 5;
+    pub(crate) const RECORD: u32 = 6;
 }
 
 /// Adds an object. Whoever makes the first one also learns of forks.
@@ -223,4 +230,58 @@ pub(crate) unsafe fn name(name: *const core::ffi::c_char) -> Result<Name, Failur
     // SAFETY: it is not NULL, and the caller promises bytes that end with a 0.
     let bytes = unsafe { CStr::from_ptr(name) }.to_bytes();
     Ok(Name::from(std::ffi::OsStr::from_bytes(bytes).to_owned()))
+}
+
+/// Names of sources.
+///
+/// # Safety
+/// `list` is NULL, or leads to `count` texts, each as for [`text`].
+pub(crate) unsafe fn names(list: *const *const core::ffi::c_char, count: usize) -> Result<Vec<Name>, Failure> {
+    check(list, "names")?;
+    // SAFETY: the caller promises that many texts.
+    (0..count).map(|i| unsafe { name(*list.add(i)) }).collect()
+}
+
+/// Texts of the caller; none if `count` is 0.
+///
+/// # Safety
+/// `list` is NULL, or leads to `count` texts, each as for [`text`].
+pub(crate) unsafe fn texts<'a>(
+    list: *const *const core::ffi::c_char,
+    count: u32,
+    what: &str,
+) -> Result<Vec<&'a str>, Failure> {
+    if count > 0 {
+        check(list, what)?;
+    }
+    // SAFETY: the caller promises that many texts.
+    let one = |i: usize| unsafe { text(*list.add(i), what) }?.ok_or_else(|| Failure::null(&format!("{what}[{i}]")));
+    (0..count as usize).map(one).collect()
+}
+
+/// A structure of the caller, whose first field is its size; `None` for NULL.
+///
+/// # Safety
+/// `structure` is NULL, or leads to a `T` of any version, whose first field is its size.
+pub(crate) unsafe fn structure<T: Copy>(structure: *const T, what: &str) -> Result<Option<T>, Failure> {
+    if structure.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller promises at least the size.
+    let size = unsafe { structure.cast::<u32>().read() };
+    if size as usize != size_of::<T>() {
+        return Err(Failure::size(what, size, size_of::<T>()));
+    }
+    // SAFETY: it has the size of this version.
+    Ok(Some(unsafe { *structure }))
+}
+
+/// Stores a text.
+///
+/// # Safety
+/// `to` is NULL, or leads to memory of the caller for a handle.
+pub(crate) unsafe fn store_text(to: *mut weir_text, text: String) -> Result<(), Failure> {
+    let handle = insert(Object::Text(Text::new(text)))?;
+    // SAFETY: forwarded to the caller.
+    unsafe { store(to, handle, "text") }
 }

@@ -16,6 +16,10 @@ mod call;
 #[allow(unsafe_code, reason = "objects that a state says are open")]
 mod handles;
 #[allow(unsafe_code, reason = "pointers of the caller")]
+mod measure;
+#[allow(unsafe_code, reason = "pointers of the caller")]
+mod record;
+#[allow(unsafe_code, reason = "pointers of the caller")]
 mod sink;
 #[allow(unsafe_code, reason = "pointers of the caller")]
 mod source;
@@ -30,6 +34,18 @@ pub use batch::{weir_batch, weir_column, weir_descriptor, weir_fill, weir_lease,
 pub use call::{
     WEIR_BUG, WEIR_BUSY, WEIR_CLOSED, WEIR_END, WEIR_FAILED, WEIR_FORKED, WEIR_FULL, WEIR_NOTHING, WEIR_NULL, WEIR_OK,
     WEIR_REFUSED, WEIR_SIZE, weir_status,
+};
+pub use measure::{
+    WEIR_ASYNC, WEIR_AUTO, WEIR_BY_BYTES, WEIR_CMS, WEIR_CMS_CONSERVATIVE, WEIR_EXACT, WEIR_HEAVY, WEIR_NO_MERGE,
+    WEIR_RSS, WEIR_SEED, WEIR_SHARED, WEIR_SYNC,
+};
+pub use measure::{
+    weir_measure, weir_measure_close, weir_measure_next, weir_measure_open, weir_measure_options, weir_measure_remarks,
+    weir_measure_stop,
+};
+pub use record::{
+    weir_record, weir_record_close, weir_record_next, weir_record_open, weir_record_options, weir_record_remarks,
+    weir_record_status, weir_record_stop, weir_record_trigger,
 };
 pub use sink::{weir_send, weir_sink, weir_sink_close, weir_sink_counts, weir_sink_open};
 pub use source::{

@@ -3,11 +3,11 @@
 use crate::batch::{Lease, describe, weir_batch, weir_lease, with};
 use crate::call::{
     Failure, OBJECTS, Object, WEIR_BUSY, WEIR_CLOSED, WEIR_END, WEIR_FAILED, WEIR_NOTHING, WEIR_OK, call,
-    call_with_error, check, full, get, insert, insert_or_return, kind, name, store, text, weir_status,
+    call_with_error, check, full, get, insert, insert_or_return, kind, names, store, store_text, structure, text,
+    texts, weir_status,
 };
-use crate::text::{Text, weir_text};
+use crate::text::weir_text;
 use core::ffi::c_char;
-use core::mem::size_of;
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -154,17 +154,9 @@ impl From<Counts> for weir_counts {
 ///
 /// # Safety
 /// `options` is NULL, or leads to options as documented.
-unsafe fn options(options: *const weir_options) -> Result<Options, Failure> {
-    if options.is_null() {
-        return Ok(Options::default());
-    }
-    // SAFETY: the caller promises at least the size.
-    let size = unsafe { (*options).size };
-    if size as usize != size_of::<weir_options>() {
-        return Err(Failure::size("weir_options", size, size_of::<weir_options>()));
-    }
-    // SAFETY: it has the size of this version.
-    let options = unsafe { *options };
+pub(crate) unsafe fn options(options: *const weir_options) -> Result<Options, Failure> {
+    // SAFETY: forwarded to the caller.
+    let Some(options) = (unsafe { structure(options, "weir_options")? }) else { return Ok(Options::default()) };
     if options.flags & !KNOWN_FLAGS != 0 {
         return Err(Failure::refused(format!(
             "weir_options.flags has unknown bits: {:#x}",
@@ -172,15 +164,8 @@ unsafe fn options(options: *const weir_options) -> Result<Options, Failure> {
         )));
     }
     let has = |flag: u32| options.flags & flag != 0;
-    let mut splits = Vec::new();
-    if options.split_count > 0 {
-        check(options.splits, "weir_options.splits")?;
-    }
-    for i in 0..options.split_count as usize {
-        // SAFETY: the caller promises that many texts.
-        let split = unsafe { text(*options.splits.add(i), "a split")? };
-        splits.push(split.ok_or_else(|| Failure::refused("a split is NULL"))?.to_owned());
-    }
+    // SAFETY: the caller promises that many texts.
+    let splits = unsafe { texts(options.splits, options.split_count, "weir_options.splits")? };
     for (one, other, names) in
         [(WEIR_IN, WEIR_OUT, "WEIR_IN and WEIR_OUT"), (WEIR_MERGE, WEIR_SORT, "WEIR_MERGE and WEIR_SORT")]
     {
@@ -193,7 +178,7 @@ unsafe fn options(options: *const weir_options) -> Result<Options, Failure> {
         unsafe { (text(options.filter, "weir_options.filter")?, text(options.rules, "weir_options.rules")?) };
     let mut chosen = Options {
         filter: filter.unwrap_or_default().to_owned(),
-        splits,
+        splits: splits.into_iter().map(str::to_owned).collect(),
         invert: has(WEIR_INVERT),
         inner: has(WEIR_INNER),
         resolve: has(WEIR_RESOLVE),
@@ -264,12 +249,8 @@ pub unsafe extern "C" fn weir_open(
 ) -> weir_status {
     let work = || {
         check(source, "source")?;
-        check(names, "names")?;
         // SAFETY: the caller promises that many texts, and options.
-        let (names, chosen) = unsafe {
-            let names = (0..count).map(|i| name(*names.add(i))).collect::<Result<Vec<_>, _>>()?;
-            (names, self::options(options)?)
-        };
+        let (names, chosen) = unsafe { (self::names(names, count)?, self::options(options)?) };
         let opened = Source { source: weir_api::Source::open(&names, &chosen)?, put_back: Mutex::default() };
         let handle = insert(Object::Source(Box::new(opened)))?;
         // SAFETY: the caller promises memory for a handle.
@@ -440,9 +421,8 @@ pub unsafe extern "C" fn weir_remarks(source: weir_source, text: *mut weir_text)
         if lines.is_empty() {
             return Ok(WEIR_NOTHING);
         }
-        let handle = insert(Object::Text(Text::new(lines.join("\n"))))?;
         // SAFETY: the caller promises memory for a handle.
-        unsafe { store(text, handle, "text")? };
+        unsafe { store_text(text, lines.join("\n"))? };
         Ok(WEIR_OK)
     })
 }

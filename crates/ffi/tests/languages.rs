@@ -57,6 +57,47 @@ fn layouts() -> Vec<Layout> {
             is_final
         }),
         layout!(weir_interface { link_type, snaplen }),
+        layout!(weir_measure_options {
+            size,
+            flags,
+            keys,
+            key_count,
+            rows,
+            changers,
+            sketch,
+            design,
+            batch,
+            memory,
+            window_ns,
+            late_ns,
+            seed
+        }),
+        layout!(weir_record_options {
+            size,
+            trigger_count,
+            triggers,
+            thresholds,
+            threshold_count,
+            compress,
+            keep,
+            every_ns,
+            ram,
+            disk,
+            age_ns,
+            cutoff,
+            segment,
+            segment_ns,
+            sync_ns,
+            reserve,
+            saved_size,
+            saved_age_ns,
+            before_ns,
+            after_ns,
+            cooldown_ns,
+            max_size,
+            max_files,
+            mode
+        }),
     ]
 }
 
@@ -116,7 +157,8 @@ fn java_layout(kind: &str) -> &'static str {
     match kind {
         _ if kind.contains('*') => "ADDRESS",
         "uint32_t" | "int32_t" | "weir_status" => "JAVA_INT",
-        "uint64_t" | "int64_t" | "size_t" | "weir_text" | "weir_source" | "weir_sink" | "weir_lease" => "JAVA_LONG",
+        "uint64_t" | "int64_t" | "size_t" | "weir_text" | "weir_source" | "weir_sink" | "weir_lease"
+        | "weir_measure" | "weir_record" => "JAVA_LONG",
         other => panic!("{other}"),
     }
 }

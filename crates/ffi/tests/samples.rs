@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use weir_testkit::{Scratch, captures, have};
+use weir_testkit::{Scratch, captures, have, skipped};
 
 /// Directory of the library: that of this test.
 fn libraries() -> PathBuf {
@@ -144,6 +144,30 @@ fn heavy_hitters_have_the_lengths_that_tcpdump_prints() {
     let lines = ranked.iter().map(|(address, (packets, bytes))| format!("{address} {packets} packets {bytes} bytes\n"));
     let expected = lines.collect::<String>() + "9 sources\n";
     assert_eq!(run(&program, &[&file, "udp"]), (Some(0), expected, String::new()));
+}
+
+#[test]
+fn top_talkers_are_those_that_the_command_prints() {
+    let test = "top_talkers_are_those_that_the_command_prints";
+    let command = libraries().join("../weir");
+    if !command.exists() {
+        return skipped(test, "there is no weir command beside the tests");
+    }
+    if !have(test, &["cc"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &capture());
+    let program = compiled(&scratch, "top_talkers", false);
+    for filter in ["", "udp and src host 10.0.0.3"] {
+        let flags = ["--json", "--key", "src", "--key", "dport", "--window", "1s", "--filter", filter];
+        let done = Command::new(&command).arg("measure").arg(&file).args(flags).output().unwrap();
+        let expected = String::from_utf8(done.stdout).unwrap();
+        assert!(expected.lines().count() > 1);
+        assert_eq!(run(&program, &[&file, filter]), (Some(0), expected, String::new()));
+    }
+    let gone = scratch.at("gone.pcap");
+    assert_eq!(run(&program, &[&gone]), (Some(1), String::new(), format!("weir: {gone}: no such file\n")));
 }
 
 /// The bytes of the questions are made here, label by label.

@@ -1,4 +1,4 @@
-//! Messages for people about sources, captures, ports and outputs, the same in every front end.
+//! Messages for people about sources, captures, ports and outputs, and answers as JSON, the same in every front end.
 //!
 //! The engine reports values, and front ends say what they mean: the command on standard error, a library in the text of its
 //! errors. Each function here returns the line for one such value. Advice in a line is for a shell, and names flags of the `weir` command.
@@ -8,8 +8,12 @@ pub mod captures;
 pub mod errors;
 pub mod events;
 pub mod faults;
+pub mod json;
+pub mod measured;
+pub mod measurement;
 pub mod numbers;
 pub mod ports;
+pub mod recording;
 pub mod sources;
 
 /// Reason why a source, an output or a setting is refused, as a line for people. Nothing was opened or processed.

@@ -146,6 +146,14 @@ pub fn check_sort(sources: &[Name], sort: bool) -> Result<(), Refusal> {
     }
 }
 
+/// Binds this thread to each processor of the list, in the end to the first. **Errors**: a processor of the list that
+/// cannot be had.
+pub fn check_cpus(cpus: &[usize]) -> Result<(), Refusal> {
+    let pin =
+        |cpu: usize| weir_io::sys::pin(cpu).map_err(|error| refusal!("--cpus: processor {cpu}: {}", io_words(&error)));
+    cpus.iter().rev().try_for_each(|&cpu| pin(cpu))
+}
+
 /// File format for the extension of a name. **Errors**: extensions of compressed files.
 pub fn format_for(name: &Name) -> Result<Format, Refusal> {
     let extension = Path::new(name).extension().and_then(|extension| extension.to_str()).unwrap_or("");

@@ -7,36 +7,33 @@ mod report;
 use crate::capture;
 use crate::cli::{ByArg, DesignArg, DistributeArg, MeasureArgs, SketchArg, StateArg};
 use crate::filter_file::{self, Hangups};
-use crate::numbers::{asked_time, duration, grouped, packets};
+use crate::numbers::{duration, grouped, packets};
 use crate::outcome::{Outcome, io_words, print, say, stage_lines, tell, written_words};
 use crate::show::Show;
 use crate::sources;
 use crate::terminal::printable;
 use crate::walls::Walls;
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use printer::Printer;
-use report::{Beside, Report, Shape};
+use report::Report;
 use std::io::{self, IsTerminal};
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weir_engine::event::Event;
+use weir_engine::handle::Order;
 use weir_engine::name::Name;
 use weir_engine::outputs::Outputs;
 use weir_engine::records::Query;
-use weir_engine::run::{Ended, Error, Files, Run, Setup};
+use weir_engine::run::{Ended, Files, Run, Setup};
 use weir_engine::zone::Zone;
 use weir_io::sys;
-use weir_measure::{Config, SharedTables, Sketch, State, Weigh, Window, Windowing};
-use weir_memory::Request;
+use weir_measure::{Sketch, Weigh, Window};
+use weir_messages::measured::{Beside, LeftOut, time_lines, total};
+use weir_messages::measurement::{Options, is_live};
 use weir_pipeline::measuring::timing::percentiles;
-use weir_pipeline::measuring::{Design, Distribute, Failure, Finished, Settings};
+use weir_pipeline::measuring::{Design, Distribute, Finished};
 use weir_pipeline::select::Selection;
-
-/// Most windows open at once. Each has tables of its own.
-const MOST_OPEN: i64 = 64;
 
 /// Runs the command.
 pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
@@ -53,7 +50,8 @@ pub fn run_query(arguments: MeasureArgs, query: Arc<Query>) -> anyhow::Result<Ou
 }
 
 fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Result<Outcome> {
-    let settings = settings(arguments)?;
+    let options = options(arguments);
+    let settings = options.settings(&arguments.sources)?;
     let output = &arguments.output;
     output.check_rotation()?;
     if output.write.as_ref().is_some_and(Name::is_dash) || output.split.iter().any(|(name, _)| name.is_dash()) {
@@ -70,19 +68,11 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     if let Some(time) = arguments.duration {
         sys::stop_after(time);
     }
-    let shape = Shape {
-        sources: arguments.sources.clone(),
-        keys: arguments.key.clone(),
-        by: by(arguments),
-        rows: arguments.top,
-        changers: arguments.changers,
-        json: arguments.json,
-    };
     let look = Arc::new(AtomicBool::new(false));
     let mut command = Command {
         arguments,
         begun: Instant::now(),
-        report: Report::new(shape, Zone::new(arguments.utc)),
+        report: Report::new(&arguments.sources, options.answers(), arguments.json, Zone::new(arguments.utc)),
         show: Show::new(
             arguments.window.is_some() && io::stdout().is_terminal(),
             arguments.stats,
@@ -90,9 +80,10 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
             output.writes(),
         ),
         output: Ok(()),
-        capturing: is_live(arguments),
+        options: &options,
+        capturing: is_live(&arguments.sources),
         printer: None,
-        unprinted: Unprinted::default(),
+        unprinted: LeftOut::default(),
         walls: &walls,
         hangups,
     };
@@ -125,186 +116,75 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         follow: if arguments.follow { Some(&follow) } else { None },
         query,
     };
-    if !is_live(arguments) {
+    if !command.capturing {
         walls.raise(&[])?;
         command.reload_on_hangup(&run)?;
     }
     let on = &mut |event: Event<'_>| command.event(event, &stop);
-    if is_live(arguments) {
+    if is_live(&arguments.sources) {
         command.captured(&mut run, &stop, &look)?;
-    } else if arguments.sort {
-        run.sorted(&files, on).map_err(|error| refused(arguments, error))?;
-    } else if merges(arguments) {
-        run.merged(&files, on).map_err(|error| refused(arguments, error))?;
     } else {
-        run.one_by_one(&files, on).map_err(|error| refused(arguments, error))?;
+        let read = match options.order(&arguments.sources) {
+            Order::Given => run.one_by_one(&files, on),
+            Order::Merged => run.merged(&files, on),
+            Order::Sorted => run.sorted(&files, on),
+        };
+        read.map_err(|error| options.refusal(error))?;
     }
     Ok(command.finish(run, &stop))
 }
 
-/// Message on why a run cannot begin, in terms of the command line.
-fn refused(arguments: &MeasureArgs, error: Error) -> anyhow::Error {
-    let memory = arguments.memory;
-    match error {
-        Error::Refused { why, .. } => anyhow!("--filter: {why}"),
-        Error::CannotBeSplit { name } => {
-            anyhow!("--design rss splits a source among the workers, and {name} cannot be split: use async or sync")
-        }
-        Error::TooManySources { .. } | Error::TooManyStreams { .. } => {
-            sources::too_many(&error, "--no-merge reads files one after another, --sort takes any number of them")
-                .into()
-        }
-        Error::Tables(Failure::Counters(weir_measure::Error::TooLittleMemory { .. })) => {
-            anyhow!("--memory {memory} (bytes) is too little for such a table: 16k are enough for any")
-        }
-        Error::Tables(Failure::Thread(error)) => anyhow!("{error}"),
-        Error::Tables(failure) => anyhow!("--memory {memory} (bytes), --pages {}: {failure}", arguments.pages),
-        error => error.into(),
-    }
-}
-
-/// Whether all files are merged by packet time: with `--merge`, or by default with windows of time.
-fn merges(arguments: &MeasureArgs) -> bool {
-    // One program may fill several named pipes one after another, and would wait for ever if all had to be open at once.
-    let named_pipe = |source: &Name| {
-        let path = Path::new(source);
-        path.metadata().is_ok_and(|about| about.file_type().is_fifo()) && !path.starts_with("/dev/fd")
+/// Options of the measurement for the arguments.
+fn options(arguments: &MeasureArgs) -> Options {
+    let merge = match (arguments.merge, arguments.no_merge) {
+        (false, false) => None,
+        (merge, _) => Some(merge),
     };
-    let by_windows = || arguments.window.is_some() && !arguments.no_merge && !arguments.sources.iter().any(named_pipe);
-    arguments.sources.len() > 1 && (arguments.merge || by_windows())
-}
-
-fn by(arguments: &MeasureArgs) -> Weigh {
-    match arguments.by {
-        ByArg::Packets => Weigh::Packets,
-        ByArg::Bytes => Weigh::Bytes,
-    }
-}
-
-/// Settings of the engine for the arguments. **Errors**: contradictory arguments, by name.
-fn settings(arguments: &MeasureArgs) -> anyhow::Result<Settings> {
-    sources::check_schemes(&arguments.sources)?;
-    sources::check(&arguments.sources, arguments.follow)?;
-    if arguments.follow && arguments.merge {
-        bail!("--merge needs the end of each source, and --follow has none");
-    }
-    sources::check_sort(&arguments.sources, arguments.sort)?;
-    let sketch = match arguments.sketch {
-        SketchArg::Heavy => Sketch::Heavy,
-        SketchArg::Exact => Sketch::Exact,
-        SketchArg::Cms => Sketch::Cms { conservative: false },
-        SketchArg::CmsConservative => Sketch::Cms { conservative: true },
-    };
-    let shared = arguments.state == StateArg::Shared;
-    if shared && !sketch.can_be_shared() {
-        bail!(
-            "--state shared cannot be had with --sketch heavy, whose update touches several places at once: \
-             use exact or cms, or --state separate"
-        );
-    }
-    let design = match arguments.design {
-        DesignArg::Auto => Design::Auto,
-        DesignArg::Rss => Design::Rss,
-        DesignArg::Async => Design::Async,
-        DesignArg::Sync => Design::Sync,
-    };
-    if shared && arguments.window.is_some() && is_live(arguments) && !matches!(design, Design::Async | Design::Sync) {
-        bail!(
-            "--state shared cannot be had with --window on interfaces, whose workers end their windows apart: \
-             use --state separate, or --design async"
-        );
-    }
-    if arguments.distribute.is_some() && design == Design::Rss {
-        bail!("--distribute is the rule of a distributor, and --design rss has none: use async or sync");
-    }
-    if arguments.distribute.is_some() && design == Design::Auto {
-        bail!("--distribute is the rule of a distributor: choose one with --design async or sync");
-    }
-    if design == Design::Rss && arguments.sources.first().is_some_and(Name::is_dash) {
-        bail!("--design rss splits a source among the workers, and standard input cannot be split: use async or sync");
-    }
-    let distribute = match arguments.distribute {
-        None => Distribute::default(),
-        Some(DistributeArg::Flow) => Distribute::Flow,
-        Some(DistributeArg::Address) => Distribute::Address,
-        Some(DistributeArg::Random) => Distribute::Random,
-    };
-    let workers = arguments.workers.map_or_else(weir_pipeline::processors, usize::from);
-    let cpus = arguments.cpus.as_ref().map_or(Vec::new(), |cpus| cpus.0.clone());
-    sources::check_cpus(&cpus)?;
-    let seed = arguments.seed.map_or_else(draw_seed, Ok)?;
-    let config = Config {
+    Options {
         keys: arguments.key.clone(),
-        by: by(arguments),
-        sketch,
-        shared: shared.then(SharedTables::default),
-        memory: usize::try_from(arguments.memory).map_err(|_| anyhow!("--memory {} is too large", arguments.memory))?,
-        // With memory populated at the start, no packet waits for a page.
-        request: Request { pages: arguments.pages, populate: is_live(arguments), ..Request::default() },
-        windowing: windowing(arguments)?,
-        seed,
-    };
-    Ok(Settings {
-        inner: arguments.inner,
-        config: Arc::new(config),
-        design,
-        distribute,
-        workers,
-        cpus,
+        by: match arguments.by {
+            ByArg::Packets => Weigh::Packets,
+            ByArg::Bytes => Weigh::Bytes,
+        },
+        rows: arguments.top,
+        changers: arguments.changers,
+        window: arguments.window,
+        late: arguments.late,
+        sketch: match arguments.sketch {
+            SketchArg::Heavy => Sketch::Heavy,
+            SketchArg::Exact => Sketch::Exact,
+            SketchArg::Cms => Sketch::Cms { conservative: false },
+            SketchArg::CmsConservative => Sketch::Cms { conservative: true },
+        },
+        memory: arguments.memory,
+        pages: arguments.pages,
+        seed: arguments.seed,
+        shared: arguments.state == StateArg::Shared,
+        design: match arguments.design {
+            DesignArg::Auto => Design::Auto,
+            DesignArg::Rss => Design::Rss,
+            DesignArg::Async => Design::Async,
+            DesignArg::Sync => Design::Sync,
+        },
+        distribute: arguments.distribute.map(|rule| match rule {
+            DistributeArg::Flow => Distribute::Flow,
+            DistributeArg::Address => Distribute::Address,
+            DistributeArg::Random => Distribute::Random,
+        }),
+        workers: arguments.workers.map_or_else(weir_pipeline::processors, usize::from),
+        cpus: arguments.cpus.as_ref().map_or(Vec::new(), |cpus| cpus.0.clone()),
         batch: arguments.batch.into(),
+        inner: arguments.inner,
         timing: arguments.stats,
-        ..Settings::default()
-    })
-}
-
-/// Whether the sources are interfaces.
-fn is_live(arguments: &MeasureArgs) -> bool {
-    arguments.sources.iter().any(|source| capture::interface(source).is_some())
-}
-
-fn windowing(arguments: &MeasureArgs) -> anyhow::Result<Windowing> {
-    let ns = |time: Duration| i64::try_from(time.as_nanos()).map_err(|_| anyhow!("{} is too long", asked_time(time)));
-    let Some(window) = arguments.window else { return Ok(Windowing::default()) };
-    if window.is_zero() {
-        bail!("--window 0 would never hold a packet");
+        merge,
+        sort: arguments.sort,
+        follow: arguments.follow,
     }
-    let late = arguments.late.unwrap_or_else(|| default_late(window, is_live(arguments)));
-    let windowing = Windowing { window_ns: Some(ns(window)?), late_ns: ns(late)? };
-    if windowing.most_open() > MOST_OPEN {
-        bail!(
-            "--late {} would keep {} windows of {} open at once: more than {MOST_OPEN} are not allowed",
-            asked_time(late),
-            grouped(windowing.most_open() as u64),
-            asked_time(window),
-        );
-    }
-    Ok(windowing)
-}
-
-/// Time that a window waits for late packets without `--late`.
-fn default_late(window: Duration, live: bool) -> Duration {
-    /// Windows that a default wait may keep open at once.
-    const OPEN: u32 = 8;
-    if live { window.saturating_mul(OPEN).min(Duration::from_millis(200)) } else { window.min(Duration::from_secs(1)) }
-}
-
-/// Draws a random seed that no sender of packets can guess.
-fn draw_seed() -> anyhow::Result<u64> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|error| anyhow!("no random numbers from the system: {error}"))?;
-    Ok(u64::from_ne_bytes(bytes))
-}
-
-/// Windows left out because too many others waited to be printed.
-#[derive(Clone, Copy, Debug, Default)]
-struct Unprinted {
-    all: u64,
-    /// Windows left out since the last printed one, those that the workers left out included.
-    since: u64,
 }
 
 struct Command<'a> {
     arguments: &'a MeasureArgs,
+    options: &'a Options,
     begun: Instant,
     report: Report,
     show: Show,
@@ -314,7 +194,7 @@ struct Command<'a> {
     capturing: bool,
     /// Thread that prints the windows of a capture.
     printer: Option<Printer>,
-    unprinted: Unprinted,
+    unprinted: LeftOut,
     walls: &'a Walls,
     /// SIGHUP, by which the user requests to read the filter's file again.
     hangups: Option<Hangups>,
@@ -348,17 +228,9 @@ impl Command<'_> {
             Some(printer) => printer,
             None => self.printer.insert(Printer::start(stop)?),
         };
-        if printer.is_full() {
-            self.unprinted.all += 1;
-            self.unprinted.since += 1 + window.left_out;
-            return Ok(());
+        if let Some(window) = self.unprinted.admit(window, !printer.is_full()) {
+            printer.add(self.report.window(&window));
         }
-        let window = match std::mem::take(&mut self.unprinted.since) {
-            0 => window,
-            // The previous window was not printed, and is no basis for comparison.
-            since => Window { left_out: window.left_out + since, before: None, ..window },
-        };
-        printer.add(self.report.window(&window));
         Ok(())
     }
 
@@ -380,17 +252,7 @@ impl Command<'_> {
         }
         let Some(finished) = &ended.measured else { return Outcome::Failed };
         self.show.outputs(&outputs, &ended);
-        let arrivals = finished.arrivals;
-        let total = Window {
-            span: None,
-            covered: None,
-            revision: 0,
-            left_out: finished.left_out + self.unprinted.all,
-            arrivals,
-            state: finished.state.as_ref(),
-            change: None,
-            before: None,
-        };
+        let total = total(finished, self.unprinted);
         if self.output.is_ok() {
             let fault = self.show.faults.first().map(String::as_str);
             let splits = self.arguments.output.split.iter().zip(&ended.ledger.splits);
@@ -399,7 +261,9 @@ impl Command<'_> {
                 Beside { fault, lost_before: ended.ledger.lost_before, interrupted: sys::is_interrupted(), splits };
             self.output = print(&self.report.summary(&total, &beside));
         }
-        self.say_of_time(&total, finished);
+        let sorts = !is_live(&self.arguments.sources) && !self.arguments.follow && !self.arguments.sort;
+        let advice = if sorts { "; --sort reads files in the order of time" } else { "" };
+        time_lines(&total, finished, self.arguments.window.is_some(), advice).iter().for_each(|line| say(line));
         let mut failed = !self.show.faults.is_empty();
         match &self.output {
             Ok(()) => {}
@@ -414,43 +278,6 @@ impl Command<'_> {
         }
         self.summary(&ended, &outputs, finished, &total, stop);
         if failed { Outcome::Failed } else { Outcome::Done }
-    }
-
-    /// Prints lines about packets whose time stamps do not fit.
-    fn say_of_time(&self, total: &Window<'_>, finished: &Finished) {
-        let (arrivals, further) = (total.arrivals, &finished.further);
-        if arrivals.late > 0 {
-            say(&format!(
-                "late by more than --late allows, and dropped: {}; their windows were given out before they came",
-                packets(arrivals.late)
-            ));
-        }
-        if further.results > 0 {
-            let plural = if further.results == 1 { "" } else { "s" };
-            let sorts = !is_live(self.arguments) && !self.arguments.follow && !self.arguments.sort;
-            let advice = if sorts { "; --sort reads files in the order of time" } else { "" };
-            say(&format!(
-                "late by more than --late allows: {}, in {} further result{plural} of their windows (revision){advice}",
-                packets(further.packets),
-                grouped(further.results)
-            ));
-        }
-        let tally = finished.state.as_ref().map(State::tally);
-        if self.arguments.window.is_some() && tally.is_some_and(|tally| tally.passed > 0 && tally.times().is_none()) {
-            say("no packet has a time stamp, so that there is no window: the summary has all packets");
-        }
-        if total.left_out > 0 {
-            say(&format!(
-                "windows left out because they ended faster than their results were taken: {}; the summary has their packets",
-                grouped(total.left_out)
-            ));
-        }
-        if arrivals.jumped > 0 {
-            say(&format!(
-                "time stamps far from those around them are not believed: {} (jumped), counted where they came",
-                packets(arrivals.jumped)
-            ));
-        }
     }
 
     /// Prints the summary of the run on standard error.
@@ -468,7 +295,10 @@ impl Command<'_> {
             arrivals.received as f64 / time.as_secs_f64().max(1e-9) / 1e6,
         );
         // A failed output stops the run too, without an interruption by the user.
-        if stop.load(Ordering::Relaxed) && !(self.arguments.follow || is_live(self.arguments)) && self.output.is_ok() {
+        if stop.load(Ordering::Relaxed)
+            && !(self.arguments.follow || is_live(&self.arguments.sources))
+            && self.output.is_ok()
+        {
             line.push_str(if self.arguments.duration.is_some_and(|limit| time >= limit) {
                 ", ended by --duration"
             } else {
@@ -508,7 +338,7 @@ impl Command<'_> {
             Design::Async => format!("design async: a distributor and {workers} workers, each with a ring"),
             Design::Sync => format!("design sync: a distributor and {workers} workers in step"),
             Design::Rss | Design::Auto if workers == 1 => "one worker".to_owned(),
-            Design::Rss | Design::Auto if is_live(self.arguments) => {
+            Design::Rss | Design::Auto if is_live(&self.arguments.sources) => {
                 format!("design rss: {workers} workers, each with a ring or queue of its own")
             }
             Design::Rss | Design::Auto => format!("design rss: {workers} workers, each with pieces of the source"),
@@ -530,16 +360,15 @@ impl Command<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::settings;
+    use super::options;
     use crate::cli::{Cli, Command};
     use clap::Parser;
-    use weir_pipeline::measuring::Settings;
+    use weir_messages::measurement::Options;
 
     #[test]
-    fn what_is_not_asked_for_is_as_in_the_library() {
-        let cli = Cli::parse_from(["weir", "measure", "--seed", "0", "a.pcap"]);
+    fn flags_that_are_left_out_are_the_defaults_of_the_library() {
+        let cli = Cli::parse_from(["weir", "measure", "a.pcap"]);
         let Command::Measure(arguments) = cli.command else { panic!("another command") };
-        let ours = settings(&arguments).expect("a file can be measured");
-        assert_eq!(format!("{ours:?}"), format!("{:?}", Settings::default()));
+        assert_eq!(format!("{:?}", options(&arguments)), format!("{:?}", Options::default()));
     }
 }

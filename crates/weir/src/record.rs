@@ -7,7 +7,6 @@ mod triggers_file;
 
 use crate::capture::{self, CaptureRequest};
 use crate::cli::record::RecordArgs;
-use crate::numbers::{self, asked_size};
 use crate::outcome::{Outcome, io_words, say_plain};
 use crate::show::Show;
 use crate::sources;
@@ -15,9 +14,7 @@ use crate::walls::Walls;
 use anyhow::{anyhow, bail};
 use hook::Hook;
 use report::Report;
-use std::fs::DirBuilder;
 use std::io::{self, IsTerminal};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,21 +22,14 @@ use std::time::{Duration, Instant};
 use weir_engine::event::Event;
 use weir_engine::name::Name;
 use weir_engine::record::trigger::{Condition, Trigger};
-use weir_engine::record::{self, Handle, Recorder, Recording, Settings};
+use weir_engine::record::{Handle, NewDirectory, Recorder, Recording};
 use weir_engine::run::{Error, Files, Run, Setup};
-use weir_engine::socket;
 use weir_io::{Kind, sys};
-use weir_memory::{Available, Request};
+use weir_messages::measurement::is_live;
+use weir_messages::recording::{Listeners, Options, incomplete_line, listen_refusal};
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_pipeline::select::Selection;
-use weir_store::disk::{FreeBytes, Retention};
-use weir_store::ring;
-
-/// Default memory for packets, bytes.
-const RAM: u64 = 4 << 30;
-
-/// Smallest memory for packets, bytes.
-const LEAST_RAM: u64 = 2 << 20;
+use weir_store::disk::FreeBytes;
 
 /// Interval at which signals are looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -59,30 +49,17 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     let Some((sources, directory)) = arguments.sources_and_directory() else {
         bail!("name a source and a directory: weir record SOURCE... DIR");
     };
-    check(arguments, sources, directory)?;
+    let options = options(arguments);
+    options.check(sources, directory)?;
     let walls = Walls::of_record(arguments, sources, directory)?;
-    let live = sources.iter().any(|source| capture::interface(source).is_some());
+    let live = is_live(sources);
     let report = Arc::new(Report::new(arguments.json));
     let (saving, writing) = (Arc::clone(&report), Arc::clone(&report));
     // Walls let no process begin another one: the one that does begins here.
     let mut hook = arguments.on_trigger.as_ref().map(|program| Hook::start(program, &walls)).transpose()?;
     let runs = hook.as_ref().map(Hook::runs);
-    let settings = Settings {
-        directory: Path::new(directory).to_owned(),
-        ring: ring::Settings {
-            bytes: usize::try_from(ram(arguments)?).unwrap_or(usize::MAX),
-            shape: arguments.align,
-            max_pins: None,
-            memory: Request { pages: arguments.pages, ..Request::default() },
-        },
-        age: arguments.age,
-        cutoff: arguments.cutoff,
-        disk: disk(arguments),
+    let listeners = Listeners {
         on_disk: Box::new(move |event| writing.disk(&event)),
-        triggers: triggers(arguments)?,
-        waits: !live,
-        resolve: arguments.resolve,
-        mode: arguments.mode,
         on_saved: Box::new(move |saved| {
             saving.saved(saved);
             if let (Some(hook), None) = (&mut hook, &saved.error)
@@ -92,9 +69,14 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
             }
         }),
     };
+    let more = arguments.triggers.as_ref().map(|file| triggers_file::read(file, &options)).transpose()?;
+    let settings = options.settings(directory, live, more.unwrap_or_default(), listeners)?;
     let (mut recording, sink) = Recording::new(settings)?;
-    let mut made = Made((!Path::new(directory).exists()).then(|| Path::new(directory)));
-    make_directory(directory, arguments.mode, &walls)?;
+    let refused = |error: io::Error| anyhow!("{directory}: {}", io_words(&error));
+    let mut made = NewDirectory::make(Path::new(directory), arguments.mode).map_err(refused)?;
+    if made.is_new() {
+        walls.give_away(Path::new(directory)).map_err(refused)?;
+    }
     let free_bytes = FreeBytes(Arc::new(|path: &Path| sys::free_bytes(path)));
     if let Some(opened) = recording.open_disk(free_bytes)? {
         report.opened(&opened);
@@ -104,12 +86,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
             walls.give_away(&path).map_err(|error| anyhow!("{}: {}", Name::from(&*path), io_words(&error)))?;
         }
     }
-    let socket = recording.listen().map_err(|error| match error {
-        record::Error::Socket(socket::Error::InUse { .. }) => {
-            anyhow!("{directory}: another weir record runs on this directory")
-        }
-        error => error.into(),
-    })?;
+    let socket = recording.listen().map_err(|error| listen_refusal(directory, error))?;
     walls.give_away(&socket).map_err(|error| anyhow!("{}: {}", Name::from(&*socket), io_words(&error)))?;
     let (stop, look, fire) = (Arc::default(), Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     sys::stop_on_signals(Arc::clone(&stop));
@@ -133,7 +110,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     let begun = Instant::now();
     let signals = Signals { look, fire, stop: Arc::clone(&stop) };
     let recorder = command.work(&mut run, recording, sources, live, signals, &report)?;
-    made.0 = None;
+    made.keep();
     let stopped = run.is_stopped();
     let (ended, outputs) = run.finish(&mut |event| command.show.event(event));
     // All packets are in the ring now.
@@ -156,20 +133,6 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         time: begun.elapsed(),
     });
     Ok(if command.show.faults.is_empty() { Outcome::Done } else { Outcome::Failed })
-}
-
-/// A directory that this run made, and that is removed with what a refused start leaves in it.
-struct Made<'a>(Option<&'a Path>);
-
-impl Drop for Made<'_> {
-    fn drop(&mut self) {
-        let Some(path) = self.0 else { return };
-        // What is not there, or may no longer be removed, stays as it is.
-        for name in [record::SOCKET, "lock"] {
-            let _ = std::fs::remove_file(path.join(name));
-        }
-        let _ = std::fs::remove_dir(path);
-    }
 }
 
 /// Flags that signals set.
@@ -223,7 +186,7 @@ impl Command<'_> {
         // The threads have no more rights than are left now.
         let handle = recording.handle().clone();
         match recording.recover_saved() {
-            Ok(found) => report.incomplete(&found),
+            Ok(found) => report.lines(found.iter().map(incomplete_line)),
             Err(error) => report.fault(format!("files that an earlier recording left: {}", io_words(&error))),
         }
         let recorder = recording.start()?;
@@ -281,111 +244,36 @@ fn refused(error: Error) -> anyhow::Error {
     }
 }
 
-/// Refuses contradictory arguments before anything is opened.
-fn check(arguments: &RecordArgs, sources: &[Name], directory: &Name) -> anyhow::Result<()> {
-    let path = Path::new(directory);
-    if directory.is_dash() || capture::interface(directory).is_some() || path.exists() && !path.is_dir() {
-        bail!("{directory} is no directory: weir record SOURCE... DIR, where DIR is for what is saved");
-    }
-    if arguments.before.is_zero() && arguments.after.is_zero() {
-        bail!("--before 0 and --after 0 would save nothing");
-    }
-    if let (Some(disk), Some(segment)) = (arguments.disk, arguments.segment)
-        && segment > disk / 2
-    {
-        bail!(
-            "--segment {} of --disk {}: packets are removed a segment at a time, so that at least two must fit: --segment {}",
-            asked_size(segment),
-            asked_size(disk),
-            asked_size((disk / 8).max(1 << 20))
-        );
-    }
-    Ok(sources::check(sources, false)?)
-}
-
-/// Memory for packets. **Errors**: more than there is.
-fn ram(arguments: &RecordArgs) -> anyhow::Result<u64> {
-    let free = Available::now();
-    let ordinary = free.map_or(u64::MAX, |free| free.bytes);
-    let Some(asked) = arguments.ram else {
-        return Ok(RAM.min(ordinary / 4).max(LEAST_RAM));
-    };
-    if asked < LEAST_RAM {
-        bail!("--ram {}: at least {} are needed", asked_size(asked), asked_size(LEAST_RAM));
-    }
-    let all = ordinary.max(free.map_or(0, |free| free.huge.max(free.other_huge)));
-    if asked > all {
-        let unit = if all >= 8 << 30 { 1 << 30 } else { 1 << 20 };
-        let fits = asked_size(all / 4 * 3 / unit * unit);
-        bail!(
-            "--ram {}: {} of memory are free; --ram {fits} leaves some for others",
-            asked_size(asked),
-            numbers::bytes(all)
-        );
-    }
-    Ok(asked)
-}
-
-/// Largest length of a segment that nobody asked for, bytes.
-const SEGMENT: u64 = 256 << 20;
-
-/// Settings of the disk, if packets are kept there.
-fn disk(arguments: &RecordArgs) -> Option<record::disk::Settings> {
-    let nanoseconds = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
-    arguments.disk.map(|bytes| record::disk::Settings {
-        sync: arguments.sync,
-        // Whole segments are removed, so a few of them make up the record.
-        segment_bytes: arguments.segment.unwrap_or(SEGMENT.min(bytes / 8)),
-        segment_time: arguments.segment_time.or(arguments.age.map(|age| (age / 8).max(Duration::from_secs(1)))),
-        compress: arguments.compress,
-        retention: Retention {
-            bytes: Some(bytes),
-            age_ns: arguments.age.map(nanoseconds),
-            trigger_bytes: arguments.saved_size,
-            trigger_age_ns: arguments.saved_age.map(nanoseconds),
-            reserve_bytes: arguments.reserve,
-        },
-    })
-}
-
-/// The triggers of the command line and of a file. Without any, signals and requests save all packets.
-fn triggers(arguments: &RecordArgs) -> anyhow::Result<Vec<Trigger>> {
+/// Options of the recording for the arguments.
+fn options(arguments: &RecordArgs) -> Options {
     let every = arguments.every.map(|time| ("every".to_owned(), Condition::Every(time)));
-    let conditions = arguments.trigger.iter().chain(&arguments.threshold).cloned().chain(every);
-    let mut triggers: Vec<_> = conditions.map(|(name, condition)| trigger_of(name, condition, arguments)).collect();
-    if let Some(file) = &arguments.triggers {
-        triggers.extend(triggers_file::read(file, arguments)?);
+    Options {
+        ram: arguments.ram,
+        pages: arguments.pages,
+        align: arguments.align,
+        age: arguments.age,
+        cutoff: arguments.cutoff,
+        disk: arguments.disk,
+        sync: arguments.sync,
+        segment: arguments.segment,
+        segment_time: arguments.segment_time,
+        compress: arguments.compress,
+        reserve: arguments.reserve,
+        saved_size: arguments.saved_size,
+        saved_age: arguments.saved_age,
+        mode: arguments.mode,
+        resolve: arguments.resolve,
+        triggers: arguments.trigger.iter().chain(&arguments.threshold).cloned().chain(every).collect(),
+        trigger: Trigger {
+            before: arguments.before,
+            after: arguments.after,
+            keep: arguments.keep.clone(),
+            cooldown: arguments.cooldown,
+            max_bytes: arguments.max_size,
+            max_files: arguments.max_files,
+            ..Trigger::default()
+        },
     }
-    if triggers.is_empty() {
-        triggers.push(trigger_of("signal".to_owned(), Condition::Asked, arguments));
-    }
-    Ok(triggers)
-}
-
-/// A trigger with the settings of the command line.
-fn trigger_of(name: String, condition: Condition, arguments: &RecordArgs) -> Trigger {
-    Trigger {
-        name,
-        condition,
-        before: arguments.before,
-        after: arguments.after,
-        keep: arguments.keep.clone(),
-        cooldown: arguments.cooldown,
-        max_bytes: arguments.max_size,
-        max_files: arguments.max_files,
-    }
-}
-
-/// Makes the directory if it is missing, for the user whose rights the files are written with.
-fn make_directory(directory: &Name, mode: u32, walls: &Walls) -> anyhow::Result<()> {
-    let path = Path::new(directory);
-    if path.is_dir() {
-        return Ok(());
-    }
-    // Who may read the files may also search the directory.
-    let mode = mode | (mode & 0o444) >> 2;
-    let made = DirBuilder::new().mode(mode).create(path).and_then(|()| walls.give_away(path));
-    made.map_err(|error| anyhow!("{directory}: {}", io_words(&error)))
 }
 
 fn capture_request(arguments: &RecordArgs) -> CaptureRequest<'_> {
@@ -396,5 +284,20 @@ fn capture_request(arguments: &RecordArgs) -> CaptureRequest<'_> {
         resolve: arguments.resolve,
         snaplen: MAX_SNAPLEN,
         shares: 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::options;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+    use weir_messages::recording::Options;
+
+    #[test]
+    fn flags_that_are_left_out_are_the_defaults_of_the_library() {
+        let cli = Cli::parse_from(["weir", "record", "a.pcap", "out"]);
+        let Command::Record(arguments) = cli.command else { panic!("another command") };
+        assert_eq!(format!("{:?}", options(&arguments)), format!("{:?}", Options::default()));
     }
 }

@@ -1,7 +1,7 @@
 //! Names of sources: their checks, and messages about them.
 
 use crate::capture::{AF_PACKET, is_file_and_interface};
-use crate::outcome::{io_words, say};
+use crate::outcome::say;
 use crate::walls;
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use weir_io::follow::{Change, Followed};
 use weir_io::sys::Access;
 use weir_io::sys::packet_socket::ANY;
 use weir_messages::sources;
-pub use weir_messages::sources::{check, check_names, check_schemes, check_sort, too_many};
+pub use weir_messages::sources::{check, check_cpus, check_names, check_schemes, check_sort, too_many};
 
 /// Message on a file that cannot be opened.
 pub fn failed_line(name: &Name, error: &io::Error) -> String {
@@ -44,13 +44,4 @@ pub fn say_namesakes(sources: &[Name]) {
             say(&format!("{name}: the file ./{name} is read; to capture from {other}, name {AF_PACKET}{name}"));
         }
     }
-}
-
-/// Binds this thread to each processor of the list, in the end to the first. **Errors**: a processor of the list that
-/// cannot be had.
-pub fn check_cpus(cpus: &[usize]) -> anyhow::Result<()> {
-    let pin = |cpu: usize| {
-        weir_io::sys::pin(cpu).map_err(|error| anyhow::anyhow!("--cpus: processor {cpu}: {}", io_words(&error)))
-    };
-    cpus.iter().rev().try_for_each(|&cpu| pin(cpu))
 }

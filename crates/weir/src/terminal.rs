@@ -1,10 +1,9 @@
 //! Text for terminals: escaped, and wrapped to their width.
 
-use serde_json::Value;
 use std::fmt::Write as _;
 use std::io;
 use std::os::fd::AsFd;
-use weir_packet::text::is_control;
+pub use weir_messages::json::line as json;
 pub use weir_packet::text::printable;
 
 /// Columns of the terminal behind `stream`; `None` if there is no terminal or its width is unknown.
@@ -24,20 +23,6 @@ pub fn help_width() -> Option<usize> {
 
 fn asked_width() -> Option<usize> {
     std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0)
-}
-
-/// JSON in one line. Characters that could control a terminal are escaped too, as in `\u0085`.
-pub fn json(value: &Value) -> String {
-    let text = value.to_string();
-    if !text.contains(is_control) {
-        return text;
-    }
-    // Such characters occur in strings only, where the escape has the same meaning.
-    let mut out = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        let _ = if is_control(c) { write!(out, "\\u{:04x}", u32::from(c)) } else { out.write_char(c) };
-    }
-    out
 }
 
 /// Columns that `text` takes. Wide characters of East Asia and pictographs take two.
@@ -103,17 +88,6 @@ fn unit_len(text: &str, room: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn json_means_the_same_and_holds_nothing_that_steers() {
-        let all: String = (0..=0xffff).filter_map(char::from_u32).collect();
-        let value = json!({ "a\u{9b}": all });
-        let text = json(&value);
-        assert!(!text.contains(is_control));
-        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
-        assert!(json(&json!("\u{85}")) == "\"\\u0085\"" && json(&json!("é")) == "\"é\"");
-    }
 
     #[test]
     fn lines_are_cut_at_blanks_and_numbers_stay_with_their_words() {

@@ -10,7 +10,7 @@
 
 use super::{Handle, Shared};
 use crate::socket::Reply;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,11 +39,7 @@ pub(super) fn request(handle: &Handle, request: &Value) -> Reply {
         Some("trigger") => {
             let name = request["name"].as_str();
             match handle.fire(name, "a request on the control socket") {
-                Ok(asked) if asked.fired.is_empty() => Reply::Refused(asked.refusals()),
-                Ok(asked) => {
-                    let refused = asked.refused.iter().map(|(name, why)| (name.clone(), why.to_string().into()));
-                    Reply::Done(json!({ "fired": asked.fired, "refused": refused.collect::<Map<_, _>>() }))
-                }
+                Ok(asked) => asked.json().map_or_else(Reply::Refused, Reply::Done),
                 Err(why) => Reply::Refused(why.to_string()),
             }
         }

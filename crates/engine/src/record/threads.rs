@@ -3,7 +3,7 @@
 use super::condition::{Check, Met, SCHEDULE};
 use super::firing::{Begin, Cause, Firing, Interfaces, LATE_NS, nanoseconds};
 use super::save::{SaveFile, Target};
-use super::trigger::{Asked, Condition, Keep, NotFired, Saved, Trigger};
+use super::trigger::{Asked, Condition, Keep, NotFired, Saved, Span, Trigger};
 use super::{Error, Loss, Request, Shared};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -151,14 +151,14 @@ impl Triggers {
         }
     }
 
-    fn take(&mut self, Request::Fire(name, cause, answer): Request) {
+    fn take(&mut self, Request::Fire { name, cause, span, answer }: Request) {
         let time_ns = self.time_ns();
         let mut asked = Asked::default();
         for index in 0..self.watched.len() {
             if name.as_ref().is_none_or(|name| self.watched[index].trigger.name == *name) {
                 self.met(index);
                 let cause = Cause { text: cause.clone(), time_ns, flow: None, host: None };
-                let fired = self.fire(index, cause);
+                let fired = self.fire(index, cause, span);
                 let name = self.watched[index].trigger.name.clone();
                 match fired {
                     Ok(()) => asked.fired.push(name),
@@ -216,7 +216,7 @@ impl Triggers {
                 }
                 for cause in causes {
                     // A trigger that is not armed does not fire: the counts say so.
-                    let _ = self.fire(index, cause);
+                    let _ = self.fire(index, cause, None);
                 }
             }
             self.found = found;
@@ -225,7 +225,8 @@ impl Triggers {
         for index in 0..self.watched.len() {
             if time_ns != i64::MIN && self.watched[index].check.is_due(time_ns) {
                 self.met(index);
-                let _ = self.fire(index, Cause { text: SCHEDULE.to_owned(), time_ns, flow: None, host: None });
+                let cause = Cause { text: SCHEDULE.to_owned(), time_ns, flow: None, host: None };
+                let _ = self.fire(index, cause, None);
             }
         }
         for firing in &mut self.firings {
@@ -241,8 +242,8 @@ impl Triggers {
         self.shared.triggers()[index].met += 1;
     }
 
-    /// Begins a file, if the trigger is armed.
-    fn fire(&mut self, index: usize, cause: Cause) -> Result<(), NotFired> {
+    /// Begins a file, if the trigger is armed. A given `span` stands for that of the trigger.
+    fn fire(&mut self, index: usize, cause: Cause, span: Option<Span>) -> Result<(), NotFired> {
         let Watched { trigger, armed_ns, files, .. } = &mut self.watched[index];
         if cause.time_ns == i64::MIN {
             return Err(NotFired::Early);
@@ -258,7 +259,8 @@ impl Triggers {
         if self.firings.len() >= MOST {
             return Err(NotFired::Busy(MOST));
         }
-        let rest = trigger.after.saturating_add(trigger.cooldown);
+        let Span { before, after } = span.unwrap_or(Span { before: trigger.before, after: trigger.after });
+        let rest = after.saturating_add(trigger.cooldown);
         *armed_ns = cause.time_ns.saturating_add(nanoseconds(rest)).saturating_add(1);
         *files += 1;
         if self.interfaces.all.len() != self.shared.history.interface_count() {
@@ -268,9 +270,8 @@ impl Triggers {
         let comment = format!("trigger {}: {}", trigger.name, cause.text);
         match SaveFile::create(&self.target, &trigger.name, cause.time_ns, comment, trigger.max_bytes) {
             Ok(file) => {
-                let wait = nanoseconds(trigger.after).saturating_add(LATE_NS) as u64;
+                let wait = nanoseconds(after).saturating_add(LATE_NS) as u64;
                 let deadline_ns = (!self.waits).then(|| self.shared.steady_ns().saturating_add(wait));
-                let (before, after) = (trigger.before, trigger.after);
                 let begin = Begin { trigger: index, cause, before, after, file, deadline_ns };
                 self.firings.push(Firing::new(begin, &trigger.keep, &self.shared.history));
                 self.shared.triggers()[index].active = true;

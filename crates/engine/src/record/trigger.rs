@@ -1,5 +1,6 @@
 //! Triggers: conditions on which packets are saved, those from before included.
 
+use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,6 +38,15 @@ impl Default for Trigger {
             max_files: 1000,
         }
     }
+}
+
+/// Times around a firing: packets of these times are saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Time before the firing.
+    pub before: Duration,
+    /// Time after the firing.
+    pub after: Duration,
 }
 
 /// Whether a trigger may have this name: a part of the names of its files.
@@ -164,6 +174,15 @@ impl Asked {
     pub fn refusals(&self) -> String {
         let text = self.refused.iter().map(|(name, why)| format!("trigger {name} does not fire: {why}"));
         text.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Returns the triggers as JSON. **Errors**: none fired, for these reasons.
+    pub fn json(&self) -> Result<Value, String> {
+        if self.fired.is_empty() {
+            return Err(self.refusals());
+        }
+        let refused = self.refused.iter().map(|(name, why)| (name.clone(), why.to_string().into()));
+        Ok(json!({ "fired": self.fired, "refused": refused.collect::<Map<_, _>>() }))
     }
 }
 

@@ -5,8 +5,12 @@ use crate::numbers::{parse_size, parse_time};
 use clap::Args;
 use std::time::Duration;
 use weir_engine::name::Name;
-use weir_engine::record::trigger::{Condition, Figure, Keep, Key, Threshold};
+use weir_engine::record::trigger::{Condition, Keep};
 use weir_memory::Policy;
+use weir_messages::recording::{
+    check_disk, check_mode, check_segment, parse_file_size, parse_interval, parse_keep, parse_threshold_trigger,
+    parse_trigger,
+};
 
 const RING: &str = "How long to keep packets";
 const TRIGGERS: &str = "When to save them";
@@ -97,10 +101,10 @@ pub struct RecordArgs {
     pub align: weir_store::record::Shape,
 
     /// Save when a packet matches
-    #[arg(help_heading = TRIGGERS, long, value_name = "NAME=EXPR", value_parser = expression)]
+    #[arg(help_heading = TRIGGERS, long, value_name = "NAME=EXPR", value_parser = parse_trigger)]
     pub trigger: Vec<(String, Condition)>,
     /// Save when a key exceeds a figure in a window: flood='dst>100k packets/s/1s', scan='src>100 peers/10s'
-    #[arg(help_heading = TRIGGERS, long, value_name = "NAME=SPEC", value_parser = threshold)]
+    #[arg(help_heading = TRIGGERS, long, value_name = "NAME=SPEC", value_parser = parse_threshold_trigger)]
     pub threshold: Vec<(String, Condition)>,
     /// Triggers of a TOML file: [trigger.NAME] with match = 'EXPR', threshold = 'SPEC' or every = 'T', and before, after, keep,
     /// cooldown, max_size, max_files of its own
@@ -180,144 +184,21 @@ impl RecordArgs {
 }
 
 fn disk(text: &str) -> Result<u64, String> {
-    match parse_size(text)? {
-        size @ LEAST_DISK.. => Ok(size),
-        _ => Err(format!("'{text}' is too little for a record: 8M is the least")),
-    }
+    check_disk(parse_size(text)?, text)
 }
 
 fn segment(text: &str) -> Result<u64, String> {
-    match parse_size(text)? {
-        size @ 1_048_576..=4_294_967_296 => Ok(size),
-        _ => Err(format!("'{text}' is no size of a segment: 1M to 4G are")),
-    }
-}
-
-/// Least size of a record on disk, bytes: eight of the smallest segments.
-const LEAST_DISK: u64 = 8 << 20;
-
-fn named(text: &str, example: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, what)) if weir_engine::record::trigger::is_name(name) => Ok((name.to_owned(), what.to_owned())),
-        _ => Err(format!("'{text}' is not {example} with a name of letters, digits, '.', '_' and '-'")),
-    }
-}
-
-fn expression(text: &str) -> Result<(String, Condition), String> {
-    let (name, expression) = named(text, "NAME=EXPR")?;
-    Ok((name, Condition::Matches(parse_expression(&expression)?)))
-}
-
-/// Refuses an empty expression, which every packet matches.
-pub fn parse_expression(text: &str) -> Result<String, String> {
-    match text.trim() {
-        "" => Err("the expression is empty, and each packet would fire: write NAME='udp port 53'".to_owned()),
-        _ => Ok(text.to_owned()),
-    }
-}
-
-/// Parses an interval, which has a length.
-pub fn parse_interval(text: &str) -> Result<Duration, String> {
-    match parse_time(text)? {
-        Duration::ZERO => Err(format!("'{text}' is no interval: write 10m or 1h")),
-        time => Ok(time),
-    }
-}
-
-/// Parses the largest size of a file that has packets.
-pub fn parse_file_size(text: &str) -> Result<u64, String> {
-    match parse_size(text)? {
-        0 => Err("a file of 0 bytes would never hold a packet".to_owned()),
-        size => Ok(size),
-    }
-}
-
-fn threshold(text: &str) -> Result<(String, Condition), String> {
-    let (name, spec) = named(text, "NAME=KEY>VALUE FIGURE/WINDOW")?;
-    Ok((name, Condition::Exceeds(parse_threshold(&spec)?)))
-}
-
-/// Parses a threshold: `src>100 peers/10s`.
-pub fn parse_threshold(spec: &str) -> Result<Threshold, String> {
-    let bad = |why: &str| format!("'{spec}' is no threshold: {why}; write dst>100k packets/s/1s or src>100 peers/10s");
-    let (key, rest) = spec.split_once('>').ok_or_else(|| bad("'>' is missing"))?;
-    let key = match key.trim() {
-        "total" => Key::Total,
-        "src" => Key::Source,
-        "dst" => Key::Destination,
-        "conversation" => Key::Conversation,
-        other => return Err(bad(&format!("there is no key '{other}'"))),
-    };
-    let (value, window) = rest.rsplit_once('/').ok_or_else(|| bad("there is no window"))?;
-    let window = parse_time(window.trim()).map_err(|why| bad(&why))?;
-    if window.is_zero() {
-        return Err(bad("the window has no length"));
-    }
-    let (value, figure) = value.trim().split_once(' ').ok_or_else(|| bad("there is no figure"))?;
-    let figure = match figure.trim() {
-        "packets/s" => Figure::Packets,
-        "bit/s" => Figure::Bits,
-        "peers" => Figure::Peers,
-        "times" => Figure::Growth,
-        other => return Err(bad(&format!("there is no figure '{other}'"))),
-    };
-    let (digits, factor) = match value.char_indices().next_back() {
-        Some((at, 'k')) => (&value[..at], 1e3),
-        Some((at, 'M')) => (&value[..at], 1e6),
-        Some((at, 'G')) => (&value[..at], 1e9),
-        _ => (value, 1.0),
-    };
-    let above =
-        digits.parse::<f64>().ok().map(|value| value * factor).filter(|value| value.is_finite() && *value >= 0.0);
-    let above = above.ok_or_else(|| bad(&format!("'{value}' is no number")))?;
-    Ok(Threshold { key, figure, above, window })
-}
-
-/// Parses the packets that a trigger saves.
-pub fn parse_keep(text: &str) -> Result<Keep, String> {
-    Ok(match text {
-        "all" => Keep::All,
-        "flow" => Keep::Flow,
-        "host" => Keep::Host,
-        expression => Keep::Matches(expression.to_owned()),
-    })
+    check_segment(parse_size(text)?, text)
 }
 
 fn mode(text: &str) -> Result<u32, String> {
-    match u32::from_str_radix(text, 8) {
-        Ok(mode) if mode & !0o666 == 0 && mode & 0o600 == 0o600 => Ok(mode),
-        _ => Err(format!("'{text}' is no mode of a file: write 600, 640 or 644")),
-    }
+    // A number that is none has no such bits either.
+    check_mode(u32::from_str_radix(text, 8).unwrap_or(0), text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn thresholds_read_as_people_write_them() {
-        let of = |text: &str| match threshold(text) {
-            Ok((name, Condition::Exceeds(threshold))) => {
-                Ok((name, threshold.key, threshold.figure, threshold.above, threshold.window))
-            }
-            Ok(other) => panic!("{other:?}"),
-            Err(why) => Err(why),
-        };
-        let seconds = Duration::from_secs;
-        let flood = ("flood".to_owned(), Key::Destination, Figure::Packets, 100_000.0, seconds(1));
-        assert_eq!(of("flood=dst>100k packets/s/1s"), Ok(flood));
-        let scan = ("a-b".to_owned(), Key::Source, Figure::Peers, 100.0, seconds(600));
-        assert_eq!(of("a-b=src > 100 peers/10m"), Ok(scan));
-        let jump = ("j".to_owned(), Key::Total, Figure::Growth, 2.5, seconds(10));
-        assert_eq!(of("j=total>2.5 times/10s"), Ok(jump));
-        let wrong =
-            ["x", "=src>1 peers/1s", "a=src", "a=port>1 peers/1s", "a=src>1 peers", "a=src>1/1s", "a=src>x peers/1s"];
-        for text in
-            wrong.into_iter().chain(["a=src>1 cats/1s", "a=src>1 peers/0s", "a=src>-1 peers/1s", "a b=src>1 peers/1s"])
-        {
-            assert!(of(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn permissions_are_those_of_files() {

@@ -1,18 +1,14 @@
 //! Measuring of packets captured from interfaces.
 
-use super::{Command, refused};
+use super::Command;
 use crate::capture::{self, CaptureRequest};
 use crate::filter_file;
 use crate::outcome::say_plain;
-use anyhow::bail;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_engine::run::Run;
 use weir_io::{Kind, sys};
-use weir_packet::savefile::MAX_SNAPLEN;
-
-/// Bytes of a packet that hold all headers from which a flow key is read, except those of tunnels in tunnels.
-const HEADERS: u32 = 512;
+use weir_messages::measurement::{check_queues, snaplen};
 
 impl Command<'_> {
     /// Captures until stopped.
@@ -24,14 +20,8 @@ impl Command<'_> {
     ) -> anyhow::Result<()> {
         sys::tell_on_signal(Arc::clone(look));
         let arguments = self.arguments;
-        let (sources, workers) =
-            (&arguments.sources, arguments.workers.map_or_else(weir_pipeline::processors, usize::from));
-        let one = run.distributes();
-        if one && sources.len() > 1 {
-            bail!("--design async and sync have one distributor, for one interface: name one, or use rss");
-        }
-        // Each interface has at least one worker.
-        let shares = if run.shares_out() { (workers / sources.len()).max(1) } else { 1 };
+        let sources = &arguments.sources;
+        let shares = self.options.shares(run, sources)?;
         let mut inputs = Vec::new();
         capture::check_memory(sources, &arguments.live)?;
         for name in sources {
@@ -44,23 +34,20 @@ impl Command<'_> {
             }
             inputs.extend(opened);
         }
-        if one && inputs.len() > 1 {
-            bail!(
-                "--design async and sync have one distributor, for one queue: name one, as in af_xdp:eth0:0, or use rss"
-            );
-        }
+        check_queues(run, &inputs)?;
+        self.report.answers.captures(&inputs);
         let mut kept = Vec::new();
         for input in &inputs {
             if let Kind::Live(live) = &input.kind {
                 kept.extend_from_slice(live.backend().keeps());
-                self.report.captures(live.backend().place(), live.backend().counts().filtered.is_some());
             }
         }
         if arguments.filter_file.is_some() {
             kept.extend(filter_file::KEEPS);
         }
         self.walls.raise(&kept)?;
-        let refused = |error| refused(arguments, error);
+        let options = self.options;
+        let refused = |error| options.refusal(error);
         if !run.begin_capture(&inputs, &mut |event| self.event(event, stop)).map_err(refused)? {
             return Ok(());
         }
@@ -84,7 +71,7 @@ impl Command<'_> {
             expression: &arguments.filter,
             replaces_filter: replaces,
             resolve: arguments.resolve,
-            snaplen: if whole { MAX_SNAPLEN } else { HEADERS.max(output.snaplen) },
+            snaplen: snaplen(whole, output.snaplen),
             shares,
         }
     }

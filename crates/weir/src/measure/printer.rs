@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
-
-/// Most windows that wait to be printed. So many may be open at once, and all of them may end at once.
-const MOST: usize = super::MOST_OPEN as usize;
+use weir_messages::measured::MOST_WAITING;
 
 /// A thread that prints texts in their order.
 #[derive(Debug)]
@@ -38,7 +36,7 @@ impl Printer {
 
     /// Whether the queue of texts is full.
     pub fn is_full(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) >= MOST
+        self.waiting.load(Ordering::Relaxed) >= MOST_WAITING
     }
 
     /// Adds a text to the queue. After a failed print the text is lost, and [`finish`](Self::finish) returns the error.

@@ -3,68 +3,35 @@
 use crate::numbers::{bit_rate, bytes, duration, grouped, packets, percent, rate};
 use crate::table::{Column, Narrow, grid};
 use crate::terminal::{self, output_width, printable, wrapped};
-use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
 use weir_engine::name::Name;
 use weir_engine::zone::Zone;
 use weir_measure::{
-    Arrivals, Bound, BoundKind, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row, SIZE_CLASSES, Table, Tally,
-    Weigh, Window,
+    Arrivals, Bound, BoundKind, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row, Table, Tally, Weigh, Window,
 };
+use weir_messages::measured::{Answers, Beside, address, keyless_reasons, port_of, proto_name, size_label};
 use weir_packet::flow::FlowKey;
-use weir_packet::time::{Digits, Shape as TimeShape, Stamp};
+use weir_packet::time::{Digits, Shape, Stamp};
 
 /// Note in place of a number of dropped packets, if all packets of the sources were delivered and measured.
 const NO_LOSS: &str = "no loss";
 
-/// Settings of the report.
-pub struct Shape {
-    pub sources: Vec<Name>,
-    pub keys: Vec<KeyKind>,
-    pub by: Weigh,
-    /// Most rows of a table.
-    pub rows: usize,
-    /// Most rows of a table of changes.
-    pub changers: usize,
-    pub json: bool,
-}
-
-/// Facts of the summary beside the measured state.
-pub struct Beside<'a> {
-    /// Message on the first fault.
-    pub fault: Option<&'a str>,
-    /// Packets that the sources themselves count as lost before they were written.
-    pub lost_before: u64,
-    /// Whether a signal ended the run.
-    pub interrupted: bool,
-    /// Splits, and the number of packets that matched each.
-    pub splits: Vec<(&'a Name, u64)>,
-}
-
 /// Writer of windows and of the summary.
 pub struct Report {
-    shape: Shape,
+    sources: Vec<Name>,
+    /// Contents of the answers.
+    pub answers: Answers,
+    json: bool,
     zone: Zone,
-    /// Place that drops packets for want of room, if the sources are interfaces.
-    place: Option<&'static str>,
-    /// Whether packets rejected in the kernel are not counted.
-    uncounted: bool,
     /// Number of windows given out so far; `begun` tells whether any result was.
     windows: u64,
     begun: bool,
 }
 
 impl Report {
-    pub fn new(shape: Shape, zone: Zone) -> Self {
-        Self { shape, zone, place: None, uncounted: false, windows: 0, begun: false }
-    }
-
-    /// Declares the sources to be interfaces. `place` drops packets for want of room; `counted` is whether the kernel
-    /// counts the packets it rejects.
-    pub fn captures(&mut self, place: &'static str, counted: bool) {
-        self.place = Some(place);
-        self.uncounted |= !counted;
+    pub fn new(sources: &[Name], answers: Answers, json: bool, zone: Zone) -> Self {
+        Self { sources: sources.to_vec(), answers, json, zone, windows: 0, begun: false }
     }
 
     /// Text of a complete window.
@@ -72,15 +39,15 @@ impl Report {
         let apart = self.begun;
         self.begun = true;
         self.windows += u64::from(window.revision == 0);
-        let text = if self.shape.json {
-            terminal::json(&Value::Object(self.object(window)))
+        let text = if self.json {
+            terminal::json(&self.answers.window(window))
         } else {
             let (from, to) = window.span.unwrap_or_default();
             let again = match window.revision {
                 0 => String::new(),
                 n => format!(" (revision {n}: adds to it)"),
             };
-            let (from, to) = (self.clock(from, TimeShape::DateClock), self.clock(to, TimeShape::Clock));
+            let (from, to) = (self.clock(from, Shape::DateClock), self.clock(to, Shape::Clock));
             let title = format!("{from} - {to}{again}");
             // An empty line separates the window from the one before.
             let apart = if apart { "\n" } else { "" };
@@ -91,28 +58,15 @@ impl Report {
 
     /// Text of the summary.
     pub fn summary(&mut self, total: &Window<'_>, beside: &Beside<'_>) -> String {
-        let &Beside { fault, lost_before, interrupted, ref splits } = beside;
-        let text = if self.shape.json {
-            let mut object = self.object(total);
-            if lost_before > 0 {
-                object.insert("lost_before".to_owned(), lost_before.into());
-            }
-            object.insert("fault".to_owned(), fault.into());
-            if interrupted {
-                object.insert("interrupted".to_owned(), true.into());
-            }
-            if !splits.is_empty() {
-                let splits = splits.iter().map(|(name, packets)| (name.text(), Value::from(*packets)));
-                object.insert("splits".to_owned(), splits.collect());
-            }
-            terminal::json(&Value::Object(object))
+        let text = if self.json {
+            terminal::json(&self.answers.summary(total, beside))
         } else {
-            let title = match self.shape.sources.as_slice() {
+            let title = match self.sources.as_slice() {
                 [one] => printable(&one.as_source()).into_owned(),
                 many => format!("{} sources", many.len()),
             };
             // All delivered packets were measured, but not all packets were delivered.
-            let loss = match (fault, lost_before) {
+            let loss = match (beside.fault, beside.lost_before) {
                 (Some(_), _) => "incomplete".to_owned(),
                 (None, 0) => NO_LOSS.to_owned(),
                 (None, n) => format!("{} lost before", grouped(n)),
@@ -128,10 +82,10 @@ impl Report {
 
     /// A JSON object in one line, or text wrapped to the width of the terminal.
     fn fitted(&self, text: &str) -> String {
-        if self.shape.json { format!("{text}\n") } else { wrapped(text, output_width(), 2) }
+        if self.json { format!("{text}\n") } else { wrapped(text, output_width(), 2) }
     }
 
-    fn clock(&mut self, ns: i64, shape: TimeShape) -> String {
+    fn clock(&mut self, ns: i64, shape: Shape) -> String {
         let east = self.zone.east_s(ns);
         let mut text = String::new();
         Stamp(ns).write(&mut text, shape, Digits::Micro, east);
@@ -147,11 +101,11 @@ impl Report {
         if let Some(time) = time {
             let _ = write!(out, "  {}", duration(time));
         }
-        let _ = write!(out, "  {}", loss(&window.arrivals, self.place, otherwise));
+        let _ = write!(out, "  {}", loss(&window.arrivals, self.answers.place, otherwise));
         let Some(state) = window.state else {
             out.push_str("\n  no packet was measured\n");
             out.push_str(&aside(window));
-            out.extend((0..self.shape.keys.len()).map(|i| self.changes(window, i)));
+            out.extend((0..self.answers.keys.len()).map(|i| self.changes(window, i)));
             return out;
         };
         let _ = writeln!(out, "        {}", how_many(&state.flows(), "flow"));
@@ -170,13 +124,16 @@ impl Report {
         if tally.keyless.sum() > 0 {
             let _ = writeln!(out, "  {}", keyless(&tally.keyless));
         }
-        for (i, &kind) in self.shape.keys.iter().enumerate() {
+        for (i, &kind) in self.answers.keys.iter().enumerate() {
             out.push('\n');
-            if self.shape.keys.len() > 1 {
-                let _ =
-                    writeln!(out, "  {kind}, by {}", if self.shape.by == Weigh::Packets { "packets" } else { "bytes" });
+            if self.answers.keys.len() > 1 {
+                let _ = writeln!(
+                    out,
+                    "  {kind}, by {}",
+                    if self.answers.by == Weigh::Packets { "packets" } else { "bytes" }
+                );
             }
-            let table = state.table(i, self.shape.rows);
+            let table = state.table(i, self.answers.rows);
             out.push_str(&grid(&self.columns(kind, &table, &tally), output_width()));
             out.push_str(&self.outside(&table));
             out.push_str(&self.changes(window, i));
@@ -194,7 +151,7 @@ impl Report {
             Keys::About(keys) => how_many(&keys, "key"),
             Keys::AtLeast(keys) => format!("{} or more", how_many(&Estimate::exact(keys), "key")),
         };
-        let most = match self.shape.by {
+        let most = match self.answers.by {
             Weigh::Packets => packets(at_most),
             Weigh::Bytes => format!("{} bytes", grouped(at_most)),
         };
@@ -221,9 +178,9 @@ impl Report {
 
     /// Table of the largest changes since the window before, if it was requested and there was such a window.
     fn changes(&self, window: &Window<'_>, i: usize) -> String {
-        let changes = (self.shape.changers > 0).then(|| window.changers(i, self.shape.changers)).flatten();
+        let changes = (self.answers.changers > 0).then(|| window.changers(i, self.answers.changers)).flatten();
         changes.map_or(String::new(), |changes| {
-            let kind = self.shape.keys[i];
+            let kind = self.answers.keys[i];
             let table = grid(&self.change_columns(kind, &changes), output_width());
             format!("  changed most since the window before\n{table}")
         })
@@ -240,11 +197,11 @@ impl Report {
         let numbers = (1..=rows.len()).map(|n| n.to_string()).collect();
         let mut columns = vec![Column { title: "#", cells: numbers, right: true, narrow: Narrow::Stays }];
         columns.extend(key_columns(kind, rows.iter().map(|row| &row.key)));
-        let (whole, of): (u64, fn(&Row) -> u64) = match self.shape.by {
+        let (whole, of): (u64, fn(&Row) -> u64) = match self.answers.by {
             Weigh::Packets => (tally.passed, |row| row.counts.packets),
             Weigh::Bytes => (tally.bytes, |row| row.counts.bytes),
         };
-        let by = self.shape.by;
+        let by = self.answers.by;
         let figure = |row: &Row, of: Weigh, text: fn(u64) -> String| match of == by {
             true => text(row.counts.by(of)),
             false => companion_text(row.counts.by(of), &row.companion, text),
@@ -275,89 +232,6 @@ impl Report {
         }));
         columns
     }
-
-    fn object(&self, window: &Window<'_>) -> Map<String, Value> {
-        let tally = window.state.map_or(Tally::default(), |state| *state.tally());
-        let stamp = |ns: i64| {
-            let mut text = String::new();
-            Stamp(ns).write(&mut text, TimeShape::Rfc3339, Digits::Nano, 0);
-            text
-        };
-        let span = window.span.or(tally.times());
-        let mut object = Map::new();
-        let mut put = |key: &str, value: Value| drop(object.insert(key.to_owned(), value));
-        put("start", span.map(|(from, _)| stamp(from)).into());
-        put("end", span.map(|(_, to)| stamp(to)).into());
-        put("window", window.span.map(|(from, to)| (to - from) as f64 / 1e9).into());
-        if window.revision > 0 {
-            put("revision", window.revision.into());
-        }
-        put("received", window.arrivals.received.into());
-        put("passed", tally.passed.into());
-        put("filtered", if self.uncounted { Value::Null } else { window.arrivals.filtered.into() });
-        put("denied", 0.into());
-        put("dropped", dropped(&window.arrivals, self.place));
-        if window.left_out > 0 {
-            put("left_out", window.left_out.into());
-        }
-        if window.arrivals.jumped > 0 {
-            put("jumped", window.arrivals.jumped.into());
-        }
-        put("bytes", tally.bytes.into());
-        let none = Estimate { value: 0, plus_minus: 0, confidence: 1.0 };
-        let estimate = |of: fn(&weir_measure::State) -> Estimate| estimate_json(&window.state.map_or(none, of));
-        put("flows", estimate(weir_measure::State::flows));
-        let table = |i| window.state.map_or(Table::default(), |state| state.table(i, self.shape.rows));
-        let tables: Vec<Table> = (0..self.shape.keys.len()).map(table).collect();
-        let by_key = |value: &dyn Fn(KeyKind, &Table) -> Value| {
-            let each = self.shape.keys.iter().zip(&tables);
-            each.map(|(&kind, table)| (kind.to_string(), value(kind, table))).collect::<Map<_, _>>().into()
-        };
-        put("top", self.top(self.shape.keys[0], &tables[0]));
-        put("missing", missing_json(&tables[0]));
-        if tables.len() > 1 {
-            put("tops", by_key(&|kind, table| self.top(kind, table)));
-            put("missing_by_key", by_key(&|_, table| missing_json(table)));
-        }
-        put("sources", estimate(weir_measure::State::sources));
-        put("destinations", estimate(weir_measure::State::destinations));
-        let mut sizes = Map::new();
-        for (i, &packets) in tally.sizes.iter().enumerate() {
-            sizes.insert(size_label(i), packets.into());
-        }
-        put("sizes", sizes.into());
-        put("keyless", keyless_json(&tally.keyless));
-        if let [only] = tables.as_slice()
-            && only.untracked.packets > 0
-        {
-            put("untracked", only.untracked.packets.into());
-        }
-        if self.shape.changers > 0 {
-            let table = |(i, &kind): (usize, &KeyKind)| {
-                let changes = window.changers(i, self.shape.changers)?;
-                Some((kind.to_string(), changes.iter().map(|change| change_json(kind, change)).collect::<Value>()))
-            };
-            let tables: Option<Map<_, _>> = self.shape.keys.iter().enumerate().map(table).collect();
-            put("changers", tables.into());
-        }
-        object
-    }
-
-    fn top(&self, kind: KeyKind, table: &Table) -> Value {
-        let companion = match self.shape.by {
-            Weigh::Packets => "bytes_bound",
-            Weigh::Bytes => "packets_bound",
-        };
-        let row = |row: &Row| {
-            let mut object = key_json(kind, &row.key);
-            object.insert("packets".to_owned(), row.counts.packets.into());
-            object.insert("bytes".to_owned(), row.counts.bytes.into());
-            object.insert("bound".to_owned(), bound_json(&row.bound));
-            object.insert(companion.to_owned(), bound_json(&row.companion));
-            Value::Object(object)
-        };
-        table.rows.iter().map(row).collect()
-    }
 }
 
 /// Lines on windows that were left out and on packets that jumped; empty if there are none.
@@ -371,23 +245,6 @@ fn aside(window: &Window<'_>) -> String {
         let _ = writeln!(lines, "  {} with a time stamp far from the others (jumped)", packets(window.arrivals.jumped));
     }
     lines
-}
-
-/// The keys and the traffic outside the rows of a table, as JSON.
-fn missing_json(table: &Table) -> Value {
-    let Missing { at_most, kind, keys, counts } = table.missing;
-    let keys = match keys {
-        Keys::About(keys) => estimate_json(&keys),
-        Keys::AtLeast(keys) => json!({ "estimate": keys, "bound": { "kind": "none", "lower": keys } }),
-    };
-    let at_most = (kind != BoundKind::None).then_some(at_most);
-    let mut object = json!({
-        "at_most": at_most, "kind": kind_name(kind), "keys": keys, "packets": counts.packets, "bytes": counts.bytes,
-    });
-    if table.untracked.packets > 0 {
-        object["untracked"] = json!({ "packets": table.untracked.packets, "bytes": table.untracked.bytes });
-    }
-    object
 }
 
 /// Length of the part of the window that the sources cover, or if that is not known, the time from the first packet to the
@@ -408,17 +265,6 @@ fn loss(arrivals: &Arrivals, place: Option<&str>, otherwise: &str) -> String {
     }
 }
 
-fn dropped(arrivals: &Arrivals, place: Option<&str>) -> Value {
-    let mut causes = Map::new();
-    if arrivals.late > 0 {
-        causes.insert("late".to_owned(), arrivals.late.into());
-    }
-    if let Some(place) = place {
-        causes.insert(place.to_owned(), arrivals.dropped.into());
-    }
-    Value::Object(causes)
-}
-
 /// Estimated number with its relative error: `562 511 flows (+- 1.6 %)`.
 fn how_many(estimate: &Estimate, what: &str) -> String {
     let plural = if estimate.value == 1 { "" } else { "s" };
@@ -429,23 +275,6 @@ fn how_many(estimate: &Estimate, what: &str) -> String {
     format!("{count} (+- {:.1} %)", estimate.plus_minus as f64 * 100.0 / estimate.value as f64)
 }
 
-fn estimate_json(estimate: &Estimate) -> Value {
-    let bound = if estimate.confidence == 1.0 {
-        json!({ "kind": "exact" })
-    } else {
-        json!({ "kind": "probabilistic", "plus_minus": estimate.plus_minus, "confidence": estimate.confidence })
-    };
-    json!({ "estimate": estimate.value, "bound": bound })
-}
-
-fn size_label(class: usize) -> String {
-    let from = if class == 0 { 0 } else { SIZE_CLASSES[class - 1] + 1 };
-    match SIZE_CLASSES.get(class) {
-        Some(to) => format!("{from}-{to}"),
-        None => format!("{from}-"),
-    }
-}
-
 fn sizes(tally: &Tally) -> String {
     let class = |(i, &packets): (usize, &u64)| {
         (packets > 0).then(|| format!("{} {}", size_label(i), percent(packets, tally.passed)))
@@ -453,26 +282,10 @@ fn sizes(tally: &Tally) -> String {
     tally.sizes.iter().enumerate().filter_map(class).collect::<Vec<_>>().join(", ")
 }
 
-fn keyless_reasons(keyless: &Keyless) -> [(&'static str, u64); 4] {
-    [
-        ("not IP", keyless.not_ip),
-        ("cut before the addresses", keyless.truncated),
-        ("with broken headers", keyless.malformed),
-        ("of a link type without flow key", keyless.link_type),
-    ]
-}
-
 fn keyless(keyless: &Keyless) -> String {
     let reasons = keyless_reasons(keyless).into_iter().filter(|(_, packets)| *packets > 0);
     let reasons: Vec<String> = reasons.map(|(why, packets)| format!("{} {why}", grouped(packets))).collect();
     format!("without flow key, in no table: {}", reasons.join(", "))
-}
-
-fn keyless_json(keyless: &Keyless) -> Value {
-    let names = ["not_ip", "truncated", "malformed", "link_type"];
-    let counts = keyless_reasons(keyless).map(|(_, packets)| packets);
-    let some = names.iter().zip(counts).filter(|(_, packets)| *packets > 0);
-    Value::Object(some.map(|(name, packets)| ((*name).to_owned(), packets.into())).collect())
 }
 
 fn signed(n: i64) -> String {
@@ -501,79 +314,9 @@ fn companion_text(figure: u64, bound: &Bound, text: fn(u64) -> String) -> String
     }
 }
 
-fn kind_name(kind: BoundKind) -> &'static str {
-    match kind {
-        BoundKind::Exact => "exact",
-        BoundKind::Deterministic => "deterministic",
-        BoundKind::Probabilistic { .. } => "probabilistic",
-        BoundKind::None => "none",
-    }
-}
-
-fn bound_json(bound: &Bound) -> Value {
-    let mut object = json!({ "kind": kind_name(bound.kind), "lower": bound.lower, "upper": bound.upper });
-    if let BoundKind::Probabilistic { confidence } = bound.kind {
-        object["confidence"] = confidence.into();
-    }
-    object
-}
-
-fn change_json(kind: KeyKind, change: &Change) -> Value {
-    let mut object = key_json(kind, &change.key);
-    object.insert("before".to_owned(), change.before.into());
-    object.insert("after".to_owned(), change.after.into());
-    object.insert("change".to_owned(), change.delta().into());
-    let bound = json!({ "kind": kind_name(change.kind), "lower": change.lower, "upper": change.upper });
-    object.insert("bound".to_owned(), bound);
-    Value::Object(object)
-}
-
-/// Name of an IP protocol, or its number.
-fn proto_name(proto: u8) -> String {
-    let name = match proto {
-        1 => "icmp",
-        2 => "igmp",
-        4 => "ipip",
-        6 => "tcp",
-        17 => "udp",
-        33 => "dccp",
-        41 => "ipv6",
-        47 => "gre",
-        50 => "esp",
-        51 => "ah",
-        58 => "icmp6",
-        89 => "ospf",
-        103 => "pim",
-        112 => "vrrp",
-        132 => "sctp",
-        136 => "udplite",
-        _ => return proto.to_string(),
-    };
-    name.to_owned()
-}
-
-fn address(kind: KeyKind, key: &FlowKey, source: bool) -> String {
-    let address = if source { key.source() } else { key.destination() };
-    let text = address.map_or(String::new(), |address| address.to_string());
-    match kind.prefix_len(key.family) {
-        Some(bits) => format!("{text}/{bits}"),
-        None => text,
-    }
-}
-
-/// Port of one end of a flow, if the flow has ports.
-fn port_of(key: &FlowKey, source: bool) -> Option<u16> {
-    key.ports().map(|(sport, dport)| if source { sport } else { dport })
-}
-
 /// Port of one end as text; `-` if there is none.
 fn port(key: &FlowKey, source: bool) -> String {
     port_of(key, source).map_or("-".to_owned(), |port| port.to_string())
-}
-
-/// Port of one end in JSON: a number, or `"-"`.
-fn port_json(key: &FlowKey, source: bool) -> Value {
-    port_of(key, source).map_or("-".into(), Value::from)
 }
 
 /// Address and port of one end: `10.1.2.3:443`, `[2001:db8::1]:443`, or the address alone.
@@ -624,38 +367,4 @@ fn key_columns<'a>(kind: KeyKind, keys: impl Iterator<Item = &'a FlowKey>) -> Ve
         }
         KeyKind::Proto => vec![column("proto", Stays, &proto)],
     }
-}
-
-fn key_json(kind: KeyKind, key: &FlowKey) -> Map<String, Value> {
-    let mut object = Map::new();
-    let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
-    let (src, dst) = (|| address(kind, key, true).into(), || address(kind, key, false).into());
-    match kind {
-        KeyKind::FiveTuple | KeyKind::Conversation => {
-            put("src", src());
-            put("dst", dst());
-            put("sport", port_json(key, true));
-            put("dport", port_json(key, false));
-            put("proto", proto_name(key.proto).into());
-            if key.flags & FlowKey::LATER_FRAGMENT != 0 {
-                put("fragment", true.into());
-            }
-        }
-        KeyKind::Pair => {
-            put("src", src());
-            put("dst", dst());
-        }
-        KeyKind::Src(_) => put("src", src()),
-        KeyKind::Dst(_) => put("dst", dst()),
-        KeyKind::Sport => {
-            put("sport", port_json(key, true));
-            put("proto", proto_name(key.proto).into());
-        }
-        KeyKind::Dport => {
-            put("dport", port_json(key, false));
-            put("proto", proto_name(key.proto).into());
-        }
-        KeyKind::Proto => put("proto", proto_name(key.proto).into()),
-    }
-    object
 }

@@ -10,11 +10,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use weir_engine::ledger::Ledger;
-use weir_engine::name::Name;
+use weir_engine::record::Status;
 use weir_engine::record::disk::{self, DiskEvent};
 use weir_engine::record::trigger::Saved;
-use weir_engine::record::{Incomplete, Status};
 use weir_engine::run::Stage;
+use weir_messages::events::Line;
+use weir_messages::recording::{disk_line, end_json, opened_lines, saved_json, saved_lines};
 use weir_store::disk::Opened;
 
 /// Prints what happens in a recording, from any thread, and gathers its faults.
@@ -69,86 +70,36 @@ impl Report {
         }
     }
 
+    /// Reports what the lines say, and gathers the faults among them.
+    pub fn lines(&self, lines: impl IntoIterator<Item = Line>) {
+        for line in lines {
+            match line {
+                Line::Fault(line) => self.fault(line),
+                Line::Remark(line) => say(&line),
+                Line::Plain(line) => say_plain(&line),
+            }
+        }
+    }
+
     /// Reports a file that a trigger saved, or failed to save.
     pub fn saved(&self, saved: &Saved) {
         self.clear();
-        let Saved { trigger, cause, path, packets: count, remarks, error } = saved;
-        let name = Name::from(path);
-        match error {
-            None => {
-                say_plain(&format!("{name}: {}; trigger {trigger}: {cause}", packets(*count)));
-                remarks.iter().for_each(|remark| say_plain(&format!("  {remark}")));
-            }
-            Some(error) => {
-                let kept = if *count > 0 { format!("; {} are in it", packets(*count)) } else { String::new() };
-                self.fault(format!("{name}: {}{kept}; trigger {trigger}: {cause}", io_words(error)));
-            }
-        }
+        self.lines(saved_lines(saved));
         if self.json {
-            let object = json!({
-                "trigger": trigger,
-                "cause": cause,
-                "file": name.text(),
-                "packets": count,
-                "remarks": remarks,
-                "fault": error.as_ref().map(io_words),
-            });
             // The end of the reader is noticed at the end.
-            let _ = print(&format!("{}\n", terminal::json(&object)));
+            let _ = print(&format!("{}\n", terminal::json(&saved_json(saved))));
         }
     }
 
     /// Reports what an earlier recording left in the directory.
     pub fn opened(&self, opened: &Opened) {
-        for found in &opened.recovered {
-            let name = Name::from(&*found.path);
-            let why = found.damage.as_ref().map_or(String::new(), |damage| format!(": {damage}"));
-            let kept = packets(found.kept_packets);
-            match (found.kept_bytes, found.cut_bytes) {
-                (0, cut) => say(&format!("{name}: {cut} bytes with no whole block are removed{why}")),
-                (_, 0) => {
-                    let index = match (&found.index, found.had_index) {
-                        (Some(damage), _) => format!("its index is made anew ({damage})"),
-                        (None, true) => "its index is made anew".to_owned(),
-                        (None, false) => "had no index, and has one now".to_owned(),
-                    };
-                    let text = format!("{name}: {index}; {kept} are in it");
-                    match (found.damaged, &found.index) {
-                        (0, None) => say_plain(&text),
-                        (0, Some(_)) => say(&text),
-                        (1, _) => say(&format!("{text}; a place is damaged and left out{why}")),
-                        (places, _) => say(&format!("{text}; {places} places are damaged and left out{why}")),
-                    }
-                }
-                (_, cut) => say(&format!("{name}: {cut} bytes at the end are cut off{why}; {kept} are in it")),
-            }
-        }
-    }
-
-    /// Reports files that an earlier recording did not complete.
-    pub fn incomplete(&self, found: &[Incomplete]) {
-        for Incomplete { path, packets: count } in found {
-            let name = Name::from(&**path);
-            say(&match count {
-                0 => format!("{name}: an earlier recording left it without a packet, and it is removed"),
-                _ => format!("{name}: an earlier recording did not complete it; {} are in it", packets(*count)),
-            });
-        }
+        self.lines(opened_lines(opened));
     }
 
     /// Reports that the disk fails, or goes on.
     pub fn disk(&self, event: &DiskEvent<'_>) {
         self.clear();
-        match event {
-            DiskEvent::Failed(error) => {
-                self.fault(format!(
-                    "{}; packets are kept in RAM, and the disk is tried again",
-                    disk_error_words(error)
-                ));
-            }
-            DiskEvent::Uncompressed(error) => say(&format!("{}; the file stays uncompressed", disk_error_words(error))),
-            _ => say("the disk takes packets again"),
-        }
+        self.lines([disk_line(event)]);
     }
 
     /// Shows how the recording stands, on a terminal.
@@ -170,19 +121,11 @@ impl Report {
         self.clear();
         let End { ledger, status, .. } = end;
         if self.json {
-            let mut object = status.json();
-            object["received"] = ledger.received.into();
-            object["filtered"] = if ledger.uncounted { Value::Null } else { ledger.filtered.into() };
-            object["dropped"][end.place] = ledger.dropped.source.into();
-            if let Some(disk) = &status.disk {
-                // The summary has the number alone, without its time.
-                object["disk"]["durable"] = disk.durable.next.into();
-            }
+            let mut object = end_json(ledger, status, end.place, end.faults.first().map(String::as_str));
             object["on_trigger"] = end.runs.map_or(Value::Null, |runs| {
                 let [ran, failed] = [&runs.ran, &runs.failed].map(|count| count.load(Ordering::Relaxed));
                 json!({ "ran": ran, "failed": failed })
             });
-            object["fault"] = end.faults.first().map(String::as_str).into();
             if let Err(error) = print(&format!("{}\n", terminal::json(&object)))
                 && error.kind() != io::ErrorKind::BrokenPipe
             {
@@ -301,18 +244,6 @@ fn on_disk(disk: &disk::Status, taken: u64) -> String {
         text.push_str(", failing");
     }
     text
-}
-
-/// Message on a failure of the disk.
-fn disk_error_words(error: &disk::Failure) -> String {
-    match error {
-        disk::Failure::File { action, path, offset, kept, source } => {
-            let at = offset.map_or(String::new(), |offset| format!(" at offset {offset}"));
-            let kept = kept.map_or(String::new(), |kept| format!("; {} are on disk", packets(kept)));
-            format!("{}: {action}{at}: {}{kept}", Name::from(&**path), io_words(source))
-        }
-        error => error.to_string(),
-    }
 }
 
 /// `1 file` or `12 files`.

@@ -12,10 +12,8 @@
 //! max_files = 20
 //! ```
 
-use crate::cli::record::{RecordArgs, parse_expression, parse_file_size, parse_interval, parse_keep, parse_threshold};
 use crate::numbers::parse_time;
 use crate::outcome::io_words;
-use crate::record::trigger_of;
 use anyhow::{anyhow, bail};
 use std::fs::File;
 use std::io::Read;
@@ -23,12 +21,15 @@ use std::path::Path;
 use toml::{Table, Value};
 use weir_engine::name::Name;
 use weir_engine::record::trigger::{Condition, Trigger, is_name};
+use weir_messages::recording::{
+    Options, parse_expression, parse_file_size, parse_interval, parse_keep, parse_threshold,
+};
 
 /// Largest length of the file, bytes.
 const LONGEST: u64 = 1 << 20;
 
 /// Reads the triggers of a file; settings that a trigger leaves out are those of the command line.
-pub(super) fn read(file: &Name, arguments: &RecordArgs) -> anyhow::Result<Vec<Trigger>> {
+pub(super) fn read(file: &Name, options: &Options) -> anyhow::Result<Vec<Trigger>> {
     if Path::new(file).is_dir() {
         bail!("{file} is a directory: name a TOML file with [trigger.NAME]");
     }
@@ -39,10 +40,10 @@ pub(super) fn read(file: &Name, arguments: &RecordArgs) -> anyhow::Result<Vec<Tr
     if len as u64 > LONGEST {
         bail!("{file}: more than {LONGEST} bytes are too many for a list of triggers");
     }
-    parse(&text, arguments).map_err(|error| anyhow!("{file}: {error}"))
+    parse(&text, options).map_err(|error| anyhow!("{file}: {error}"))
 }
 
-fn parse(text: &str, arguments: &RecordArgs) -> anyhow::Result<Vec<Trigger>> {
+fn parse(text: &str, options: &Options) -> anyhow::Result<Vec<Trigger>> {
     let table: Table = text.parse().map_err(|error: toml::de::Error| {
         let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or(""));
         let why = error.message().lines().collect::<Vec<_>>().join(", ");
@@ -52,15 +53,15 @@ fn parse(text: &str, arguments: &RecordArgs) -> anyhow::Result<Vec<Trigger>> {
         bail!("there is no '{other}' in a list of triggers: [trigger.NAME] is");
     }
     let Some(triggers) = table.get("trigger").and_then(Value::as_table) else { bail!("it holds no [trigger.NAME]") };
-    triggers.iter().map(|(name, settings)| trigger(name, settings, arguments)).collect()
+    triggers.iter().map(|(name, settings)| trigger(name, settings, options)).collect()
 }
 
-fn trigger(name: &str, settings: &Value, arguments: &RecordArgs) -> anyhow::Result<Trigger> {
+fn trigger(name: &str, settings: &Value, options: &Options) -> anyhow::Result<Trigger> {
     if !is_name(name) {
         bail!("'{name}' is no name of a trigger: letters, digits, '.', '_' and '-' are, up to 64");
     }
     let Some(settings) = settings.as_table() else { bail!("trigger {name}: [trigger.{name}] is a table") };
-    let mut trigger = trigger_of(name.to_owned(), Condition::Asked, arguments);
+    let mut trigger = options.trigger(name.to_owned(), Condition::Asked);
     let mut conditions = 0;
     for (key, value) in settings {
         let wrong = |why: String| anyhow!("trigger {name}: {key}: {why}");

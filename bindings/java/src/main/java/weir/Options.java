@@ -1,5 +1,8 @@
 package weir;
 
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.List;
 import weir.ffi.Native;
@@ -89,5 +92,26 @@ public record Options(
     /** Guards batches: see {@link Source}. */
     public Options withDebug() {
         return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, true);
+    }
+
+    /** These settings for C. */
+    MemorySegment in(Arena arena) {
+        MemorySegment settings = arena.allocate(Native.weir_options.LAYOUT);
+        settings.set(ValueLayout.JAVA_INT, Native.weir_options.size, (int) Native.weir_options.LAYOUT.byteSize());
+        settings.set(ValueLayout.JAVA_INT, Native.weir_options.flags, flags);
+        settings.set(ValueLayout.ADDRESS, Native.weir_options.filter, Source.text(arena, filter));
+        settings.set(ValueLayout.ADDRESS, Native.weir_options.splits, Source.texts(arena, splits.toArray(String[]::new)));
+        settings.set(ValueLayout.JAVA_INT, Native.weir_options.split_count, splits.size());
+        settings.set(ValueLayout.JAVA_INT, Native.weir_options.workers, workers);
+        settings.set(ValueLayout.JAVA_LONG, Native.weir_options.limit, limit);
+        settings.set(ValueLayout.JAVA_LONG, Native.weir_options.ring, ringBytes);
+        settings.set(ValueLayout.JAVA_LONG, Native.weir_options.latency_ns, latencyNanos);
+        settings.set(ValueLayout.JAVA_INT, Native.weir_options.batches, batches);
+        settings.set(ValueLayout.JAVA_LONG, Native.weir_options.from_ns, fromNanos);
+        settings.set(ValueLayout.JAVA_LONG, Native.weir_options.to_ns, toNanos);
+        if (!rules.isEmpty()) {
+            settings.set(ValueLayout.ADDRESS, Native.weir_options.rules, Source.text(arena, rules));
+        }
+        return settings;
     }
 }

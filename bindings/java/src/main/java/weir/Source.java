@@ -69,22 +69,7 @@ public final class Source implements AutoCloseable {
         WeirException.checkLibrary();
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment list = texts(arena, names);
-            MemorySegment settings = arena.allocate(Native.weir_options.LAYOUT);
-            settings.set(ValueLayout.JAVA_INT, Native.weir_options.size, (int) Native.weir_options.LAYOUT.byteSize());
-            settings.set(ValueLayout.JAVA_INT, Native.weir_options.flags, options.flags());
-            settings.set(ValueLayout.ADDRESS, Native.weir_options.filter, text(arena, options.filter()));
-            settings.set(ValueLayout.ADDRESS, Native.weir_options.splits, texts(arena, options.splits().toArray(String[]::new)));
-            settings.set(ValueLayout.JAVA_INT, Native.weir_options.split_count, options.splits().size());
-            settings.set(ValueLayout.JAVA_INT, Native.weir_options.workers, options.workers());
-            settings.set(ValueLayout.JAVA_LONG, Native.weir_options.limit, options.limit());
-            settings.set(ValueLayout.JAVA_LONG, Native.weir_options.ring, options.ringBytes());
-            settings.set(ValueLayout.JAVA_LONG, Native.weir_options.latency_ns, options.latencyNanos());
-            settings.set(ValueLayout.JAVA_INT, Native.weir_options.batches, options.batches());
-            settings.set(ValueLayout.JAVA_LONG, Native.weir_options.from_ns, options.fromNanos());
-            settings.set(ValueLayout.JAVA_LONG, Native.weir_options.to_ns, options.toNanos());
-            if (!options.rules().isEmpty()) {
-                settings.set(ValueLayout.ADDRESS, Native.weir_options.rules, text(arena, options.rules()));
-            }
+            MemorySegment settings = options.in(arena);
             MemorySegment source = arena.allocate(ValueLayout.JAVA_LONG);
             MemorySegment error = arena.allocate(ValueLayout.JAVA_LONG);
             int status = (int) Native.weir_open.invokeExact(list, (long) names.length, settings, source, error);
@@ -105,7 +90,7 @@ public final class Source implements AutoCloseable {
         return arena.allocateFrom(text);
     }
 
-    private static MemorySegment texts(Arena arena, String[] texts) {
+    static MemorySegment texts(Arena arena, String[] texts) {
         MemorySegment list = arena.allocate(ValueLayout.ADDRESS, Math.max(texts.length, 1));
         for (int i = 0; i < texts.length; i++) {
             list.setAtIndex(ValueLayout.ADDRESS, i, text(arena, texts[i]));

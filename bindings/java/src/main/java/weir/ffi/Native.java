@@ -46,6 +46,30 @@ public final class Native {
     public static final int WEIR_TCP_FLAGS = 12;
     /** WEIR_VLAN of weir.h. */
     public static final int WEIR_VLAN = 13;
+    /** WEIR_BY_BYTES of weir.h. */
+    public static final int WEIR_BY_BYTES = 1;
+    /** WEIR_NO_MERGE of weir.h. */
+    public static final int WEIR_NO_MERGE = 2;
+    /** WEIR_SHARED of weir.h. */
+    public static final int WEIR_SHARED = 4;
+    /** WEIR_SEED of weir.h. */
+    public static final int WEIR_SEED = 8;
+    /** WEIR_HEAVY of weir.h. */
+    public static final int WEIR_HEAVY = 0;
+    /** WEIR_EXACT of weir.h. */
+    public static final int WEIR_EXACT = 1;
+    /** WEIR_CMS of weir.h. */
+    public static final int WEIR_CMS = 2;
+    /** WEIR_CMS_CONSERVATIVE of weir.h. */
+    public static final int WEIR_CMS_CONSERVATIVE = 3;
+    /** WEIR_AUTO of weir.h. */
+    public static final int WEIR_AUTO = 0;
+    /** WEIR_RSS of weir.h. */
+    public static final int WEIR_RSS = 1;
+    /** WEIR_ASYNC of weir.h. */
+    public static final int WEIR_ASYNC = 2;
+    /** WEIR_SYNC of weir.h. */
+    public static final int WEIR_SYNC = 3;
     /** WEIR_MERGE of weir.h. */
     public static final int WEIR_MERGE = 1;
     /** WEIR_SORT of weir.h. */
@@ -114,30 +138,6 @@ public final class Native {
         }
     }
 
-    /** Structure weir_sink_counts of weir.h. */
-    public static final class weir_sink_counts {
-        private weir_sink_counts() {}
-
-        /** Its layout. */
-        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
-            JAVA_LONG.withName("given"),
-            JAVA_LONG.withName("written"),
-            JAVA_LONG.withName("refused"),
-            JAVA_LONG.withName("lost"));
-        /** Offset of given, bytes. */
-        public static final long given = 0;
-        /** Offset of written, bytes. */
-        public static final long written = 8;
-        /** Offset of refused, bytes. */
-        public static final long refused = 16;
-        /** Offset of lost, bytes. */
-        public static final long lost = 24;
-
-        static {
-            Library.check("weir_sink_counts", LAYOUT, 32, 8, new String[] {"given", "written", "refused", "lost"}, new long[] {0, 8, 16, 24});
-        }
-    }
-
     /** Structure weir_options of weir.h. */
     public static final class weir_options {
         private weir_options() {}
@@ -189,6 +189,165 @@ public final class Native {
 
         static {
             Library.check("weir_options", LAYOUT, 88, 8, new String[] {"size", "flags", "filter", "splits", "split_count", "workers", "limit", "ring", "latency_ns", "batches", "connections", "from_ns", "to_ns", "rules"}, new long[] {0, 4, 8, 16, 24, 28, 32, 40, 48, 56, 60, 64, 72, 80});
+        }
+    }
+
+    /** Structure weir_measure_options of weir.h. */
+    public static final class weir_measure_options {
+        private weir_measure_options() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            JAVA_INT.withName("size"),
+            JAVA_INT.withName("flags"),
+            ADDRESS.withName("keys"),
+            JAVA_INT.withName("key_count"),
+            JAVA_INT.withName("rows"),
+            JAVA_INT.withName("changers"),
+            JAVA_INT.withName("sketch"),
+            JAVA_INT.withName("design"),
+            JAVA_INT.withName("batch"),
+            JAVA_LONG.withName("memory"),
+            JAVA_LONG.withName("window_ns"),
+            JAVA_LONG.withName("late_ns"),
+            JAVA_LONG.withName("seed"));
+        /** Offset of size, bytes. */
+        public static final long size = 0;
+        /** Offset of flags, bytes. */
+        public static final long flags = 4;
+        /** Offset of keys, bytes. */
+        public static final long keys = 8;
+        /** Offset of key_count, bytes. */
+        public static final long key_count = 16;
+        /** Offset of rows, bytes. */
+        public static final long rows = 20;
+        /** Offset of changers, bytes. */
+        public static final long changers = 24;
+        /** Offset of sketch, bytes. */
+        public static final long sketch = 28;
+        /** Offset of design, bytes. */
+        public static final long design = 32;
+        /** Offset of batch, bytes. */
+        public static final long batch = 36;
+        /** Offset of memory, bytes. */
+        public static final long memory = 40;
+        /** Offset of window_ns, bytes. */
+        public static final long window_ns = 48;
+        /** Offset of late_ns, bytes. */
+        public static final long late_ns = 56;
+        /** Offset of seed, bytes. */
+        public static final long seed = 64;
+
+        static {
+            Library.check("weir_measure_options", LAYOUT, 72, 8, new String[] {"size", "flags", "keys", "key_count", "rows", "changers", "sketch", "design", "batch", "memory", "window_ns", "late_ns", "seed"}, new long[] {0, 4, 8, 16, 20, 24, 28, 32, 36, 40, 48, 56, 64});
+        }
+    }
+
+    /** Structure weir_record_options of weir.h. */
+    public static final class weir_record_options {
+        private weir_record_options() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            JAVA_INT.withName("size"),
+            JAVA_INT.withName("trigger_count"),
+            ADDRESS.withName("triggers"),
+            ADDRESS.withName("thresholds"),
+            JAVA_INT.withName("threshold_count"),
+            JAVA_INT.withName("compress"),
+            ADDRESS.withName("keep"),
+            JAVA_LONG.withName("every_ns"),
+            JAVA_LONG.withName("ram"),
+            JAVA_LONG.withName("disk"),
+            JAVA_LONG.withName("age_ns"),
+            JAVA_LONG.withName("cutoff"),
+            JAVA_LONG.withName("segment"),
+            JAVA_LONG.withName("segment_ns"),
+            JAVA_LONG.withName("sync_ns"),
+            JAVA_LONG.withName("reserve"),
+            JAVA_LONG.withName("saved_size"),
+            JAVA_LONG.withName("saved_age_ns"),
+            JAVA_LONG.withName("before_ns"),
+            JAVA_LONG.withName("after_ns"),
+            JAVA_LONG.withName("cooldown_ns"),
+            JAVA_LONG.withName("max_size"),
+            JAVA_INT.withName("max_files"),
+            JAVA_INT.withName("mode"));
+        /** Offset of size, bytes. */
+        public static final long size = 0;
+        /** Offset of trigger_count, bytes. */
+        public static final long trigger_count = 4;
+        /** Offset of triggers, bytes. */
+        public static final long triggers = 8;
+        /** Offset of thresholds, bytes. */
+        public static final long thresholds = 16;
+        /** Offset of threshold_count, bytes. */
+        public static final long threshold_count = 24;
+        /** Offset of compress, bytes. */
+        public static final long compress = 28;
+        /** Offset of keep, bytes. */
+        public static final long keep = 32;
+        /** Offset of every_ns, bytes. */
+        public static final long every_ns = 40;
+        /** Offset of ram, bytes. */
+        public static final long ram = 48;
+        /** Offset of disk, bytes. */
+        public static final long disk = 56;
+        /** Offset of age_ns, bytes. */
+        public static final long age_ns = 64;
+        /** Offset of cutoff, bytes. */
+        public static final long cutoff = 72;
+        /** Offset of segment, bytes. */
+        public static final long segment = 80;
+        /** Offset of segment_ns, bytes. */
+        public static final long segment_ns = 88;
+        /** Offset of sync_ns, bytes. */
+        public static final long sync_ns = 96;
+        /** Offset of reserve, bytes. */
+        public static final long reserve = 104;
+        /** Offset of saved_size, bytes. */
+        public static final long saved_size = 112;
+        /** Offset of saved_age_ns, bytes. */
+        public static final long saved_age_ns = 120;
+        /** Offset of before_ns, bytes. */
+        public static final long before_ns = 128;
+        /** Offset of after_ns, bytes. */
+        public static final long after_ns = 136;
+        /** Offset of cooldown_ns, bytes. */
+        public static final long cooldown_ns = 144;
+        /** Offset of max_size, bytes. */
+        public static final long max_size = 152;
+        /** Offset of max_files, bytes. */
+        public static final long max_files = 160;
+        /** Offset of mode, bytes. */
+        public static final long mode = 164;
+
+        static {
+            Library.check("weir_record_options", LAYOUT, 168, 8, new String[] {"size", "trigger_count", "triggers", "thresholds", "threshold_count", "compress", "keep", "every_ns", "ram", "disk", "age_ns", "cutoff", "segment", "segment_ns", "sync_ns", "reserve", "saved_size", "saved_age_ns", "before_ns", "after_ns", "cooldown_ns", "max_size", "max_files", "mode"}, new long[] {0, 4, 8, 16, 24, 28, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 136, 144, 152, 160, 164});
+        }
+    }
+
+    /** Structure weir_sink_counts of weir.h. */
+    public static final class weir_sink_counts {
+        private weir_sink_counts() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            JAVA_LONG.withName("given"),
+            JAVA_LONG.withName("written"),
+            JAVA_LONG.withName("refused"),
+            JAVA_LONG.withName("lost"));
+        /** Offset of given, bytes. */
+        public static final long given = 0;
+        /** Offset of written, bytes. */
+        public static final long written = 8;
+        /** Offset of refused, bytes. */
+        public static final long refused = 16;
+        /** Offset of lost, bytes. */
+        public static final long lost = 24;
+
+        static {
+            Library.check("weir_sink_counts", LAYOUT, 32, 8, new String[] {"given", "written", "refused", "lost"}, new long[] {0, 8, 16, 24});
         }
     }
 
@@ -349,6 +508,54 @@ public final class Native {
     /** {@code weir_status weir_fill(weir_lease lease, uint32_t first, int32_t passed, const weir_column *columns, size_t count, uint32_t *written, uint32_t *next, weir_text *error)} */
     public static final MethodHandle weir_fill =
         Library.function("weir_fill", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_INT, JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_measure_open(const char *const *names, size_t count, const weir_options *options, const weir_measure_options *measure_options, weir_measure *measure, weir_text *error)} */
+    public static final MethodHandle weir_measure_open =
+        Library.function("weir_measure_open", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_measure_next(weir_measure measure, uint64_t timeout_ns, weir_text *text, uint32_t *is_summary, weir_text *error)} */
+    public static final MethodHandle weir_measure_next =
+        Library.function("weir_measure_next", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_measure_stop(weir_measure measure)} */
+    public static final MethodHandle weir_measure_stop =
+        Library.function("weir_measure_stop", FunctionDescriptor.of(JAVA_INT, JAVA_LONG));
+
+    /** {@code weir_status weir_measure_remarks(weir_measure measure, weir_text *text)} */
+    public static final MethodHandle weir_measure_remarks =
+        Library.function("weir_measure_remarks", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS));
+
+    /** {@code weir_status weir_measure_close(weir_measure measure)} */
+    public static final MethodHandle weir_measure_close =
+        Library.function("weir_measure_close", FunctionDescriptor.of(JAVA_INT, JAVA_LONG));
+
+    /** {@code weir_status weir_record_open(const char *const *names, size_t count, const char *directory, const weir_options *options, const weir_record_options *record_options, weir_record *record, weir_text *error)} */
+    public static final MethodHandle weir_record_open =
+        Library.function("weir_record_open", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_record_trigger(weir_record record, const char *name, uint64_t before_ns, uint64_t after_ns, weir_text *text, weir_text *error)} */
+    public static final MethodHandle weir_record_trigger =
+        Library.function("weir_record_trigger", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_record_status(weir_record record, weir_text *text)} */
+    public static final MethodHandle weir_record_status =
+        Library.function("weir_record_status", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS));
+
+    /** {@code weir_status weir_record_next(weir_record record, uint64_t timeout_ns, weir_text *text, weir_text *error)} */
+    public static final MethodHandle weir_record_next =
+        Library.function("weir_record_next", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_LONG, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_record_stop(weir_record record)} */
+    public static final MethodHandle weir_record_stop =
+        Library.function("weir_record_stop", FunctionDescriptor.of(JAVA_INT, JAVA_LONG));
+
+    /** {@code weir_status weir_record_remarks(weir_record record, weir_text *text)} */
+    public static final MethodHandle weir_record_remarks =
+        Library.function("weir_record_remarks", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS));
+
+    /** {@code weir_status weir_record_close(weir_record record, weir_text *text, weir_text *error)} */
+    public static final MethodHandle weir_record_close =
+        Library.function("weir_record_close", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS, ADDRESS));
 
     /** {@code weir_status weir_sink_open(const char *name, weir_sink *sink, weir_text *error)} */
     public static final MethodHandle weir_sink_open =

@@ -1,0 +1,121 @@
+package weir;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import weir.ffi.Native;
+
+/** Settings of a measurement. Each method changes one setting and returns these settings. */
+public final class MeasureOptions {
+    /** Table that counts the keys. */
+    public enum Sketch {
+        /** The largest keys, with bounds that always hold. */
+        HEAVY(Native.WEIR_HEAVY),
+        /** Every key, as long as there is memory. */
+        EXACT(Native.WEIR_EXACT),
+        /** Count-Min, with a heavy table beside it to name the keys. */
+        COUNT_MIN(Native.WEIR_CMS),
+        /** Count-Min with conservative update: closer, never lower. */
+        COUNT_MIN_CONSERVATIVE(Native.WEIR_CMS_CONSERVATIVE);
+
+        private final int number;
+
+        Sketch(int number) {
+            this.number = number;
+        }
+    }
+
+    private final List<String> keys = new ArrayList<>();
+    private int flags;
+    private int rows;
+    private int changers;
+    private Sketch sketch = Sketch.HEAVY;
+    private long memory;
+    private long windowNanos;
+    private long lateNanos;
+    private long seed;
+
+    /**
+     * Adds a key to count by, with a table of its own: {@code 5tuple}, {@code conversation}, {@code pair}, {@code src}, {@code dst},
+     * {@code sport}, {@code dport}, {@code proto}, or a prefix such as {@code src/24}. Without any key, 5-tuples are counted.
+     */
+    public MeasureOptions key(String key) {
+        keys.add(key);
+        return this;
+    }
+
+    /** Has bytes rank the keys, and not packets. */
+    public MeasureOptions byBytes() {
+        flags |= Native.WEIR_BY_BYTES;
+        return this;
+    }
+
+    /** Sets the most rows of a table; 10 by default. */
+    public MeasureOptions rows(int rows) {
+        this.rows = rows;
+        return this;
+    }
+
+    /** Adds a table of the keys that changed most since the window before, with this many rows. */
+    public MeasureOptions changers(int rows) {
+        changers = rows;
+        return this;
+    }
+
+    /** Sets the table that counts the keys. */
+    public MeasureOptions sketch(Sketch sketch) {
+        this.sketch = sketch;
+        return this;
+    }
+
+    /** Sets the memory of each table, bytes; 4 MiB by default. There is a table for each key, for each worker, for each open window. */
+    public MeasureOptions memory(long bytes) {
+        memory = bytes;
+        return this;
+    }
+
+    /** Asks for an answer about each window of packet time of this length. */
+    public MeasureOptions window(Duration length) {
+        windowNanos = length.toNanos();
+        return this;
+    }
+
+    /** Sets the time that a window waits for late packets; 1 s by default, or the window if that is shorter; of interfaces 200 ms. */
+    public MeasureOptions late(Duration time) {
+        lateNanos = time.toNanos();
+        return this;
+    }
+
+    /** Has files with windows read one after another, and not by the time of their packets. */
+    public MeasureOptions noMerge() {
+        flags |= Native.WEIR_NO_MERGE;
+        return this;
+    }
+
+    /** Sets the seed of the hash functions. Without it a seed is drawn, so that nobody can aim collisions. */
+    public MeasureOptions seed(long seed) {
+        flags |= Native.WEIR_SEED;
+        this.seed = seed;
+        return this;
+    }
+
+    MemorySegment in(Arena arena) {
+        MemorySegment settings = arena.allocate(Native.weir_measure_options.LAYOUT);
+        settings.set(
+            ValueLayout.JAVA_INT, Native.weir_measure_options.size, (int) Native.weir_measure_options.LAYOUT.byteSize());
+        settings.set(ValueLayout.JAVA_INT, Native.weir_measure_options.flags, flags);
+        settings.set(ValueLayout.ADDRESS, Native.weir_measure_options.keys, Source.texts(arena, keys.toArray(String[]::new)));
+        settings.set(ValueLayout.JAVA_INT, Native.weir_measure_options.key_count, keys.size());
+        settings.set(ValueLayout.JAVA_INT, Native.weir_measure_options.rows, rows);
+        settings.set(ValueLayout.JAVA_INT, Native.weir_measure_options.changers, changers);
+        settings.set(ValueLayout.JAVA_INT, Native.weir_measure_options.sketch, sketch.number);
+        settings.set(ValueLayout.JAVA_LONG, Native.weir_measure_options.memory, memory);
+        settings.set(ValueLayout.JAVA_LONG, Native.weir_measure_options.window_ns, windowNanos);
+        settings.set(ValueLayout.JAVA_LONG, Native.weir_measure_options.late_ns, lateNanos);
+        settings.set(ValueLayout.JAVA_LONG, Native.weir_measure_options.seed, seed);
+        return settings;
+    }
+}

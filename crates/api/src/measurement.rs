@@ -1,0 +1,301 @@
+//! Measurements: the answers of `weir measure`, one after another.
+
+use crate::error::Error;
+use crate::heard::{Heard, come_at_once, locked, open_captures, wait_for, wait_for_threads};
+use crate::options::Options;
+use crate::queue::{Feed, Queue, Taken, queue};
+use crate::reading::Reading;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use weir_engine::capture::CaptureRequest;
+use weir_engine::control::Control;
+use weir_engine::event::Event;
+use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::name::Name;
+use weir_engine::outputs::Outputs;
+use weir_engine::run::{Ended, Run, Setup};
+use weir_messages::captures;
+use weir_messages::events::{Line, end_lines};
+use weir_messages::json::line;
+use weir_messages::measured::{Answers, Beside, LeftOut, MOST_WAITING, time_lines, total};
+use weir_messages::measurement::{Options as MeasureOptions, check_queues, is_live, snaplen};
+use weir_pipeline::select::Selection;
+
+/// An answer of a measurement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Whether this is the summary, the last answer.
+    pub is_summary: bool,
+    /// The answer: a JSON object in one line, as `weir measure --json` prints it.
+    pub json: String,
+}
+
+/// Result of [`Measurement::next`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NextAnswer {
+    /// An answer.
+    Answer(Answer),
+    /// No answer came in that time.
+    Nothing,
+    /// The summary was taken.
+    End,
+}
+
+/// A measurement of sources, in threads of its own. Every method may be called from any thread.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use weir_api::{MeasureOptions, Measurement, NextAnswer, Options};
+///
+/// let measure = MeasureOptions { window: Some(Duration::from_secs(1)), ..MeasureOptions::default() };
+/// let measurement = Measurement::open(&["trace.pcap"], &Options::default(), &measure)?;
+/// while let NextAnswer::Answer(answer) = measurement.next(Duration::MAX)? {
+///     println!("{}", answer.json);
+/// }
+/// # Ok::<(), weir_api::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Measurement {
+    answers: Queue<Answer>,
+    control: Arc<Control>,
+    stop: Arc<AtomicBool>,
+    heard: Arc<Mutex<Heard>>,
+    /// Contents of the answers; the windows left out.
+    shape: Answers,
+    left_out: Arc<Mutex<LeftOut>>,
+    options: MeasureOptions,
+    is_live: bool,
+    state: Mutex<State>,
+    /// No sink may empty the files of the measurement.
+    _files: Reading,
+}
+
+#[derive(Debug)]
+struct State {
+    handle: Handle<()>,
+    ended: bool,
+    /// The summary and the failure of the run, until calls have returned them.
+    summary: Option<Answer>,
+    failure: Option<Error>,
+}
+
+/// The side of a measurement that gives windows out, in the thread of the run.
+struct Giver {
+    feed: Feed<Answer>,
+    heard: Arc<Mutex<Heard>>,
+    shape: Answers,
+    left_out: Arc<Mutex<LeftOut>>,
+    is_live: bool,
+}
+
+impl Giver {
+    fn event(&self, event: Event<'_>) {
+        let Event::Window(window) = event else { return locked(&self.heard).event(&event) };
+        // A file waits until there is room. A capture must not.
+        let has_room = !self.is_live || self.feed.has_room();
+        let window = locked(&self.left_out).admit(window, has_room);
+        if let Some(window) = window {
+            self.feed.add(Answer { is_summary: false, json: line(&self.shape.window(&window)) });
+        }
+    }
+}
+
+impl Measurement {
+    /// Begins to measure sources, named as for the command: capture files, "-" for standard input, record directories, or interfaces.
+    ///
+    /// Of `options`, `workers` is the number of threads that measure, and `inner` has keys read inside tunnels, while the filter judges
+    /// the packets around them. `splits`, `invert`, `limit` and `rules` are no part of a measurement and are refused. Files in the given
+    /// [`order`](Options::order) are merged by time if there are windows, unless [`MeasureOptions::merge`] says otherwise. Of `measure`,
+    /// `workers`, `inner` and `sort` are not used.
+    ///
+    /// Waits until the first packets of a file are there, or the capture has begun; not for packets of a pipe.
+    pub fn open<N: Clone + Into<Name>>(
+        names: &[N],
+        options: &Options,
+        measure: &MeasureOptions,
+    ) -> Result<Self, Error> {
+        let mut names: Vec<Name> = names.iter().cloned().map(Into::into).collect();
+        if names.is_empty() {
+            return Err(Error::refused("there is no name of a source"));
+        }
+        options.check()?;
+        options.check_no_batches("a measurement")?;
+        if measure.keys.is_empty() {
+            return Err(Error::refused("there is no key to count by"));
+        }
+        if options.capture.wait {
+            captures::name_awaited(&mut names);
+        }
+        let measure = MeasureOptions {
+            workers: options.workers(),
+            inner: options.inner,
+            sort: options.order == Order::Sorted,
+            merge: if options.order == Order::Merged { Some(true) } else { measure.merge },
+            ..measure.clone()
+        };
+        let settings = measure.settings(&names).map_err(Error::refused)?;
+        let is_live = is_live(&names);
+        let files = Reading::note(&names);
+        let setup = Setup {
+            selection: Selection {
+                inner: false,
+                // Windows are given out as soon as they are complete.
+                at_once: measure.window.is_some(),
+                ..options.selection()
+            },
+            measure: Some(settings),
+            workers: 1,
+            ..Setup::default()
+        };
+        let (stop, heard) = (Arc::clone(&setup.stop), Heard::new());
+        let run = Run::new(setup);
+        let mut shape = measure.answers();
+        let query = options.query(&names, |line| locked(&heard).remarks.push(line))?;
+        let is_quick = !is_live && come_at_once(&names);
+        let from = if is_live {
+            let filters = !options.filter.trim().is_empty();
+            let request = CaptureRequest {
+                settings: options.capture,
+                expression: &options.filter,
+                replaces_filter: false,
+                resolve: options.resolve,
+                snaplen: snaplen(filters || options.inner, 0),
+                shares: measure.shares(&run, &names).map_err(Error::refused)?,
+            };
+            let inputs = open_captures(&names, &request, &stop, &heard)?;
+            check_queues(&run, &inputs).map_err(Error::refused)?;
+            shape.captures(&inputs);
+            Sources::Captures(inputs)
+        } else {
+            Sources::Files { order: measure.order(&names), names, zstd_window: 128 << 20, follow: None, query }
+        };
+        let (feed, answers) = queue(MOST_WAITING);
+        let left_out = Arc::<Mutex<LeftOut>>::default();
+        let giver =
+            Giver { feed, heard: Arc::clone(&heard), shape: shape.clone(), left_out: Arc::clone(&left_out), is_live };
+        let control = Arc::clone(run.control());
+        let on = move |event: Event<'_>| {
+            giver.event(event);
+            None::<()>
+        };
+        let handle = Handle::start(run, from, 1, on)
+            .map_err(|error| Error::failed(format!("a thread cannot be started: {error}")))?;
+        let state = Mutex::new(State { handle, ended: false, summary: None, failure: None });
+        let measurement =
+            Self { answers, control, stop, heard, shape, left_out, options: measure, is_live, state, _files: files };
+        measurement.begin(is_quick)?;
+        Ok(measurement)
+    }
+
+    /// Waits until the measurement has begun. **Errors**: it ended before that.
+    fn begin(&self, is_quick: bool) -> Result<(), Error> {
+        wait_for(|| {
+            let heard = locked(&self.heard);
+            // A capture has begun once its expression is compiled.
+            let begun = if is_quick { heard.has_read } else { !self.is_live || heard.begun };
+            begun || self.answers.is_ready()
+        });
+        if !self.answers.is_over() {
+            return Ok(());
+        }
+        let mut state = locked(&self.state);
+        self.end(&mut state);
+        let has_begun = locked(&self.heard).begun && state.summary.is_some();
+        match state.failure.take_if(|_| !has_begun) {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits at most `most` for the next answer: each complete window, if windows were asked for, and at the end the summary.
+    ///
+    /// If a source failed, the summary says so as `fault`, and the call behind it returns the error, once. While 64 windows wait to be
+    /// taken, files are not read, and the windows of interfaces are left out: the next answer counts them as `left_out`. **Cost**: a lock
+    /// and some allocations of the text; a wait is a system call.
+    pub fn next(&self, most: Duration) -> Result<NextAnswer, Error> {
+        match self.answers.next(most) {
+            Taken::Some(answer) => Ok(NextAnswer::Answer(answer)),
+            Taken::Nothing => Ok(NextAnswer::Nothing),
+            Taken::End => {
+                let mut state = locked(&self.state);
+                self.end(&mut state);
+                if let Some(summary) = state.summary.take() {
+                    return Ok(NextAnswer::Answer(summary));
+                }
+                state.failure.take().map_or(Ok(NextAnswer::End), Err)
+            }
+        }
+    }
+
+    /// Takes up the end of the run, once.
+    fn end(&self, state: &mut State) {
+        /// Longest wait for a thread that has nothing more to read.
+        const LONGEST: Duration = Duration::from_secs(10);
+        if std::mem::replace(&mut state.ended, true) {
+            return;
+        }
+        match state.handle.join(LONGEST) {
+            Ok(Ok((ended, outputs))) => {
+                state.summary = self.summary(&ended, &outputs);
+                state.failure = locked(&self.heard).failure();
+            }
+            Ok(Err(error)) => {
+                let has_failed =
+                    matches!(error, weir_engine::run::Error::Panic { .. } | weir_engine::run::Error::Io(_));
+                let line = self.options.refusal(error);
+                state.failure = Some(if has_failed { Error::failed(line) } else { Error::refused(line) });
+            }
+            Err(error) => state.failure = Some(Error::failed(error)),
+        }
+    }
+
+    /// The summary, if packets could be measured to the end, and messages on the end.
+    fn summary(&self, ended: &Ended, outputs: &Outputs) -> Option<Answer> {
+        let mut heard = locked(&self.heard);
+        let lines = heard.listener.end_of_capture();
+        heard.add(lines);
+        heard.add(ended.failure.iter().map(|failure| Line::Fault(failure.to_string())));
+        let finished = ended.measured.as_ref()?;
+        heard.add(end_lines(outputs, ended));
+        let total = total(finished, *locked(&self.left_out));
+        let beside = Beside {
+            fault: heard.faults.first().map(String::as_str),
+            lost_before: ended.ledger.lost_before,
+            interrupted: !self.is_live && self.stop.load(Ordering::Relaxed),
+            splits: Vec::new(),
+        };
+        let json = line(&self.shape.summary(&total, &beside));
+        let lines = time_lines(&total, finished, self.options.window.is_some(), "");
+        heard.remarks.extend(lines);
+        Some(Answer { is_summary: true, json })
+    }
+
+    /// Ends the measurement early. What was read is measured, and the answers can still be taken.
+    pub fn stop(&self) {
+        self.control.stop();
+    }
+
+    /// Returns what the user should know although nothing failed, a line each, since the last call.
+    pub fn remarks(&self) -> Vec<String> {
+        std::mem::take(&mut locked(&self.heard).remarks)
+    }
+
+    /// Ends the measurement. Answers that wait are dropped. Waits for its threads, seconds at most.
+    pub fn close(&self) {
+        self.stop();
+        self.answers.leave();
+        let mut state = locked(&self.state);
+        self.end(&mut state);
+        (state.summary, state.failure) = (None, None);
+        wait_for_threads(&state.handle);
+    }
+}
+
+impl Drop for Measurement {
+    /// Nobody takes answers any more, so that the run need not wait for room.
+    fn drop(&mut self) {
+        self.stop();
+        self.answers.leave();
+    }
+}

@@ -1,0 +1,305 @@
+//! Recordings: packets kept in RAM and on disk, and saved around triggers, as by `weir record`.
+
+use crate::error::Error;
+use crate::heard::{Heard, come_at_once, locked, open_captures, wait_for, wait_for_threads};
+use crate::options::Options;
+use crate::queue::{Feed, Queue, Taken, queue};
+use crate::reading::Reading;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use weir_engine::capture::CaptureRequest;
+use weir_engine::event::Event;
+use weir_engine::handle::{Handle, Order, Sources};
+use weir_engine::name::Name;
+use weir_engine::record::trigger::Span;
+use weir_engine::record::{self, NewDirectory, Recording};
+use weir_engine::run::{self, Run, Setup};
+use weir_io::{Kind, sys};
+use weir_messages::captures;
+use weir_messages::errors::io_words;
+use weir_messages::events::{Line, end_lines};
+use weir_messages::json::line;
+use weir_messages::measurement::is_live;
+use weir_messages::recording::{
+    Listeners, Options as RecordOptions, disk_line, end_json, incomplete_line, listen_refusal, opened_lines,
+    saved_json, saved_lines,
+};
+use weir_packet::savefile::MAX_SNAPLEN;
+use weir_store::disk::FreeBytes;
+
+/// Most saved files about which the caller was not told yet; of further ones the oldest are forgotten.
+const MOST_SAVED: usize = 1024;
+
+/// Result of [`Recorder::next`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NextSaved {
+    /// A file that a trigger saved, or failed to save: a JSON object in one line, as `weir record --json` prints it.
+    Saved(String),
+    /// No file was saved in that time.
+    Nothing,
+    /// The recording has ended, and all saved files were told.
+    End,
+}
+
+/// A recording of sources into a directory, in threads of its own. Every method may be called from any thread.
+pub struct Recorder {
+    recording: record::Handle,
+    saved: Queue<String>,
+    heard: Arc<Mutex<Heard>>,
+    /// Place that drops packets for want of room.
+    place: &'static str,
+    state: Mutex<State>,
+    /// No sink may empty the files that are recorded.
+    _files: Reading,
+}
+
+struct State {
+    handle: Handle<()>,
+    /// The recording, until it is completed.
+    recorder: Option<record::Recorder>,
+    /// The account at the end, a JSON object in one line.
+    end: String,
+    failure: Option<Error>,
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder").field("saved", &self.saved).finish_non_exhaustive()
+    }
+}
+
+/// Tells what happens in a recording.
+fn listeners(heard: &Arc<Mutex<Heard>>, feed: Feed<String>) -> Listeners {
+    let (saves, writes) = (Arc::clone(heard), Arc::clone(heard));
+    Listeners {
+        on_disk: Box::new(move |event| locked(&writes).add([disk_line(&event)])),
+        on_saved: Box::new(move |saved| {
+            locked(&saves).add(saved_lines(saved));
+            feed.add_or_forget(line(&saved_json(saved)));
+        }),
+    }
+}
+
+impl Recorder {
+    /// Begins to record sources into a directory, which is made if it is missing. Sources are named as for the command.
+    ///
+    /// Of `options`, the filter and the settings of the capture are used; `splits`, `invert`, `inner`, `limit`, `rules` and another
+    /// [`order`](Options::order) than the given one are no part of a recording and are refused. The directory gets a control socket, so
+    /// that `weir query` and `weir record --status` find what is only in RAM. Waits until the capture has begun.
+    ///
+    /// **Cost**: the memory of [`RecordOptions::ram`], which is obtained now.
+    pub fn open<N: Clone + Into<Name>>(
+        names: &[N],
+        directory: impl Into<Name>,
+        options: &Options,
+        record: &RecordOptions,
+    ) -> Result<Self, Error> {
+        let mut names: Vec<Name> = names.iter().cloned().map(Into::into).collect();
+        let directory = &directory.into();
+        if names.is_empty() {
+            return Err(Error::refused("there is no name of a source"));
+        }
+        options.check()?;
+        options.check_no_batches("a recording")?;
+        if options.inner || options.order != Order::Given || options.times != [None; 2] {
+            return Err(Error::refused("a recording has no inner packets, other orders and times: leave them out"));
+        }
+        if options.capture.wait {
+            captures::name_awaited(&mut names);
+        }
+        record.check(&names, directory).map_err(Error::refused)?;
+        let (is_live, path) = (is_live(&names), Path::new(directory));
+        let files = Reading::note(&names);
+        let heard = Heard::new();
+        let (feed, saved) = queue(MOST_SAVED);
+        let settings = record.settings(directory, is_live, Vec::new(), listeners(&heard, feed));
+        let (mut recording, sink) = Recording::new(settings.map_err(Error::refused)?).map_err(Error::refused)?;
+        let words = |error: io::Error| Error::refused(format!("{directory}: {}", io_words(&error)));
+        let mut made = NewDirectory::make(path, record.mode).map_err(words)?;
+        let free_bytes = FreeBytes(Arc::new(|path: &Path| sys::free_bytes(path)));
+        if let Some(opened) = recording.open_disk(free_bytes).map_err(Error::refused)? {
+            locked(&heard).add(opened_lines(&opened));
+        }
+        recording.listen().map_err(|error| Error::refused(listen_refusal(directory, error)))?;
+        let setup = Setup {
+            selection: options.selection(),
+            main: (directory.as_output(), Some(Box::new(sink))),
+            merges: names.len() > 1,
+            workers: options.workers(),
+            ..Setup::default()
+        };
+        let stop = Arc::clone(&setup.stop);
+        let run = Run::new(setup);
+        recording.handle().set_control(run.control());
+        let is_quick = !is_live && come_at_once(&names);
+        let mut place = "kernel";
+        let from = if is_live {
+            let request = CaptureRequest {
+                settings: options.capture,
+                expression: &options.filter,
+                replaces_filter: false,
+                resolve: options.resolve,
+                snaplen: MAX_SNAPLEN,
+                shares: 1,
+            };
+            let inputs = open_captures(&names, &request, &stop, &heard)?;
+            for input in &inputs {
+                if let Kind::Live(live) = &input.kind {
+                    place = live.backend().place();
+                }
+            }
+            Sources::Captures(inputs)
+        } else {
+            Sources::Files { names, order: Order::Given, zstd_window: 128 << 20, follow: None, query: None }
+        };
+        match recording.recover_saved() {
+            Ok(found) => locked(&heard).add(found.iter().map(incomplete_line)),
+            Err(error) => {
+                let line = format!("files that an earlier recording left: {}", io_words(&error));
+                locked(&heard).add([Line::Fault(line)]);
+            }
+        }
+        let handle = recording.handle().clone();
+        let recorder = recording.start().map_err(Error::failed)?;
+        let hears = Arc::clone(&heard);
+        let on = move |event: Event<'_>| {
+            locked(&hears).event(&event);
+            None::<()>
+        };
+        let started = Handle::start(run, from, 1, on);
+        let run = match started {
+            Ok(run) => run,
+            Err(error) => {
+                recorder.finish();
+                return Err(Error::failed(format!("a thread cannot be started: {error}")));
+            }
+        };
+        let state = State { handle: run, recorder: Some(recorder), end: String::new(), failure: None };
+        let recorder = Self { recording: handle, saved, heard, place, state: Mutex::new(state), _files: files };
+        recorder.begin(is_live, is_quick)?;
+        made.keep();
+        Ok(recorder)
+    }
+
+    /// Waits until the recording has begun. **Errors**: it ended before that.
+    fn begin(&self, is_live: bool, is_quick: bool) -> Result<(), Error> {
+        let mut state = locked(&self.state);
+        let mut is_over = false;
+        wait_for(|| {
+            is_over = state.handle.threads().is_empty();
+            let heard = locked(&self.heard);
+            is_over || if is_quick { heard.has_read } else { !is_live || heard.begun }
+        });
+        // It is over, and no packet was read.
+        if is_over && !locked(&self.heard).has_read {
+            self.end(&mut state);
+        }
+        state.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Fires the trigger `name`, or all triggers without a name: the packets from before and after now are saved. A `span` stands for the
+    /// times of the triggers. Returns the triggers as JSON: `{"fired":[...],"refused":{NAME: WHY}}`.
+    ///
+    /// By default a recording has the trigger `signal`, for requests. While files are recorded, their packets tell the time. Waits for the
+    /// trigger thread, seconds at most. **Errors**: none fired.
+    pub fn trigger(&self, name: Option<&str>, span: Option<Span>) -> Result<String, Error> {
+        if span.is_some_and(|span| span.before.is_zero() && span.after.is_zero()) {
+            return Err(Error::refused("before 0 and after 0 would save nothing"));
+        }
+        let asked = self.recording.fire_span(name, "a request of the program", span).map_err(Error::refused)?;
+        asked.json().map(|json| line(&json)).map_err(Error::Refused)
+    }
+
+    /// Returns the state of the recording as JSON, as `weir record --status` prints it. **Cost**: a look at each chunk of the ring.
+    pub fn status(&self) -> String {
+        line(&self.recording.status().json())
+    }
+
+    /// Waits at most `most` for the next file that a trigger saves. When files were recorded to their end, the recording is completed,
+    /// and [`NextSaved::End`] comes behind the last file.
+    ///
+    /// Of more than 1024 files that nobody asked about, the oldest are forgotten here.
+    pub fn next(&self, most: Duration) -> NextSaved {
+        /// Interval at which the end of the run is looked for.
+        const LOOK: Duration = Duration::from_millis(20);
+        let mut waited = Duration::ZERO;
+        loop {
+            let wait = LOOK.min(most.saturating_sub(waited));
+            match self.saved.next(wait) {
+                Taken::Some(saved) => return NextSaved::Saved(saved),
+                Taken::End => return NextSaved::End,
+                Taken::Nothing => {}
+            }
+            waited += wait;
+            let mut state = locked(&self.state);
+            if state.handle.threads().is_empty() {
+                self.end(&mut state);
+            } else if waited >= most {
+                return NextSaved::Nothing;
+            }
+        }
+    }
+
+    /// Ends the recording: what the sources received is recorded, and what triggers are saving is completed with it.
+    pub fn stop(&self) {
+        locked(&self.state).handle.control().stop();
+    }
+
+    /// Completes the recording, once.
+    fn end(&self, state: &mut State) {
+        /// Longest wait for a thread that has nothing more to read.
+        const LONGEST: Duration = Duration::from_secs(10);
+        let Some(recorder) = state.recorder.take() else { return };
+        let joined = state.handle.join(LONGEST);
+        // All packets are in the ring now.
+        let (status, have_ended) = recorder.finish();
+        let mut heard = locked(&self.heard);
+        let lines = heard.listener.end_of_capture();
+        heard.add(lines);
+        match joined {
+            Ok(Ok((ended, outputs))) => {
+                heard.add(end_lines(&outputs, &ended));
+                if !have_ended {
+                    let line = "a thread of the recording panicked: this is a mistake in it";
+                    heard.add([Line::Fault(line.to_owned())]);
+                }
+                let fault = heard.faults.first().map(String::as_str);
+                state.end = line(&end_json(&ended.ledger, &status, self.place, fault));
+                state.failure = heard.failure();
+            }
+            Ok(Err(error)) => {
+                let has_failed = matches!(error, run::Error::Panic { .. } | run::Error::Io(_));
+                let words = match error {
+                    run::Error::Refused { name: Some(name), why } => format!("{name}: {why}"),
+                    error => error.to_string(),
+                };
+                state.failure = Some(if has_failed { Error::Failed(words) } else { Error::Refused(words) });
+            }
+            Err(error) => state.failure = Some(Error::failed(error)),
+        }
+    }
+
+    /// Returns what the user should know although nothing failed, a line each, since the last call.
+    pub fn remarks(&self) -> Vec<String> {
+        std::mem::take(&mut locked(&self.heard).remarks)
+    }
+
+    /// Ends and completes the recording, and returns its account: a JSON object in one line, as `weir record --json` prints it at the
+    /// end; with the error if the sources or files failed. Waits for the threads and the disk.
+    pub fn close(&self) -> (String, Result<(), Error>) {
+        let mut state = locked(&self.state);
+        state.handle.control().stop();
+        self.end(&mut state);
+        wait_for_threads(&state.handle);
+        (state.end.clone(), state.failure.take().map_or(Ok(()), Err))
+    }
+}
+
+impl Drop for Recorder {
+    /// Completes the recording, so that no thread of it stays.
+    fn drop(&mut self) {
+        let _ = self.close();
+    }
+}

@@ -1,0 +1,407 @@
+//! Answers of a measurement as JSON objects, the same in every front end.
+
+use crate::numbers::{grouped, packets};
+use serde_json::{Map, Value, json};
+use weir_engine::name::Name;
+use weir_io::{Input, Kind};
+use weir_measure::{
+    Arrivals, Bound, BoundKind, Change, Estimate, KeyKind, Keyless, Keys, Missing, Row, SIZE_CLASSES, State, Table,
+    Tally, Weigh, Window,
+};
+use weir_packet::flow::FlowKey;
+use weir_packet::time::{Digits, Shape, Stamp};
+use weir_pipeline::measuring::Finished;
+
+/// Most windows that wait to be taken. So many may be open at once, and all of them may end at once.
+pub const MOST_WAITING: usize = crate::measurement::MOST_OPEN as usize;
+
+/// Contents of the answers: tables, and facts about the sources.
+#[derive(Clone, Debug)]
+pub struct Answers {
+    /// Kinds of key, a table each; at least one.
+    pub keys: Vec<KeyKind>,
+    /// Figure that ranks the rows.
+    pub by: Weigh,
+    /// Most rows of a table.
+    pub rows: usize,
+    /// Most rows of a table of changes.
+    pub changers: usize,
+    /// Place that drops packets for want of room, if the sources are interfaces.
+    pub place: Option<&'static str>,
+    /// Whether packets rejected in the kernel are not counted.
+    pub uncounted: bool,
+}
+
+/// Facts of the summary beside the measured state.
+pub struct Beside<'a> {
+    /// Message on the first fault.
+    pub fault: Option<&'a str>,
+    /// Packets that the sources themselves count as lost before they were written.
+    pub lost_before: u64,
+    /// Whether a signal ended the run.
+    pub interrupted: bool,
+    /// Splits, and the number of packets that matched each.
+    pub splits: Vec<(&'a Name, u64)>,
+}
+
+impl Answers {
+    /// Notes the facts about captures that are open.
+    pub fn captures(&mut self, inputs: &[Input]) {
+        for input in inputs {
+            if let Kind::Live(live) = &input.kind {
+                self.place = Some(live.backend().place());
+                self.uncounted |= live.backend().counts().filtered.is_none();
+            }
+        }
+    }
+
+    /// Returns the object of a complete window.
+    pub fn window(&self, window: &Window<'_>) -> Value {
+        self.object(window).into()
+    }
+
+    /// Returns the object of the summary.
+    pub fn summary(&self, total: &Window<'_>, beside: &Beside<'_>) -> Value {
+        let &Beside { fault, lost_before, interrupted, ref splits } = beside;
+        let mut object = self.object(total);
+        if lost_before > 0 {
+            object.insert("lost_before".to_owned(), lost_before.into());
+        }
+        object.insert("fault".to_owned(), fault.into());
+        if interrupted {
+            object.insert("interrupted".to_owned(), true.into());
+        }
+        if !splits.is_empty() {
+            let splits = splits.iter().map(|(name, packets)| (name.text(), Value::from(*packets)));
+            object.insert("splits".to_owned(), splits.collect());
+        }
+        object.into()
+    }
+
+    fn object(&self, window: &Window<'_>) -> Map<String, Value> {
+        let tally = window.state.map_or(Tally::default(), |state| *state.tally());
+        let stamp = |ns: i64| {
+            let mut text = String::new();
+            Stamp(ns).write(&mut text, Shape::Rfc3339, Digits::Nano, 0);
+            text
+        };
+        let span = window.span.or(tally.times());
+        let mut object = Map::new();
+        let mut put = |key: &str, value: Value| drop(object.insert(key.to_owned(), value));
+        put("start", span.map(|(from, _)| stamp(from)).into());
+        put("end", span.map(|(_, to)| stamp(to)).into());
+        put("window", window.span.map(|(from, to)| (to - from) as f64 / 1e9).into());
+        if window.revision > 0 {
+            put("revision", window.revision.into());
+        }
+        put("received", window.arrivals.received.into());
+        put("passed", tally.passed.into());
+        put("filtered", if self.uncounted { Value::Null } else { window.arrivals.filtered.into() });
+        put("denied", 0.into());
+        put("dropped", dropped(&window.arrivals, self.place));
+        if window.left_out > 0 {
+            put("left_out", window.left_out.into());
+        }
+        if window.arrivals.jumped > 0 {
+            put("jumped", window.arrivals.jumped.into());
+        }
+        put("bytes", tally.bytes.into());
+        let none = Estimate { value: 0, plus_minus: 0, confidence: 1.0 };
+        let estimate = |of: fn(&State) -> Estimate| estimate_json(&window.state.map_or(none, of));
+        put("flows", estimate(State::flows));
+        let table = |i| window.state.map_or(Table::default(), |state| state.table(i, self.rows));
+        let tables: Vec<Table> = (0..self.keys.len()).map(table).collect();
+        let by_key = |value: &dyn Fn(KeyKind, &Table) -> Value| {
+            let each = self.keys.iter().zip(&tables);
+            each.map(|(&kind, table)| (kind.to_string(), value(kind, table))).collect::<Map<_, _>>().into()
+        };
+        put("top", self.top(self.keys[0], &tables[0]));
+        put("missing", missing_json(&tables[0]));
+        if tables.len() > 1 {
+            put("tops", by_key(&|kind, table| self.top(kind, table)));
+            put("missing_by_key", by_key(&|_, table| missing_json(table)));
+        }
+        put("sources", estimate(State::sources));
+        put("destinations", estimate(State::destinations));
+        let mut sizes = Map::new();
+        for (i, &packets) in tally.sizes.iter().enumerate() {
+            sizes.insert(size_label(i), packets.into());
+        }
+        put("sizes", sizes.into());
+        put("keyless", keyless_json(&tally.keyless));
+        if let [only] = tables.as_slice()
+            && only.untracked.packets > 0
+        {
+            put("untracked", only.untracked.packets.into());
+        }
+        if self.changers > 0 {
+            let table = |(i, &kind): (usize, &KeyKind)| {
+                let changes = window.changers(i, self.changers)?;
+                Some((kind.to_string(), changes.iter().map(|change| change_json(kind, change)).collect::<Value>()))
+            };
+            let tables: Option<Map<_, _>> = self.keys.iter().enumerate().map(table).collect();
+            put("changers", tables.into());
+        }
+        object
+    }
+
+    fn top(&self, kind: KeyKind, table: &Table) -> Value {
+        let companion = match self.by {
+            Weigh::Packets => "bytes_bound",
+            Weigh::Bytes => "packets_bound",
+        };
+        let row = |row: &Row| {
+            let mut object = key_json(kind, &row.key);
+            object.insert("packets".to_owned(), row.counts.packets.into());
+            object.insert("bytes".to_owned(), row.counts.bytes.into());
+            object.insert("bound".to_owned(), bound_json(&row.bound));
+            object.insert(companion.to_owned(), bound_json(&row.companion));
+            Value::Object(object)
+        };
+        table.rows.iter().map(row).collect()
+    }
+}
+
+/// Windows left out because too many others waited to be taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LeftOut {
+    /// Number of these windows.
+    pub all: u64,
+    /// Windows left out since the last admitted one, those that the workers left out included.
+    since: u64,
+}
+
+impl LeftOut {
+    /// Returns the window for the answer, with the windows left out before it; `None` if there is no room, and it is left out too.
+    pub fn admit<'a>(&mut self, window: Window<'a>, has_room: bool) -> Option<Window<'a>> {
+        if !has_room {
+            self.all += 1;
+            self.since += 1 + window.left_out;
+            return None;
+        }
+        Some(match std::mem::take(&mut self.since) {
+            0 => window,
+            // The previous window was not taken, and is no basis for comparison.
+            since => Window { left_out: window.left_out + since, before: None, ..window },
+        })
+    }
+}
+
+/// Returns all that was measured, as a window without a span. `left_out` windows were not taken.
+pub fn total(finished: &Finished, left_out: LeftOut) -> Window<'_> {
+    Window {
+        span: None,
+        covered: None,
+        revision: 0,
+        left_out: finished.left_out + left_out.all,
+        arrivals: finished.arrivals,
+        state: finished.state.as_ref(),
+        change: None,
+        before: None,
+    }
+}
+
+/// Lines about packets whose time stamps do not fit. `windows`: the answer has windows; `advice` follows the line about further results.
+pub fn time_lines(total: &Window<'_>, finished: &Finished, windows: bool, advice: &str) -> Vec<String> {
+    let (arrivals, further) = (total.arrivals, &finished.further);
+    let mut lines = Vec::new();
+    if arrivals.late > 0 {
+        lines.push(format!(
+            "late by more than --late allows, and dropped: {}; their windows were given out before they came",
+            packets(arrivals.late)
+        ));
+    }
+    if further.results > 0 {
+        let plural = if further.results == 1 { "" } else { "s" };
+        lines.push(format!(
+            "late by more than --late allows: {}, in {} further result{plural} of their windows (revision){advice}",
+            packets(further.packets),
+            grouped(further.results)
+        ));
+    }
+    let tally = finished.state.as_ref().map(State::tally);
+    if windows && tally.is_some_and(|tally| tally.passed > 0 && tally.times().is_none()) {
+        lines.push("no packet has a time stamp, so that there is no window: the summary has all packets".to_owned());
+    }
+    if total.left_out > 0 {
+        lines.push(format!(
+            "windows left out because they ended faster than their results were taken: {}; the summary has their packets",
+            grouped(total.left_out)
+        ));
+    }
+    if arrivals.jumped > 0 {
+        lines.push(format!(
+            "time stamps far from those around them are not believed: {} (jumped), counted where they came",
+            packets(arrivals.jumped)
+        ));
+    }
+    lines
+}
+
+/// The keys and the traffic outside the rows of a table, as JSON.
+fn missing_json(table: &Table) -> Value {
+    let Missing { at_most, kind, keys, counts } = table.missing;
+    let keys = match keys {
+        Keys::About(keys) => estimate_json(&keys),
+        Keys::AtLeast(keys) => json!({ "estimate": keys, "bound": { "kind": "none", "lower": keys } }),
+    };
+    let at_most = (kind != BoundKind::None).then_some(at_most);
+    let mut object = json!({
+        "at_most": at_most, "kind": kind_name(kind), "keys": keys, "packets": counts.packets, "bytes": counts.bytes,
+    });
+    if table.untracked.packets > 0 {
+        object["untracked"] = json!({ "packets": table.untracked.packets, "bytes": table.untracked.bytes });
+    }
+    object
+}
+
+fn dropped(arrivals: &Arrivals, place: Option<&str>) -> Value {
+    let mut causes = Map::new();
+    if arrivals.late > 0 {
+        causes.insert("late".to_owned(), arrivals.late.into());
+    }
+    if let Some(place) = place {
+        causes.insert(place.to_owned(), arrivals.dropped.into());
+    }
+    Value::Object(causes)
+}
+
+fn estimate_json(estimate: &Estimate) -> Value {
+    let bound = if estimate.confidence == 1.0 {
+        json!({ "kind": "exact" })
+    } else {
+        json!({ "kind": "probabilistic", "plus_minus": estimate.plus_minus, "confidence": estimate.confidence })
+    };
+    json!({ "estimate": estimate.value, "bound": bound })
+}
+
+/// Name of a class of packet lengths, bytes: `65-127`.
+pub fn size_label(class: usize) -> String {
+    let from = if class == 0 { 0 } else { SIZE_CLASSES[class - 1] + 1 };
+    match SIZE_CLASSES.get(class) {
+        Some(to) => format!("{from}-{to}"),
+        None => format!("{from}-"),
+    }
+}
+
+/// Reasons for which packets have no flow key, with their numbers of packets.
+pub fn keyless_reasons(keyless: &Keyless) -> [(&'static str, u64); 4] {
+    [
+        ("not IP", keyless.not_ip),
+        ("cut before the addresses", keyless.truncated),
+        ("with broken headers", keyless.malformed),
+        ("of a link type without flow key", keyless.link_type),
+    ]
+}
+
+fn keyless_json(keyless: &Keyless) -> Value {
+    let names = ["not_ip", "truncated", "malformed", "link_type"];
+    let counts = keyless_reasons(keyless).map(|(_, packets)| packets);
+    let some = names.iter().zip(counts).filter(|(_, packets)| *packets > 0);
+    Value::Object(some.map(|(name, packets)| ((*name).to_owned(), packets.into())).collect())
+}
+
+fn kind_name(kind: BoundKind) -> &'static str {
+    match kind {
+        BoundKind::Exact => "exact",
+        BoundKind::Deterministic => "deterministic",
+        BoundKind::Probabilistic { .. } => "probabilistic",
+        BoundKind::None => "none",
+    }
+}
+
+fn bound_json(bound: &Bound) -> Value {
+    let mut object = json!({ "kind": kind_name(bound.kind), "lower": bound.lower, "upper": bound.upper });
+    if let BoundKind::Probabilistic { confidence } = bound.kind {
+        object["confidence"] = confidence.into();
+    }
+    object
+}
+
+fn change_json(kind: KeyKind, change: &Change) -> Value {
+    let mut object = key_json(kind, &change.key);
+    object.insert("before".to_owned(), change.before.into());
+    object.insert("after".to_owned(), change.after.into());
+    object.insert("change".to_owned(), change.delta().into());
+    let bound = json!({ "kind": kind_name(change.kind), "lower": change.lower, "upper": change.upper });
+    object.insert("bound".to_owned(), bound);
+    Value::Object(object)
+}
+
+/// Name of an IP protocol, or its number.
+pub fn proto_name(proto: u8) -> String {
+    let name = match proto {
+        1 => "icmp",
+        2 => "igmp",
+        4 => "ipip",
+        6 => "tcp",
+        17 => "udp",
+        33 => "dccp",
+        41 => "ipv6",
+        47 => "gre",
+        50 => "esp",
+        51 => "ah",
+        58 => "icmp6",
+        89 => "ospf",
+        103 => "pim",
+        112 => "vrrp",
+        132 => "sctp",
+        136 => "udplite",
+        _ => return proto.to_string(),
+    };
+    name.to_owned()
+}
+
+/// Address of one end of a flow, as `kind` keeps it.
+pub fn address(kind: KeyKind, key: &FlowKey, source: bool) -> String {
+    let address = if source { key.source() } else { key.destination() };
+    let text = address.map_or(String::new(), |address| address.to_string());
+    match kind.prefix_len(key.family) {
+        Some(bits) => format!("{text}/{bits}"),
+        None => text,
+    }
+}
+
+/// Port of one end of a flow, if the flow has ports.
+pub fn port_of(key: &FlowKey, source: bool) -> Option<u16> {
+    key.ports().map(|(sport, dport)| if source { sport } else { dport })
+}
+
+/// Port of one end in JSON: a number, or `"-"`.
+fn port_json(key: &FlowKey, source: bool) -> Value {
+    port_of(key, source).map_or("-".into(), Value::from)
+}
+
+fn key_json(kind: KeyKind, key: &FlowKey) -> Map<String, Value> {
+    let mut object = Map::new();
+    let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
+    let (src, dst) = (|| address(kind, key, true).into(), || address(kind, key, false).into());
+    match kind {
+        KeyKind::FiveTuple | KeyKind::Conversation => {
+            put("src", src());
+            put("dst", dst());
+            put("sport", port_json(key, true));
+            put("dport", port_json(key, false));
+            put("proto", proto_name(key.proto).into());
+            if key.flags & FlowKey::LATER_FRAGMENT != 0 {
+                put("fragment", true.into());
+            }
+        }
+        KeyKind::Pair => {
+            put("src", src());
+            put("dst", dst());
+        }
+        KeyKind::Src(_) => put("src", src()),
+        KeyKind::Dst(_) => put("dst", dst()),
+        KeyKind::Sport => {
+            put("sport", port_json(key, true));
+            put("proto", proto_name(key.proto).into());
+        }
+        KeyKind::Dport => {
+            put("dport", port_json(key, false));
+            put("proto", proto_name(key.proto).into());
+        }
+        KeyKind::Proto => put("proto", proto_name(key.proto).into()),
+    }
+    object
+}

@@ -1,0 +1,296 @@
+//! Options of a measurement: their defaults and checks, and messages on why a measurement cannot begin.
+
+use crate::captures::interface;
+use crate::measured::Answers;
+use crate::numbers::{asked_time, grouped};
+use crate::sources::{check, check_cpus, check_schemes, check_sort, too_many};
+use crate::{Refusal, refusal, refuse};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use weir_engine::handle::Order;
+use weir_engine::name::Name;
+use weir_engine::run::{Error, Run};
+use weir_io::Input;
+use weir_measure::{Config, KeyKind, SharedTables, Sketch, Weigh, Windowing};
+use weir_memory::{Policy, Request};
+use weir_packet::savefile::MAX_SNAPLEN;
+use weir_pipeline::measuring::{Design, Distribute, Failure, Settings};
+
+/// Most windows open at once. Each has tables of its own.
+pub const MOST_OPEN: i64 = 64;
+
+/// Bytes of a packet that hold all headers from which a flow key is read, except those of tunnels in tunnels.
+const HEADERS: u32 = 512;
+
+/// Options of a measurement, in plain values.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Kinds of key that are counted, a table each; at least one.
+    pub keys: Vec<KeyKind>,
+    /// Figure that ranks the keys.
+    pub by: Weigh,
+    /// Most rows of a table.
+    pub rows: usize,
+    /// Most rows of a table of the keys that changed most since the window before.
+    pub changers: usize,
+    /// Length of a window of packet time; `None` for one answer about all packets.
+    pub window: Option<Duration>,
+    /// Time that a window waits for late packets; `None` for the default.
+    pub late: Option<Duration>,
+    /// Table that counts the keys.
+    pub sketch: Sketch,
+    /// Memory of each table, bytes.
+    pub memory: u64,
+    /// Pages of that memory.
+    pub pages: Policy,
+    /// Seed of the hash functions; `None` for a seed drawn anew, so that nobody can aim collisions.
+    pub seed: Option<u64>,
+    /// Whether all workers share the tables.
+    pub shared: bool,
+    /// Way in which packets reach the workers.
+    pub design: Design,
+    /// Rule by which a distributor chooses a worker; `None` for the default.
+    pub distribute: Option<Distribute>,
+    /// Number of worker threads.
+    pub workers: usize,
+    /// Processors to bind the threads to, in turn.
+    pub cpus: Vec<usize>,
+    /// Number of packets per batch.
+    pub batch: usize,
+    /// Whether the flow key is read inside tunnels.
+    pub inner: bool,
+    /// Whether processing times are recorded.
+    pub timing: bool,
+    /// Whether files are merged by packet time; `None`: they are with windows, unless a named pipe is among them.
+    pub merge: Option<bool>,
+    /// Whether all packets of the files are sorted by time first.
+    pub sort: bool,
+    /// Whether the file is followed behind its end.
+    pub follow: bool,
+}
+
+impl Default for Options {
+    /// The defaults of the engine, with a seed drawn anew.
+    fn default() -> Self {
+        let Settings { inner, config, design, workers, cpus, batch, timing, .. } = Settings::default();
+        let Config { ref keys, by, sketch, memory, ref request, .. } = *config;
+        Self {
+            keys: keys.clone(),
+            by,
+            rows: 10,
+            changers: 0,
+            window: None,
+            late: None,
+            sketch,
+            memory: memory as u64,
+            pages: request.pages,
+            seed: None,
+            shared: false,
+            design,
+            distribute: None,
+            workers,
+            cpus,
+            batch,
+            inner,
+            timing,
+            merge: None,
+            sort: false,
+            follow: false,
+        }
+    }
+}
+
+impl Options {
+    /// Returns the settings of the engine. Binds this thread to the first processor of [`cpus`](Self::cpus), if there is one.
+    /// **Errors**: contradictory options or sources.
+    pub fn settings(&self, sources: &[Name]) -> Result<Settings, Refusal> {
+        check_schemes(sources)?;
+        check(sources, self.follow)?;
+        if self.follow && self.merge == Some(true) {
+            refuse!("--merge needs the end of each source, and --follow has none");
+        }
+        check_sort(sources, self.sort)?;
+        let live = is_live(sources);
+        self.check_design(sources, live)?;
+        check_cpus(&self.cpus)?;
+        let seed = self.seed.map_or_else(draw_seed, Ok)?;
+        let config = Config {
+            keys: self.keys.clone(),
+            by: self.by,
+            sketch: self.sketch,
+            shared: self.shared.then(SharedTables::default),
+            memory: usize::try_from(self.memory).map_err(|_| refusal!("--memory {} is too large", self.memory))?,
+            // With memory populated at the start, no packet waits for a page.
+            request: Request { pages: self.pages, populate: live, ..Request::default() },
+            windowing: self.windowing(live)?,
+            seed,
+        };
+        Ok(Settings {
+            inner: self.inner,
+            config: Arc::new(config),
+            design: self.design,
+            distribute: self.distribute.unwrap_or_default(),
+            workers: self.workers,
+            cpus: self.cpus.clone(),
+            batch: self.batch,
+            timing: self.timing,
+            ..Settings::default()
+        })
+    }
+
+    /// Returns the contents of the answers.
+    pub fn answers(&self) -> Answers {
+        Answers {
+            keys: self.keys.clone(),
+            by: self.by,
+            rows: self.rows,
+            changers: self.changers,
+            place: None,
+            uncounted: false,
+        }
+    }
+
+    /// Refuses a design that contradicts the tables, the windows or the sources.
+    fn check_design(&self, sources: &[Name], live: bool) -> Result<(), Refusal> {
+        let &Self { design, shared, .. } = self;
+        if shared && !self.sketch.can_be_shared() {
+            refuse!(
+                "--state shared cannot be had with --sketch heavy, whose update touches several places at once: \
+                 use exact or cms, or --state separate"
+            );
+        }
+        if shared && self.window.is_some() && live && !matches!(design, Design::Async | Design::Sync) {
+            refuse!(
+                "--state shared cannot be had with --window on interfaces, whose workers end their windows apart: \
+                 use --state separate, or --design async"
+            );
+        }
+        if self.distribute.is_some() && design == Design::Rss {
+            refuse!("--distribute is the rule of a distributor, and --design rss has none: use async or sync");
+        }
+        if self.distribute.is_some() && design == Design::Auto {
+            refuse!("--distribute is the rule of a distributor: choose one with --design async or sync");
+        }
+        if design == Design::Rss && sources.first().is_some_and(Name::is_dash) {
+            refuse!(
+                "--design rss splits a source among the workers, and standard input cannot be split: use async or sync"
+            );
+        }
+        Ok(())
+    }
+
+    fn windowing(&self, live: bool) -> Result<Windowing, Refusal> {
+        let ns =
+            |time: Duration| i64::try_from(time.as_nanos()).map_err(|_| refusal!("{} is too long", asked_time(time)));
+        let Some(window) = self.window else { return Ok(Windowing::default()) };
+        if window.is_zero() {
+            refuse!("--window 0 would never hold a packet");
+        }
+        let late = self.late.unwrap_or_else(|| default_late(window, live));
+        let windowing = Windowing { window_ns: Some(ns(window)?), late_ns: ns(late)? };
+        if windowing.most_open() > MOST_OPEN {
+            refuse!(
+                "--late {} would keep {} windows of {} open at once: more than {MOST_OPEN} are not allowed",
+                asked_time(late),
+                grouped(windowing.most_open() as u64),
+                asked_time(window),
+            );
+        }
+        Ok(windowing)
+    }
+
+    /// Returns the order in which files are read.
+    pub fn order(&self, sources: &[Name]) -> Order {
+        // One program may fill several named pipes one after another, and would wait for ever if all had to be open at once.
+        let named_pipe = |source: &Name| {
+            let path = Path::new(source);
+            path.metadata().is_ok_and(|about| about.file_type().is_fifo()) && !path.starts_with("/dev/fd")
+        };
+        let by_windows = || self.window.is_some() && !sources.iter().any(named_pipe);
+        match self.merge {
+            _ if self.sort => Order::Sorted,
+            merge if sources.len() > 1 && merge.unwrap_or_else(by_windows) => Order::Merged,
+            _ => Order::Given,
+        }
+    }
+
+    /// Returns the number of rings or queues that each interface is shared out to. **Errors**: the design of the run has one
+    /// distributor, for one interface.
+    pub fn shares(&self, run: &Run, sources: &[Name]) -> Result<usize, Refusal> {
+        if run.distributes() && sources.len() > 1 {
+            refuse!("--design async and sync have one distributor, for one interface: name one, or use rss");
+        }
+        // Each interface has at least one worker.
+        Ok(if run.shares_out() { (self.workers / sources.len()).max(1) } else { 1 })
+    }
+
+    /// Returns the message on why a run cannot begin.
+    pub fn refusal(&self, error: Error) -> Refusal {
+        let Self { memory, pages, .. } = self;
+        match error {
+            Error::Refused { why, .. } => refusal!("--filter: {why}"),
+            Error::CannotBeSplit { name } => {
+                refusal!(
+                    "--design rss splits a source among the workers, and {name} cannot be split: use async or sync"
+                )
+            }
+            Error::TooManySources { .. } | Error::TooManyStreams { .. } => {
+                too_many(&error, "--no-merge reads files one after another, --sort takes any number of them")
+            }
+            Error::Tables(Failure::Counters(weir_measure::Error::TooLittleMemory { .. })) => {
+                refusal!("--memory {memory} (bytes) is too little for such a table: 16k are enough for any")
+            }
+            Error::Tables(Failure::Thread(error)) => refusal!("{error}"),
+            Error::Tables(failure) => refusal!("--memory {memory} (bytes), --pages {pages}: {failure}"),
+            error => refusal!("{error}"),
+        }
+    }
+}
+
+/// Whether the sources are interfaces.
+pub fn is_live(sources: &[Name]) -> bool {
+    sources.iter().any(|source| interface(source).is_some())
+}
+
+/// Refuses several queues for the one distributor of a run.
+pub fn check_queues(run: &Run, inputs: &[Input]) -> Result<(), Refusal> {
+    if run.distributes() && inputs.len() > 1 {
+        refuse!(
+            "--design async and sync have one distributor, for one queue: name one, as in af_xdp:eth0:0, or use rss"
+        );
+    }
+    Ok(())
+}
+
+/// Bytes of each packet that a capture keeps. Expressions and tunnels may need `whole` packets, and outputs up to `written` bytes.
+pub fn snaplen(whole: bool, written: u32) -> u32 {
+    if whole { MAX_SNAPLEN } else { HEADERS.max(written) }
+}
+
+/// Time that a window waits for late packets by default.
+fn default_late(window: Duration, live: bool) -> Duration {
+    /// Windows that a default wait may keep open at once.
+    const OPEN: u32 = 8;
+    if live { window.saturating_mul(OPEN).min(Duration::from_millis(200)) } else { window.min(Duration::from_secs(1)) }
+}
+
+/// Draws a random seed that no sender of packets can guess.
+fn draw_seed() -> Result<u64, Refusal> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| refusal!("no random numbers from the system: {error}"))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_are_left_alone_are_those_of_the_engine() {
+        let options = Options { seed: Some(0), ..Options::default() };
+        let ours = options.settings(&[Name::from("a.pcap")]).expect("a file can be measured");
+        assert_eq!(format!("{ours:?}"), format!("{:?}", Settings::default()));
+    }
+}

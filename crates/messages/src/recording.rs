@@ -1,0 +1,474 @@
+//! Options of a recording, their defaults and checks, and messages on what happens in one.
+
+use crate::captures::interface;
+use crate::errors::io_words;
+use crate::events::Line;
+use crate::numbers::{asked_size, bytes, packets, parse_size, parse_time};
+use crate::sources::check;
+use crate::{Refusal, refusal, refuse};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+use weir_engine::ledger::Ledger;
+use weir_engine::name::Name;
+use weir_engine::record::disk::{self, DiskEvent, OnDisk};
+use weir_engine::record::trigger::{Condition, Figure, Keep, Key, Saved, Threshold, Trigger, is_name};
+use weir_engine::record::{Error, Incomplete, Settings, Status};
+use weir_engine::socket;
+use weir_memory::{Available, Policy, Request};
+use weir_store::disk::{Opened, Recovered, Retention};
+use weir_store::record::Shape;
+use weir_store::ring;
+
+/// Memory for packets by default, bytes.
+const RAM: u64 = 4 << 30;
+
+/// Smallest memory for packets, bytes.
+const LEAST_RAM: u64 = 2 << 20;
+
+/// Smallest record on disk, bytes: eight of the smallest segments.
+const LEAST_DISK: u64 = 8 << 20;
+
+/// Largest length of a segment by default, bytes.
+const SEGMENT: u64 = 256 << 20;
+
+/// Options of a recording, in plain values.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Memory for packets, bytes; `None` for 4 GiB, or a quarter of what is free if that is less.
+    pub ram: Option<u64>,
+    /// Pages of that memory.
+    pub pages: Policy,
+    /// Addresses at which packets begin in that memory.
+    pub align: Shape,
+    /// Longest time for which packets are kept; `None` for as long as there is room.
+    pub age: Option<Duration>,
+    /// Number of bytes of each conversation after which its packets are left out; `None` for no such limit.
+    pub cutoff: Option<u64>,
+    /// Largest size of the record on disk, bytes; `None` for no record but the files that triggers save.
+    pub disk: Option<u64>,
+    /// Largest interval at which packets on disk are made durable.
+    pub sync: Duration,
+    /// Largest length of a segment, bytes; `None` for 256 MiB, or an eighth of the record on disk if that is less.
+    pub segment: Option<u64>,
+    /// Longest time of a segment; `None` for an eighth of the age.
+    pub segment_time: Option<Duration>,
+    /// Level of zstd with which complete segments are compressed, 1 to 19; `None`: they stay as they are.
+    pub compress: Option<i32>,
+    /// Bytes of the file system that stay free.
+    pub reserve: u64,
+    /// Largest size of all saved files, bytes; `None` for no limit.
+    pub saved_size: Option<u64>,
+    /// Longest time for which saved files are kept; `None` for no limit.
+    pub saved_age: Option<Duration>,
+    /// Permission bits of the files.
+    pub mode: u32,
+    /// Whether host names in expressions are looked up.
+    pub resolve: bool,
+    /// Names and conditions of the triggers that have the settings of `trigger`.
+    pub triggers: Vec<(String, Condition)>,
+    /// Settings of triggers that have none of their own; its name and its condition are not used.
+    pub trigger: Trigger,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            ram: None,
+            pages: Policy::default(),
+            align: Shape::default(),
+            age: None,
+            cutoff: None,
+            disk: None,
+            sync: Duration::from_secs(1),
+            segment: None,
+            segment_time: None,
+            compress: None,
+            reserve: 1 << 30,
+            saved_size: None,
+            saved_age: None,
+            mode: 0o600,
+            resolve: false,
+            triggers: Vec::new(),
+            trigger: Trigger::default(),
+        }
+    }
+}
+
+/// Functions called with what happens in a recording, by its threads.
+pub struct Listeners {
+    /// Called with events of the disk thread.
+    pub on_disk: OnDisk,
+    /// Called with each file that a trigger saved, or failed to save.
+    pub on_saved: Box<dyn FnMut(&Saved) + Send>,
+}
+
+impl Options {
+    /// Refuses contradictory options, sources and directories before anything is opened.
+    pub fn check(&self, sources: &[Name], directory: &Name) -> Result<(), Refusal> {
+        let path = Path::new(directory);
+        if directory.is_dash() || interface(directory).is_some() || path.exists() && !path.is_dir() {
+            refuse!("{directory} is no directory: weir record SOURCE... DIR, where DIR is for what is saved");
+        }
+        if self.trigger.before.is_zero() && self.trigger.after.is_zero() {
+            refuse!("--before 0 and --after 0 would save nothing");
+        }
+        if let (Some(disk), Some(segment)) = (self.disk, self.segment)
+            && segment > disk / 2
+        {
+            refuse!(
+                "--segment {} of --disk {}: packets are removed a segment at a time, so that at least two must fit: --segment {}",
+                asked_size(segment),
+                asked_size(disk),
+                asked_size((disk / 8).max(1 << 20))
+            );
+        }
+        if let Some(disk) = self.disk {
+            check_disk(disk, &asked_size(disk)).map_err(Refusal)?;
+        }
+        if let Some(segment) = self.segment {
+            check_segment(segment, &asked_size(segment)).map_err(Refusal)?;
+        }
+        check_mode(self.mode, &format!("{:o}", self.mode)).map_err(Refusal)?;
+        check(sources, false)
+    }
+
+    /// A trigger with the common settings.
+    pub fn trigger(&self, name: String, condition: Condition) -> Trigger {
+        Trigger { name, condition, ..self.trigger.clone() }
+    }
+
+    /// Returns the settings of the engine, with `more` triggers. Without any, requests save all packets. `live`: the sources are
+    /// interfaces.
+    /// **Errors**: there is less memory.
+    pub fn settings(
+        &self,
+        directory: &Name,
+        live: bool,
+        more: Vec<Trigger>,
+        listeners: Listeners,
+    ) -> Result<Settings, Refusal> {
+        let ours = self.triggers.iter().map(|(name, condition)| self.trigger(name.clone(), condition.clone()));
+        let mut triggers: Vec<Trigger> = ours.chain(more).collect();
+        if triggers.is_empty() {
+            triggers.push(self.trigger("signal".to_owned(), Condition::Asked));
+        }
+        Ok(Settings {
+            directory: Path::new(directory).to_owned(),
+            ring: ring::Settings {
+                bytes: usize::try_from(self.ram()?).unwrap_or(usize::MAX),
+                shape: self.align,
+                max_pins: None,
+                memory: Request { pages: self.pages, ..Request::default() },
+            },
+            age: self.age,
+            cutoff: self.cutoff,
+            disk: self.disk(),
+            on_disk: listeners.on_disk,
+            triggers,
+            waits: !live,
+            resolve: self.resolve,
+            mode: self.mode,
+            on_saved: listeners.on_saved,
+        })
+    }
+
+    /// Memory for packets. **Errors**: more than there is.
+    fn ram(&self) -> Result<u64, Refusal> {
+        let free = Available::now();
+        let ordinary = free.map_or(u64::MAX, |free| free.bytes);
+        let Some(asked) = self.ram else {
+            return Ok(RAM.min(ordinary / 4).max(LEAST_RAM));
+        };
+        if asked < LEAST_RAM {
+            refuse!("--ram {}: at least {} are needed", asked_size(asked), asked_size(LEAST_RAM));
+        }
+        let all = ordinary.max(free.map_or(0, |free| free.huge.max(free.other_huge)));
+        if asked > all {
+            let unit = if all >= 8 << 30 { 1 << 30 } else { 1 << 20 };
+            let fits = asked_size(all / 4 * 3 / unit * unit);
+            refuse!(
+                "--ram {}: {} of memory are free; --ram {fits} leaves some for others",
+                asked_size(asked),
+                bytes(all)
+            );
+        }
+        Ok(asked)
+    }
+
+    /// Settings of the disk, if packets are kept there.
+    fn disk(&self) -> Option<disk::Settings> {
+        let nanoseconds = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        self.disk.map(|bytes| disk::Settings {
+            sync: self.sync,
+            // Whole segments are removed, so a few of them make up the record.
+            segment_bytes: self.segment.unwrap_or(SEGMENT.min(bytes / 8)),
+            segment_time: self.segment_time.or(self.age.map(|age| (age / 8).max(Duration::from_secs(1)))),
+            compress: self.compress,
+            retention: Retention {
+                bytes: Some(bytes),
+                age_ns: self.age.map(nanoseconds),
+                trigger_bytes: self.saved_size,
+                trigger_age_ns: self.saved_age.map(nanoseconds),
+                reserve_bytes: self.reserve,
+            },
+        })
+    }
+}
+
+/// Message on a control socket that cannot be made.
+pub fn listen_refusal(directory: &Name, error: Error) -> Refusal {
+    match error {
+        Error::Socket(socket::Error::InUse { .. }) => {
+            refusal!("{directory}: another weir record runs on this directory")
+        }
+        error => refusal!("{error}"),
+    }
+}
+
+/// Refuses a size that is too little for a record on disk; `text` is the size as the user wrote it.
+pub fn check_disk(bytes: u64, text: &str) -> Result<u64, String> {
+    if bytes >= LEAST_DISK { Ok(bytes) } else { Err(format!("'{text}' is too little for a record: 8M is the least")) }
+}
+
+/// Refuses a size that no segment has.
+pub fn check_segment(bytes: u64, text: &str) -> Result<u64, String> {
+    match bytes {
+        1_048_576..=4_294_967_296 => Ok(bytes),
+        _ => Err(format!("'{text}' is no size of a segment: 1M to 4G are")),
+    }
+}
+
+/// Refuses permissions that a file of a recording cannot have.
+pub fn check_mode(mode: u32, text: &str) -> Result<u32, String> {
+    match mode {
+        mode if mode & !0o666 == 0 && mode & 0o600 == 0o600 => Ok(mode),
+        _ => Err(format!("'{text}' is no mode of a file: write 600, 640 or 644")),
+    }
+}
+
+fn named(text: &str, example: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, what)) if is_name(name) => Ok((name.to_owned(), what.to_owned())),
+        _ => Err(format!("'{text}' is not {example} with a name of letters, digits, '.', '_' and '-'")),
+    }
+}
+
+/// Parses a trigger that an expression fires: `NAME=EXPR`.
+pub fn parse_trigger(text: &str) -> Result<(String, Condition), String> {
+    let (name, expression) = named(text, "NAME=EXPR")?;
+    Ok((name, Condition::Matches(parse_expression(&expression)?)))
+}
+
+/// Parses a trigger that a threshold fires: `NAME=KEY>VALUE FIGURE/WINDOW`.
+pub fn parse_threshold_trigger(text: &str) -> Result<(String, Condition), String> {
+    let (name, spec) = named(text, "NAME=KEY>VALUE FIGURE/WINDOW")?;
+    Ok((name, Condition::Exceeds(parse_threshold(&spec)?)))
+}
+
+/// Refuses an empty expression, which every packet matches.
+pub fn parse_expression(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("the expression is empty, and each packet would fire: write NAME='udp port 53'".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// Parses an interval, which has a length.
+pub fn parse_interval(text: &str) -> Result<Duration, String> {
+    match parse_time(text)? {
+        Duration::ZERO => Err(format!("'{text}' is no interval: write 10m or 1h")),
+        time => Ok(time),
+    }
+}
+
+/// Parses the largest size of a file that has packets.
+pub fn parse_file_size(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("a file of 0 bytes would never hold a packet".to_owned()),
+        size => Ok(size),
+    }
+}
+
+/// Parses a threshold: `src>100 peers/10s`.
+pub fn parse_threshold(spec: &str) -> Result<Threshold, String> {
+    let bad = |why: &str| format!("'{spec}' is no threshold: {why}; write dst>100k packets/s/1s or src>100 peers/10s");
+    let (key, rest) = spec.split_once('>').ok_or_else(|| bad("'>' is missing"))?;
+    let key = match key.trim() {
+        "total" => Key::Total,
+        "src" => Key::Source,
+        "dst" => Key::Destination,
+        "conversation" => Key::Conversation,
+        other => return Err(bad(&format!("there is no key '{other}'"))),
+    };
+    let (value, window) = rest.rsplit_once('/').ok_or_else(|| bad("there is no window"))?;
+    let window = parse_time(window.trim()).map_err(|why| bad(&why))?;
+    if window.is_zero() {
+        return Err(bad("the window has no length"));
+    }
+    let (value, figure) = value.trim().split_once(' ').ok_or_else(|| bad("there is no figure"))?;
+    let figure = match figure.trim() {
+        "packets/s" => Figure::Packets,
+        "bit/s" => Figure::Bits,
+        "peers" => Figure::Peers,
+        "times" => Figure::Growth,
+        other => return Err(bad(&format!("there is no figure '{other}'"))),
+    };
+    let (digits, factor) = match value.char_indices().next_back() {
+        Some((at, 'k')) => (&value[..at], 1e3),
+        Some((at, 'M')) => (&value[..at], 1e6),
+        Some((at, 'G')) => (&value[..at], 1e9),
+        _ => (value, 1.0),
+    };
+    let above =
+        digits.parse::<f64>().ok().map(|value| value * factor).filter(|value| value.is_finite() && *value >= 0.0);
+    let above = above.ok_or_else(|| bad(&format!("'{value}' is no number")))?;
+    Ok(Threshold { key, figure, above, window })
+}
+
+/// Parses the packets that a trigger saves.
+pub fn parse_keep(text: &str) -> Result<Keep, String> {
+    Ok(match text {
+        "all" => Keep::All,
+        "flow" => Keep::Flow,
+        "host" => Keep::Host,
+        expression => Keep::Matches(expression.to_owned()),
+    })
+}
+
+/// Messages on a file that a trigger saved, or failed to save.
+pub fn saved_lines(saved: &Saved) -> Vec<Line> {
+    let Saved { trigger, cause, path, packets: count, remarks, error } = saved;
+    let name = Name::from(path);
+    match error {
+        None => {
+            let line = format!("{name}: {}; trigger {trigger}: {cause}", packets(*count));
+            let remarks = remarks.iter().map(|remark| format!("  {remark}"));
+            std::iter::once(line).chain(remarks).map(Line::Plain).collect()
+        }
+        Some(error) => {
+            let kept = if *count > 0 { format!("; {} are in it", packets(*count)) } else { String::new() };
+            vec![Line::Fault(format!("{name}: {}{kept}; trigger {trigger}: {cause}", io_words(error)))]
+        }
+    }
+}
+
+/// Returns the object of a file that a trigger saved, or failed to save.
+pub fn saved_json(saved: &Saved) -> Value {
+    json!({
+        "trigger": saved.trigger,
+        "cause": saved.cause,
+        "file": Name::from(&saved.path).text(),
+        "packets": saved.packets,
+        "remarks": saved.remarks,
+        "fault": saved.error.as_ref().map(io_words),
+    })
+}
+
+/// Messages on what an earlier recording left in the directory.
+pub fn opened_lines(opened: &Opened) -> Vec<Line> {
+    let line = |found: &Recovered| {
+        let name = Name::from(&*found.path);
+        let why = found.damage.as_ref().map_or(String::new(), |damage| format!(": {damage}"));
+        let kept = packets(found.kept_packets);
+        match (found.kept_bytes, found.cut_bytes) {
+            (0, cut) => Line::Remark(format!("{name}: {cut} bytes with no whole block are removed{why}")),
+            (_, 0) => {
+                let index = match (&found.index, found.had_index) {
+                    (Some(damage), _) => format!("its index is made anew ({damage})"),
+                    (None, true) => "its index is made anew".to_owned(),
+                    (None, false) => "had no index, and has one now".to_owned(),
+                };
+                let text = format!("{name}: {index}; {kept} are in it");
+                match (found.damaged, &found.index) {
+                    (0, None) => Line::Plain(text),
+                    (0, Some(_)) => Line::Remark(text),
+                    (1, _) => Line::Remark(format!("{text}; a place is damaged and left out{why}")),
+                    (places, _) => Line::Remark(format!("{text}; {places} places are damaged and left out{why}")),
+                }
+            }
+            (_, cut) => Line::Remark(format!("{name}: {cut} bytes at the end are cut off{why}; {kept} are in it")),
+        }
+    };
+    opened.recovered.iter().map(line).collect()
+}
+
+/// Message on a file that an earlier recording did not complete.
+pub fn incomplete_line(Incomplete { path, packets: count }: &Incomplete) -> Line {
+    let name = Name::from(&**path);
+    Line::Remark(match count {
+        0 => format!("{name}: an earlier recording left it without a packet, and it is removed"),
+        _ => format!("{name}: an earlier recording did not complete it; {} are in it", packets(*count)),
+    })
+}
+
+/// Message on an event of the disk.
+pub fn disk_line(event: &DiskEvent<'_>) -> Line {
+    match event {
+        DiskEvent::Failed(error) => {
+            Line::Fault(format!("{}; packets are kept in RAM, and the disk is tried again", disk_error_words(error)))
+        }
+        DiskEvent::Uncompressed(error) => {
+            Line::Remark(format!("{}; the file stays uncompressed", disk_error_words(error)))
+        }
+        _ => Line::Remark("the disk takes packets again".to_owned()),
+    }
+}
+
+/// Message on a failure of the disk.
+fn disk_error_words(error: &disk::Failure) -> String {
+    match error {
+        disk::Failure::File { action, path, offset, kept, source } => {
+            let at = offset.map_or(String::new(), |offset| format!(" at offset {offset}"));
+            let kept = kept.map_or(String::new(), |kept| format!("; {} are on disk", packets(kept)));
+            format!("{}: {action}{at}: {}{kept}", Name::from(&**path), io_words(source))
+        }
+        error => error.to_string(),
+    }
+}
+
+/// Returns the object of the end of a recording. `place` drops packets for want of room.
+pub fn end_json(ledger: &Ledger, status: &Status, place: &str, fault: Option<&str>) -> Value {
+    let mut object = status.json();
+    object["received"] = ledger.received.into();
+    object["filtered"] = if ledger.uncounted { Value::Null } else { ledger.filtered.into() };
+    object["dropped"][place] = ledger.dropped.source.into();
+    if let Some(disk) = &status.disk {
+        // The summary has the number alone, without its time.
+        object["disk"]["durable"] = disk.durable.next.into();
+    }
+    // Runs of a program for saved files, if the front end has one.
+    object["on_trigger"] = Value::Null;
+    object["fault"] = fault.into();
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_read_as_people_write_them() {
+        let of = |text: &str| match parse_threshold_trigger(text) {
+            Ok((name, Condition::Exceeds(threshold))) => {
+                Ok((name, threshold.key, threshold.figure, threshold.above, threshold.window))
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(why) => Err(why),
+        };
+        let seconds = Duration::from_secs;
+        let flood = ("flood".to_owned(), Key::Destination, Figure::Packets, 100_000.0, seconds(1));
+        assert_eq!(of("flood=dst>100k packets/s/1s"), Ok(flood));
+        let scan = ("a-b".to_owned(), Key::Source, Figure::Peers, 100.0, seconds(600));
+        assert_eq!(of("a-b=src > 100 peers/10m"), Ok(scan));
+        let jump = ("j".to_owned(), Key::Total, Figure::Growth, 2.5, seconds(10));
+        assert_eq!(of("j=total>2.5 times/10s"), Ok(jump));
+        let wrong =
+            ["x", "=src>1 peers/1s", "a=src", "a=port>1 peers/1s", "a=src>1 peers", "a=src>1/1s", "a=src>x peers/1s"];
+        for text in
+            wrong.into_iter().chain(["a=src>1 cats/1s", "a=src>1 peers/0s", "a=src>-1 peers/1s", "a b=src>1 peers/1s"])
+        {
+            assert!(of(text).is_err(), "{text}");
+        }
+    }
+}
