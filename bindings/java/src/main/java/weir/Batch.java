@@ -195,6 +195,26 @@ public final class Batch implements AutoCloseable {
         }
     }
 
+    /**
+     * Returns the NUMA node on which the packets of this batch lie, 0 on a machine with one node. A worker runs best on a processor of
+     * the same node. <b>Cost</b>: a system call, and some objects.
+     *
+     * @throws WeirException the kernel refuses to tell
+     */
+    public int node() {
+        checkHeld();
+        try (Arena local = Arena.ofConfined()) {
+            MemorySegment node = local.allocate(ValueLayout.JAVA_INT);
+            int status = (int) Native.weir_node_of.invokeExact(lease(), node);
+            if (status != Native.WEIR_OK) {
+                throw WeirException.of(status, null);
+            }
+            return node.get(ValueLayout.JAVA_INT, 0);
+        } catch (Throwable e) {
+            throw WeirException.unexpected(e);
+        }
+    }
+
     /** Returns a number that no other batch in this object has. */
     long generation() {
         return generation;

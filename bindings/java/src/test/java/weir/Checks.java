@@ -31,6 +31,7 @@ public final class Checks {
         check("another filter judges from then on", Checks::replaced);
         check("rules deny", Checks::rules);
         check("verdicts choose what a sink gets", Checks::sink);
+        check("a thread pins itself", Checks::pinned);
         check("nothing is allocated for packets and batches", Checks::allocation);
         check("a boxed value is noticed", Checks::boxing);
     }
@@ -279,6 +280,45 @@ public final class Checks {
             require(some.end().given() == expected, expected);
             require(all.end().given() == source.end().passed(), "all that passed");
         }
+    }
+
+    /** Processors of the calling thread, as the kernel tells. */
+    private static String allowed() throws Exception {
+        for (String line : java.nio.file.Files.readAllLines(java.nio.file.Path.of("/proc/thread-self/status"))) {
+            if (line.startsWith("Cpus_allowed_list:")) {
+                return line.substring(line.indexOf(':') + 1).strip();
+            }
+        }
+        throw new AssertionError("no Cpus_allowed_list");
+    }
+
+    private static void pinned() throws Throwable {
+        String before = allowed();
+        for (int cpu : Processors.usable()) {
+            AtomicReference<Throwable> failed = new AtomicReference<>();
+            Thread worker = new Thread(() -> {
+                try {
+                    Processors.pin(cpu);
+                    require(allowed().equals(Integer.toString(cpu)) && Processors.usable().length == 1, allowed());
+                    try (Source source = Source.open(file); Batch batch = new Batch()) {
+                        thrown(IllegalStateException.class, batch::node);
+                        require(source.next(batch) && batch.node() >= 0, "a node");
+                    }
+                } catch (Throwable e) {
+                    failed.set(e);
+                }
+            });
+            worker.start();
+            worker.join();
+            if (failed.get() != null) {
+                throw failed.get();
+            }
+        }
+        require(allowed().equals(before), allowed());
+        thrown(IllegalArgumentException.class, () -> Processors.pin(-1));
+        Thread light = Thread.ofVirtual().start(() -> thrown(IllegalStateException.class, () -> Processors.pin(0)));
+        light.join();
+        require(allowed().equals(before), allowed());
     }
 
     /** Reads a file to its end, and returns a figure of all its packets. */
