@@ -3,6 +3,8 @@ package weir;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.util.Arrays;
 import weir.ffi.Native;
 
@@ -12,6 +14,15 @@ import weir.ffi.Native;
  */
 public final class Batch implements AutoCloseable {
     static final int DESCRIPTOR = (int) Native.weir_descriptor.LAYOUT.byteSize();
+    private static final VarHandle USER;
+
+    static {
+        try {
+            USER = MethodHandles.lookup().findVarHandle(Batch.class, "user", Thread.class);
+        } catch (ReflectiveOperationException e) {
+            throw new ExceptionInInitializerError(e);
+        }
+    }
 
     final MemorySegment struct;
     final MemorySegment error;
@@ -24,7 +35,11 @@ public final class Batch implements AutoCloseable {
     int size;
     private int linkType;
     private long verdicts;
-    private Thread owner;
+    /** The thread that fills or holds this batch; {@code null} for none. Taken by one thread at a time. */
+    private volatile Thread user;
+    /** The thread that holds packets; {@code null} for none. A thread writes its own name or {@code null}, so it reads its name only
+     * while it holds them. */
+    private Thread holder;
     private Source source;
     /** The life of the segments of this batch; {@code null} while there are none. */
     private Arena life;
@@ -41,10 +56,16 @@ public final class Batch implements AutoCloseable {
         error = arena.allocate(ValueLayout.JAVA_LONG);
     }
 
-    void checkFree() {
-        if ((generation & 1) == 1) {
+    /** Takes this batch for the calling thread, which fills it next. */
+    void take() {
+        if (!USER.compareAndSet(this, null, Thread.currentThread())) {
             throw new IllegalStateException("the batch was not released");
         }
+    }
+
+    /** Lets other threads take this batch. */
+    void leave() {
+        user = null;
     }
 
     WeirException failure(int status) {
@@ -60,19 +81,23 @@ public final class Batch implements AutoCloseable {
         verdicts = struct.get(ValueLayout.JAVA_LONG, Native.weir_batch.verdicts);
         size = struct.get(ValueLayout.JAVA_INT, Native.weir_batch.len);
         linkType = struct.get(ValueLayout.JAVA_INT, Native.weir_batch.link_type);
-        packet.begin(region, packets, size, linkType);
-        owner = Thread.currentThread();
         generation++;
+        holder = Thread.currentThread();
+        packet.begin(region, packets, size, linkType);
     }
 
     /** Throws unless this thread holds a batch. */
     void checkHeld() {
-        if ((generation & 1) == 0) {
-            throw new IllegalStateException("the batch was released");
+        if (Thread.currentThread() != holder) {
+            throw refused();
         }
-        if (Thread.currentThread() != owner) {
-            throw new WrongThreadException("the batch belongs to " + owner);
-        }
+    }
+
+    RuntimeException refused() {
+        Thread holder = this.holder;
+        return holder == null
+            ? new IllegalStateException("the batch was released")
+            : new WrongThreadException("the batch belongs to " + holder);
     }
 
     /** Returns the number of packets, with any verdict. */
@@ -241,6 +266,7 @@ public final class Batch implements AutoCloseable {
         }
         generation++;
         packet.end();
+        holder = null;
         try {
             int status = (int) Native.weir_release.invokeExact(lease());
             if (status != Native.WEIR_OK) {
@@ -248,6 +274,8 @@ public final class Batch implements AutoCloseable {
             }
         } catch (Throwable e) {
             throw WeirException.unexpected(e);
+        } finally {
+            leave();
         }
     }
 
@@ -264,7 +292,7 @@ public final class Batch implements AutoCloseable {
     /** Releases what is held, if anything is. */
     @Override
     public void close() {
-        if ((generation & 1) == 1) {
+        if (holder != null) {
             release();
         }
     }

@@ -113,6 +113,9 @@ public final class Checks {
                 thrown(WrongThreadException.class, () -> packet.byteAt(0));
                 thrown(WrongThreadException.class, () -> packet.at(0));
                 thrown(WrongThreadException.class, packet::ipVersion);
+                thrown(WrongThreadException.class, packet::wireLength);
+                thrown(WrongThreadException.class, batch::size);
+                thrown(IllegalStateException.class, () -> source.next(batch));
                 found.set(thrown(WrongThreadException.class, batch::release));
             });
             other.start();
@@ -120,6 +123,42 @@ public final class Checks {
             require(found.get() != null, "no exception");
             batch.release();
             thrown(IllegalStateException.class, batch::release);
+            Thread next = new Thread(() -> {
+                require(source.next(batch), "a second batch");
+                thrown(IllegalStateException.class, packet::wireLength);
+                thrown(IllegalStateException.class, () -> packet.byteAt(0));
+                thrown(IllegalStateException.class, packet::isIpv4);
+                require(packet.at(0).captured() > 0, packet);
+                synchronized (found) {
+                    found.set(null);
+                    found.notifyAll();
+                    while (found.get() == null) {
+                        waitFor(found);
+                    }
+                }
+                batch.release();
+            });
+            next.start();
+            synchronized (found) {
+                while (found.get() != null) {
+                    waitFor(found);
+                }
+                // It was filled by the other thread, and now this one is refused.
+                thrown(WrongThreadException.class, () -> packet.at(0));
+                thrown(WrongThreadException.class, () -> packet.byteAt(0));
+                found.set(new Throwable("go on"));
+                found.notifyAll();
+            }
+            next.join();
+            thrown(IllegalStateException.class, () -> packet.at(0));
+        }
+    }
+
+    private static void waitFor(Object what) {
+        try {
+            what.wait(10_000);
+        } catch (InterruptedException e) {
+            throw new AssertionError(e);
         }
     }
 
@@ -316,8 +355,9 @@ public final class Checks {
         }
         require(allowed().equals(before), allowed());
         thrown(IllegalArgumentException.class, () -> Processors.pin(-1));
-        Thread light = Thread.ofVirtual().start(() -> thrown(IllegalStateException.class, () -> Processors.pin(0)));
-        light.join();
+        AtomicReference<Throwable> refused = new AtomicReference<>();
+        Thread.ofVirtual().start(() -> refused.set(thrown(IllegalStateException.class, () -> Processors.pin(0)))).join();
+        require(refused.get() != null, "no exception");
         require(allowed().equals(before), allowed());
     }
 
