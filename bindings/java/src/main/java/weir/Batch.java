@@ -245,7 +245,8 @@ public final class Batch implements AutoCloseable {
         return generation;
     }
 
-    long lease() {
+    /** Returns the handle of the C library for this batch, for functions of {@link Native}. It is refused behind the release. */
+    public long lease() {
         return struct.get(ValueLayout.JAVA_LONG, Native.weir_batch.lease);
     }
 
