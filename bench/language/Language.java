@@ -49,7 +49,7 @@ public final class Language {
         }
     }
 
-    private static long checked(Batch batch) {
+    static long checked(Batch batch) {
         long sum = 0;
         Packet packet = batch.packet();
         int size = batch.size();
@@ -221,6 +221,28 @@ public final class Language {
         int turns = Integer.parseInt(arguments[2]);
         long atLeast = Long.parseLong(arguments[3]);
         Options options = Options.DEFAULT.withBatches(4096).withWorkers(1);
+        switch (name) {
+            case "handle" -> {
+                handle(options, file, turns, atLeast);
+                return;
+            }
+            case "billion" -> {
+                billion(file, atLeast);
+                return;
+            }
+            default -> {
+                if (name.startsWith("batch:")) {
+                    String[] names = new String[Integer.parseInt(name.substring(6))];
+                    java.util.Arrays.fill(names, file);
+                    batches(options, names, turns, atLeast);
+                    return;
+                }
+                if (name.startsWith("workers:")) {
+                    Workers.run(name.substring(8), file, turns, atLeast);
+                    return;
+                }
+            }
+        }
         if (name.equals("capture")) {
             Batch batch = new Batch();
             for (int turn = 0; turn < turns; turn++) {
@@ -265,6 +287,105 @@ public final class Language {
             }
             System.out.println(THREADS.getCurrentThreadCpuTime() - begun + " " + seen + " " + sum);
         }
+    }
+
+    /** Waits until the library has read ahead all it may: until its counts stay as they are for 60 ms. */
+    static void readAhead(Source source) {
+        long last = -1;
+        for (int same = 0; same < 4; same++) {
+            long now = source.counts().received();
+            if (now != last) {
+                same = 0;
+            }
+            last = now;
+            try {
+                Thread.sleep(20);
+            } catch (InterruptedException e) {
+                throw new IllegalStateException(e);
+            }
+        }
+    }
+
+    /** Takes and releases batches that are there, without a look at packets. Prints nanoseconds, batches, packets. */
+    private static void batches(Options options, String[] names, int turns, long atLeast) {
+        Batch batch = new Batch();
+        for (int turn = 0; turn < turns; turn++) {
+            long ns = 0;
+            long batches = 0;
+            long packets = 0;
+            while (packets < atLeast) {
+                try (Source source = Source.open(options, names)) {
+                    readAhead(source);
+                    long begun = System.nanoTime();
+                    while (source.next(batch)) {
+                        packets += batch.size();
+                        batch.release();
+                        batches++;
+                    }
+                    ns += System.nanoTime() - begun;
+                }
+            }
+            System.out.println(ns + " " + batches + " " + packets);
+        }
+    }
+
+    /** Calls a function that looks a handle up and does nothing else. Prints nanoseconds, calls, and how often there was a split. */
+    private static void handle(Options options, String file, int turns, long calls) {
+        try (var arena = java.lang.foreign.Arena.ofConfined();
+            Source source = Source.open(options, file); Batch batch = new Batch()) {
+            source.next(batch);
+            var words = arena.allocate(java.lang.foreign.ValueLayout.ADDRESS);
+            long lease = batch.lease();
+            for (int turn = 0; turn < turns; turn++) {
+                long found = 0;
+                long begun = THREADS.getCurrentThreadCpuTime();
+                for (long call = 0; call < calls; call++) {
+                    found += (int) weir.ffi.Native.weir_split.invokeExact(lease, 0, words);
+                }
+                System.out.println(THREADS.getCurrentThreadCpuTime() - begun + " " + calls + " " + -found);
+            }
+        } catch (Throwable e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    /**
+     * Judges packets of one source until there are so many, as a program of a user does. Prints nanoseconds, packets, checksum; and on
+     * standard error the bytes that all threads have allocated behind the first tenth, and those of the heap in use.
+     */
+    private static void billion(String file, long atLeast) {
+        var threads = (com.sun.management.ThreadMXBean) THREADS;
+        long sum = 0;
+        long seen = 0;
+        long before = -1;
+        long allocated = 0;
+        long begun = System.nanoTime();
+        // A source of many names is opened once.
+        String[] names = new String[100];
+        java.util.Arrays.fill(names, file);
+        try (Batch batch = new Batch()) {
+            while (seen < atLeast) {
+                try (Source source = Source.open(Options.DEFAULT.withWorkers(1), names)) {
+                    while (seen < atLeast && source.next(batch)) {
+                        sum += checked(batch);
+                        seen += batch.size();
+                        batch.release();
+                        if (before < 0 && seen >= atLeast / 10) {
+                            before = threads.getTotalThreadAllocatedBytes();
+                        }
+                    }
+                    source.stop();
+                    while (source.next(batch)) {
+                        batch.release();
+                    }
+                }
+            }
+        }
+        allocated = threads.getTotalThreadAllocatedBytes() - before;
+        long ns = System.nanoTime() - begun;
+        Runtime runtime = Runtime.getRuntime();
+        System.err.println(allocated + " " + (runtime.totalMemory() - runtime.freeMemory()));
+        System.out.println(ns + " " + seen + " " + sum);
     }
 
     /** Nanoseconds, packets, bytes. */

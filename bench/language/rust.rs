@@ -53,14 +53,15 @@ impl Set {
 
 const UDP: u8 = 17;
 
-fn open(file: &str) -> weir_source {
+fn open(file: &str, times: usize) -> weir_source {
     let name = CString::new(file).expect("a path has no 0");
+    let names = vec![name.as_ptr(); times];
     // SAFETY: zeros are valid options.
     let zeros: weir_options = unsafe { MaybeUninit::zeroed().assume_init() };
     let options = weir_options { size: size_of::<weir_options>() as u32, batches: 4096, workers: 1, ..zeros };
     let mut source = 0;
     // SAFETY: all pointers lead to variables.
-    let status = unsafe { weir_open(&name.as_ptr(), 1, &options, &mut source, null_mut()) };
+    let status = unsafe { weir_open(names.as_ptr(), names.len(), &options, &mut source, null_mut()) };
     assert_eq!(status, WEIR_OK, "{file}");
     source
 }
@@ -157,6 +158,54 @@ fn cpu_ns() -> u64 {
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
+/// Waits until the library has read ahead all it may: until its counts stay as they are for 60 ms.
+fn read_ahead(source: weir_source) {
+    let (mut last, mut same) = (u64::MAX, 0);
+    while same < 4 {
+        let mut counts = weir_counts::default();
+        // SAFETY: it leads to counts.
+        unsafe { weir_counts_of(source, &mut counts) };
+        same = if counts.received == last { same + 1 } else { 1 };
+        last = counts.received;
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// Takes and releases batches that are there, without a look at packets. Prints nanoseconds, batches, packets.
+fn batches(file: &str, times: usize, turns: usize, at_least: u64) {
+    for _ in 0..turns {
+        let (mut ns, mut batches, mut packets) = (0, 0, 0);
+        while packets < at_least {
+            let source = open(file, times);
+            read_ahead(source);
+            let begun = std::time::Instant::now();
+            while let Some(batch) = next(source) {
+                packets += u64::from(batch.len);
+                weir_release(batch.lease);
+                batches += 1;
+            }
+            ns += begun.elapsed().as_nanos();
+            // SAFETY: NULL is allowed.
+            unsafe { weir_close(source, null_mut()) };
+        }
+        println!("{ns} {batches} {packets}");
+    }
+}
+
+/// Calls a function that looks a handle up and does nothing else. Prints nanoseconds, calls, and how often there was no split.
+fn handle(file: &str, turns: usize, calls: u64) {
+    let source = open(file, 1);
+    let batch = next(source).expect("the file has packets");
+    for _ in 0..turns {
+        let (begun, mut found, mut words) = (cpu_ns(), 0, null());
+        for _ in 0..calls {
+            // SAFETY: it leads to a pointer.
+            found += i64::from(unsafe { weir_split(black_box(batch.lease), 0, &mut words) });
+        }
+        println!("{} {calls} {}", cpu_ns() - begun, -found);
+    }
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, case, file, turns, at_least] = &arguments[..] else { panic!("CASE FILE TURNS PACKETS") };
@@ -165,7 +214,7 @@ fn main() {
         for _ in 0..turns {
             let (mut ns, mut sum, mut seen) = (0, 0u64, 0u64);
             while seen < at_least {
-                let source = open(file);
+                let source = open(file, 1);
                 let begun = cpu_ns();
                 while let Some(batch) = next(source) {
                     sum += packets(&batch).iter().map(|packet| u64::from(packet.wire_len)).sum::<u64>();
@@ -180,7 +229,13 @@ fn main() {
         }
         return;
     }
-    let source = open(file);
+    if let Some(times) = case.strip_prefix("batch:") {
+        return batches(file, times.parse().expect("a number"), turns, at_least);
+    }
+    if case == "handle" {
+        return handle(file, turns, at_least);
+    }
+    let source = open(file, 1);
     let mut held = Vec::new();
     while let Some(batch) = next(source) {
         held.push(batch);
@@ -203,12 +258,4 @@ fn main() {
         }
         println!("{} {seen} {sum}", cpu_ns() - begun);
     }
-    let begun = cpu_ns();
-    let mut counts = null();
-    for _ in 0..1_000_000 {
-        // A call that does nothing but look its handle up.
-        // SAFETY: it leads to a pointer.
-        unsafe { weir_split(black_box(held[0].lease), 0, &mut counts) };
-    }
-    eprintln!("a handle call: {:.1} ns", (cpu_ns() - begun) as f64 / 1e6);
 }

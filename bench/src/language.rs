@@ -3,6 +3,9 @@
 //! The programs are `bench/language/rust.rs` and `bench/language/Language.java`. Each launch is a process; those of both languages
 //! alternate. The steps of the thesis on middleboxes in Java are re-created beside them.
 
+mod costs;
+mod rivals;
+
 use crate::Size;
 use crate::plot::{self, Bar, Scale};
 use crate::report::Report;
@@ -43,6 +46,7 @@ struct Launch {
 struct Programs {
     rust: PathBuf,
     java: PathBuf,
+    javac: PathBuf,
     classes: PathBuf,
     library: PathBuf,
 }
@@ -61,7 +65,7 @@ pub fn run(size: Size, launches: usize, data: &Path, report: &mut Report) -> any
     };
     let mut files = Vec::new();
     for (name, packets) in regions {
-        files.push((name, input(data, packets)?));
+        files.push((name, input(data, packets, 64)?));
     }
     report.heading("Java against Rust, the same program by the same C interface");
     let mut rows = Vec::new();
@@ -104,14 +108,18 @@ pub fn run(size: Size, launches: usize, data: &Path, report: &mut Report) -> any
         &rows,
     );
     report.line("\nA packet has 64 bytes; half of them are UDP, and a quarter of the sources are in the set of 1 000.");
-    steps(&programs, &files[1].1, launches, (turns, work), report)
+    costs::run(&programs, size, launches, data, report)?;
+    rivals::run(&programs, size, launches, data, report)?;
+    steps(&programs, size, launches, (turns, work), data, report)?;
+    report.bars();
+    Ok(())
 }
 
-/// Makes a capture of frames of 64 bytes: half of them UDP, sources of 4 096 addresses, of which 1 000 are in the set of the firewall.
-fn input(data: &Path, packets: u32) -> anyhow::Result<PathBuf> {
+/// Makes a capture of frames of `len` bytes: half of them UDP, sources of 4 096 addresses, of which 1 000 are in the set of the firewall.
+fn input(data: &Path, packets: u32, len: usize) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(data)?;
-    let path = data.join(format!("64-{packets}.pcap"));
-    let mut bytes = Vec::with_capacity(24 + 80 * packets as usize);
+    let path = data.join(format!("{len}-{packets}.pcap"));
+    let mut bytes = Vec::with_capacity(24 + (16 + len) * packets as usize);
     for word in [0xa1b2_c3d4u32, 4 << 16 | 2, 0, 0, 65_535, 1] {
         bytes.extend(word.to_le_bytes());
     }
@@ -120,14 +128,23 @@ fn input(data: &Path, packets: u32) -> anyhow::Result<PathBuf> {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        for word in [i / 1_000_000, i % 1_000_000, 64, 64] {
+        for word in [i / 1_000_000, i % 1_000_000, len as u32, len as u32] {
             bytes.extend(word.to_le_bytes());
         }
-        let mut frame = [0u8; 64];
-        frame[12..18].copy_from_slice(&[8, 0, 0x45, 0, 0, 50]);
+        let total = (len as u16 - 14).to_be_bytes();
+        let mut frame = vec![0u8; len];
+        frame[12..18].copy_from_slice(&[8, 0, 0x45, 0, total[0], total[1]]);
         (frame[22], frame[23]) = (64, if random >> 40 & 1 == 1 { 17 } else { 6 });
         frame[26..30].copy_from_slice(&(0x0a00_0000 | (random >> 20) as u32 & 0xfff).to_be_bytes());
         frame[30..34].copy_from_slice(&[10, 1, 0, 1]);
+        let port = 1 + (random >> 50) as u16 % 500;
+        frame[36..38].copy_from_slice(&port.to_be_bytes());
+        // The length of the datagram, or the header length of TCP.
+        if frame[23] == 17 {
+            frame[38..40].copy_from_slice(&(len as u16 - 34).to_be_bytes());
+        } else {
+            frame[46] = 0x50;
+        }
         bytes.extend(frame);
     }
     std::fs::write(&path, bytes).with_context(|| path.display().to_string())?;
@@ -144,12 +161,14 @@ fn interval(sorted: &[f64]) -> (f64, f64) {
 
 fn steps(
     programs: &Programs,
-    file: &Path,
+    size: Size,
     launches: usize,
     (turns, work): (usize, u64),
+    data: &Path,
     report: &mut Report,
 ) -> anyhow::Result<()> {
     report.heading("The steps of the thesis, in Java");
+    let file = &input(data, if size == Size::Full { 3_355_443 } else { 3000 }, 64)?;
     let mut found = Vec::new();
     for (program, about, thesis) in STEPS {
         let mut ns = Vec::new();
@@ -190,7 +209,84 @@ fn steps(
         "steps",
         &plot::bars("Steps to a packet program in Java", "million packets a second", Scale::Log, &groups, &bars),
     );
-    report.bars();
+    frames(programs, size, launches, (turns, work), data, report)
+}
+
+/// Frame lengths, and the rates of the thesis, million packets a second: capturing in C, the firewall in C, that in Java as published,
+/// and that in Java with a packet that is pointed. **Source**: as for [`STEPS`].
+const FRAMES: [(usize, [Option<f64>; 4]); 6] = [
+    (64, [Some(13.137), Some(12.512), Some(5.03), Some(12.655)]),
+    (128, [Some(7.07), Some(7.56), Some(5.01), Some(7.88)]),
+    (256, [Some(4.04), None, Some(3.74), None]),
+    (512, [Some(2.23), Some(2.01), None, Some(2.16)]),
+    (1024, [Some(0.845), Some(0.882), None, Some(0.975)]),
+    (1518, [None; 4]),
+];
+
+/// The firewall over frames of each length, beside the rates of the thesis.
+fn frames(
+    programs: &Programs,
+    size: Size,
+    launches: usize,
+    (turns, work): (usize, u64),
+    data: &Path,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    report.heading("Frame lengths");
+    let bytes = if size == Size::Full { 256 << 20 } else { 256 << 10 };
+    let names =
+        ["Rust here", "Java here", "C, thesis", "C firewall, thesis", "Java firewall, thesis", "Java R, thesis"];
+    let (mut rows, mut values) = (Vec::new(), vec![Vec::new(); names.len()]);
+    for (len, thesis) in FRAMES {
+        let file = input(data, (bytes / (16 + len)) as u32, len)?;
+        let mut ns = [Vec::new(), Vec::new()];
+        for launch in 0..launches.div_ceil(4) {
+            let work = work * 80 / (16 + len as u64);
+            let found = [
+                programs.rust("checked", &file, turns.div_ceil(2), work)?,
+                programs.java("checked", &file, turns.div_ceil(2), work)?,
+            ];
+            if found[0].checksum != found[1].checksum {
+                report.wrong(&format!("frames of {len}: {} in Rust, {} in Java", found[0].checksum, found[1].checksum));
+            }
+            for (i, found) in found.iter().enumerate() {
+                let Launch { ns: one, packets, checksum } = found;
+                let (region, one_text) = (format!("frames of {len}"), format!("{one:.3}"));
+                let language = ["rust", "java"][i];
+                report.raw(&[
+                    &region,
+                    "checked",
+                    language,
+                    &launch.to_string(),
+                    &one_text,
+                    &packets.to_string(),
+                    checksum,
+                ]);
+                ns[i].push(*one);
+            }
+        }
+        std::fs::remove_file(&file).with_context(|| file.display().to_string())?;
+        let here = ns.map(|ns| Some(1e3 / median(ns.into_iter())));
+        let all: Vec<Option<f64>> = here.into_iter().chain(thesis).collect();
+        let mut row = vec![len.to_string()];
+        for (values, rate) in values.iter_mut().zip(&all) {
+            values.push(*rate);
+            row.push(rate.map_or("-".to_owned(), |rate| format!("{rate:.2}")));
+        }
+        row.push(here[1].map_or(String::new(), |rate| format!("{:.0}", rate * 8.0 * len as f64 / 1e3)));
+        rows.push(row);
+    }
+    let head = [&["bytes"], &names[..], &["Java here, Gbit/s"]].concat();
+    report.table(&head, &rows);
+    report.line(
+        "\nMillion packets a second, one core. Here 256 MiB of records lie in memory and each length has as many bytes; the thesis's card \
+         received 14.9 Mpps of 64 bytes, and 10 Gbit/s, at most.",
+    );
+    let lines: Vec<plot::Line> =
+        names.iter().zip(values).map(|(label, values)| plot::Line { label: (*label).to_owned(), values }).collect();
+    let lengths: Vec<String> = FRAMES.iter().map(|(len, _)| len.to_string()).collect();
+    let axes = ("bytes of a frame", "million packets a second");
+    report.picture("frames", &plot::lines("A firewall over frames of each length", axes, Scale::Log, &lengths, &lines));
     Ok(())
 }
 
@@ -203,20 +299,28 @@ impl Programs {
         }
         let classes = data.join("classes");
         std::fs::create_dir_all(&classes)?;
-        let mut javac = Command::new(home.join("bin/javac"));
-        javac.arg("-d").arg(&classes).arg("-Xlint:-restricted");
+        let mut sources = Vec::new();
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         for folder in ["../bindings/java/src/main/java/weir/ffi", "../bindings/java/src/main/java/weir", "language"] {
             for entry in std::fs::read_dir(root.join(folder)).with_context(|| folder.to_owned())? {
                 let path = entry?.path();
-                if path.extension().is_some_and(|extension| extension == "java") {
-                    javac.arg(path);
-                }
+                sources.extend(Some(path).filter(|path| path.extension().is_some_and(|extension| extension == "java")));
             }
         }
-        let done = javac.output().context("javac")?;
+        let programs = Self { rust, java: home.join("bin/java"), javac: home.join("bin/javac"), classes, library };
+        programs.compile(&sources, &[])?;
+        Ok(programs)
+    }
+
+    /// Compiles programs that use weir's classes, and jars.
+    fn compile(&self, sources: &[PathBuf], jars: &[PathBuf]) -> anyhow::Result<()> {
+        let path = std::iter::once(&self.classes).chain(jars).map(|path| path.display().to_string());
+        let path = path.collect::<Vec<_>>().join(":");
+        let mut javac = Command::new(&self.javac);
+        let done = javac.arg("-d").arg(&self.classes).args(["-Xlint:-restricted", "-cp", &path]).args(sources).output();
+        let done = done.context("javac")?;
         ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        Ok(Self { rust, java: home.join("bin/java"), classes, library })
+        Ok(())
     }
 
     fn rust(&self, program: &str, file: &Path, turns: usize, work: u64) -> anyhow::Result<Launch> {
@@ -224,10 +328,16 @@ impl Programs {
     }
 
     fn java(&self, program: &str, file: &Path, turns: usize, work: u64) -> anyhow::Result<Launch> {
+        launch(self.jvm(&["-Xmx128m", "-XX:+UseSerialGC"], "Language", &[]), program, file, turns, work)
+    }
+
+    /// A command that runs a class, with jars beside the classes of weir.
+    fn jvm(&self, flags: &[&str], class: &str, jars: &[PathBuf]) -> Command {
         let mut java = Command::new(&self.java);
-        java.args(["--enable-native-access=ALL-UNNAMED", "-Xmx128m", "-XX:+UseSerialGC", "-cp"]).arg(&self.classes);
-        java.arg(format!("-Dweir.library={}", self.library.display())).arg("Language");
-        launch(java, program, file, turns, work)
+        let path = std::iter::once(&self.classes).chain(jars).map(|path| path.display().to_string());
+        java.args(["--enable-native-access=ALL-UNNAMED", "-cp", &path.collect::<Vec<_>>().join(":")]).args(flags);
+        java.arg(format!("-Dweir.library={}", self.library.display())).arg(class);
+        java
     }
 }
 

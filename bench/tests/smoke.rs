@@ -119,10 +119,15 @@ fn the_language_scenario_runs_and_its_answers_agree() {
         "capture and release",
         "firewall, columns",
         "firewall, checked packets",
+        "A call with a handle, and a batch",
+        "Packets without a garbage collector",
+        "Two workers",
+        "with weir and with pcap4j",
         "The steps of the thesis",
+        "Frame lengths",
         "Bars",
     ];
-    smoke("language", &parts, &["steps.svg"]);
+    smoke("language", &parts, &["steps.svg", "frames.svg"]);
 }
 
 #[test]

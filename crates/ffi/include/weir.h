@@ -701,6 +701,30 @@ weir_status weir_text_read(weir_text text,
 // Frees a text. 0 is no text, and is ignored.
 weir_status weir_text_free(weir_text text);
 
+// Binds the calling thread to one processor, numbered as in /proc/cpuinfo. Threads that it starts afterwards are bound to it too.
+//
+// Threads that weir started before keep their processors. WEIR_REFUSED if there is no such processor, or this process may not use it.
+// **Cost**: a system call.
+weir_status weir_pin_thread(uint32_t cpu);
+
+// Lists the processors that the calling thread may use, ascending. `count` gets their number, which may exceed `capacity`: then only
+// the first `capacity` are written.
+//
+// The caller promises:
+// `cpus` leads to memory for `capacity` numbers, and may be NULL if that is 0; `count` leads to memory for a number.
+weir_status weir_cpus(uint32_t *cpus,
+                      uint32_t capacity,
+                      uint32_t *count);
+
+// Finds the NUMA node on which the packets of a batch lie: that of the page with the first packet's first byte.
+//
+// `node` gets 0 on a machine with one node, and for a batch without bytes. WEIR_FAILED if the kernel refuses to tell.
+// **Cost**: a system call; ask for one batch of a source, and not for each.
+//
+// The caller promises:
+// `node` leads to memory for a number.
+weir_status weir_node_of(weir_lease lease, uint32_t *node);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

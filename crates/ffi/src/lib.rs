@@ -4,7 +4,8 @@
 //!
 //! - Objects have handles: numbers that are checked at each call. A closed handle is refused, and never dereferenced.
 //! - A function returns a status and gives its results by pointers. Nothing unwinds into the caller.
-//! - The library prints nothing, installs no signal handler, restricts nothing, and changes no state of the process.
+//! - The library prints nothing, installs no signal handler, restricts nothing, and changes no state of the process, but for the thread that
+//!   calls weir_pin_thread.
 //! - Every function may be called from any thread.
 #![deny(unsafe_code)]
 #![allow(non_camel_case_types, reason = "types have the names that C programs see")]
@@ -25,6 +26,8 @@ mod sink;
 mod source;
 #[allow(unsafe_code, reason = "pointers of the caller")]
 mod text;
+#[allow(unsafe_code, reason = "pointers of the caller, and system calls")]
+mod thread;
 
 pub use batch::{
     WEIR_CAPTURED, WEIR_DST, WEIR_DST_PORT, WEIR_DST4, WEIR_INTERFACE, WEIR_IP_VERSION, WEIR_MIXED, WEIR_PROTOCOL,
@@ -57,6 +60,7 @@ pub use source::{
     weir_poll_fd, weir_remarks, weir_set_filter, weir_set_rules, weir_source, weir_stop,
 };
 pub use text::{weir_text, weir_text_free, weir_text_read};
+pub use thread::{weir_cpus, weir_node_of, weir_pin_thread};
 
 /// Version of the functions and structures: grows with each change that programs built before would not survive.
 pub const WEIR_ABI: u32 = 1;

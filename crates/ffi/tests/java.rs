@@ -139,7 +139,7 @@ fn the_classes_for_java_keep_their_promises() {
     let file = scratch.file("a.pcap", &capture(200_000));
     let done = java.run(&[], "weir.Checks", &[&file, "200000"]);
     let (out, err) = (text(&done.stdout), text(&done.stderr));
-    assert!(done.status.success() && out.lines().count() == 13 && err.is_empty(), "{out}{err}");
+    assert!(done.status.success() && out.lines().count() == 14 && err.is_empty(), "{out}{err}");
     // Without a collector and without the analysis that keeps objects off the heap.
     let flags = ["-XX:+UnlockExperimentalVMOptions", "-XX:+UseEpsilonGC", "-Xmx64m", "-XX:-DoEscapeAnalysis"];
     let done = java.run(&flags, "CountByPort", &[&file]);
@@ -314,9 +314,8 @@ fn a_java_program_that_is_killed_leaves_nothing_in_the_kernel() {
     let before = kernel_state();
     let mut child = java.command(&[], "CountByPort", &["af_packet:near"]).spawn().unwrap();
     let begun = Instant::now();
-    // The socket is there before the interface takes packets for others.
-    let captures = (1, before.1.map(|_| true));
-    while kernel_state() != captures {
+    // The socket comes first, and the interface takes packets for others a moment later.
+    while kernel_state() != (1, before.1.map(|_| true)) {
         assert!(begun.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none(), "no capture");
         std::thread::sleep(Duration::from_millis(20));
     }

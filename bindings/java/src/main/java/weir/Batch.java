@@ -3,6 +3,8 @@ package weir;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.util.Arrays;
 import weir.ffi.Native;
 
@@ -12,6 +14,15 @@ import weir.ffi.Native;
  */
 public final class Batch implements AutoCloseable {
     static final int DESCRIPTOR = (int) Native.weir_descriptor.LAYOUT.byteSize();
+    private static final VarHandle USER;
+
+    static {
+        try {
+            USER = MethodHandles.lookup().findVarHandle(Batch.class, "user", Thread.class);
+        } catch (ReflectiveOperationException e) {
+            throw new ExceptionInInitializerError(e);
+        }
+    }
 
     final MemorySegment struct;
     final MemorySegment error;
@@ -24,7 +35,11 @@ public final class Batch implements AutoCloseable {
     int size;
     private int linkType;
     private long verdicts;
-    private Thread owner;
+    /** The thread that fills or holds this batch; {@code null} for none. Taken by one thread at a time. */
+    private volatile Thread user;
+    /** The thread that holds packets; {@code null} for none. A thread writes its own name or {@code null}, so it reads its name only
+     * while it holds them. */
+    private Thread holder;
     private Source source;
     /** The life of the segments of this batch; {@code null} while there are none. */
     private Arena life;
@@ -41,10 +56,16 @@ public final class Batch implements AutoCloseable {
         error = arena.allocate(ValueLayout.JAVA_LONG);
     }
 
-    void checkFree() {
-        if ((generation & 1) == 1) {
+    /** Takes this batch for the calling thread, which fills it next. */
+    void take() {
+        if (!USER.compareAndSet(this, null, Thread.currentThread())) {
             throw new IllegalStateException("the batch was not released");
         }
+    }
+
+    /** Lets other threads take this batch. */
+    void leave() {
+        user = null;
     }
 
     WeirException failure(int status) {
@@ -60,19 +81,23 @@ public final class Batch implements AutoCloseable {
         verdicts = struct.get(ValueLayout.JAVA_LONG, Native.weir_batch.verdicts);
         size = struct.get(ValueLayout.JAVA_INT, Native.weir_batch.len);
         linkType = struct.get(ValueLayout.JAVA_INT, Native.weir_batch.link_type);
-        packet.begin(region, packets, size, linkType);
-        owner = Thread.currentThread();
         generation++;
+        holder = Thread.currentThread();
+        packet.begin(region, packets, size, linkType);
     }
 
     /** Throws unless this thread holds a batch. */
     void checkHeld() {
-        if ((generation & 1) == 0) {
-            throw new IllegalStateException("the batch was released");
+        if (Thread.currentThread() != holder) {
+            throw refused();
         }
-        if (Thread.currentThread() != owner) {
-            throw new WrongThreadException("the batch belongs to " + owner);
-        }
+    }
+
+    RuntimeException refused() {
+        Thread holder = this.holder;
+        return holder == null
+            ? new IllegalStateException("the batch was released")
+            : new WrongThreadException("the batch belongs to " + holder);
     }
 
     /** Returns the number of packets, with any verdict. */
@@ -195,12 +220,33 @@ public final class Batch implements AutoCloseable {
         }
     }
 
+    /**
+     * Returns the NUMA node on which the packets of this batch lie, 0 on a machine with one node. A worker runs best on a processor of
+     * the same node. <b>Cost</b>: a system call, and some objects.
+     *
+     * @throws WeirException the kernel refuses to tell
+     */
+    public int node() {
+        checkHeld();
+        try (Arena local = Arena.ofConfined()) {
+            MemorySegment node = local.allocate(ValueLayout.JAVA_INT);
+            int status = (int) Native.weir_node_of.invokeExact(lease(), node);
+            if (status != Native.WEIR_OK) {
+                throw WeirException.of(status, null);
+            }
+            return node.get(ValueLayout.JAVA_INT, 0);
+        } catch (Throwable e) {
+            throw WeirException.unexpected(e);
+        }
+    }
+
     /** Returns a number that no other batch in this object has. */
     long generation() {
         return generation;
     }
 
-    long lease() {
+    /** Returns the handle of the C library for this batch, for functions of {@link Native}. It is refused behind the release. */
+    public long lease() {
         return struct.get(ValueLayout.JAVA_LONG, Native.weir_batch.lease);
     }
 
@@ -221,6 +267,7 @@ public final class Batch implements AutoCloseable {
         }
         generation++;
         packet.end();
+        holder = null;
         try {
             int status = (int) Native.weir_release.invokeExact(lease());
             if (status != Native.WEIR_OK) {
@@ -228,6 +275,8 @@ public final class Batch implements AutoCloseable {
             }
         } catch (Throwable e) {
             throw WeirException.unexpected(e);
+        } finally {
+            leave();
         }
     }
 
@@ -244,7 +293,7 @@ public final class Batch implements AutoCloseable {
     /** Releases what is held, if anything is. */
     @Override
     public void close() {
-        if ((generation & 1) == 1) {
+        if (holder != null) {
             release();
         }
     }

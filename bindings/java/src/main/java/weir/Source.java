@@ -140,21 +140,26 @@ public final class Source implements AutoCloseable {
     }
 
     private int pullOnce(Batch batch, long nanos) {
-        batch.checkFree();
-        int status;
+        batch.take();
+        boolean filled = false;
         try {
-            status = (int) Native.weir_next.invokeExact(handle, nanos, batch.struct, batch.error);
+            int status = (int) Native.weir_next.invokeExact(handle, nanos, batch.struct, batch.error);
+            if (status == Native.WEIR_OK) {
+                batch.filled(this);
+                filled = true;
+            } else if (status < 0) {
+                throw batch.failure(status);
+            } else if (status == Native.WEIR_END) {
+                ended = true;
+            }
+            return status;
         } catch (Throwable e) {
             throw WeirException.unexpected(e);
+        } finally {
+            if (!filled) {
+                batch.leave();
+            }
         }
-        if (status == Native.WEIR_OK) {
-            batch.filled(this);
-        } else if (status < 0) {
-            throw batch.failure(status);
-        } else if (status == Native.WEIR_END) {
-            ended = true;
-        }
-        return status;
     }
 
     private volatile boolean ended;

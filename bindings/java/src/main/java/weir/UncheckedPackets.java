@@ -11,19 +11,23 @@ import weir.ffi.Native;
 public final class UncheckedPackets {
     private UncheckedPackets() {}
 
+    private static long descriptor(Batch batch, int number) {
+        return batch.packets + (long) Batch.DESCRIPTOR * number & Memory.USER;
+    }
+
     /** Returns the address of packet {@code number}. The batch must be held, and have so many packets. */
     public static long address(Batch batch, int number) {
-        return batch.region + Memory.nativeLong(batch.packets + (long) Batch.DESCRIPTOR * number);
+        return batch.region + Memory.nativeLong(descriptor(batch, number)) & Memory.USER;
     }
 
     /** Returns the captured length of packet {@code number}, bytes. */
     public static int captured(Batch batch, int number) {
-        return Memory.nativeInt(batch.packets + (long) Batch.DESCRIPTOR * number + Native.weir_descriptor.captured);
+        return Memory.nativeInt(descriptor(batch, number) + Native.weir_descriptor.captured);
     }
 
     /** Returns the length on the wire of packet {@code number}, bytes. */
     public static int wireLength(Batch batch, int number) {
-        return Memory.nativeInt(batch.packets + (long) Batch.DESCRIPTOR * number + Native.weir_descriptor.wire_len);
+        return Memory.nativeInt(descriptor(batch, number) + Native.weir_descriptor.wire_len);
     }
 
     /** Returns the byte at an address. */

@@ -31,6 +31,7 @@ public final class Checks {
         check("another filter judges from then on", Checks::replaced);
         check("rules deny", Checks::rules);
         check("verdicts choose what a sink gets", Checks::sink);
+        check("a thread pins itself", Checks::pinned);
         check("nothing is allocated for packets and batches", Checks::allocation);
         check("a boxed value is noticed", Checks::boxing);
     }
@@ -112,6 +113,9 @@ public final class Checks {
                 thrown(WrongThreadException.class, () -> packet.byteAt(0));
                 thrown(WrongThreadException.class, () -> packet.at(0));
                 thrown(WrongThreadException.class, packet::ipVersion);
+                thrown(WrongThreadException.class, packet::wireLength);
+                thrown(WrongThreadException.class, batch::size);
+                thrown(IllegalStateException.class, () -> source.next(batch));
                 found.set(thrown(WrongThreadException.class, batch::release));
             });
             other.start();
@@ -119,6 +123,42 @@ public final class Checks {
             require(found.get() != null, "no exception");
             batch.release();
             thrown(IllegalStateException.class, batch::release);
+            Thread next = new Thread(() -> {
+                require(source.next(batch), "a second batch");
+                thrown(IllegalStateException.class, packet::wireLength);
+                thrown(IllegalStateException.class, () -> packet.byteAt(0));
+                thrown(IllegalStateException.class, packet::isIpv4);
+                require(packet.at(0).captured() > 0, packet);
+                synchronized (found) {
+                    found.set(null);
+                    found.notifyAll();
+                    while (found.get() == null) {
+                        waitFor(found);
+                    }
+                }
+                batch.release();
+            });
+            next.start();
+            synchronized (found) {
+                while (found.get() != null) {
+                    waitFor(found);
+                }
+                // It was filled by the other thread, and now this one is refused.
+                thrown(WrongThreadException.class, () -> packet.at(0));
+                thrown(WrongThreadException.class, () -> packet.byteAt(0));
+                found.set(new Throwable("go on"));
+                found.notifyAll();
+            }
+            next.join();
+            thrown(IllegalStateException.class, () -> packet.at(0));
+        }
+    }
+
+    private static void waitFor(Object what) {
+        try {
+            what.wait(10_000);
+        } catch (InterruptedException e) {
+            throw new AssertionError(e);
         }
     }
 
@@ -279,6 +319,46 @@ public final class Checks {
             require(some.end().given() == expected, expected);
             require(all.end().given() == source.end().passed(), "all that passed");
         }
+    }
+
+    /** Processors of the calling thread, as the kernel tells. */
+    private static String allowed() throws Exception {
+        for (String line : java.nio.file.Files.readAllLines(java.nio.file.Path.of("/proc/thread-self/status"))) {
+            if (line.startsWith("Cpus_allowed_list:")) {
+                return line.substring(line.indexOf(':') + 1).strip();
+            }
+        }
+        throw new AssertionError("no Cpus_allowed_list");
+    }
+
+    private static void pinned() throws Throwable {
+        String before = allowed();
+        for (int cpu : Processors.usable()) {
+            AtomicReference<Throwable> failed = new AtomicReference<>();
+            Thread worker = new Thread(() -> {
+                try {
+                    Processors.pin(cpu);
+                    require(allowed().equals(Integer.toString(cpu)) && Processors.usable().length == 1, allowed());
+                    try (Source source = Source.open(file); Batch batch = new Batch()) {
+                        thrown(IllegalStateException.class, batch::node);
+                        require(source.next(batch) && batch.node() >= 0, "a node");
+                    }
+                } catch (Throwable e) {
+                    failed.set(e);
+                }
+            });
+            worker.start();
+            worker.join();
+            if (failed.get() != null) {
+                throw failed.get();
+            }
+        }
+        require(allowed().equals(before), allowed());
+        thrown(IllegalArgumentException.class, () -> Processors.pin(-1));
+        AtomicReference<Throwable> refused = new AtomicReference<>();
+        Thread.ofVirtual().start(() -> refused.set(thrown(IllegalStateException.class, () -> Processors.pin(0)))).join();
+        require(refused.get() != null, "no exception");
+        require(allowed().equals(before), allowed());
     }
 
     /** Reads a file to its end, and returns a figure of all its packets. */

@@ -616,4 +616,16 @@ public final class Native {
     /** {@code weir_status weir_text_free(weir_text text)} */
     public static final MethodHandle weir_text_free =
         Library.function("weir_text_free", FunctionDescriptor.of(JAVA_INT, JAVA_LONG));
+
+    /** {@code weir_status weir_pin_thread(uint32_t cpu)} */
+    public static final MethodHandle weir_pin_thread =
+        Library.function("weir_pin_thread", FunctionDescriptor.of(JAVA_INT, JAVA_INT));
+
+    /** {@code weir_status weir_cpus(uint32_t *cpus, uint32_t capacity, uint32_t *count)} */
+    public static final MethodHandle weir_cpus =
+        Library.function("weir_cpus", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT, ADDRESS));
+
+    /** {@code weir_status weir_node_of(weir_lease lease, uint32_t *node)} */
+    public static final MethodHandle weir_node_of =
+        Library.function("weir_node_of", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS));
 }
