@@ -39,7 +39,7 @@ test: ## All that CI runs: format, tidy, clippy, tests, documentation
 
 bench: ## Compare weir with its peers here, or NAME=sketch alone; needs 9 GB in data/, writes results/
 	@scripts/setup bench
-	@cargo build --release --locked -p weir
+	@cargo build --release --locked -p weir -p weir-python
 	@target="$${CARGO_TARGET_DIR:-target}"; \
 	cargo build --release --locked --manifest-path bench/Cargo.toml --target-dir "$$target" && \
 	for name in $(NAME); do "$$target/release/weir-bench" $$name || exit; done

@@ -36,10 +36,13 @@ const STEPS: [(&str, &str, f64); 5] = [
 ];
 
 /// Output of a launch: ns a packet of its median turn, packets and checksum of its last.
-struct Launch {
-    ns: f64,
-    packets: u64,
-    checksum: String,
+pub struct Launch {
+    /// Nanoseconds a packet.
+    pub ns: f64,
+    /// Packets of a turn.
+    pub packets: u64,
+    /// Checksum of the answer.
+    pub checksum: String,
 }
 
 /// Programs that are launched.
@@ -116,7 +119,7 @@ pub fn run(size: Size, launches: usize, data: &Path, report: &mut Report) -> any
 }
 
 /// Makes a capture of frames of `len` bytes: half of them UDP, sources of 4 096 addresses, of which 1 000 are in the set of the firewall.
-fn input(data: &Path, packets: u32, len: usize) -> anyhow::Result<PathBuf> {
+pub fn input(data: &Path, packets: u32, len: usize) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(data)?;
     let path = data.join(format!("{len}-{packets}.pcap"));
     let mut bytes = Vec::with_capacity(24 + (16 + len) * packets as usize);
@@ -152,7 +155,7 @@ fn input(data: &Path, packets: u32, len: usize) -> anyhow::Result<PathBuf> {
 }
 
 /// Interval that holds the median of such ratios with 95 %, from their order statistics; `sorted` ascend.
-fn interval(sorted: &[f64]) -> (f64, f64) {
+pub fn interval(sorted: &[f64]) -> (f64, f64) {
     // Of 20 launches the sixth and the fifteenth: the binomial distribution puts 95.9 % between them.
     let off = (0.98 * (sorted.len() as f64).sqrt()).floor() as usize;
     let middle = sorted.len() / 2;
@@ -354,7 +357,7 @@ fn jdk() -> Option<PathBuf> {
 }
 
 /// Launches a program once.
-fn launch(mut command: Command, program: &str, file: &Path, turns: usize, work: u64) -> anyhow::Result<Launch> {
+pub fn launch(mut command: Command, program: &str, file: &Path, turns: usize, work: u64) -> anyhow::Result<Launch> {
     command.arg(program).arg(file).args([turns.to_string(), work.to_string()]);
     let done = command.output().with_context(|| program.to_owned())?;
     ensure!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr));

@@ -22,6 +22,7 @@ mod measure;
 mod native;
 mod pages;
 mod plot;
+mod python;
 mod report;
 mod rivals;
 mod sketch;
@@ -110,6 +111,8 @@ enum Scenario {
     Capture,
     /// Packet programs in Java against the same ones in Rust, both by the C interface; needs JDK 25
     Language,
+    /// Packet programs in Python against the same ones in Rust, and against dpkt and scapy
+    Python,
     /// Receiving from DPDK's ports against a loop in C, and the pipeline behind one; built with the feature `dpdk`
     #[cfg(feature = "dpdk")]
     Dpdk,
@@ -214,6 +217,13 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
             );
             report = Report::new(language::RAW, &how);
             language::run(size, launches, data, &mut report)?;
+        }
+        Scenario::Python => {
+            let launches = if full { rounds.max(20) } else { rounds };
+            let how =
+                format!("{launches} launches of each program, in turn; of each the median turn behind the first half");
+            report = Report::new(python::RAW, &how);
+            python::run(size, launches, data, &mut report)?;
         }
         #[cfg(feature = "dpdk")]
         Scenario::Dpdk => {

@@ -54,9 +54,10 @@ fn the_list_of_scenarios_fits_sixty_columns() {
         .expect("weir-bench starts");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.lines().all(|line| line.chars().count() <= 60), "{text}");
-    for name in
-        ["filter", "sketch", "measure", "pages", "layout", "store", "firewall", "forward", "capture", "language"]
-    {
+    for name in [
+        "filter", "sketch", "measure", "pages", "layout", "store", "firewall", "forward", "capture", "language",
+        "python",
+    ] {
         assert!(text.lines().any(|line| line.trim_start().starts_with(&format!("{name}:"))), "{name} in {text}");
     }
 }
@@ -128,6 +129,12 @@ fn the_language_scenario_runs_and_its_answers_agree() {
         "Bars",
     ];
     smoke("language", &parts, &["steps.svg", "frames.svg"]);
+}
+
+#[test]
+fn the_python_scenario_runs_and_its_answers_agree() {
+    let parts = ["A rule in NumPy", "source in a set", "Packets by port", "weir-frames", "Bars"];
+    smoke("python", &parts, &[]);
 }
 
 #[test]

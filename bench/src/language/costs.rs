@@ -13,7 +13,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 const MUST_CALL: f64 = 10.0;
 /// Longest time of a batch that is taken and released without a look at its packets, ns: fixed, and for each packet.
 const MUST_BATCH: (f64, f64) = (100.0, 1.0);
-/// What two workers in a process must reach of the rate of two processes with a worker each.
+/// Share of the rate of two processes with a worker each that two workers in a process must reach.
 const MUST_WORKERS: f64 = 0.9;
 /// Bytes that all threads together may allocate for a packet: below this only the opening of sources shows.
 const MUST_ALLOCATE: f64 = 0.01;

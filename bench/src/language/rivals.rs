@@ -10,7 +10,7 @@ use anyhow::Context;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What weir must reach of the rate of the faster way to use pcap4j, and what it should.
+/// Multiples of the rate of the faster way to use pcap4j that weir must reach, and should.
 const MUST: f64 = 3.0;
 const GOAL: f64 = 10.0;
 

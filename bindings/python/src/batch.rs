@@ -58,7 +58,7 @@ impl Held {
     }
 }
 
-/// What batches of a source have in common.
+/// Settings that all batches of a source share.
 #[derive(Debug)]
 pub struct Common {
     /// Columns that are filled together.

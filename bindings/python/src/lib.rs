@@ -12,6 +12,7 @@ mod buffer;
 mod error;
 mod fields;
 mod gather;
+mod measure;
 mod process;
 mod sink;
 mod source;
@@ -26,6 +27,8 @@ mod _weir {
     use crate::buffer::{Column, Frame};
     #[pymodule_export]
     use crate::error::{Closed, Failed, Refused, WeirError};
+    #[pymodule_export]
+    use crate::measure::Measurement;
     #[pymodule_export]
     use crate::sink::{Sink, SinkCounts};
     #[pymodule_export]

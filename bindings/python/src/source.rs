@@ -15,8 +15,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_api::{CaptureSettings, Direction, Options, Order};
 
+/// Takes a number of seconds.
+pub fn waited(timeout: f64) -> PyResult<Duration> {
+    let wrong = |_| Refused::new_err(format!("timeout {timeout}: it is a number of seconds, 0 or more"));
+    Duration::try_from_secs_f64(timeout).map_err(wrong)
+}
+
 /// Interval at which a call that waits looks for signals.
-const LOOK: Duration = Duration::from_millis(100);
+pub const LOOK: Duration = Duration::from_millis(100);
 
 /// Packets by what became of them: received = passed + filtered + denied + dropped. Each number is counted where it happens.
 #[pyclass(frozen, get_all, eq, module = "weir")]
@@ -58,6 +64,77 @@ impl From<weir_api::Counts> for Counts {
             starved: counts.starved,
             is_final: counts.is_final,
         }
+    }
+}
+
+/// Settings of sources, by the names that they have in `weir.open`.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Settings {
+    filter: String,
+    marks: Vec<(String, String)>,
+    columns: Option<Vec<String>>,
+    batch_size: usize,
+    latency_ns: u64,
+    duration_ns: Option<u64>,
+    limit: Option<u64>,
+    since_ns: Option<i64>,
+    until_ns: Option<i64>,
+    order: String,
+    invert: bool,
+    inner: bool,
+    resolve: bool,
+    rules: Option<String>,
+    connections: usize,
+    direction: String,
+    promiscuous: bool,
+    kernel_filter: bool,
+    ring: Option<u64>,
+    wait: bool,
+    busy_poll: bool,
+    workers: usize,
+    batches: Option<usize>,
+}
+
+impl Settings {
+    /// The settings in terms of the library. **Errors**: words that are none of a choice.
+    pub fn options(self) -> PyResult<Options> {
+        let defaults = CaptureSettings::default();
+        let capture = CaptureSettings {
+            promiscuous: self.promiscuous,
+            kernel_filter: self.kernel_filter,
+            wait: self.wait,
+            busy_poll: self.busy_poll,
+            direction: match &self.direction[..] {
+                "both" => Direction::Both,
+                "in" => Direction::In,
+                "out" => Direction::Out,
+                other => return Err(Refused::new_err(format!("direction '{other}': it is both, in or out"))),
+            },
+            ring: self.ring.unwrap_or(defaults.ring),
+            retire: Some(Duration::from_nanos(self.latency_ns)),
+            ..defaults
+        };
+        Ok(Options {
+            filter: self.filter,
+            splits: self.marks.into_iter().map(|(_, expression)| expression).collect(),
+            invert: self.invert,
+            inner: self.inner,
+            resolve: self.resolve,
+            order: match &self.order[..] {
+                "given" => Order::Given,
+                "merge" => Order::Merged,
+                "sort" => Order::Sorted,
+                other => return Err(Refused::new_err(format!("order '{other}': it is given, merge or sort"))),
+            },
+            workers: self.workers,
+            limit: self.limit,
+            capture,
+            times: [self.since_ns, self.until_ns],
+            rules: self.rules,
+            connections: self.connections,
+            ..Options::default()
+        })
     }
 }
 
@@ -112,7 +189,7 @@ impl Counts {
     }
 }
 
-/// What iteration and Arrow streams share: the source, and the parts that wait to become a batch.
+/// The source and the parts that wait to become a batch, which iteration and Arrow streams share.
 #[derive(Debug)]
 struct Feed {
     source: weir_api::Source,
@@ -165,91 +242,30 @@ impl Source {
 impl Source {
     /// `weir.open` has the documentation of the settings.
     #[new]
-    #[pyo3(signature = (names, *, filter, marks, columns, batch_size, latency_ns, duration_ns, limit, invert, inner, resolve, order, workers, batches, ring, direction, promiscuous, kernel_filter, wait, busy_poll, since_ns, until_ns, rules, connections))]
-    #[allow(clippy::too_many_arguments, reason = "they have names, and weir.open is the only caller")]
-    fn new(
-        py: Python<'_>,
-        names: Vec<OsString>,
-        filter: String,
-        marks: Vec<(String, String)>,
-        columns: Option<Vec<String>>,
-        batch_size: usize,
-        latency_ns: u64,
-        duration_ns: Option<u64>,
-        limit: Option<u64>,
-        invert: bool,
-        inner: bool,
-        resolve: bool,
-        order: &str,
-        workers: usize,
-        batches: Option<usize>,
-        ring: Option<u64>,
-        direction: &str,
-        promiscuous: bool,
-        kernel_filter: bool,
-        wait: bool,
-        busy_poll: bool,
-        since_ns: Option<i64>,
-        until_ns: Option<i64>,
-        rules: Option<String>,
-        connections: usize,
-    ) -> PyResult<Self> {
+    fn new(py: Python<'_>, names: Vec<OsString>, settings: Settings) -> PyResult<Self> {
+        let (batch_size, latency_ns) = (settings.batch_size, settings.latency_ns);
         if batch_size == 0 {
             return Err(Refused::new_err("batch_size 0 would never hold a packet: 65536 is the default"));
         }
-        let fields = match columns {
+        let fields = match &settings.columns {
             Some(names) if names.is_empty() => {
                 return Err(Refused::new_err("columns is empty: name one, or leave it out"));
             }
-            Some(names) => Field::all_named(&names)?,
+            Some(names) => Field::all_named(names)?,
             None => Field::DEFAULT.to_vec(),
         };
-        let (marks, splits): (Vec<_>, Vec<_>) = marks.into_iter().unzip();
+        let marks: Vec<String> = settings.marks.iter().map(|(name, _)| name.clone()).collect();
         if let Some(mark) = marks.iter().find(|mark| Field::named(mark).is_ok()) {
             return Err(Refused::new_err(format!("mark '{mark}' has the name of a column: choose another one")));
         }
         // A capture hands out many small batches; a buffer of a file is 1 MiB.
         let is_live = weir_api::is_live(&names);
-        let batches = batches.unwrap_or(if is_live { weir_api::MOST_BATCHES } else { 96 });
+        let batches = settings.batches.unwrap_or(if is_live { weir_api::MOST_BATCHES } else { 96 });
         if batches < LEAST_BATCHES {
             return Err(Refused::new_err(format!("batches {batches}: {LEAST_BATCHES} are the least")));
         }
-        let defaults = CaptureSettings::default();
-        let capture = CaptureSettings {
-            promiscuous,
-            kernel_filter,
-            wait,
-            busy_poll,
-            direction: match direction {
-                "both" => Direction::Both,
-                "in" => Direction::In,
-                "out" => Direction::Out,
-                other => return Err(Refused::new_err(format!("direction '{other}': it is both, in or out"))),
-            },
-            ring: ring.unwrap_or(defaults.ring),
-            retire: Some(Duration::from_nanos(latency_ns)),
-            ..defaults
-        };
-        let options = Options {
-            filter,
-            splits,
-            invert,
-            inner,
-            resolve,
-            order: match order {
-                "given" => Order::Given,
-                "merge" => Order::Merged,
-                "sort" => Order::Sorted,
-                other => return Err(Refused::new_err(format!("order '{other}': it is given, merge or sort"))),
-            },
-            workers,
-            limit,
-            batches,
-            capture,
-            times: [since_ns, until_ns],
-            rules,
-            connections,
-        };
+        let duration_ns = settings.duration_ns;
+        let options = Options { batches, ..settings.options()? };
         let shown = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
         let source = py.detach(|| weir_api::Source::open(&names, &options)).map_err(raised)?;
         let deadline = duration_ns.map(|time| Instant::now() + Duration::from_nanos(time));
@@ -286,8 +302,7 @@ impl Source {
     /// Waits at most `timeout` seconds for the next batch. Returns None if none came, and raises StopIteration at the end.
     #[pyo3(signature = (timeout))]
     fn next(&self, py: Python<'_>, timeout: f64) -> PyResult<Option<Batch>> {
-        let timeout = Duration::try_from_secs_f64(timeout)
-            .map_err(|_| Refused::new_err(format!("timeout {timeout}: it is a number of seconds, 0 or more")))?;
+        let timeout = waited(timeout)?;
         let feed = self.feed()?;
         let begun = Instant::now();
         loop {
@@ -341,7 +356,7 @@ impl Source {
         py.detach(|| feed.source.set_rules(rules)).map_err(raised)
     }
 
-    /// What the user should know although nothing failed, a line each, since the last call.
+    /// Remarks for the user although nothing failed, a line each, since the last call.
     fn remarks(&self) -> PyResult<Vec<String>> {
         Ok(self.feed()?.source.remarks())
     }

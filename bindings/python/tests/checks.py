@@ -513,4 +513,91 @@ class Tables(unittest.TestCase):
         self.assertIn(FILE, repr(source))
 
 
+class Measurements(unittest.TestCase):
+    def sums(self, numbers, name):
+        """Packets and bytes of each key, by a naive count."""
+        sums = {}
+        for i in numbers:
+            if FIELDS[i]["ip_version"] > 0:
+                one = sums.setdefault(text(FIELDS[i][name]), [0, 0])
+                one[0] += 1
+                one[1] += RECORDS[i][1]
+        return sums
+
+    def ranked(self, sums, by, top):
+        return sorted(sums.items(), key=lambda item: -item[1][by])[:top]
+
+    def test_rows_are_those_of_a_naive_count(self):
+        everything = range(len(RECORDS))
+        for by, number in (("packets", 0), ("bytes", 1)):
+            answer = weir.measure(FILE, key="src", by=by, sketch="exact", top=8)
+            expected = self.ranked(self.sums(everything, "src"), number, 8)
+            self.assertEqual([row["src"] for row in answer], [key for key, _ in expected])
+            self.assertEqual([[row["packets"], row["bytes"]] for row in answer.rows], [sums for _, sums in expected])
+            self.assertEqual((answer.received, answer.passed, answer.bytes), (len(RECORDS), len(RECORDS), sum(w for _, w, _ in RECORDS)))
+            self.assertEqual(answer.received, answer.passed + answer.filtered + answer.denied + sum(answer.dropped.values()))
+
+    def test_bounds_hold(self):
+        truth = self.sums(range(len(RECORDS)), "src")
+        for sketch in ("heavy", "cms", "cms-conservative"):
+            answer = weir.measure(FILE, key="src", sketch=sketch, memory=64 << 10, top=100)
+            self.assertGreaterEqual(len(answer), 9)
+            for row in answer:
+                self.assertTrue(row["lower"] <= truth[row["src"]][0] <= row["upper"], (sketch, row, truth[row["src"]]))
+
+    def test_windows_are_those_of_a_naive_count(self):
+        found = list(weir.windows(FILE, window=20, key=["src", "dport"], sketch="exact", top=5, filter="udp"))
+        self.assertEqual([answer.is_summary for answer in found], [False] * (len(found) - 1) + [True])
+        windows = {}
+        for i in UDP:
+            windows.setdefault(RECORDS[i][0] // 20_000_000_000, []).append(i)
+        self.assertEqual(len(found), len(windows) + 1)
+        for answer, (_, numbers) in zip(found, sorted(windows.items())):
+            self.assertEqual((answer.passed, list(answer.tables)), (len(numbers), ["src", "dport"]))
+            expected = self.ranked(self.sums(numbers, "src"), 0, 5)
+            self.assertEqual([row["packets"] for row in answer], [sums[0] for _, sums in expected])
+        self.assertEqual(found[-1].passed, len(UDP))
+
+    def test_tables_for_other_libraries_and_people(self):
+        answer = weir.measure(FILE, key=["src", "dport"], top=4)
+        for table in (answer.to_pandas(), answer.to_polars(), answer.to_arrow().to_pandas()):
+            self.assertEqual(list(table["packets"]), [row["packets"] for row in answer.rows])
+        self.assertEqual(len(answer.to_polars("dport")), len(answer.tables["dport"]))
+        self.assertIn(answer[0]["src"], repr(answer))
+        self.assertIn(f"<td>{answer[0]['src']}</td>", answer._repr_html_())
+
+    def test_wrong_questions_are_told(self):
+        wrong = [
+            (dict(key="sorc"), "'sorc' is no key"), (dict(key=[]), "no key"), (dict(by="size"), "by 'size'"),
+            (dict(sketch="best"), "sketch 'best'"), (dict(memory=10), "too little"), (dict(filter="port port"), "port port"),
+            (dict(duration=-1), "duration -1"),
+        ]
+        for settings, words in wrong:
+            with self.assertRaisesRegex(weir.Refused, words):
+                weir.measure(FILE, **settings)
+        self.assertRaisesRegex(weir.Refused, "window", weir.windows, FILE, window=0)
+        self.assertRaisesRegex(weir.Failed, "nowhere.pcap: no such file", weir.measure, "nowhere.pcap")
+
+    def test_a_cut_file_fails_with_what_was_good(self):
+        path = FILE + ".half"
+        with open(FILE, "rb") as file, open(path, "wb") as out:
+            out.write(file.read(100_000))
+        with self.assertRaisesRegex(weir.Failed, "packet .*, offset ") as caught:
+            weir.measure(path)
+        self.assertGreater(caught.exception.answer.received, 1000)
+        self.assertIn("offset", caught.exception.answer.json["fault"])
+
+    def test_an_iteration_that_is_left_ends_the_measurement(self):
+        threads = len(os.listdir("/proc/self/task"))
+        for answer in weir.windows(FILE, FILE, FILE, window=1, merge=False):
+            break
+        gc.collect()
+        del answer
+        for _ in range(100):
+            if len(os.listdir("/proc/self/task")) <= threads:
+                return
+            time.sleep(0.05)
+        self.fail("threads are left")
+
+
 unittest.main(verbosity=2)

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from weir._weir import (
@@ -38,6 +38,7 @@ from weir._weir import (
     Closed,
     Counts,
     Failed,
+    Measurement,
     Refused,
     Region,
     Sink,
@@ -46,9 +47,12 @@ from weir._weir import (
     WeirError,
     __version__,
 )
+from weir import _measure
+from weir._measure import Answer
 
 __all__ = [
     "FIELDS",
+    "Answer",
     "Batch",
     "Closed",
     "Counts",
@@ -60,7 +64,9 @@ __all__ = [
     "Source",
     "WeirError",
     "__version__",
+    "measure",
     "open",
+    "windows",
 ]
 
 Name = str | bytes | os.PathLike[str]
@@ -144,28 +150,225 @@ def open(
                 it holds all pieces itself gets BufferError
     """
     return Source(
-        [os.fspath(name) if not isinstance(name, bytes) else os.fsdecode(name) for name in sources],
+        _names(sources),
+        _settings(
+            filter=filter,
+            columns=columns,
+            marks=marks,
+            batch_size=batch_size,
+            latency=latency,
+            duration=duration,
+            limit=limit,
+            since=since,
+            until=until,
+            order=order,
+            invert=invert,
+            inner=inner,
+            resolve=resolve,
+            rules=rules,
+            connections=connections,
+            direction=direction,
+            promiscuous=promiscuous,
+            kernel_filter=kernel_filter,
+            ring=ring,
+            wait=wait,
+            busy_poll=busy_poll,
+            workers=workers,
+            batches=batches,
+        ),
+    )
+
+
+def _names(sources: Sequence[Name]) -> list[str]:
+    return [os.fsdecode(name) for name in sources]
+
+
+def _settings(
+    *,
+    filter: str,
+    since: Time | None,
+    until: Time | None,
+    order: str,
+    inner: bool,
+    resolve: bool,
+    direction: str,
+    promiscuous: bool,
+    kernel_filter: bool,
+    ring: int | None,
+    wait: bool,
+    busy_poll: bool,
+    workers: int,
+    latency: float = 0.05,
+    columns: Sequence[str] | None = None,
+    marks: Mapping[str, str] | None = None,
+    batch_size: int = 65_536,
+    duration: float | None = None,
+    limit: int | None = None,
+    invert: bool = False,
+    rules: str | None = None,
+    connections: int = 65_536,
+    batches: int | None = None,
+) -> dict[str, object]:
+    """Settings of a source as the library takes them: times in nanoseconds."""
+    return {
+        "filter": filter,
+        "marks": list((marks or {}).items()),
+        "columns": None if columns is None else list(columns),
+        "batch_size": batch_size,
+        "latency_ns": _nanoseconds("latency", latency),
+        "duration_ns": _nanoseconds("duration", duration),
+        "limit": limit,
+        "since_ns": _time("since", since),
+        "until_ns": _time("until", until),
+        "order": order,
+        "invert": invert,
+        "inner": inner,
+        "resolve": resolve,
+        "rules": rules,
+        "connections": connections,
+        "direction": direction,
+        "promiscuous": promiscuous,
+        "kernel_filter": kernel_filter,
+        "ring": ring,
+        "wait": wait,
+        "busy_poll": busy_poll,
+        "workers": workers,
+        "batches": batches,
+    }
+
+
+def _measurement(
+    sources: Sequence[Name],
+    key: str | Sequence[str],
+    duration: float | None,
+    questions: dict[str, object],
+    settings: dict[str, object],
+) -> tuple[Measurement, str, float | None]:
+    """A measurement, the name of its first key, and its duration."""
+    keys = [key] if isinstance(key, str) else list(key)
+    window = questions.pop("window")
+    late = questions.pop("late")
+    _nanoseconds("duration", duration)
+    questions |= {"keys": keys, "window_ns": _nanoseconds("window", window), "late_ns": _nanoseconds("late", late)}  # type: ignore[arg-type]
+    return Measurement(_names(sources), settings, questions), (keys or [""])[0], duration
+
+
+def measure(
+    *sources: Name,
+    key: str | Sequence[str] = "5tuple",
+    by: Literal["packets", "bytes"] = "packets",
+    top: int = 10,
+    filter: str = "",
+    duration: float | None = None,
+    sketch: Literal["heavy", "exact", "cms", "cms-conservative"] = "heavy",
+    memory: int | None = None,
+    seed: int | None = None,
+    since: Time | None = None,
+    until: Time | None = None,
+    order: Literal["given", "merge", "sort"] = "given",
+    inner: bool = False,
+    resolve: bool = False,
+    direction: Literal["both", "in", "out"] = "both",
+    promiscuous: bool = True,
+    kernel_filter: bool = True,
+    ring: int | None = None,
+    wait: bool = False,
+    busy_poll: bool = False,
+    workers: int = 0,
+) -> Answer:
+    """Measures who uses the traffic of sources, to their end or for `duration` seconds, on all cores. Sources are named as for `open`.
+
+    print(weir.measure("trace.pcap", key="src", by="bytes"))
+
+    key       5tuple, conversation, pair, src, dst, sport, dport, proto, or prefixes such as src/24; several give a table each
+    by        what makes a key large
+    top       most rows of a table
+    filter    expression in the language of tcpdump
+    duration  time after which a capture ends, seconds. Without it, an interface is measured until Ctrl-C
+    sketch    table that counts: heavy, the largest keys with bounds that hold; exact, every key while there is memory; or Count-Min
+    memory    memory of each table, bytes; default 4 MiB
+    seed      seed of the hash functions; without it one is drawn, so that nobody can aim collisions
+    inner     addresses and ports are read inside tunnels
+    ring      memory for packets of an interface, bytes
+
+    The other settings are those of `open`. Raises Failed if a source cannot be read to its end: `error.answer` is about what was good.
+    """
+    questions: dict[str, object] = dict(
+        by=by, top=top, changers=0, window=None, late=None, sketch=sketch, memory=memory, seed=seed, merge=None
+    )
+    settings = _settings(
         filter=filter,
-        marks=list((marks or {}).items()),
-        columns=None if columns is None else list(columns),
-        batch_size=batch_size,
-        latency_ns=_nanoseconds("latency", latency) or 0,
-        duration_ns=_nanoseconds("duration", duration),
-        limit=limit,
-        invert=invert,
+        since=since,
+        until=until,
+        order=order,
         inner=inner,
         resolve=resolve,
-        order=order,
-        workers=workers,
-        batches=batches,
-        ring=ring,
         direction=direction,
         promiscuous=promiscuous,
         kernel_filter=kernel_filter,
+        ring=ring,
         wait=wait,
         busy_poll=busy_poll,
-        since_ns=_time("since", since),
-        until_ns=_time("until", until),
-        rules=rules,
-        connections=connections,
+        workers=workers,
     )
+    return _measure.summary(*_measurement(sources, key, duration, questions, settings))
+
+
+def windows(
+    *sources: Name,
+    window: float,
+    key: str | Sequence[str] = "5tuple",
+    by: Literal["packets", "bytes"] = "packets",
+    top: int = 10,
+    changers: int = 0,
+    late: float | None = None,
+    filter: str = "",
+    duration: float | None = None,
+    sketch: Literal["heavy", "exact", "cms", "cms-conservative"] = "heavy",
+    memory: int | None = None,
+    seed: int | None = None,
+    since: Time | None = None,
+    until: Time | None = None,
+    order: Literal["given", "merge", "sort"] = "given",
+    merge: bool | None = None,
+    inner: bool = False,
+    resolve: bool = False,
+    direction: Literal["both", "in", "out"] = "both",
+    promiscuous: bool = True,
+    kernel_filter: bool = True,
+    ring: int | None = None,
+    wait: bool = False,
+    busy_poll: bool = False,
+    workers: int = 0,
+) -> Iterator[Answer]:
+    """Measures window by window: gives an answer for each window of `window` seconds of packet time, and then the summary.
+
+    for answer in weir.windows("eth0", window=1, key="src"):
+        print(answer)
+
+    changers  rows of `answer.json["changers"]`: the keys that changed most since the window before
+    late      time that a window waits for late packets, seconds; default 1 or the window; of interfaces 0.2
+    merge     whether several files are merged by the time of their packets; by default they are
+
+    The other settings are those of `measure`. The measurement ends with the iteration. Windows of an interface that nobody takes are left
+    out, 64 wait; the next answer counts them as `json["left_out"]`.
+    """
+    questions: dict[str, object] = dict(
+        by=by, top=top, changers=changers, window=window, late=late, sketch=sketch, memory=memory, seed=seed, merge=merge
+    )
+    settings = _settings(
+        filter=filter,
+        since=since,
+        until=until,
+        order=order,
+        inner=inner,
+        resolve=resolve,
+        direction=direction,
+        promiscuous=promiscuous,
+        kernel_filter=kernel_filter,
+        ring=ring,
+        wait=wait,
+        busy_poll=busy_poll,
+        workers=workers,
+    )
+    return _measure.answers(*_measurement(sources, key, duration, questions, settings))

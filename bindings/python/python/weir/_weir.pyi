@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, final
 
@@ -20,6 +20,7 @@ __all__ = [
     "Counts",
     "Failed",
     "Frame",
+    "Measurement",
     "Refused",
     "Region",
     "Sink",
@@ -67,34 +68,7 @@ class Counts:
 
 @final
 class Source:
-    def __new__(
-        cls,
-        names: Sequence[str | os.PathLike[str]],
-        *,
-        filter: str,
-        marks: Sequence[tuple[str, str]],
-        columns: Sequence[str] | None,
-        batch_size: int,
-        latency_ns: int,
-        duration_ns: int | None,
-        limit: int | None,
-        invert: bool,
-        inner: bool,
-        resolve: bool,
-        order: str,
-        workers: int,
-        batches: int | None,
-        ring: int | None,
-        direction: str,
-        promiscuous: bool,
-        kernel_filter: bool,
-        wait: bool,
-        busy_poll: bool,
-        since_ns: int | None,
-        until_ns: int | None,
-        rules: str | None,
-        connections: int,
-    ) -> Self: ...
+    def __new__(cls, names: Sequence[str | os.PathLike[str]], settings: Mapping[str, object]) -> Self: ...
     def __iter__(self) -> Iterator[Batch]: ...
     def __next__(self) -> Batch: ...
     def next(self, timeout: float) -> Batch | None: ...
@@ -118,6 +92,19 @@ class Source:
     def to_polars(self) -> polars.DataFrame: ...
     def to_pandas(self) -> pandas.DataFrame: ...
     def _repr_html_(self) -> str: ...
+
+@final
+class Measurement:
+    def __new__(
+        cls,
+        names: Sequence[str | os.PathLike[str]],
+        settings: Mapping[str, object],
+        questions: Mapping[str, object],
+    ) -> Self: ...
+    def next(self, timeout: float) -> tuple[bool, str] | None: ...
+    def stop(self) -> None: ...
+    def remarks(self) -> list[str]: ...
+    def close(self) -> None: ...
 
 @final
 class Batch:

@@ -1,0 +1,117 @@
+//! Measurements: the answers of `weir measure`, as JSON, which `weir._measure` makes tables of.
+
+use crate::error::{Refused, raised};
+use crate::process::Owned;
+use crate::source::{LOOK, Settings, waited};
+use pyo3::prelude::*;
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+use weir_api::{MeasureOptions, NextAnswer, Sketch, Weigh};
+
+/// Settings of measurements, by the names that they have in `weir.measure`.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Questions {
+    keys: Vec<String>,
+    by: String,
+    top: usize,
+    changers: usize,
+    window_ns: Option<u64>,
+    late_ns: Option<u64>,
+    sketch: String,
+    memory: Option<u64>,
+    seed: Option<u64>,
+    merge: Option<bool>,
+}
+
+impl Questions {
+    fn options(self) -> PyResult<MeasureOptions> {
+        let defaults = MeasureOptions::default();
+        Ok(MeasureOptions {
+            keys: self.keys.iter().map(|key| key.parse().map_err(words)).collect::<PyResult<_>>()?,
+            by: match &self.by[..] {
+                "packets" => Weigh::Packets,
+                "bytes" => Weigh::Bytes,
+                other => return Err(Refused::new_err(format!("by '{other}': it is packets or bytes"))),
+            },
+            rows: self.top,
+            changers: self.changers,
+            window: self.window_ns.map(Duration::from_nanos),
+            late: self.late_ns.map(Duration::from_nanos),
+            sketch: match &self.sketch[..] {
+                "heavy" => Sketch::Heavy,
+                "exact" => Sketch::Exact,
+                "cms" => Sketch::Cms { conservative: false },
+                "cms-conservative" => Sketch::Cms { conservative: true },
+                other => {
+                    return Err(Refused::new_err(format!(
+                        "sketch '{other}': it is heavy, exact, cms or cms-conservative"
+                    )));
+                }
+            },
+            memory: self.memory.unwrap_or(defaults.memory),
+            seed: self.seed,
+            merge: self.merge,
+            ..defaults
+        })
+    }
+}
+
+fn words(error: impl ToString) -> PyErr {
+    Refused::new_err(error.to_string())
+}
+
+/// A measurement of sources, in threads of its own.
+#[pyclass(frozen, module = "weir")]
+#[derive(Debug)]
+pub struct Measurement {
+    measurement: Owned<weir_api::Measurement>,
+}
+
+#[pymethods]
+impl Measurement {
+    /// `weir.measure` has the documentation of the settings.
+    #[new]
+    fn new(py: Python<'_>, names: Vec<OsString>, settings: Settings, questions: Questions) -> PyResult<Self> {
+        let (options, questions) = (settings.options()?, questions.options()?);
+        let opened = py.detach(|| weir_api::Measurement::open(&names, &options, &questions)).map_err(raised)?;
+        Ok(Self { measurement: Owned::new(opened) })
+    }
+
+    /// Waits at most `timeout` seconds for the next answer: whether it is the summary, and its JSON. Returns None if none came; raises
+    /// StopIteration behind the summary.
+    fn next(&self, py: Python<'_>, timeout: f64) -> PyResult<Option<(bool, String)>> {
+        let timeout = waited(timeout)?;
+        let measurement = self.measurement.get()?;
+        let begun = Instant::now();
+        loop {
+            let left = timeout.saturating_sub(begun.elapsed());
+            match py.detach(|| measurement.next(left.min(LOOK))).map_err(raised)? {
+                NextAnswer::Answer(answer) => return Ok(Some((answer.is_summary, answer.json))),
+                NextAnswer::End => return Err(pyo3::exceptions::PyStopIteration::new_err(())),
+                NextAnswer::Nothing => py.check_signals()?,
+            }
+            if begun.elapsed() >= timeout {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Ends the measurement early. What was read is measured, and the answers can still be taken.
+    fn stop(&self) -> PyResult<()> {
+        self.measurement.get()?.stop();
+        Ok(())
+    }
+
+    /// Remarks for the user although nothing failed, a line each, since the last call.
+    fn remarks(&self) -> PyResult<Vec<String>> {
+        Ok(self.measurement.get()?.remarks())
+    }
+
+    /// Ends the measurement. Answers that wait are dropped.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let measurement = self.measurement.get()?;
+        py.detach(|| measurement.close());
+        Ok(())
+    }
+}
