@@ -107,7 +107,7 @@ impl Measurement {
     /// Of `options`, `workers` is the number of threads that measure, and `inner` has keys read inside tunnels, while the filter judges
     /// the packets around them. `splits`, `invert`, `limit` and `rules` are no part of a measurement and are refused. Files in the given
     /// [`order`](Options::order) are merged by time if there are windows, unless [`MeasureOptions::merge`] says otherwise. Of `measure`,
-    /// `workers`, `inner` and `sort` are not used.
+    /// `workers`, `cpus`, `inner`, `sort`, `follow` and `timing` are not used.
     ///
     /// Waits until the first packets of a file are there, or the capture has begun; not for packets of a pipe.
     pub fn open<N: Clone + Into<Name>>(
@@ -129,7 +129,10 @@ impl Measurement {
         }
         let measure = MeasureOptions {
             workers: options.workers(),
+            cpus: Vec::new(),
             inner: options.inner,
+            timing: false,
+            follow: false,
             sort: options.order == Order::Sorted,
             merge: if options.order == Order::Merged { Some(true) } else { measure.merge },
             ..measure.clone()

@@ -232,9 +232,9 @@ fn of_pipe(scratch: &Scratch, triggers: &[&str], record: weir_record_options) ->
     })
 }
 
-fn wait_for(recording: weir_record, recorded: u64) {
+fn wait_for(recording: weir_record, has_come: impl Fn(&Value) -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
-    while status(recording)["recorded"] != recorded {
+    while !has_come(&status(recording)) {
         assert!(Instant::now() < until, "{}", status(recording));
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -243,41 +243,38 @@ fn wait_for(recording: weir_record, recorded: u64) {
 #[test]
 fn a_request_saves_the_time_around_it() {
     let scratch = Scratch::new();
-    let (mut pipe, recording, directory) = of_pipe(&scratch, &["never=tcp"], record_options());
-    let (early, _) = (fire(recording, c"never", (0, 0)).unwrap_err(), ());
-    assert_eq!(early, (WEIR_REFUSED, "trigger never does not fire: no packet has come yet".to_owned()));
+    // The second trigger tells that the trigger thread has read the last packet.
+    let triggers = ["never=tcp", "last=udp[22:4] = 4999"];
+    let (mut pipe, recording, directory) = of_pipe(&scratch, &triggers, record_options());
+    let refused = |line: &str| Err((WEIR_REFUSED, line.to_owned()));
+    let early = "trigger never does not fire: no packet has come yet";
+    assert_eq!(fire(recording, c"never", (0, 0)), refused(early));
     pipe.write_all(&capture(5000)).unwrap();
-    wait_for(recording, 5000);
-    // The trigger thread reads behind the sink.
-    let until = Instant::now() + Duration::from_secs(10);
-    let fired = loop {
-        match fire(recording, c"never", (3 * SECOND, 2 * SECOND)) {
-            Ok(fired) => break fired,
-            Err(error) => assert!(Instant::now() < until, "{error:?}"),
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
+    wait_for(recording, |status| status["triggers"][1]["met"] == 1);
+    let fired = fire(recording, c"never", (3 * SECOND, 2 * SECOND)).unwrap();
     assert_eq!(fired.to_string(), r#"{"fired":["never"],"refused":{}}"#);
     let (code, why) = fire(recording, c"never", (0, 0)).unwrap_err();
     assert!(
         code == WEIR_REFUSED && why.starts_with("trigger never does not fire: a file of it is being written"),
         "{why}"
     );
-    assert_eq!(fire(recording, c"other", (0, 0)), Err((WEIR_REFUSED, "there is no trigger other".to_owned())));
+    assert_eq!(fire(recording, c"other", (0, 0)), refused("there is no trigger other"));
     assert_eq!(next(recording, SECOND / 100), Err(WEIR_NOTHING), "packets after the request are waited for");
     pipe.write_all(&records(5000..6000)).unwrap();
-    let saved = next(recording, 20 * SECOND).unwrap();
-    let saved = numbers(saved["file"].as_str().unwrap());
-    let (first, last) = (saved[0], saved[saved.len() - 1]);
-    // The time is that of the last packet that the triggers had read: number 4999, or one before it.
-    assert_eq!((saved.len(), last - first), (501, 500));
-    assert!(last <= 5199 && saved.into_iter().eq(first..=last), "{first}..={last}");
-    wait_for(recording, 6000);
+    let mut saved = [(); 2].map(|()| next(recording, 20 * SECOND).unwrap());
+    saved.sort_by_key(|saved| saved["trigger"] == "never");
+    let [last, never] = &saved;
+    assert_eq!((&last["trigger"], &never["cause"]), (&"last".into(), &"a request of the program".into()));
+    let kept = |saved: &Value| numbers(saved["file"].as_str().unwrap());
+    assert!(kept(last).into_iter().eq(3999..=5499), "10 s before to 5 s after it, the ends included");
+    assert!(kept(never).into_iter().eq(4699..=5199), "3 s before to 2 s after it");
+    wait_for(recording, |status| status["recorded"] == 6000);
     assert_eq!(weir_record_stop(recording), WEIR_OK);
     drop(pipe);
     assert_eq!(next(recording, 20 * SECOND), Err(WEIR_END));
     let account = close(recording);
-    assert_eq!((&account["recorded"], &account["triggers"][0]["fired"]), (&6000.into(), &1.into()));
+    let never = &account["triggers"][0];
+    assert_eq!((&account["recorded"], &never["met"], &never["fired"]), (&6000.into(), &3.into(), &1.into()));
     assert!(!Path::new(&directory).join("control").exists());
 }
 
@@ -287,7 +284,7 @@ fn what_is_only_in_memory_is_found_while_the_recording_goes_on() {
     let scratch = Scratch::new();
     let (mut pipe, recording, directory) = of_pipe(&scratch, &[], record_options());
     pipe.write_all(&capture(3000)).unwrap();
-    wait_for(recording, 3000);
+    wait_for(recording, |status| status["recorded"] == 3000);
     assert_eq!(counted(&command, &directory, "udp port 53"), 1500);
     assert!(numbers(&directory).into_iter().eq(0..3000));
     // A program that measures the directory gets all of it too, as does the command that asks for the state.
@@ -339,7 +336,7 @@ fn packets_of_a_cable_are_recorded_once() {
         }
         assert_eq!((weir_sink_close(port, null_mut(), null_mut()), weir_close(source, null_mut())), (WEIR_OK, WEIR_OK));
     }
-    wait_for(recording, 1000);
+    wait_for(recording, |status| status["recorded"] == 1000);
     assert_eq!(fire(recording, c"signal", (20 * SECOND, 1)).unwrap()["fired"][0], "signal");
     let saved = next(recording, 20 * SECOND).unwrap();
     let even = || (0..1000).map(|number| number * 2);

@@ -33,7 +33,7 @@ impl Python {
         let imports = Command::new(&program).args(["-c", &asked]).output().ok()?;
         if !imports.status.success() {
             let error = String::from_utf8_lossy(&imports.stderr).lines().last().unwrap_or_default().to_owned();
-            skipped(test, &format!("{} cannot import {}: {error}", program.display(), modules.join(", ")));
+            skipped(test, format_args!("{} cannot import {}: {error}", program.display(), modules.join(", ")));
             return None;
         }
         let library = libraries.join("lib_weir.so");

@@ -49,7 +49,8 @@ public final class Recorder implements AutoCloseable {
 
     /**
      * Fires all triggers: packets from {@code before} now to {@code after} now are saved. While files are recorded, their packets tell the
-     * time. Returns the triggers as JSON: <code>{"fired":[...],"refused":{NAME: WHY}}</code>.
+     * time. If both times are 0, those of the triggers hold. Returns the triggers as JSON:
+     * <code>{"fired":[...],"refused":{NAME: WHY}}</code>.
      *
      * @throws WeirException no trigger fired, for these reasons
      */
