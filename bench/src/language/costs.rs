@@ -13,7 +13,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 const MUST_CALL: f64 = 10.0;
 /// Longest time of a batch that is taken and released without a look at its packets, ns: fixed, and for each packet.
 const MUST_BATCH: (f64, f64) = (100.0, 1.0);
-/// Share of the rate of two processes with a worker each that two workers in a process must reach.
+/// Least rate of two workers in a process, as a share of that of two processes with a worker each.
 const MUST_WORKERS: f64 = 0.9;
 /// Bytes that all threads together may allocate for a packet: below this only the opening of sources shows.
 const MUST_ALLOCATE: f64 = 0.01;
@@ -92,7 +92,7 @@ fn calls(programs: &Programs, size: Size, launches: usize, data: &Path, report: 
         |of: fn(&(f64, f64, f64)) -> f64| line(&points.iter().map(|point| (point.0, of(point))).collect::<Vec<_>>());
     let ((rust, rust_each), (java, java_each)) = (fit(|point| point.1), fit(|point| point.2));
     report.line(&format!(
-        "\nBatches that the library has read ahead; packets are not looked at. Fitted: {rust:.0} ns + {rust_each:.3} ns a packet in Rust, \
+        "\nBatches that the library has read ahead; packets are not looked at. A release frees the memory of such a batch, and with a source of many files unmaps a file: that is in these figures. Fitted: {rust:.0} ns + {rust_each:.3} ns a packet in Rust, \
          {java:.0} ns + {java_each:.3} ns in Java."
     ));
     Ok(())
