@@ -14,6 +14,7 @@ mod fields;
 mod gather;
 mod measure;
 mod process;
+mod record;
 mod sink;
 mod source;
 
@@ -29,6 +30,8 @@ mod _weir {
     use crate::error::{Closed, Failed, Refused, WeirError};
     #[pymodule_export]
     use crate::measure::Measurement;
+    #[pymodule_export]
+    use crate::record::Recording;
     #[pymodule_export]
     use crate::sink::{Sink, SinkCounts};
     #[pymodule_export]

@@ -270,7 +270,7 @@ impl Source {
         let source = py.detach(|| weir_api::Source::open(&names, &options)).map_err(raised)?;
         let deadline = duration_ns.map(|time| Instant::now() + Duration::from_nanos(time));
         // A packet of AF_PACKET has a header of the kernel and a gap; other backends have slots of one size.
-        let slot = if names.iter().any(|name| weir_api::has_slots(name)) { 2048 } else { 160 };
+        let slot = if names.iter().any(weir_api::has_slots) { 2048 } else { 160 };
         let limits = Limits {
             rows: batch_size,
             batches,

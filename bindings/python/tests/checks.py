@@ -600,4 +600,42 @@ class Measurements(unittest.TestCase):
         self.fail("threads are left")
 
 
+class Recordings(unittest.TestCase):
+    def test_a_record_holds_the_packets_of_the_source(self):
+        directory = FILE + ".record"
+        with weir.record(FILE, directory=directory, ram=32 << 20, disk=64 << 20, reserve=1, filter="udp") as recorder:
+            self.assertRaises(StopIteration, lambda: [recorder.next(30.0) for _ in range(3)])
+            self.assertEqual(recorder.status()["recorded"], len(UDP))
+            account = recorder.close()
+        self.assertEqual((account["received"], account["fault"]), (len(RECORDS), None))
+        found = [bytes(batch.frame(i)) for batch in weir.open(directory) for i in range(len(batch))]
+        self.assertTrue(found == [RECORDS[i][2] for i in UDP])
+        since, until = RECORDS[UDP[100]][0], RECORDS[UDP[900]][0]
+        rows = sum(map(len, weir.open(directory, since=since, until=until)))
+        self.assertEqual(rows, sum(since <= RECORDS[i][0] <= until for i in UDP))
+        import datetime
+
+        one = datetime.datetime.fromtimestamp(since / 1e9, datetime.timezone.utc)
+        micros = datetime.timedelta(microseconds=(since // 1000) % 1_000_000)
+        self.assertEqual(sum(map(len, weir.open(directory, since=one.replace(microsecond=0) + micros, until=until))), rows)
+        self.assertEqual(weir.measure(directory, key="src").passed, len(UDP))
+
+    def test_a_trigger_saves_what_was_around_it(self):
+        directory = FILE + ".saved"
+        at = UDP[len(UDP) // 2]
+        expression = f"udp and src port {FIELDS[at]['src_port']} and dst port {FIELDS[at]['dst_port']}"
+        with weir.record(FILE, directory=directory, ram=32 << 20, triggers={"one": expression}, before=1, after=0.5) as recorder:
+            saved = list(recorder)
+        self.assertGreater(len(saved), 0)
+        self.assertTrue(all(os.path.exists(one["file"]) for one in saved), saved)
+
+    def test_wrong_settings_are_told(self):
+        wrong = [(dict(triggers={"one": "port port"}), "trigger one"), (dict(filter="port port"), "port port"),
+                 (dict(before=-1), "before -1"), (dict(ram=1), "")]
+        for settings, words in wrong:
+            with self.assertRaisesRegex(weir.Refused, words):
+                weir.record(FILE, directory=FILE + ".none", **settings)
+        self.assertFalse(os.path.exists(FILE + ".none"))
+
+
 unittest.main(verbosity=2)

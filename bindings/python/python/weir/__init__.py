@@ -39,6 +39,7 @@ from weir._weir import (
     Counts,
     Failed,
     Measurement,
+    Recording,
     Refused,
     Region,
     Sink,
@@ -49,6 +50,7 @@ from weir._weir import (
 )
 from weir import _measure
 from weir._measure import Answer
+from weir._record import Recorder
 
 __all__ = [
     "FIELDS",
@@ -57,6 +59,7 @@ __all__ = [
     "Closed",
     "Counts",
     "Failed",
+    "Recorder",
     "Refused",
     "Region",
     "Sink",
@@ -66,6 +69,7 @@ __all__ = [
     "__version__",
     "measure",
     "open",
+    "record",
     "windows",
 ]
 
@@ -372,3 +376,73 @@ def windows(
         workers=workers,
     )
     return _measure.answers(*_measurement(sources, key, duration, questions, settings))
+
+
+def record(
+    *sources: Name,
+    directory: Name,
+    ram: int | None = None,
+    disk: int | None = None,
+    age: float | None = None,
+    triggers: Mapping[str, str] | None = None,
+    before: float = 10,
+    after: float = 5,
+    keep: str | None = None,
+    cutoff: int | None = None,
+    reserve: int | None = None,
+    filter: str = "",
+    resolve: bool = False,
+    direction: Literal["both", "in", "out"] = "both",
+    promiscuous: bool = True,
+    ring: int | None = None,
+    wait: bool = False,
+    busy_poll: bool = False,
+) -> Recorder:
+    """Keeps the packets of sources in RAM and on disk, and saves those around triggers, as `weir record` does.
+
+    with weir.record("eth0", directory="/var/cap", triggers={"rst": "tcp[13] & 4 != 0"}) as recorder:
+        for saved in recorder:
+            print(saved["file"])
+
+    directory    it is made if it is missing; `open`, `measure` and `weir query` read it, also meanwhile
+    ram          memory for packets, bytes; default 4 GiB, or a quarter of what is free if that is less
+    disk         largest size of the record on disk, bytes; without it there are only the files that triggers save
+    age          longest time for which packets are kept, seconds
+    triggers     name -> expression that fires it; without any there is one for `recorder.trigger`
+    before, after
+                 packets of these times around a firing are saved, seconds
+    keep         packets that triggers save: "all", "flow", "host" or an expression
+    cutoff       bytes of each conversation that are kept
+    reserve      bytes of the file system that stay free; default 1 GiB
+    filter       packets that do not match are not recorded
+
+    The other settings are those of `open`.
+    """
+    settings = _settings(
+        filter=filter,
+        since=None,
+        until=None,
+        order="given",
+        inner=False,
+        resolve=resolve,
+        direction=direction,
+        promiscuous=promiscuous,
+        kernel_filter=True,
+        ring=ring,
+        wait=wait,
+        busy_poll=busy_poll,
+        workers=0,
+    )
+    keeping = {
+        "ram": ram,
+        "disk": disk,
+        "age_ns": _nanoseconds("age", age),
+        "triggers": [f"{name}={expression}" for name, expression in (triggers or {}).items()],
+        "before_ns": _nanoseconds("before", before),
+        "after_ns": _nanoseconds("after", after),
+        "keep": keep,
+        "cutoff": cutoff,
+        "reserve": reserve,
+        "resolve": resolve,
+    }
+    return Recorder(Recording(_names(sources), os.fsdecode(directory), settings, keeping), _nanoseconds)
