@@ -1,4 +1,5 @@
 //! What the samples share: the line of an error, and the exit code of the weir command.
+#![allow(dead_code, reason = "each sample uses a part of it")]
 
 use std::process::ExitCode;
 use std::time::Duration;
