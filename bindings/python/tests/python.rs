@@ -111,6 +111,27 @@ fn through_a_cable(test: &str, source: &str, sink: &str) {
     assert_eq!(good(&done), "2000 sent and captured\n");
 }
 
+/// The example of the README: SQL over a live source, which ends by itself.
+#[test]
+fn duckdb_answers_over_a_live_source() {
+    let test = "duckdb_answers_over_a_live_source";
+    let scratch = Scratch::new();
+    let Some(python) = Python::new(test, &scratch, &["numpy", "duckdb"]) else { return };
+    if !net::cable(test, "") {
+        return;
+    }
+    let packets = scratch.file("a.pcap", &numbered(2000));
+    let program = "import duckdb, sys, threading, weir\n\
+        packets = weir.open('near', duration=1.5, filter='udp')\n\
+        def send():\n    with weir.Sink('af_packet:far') as sink:\n        [sink.send(batch) for batch in weir.open(sys.argv[1])]\n\
+        sender = threading.Thread(target=send)\nsender.start()\n\
+        print(duckdb.sql('select src, dst_port, count(*), sum(wire_len) from packets group by all order by 2').fetchall())\n\
+        sender.join()\ncounts = packets.counts\n\
+        assert counts.passed == 2000 and counts.received == counts.passed + counts.filtered, counts\n";
+    let done = python.command(&["-c", program, &packets]).output().unwrap();
+    assert_eq!(good(&done), "[('10.0.0.1', 53, 1000, 60000), ('10.0.0.1', 80, 1000, 60000)]\n");
+}
+
 #[test]
 fn what_python_sends_by_af_packet_python_captures() {
     through_a_cable("what_python_sends_by_af_packet_python_captures", "af_packet:near", "af_packet:far");
@@ -121,13 +142,14 @@ fn what_python_sends_by_af_xdp_python_captures() {
     through_a_cable("what_python_sends_by_af_xdp_python_captures", "af_xdp:near:0", "af_packet:far");
 }
 
-/// Sockets of captures, and whether the interface takes packets for others, as `/proc` and `/sys` tell.
-fn kernel_state() -> (usize, Option<bool>) {
+/// State of the kernel that a capture changes: packet sockets, whether the interface takes packets for others, and whether it has an XDP
+/// program, as `/proc` and `ip` tell.
+fn kernel_state() -> (usize, bool, bool) {
     let sockets = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap().lines().count() - 1;
     let shown = Command::new("ip").args(["-details", "link", "show", "near"]).output().unwrap();
     let shown = text(&shown.stdout);
     let promiscuity = shown.split("promiscuity ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
-    (sockets, promiscuity.map(|count| count > 0))
+    (sockets, promiscuity.unwrap_or_default() > 0, shown.contains("prog/xdp"))
 }
 
 /// Killed, by an exception in the loop, by Ctrl-C, and by a source that is never closed.
@@ -140,8 +162,8 @@ fn a_python_program_that_ends_leaves_nothing_in_the_kernel() {
         return;
     }
     let before = kernel_state();
-    let waits = "import weir, sys\nsource = weir.open('af_packet:near')\nprint('open', flush=True)\n";
-    for (ending, signal, wanted) in [
+    assert_eq!(before, (0, false, false));
+    let endings = [
         ("next(source)", Some("KILL"), None),
         // Ctrl-C ends a wait for packets, as it ends any other one.
         (
@@ -151,13 +173,20 @@ fn a_python_program_that_ends_leaves_nothing_in_the_kernel() {
         ),
         ("kept = [source]; kept.append(kept); sys.stdin.read(); raise ValueError", None, Some(1)),
         ("sys.stdin.read()", None, Some(0)),
-    ] {
-        let program = format!("{waits}{ending}\n");
+    ];
+    let sources = [("af_packet:near", (1, true, false)), ("af_xdp:near:0", (1, true, true))];
+    for ((source, during), (ending, signal, wanted)) in
+        sources.into_iter().flat_map(|source| endings.map(|ending| (source, ending)))
+    {
+        let program =
+            format!("import weir, sys\nsource = weir.open('{source}')\nprint('open', flush=True)\n{ending}\n");
         let mut child = python.command(&["-c", &program]);
         let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let begun = Instant::now();
-        while kernel_state() != (1, before.1.map(|_| true)) {
-            assert!(begun.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none(), "no capture");
+        while kernel_state() != during {
+            let state = kernel_state();
+            assert!(begun.elapsed() < Duration::from_secs(60), "no capture by {source}: {state:?}");
+            assert!(child.try_wait().unwrap().is_none(), "{source}: {ending} ended");
             std::thread::sleep(Duration::from_millis(20));
         }
         if let Some(signal) = signal {
@@ -173,7 +202,12 @@ fn a_python_program_that_ends_leaves_nothing_in_the_kernel() {
         drop(child.stdin.take());
         let done = child.wait_with_output().unwrap();
         assert_eq!(done.status.code(), wanted, "{ending}: {}{}", text(&done.stdout), text(&done.stderr));
-        assert_eq!(kernel_state(), before, "{ending}");
+        // The kernel takes an XDP program down a moment after the end of its process.
+        let begun = Instant::now();
+        while kernel_state() != before {
+            assert!(begun.elapsed() < Duration::from_secs(10), "{source}, {ending}: {:?} is left", kernel_state());
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
