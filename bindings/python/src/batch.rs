@@ -10,19 +10,46 @@ use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyMemoryView, PyTuple};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A part of a batch for Python.
+#[derive(Debug)]
+pub struct Placed {
+    pub part: Part,
+    /// Row of the batch that is the first of the part.
+    first_row: usize,
+    /// Number of the packet of each row in its batch of the library, once a row was asked for.
+    numbers: OnceLock<Vec<u32>>,
+}
+
+impl Placed {
+    /// Number of the packet of a row of the part.
+    fn number(&self, row: usize) -> usize {
+        if self.part.is_whole() {
+            return self.part.first + row;
+        }
+        self.numbers.get_or_init(|| self.part.numbers().map(|number| number as u32).collect())[row] as usize
+    }
+}
+
 /// Parts that a batch holds until it is released, and the number of views of their memory.
 #[derive(Debug)]
-pub struct Held(Owned<Mutex<(Option<Vec<Part>>, usize)>>);
+pub struct Held(Owned<Mutex<(Option<Arc<[Placed]>>, usize)>>);
 
 impl Held {
     fn new(parts: Vec<Part>) -> Self {
-        Self(Owned::new(Mutex::new((Some(parts), 0))))
+        let mut row = 0;
+        let placed = parts.into_iter().map(|part| {
+            let first_row = row;
+            row += part.rows;
+            Placed { part, first_row, numbers: OnceLock::new() }
+        });
+        let placed = placed.collect();
+        Self(Owned::new(Mutex::new((Some(placed), 0))))
     }
 
     /// Counts a view more, unless the batch was released. Returns whether it was not.
@@ -40,7 +67,7 @@ impl Held {
     }
 
     /// The parts, for the time of some work.
-    fn parts(&self) -> PyResult<Vec<Part>> {
+    fn parts(&self) -> PyResult<Arc<[Placed]>> {
         locked(self.0.get()?).0.clone().ok_or_else(|| Closed::new_err("the batch was released"))
     }
 
@@ -102,7 +129,7 @@ impl Batch {
     }
 
     /// The parts of the batch, which a sink takes packets of.
-    pub fn parts(&self) -> PyResult<Vec<Part>> {
+    pub fn parts(&self) -> PyResult<Arc<[Placed]>> {
         self.held.parts()
     }
 
@@ -129,7 +156,7 @@ impl Batch {
         let parts = self.held.parts()?;
         let mut memory = self.common.pool.take(self.rows);
         let mut to = memory.bytes_mut().iter_mut();
-        for part in &parts {
+        for Placed { part, .. } in parts.iter() {
             let bits = &part.batch.split_verdicts()[number];
             for (packet, to) in part.numbers().zip(&mut to) {
                 *to = bits.get(packet, 1) as u8;
@@ -167,23 +194,6 @@ impl Batch {
         let table = self.table(&self.common.fields, true)?;
         Ok(table.columns.iter().map(|column| (0..rows).map(|row| column.text(row)).collect()).collect())
     }
-
-    /// The part of a row, and the number of its packet there.
-    fn place(&self, row: usize) -> PyResult<(Part, usize)> {
-        let mut row = row;
-        for part in self.held.parts()? {
-            if row < part.rows {
-                let number = if part.is_whole() {
-                    part.first + row
-                } else {
-                    part.numbers().nth(row).expect("a part has as many packets as it says")
-                };
-                return Ok((part, number));
-            }
-            row -= part.rows;
-        }
-        Err(PyIndexError::new_err(format!("there is no packet {row}")))
-    }
 }
 
 /// Calls a function of `weir._tables`, which knows other libraries.
@@ -192,16 +202,14 @@ pub fn tables<'py>(of: &Bound<'py, PyAny>, function: &str) -> PyResult<Bound<'py
 }
 
 /// Fills columns with the packets of all parts.
-fn fill(parts: &[Part], rows: usize, fields: &[Field], pool: &Arc<Pool>) -> HashMap<Field, Arc<Memory>> {
+fn fill(parts: &[Placed], rows: usize, fields: &[Field], pool: &Arc<Pool>) -> HashMap<Field, Arc<Memory>> {
     let mut columns: Vec<(Field, Memory)> =
         fields.iter().map(|&field| (field, pool.take(rows * field.size()))).collect();
-    let mut at = 0;
-    for part in parts {
-        let range = |field: Field| at * field.size()..(at + part.rows) * field.size();
+    for Placed { part, first_row, .. } in parts {
+        let range = |field: Field| first_row * field.size()..(first_row + part.rows) * field.size();
         let mut here: Vec<_> =
             columns.iter_mut().map(|(field, memory)| field.column(&mut memory.bytes_mut()[range(*field)])).collect();
         part.batch.fill(part.first, !part.is_whole(), &mut here);
-        at += part.rows;
     }
     columns.into_iter().map(|(field, memory)| (field, Arc::new(memory))).collect()
 }
@@ -231,8 +239,8 @@ impl Batch {
     }
 
     /// Several columns as NumPy arrays, for which each frame is read once.
-    #[pyo3(signature = (*names))]
-    fn columns_of<'py>(&self, py: Python<'py>, names: Vec<String>) -> PyResult<Bound<'py, PyDict>> {
+    #[pyo3(name = "columns", signature = (*names))]
+    fn named_columns<'py>(&self, py: Python<'py>, names: Vec<String>) -> PyResult<Bound<'py, PyDict>> {
         let fields: Vec<Field> = names
             .iter()
             .filter(|name| !self.common.marks.contains(name))
@@ -272,9 +280,11 @@ impl Batch {
         if index < 0 || index as usize >= self.rows {
             return Err(PyIndexError::new_err(format!("packet {row} of {}", self.rows)));
         }
-        let (part, number) = self.place(index as usize)?;
-        let of = part.batch.descriptors()[number];
-        let region = part.batch.region();
+        let parts = self.held.parts()?;
+        let placed = &parts[parts.partition_point(|placed| placed.first_row <= index as usize) - 1];
+        let batch = &placed.part.batch;
+        let of = batch.descriptors()[placed.number(index as usize - placed.first_row)];
+        let region = batch.region();
         let bytes =
             std::ptr::slice_from_raw_parts(region.cast::<u8>().wrapping_add(of.offset as usize), of.captured as usize);
         let frame = Bound::new(py, Frame::new(Arc::clone(&self.held), bytes))?;
@@ -285,8 +295,7 @@ impl Batch {
     fn regions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let numpy = py.import("numpy")?;
         let mut regions = Vec::new();
-        let mut row = 0;
-        for part in self.held.parts()? {
+        for Placed { part, first_row, .. } in self.held.parts()?.iter() {
             let descriptors = part.batch.descriptors();
             let mut offsets = self.common.pool.take(part.rows * 8);
             let mut captured = self.common.pool.take(part.rows * 4);
@@ -299,12 +308,11 @@ impl Batch {
             let memory = Frame::new(Arc::clone(&self.held), part.batch.region());
             let array = |column: Bound<'py, PyAny>| numpy.call_method1("asarray", (column,)).map(Bound::unbind);
             let region = Region {
-                first_row: row,
+                first_row: *first_row,
                 memory: array(Bound::new(py, memory)?.into_any())?,
                 offsets: array(Bound::new(py, Column::plain(Arc::new(offsets), c"Q", 8))?.into_any())?,
                 captured: array(Bound::new(py, Column::plain(Arc::new(captured), c"I", 4))?.into_any())?,
             };
-            row += part.rows;
             regions.push(Bound::new(py, region)?);
         }
         PyTuple::new(py, regions)

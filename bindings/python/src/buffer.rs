@@ -9,6 +9,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ffi::{CStr, c_int};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Shape of a view: format of an element, its size in bytes, and the number of elements in each dimension with the bytes between them.
@@ -108,7 +109,7 @@ impl Column {
 #[derive(Debug)]
 pub struct Frame {
     held: Arc<Held>,
-    start: *const u8,
+    start: *mut u8,
     counts: [ffi::Py_ssize_t; 1],
 }
 
@@ -120,7 +121,9 @@ unsafe impl Sync for Frame {}
 impl Frame {
     /// Bytes of a region that `held` keeps in place until it is released.
     pub fn new(held: Arc<Held>, bytes: *const [u8]) -> Self {
-        Self { held, start: bytes.cast(), counts: [bytes.len() as ffi::Py_ssize_t] }
+        // Of no bytes there may be no address, and Python wants one.
+        let start = if bytes.is_empty() { NonNull::dangling().as_ptr() } else { bytes.cast::<u8>().cast_mut() };
+        Self { held, start, counts: [bytes.len() as ffi::Py_ssize_t] }
     }
 }
 

@@ -41,6 +41,7 @@ mod _weir {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::process::listen(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("FIELDS", crate::fields::Field::ALL.map(crate::fields::Field::name).to_vec())
     }

@@ -1,6 +1,6 @@
 //! Sinks: files and interfaces that packets of batches are written to.
 
-use crate::batch::{Batch, check_mask};
+use crate::batch::{Batch, Placed, check_mask};
 use crate::error::{Closed, Refused, raised};
 use crate::process::Owned;
 use pyo3::buffer::PyBuffer;
@@ -64,7 +64,7 @@ impl Sink {
             let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
             let sink = sink.as_mut().ok_or_else(|| Closed::new_err("the sink was closed"))?;
             let mut row = 0;
-            for part in &parts {
+            for Placed { part, .. } in parts.iter() {
                 let mut words = vec![0u64; part.batch.len().div_ceil(64)];
                 for number in part.numbers() {
                     if mask.as_ref().is_none_or(|mask| mask[row] != 0) {

@@ -78,6 +78,8 @@ class Columns(unittest.TestCase):
             with weir.open(FILE, columns=weir.FIELDS, batch_size=batch_size, limit=limit) as source:
                 for batch in source:
                     self.assertLessEqual(len(batch), batch_size)
+                    together = batch.columns("vlan", "src_port")
+                    self.assertTrue(np.array_equal(together["vlan"], batch["vlan"]) and len(together) == 2)
                     for name in weir.FIELDS:
                         column = batch[name]
                         self.assertEqual(len(column), len(batch))
