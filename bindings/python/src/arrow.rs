@@ -144,11 +144,13 @@ fn bits(values: impl ExactSizeIterator<Item = bool>) -> (Vec<u8>, usize) {
     (packed, zeros)
 }
 
-/// Makes a column of a field. What a packet has not is null: `version` tells which have addresses.
-pub fn field(field: Field, memory: &Arc<Memory>, version: Option<&Memory>) -> Column {
+/// Makes a column of a field. Values that a packet has not are null: `version` tells which have addresses, `protocol` which have flags.
+pub fn field(field: Field, memory: &Arc<Memory>, version: Option<&Memory>, protocol: Option<&Memory>) -> Column {
+    const TCP: u8 = 6;
     let versions = || version.map_or(&[][..], Memory::bytes).iter();
     let (validity, nulls) = match field {
-        Field::WireLen | Field::Captured | Field::Interface | Field::TcpFlags => (Vec::new(), 0),
+        Field::WireLen | Field::Captured | Field::Interface => (Vec::new(), 0),
+        Field::TcpFlags => bits(protocol.map_or(&[][..], Memory::bytes).iter().map(|protocol| *protocol == TCP)),
         Field::Time => bits(memory.as_slice::<i64>().iter().map(|time| *time != i64::MIN)),
         Field::Src4 | Field::Dst4 => bits(versions().map(|version| *version == 4)),
         Field::Src | Field::Dst => bits(versions().map(|version| *version > 0)),
@@ -366,6 +368,15 @@ pub fn schema_capsule<'py>(py: Python<'py>, common: &Common) -> PyResult<Bound<'
 pub trait Tables: Send {
     /// The next table; none at the end. It may be called without the interpreter's lock.
     fn next(&mut self) -> Result<Option<Table>, String>;
+}
+
+/// No tables.
+pub struct NoTables;
+
+impl Tables for NoTables {
+    fn next(&mut self) -> Result<Option<Table>, String> {
+        Ok(None)
+    }
 }
 
 struct StreamParts {

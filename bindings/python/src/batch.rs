@@ -172,12 +172,17 @@ impl Batch {
         if fields.iter().any(|field| field.is_address()) && !wanted.contains(&Field::IpVersion) {
             wanted.push(Field::IpVersion);
         }
+        if fields.contains(&Field::TcpFlags) && !wanted.contains(&Field::Protocol) {
+            wanted.push(Field::Protocol);
+        }
         let memory = self.columns(&wanted)?;
-        let version = wanted.iter().position(|field| *field == Field::IpVersion).map(|at| Arc::clone(&memory[at]));
+        let of = |field| wanted.iter().position(|one| *one == field).map(|at| Arc::clone(&memory[at]));
+        let protocol = of(Field::Protocol);
+        let version = of(Field::IpVersion);
         let mut columns: Vec<arrow::Column> = fields
             .iter()
             .zip(&memory)
-            .map(|(field, memory)| arrow::field(*field, memory, version.as_deref()))
+            .map(|(field, memory)| arrow::field(*field, memory, version.as_deref(), protocol.as_deref()))
             .collect();
         if marks {
             for number in 0..self.common.marks.len() {
@@ -327,9 +332,14 @@ impl Batch {
         slf
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.release()
+    /// Views that an exception keeps alive are no error of their own.
+    #[pyo3(signature = (*exception))]
+    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let has_failed = !exception.is_empty() && !exception.get_item(0)?.is_none();
+        match self.release() {
+            Err(error) if has_failed && error.is_instance_of::<PyBufferError>(py) => Ok(()),
+            released => released,
+        }
     }
 
     #[pyo3(signature = (requested_schema=None))]

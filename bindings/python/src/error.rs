@@ -26,7 +26,11 @@ create_exception!(
 
 /// The exception for an error of the library.
 pub fn raised(error: weir_api::Error) -> PyErr {
-    let line = error.to_string();
+    // Names may have characters that steer a terminal. Of several faults each has a line.
+    let steers =
+        |c: char| c != '\n' && (c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'));
+    let plain = |c: char| if steers(c) { c.escape_default().to_string() } else { c.to_string() };
+    let line: String = error.to_string().chars().map(plain).collect();
     match error {
         weir_api::Error::Refused(_) => Refused::new_err(line),
         _ => Failed::new_err(line),

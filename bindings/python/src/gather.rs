@@ -5,13 +5,37 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use weir_api::{Error, Next, Source};
+
+/// A batch of the library, and the bytes of a ring that it holds.
+#[derive(Debug)]
+pub struct Piece {
+    batch: weir_api::Batch,
+    bytes: usize,
+    /// Bytes that all pieces of the source hold.
+    out: Arc<AtomicUsize>,
+}
+
+impl std::ops::Deref for Piece {
+    type Target = weir_api::Batch;
+
+    fn deref(&self) -> &weir_api::Batch {
+        &self.batch
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.out.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
 
 /// Packets of a batch of the library that passed its filter, as far as they belong to one batch for Python.
 #[derive(Clone, Debug)]
 pub struct Part {
-    pub batch: Arc<weir_api::Batch>,
+    pub batch: Arc<Piece>,
     /// Number of the packet in its batch from which on packets are taken.
     pub first: usize,
     /// Packets of the part: those that passed, and no others.
@@ -52,7 +76,7 @@ pub struct Limits {
     pub batches: usize,
     /// Longest time for which the first packet of a batch waits for the others.
     pub latency: Duration,
-    /// Memory of a capture's ring that a batch may hold, bytes, and what a packet takes of it beside its captured bytes. None for files.
+    /// Memory of a capture's ring, bytes, and what a packet takes of it beside its captured bytes. None for files.
     pub ring: Option<(usize, usize)>,
 }
 
@@ -61,6 +85,16 @@ impl Limits {
     /// room to read on.
     fn parts(&self) -> usize {
         self.batches / LEAST_BATCHES
+    }
+
+    /// Bytes of the ring that one batch holds at most, for the same reason.
+    fn bytes(&self) -> usize {
+        self.ring.map_or(usize::MAX, |(bytes, _)| bytes / LEAST_BATCHES)
+    }
+
+    /// Whether a program that holds so much leaves no room for packets.
+    fn is_used_up(&self, batches: usize, bytes: usize) -> bool {
+        batches >= self.batches || self.ring.is_some_and(|(ring, _)| bytes >= ring / 2)
     }
 }
 
@@ -77,6 +111,8 @@ pub struct Gather {
     rows: usize,
     /// Bytes of a ring that the parts hold.
     held: usize,
+    /// Bytes that parts hold here and in Python.
+    out: Arc<AtomicUsize>,
     /// Time at which the first packet came.
     since: Option<Instant>,
     /// Time at which the source is stopped.
@@ -103,6 +139,7 @@ impl Gather {
             parts: VecDeque::new(),
             rows: 0,
             held: 0,
+            out: Arc::default(),
             since: None,
             deadline,
             starved: None,
@@ -111,11 +148,17 @@ impl Gather {
         }
     }
 
-    /// Waits at most `most` for a batch. A failure of the source comes once, behind all packets.
-    pub fn next(&mut self, source: &Source, limits: &Limits, most: Duration) -> Result<Gathered, Error> {
+    /// Whether the end was returned, or comes next.
+    pub fn has_ended(&self) -> bool {
+        self.ended && self.rows == 0 && self.failure.is_none()
+    }
+
+    /// Waits at most `most` for a batch; if the batch is not full by then, and `partial` is wanted, it has what came. A failure of the
+    /// source comes once, behind all packets.
+    pub fn next(&mut self, source: &Source, limits: &Limits, most: Duration, partial: bool) -> Result<Gathered, Error> {
         let begun = Instant::now();
         loop {
-            let full = self.parts.len() >= limits.parts() || limits.ring.is_some_and(|(bytes, _)| self.held >= bytes);
+            let full = self.parts.len() >= limits.parts() || self.held >= limits.bytes();
             let waited = self.since.is_some_and(|since| since.elapsed() >= limits.latency);
             if self.rows >= limits.rows || self.rows > 0 && (full || waited || self.ended || self.changes()) {
                 return Ok(Gathered::Batch(self.take(limits.rows)));
@@ -137,7 +180,12 @@ impl Gather {
                     self.add(batch, limits);
                 }
                 Ok(Next::End) => self.ended = true,
-                Ok(Next::Nothing) if self.rows == 0 && source.held() >= limits.batches => {
+                Ok(Next::Nothing) if partial && self.rows > 0 && begun.elapsed() >= most => {
+                    return Ok(Gathered::Batch(self.take(limits.rows)));
+                }
+                Ok(Next::Nothing)
+                    if self.rows == 0 && limits.is_used_up(source.held(), self.out.load(Ordering::Relaxed)) =>
+                {
                     let since = *self.starved.get_or_insert_with(Instant::now);
                     if since.elapsed() >= PATIENCE {
                         self.starved = None;
@@ -167,12 +215,15 @@ impl Gather {
         if rows == 0 {
             return;
         }
-        if let Some((_, beside)) = limits.ring {
-            self.held += batch.descriptors().iter().map(|of| of.captured as usize + beside).sum::<usize>();
-        }
+        let bytes = limits
+            .ring
+            .map_or(0, |(_, beside)| batch.descriptors().iter().map(|of| of.captured as usize + beside).sum::<usize>());
+        self.held += bytes;
+        self.out.fetch_add(bytes, Ordering::Relaxed);
         self.since.get_or_insert_with(Instant::now);
         self.rows += rows;
-        self.parts.push_back(Part { batch: Arc::new(batch), first: 0, rows });
+        let piece = Piece { batch, bytes, out: Arc::clone(&self.out) };
+        self.parts.push_back(Part { batch: Arc::new(piece), first: 0, rows });
     }
 
     /// Takes the parts of one batch: at most `most` packets, and none behind a change.

@@ -2,7 +2,7 @@
 
 use crate::error::{Refused, raised};
 use crate::process::Owned;
-use crate::source::{LOOK, Settings, waited};
+use crate::source::{LOOK, Settings, opened, waited};
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
@@ -73,8 +73,11 @@ impl Measurement {
     /// `weir.measure` has the documentation of the settings.
     #[new]
     fn new(py: Python<'_>, names: Vec<OsString>, settings: Settings, questions: Questions) -> PyResult<Self> {
+        let until = settings.duration();
         let (options, questions) = (settings.options()?, questions.options()?);
-        let opened = py.detach(|| weir_api::Measurement::open(&names, &options, &questions)).map_err(raised)?;
+        let (waits, stop) = (options.capture.wait, options.stop.clone());
+        let work = move || weir_api::Measurement::open(&names, &options, &questions);
+        let opened = opened(py, waits, until, stop.as_ref(), work)?;
         Ok(Self { measurement: Owned::new(opened) })
     }
 

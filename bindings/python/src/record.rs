@@ -2,7 +2,7 @@
 
 use crate::error::{Closed, Refused, raised};
 use crate::process::Owned;
-use crate::source::{LOOK, Settings, waited};
+use crate::source::{LOOK, Settings, opened, waited};
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use std::ffi::OsString;
@@ -80,7 +80,9 @@ impl Recording {
         keeping: Keeping,
     ) -> PyResult<Self> {
         let (options, keeping) = (settings.options()?, keeping.options()?);
-        let opened = py.detach(|| weir_api::Recorder::open(&names, directory, &options, &keeping)).map_err(raised)?;
+        let (waits, stop) = (options.capture.wait, options.stop.clone());
+        let work = move || weir_api::Recorder::open(&names, directory, &options, &keeping);
+        let opened = opened(py, waits, None, stop.as_ref(), work)?;
         Ok(Self { recorder: Owned::new(Mutex::new(Some(Arc::new(opened)))) })
     }
 

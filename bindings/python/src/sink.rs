@@ -49,7 +49,8 @@ pub struct Sink {
 impl Sink {
     /// Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface such as "af_packet:eth0", or "null".
     #[new]
-    fn new(py: Python<'_>, name: OsString) -> PyResult<Self> {
+    fn new(py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let name: OsString = py.import("os")?.call_method1("fsdecode", (name,))?.extract()?;
         let opened = py.detach(|| weir_api::Sink::open(name)).map_err(raised)?;
         Ok(Self { sink: Owned::new(Mutex::new(Some(opened))) })
     }

@@ -11,12 +11,17 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_api::{CaptureSettings, Direction, Options, Order};
 
 /// Takes a number of seconds.
 pub fn waited(timeout: f64) -> PyResult<Duration> {
+    if timeout == f64::INFINITY {
+        return Ok(Duration::MAX);
+    }
     let wrong = |_| Refused::new_err(format!("timeout {timeout}: it is a number of seconds, 0 or more"));
     Duration::try_from_secs_f64(timeout).map_err(wrong)
 }
@@ -97,6 +102,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Time after which a source is stopped.
+    pub fn duration(&self) -> Option<Duration> {
+        self.duration_ns.map(Duration::from_nanos)
+    }
+
     /// The settings in terms of the library. **Errors**: words that are none of a choice.
     pub fn options(self) -> PyResult<Options> {
         let defaults = CaptureSettings::default();
@@ -112,7 +122,8 @@ impl Settings {
                 other => return Err(Refused::new_err(format!("direction '{other}': it is both, in or out"))),
             },
             ring: self.ring.unwrap_or(defaults.ring),
-            retire: Some(Duration::from_nanos(self.latency_ns)),
+            // A packet waits in the ring and then in a batch. A stop is noticed once a block of the ring retires.
+            retire: Some(Duration::from_nanos(self.latency_ns / 2).min(LONGEST_RETIRE)),
             ..defaults
         };
         Ok(Options {
@@ -133,16 +144,53 @@ impl Settings {
             times: [self.since_ns, self.until_ns],
             rules: self.rules,
             connections: self.connections,
+            stop: Some(Arc::default()),
             ..Options::default()
         })
+    }
+}
+
+/// Longest time after which a block of a ring is handed over although it is not full.
+const LONGEST_RETIRE: Duration = Duration::from_millis(50);
+
+/// Does the work of an opening. One that waits for an interface does it in a thread, so that a signal or the end of a duration ends the
+/// wait.
+pub fn opened<T: Send + 'static>(
+    py: Python<'_>,
+    waits: bool,
+    duration: Option<Duration>,
+    stop: Option<&Arc<AtomicBool>>,
+    work: impl FnOnce() -> Result<T, weir_api::Error> + Send + 'static,
+) -> PyResult<T> {
+    let Some(stop) = stop.filter(|_| waits) else { return py.detach(work).map_err(raised) };
+    let (sender, receiver) = channel();
+    let begun = Instant::now();
+    std::thread::spawn(move || sender.send(work()));
+    let receiver = Mutex::new(receiver);
+    loop {
+        let look = || receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK);
+        match py.detach(look) {
+            Ok(opened) => return opened.map_err(raised),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failed::new_err("the opening panicked: this is a mistake in it"));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Err(interrupt) = py.check_signals() {
+            stop.store(true, Ordering::Relaxed);
+            return Err(interrupt);
+        }
+        if duration.is_some_and(|duration| begun.elapsed() >= duration) {
+            stop.store(true, Ordering::Relaxed);
+        }
     }
 }
 
 /// The exception of a program that waits for packets, and holds all memory for them.
 fn starved(feed: &Feed) -> PyErr {
     PyBufferError::new_err(format!(
-        "nothing can come, since this program holds all {} pieces of the source: release batches that it is done with, or open the source \
-         with a larger value of batches",
+        "nothing can come, since this program holds all {} pieces of the source, or the memory of its ring: release batches that it is \
+         done with, or open the source with larger batches or ring",
         feed.limits.batches
     ))
 }
@@ -199,15 +247,23 @@ struct Feed {
 }
 
 impl Feed {
-    fn next(&self, most: Duration) -> Result<Gathered, weir_api::Error> {
-        self.gather.lock().unwrap_or_else(PoisonError::into_inner).next(&self.source, &self.limits, most)
+    fn next(&self, most: Duration, partial: bool) -> Result<Gathered, weir_api::Error> {
+        self.gather.lock().unwrap_or_else(PoisonError::into_inner).next(&self.source, &self.limits, most, partial)
+    }
+
+    /// Refuses a source that was read to its end: another table of it would be empty.
+    fn check_unread(&self) -> PyResult<()> {
+        if self.gather.lock().unwrap_or_else(PoisonError::into_inner).has_ended() {
+            return Err(Closed::new_err("the source was read to its end: open it again for another table"));
+        }
+        Ok(())
     }
 }
 
 impl arrow::Tables for Arc<Feed> {
     fn next(&mut self) -> Result<Option<arrow::Table>, String> {
         loop {
-            match Feed::next(self, Duration::from_secs(3600)) {
+            match Feed::next(self, Duration::from_secs(3600), false) {
                 Ok(Gathered::Batch(parts)) => {
                     let batch = Batch::new(parts, Arc::clone(&self.common));
                     return batch.table(&self.common.fields, true).map(Some).map_err(|error| error.to_string());
@@ -267,15 +323,19 @@ impl Source {
         let duration_ns = settings.duration_ns;
         let options = Options { batches, ..settings.options()? };
         let shown = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
-        let source = py.detach(|| weir_api::Source::open(&names, &options)).map_err(raised)?;
+        let until = duration_ns.map(Duration::from_nanos);
+        let (opening, chosen) = (names.clone(), options.clone());
+        let source = opened(py, options.capture.wait, until, options.stop.as_ref(), move || {
+            weir_api::Source::open(&opening, &chosen)
+        })?;
         let deadline = duration_ns.map(|time| Instant::now() + Duration::from_nanos(time));
         // A packet of AF_PACKET has a header of the kernel and a gap; other backends have slots of one size.
         let slot = if names.iter().any(weir_api::has_slots) { 2048 } else { 160 };
         let limits = Limits {
             rows: batch_size,
             batches,
-            latency: Duration::from_nanos(latency_ns),
-            ring: is_live.then_some((options.capture.ring as usize / 4, slot)),
+            latency: Duration::from_nanos(latency_ns).saturating_sub(options.capture.retire.unwrap_or_default()),
+            ring: is_live.then_some((options.capture.ring as usize, slot)),
         };
         let common = Arc::new(Common { fields, marks, pool: Arc::default() });
         let feed = Arc::new(Feed { source, gather: Mutex::new(Gather::new(deadline)), limits, common });
@@ -289,7 +349,7 @@ impl Source {
     fn __next__(&self, py: Python<'_>) -> PyResult<Batch> {
         let feed = self.feed()?;
         loop {
-            let next = py.detach(|| feed.next(LOOK)).map_err(raised)?;
+            let next = py.detach(|| feed.next(LOOK, false)).map_err(raised)?;
             match next {
                 Gathered::Batch(parts) => return Ok(Batch::new(parts, Arc::clone(&feed.common))),
                 Gathered::End => return Err(PyStopIteration::new_err(())),
@@ -299,7 +359,8 @@ impl Source {
         }
     }
 
-    /// Waits at most `timeout` seconds for the next batch. Returns None if none came, and raises StopIteration at the end.
+    /// Waits at most `timeout` seconds for the next batch, which need not be full then. Returns None if no packet came, and raises
+    /// StopIteration at the end.
     #[pyo3(signature = (timeout))]
     fn next(&self, py: Python<'_>, timeout: f64) -> PyResult<Option<Batch>> {
         let timeout = waited(timeout)?;
@@ -307,7 +368,8 @@ impl Source {
         let begun = Instant::now();
         loop {
             let left = timeout.saturating_sub(begun.elapsed());
-            let next = py.detach(|| feed.next(left.min(LOOK))).map_err(raised)?;
+            // Behind the time, the batch has what came until then: a program that polls finds nothing left over.
+            let next = py.detach(|| feed.next(left.min(LOOK), left <= LOOK)).map_err(raised)?;
             match next {
                 Gathered::Batch(parts) => return Ok(Some(Batch::new(parts, Arc::clone(&feed.common)))),
                 Gathered::End => return Err(PyStopIteration::new_err(())),
@@ -361,7 +423,7 @@ impl Source {
         Ok(self.feed()?.source.remarks())
     }
 
-    /// A descriptor for `select` and `asyncio`: readable while packets wait, and at the end. Do not read from it.
+    /// A descriptor for `select` and `asyncio`: readable while packets wait, and at the end. Call `next(0)` then, and do not read from it.
     fn fileno(&self) -> PyResult<i32> {
         let feed = self.feed()?;
         let fd = feed.source.poll_fd().map_err(|error| Failed::new_err(error.to_string()))?;
@@ -396,7 +458,13 @@ impl Source {
         // The consumer casts, if it wants other types.
         drop(requested_schema);
         let feed = self.feed()?;
+        feed.check_unread()?;
         arrow::stream_capsule(py, Arc::clone(&feed.common), Box::new(feed))
+    }
+
+    /// A stream of no tables, whose schema is that of the source.
+    fn _empty_stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        arrow::stream_capsule(py, Arc::clone(&self.feed()?.common), Box::new(arrow::NoTables))
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -405,17 +473,20 @@ impl Source {
 
     /// All packets that are left as a pyarrow.Table.
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.get().feed()?.check_unread()?;
         tables(slf.as_any(), "source_to_arrow")
     }
 
     /// All packets that are left as a polars.DataFrame.
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        tables(slf.as_any(), "to_polars")
+        slf.get().feed()?.check_unread()?;
+        tables(slf.as_any(), "source_to_polars")
     }
 
     /// All packets that are left as a pandas.DataFrame.
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        tables(slf.as_any(), "to_pandas")
+        slf.get().feed()?.check_unread()?;
+        tables(slf.as_any(), "source_to_pandas")
     }
 
     fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
@@ -424,6 +495,7 @@ impl Source {
     }
 
     fn __repr__(&self) -> String {
-        format!("<weir.Source {}>", self.names.join(", "))
+        let names: Vec<String> = self.names.iter().map(|name| name.escape_debug().to_string()).collect();
+        format!("<weir.Source {}>", names.join(", "))
     }
 }

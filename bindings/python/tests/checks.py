@@ -185,6 +185,19 @@ class Lifetime(unittest.TestCase):
         batch.release()
         self.assertRaisesRegex(weir.Closed, "released", memoryview, owner)
 
+    def test_an_exception_in_a_with_block_is_not_hidden(self):
+        with self.assertRaises(KeyError), next(weir.open(FILE)) as batch:
+            view = batch.frame(0)
+            raise KeyError("mine")
+        view.release()
+        batch.release()
+
+    def test_names_steer_no_terminal(self):
+        with self.assertRaises(weir.Failed) as caught:
+            weir.open("\x1b[31mnone\u202e.pcap")
+        self.assertNotIn("\x1b", str(caught.exception))
+        self.assertNotIn("\u202e", str(caught.exception))
+
     def test_frames_are_read_only(self):
         with next(weir.open(FILE)) as batch, batch.frame(0) as view:
             self.assertTrue(view.readonly)
@@ -284,6 +297,9 @@ class Sources(unittest.TestCase):
             (dict(direction="up"), "direction 'up'"),
             (dict(latency=-1), "latency -1"),
             (dict(latency=float("nan")), "latency nan"),
+            (dict(columns="time"), "list of names"),
+            (dict(since=1.5), "since 1.5: it is ns"),
+            (dict(connections=2**40, rules="default pass"), "connections"),
             (dict(duration=1e300), "duration"),
             (dict(batches=5000), "batches: 5000"),
             (dict(batches=3), "4 are the least"),
@@ -299,7 +315,8 @@ class Sources(unittest.TestCase):
         self.assertRaisesRegex(weir.Failed, "nowhere.pcap: no such file", weir.open, "nowhere.pcap")
         self.assertRaisesRegex(weir.Refused, "no such way", weir.open, "af_paket:eth0")
         self.assertRaises(TypeError, weir.open, 7)
-        self.assertRaises((OverflowError, TypeError), weir.open, FILE, batch_size=-1)
+        self.assertRaisesRegex(TypeError, "batch_size: ", weir.open, FILE, batch_size=-1)
+        self.assertRaisesRegex(TypeError, "filter: ", weir.open, FILE, filter=b"tcp")
         self.assertRaisesRegex(weir.Refused, "timeout", weir.open(FILE).next, -1.0)
 
     def test_a_cut_file_gives_what_is_good_and_then_fails(self):
@@ -411,6 +428,11 @@ class Sinks(unittest.TestCase):
         self.assertTrue(list(records(path)) == RECORDS)
         self.assertRaisesRegex(weir.Closed, "closed", sink.close)
 
+    def test_a_sink_without_packets_is_a_file_that_can_be_read(self):
+        for name in (".none.pcap", ".none.pcapng"):
+            weir.Sink((FILE + name).encode()).close()
+            self.assertEqual(list(weir.open(FILE + name)), [])
+
     def test_wrong_masks_and_names_are_told(self):
         source = weir.open(FILE)
         batch = next(source)
@@ -435,7 +457,7 @@ class Tables(unittest.TestCase):
                 t, text(of["src"]), text(of["dst"]), none(of["src4"], of["ip_version"] != 4),
                 none(of["protocol"], of["protocol"] == 255), none(of["src_port"], of["src_port"] == 0),
                 none(of["dst_port"], of["dst_port"] == 0), none(of["ip_version"], of["ip_version"] == 0),
-                none(of["vlan"], of["vlan"] == 65535), of["tcp_flags"], wire, of["protocol"] == 17 and of["vlan"] == 65535,
+                none(of["vlan"], of["vlan"] == 65535), none(of["tcp_flags"], of["protocol"] != 6), wire, of["protocol"] == 17 and of["vlan"] == 65535,
             ))
         return rows
 
@@ -500,6 +522,23 @@ class Tables(unittest.TestCase):
             while True:
                 reader.read_next_batch()
 
+    def test_a_table_of_a_damaged_file_is_kept(self):
+        path = FILE + ".torn"
+        with open(FILE, "rb") as file, open(path, "wb") as out:
+            out.write(file.read(50_000))
+        rows = weir.measure(FILE).received and sum(1 for _ in records(path))
+        for convert in ("to_arrow", "to_polars", "to_pandas"):
+            with self.assertRaisesRegex(weir.Failed, "packet .*, offset ") as caught:
+                getattr(weir.open(path), convert)()
+            self.assertEqual(len(caught.exception.table), rows - 1)
+
+    def test_a_source_is_one_table(self):
+        for convert in ("to_arrow", "to_polars", "to_pandas"):
+            source = self.open(filter="udp port 1")
+            self.assertEqual(len(getattr(source, convert)()), 0)
+            self.assertRaisesRegex(weir.Closed, "read to its end", getattr(source, convert))
+            self.assertRaisesRegex(weir.Closed, "read to its end", source.__arrow_c_stream__)
+
     def test_a_notebook_shows_tables(self):
         import html.parser
 
@@ -513,6 +552,21 @@ class Tables(unittest.TestCase):
         self.assertIn(text(FIELDS[0]["src"]) or "10", "".join(cells))
         self.assertIn("received", source._repr_html_())
         self.assertIn(FILE, repr(source))
+
+
+class Waiting(unittest.TestCase):
+    def test_ctrl_c_and_duration_end_a_wait_for_an_interface(self):
+        import signal
+
+        calls = [lambda **of: weir.open("none0", wait=True, **of), lambda **of: weir.measure("none0", wait=True, **of)]
+        for call in calls:
+            timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+            timer.start()
+            self.assertRaises(KeyboardInterrupt, call)
+            timer.join()
+            begun = time.monotonic()
+            self.assertRaisesRegex(weir.Failed, "stopped", call, duration=0.2)
+            self.assertGreaterEqual(time.monotonic() - begun, 0.2)
 
 
 class Measurements(unittest.TestCase):

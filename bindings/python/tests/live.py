@@ -1,5 +1,6 @@
 """Sends packets through a cable, and captures them at its other end: live.py SOURCE SINK FILE"""
 
+import select
 import sys
 
 import numpy as np
@@ -42,4 +43,27 @@ with weir.open(SOURCE, filter="udp", columns=["dst_port", "time"], marks={"dns":
     counts = source.close()
 assert counts.received == counts.passed + counts.filtered + counts.denied + counts.dropped, counts
 assert counts.passed == sent and counts.dropped == 0 and counts.is_final, counts
+# A program that polls has all packets, although batches are not full.
+with weir.open(SOURCE, filter="udp", latency=0.2) as source, weir.Sink(SINK) as sink, weir.open(FILE, limit=100) as packets:
+    for batch in packets:
+        sink.send(batch)
+    found, silent = 0, 0
+    while found < 100:
+        assert select.select([source], [], [], 5)[0], f"{found} of 100 packets, and nothing to read"
+        while (one := source.next(0)) is not None:
+            found += len(one)
+
+# A program that holds all batches is told.
+with weir.open(SOURCE, filter="udp", ring=1 << 20, latency=0.01) as source, weir.Sink(SINK) as sink:
+    held = []
+    with weir.open(*[FILE] * 8) as packets:
+        for batch in packets:
+            sink.send(batch)
+    try:
+        held.extend(source)
+        raise AssertionError(f"{len(held)} batches, and no end")
+    except BufferError as error:
+        assert "holds all" in str(error), error
+    held.clear()
+
 print(sent, "sent and captured")

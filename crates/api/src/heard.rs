@@ -81,6 +81,9 @@ pub(crate) fn open_captures(
         let opened = open(name, request, stop, &mut hear);
         inputs.extend(opened.map_err(|error| Error::refused(captures::refusal(name, error)))?.inputs);
     }
+    if inputs.is_empty() {
+        return Err(Error::failed("the opening was stopped while it waited for an interface"));
+    }
     Ok(inputs)
 }
 

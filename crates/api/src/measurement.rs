@@ -149,6 +149,7 @@ impl Measurement {
             },
             measure: Some(settings),
             workers: 1,
+            stop: options.stop.clone().unwrap_or_default(),
             ..Setup::default()
         };
         let (stop, heard) = (Arc::clone(&setup.stop), Heard::new());

@@ -4,6 +4,7 @@ use crate::error::Error;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use weir_engine::batches;
 use weir_engine::capture::Settings;
 use weir_engine::firewall::RuleSettings;
@@ -15,6 +16,9 @@ use weir_pipeline::select::Selection;
 
 /// Most threads that read and filter files.
 pub const MOST_WORKERS: usize = 1024;
+
+/// Sizes of a table of connections, as the command has them: 2 GiB at most.
+const CONNECTIONS: std::ops::RangeInclusive<usize> = 1024..=1 << 26;
 
 /// Settings of a source.
 #[derive(Clone, Debug)]
@@ -45,8 +49,10 @@ pub struct Options {
     /// Rules of a firewall, in the language of `weir firewall`. Packets that the rules deny have the verdict 0, and are counted as denied.
     /// Names of files in the rules are relative to the working directory.
     pub rules: Option<String>,
-    /// Number of connections for which there is room if a rule asks for the states of packets.
+    /// Number of connections for which there is room if a rule asks for the states of packets, 1024 to 67108864.
     pub connections: usize,
+    /// Ends an opening that waits for an interface, and the run, once another thread sets it.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Default for Options {
@@ -65,6 +71,7 @@ impl Default for Options {
             times: [None; 2],
             rules: None,
             connections: 65_536,
+            stop: None,
         }
     }
 }
@@ -76,6 +83,11 @@ impl Options {
             if value > most {
                 return Err(Error::refused(format!("{what}: {value} are too many, and {most} are the most")));
             }
+        }
+        if !CONNECTIONS.contains(&self.connections) {
+            let (least, most) = (CONNECTIONS.start(), CONNECTIONS.end());
+            let words = format!("connections: {} is none of {least} to {most}", self.connections);
+            return Err(Error::refused(words));
         }
         Ok(())
     }
@@ -119,7 +131,9 @@ impl Options {
         let is_record = |name: &Name| !name.is_dash() && Path::new(name).is_dir();
         let [from_ns, to_ns] = self.times;
         if let Some(file) = names.iter().find(|name| !is_record(name)).filter(|_| from_ns.or(to_ns).is_some()) {
-            return Err(Error::refused(format!("{file}: from_ns and to_ns choose packets of a record directory")));
+            return Err(Error::refused(format!(
+                "{file}: times choose packets of a record directory, and this is none"
+            )));
         }
         let [directory] = names else { return Ok(None) };
         if !is_record(directory) {

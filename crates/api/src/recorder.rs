@@ -128,6 +128,7 @@ impl Recorder {
             main: (directory.as_output(), Some(Box::new(sink))),
             merges: names.len() > 1,
             workers: options.workers(),
+            stop: options.stop.clone().unwrap_or_default(),
             ..Setup::default()
         };
         let stop = Arc::clone(&setup.stop);

@@ -11,7 +11,8 @@ use weir_engine::port::{PortSink, is_port};
 use weir_engine::sink::{self, End, SinkReport};
 use weir_messages::events::sink_fault_line;
 use weir_messages::{ports, sources};
-use weir_packet::savefile::Layout;
+use weir_packet::LinkType;
+use weir_packet::savefile::{Interface, Layout, Resolution};
 
 /// Packets by what became of them: given = written + refused + lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +75,13 @@ impl Sink {
     /// has bit i % 64 of word i / 64.
     pub fn send(&mut self, batch: &Batch, mask: Option<&[u64]>) -> Result<(), Error> {
         let mask = mask.unwrap_or(batch.verdicts().words());
-        self.given += mask.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        let words = batch.len().div_ceil(64);
+        if mask.len() != words {
+            let line =
+                format!("the mask has {} words, and a batch of {} packets needs {words}", mask.len(), batch.len());
+            return Err(Error::Refused(line));
+        }
+        self.given += chosen(mask, batch.len()).count() as u64;
         if let Some(line) = &self.failed {
             return Err(Error::Failed(line.clone()));
         }
@@ -88,14 +95,8 @@ impl Sink {
 
     fn send_marked(&mut self, batch: &Batch, mask: &[u64]) -> Result<(), End> {
         self.sink.open()?;
-        for (i, &word) in mask.iter().enumerate() {
-            let mut bits = word;
-            while bits != 0 {
-                let number = i * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                let Some(record) = batch.packet(number) else { break };
-                self.sink.packet(batch.layout(), &record)?;
-            }
+        for record in chosen(mask, batch.len()).filter_map(|number| batch.packet(number)) {
+            self.sink.packet(batch.layout(), &record)?;
         }
         self.sink.flush()
     }
@@ -109,9 +110,10 @@ impl Sink {
         SinkCounts { given: self.given, written, refused, lost }
     }
 
-    /// Completes the file, or sends what is left. Returns the final counts, with the error if the sink failed, now or before.
+    /// Completes the file, or sends what is left. A file without a packet is one of Ethernet. Returns the final counts, with the error if the sink failed, now or before.
     pub fn close(mut self) -> (SinkCounts, Result<(), Error>) {
-        let layout = self.layout.take();
+        let ethernet = || Layout::spool(vec![Interface::plain(LinkType::ETHERNET, 262_144, Resolution::NANOSECOND)]);
+        let layout = self.layout.take().or_else(|| self.is_file.then(ethernet));
         let has_failed = self.failed.is_some();
         let flushed = if has_failed { Ok(()) } else { self.sink.flush() };
         let finished = flushed.and_then(|()| self.sink.finish(layout.as_ref(), has_failed));
@@ -120,6 +122,19 @@ impl Sink {
         }
         (self.counts(), self.failed.map_or(Ok(()), |line| Err(Error::Failed(line))))
     }
+}
+
+/// Numbers of the packets, of `len`, whose bits are 1. Bits behind them are no packets.
+fn chosen(mask: &[u64], len: usize) -> impl Iterator<Item = usize> + '_ {
+    let each = |(i, &word): (usize, &u64)| {
+        let mut bits = word;
+        std::iter::from_fn(move || {
+            let number = (bits != 0).then(|| i * 64 + bits.trailing_zeros() as usize);
+            bits &= bits.wrapping_sub(1);
+            number
+        })
+    };
+    mask.iter().enumerate().flat_map(each).take_while(move |number| *number < len)
 }
 
 fn open(name: &Name) -> Result<Box<dyn sink::Sink>, Error> {

@@ -166,6 +166,7 @@ impl Source {
             limit: options.limit,
             workers: options.workers(),
             pull: Some(options.batches),
+            stop: options.stop.clone().unwrap_or_default(),
             ..Setup::default()
         };
         let stop = Arc::clone(&setup.stop);

@@ -71,6 +71,9 @@ pub struct Options {
     pub follow: bool,
 }
 
+/// Most packets that a worker takes at once.
+const MOST_BATCH: usize = 1024;
+
 impl Default for Options {
     /// The defaults of the engine, with a seed drawn anew.
     fn default() -> Self {
@@ -112,6 +115,9 @@ impl Options {
             refuse!("--merge needs the end of each source, and --follow has none");
         }
         check_sort(sources, self.sort)?;
+        if !(1..=MOST_BATCH).contains(&self.batch) {
+            refuse!("--batch {}: it is 1 to {MOST_BATCH} packets", self.batch);
+        }
         let live = is_live(sources);
         self.check_design(sources, live)?;
         check_cpus(&self.cpus)?;

@@ -29,8 +29,8 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
 from weir._weir import (
     FIELDS,
@@ -75,13 +75,14 @@ __all__ = [
 
 Name = str | bytes | os.PathLike[str]
 Time = int | datetime.datetime
+T = TypeVar("T")
 
 
 def _nanoseconds(what: str, seconds: float | None) -> int | None:
     if seconds is None:
         return None
     if not 0 <= seconds < 2**33:
-        raise Refused(f"{what} {seconds}: it is a number of seconds, 0 or more")
+        raise Refused(f"{what} {seconds:g}: it is a number of seconds from 0 to 2**33")
     return round(seconds * 1e9)
 
 
@@ -89,6 +90,8 @@ def _time(what: str, time: Time | None) -> int | None:
     """Nanoseconds since 1970. A time without a zone would mean another instant on each machine."""
     if time is None or isinstance(time, int):
         return time
+    if not isinstance(time, datetime.datetime):
+        raise Refused(f"{what} {time!r}: it is ns since 1970 as an int, or a datetime with a time zone")
     if time.tzinfo is None:
         raise Refused(f"{what} {time}: it has no time zone; write datetime(..., tzinfo=timezone.utc)")
     since = time - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
@@ -123,14 +126,15 @@ def open(
 ) -> Source:
     """Opens sources: capture files, "-" for standard input, a record directory; or one interface, such as "eth0" or "af_xdp:eth0:0".
 
-    Iterate it for batches, use it in `with`, or hand it to a library that takes Arrow streams. Live packets need CAP_NET_RAW.
+    Iterate it for batches, use it in `with`, or hand it to a library that takes Arrow streams. It can be read once. Several threads may
+    take batches, and each batch goes to one of them. Live packets need CAP_NET_RAW.
 
     filter      expression in the language of tcpdump; batches have the packets that match, and no others
     columns     names of the columns that are filled together, and that tables have;
                 default: time, src, dst, protocol, src_port, dst_port, wire_len
     marks       name -> expression: a further column of bool for each, true where the expression matches
-    batch_size  packets of a full batch. A call from Python costs some microseconds: below 4096 it is felt
-    latency     longest time for which a packet waits for its batch to be full, seconds
+    batch_size  packets of a full batch. Each batch costs some microseconds in Python, which dominate below 4096 packets
+    latency     longest time for which a packet of an interface waits for its batch to be full, seconds
     duration    time after which the source is stopped, seconds
     limit       number of packets, after which the source ends
     since, until
@@ -149,96 +153,63 @@ def open(
     wait        wait until the interface is there and up
     busy_poll   poll without sleep (AF_XDP and DPDK)
     workers     threads that read and filter files; 0 for one for each processor
-    batches     pieces of the source that may wait or be held, 4 or more. A batch is made of some pieces. While so many are out, files are
-                not read, and captures drop packets once the ring is full, and count them; a program that waits for a batch while
-                it holds all pieces itself gets BufferError
+    batches     pieces of the source that may wait or be held, 4 or more; default 96 for files, of about 1 MiB each, and 4096 for
+                interfaces. A batch takes a quarter of them, and of the ring, at most, so one of large packets has fewer than batch_size.
+                While all are out, files are not read, and captures drop packets once the ring is full. A program that waits for a
+                batch while it holds all pieces, or half of the ring, gets BufferError after a second
     """
-    return Source(
-        _names(sources),
-        _settings(
-            filter=filter,
-            columns=columns,
-            marks=marks,
-            batch_size=batch_size,
-            latency=latency,
-            duration=duration,
-            limit=limit,
-            since=since,
-            until=until,
-            order=order,
-            invert=invert,
-            inner=inner,
-            resolve=resolve,
-            rules=rules,
-            connections=connections,
-            direction=direction,
-            promiscuous=promiscuous,
-            kernel_filter=kernel_filter,
-            ring=ring,
-            wait=wait,
-            busy_poll=busy_poll,
-            workers=workers,
-            batches=batches,
-        ),
-    )
+    settings = _settings(locals())
+    return _made(Source, _names(sources), settings)
 
 
 def _names(sources: Sequence[Name]) -> list[str]:
     return [os.fsdecode(name) for name in sources]
 
 
-def _settings(
-    *,
-    filter: str,
-    since: Time | None,
-    until: Time | None,
-    order: str,
-    inner: bool,
-    resolve: bool,
-    direction: str,
-    promiscuous: bool,
-    kernel_filter: bool,
-    ring: int | None,
-    wait: bool,
-    busy_poll: bool,
-    workers: int,
-    latency: float = 0.05,
-    columns: Sequence[str] | None = None,
-    marks: Mapping[str, str] | None = None,
-    batch_size: int = 65_536,
-    duration: float | None = None,
-    limit: int | None = None,
-    invert: bool = False,
-    rules: str | None = None,
-    connections: int = 65_536,
-    batches: int | None = None,
-) -> dict[str, object]:
-    """Settings of a source as the library takes them: times in nanoseconds."""
-    return {
-        "filter": filter,
-        "marks": list((marks or {}).items()),
-        "columns": None if columns is None else list(columns),
-        "batch_size": batch_size,
-        "latency_ns": _nanoseconds("latency", latency),
-        "duration_ns": _nanoseconds("duration", duration),
-        "limit": limit,
-        "since_ns": _time("since", since),
-        "until_ns": _time("until", until),
-        "order": order,
-        "invert": invert,
-        "inner": inner,
-        "resolve": resolve,
-        "rules": rules,
-        "connections": connections,
-        "direction": direction,
-        "promiscuous": promiscuous,
-        "kernel_filter": kernel_filter,
-        "ring": ring,
-        "wait": wait,
-        "busy_poll": busy_poll,
-        "workers": workers,
-        "batches": batches,
+#: Settings of a source that not all functions have, and their defaults.
+_DEFAULTS: dict[str, Any] = {
+    "marks": None,
+    "columns": None,
+    "batch_size": 65_536,
+    "latency": 0.05,
+    "duration": None,
+    "limit": None,
+    "since": None,
+    "until": None,
+    "order": "given",
+    "invert": False,
+    "inner": False,
+    "rules": None,
+    "connections": 65_536,
+    "kernel_filter": True,
+    "workers": 0,
+    "batches": None,
+}
+
+
+def _settings(arguments: Mapping[str, Any]) -> dict[str, object]:
+    """Settings of a source as the library takes them, from the arguments of a function: times in nanoseconds."""
+    given: dict[str, Any] = {**_DEFAULTS, **arguments}
+    if isinstance(given["columns"], str):
+        raise Refused(f"columns {given['columns']!r}: it is a list of names")
+    settings: dict[str, object] = given | {
+        "marks": list((given["marks"] or {}).items()),
+        "columns": None if given["columns"] is None else list(given["columns"]),
+        "latency_ns": _nanoseconds("latency", given["latency"]),
+        "duration_ns": _nanoseconds("duration", given["duration"]),
+        "since_ns": _time("since", given["since"]),
+        "until_ns": _time("until", given["until"]),
     }
+    return settings
+
+
+def _made(make: Callable[..., T], *arguments: object) -> T:
+    """Calls the library, and names the setting whose value has a wrong type."""
+    try:
+        return make(*arguments)
+    except TypeError as error:
+        name = str(error).rpartition(".")[2]
+        raise TypeError(f"{name}: {error.__cause__}" if error.__cause__ else str(error)) from None
 
 
 def _measurement(
@@ -254,7 +225,7 @@ def _measurement(
     late = questions.pop("late")
     _nanoseconds("duration", duration)
     questions |= {"keys": keys, "window_ns": _nanoseconds("window", window), "late_ns": _nanoseconds("late", late)}  # type: ignore[arg-type]
-    return Measurement(_names(sources), settings, questions), (keys or [""])[0], duration
+    return _made(Measurement, _names(sources), settings, questions), (keys or [""])[0], duration
 
 
 def measure(
@@ -288,7 +259,7 @@ def measure(
     by        what makes a key large
     top       most rows of a table
     filter    expression in the language of tcpdump
-    duration  time after which a capture ends, seconds. Without it, an interface is measured until Ctrl-C
+    duration  time after which reading ends, seconds. Without it, an interface is measured until Ctrl-C
     sketch    table that counts: heavy, the largest keys with bounds that hold; exact, every key while there is memory; or Count-Min
     memory    memory of each table, bytes; default 4 MiB
     seed      seed of the hash functions; without it one is drawn, so that nobody can aim collisions
@@ -297,23 +268,9 @@ def measure(
 
     The other settings are those of `open`. Raises Failed if a source cannot be read to its end: `error.answer` is about what was good.
     """
+    settings = _settings(locals())
     questions: dict[str, object] = dict(
         by=by, top=top, changers=0, window=None, late=None, sketch=sketch, memory=memory, seed=seed, merge=None
-    )
-    settings = _settings(
-        filter=filter,
-        since=since,
-        until=until,
-        order=order,
-        inner=inner,
-        resolve=resolve,
-        direction=direction,
-        promiscuous=promiscuous,
-        kernel_filter=kernel_filter,
-        ring=ring,
-        wait=wait,
-        busy_poll=busy_poll,
-        workers=workers,
     )
     return _measure.summary(*_measurement(sources, key, duration, questions, settings))
 
@@ -354,26 +311,12 @@ def windows(
     late      time that a window waits for late packets, seconds; default 1 or the window; of interfaces 0.2
     merge     whether several files are merged by the time of their packets; by default they are
 
-    The other settings are those of `measure`. The measurement ends with the iteration. Windows of an interface that nobody takes are left
-    out, 64 wait; the next answer counts them as `json["left_out"]`.
+    The other settings are those of `measure`. The measurement ends with the iteration. At most 64 windows of an interface wait to be taken;
+    later ones are left out, and the next answer counts them as `json["left_out"]`.
     """
+    settings = _settings(locals())
     questions: dict[str, object] = dict(
         by=by, top=top, changers=changers, window=window, late=late, sketch=sketch, memory=memory, seed=seed, merge=merge
-    )
-    settings = _settings(
-        filter=filter,
-        since=since,
-        until=until,
-        order=order,
-        inner=inner,
-        resolve=resolve,
-        direction=direction,
-        promiscuous=promiscuous,
-        kernel_filter=kernel_filter,
-        ring=ring,
-        wait=wait,
-        busy_poll=busy_poll,
-        workers=workers,
     )
     return _measure.answers(*_measurement(sources, key, duration, questions, settings))
 
@@ -418,21 +361,7 @@ def record(
 
     The other settings are those of `open`.
     """
-    settings = _settings(
-        filter=filter,
-        since=None,
-        until=None,
-        order="given",
-        inner=False,
-        resolve=resolve,
-        direction=direction,
-        promiscuous=promiscuous,
-        kernel_filter=True,
-        ring=ring,
-        wait=wait,
-        busy_poll=busy_poll,
-        workers=0,
-    )
+    settings = _settings(locals())
     keeping = {
         "ram": ram,
         "disk": disk,
@@ -445,4 +374,4 @@ def record(
         "reserve": reserve,
         "resolve": resolve,
     }
-    return Recorder(Recording(_names(sources), os.fsdecode(directory), settings, keeping), _nanoseconds)
+    return Recorder(_made(Recording, _names(sources), os.fsdecode(directory), settings, keeping), _nanoseconds)

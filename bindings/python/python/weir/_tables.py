@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import html
 import importlib
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+
+from weir._weir import Failed
 
 #: Packets that a notebook shows of a batch.
 SHOWN = 10
@@ -22,8 +25,42 @@ def batch_to_arrow(batch: Any) -> Any:
     return library("pyarrow").record_batch(batch)
 
 
+class _Nothing:
+    """No packets, with the columns of a source."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._source._empty_stream()
+
+
+def _collected(source: Any, one: Callable[[Any], Any], several: Callable[[list[Any]], Any]) -> Any:
+    """A table of all packets that are left. If the source cannot be read to its end, Failed has the table of what was good."""
+    tables: list[Any] = []
+    try:
+        for batch in source:
+            tables.append(one(batch))
+            batch.release()
+    except Failed as error:
+        error.table = several(tables or [one(_Nothing(source))])  # type: ignore[attr-defined]
+        raise
+    return several(tables or [one(_Nothing(source))])
+
+
 def source_to_arrow(source: Any) -> Any:
-    return library("pyarrow").table(source)
+    arrow = library("pyarrow")
+    return _collected(source, arrow.table, arrow.concat_tables)
+
+
+def source_to_polars(source: Any) -> Any:
+    polars = library("polars")
+    return _collected(source, polars.DataFrame, polars.concat)
+
+
+def source_to_pandas(source: Any) -> Any:
+    pandas = library("pandas")
+    return _collected(source, to_pandas, lambda frames: pandas.concat(frames, ignore_index=True))
 
 
 def to_polars(of: Any) -> Any:
