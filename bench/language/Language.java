@@ -35,7 +35,7 @@ public final class Language {
         return address * 0x9e3779b1 >>> 20;
     }
 
-    private static boolean has(int address) {
+    static boolean has(int address) {
         int at = place(address);
         while (true) {
             int found = SET[at];
@@ -237,6 +237,10 @@ public final class Language {
                     batches(options, names, turns, atLeast);
                     return;
                 }
+                if (name.startsWith("bursts:")) {
+                    bursts(options, file, Integer.parseInt(name.substring(7)), turns, atLeast);
+                    return;
+                }
                 if (name.startsWith("workers:")) {
                     Workers.run(name.substring(8), file, turns, atLeast);
                     return;
@@ -289,6 +293,28 @@ public final class Language {
         }
     }
 
+    /** Judges all batches of a file, again and again. Prints for each turn what the programs of this class print. */
+    static void judge(String file, int turns, long atLeast, java.util.function.ToLongFunction<Batch> program) {
+        List<Batch> held = new ArrayList<>();
+        long all = 0;
+        Source source = Source.open(Options.DEFAULT.withBatches(4096).withWorkers(1), file);
+        for (Batch batch = new Batch(); source.next(batch); batch = new Batch()) {
+            held.add(batch);
+            all += batch.size();
+        }
+        long passes = (atLeast + all - 1) / all;
+        for (int turn = 0; turn < turns; turn++) {
+            long begun = THREADS.getCurrentThreadCpuTime();
+            long sum = 0;
+            for (long pass = 0; pass < passes; pass++) {
+                for (Batch batch : held) {
+                    sum += program.applyAsLong(batch);
+                }
+            }
+            System.out.println(THREADS.getCurrentThreadCpuTime() - begun + " " + passes * all + " " + sum);
+        }
+    }
+
     /** Waits until the library has read ahead all it may: until its counts stay as they are for 60 ms. */
     static void readAhead(Source source) {
         long last = -1;
@@ -326,6 +352,63 @@ public final class Language {
                 }
             }
             System.out.println(ns + " " + batches + " " + packets);
+        }
+    }
+
+    /** Bursts that are written before any is taken; and time between them, in which the library reads one, ns. */
+    private static final int BURSTS = 200;
+
+    private static final long GAP = 50_000;
+
+    /** Bytes of frames of 64 bytes in a capture file, behind the head of one if that is asked for. */
+    private static byte[] records(int packets, boolean head) {
+        var bytes = java.nio.ByteBuffer.allocate((head ? 24 : 0) + 80 * packets).order(java.nio.ByteOrder.LITTLE_ENDIAN);
+        for (int word : head ? new int[] {0xa1b2c3d4, 4 << 16 | 2, 0, 0, 65_535, 1} : new int[0]) {
+            bytes.putInt(word);
+        }
+        for (int i = 0; i < packets; i++) {
+            bytes.putInt(0).putInt(0).putInt(64).putInt(64).put(new byte[64]);
+        }
+        return bytes.array();
+    }
+
+    /**
+     * Takes and releases small batches, without a look at packets, from a source that goes on: a named pipe, into which bursts of
+     * packets are written. Prints nanoseconds, batches, packets.
+     */
+    private static void bursts(Options options, String pipe, int packets, int turns, long atLeast) {
+        // Opened for both, so that the writer does not wait for a reader.
+        try (var writer = new java.io.RandomAccessFile(pipe, "rw")) {
+            writer.write(records(0, true));
+            byte[] burst = records(packets, false);
+            try (Source source = Source.open(options, pipe); Batch batch = new Batch()) {
+                for (int turn = 0; turn < turns; turn++) {
+                    long ns = 0;
+                    long batches = 0;
+                    long seen = 0;
+                    while (batches < atLeast) {
+                        for (int i = 0; i < BURSTS; i++) {
+                            writer.write(burst);
+                            java.util.concurrent.locks.LockSupport.parkNanos(GAP);
+                        }
+                        java.util.concurrent.locks.LockSupport.parkNanos(400 * GAP);
+                        long begun = System.nanoTime();
+                        while (source.next(batch, 0)) {
+                            seen += batch.size();
+                            batch.release();
+                            batches++;
+                        }
+                        ns += System.nanoTime() - begun;
+                    }
+                    System.out.println(ns + " " + batches + " " + seen);
+                }
+                writer.close();
+                while (source.next(batch)) {
+                    batch.release();
+                }
+            }
+        } catch (java.io.IOException e) {
+            throw new java.io.UncheckedIOException(e);
         }
     }
 

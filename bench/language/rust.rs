@@ -3,9 +3,12 @@
 //! Prints a line for each turn: nanoseconds of this thread's processor time, packets, checksum.
 
 use std::ffi::CString;
+use std::fs::File;
 use std::hint::black_box;
+use std::io::Write;
 use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
+use std::time::{Duration, Instant};
 use weir::*;
 
 /// Addresses in a table of open addressing; 0 is an empty place.
@@ -167,7 +170,7 @@ fn read_ahead(source: weir_source) {
         unsafe { weir_counts_of(source, &mut counts) };
         same = if counts.received == last { same + 1 } else { 1 };
         last = counts.received;
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -178,7 +181,7 @@ fn batches(file: &str, times: usize, turns: usize, at_least: u64) {
         while packets < at_least {
             let source = open(file, times);
             read_ahead(source);
-            let begun = std::time::Instant::now();
+            let begun = Instant::now();
             while let Some(batch) = next(source) {
                 packets += u64::from(batch.len);
                 weir_release(batch.lease);
@@ -190,6 +193,59 @@ fn batches(file: &str, times: usize, turns: usize, at_least: u64) {
         }
         println!("{ns} {batches} {packets}");
     }
+}
+
+/// Bytes of `packets` frames of 64 bytes in a capture file, behind the head of one if that is asked for.
+fn records(packets: usize, head: bool) -> Vec<u8> {
+    let head = [0xa1b2_c3d4u32, 4 << 16 | 2, 0, 0, 65_535, 1].into_iter().filter(|_| head);
+    let mut bytes: Vec<u8> = head.flat_map(u32::to_le_bytes).collect();
+    for _ in 0..packets {
+        bytes.extend([0, 0, 64, 64].into_iter().flat_map(u32::to_le_bytes));
+        bytes.extend([0; 64]);
+    }
+    bytes
+}
+
+/// Takes and releases small batches, without a look at packets, from a source that goes on: a named pipe, into which bursts of packets
+/// are written. Prints nanoseconds, batches, packets.
+fn bursts(pipe: &str, packets: usize, turns: usize, at_least: u64) {
+    /// Bursts that are written before any is taken; and time between them, in which the library reads one.
+    const BURSTS: usize = 200;
+    const GAP: Duration = Duration::from_micros(50);
+    // Opened for both, so that the writer does not wait for a reader.
+    let mut writer = File::options().read(true).write(true).open(pipe).expect("the pipe is there");
+    writer.write_all(&records(0, true)).expect("the pipe has room");
+    let (source, burst) = (open(pipe, 1), records(packets, false));
+    let take = |timeout| {
+        let mut batch = MaybeUninit::uninit();
+        // SAFETY: it leads to memory for a batch, which is read only if it was written.
+        let batch = unsafe {
+            let status = weir_next(source, timeout, batch.as_mut_ptr(), null_mut());
+            (status == WEIR_OK).then(|| batch.assume_init())?
+        };
+        weir_release(batch.lease);
+        Some(u64::from(batch.len))
+    };
+    for _ in 0..turns {
+        let (mut ns, mut batches, mut packets) = (0, 0, 0);
+        while batches < at_least {
+            for _ in 0..BURSTS {
+                writer.write_all(&burst).expect("the library reads");
+                std::thread::sleep(GAP);
+            }
+            std::thread::sleep(400 * GAP);
+            let begun = Instant::now();
+            while let Some(len) = take(0) {
+                (packets, batches) = (packets + len, batches + 1);
+            }
+            ns += begun.elapsed().as_nanos();
+        }
+        println!("{ns} {batches} {packets}");
+    }
+    drop(writer);
+    while take(u64::MAX).is_some() {}
+    // SAFETY: NULL is allowed.
+    unsafe { weir_close(source, null_mut()) };
 }
 
 /// Calls a function that looks a handle up and does nothing else. Prints nanoseconds, calls, and how often there was no split.
@@ -231,6 +287,9 @@ fn main() {
     }
     if let Some(times) = case.strip_prefix("batch:") {
         return batches(file, times.parse().expect("a number"), turns, at_least);
+    }
+    if let Some(packets) = case.strip_prefix("bursts:") {
+        return bursts(file, packets.parse().expect("a number"), turns, at_least);
     }
     if case == "handle" {
         return handle(file, turns, at_least);

@@ -11,6 +11,7 @@ pub mod send;
 
 use crate::Size;
 use crate::clock::range;
+use crate::language;
 use crate::plot::{self, Scale};
 use crate::report::Report;
 use crate::rivals::median;
@@ -51,6 +52,8 @@ const MUST_FILTER: f64 = 1.5;
 const GOAL_FILTER: f64 = 1.25;
 /// Required ratio of AF_XDP's rate to AF_PACKET's.
 const MUST_XDP: f64 = 1.3;
+/// Required ratio of the rate of a program in Java to that of `weir filter`.
+const MUST_JAVA: f64 = 0.9;
 
 /// Extent of the comparison.
 #[derive(Debug)]
@@ -93,8 +96,14 @@ const SMOKE: Plan = Plan {
     first: 20e3,
 };
 
-/// Runs all parts.
-pub fn run(binary: &Path, size: Size, rounds: usize, data: &Path, report: &mut Report) -> anyhow::Result<()> {
+/// Runs the parts whose names begin with `only`: `rates`, `time`, `disk`, `feeds`, `java`.
+pub fn run(
+    binary: &Path,
+    size: Size,
+    rounds: usize,
+    (only, data): (&str, &Path),
+    report: &mut Report,
+) -> anyhow::Result<()> {
     if let Err(lacking) = can() {
         report.line(&format!("skipped: all of it: {lacking:#}"));
         return Ok(());
@@ -107,10 +116,17 @@ pub fn run(binary: &Path, size: Size, rounds: usize, data: &Path, report: &mut R
         plan.seconds
     ));
     let bench = Bench { net, plan, binary: binary.to_owned(), rounds };
-    bench.rates(report)?;
-    bench.time(report)?;
-    bench.disk(data, report)?;
-    bench.feeds(report)?;
+    type Part = fn(&Bench, &Path, &mut Report) -> anyhow::Result<()>;
+    let parts: [(&str, Part); 5] = [
+        ("rates", |bench, _, report| bench.rates(report)),
+        ("time", |bench, _, report| bench.time(report)),
+        ("disk", Bench::disk),
+        ("feeds", |bench, _, report| bench.feeds(report)),
+        ("java", Bench::java),
+    ];
+    for (_, part) in parts.into_iter().filter(|(name, _)| name.starts_with(only)) {
+        part(&bench, data, report)?;
+    }
     report.bars();
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     report.line(&format!("\nLoad when it ended: {}", load.trim()));
@@ -452,6 +468,46 @@ impl Bench {
         report.bar(&what, &format!("tcpdump's (goal {GOAL}x)"), &found.words, found.ratio > 1.0);
         let axis = "Mpps without loss: median, smallest and largest of the rounds";
         report.picture("disk", &plot::bars("To a file", axis, Scale::Linear, &["weir", "tcpdump"], &found.bars));
+        Ok(())
+    }
+
+    /// Highest rates without loss of a program in Java, against `weir filter`, by both ways into the interface.
+    fn java(&self, data: &Path, report: &mut Report) -> anyhow::Result<()> {
+        report.heading("A program in Java, against weir filter");
+        let Some(home) = language::jdk() else {
+            report.line("skipped: Java: there is no JDK 25; install one, or name it in JAVA_HOME");
+            return Ok(());
+        };
+        fs::create_dir_all(data).with_context(|| data.display().to_string())?;
+        let data = data.canonicalize()?;
+        let (programs, file) = (language::Programs::new(&home, &data)?, language::input(&data, 300_000, 64)?);
+        report.line(
+            "The program counts UDP packets by checked accesses. It warms up on a file, and gets its share of a core behind that; \
+             its accounts must agree with the sender's.\n",
+        );
+        for from in ["near", "af_xdp:near:0"] {
+            for &(frames, share) in self.plan.shares.iter().filter(|(frames, _)| *frames == "60") {
+                let group = Group::new(share)?;
+                let percent = share.0;
+                let receivers = [Receiver::java(&programs, from, &file), Receiver::filter_from(&self.binary, from)];
+                let with_sender = |receiver| {
+                    let is_xdp = from.starts_with("af_xdp");
+                    let sender = if is_xdp { self.redirecting(frames)? } else { self.sender(frames)? };
+                    anyhow::Ok(Rival { receiver, sender })
+                };
+                let mut rivals = receivers.into_iter().map(with_sender).collect::<anyhow::Result<Vec<_>>>()?;
+                report.line(&format!("{from}, {percent} % of a core, {}:\n", frames_of(frames)));
+                let to = Compared { section: "java", frames, group: Some(&group) };
+                let found = self.compare(&to, &mut rivals, report)?;
+                let what = format!("Java on {from}, rate without loss on {percent} % of a core");
+                if found.undecided {
+                    report.line(&format!("{what}: the sender is the limit of both, so this decides nothing.\n"));
+                    continue;
+                }
+                let must = format!("{MUST_JAVA}x of weir filter");
+                report.bar(&what, &must, &found.words, found.ratio >= MUST_JAVA);
+            }
+        }
         Ok(())
     }
 

@@ -18,12 +18,19 @@ use std::process::Command;
 pub const RAW: &str = "region,program,language,launch,ns_per_packet,packets,checksum";
 
 /// Programs in both languages: name, description, and what Java must reach of Rust's rate in the cache and outside.
-const BOTH: [(&str, &str, [f64; 2]); 4] = [
+const BOTH: [(&str, &str, [f64; 2]); 5] = [
     ("capture", "capture and release", [0.9, 0.9]),
     ("columns", "firewall, columns", [0.85, 0.85]),
+    (VECTORS, "firewall, columns by vectors", [0.0, 0.0]),
     ("checked", "firewall, checked packets", [0.6, 0.7]),
     ("unchecked", "firewall, unchecked addresses", [0.0, 0.0]),
 ];
+
+/// The program in Java that uses the Vector API. The one in Rust is that of columns.
+const VECTORS: &str = "vectors";
+
+/// Option of java and javac for the Vector API.
+const MODULE: [&str; 2] = ["--add-modules", "jdk.incubator.vector"];
 
 /// Steps of the thesis: name, description, and its rate, million packets a second (one core of an E5-2690).
 /// **Source**: raw data of the thesis on DPDK in Java, Imperial College London, 2015.
@@ -46,12 +53,15 @@ pub struct Launch {
 }
 
 /// Programs that are launched.
-struct Programs {
+#[derive(Debug)]
+pub struct Programs {
     rust: PathBuf,
     java: PathBuf,
     javac: PathBuf,
     classes: PathBuf,
     library: PathBuf,
+    /// Whether the JDK has the Vector API, and its program was compiled.
+    vectors: bool,
 }
 
 /// Runs all cases.
@@ -73,13 +83,21 @@ pub fn run(size: Size, launches: usize, data: &Path, report: &mut Report) -> any
     report.heading("Java against Rust, the same program by the same C interface");
     let mut rows = Vec::new();
     for (program, about, must) in BOTH {
+        if program == VECTORS && !programs.vectors {
+            report.line("skipped: columns by vectors: this JDK has no module jdk.incubator.vector\n");
+            continue;
+        }
         // What is captured lies in buffers of 1 MiB, which are used again: a small file would show the opening of files.
         let skipped = usize::from(program == "capture");
         for ((region, file), must) in files.iter().zip(must).skip(skipped) {
             let region = if skipped > 0 { "a file of 256 MiB" } else { *region };
             let mut ns = [Vec::new(), Vec::new()];
             for launch in 0..launches {
-                let found = [programs.rust(program, file, turns, work)?, programs.java(program, file, turns, work)?];
+                let found = if program == VECTORS {
+                    [programs.rust("columns", file, turns, work)?, programs.vectors(file, turns, work)?]
+                } else {
+                    [programs.rust(program, file, turns, work)?, programs.java(program, file, turns, work)?]
+                };
                 for (i, found) in found.iter().enumerate() {
                     let Launch { ns: one, packets, checksum } = found;
                     let language = ["rust", "java"][i];
@@ -294,7 +312,8 @@ fn frames(
 }
 
 impl Programs {
-    fn new(home: &Path, data: &Path) -> anyhow::Result<Self> {
+    /// Compiles the programs in Java. **Errors**: what is lacking.
+    pub fn new(home: &Path, data: &Path) -> anyhow::Result<Self> {
         let us = std::env::current_exe().context("the path of this program")?;
         let (rust, library) = (us.with_file_name("weir-bench-language"), us.with_file_name("deps").join("libweir.so"));
         for path in [&rust, &library] {
@@ -310,17 +329,25 @@ impl Programs {
                 sources.extend(Some(path).filter(|path| path.extension().is_some_and(|extension| extension == "java")));
             }
         }
-        let programs = Self { rust, java: home.join("bin/java"), javac: home.join("bin/javac"), classes, library };
-        programs.compile(&sources, &[])?;
+        let (java, javac) = (home.join("bin/java"), home.join("bin/javac"));
+        let mut programs = Self { rust, java, javac, classes, library, vectors: false };
+        programs.compile(&sources, &[], &[])?;
+        let modules = Command::new(&programs.java).arg("--list-modules").output().context("java")?;
+        if String::from_utf8_lossy(&modules.stdout).contains(MODULE[1]) {
+            let ours = ["../bindings/java/src/vector/java/weir/vector/Marks.java", "language/vector/Vectors.java"];
+            programs.compile(&ours.map(|path| root.join(path)), &[], &MODULE)?;
+            programs.vectors = true;
+        }
         Ok(programs)
     }
 
     /// Compiles programs that use weir's classes, and jars.
-    fn compile(&self, sources: &[PathBuf], jars: &[PathBuf]) -> anyhow::Result<()> {
+    fn compile(&self, sources: &[PathBuf], jars: &[PathBuf], flags: &[&str]) -> anyhow::Result<()> {
         let path = std::iter::once(&self.classes).chain(jars).map(|path| path.display().to_string());
         let path = path.collect::<Vec<_>>().join(":");
         let mut javac = Command::new(&self.javac);
-        let done = javac.arg("-d").arg(&self.classes).args(["-Xlint:-restricted", "-cp", &path]).args(sources).output();
+        javac.arg("-d").arg(&self.classes).args(["-Xlint:-restricted", "-cp", &path]).args(flags);
+        let done = javac.args(sources).output();
         let done = done.context("javac")?;
         ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         Ok(())
@@ -334,8 +361,13 @@ impl Programs {
         launch(self.jvm(&["-Xmx128m", "-XX:+UseSerialGC"], "Language", &[]), program, file, turns, work)
     }
 
+    fn vectors(&self, file: &Path, turns: usize, work: u64) -> anyhow::Result<Launch> {
+        let flags = [&["-Xmx128m", "-XX:+UseSerialGC"], &MODULE[..]].concat();
+        launch(self.jvm(&flags, "Vectors", &[]), VECTORS, file, turns, work)
+    }
+
     /// A command that runs a class, with jars beside the classes of weir.
-    fn jvm(&self, flags: &[&str], class: &str, jars: &[PathBuf]) -> Command {
+    pub fn jvm(&self, flags: &[&str], class: &str, jars: &[PathBuf]) -> Command {
         let mut java = Command::new(&self.java);
         let path = std::iter::once(&self.classes).chain(jars).map(|path| path.display().to_string());
         java.args(["--enable-native-access=ALL-UNNAMED", "-cp", &path.collect::<Vec<_>>().join(":")]).args(flags);
@@ -345,7 +377,7 @@ impl Programs {
 }
 
 /// Home of a JDK of version 25 or later.
-fn jdk() -> Option<PathBuf> {
+pub fn jdk() -> Option<PathBuf> {
     let beside = std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path());
     std::env::var_os("JAVA_HOME").map(PathBuf::from).into_iter().chain(beside).find(|home| {
         let asked = Command::new(home.join("bin/javac")).arg("-version").output();

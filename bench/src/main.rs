@@ -61,8 +61,8 @@ struct Arguments {
     /// Folder for the results [default: results/DATE-CPU/SCENARIO at full size, none at smoke size]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// firewall, forward: only parts and cases whose names begin so: `mixes`, `lists`, `lists acl 1000`, `force`; `rates`, `swap`,
-    /// `control`
+    /// firewall, forward, capture: only parts and cases whose names begin so: `mixes`, `lists`, `lists acl 1000`, `force`; `rates`, `swap`,
+    /// `control`; `rates`, `time`, `disk`, `feeds`, `java`
     #[arg(long, default_value = "", hide_default_value = true)]
     only: String,
     /// The weir binary to measure [default: the one beside this program]
@@ -208,7 +208,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         }
         Scenario::Capture => {
             report = Report::new(capture::RAW, &in_turn);
-            capture::run(&weir()?, size, rounds, data, &mut report)?;
+            capture::run(&weir()?, size, rounds, (&arguments.only, data), &mut report)?;
         }
         Scenario::Language => {
             let launches = if full { rounds.max(20) } else { rounds };

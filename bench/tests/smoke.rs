@@ -119,6 +119,7 @@ fn the_language_scenario_runs_and_its_answers_agree() {
         "Java against Rust",
         "capture and release",
         "firewall, columns",
+        "columns by vectors",
         "firewall, checked packets",
         "A call with a handle, and a batch",
         "Packets without a garbage collector",
@@ -184,7 +185,14 @@ fn the_capture_scenario_runs_and_its_answers_agree() {
     if !weir("capture") {
         return;
     }
-    let parts = ["Without loss on 30 % of a core: 60 bytes", "Processor time a packet", "to a file", "AF_XDP", "Bars"];
+    let parts = [
+        "Without loss on 30 % of a core: 60 bytes",
+        "Processor time a packet",
+        "to a file",
+        "AF_XDP",
+        "A program in Java",
+        "Bars",
+    ];
     smoke("capture", &parts, &["rates.svg", "time.svg", "disk.svg"]);
 }
 

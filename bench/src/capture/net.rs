@@ -99,6 +99,12 @@ impl Group {
         }
         bail!("no cgroup can limit processor time here")
     }
+
+    /// Moves a process into the group, with all its threads.
+    pub fn enter(&self, process: u32) -> anyhow::Result<()> {
+        let file = self.0.join("cgroup.procs");
+        fs::write(&file, process.to_string()).with_context(|| path(&file).to_owned())
+    }
 }
 
 impl Drop for Group {

@@ -2,6 +2,7 @@
 
 use super::net::{Group, Net};
 use crate::heavy;
+use crate::language::Programs;
 use crate::rivals::{children_cpu, path};
 use anyhow::{Context, bail, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -33,6 +34,8 @@ pub struct Receiver {
     ready: &'static str,
     /// Words after the number of captured packets, and after that of lost ones.
     says: [&'static str; 2],
+    /// Whether the program warms up, and enters its group behind that.
+    warms_up: bool,
     /// Longest time that packets may wait before the program gets them.
     linger: Duration,
     /// Output file of the program.
@@ -61,6 +64,7 @@ impl Receiver {
             words: words.into_iter().map(str::to_owned).collect(),
             ready: "AF_PACKET",
             says: [says, " dropped"],
+            warms_up: false,
             linger: Duration::from_millis(100),
             file: None,
         }
@@ -81,6 +85,30 @@ impl Receiver {
         weir
     }
 
+    /// The same from the source `from`.
+    pub fn filter_from(binary: &Path, from: &str) -> Self {
+        let mut weir = Self::weir("weir filter", binary, &["filter", "", from, "-w", "/dev/null"], " matched");
+        weir.name = format!("weir filter '' {from} -w /dev/null");
+        weir.ready = if from.starts_with("af_xdp:") { "AF_XDP" } else { weir.ready };
+        weir
+    }
+
+    /// `Live.java`, which counts packets of the source `from`, and warms up on a file.
+    pub fn java(programs: &Programs, from: &str, file: &Path) -> Self {
+        let mut java = programs.jvm(&["-Xmx128m", "-XX:+UseSerialGC"], "Live", &[]);
+        java.arg(from).arg(file).arg((RING_KIB << 10).to_string());
+        let words = std::iter::once(java.get_program()).chain(java.get_args());
+        Self {
+            name: format!("Java, {from}"),
+            words: words.map(|word| word.to_string_lossy().into_owned()).collect(),
+            ready: "ready",
+            says: [" matched", " dropped"],
+            warms_up: true,
+            linger: Duration::from_millis(100),
+            file: None,
+        }
+    }
+
     /// `tcpdump -i near -w FILE`, with `snaplen` bytes of each packet if that is given.
     pub fn tcpdump(file: &Path, snaplen: Option<u32>) -> Self {
         let kib = RING_KIB.to_string();
@@ -97,6 +125,7 @@ impl Receiver {
             words,
             ready: "listening on",
             says: [" packets captured", " packets dropped by kernel"],
+            warms_up: false,
             // The kernel hands blocks over to tcpdump after a second.
             linger: Duration::from_millis(1100),
             file: Some(file.to_owned()),
@@ -111,6 +140,7 @@ impl Receiver {
             words: [path(&us), WORD, backend].map(str::to_owned).to_vec(),
             ready: "ready",
             says: [" measured", " dropped"],
+            warms_up: false,
             linger: Duration::from_millis(100),
             file: None,
         })
@@ -119,12 +149,15 @@ impl Receiver {
     /// Starts the program on processor `cpu`, and returns once it waits for packets.
     pub fn start(&self, net: &Net, cpu: usize, group: Option<&Group>) -> anyhow::Result<Running<'_>> {
         let before = children_cpu();
-        let mut command = net.command("near", cpu, group, &self.words);
+        let mut command = net.command("near", cpu, group.filter(|_| !self.warms_up), &self.words);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let err = BufReader::new(child.stderr.take().context("it is a pipe")?);
         let mut running = Running { receiver: self, child, err, said: String::new(), before };
         while !running.said.contains(self.ready) {
             ensure!(running.err.read_line(&mut running.said)? > 0, "{} ended: {}", self.name, running.said);
+        }
+        if let Some(group) = group.filter(|_| self.warms_up) {
+            group.enter(running.child.id())?;
         }
         running.settle()?;
         Ok(running)

@@ -26,7 +26,7 @@ fn fetch(programs: &Programs, data: &Path) -> anyhow::Result<Vec<PathBuf>> {
     for entry in std::fs::read_dir(&jars)? {
         found.extend(Some(entry?.path()).filter(|path| path.extension().is_some_and(|extension| extension == "jar")));
     }
-    programs.compile(&[root.join("Pcap4jPorts.java")], &found)?;
+    programs.compile(&[root.join("Pcap4jPorts.java")], &found, &[])?;
     Ok(found)
 }
 

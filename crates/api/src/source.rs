@@ -5,7 +5,6 @@ use crate::heard::{Heard, come_at_once, locked, open_captures, wait_for_threads}
 use crate::options::Options;
 use crate::reading::Reading;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weir_engine::batches::{self, Batches};
@@ -55,7 +54,7 @@ pub struct Counts {
 /// A batch of packets in place. Its memory goes back to its source when the batch is dropped.
 #[derive(Debug)]
 pub struct Batch {
-    batch: Box<batches::Batch>,
+    batch: batches::HeldBatch,
     source: u64,
 }
 
@@ -63,6 +62,14 @@ impl Batch {
     /// Returns a number that all batches of one source share, and no others.
     pub fn source(&self) -> u64 {
         self.source
+    }
+}
+
+impl Batch {
+    /// Returns the facts of the batch in one cache line, for the C interface.
+    #[doc(hidden)]
+    pub fn summary(&self) -> &batches::Summary {
+        self.batch.summary()
     }
 }
 
@@ -103,8 +110,6 @@ pub struct Source {
     state: Mutex<State>,
     /// The rules, if there are any.
     firewall: Option<Engine>,
-    /// Packets handed out: all, those that passed, and those that did not. The account of a run that is refused at its end.
-    handed: [AtomicU64; 3],
     /// No sink may empty the files of the source.
     files: Reading,
 }
@@ -197,7 +202,7 @@ impl Source {
         let handle = Handle::start(run, from, 1, hear)
             .map_err(|error| Error::failed(format!("a thread cannot be started: {error}")))?;
         let state = State { handle, counts: Ledger::default(), ended: false, failure: None };
-        let source = Self { batches, heard, state: Mutex::new(state), firewall, handed: Default::default(), files };
+        let source = Self { batches, heard, state: Mutex::new(state), firewall, files };
         source.begin(is_live, is_quick)?;
         Ok(source)
     }
@@ -227,17 +232,11 @@ impl Source {
 
     /// Waits at most `most` for the next batch.
     ///
-    /// At the end, and once before [`Next::End`], an error tells why the source could not be read to its end. **Cost**: a lock, an
-    /// allocation and some atomic operations, if a batch waits; a wait is a system call.
+    /// At the end, and once before [`Next::End`], an error tells why the source could not be read to its end. **Cost**: a lock, if a
+    /// batch waits; a wait is a system call.
     pub fn next(&self, most: Duration) -> Result<Next, Error> {
         match self.batches.next(most) {
-            batches::Next::Batch(batch) => {
-                let (passed, filtered) = batch.judged();
-                for (sum, count) in self.handed.iter().zip([batch.len() as u64, passed, filtered]) {
-                    sum.fetch_add(count, Ordering::Relaxed);
-                }
-                Ok(Next::Batch(Batch { batch, source: self.files.number() }))
-            }
+            batches::Next::Batch(batch) => Ok(Next::Batch(Batch { batch, source: self.files.number() })),
             batches::Next::Nothing => Ok(Next::Nothing),
             batches::Next::End => {
                 let mut state = locked(&self.state);
@@ -265,7 +264,7 @@ impl Source {
             }
             Ok(Err(error)) => {
                 // An expression may turn out to make sense for no link type of a file when batches of it are out.
-                let [received, passed, filtered] = self.handed.each_ref().map(|count| count.load(Ordering::Relaxed));
+                let [received, passed, filtered] = self.batches.taken();
                 state.counts = Ledger { received, passed, filtered, ..Ledger::default() };
                 state.failure = Some(refusal(&error));
             }

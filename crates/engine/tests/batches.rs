@@ -8,7 +8,7 @@ use running::{
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use weir_engine::batches::{Batch, Batches, Next};
+use weir_engine::batches::{Batch, Batches, HeldBatch, Next};
 use weir_engine::capture::{self, CaptureRequest};
 use weir_engine::handle::{Handle, Order, Sources};
 use weir_engine::name::Name;
@@ -22,11 +22,26 @@ fn all(batches: &Batches) -> Vec<Found> {
     let mut found = Vec::new();
     loop {
         match batches.next(LONG) {
-            Next::Batch(batch) => found.extend(checked(&batch)),
+            Next::Batch(batch) => {
+                found.extend(checked(&batch));
+                summarized(&batch);
+            }
             Next::End => return found,
             Next::Nothing => panic!("the run is stuck"),
         }
     }
+}
+
+/// Checks the summary of a batch against the batch.
+fn summarized(batch: &HeldBatch) {
+    let (summary, region, (passed, _)) = (batch.summary(), batch.region(), batch.judged());
+    assert_eq!(summary.region, [region.cast::<u8>().addr(), region.len()]);
+    assert_eq!(summary.descriptors, batch.descriptors().as_ptr().addr());
+    assert_eq!(summary.verdicts, batch.verdicts().words().as_ptr().addr());
+    assert_eq!((summary.len as usize, u64::from(summary.passed)), (batch.len(), passed));
+    assert_eq!(summary.change, batch.change());
+    let links: Vec<_> = batch.layout().interfaces.iter().map(|interface| interface.link).collect();
+    assert_eq!(summary.link, links.first().copied().filter(|first| links.iter().all(|link| link == first)));
 }
 
 /// Returns the packets that passed, or the packets that did not.
@@ -39,6 +54,7 @@ fn those(found: &[Found], passed: bool) -> Vec<Packet> {
 fn a_batch_goes_to_any_thread() {
     fn goes<T: Send + Sync + 'static>() {}
     goes::<Batch>();
+    goes::<HeldBatch>();
 }
 
 #[test]

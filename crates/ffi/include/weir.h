@@ -615,7 +615,7 @@ weir_status weir_open(const char *const *names,
 //
 // Returns WEIR_NOTHING if none came, WEIR_END at the end, and once before that WEIR_FAILED or WEIR_REFUSED if the source could not
 // be read to its end: `error` then gets a line for each fault. Several threads may take batches of a source; each goes to one.
-// **Cost**: a lock, an allocation and some atomic operations, if a batch waits; a wait is a system call. Descriptors were made by the
+// **Cost**: a lock and some atomic operations, if a batch waits; a wait is a system call. Descriptors were made by the
 // thread that reads.
 //
 // The caller promises:

@@ -1,8 +1,8 @@
 //! Batches: packets in place, verdicts on them, and their fields as columns.
 
 use crate::call::{
-    Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_OK, WEIR_REFUSED, call, call_with_error, check, get, kind, store,
-    weir_status,
+    Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_NULL, WEIR_OK, WEIR_REFUSED, call_with_error, check, get, kind,
+    short_call, store, weir_status,
 };
 use crate::text::weir_text;
 use core::ffi::c_void;
@@ -81,29 +81,22 @@ pub(crate) struct Lease {
     pub batch: Batch,
 }
 
-/// Describes a batch for the caller. The pointers hold as long as the batch lies in its box.
+/// Describes a batch for the caller. The pointers hold until the batch is dropped, wherever it is moved.
 pub(crate) fn describe(batch: &Batch) -> weir_batch {
-    let (region, packets) = (batch.region(), batch.descriptors());
+    let summary = batch.summary();
+    let [region, region_len] = summary.region;
     weir_batch {
         lease: 0,
-        region: region.cast(),
-        region_len: region.len() as u64,
-        packets: packets.as_ptr().cast(),
-        verdicts: batch.verdicts().words().as_ptr(),
-        len: packets.len() as u32,
-        passed: batch.judged().0 as u32,
-        filter: batch.change(),
-        link_type: link_type(batch),
+        region: core::ptr::with_exposed_provenance(region),
+        region_len: region_len as u64,
+        packets: core::ptr::with_exposed_provenance(summary.descriptors),
+        verdicts: core::ptr::with_exposed_provenance(summary.verdicts),
+        len: summary.len,
+        passed: summary.passed,
+        filter: summary.change,
+        link_type: summary.link.map_or(WEIR_MIXED, |link| u32::from(link.0)),
         reserved: 0,
     }
-}
-
-/// The link type of all interfaces.
-fn link_type(batch: &Batch) -> u32 {
-    let interfaces = &batch.layout().interfaces;
-    let mut links = interfaces.iter().map(|interface| u32::from(interface.link.0));
-    let first = links.next().unwrap_or(WEIR_MIXED);
-    if links.all(|link| link == first) { first } else { WEIR_MIXED }
 }
 
 fn none() -> Failure {
@@ -124,7 +117,7 @@ pub(crate) fn with<T>(lease: weir_lease, work: impl FnOnce(&Lease) -> Result<T, 
 /// **Cost**: some atomic operations. WEIR_CLOSED if it was released before.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_release(lease: weir_lease) -> weir_status {
-    call(|| {
+    short_call(|| {
         drop(OBJECTS.remove(lease, kind::LEASE, |_| true)?);
         Ok(WEIR_OK)
     })
@@ -137,14 +130,16 @@ pub extern "C" fn weir_release(lease: weir_lease) -> weir_status {
 /// `verdicts` leads to memory for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weir_split(lease: weir_lease, split: u32, verdicts: *mut *const u64) -> weir_status {
-    call(|| {
-        check(verdicts, "verdicts")?;
-        with(lease, |lease| {
-            let Some(bits) = lease.batch.split_verdicts().get(split as usize) else { return Ok(WEIR_REFUSED) };
-            // SAFETY: the caller promises memory for a pointer.
-            unsafe { store(verdicts, bits.words().as_ptr(), "verdicts")? };
-            Ok(WEIR_OK)
-        })
+    short_call(|| {
+        if verdicts.is_null() {
+            return Err(WEIR_NULL);
+        }
+        let object = OBJECTS.get_alone(lease, kind::LEASE)?;
+        let Object::Lease(lease) = &*object else { return Err(WEIR_CLOSED) };
+        let Some(bits) = lease.batch.split_verdicts().get(split as usize) else { return Ok(WEIR_REFUSED) };
+        // SAFETY: it is not NULL, and the caller promises memory for a pointer.
+        unsafe { verdicts.write(bits.words().as_ptr()) };
+        Ok(WEIR_OK)
     })
 }
 

@@ -177,7 +177,9 @@ impl<T> Table<T> {
         // SAFETY: the place was taken out of the free ones, so no other thread writes; and none reads before the slot is open.
         unsafe { *slot.value.get() = Some(value) };
         slot.forks.store(self.forks.load(Ordering::Relaxed), Ordering::Relaxed);
-        let state = slot.state.fetch_or(OPEN, Ordering::AcqRel);
+        // Calls with wrong handles change nothing, so the state of a closed slot is its owner's.
+        let state = slot.state.load(Ordering::Relaxed);
+        slot.state.store(state | OPEN, Ordering::Release);
         Ok(state >> 32 << 32 | u64::from(kind << KIND) | u64::from(place + 1))
     }
 

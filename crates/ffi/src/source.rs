@@ -9,6 +9,7 @@ use crate::call::{
 use crate::text::weir_text;
 use core::ffi::c_char;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use weir_api::{Batch, Counts, Direction, Next, Options, Order};
@@ -121,13 +122,28 @@ pub struct weir_interface {
 pub(crate) struct Source {
     source: weir_api::Source,
     put_back: Mutex<Vec<Batch>>,
+    /// Whether there is such a batch: the lock is taken only then.
+    has_put_back: AtomicBool,
 }
 
 impl Source {
     /// The next batch: one that was put back, if there is one.
     fn next(&self, most: Duration) -> Result<Next, Failure> {
-        let put_back = self.put_back.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        put_back.map_or_else(|| Ok(self.source.next(most)?), |batch| Ok(Next::Batch(batch)))
+        if self.has_put_back.load(Ordering::Acquire) {
+            let mut put_back = self.put_back.lock().unwrap_or_else(PoisonError::into_inner);
+            let batch = put_back.pop();
+            self.has_put_back.store(!put_back.is_empty(), Ordering::Release);
+            if let Some(batch) = batch {
+                return Ok(Next::Batch(batch));
+            }
+        }
+        Ok(self.source.next(most)?)
+    }
+
+    fn put_back(&self, batch: Batch) {
+        let mut put_back = self.put_back.lock().unwrap_or_else(PoisonError::into_inner);
+        put_back.push(batch);
+        self.has_put_back.store(true, Ordering::Release);
     }
 }
 
@@ -251,7 +267,8 @@ pub unsafe extern "C" fn weir_open(
         check(source, "source")?;
         // SAFETY: the caller promises that many texts, and options.
         let (names, chosen) = unsafe { (self::names(names, count)?, self::options(options)?) };
-        let opened = Source { source: weir_api::Source::open(&names, &chosen)?, put_back: Mutex::default() };
+        let opened = weir_api::Source::open(&names, &chosen)?;
+        let opened = Source { source: opened, put_back: Mutex::default(), has_put_back: AtomicBool::new(false) };
         let handle = insert(Object::Source(Box::new(opened)))?;
         // SAFETY: the caller promises memory for a handle.
         unsafe { store(source, handle, "source")? };
@@ -265,7 +282,7 @@ pub unsafe extern "C" fn weir_open(
 ///
 /// Returns WEIR_NOTHING if none came, WEIR_END at the end, and once before that WEIR_FAILED or WEIR_REFUSED if the source could not
 /// be read to its end: `error` then gets a line for each fault. Several threads may take batches of a source; each goes to one.
-/// **Cost**: a lock, an allocation and some atomic operations, if a batch waits; a wait is a system call. Descriptors were made by the
+/// **Cost**: a lock and some atomic operations, if a batch waits; a wait is a system call. Descriptors were made by the
 /// thread that reads.
 ///
 /// # Safety
@@ -283,14 +300,13 @@ pub unsafe extern "C" fn weir_next(
             Next::End => Ok(WEIR_END),
             Next::Nothing => Ok(WEIR_NOTHING),
             Next::Batch(next) => {
-                let lease = Box::new(Lease { batch: next });
-                let mut described = describe(&lease.batch);
-                described.lease = match insert_or_return(Object::Lease(lease)) {
+                let mut described = describe(&next);
+                described.lease = match insert_or_return(Object::Lease(Lease { batch: next })) {
                     Ok(handle) => handle,
                     Err(object) => {
                         // The next call takes it.
                         if let Object::Lease(lease) = object {
-                            of.put_back.lock().unwrap_or_else(PoisonError::into_inner).push(lease.batch);
+                            of.put_back(lease.batch);
                         }
                         return Err(full());
                     }

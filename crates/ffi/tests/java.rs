@@ -146,6 +146,30 @@ fn the_classes_for_java_keep_their_promises() {
     assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
 }
 
+#[test]
+fn marks_by_vectors_are_those_of_the_scalar_rules() {
+    const TEST: &str = "marks_by_vectors_are_those_of_the_scalar_rules";
+    const MODULE: [&str; 2] = ["--add-modules", "jdk.incubator.vector"];
+    let scratch = Scratch::new();
+    let Some(java) = Java::new(TEST, &scratch) else { return };
+    let modules = Command::new(java.home.join("bin/java")).arg("--list-modules").output().unwrap();
+    if !text(&modules.stdout).contains(MODULE[1]) {
+        return skipped(TEST, "the JDK has no module jdk.incubator.vector");
+    }
+    let mut javac = Command::new(java.home.join("bin/javac"));
+    javac.args(MODULE).args(["-cp", &java.classes, "-d", &java.classes]);
+    let done = javac.args(sources(&root().join("bindings/java/src/vector"))).output().unwrap();
+    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+    let file = scratch.file("a.pcap", &capture(20_000));
+    // Interpreted, compiled, and with vectors of 32 bytes where there are longer ones.
+    let ways: [&[&str]; 2] = [&[], &["-XX:UseAVX=2"]];
+    for flags in &ways[..if cfg!(target_arch = "x86_64") { 2 } else { 1 }] {
+        let done = java.run(&[&MODULE, *flags].concat(), "weir.vector.MarksChecks", &[&file]);
+        let (out, err) = (text(&done.stdout), text(&done.stderr));
+        assert!(done.status.success() && out.starts_with("ok 960000 compared, "), "{out}{err}");
+    }
+}
+
 /// UDP from 10.0.0.0 to .99, every seventh packet TCP, a thousand in a second.
 fn in_time(packets: u32) -> Vec<u8> {
     let (mut pcap, mut random) = (Pcap::new(1, 65_535), Random::behind(7 << 32));

@@ -152,6 +152,9 @@ fn header() -> Header {
     header
 }
 
+/// Functions that end within microseconds and call nothing that waits. Java calls them without telling the collector, which waits for them.
+const SHORT: [&str; 2] = ["weir_release", "weir_split"];
+
 /// Layout of a type of C in Java.
 fn java_layout(kind: &str) -> &'static str {
     match kind {
@@ -216,7 +219,8 @@ fn java() -> String {
             .map(|(kind, name)| format!("{kind}{}{name}", if kind.ends_with('*') { "" } else { " " }))
             .collect();
         writeln!(out, "\n    /** {{@code {result} {name}({})}} */", named.join(", ")).unwrap();
-        writeln!(out, "    public static final MethodHandle {name} =\n        Library.function(\"{name}\", FunctionDescriptor.of({}));", layouts.join(", ")).unwrap();
+        let make = if SHORT.contains(&&name[..]) { "shortFunction" } else { "function" };
+        writeln!(out, "    public static final MethodHandle {name} =\n        Library.{make}(\"{name}\", FunctionDescriptor.of({}));", layouts.join(", ")).unwrap();
     }
     out.push_str("}\n");
     out

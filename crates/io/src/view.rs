@@ -23,6 +23,8 @@ enum Bytes {
     /// A buffer and the part of it that holds data.
     Owned(Arc<Vec<u8>>, std::ops::Range<usize>),
     Lease(Arc<dyn Lease>),
+    /// Nothing any more.
+    Given,
 }
 
 impl Chunk {
@@ -48,6 +50,7 @@ impl Chunk {
             Bytes::Mapped(mapping, file) => Bytes::Mapped(Arc::clone(mapping), file.clone()),
             Bytes::Owned(buffer, part) => Bytes::Owned(Arc::clone(buffer), part.clone()),
             Bytes::Lease(lease) => Bytes::Lease(Arc::clone(lease)),
+            Bytes::Given => Bytes::Given,
         };
         Self { bytes, ..*self }
     }
@@ -60,12 +63,20 @@ impl Chunk {
         }
     }
 
+    /// Gives leased or mapped memory back, and is empty then. A buffer stays, for [reuse](Self::into_buffer).
+    pub fn give_back(&mut self) {
+        if !matches!(self.bytes, Bytes::Owned(..)) {
+            self.bytes = Bytes::Given;
+        }
+    }
+
     /// Returns the chunk with `more` appended. **Errors**: no memory for the bytes.
     pub(crate) fn grown(self, more: &[u8], eof: bool) -> io::Result<Self> {
         let (mut buffer, part) = match self.bytes {
             Bytes::Owned(buffer, part) => (Arc::unwrap_or_clone(buffer), part),
             Bytes::Mapped(mapping, _) => (mapping.bytes().to_vec(), 0..mapping.bytes().len()),
             Bytes::Lease(lease) => (lease.bytes().slice().to_vec(), 0..lease.bytes().slice().len()),
+            Bytes::Given => (Vec::new(), 0..0),
         };
         buffer.truncate(part.end);
         buffer.try_reserve(more.len())?;
@@ -79,7 +90,7 @@ impl Chunk {
     pub fn content(&self) -> savefile::Bytes<'_> {
         match &self.bytes {
             Bytes::Lease(lease) => lease.bytes(),
-            Bytes::Mapped(..) | Bytes::Owned(..) => self.bytes().into(),
+            Bytes::Mapped(..) | Bytes::Owned(..) | Bytes::Given => self.bytes().into(),
         }
     }
 
@@ -89,6 +100,7 @@ impl Chunk {
             Bytes::Mapped(mapping, _) => mapping.bytes(),
             Bytes::Owned(buffer, part) => &buffer[part.clone()],
             Bytes::Lease(lease) => lease.bytes().slice(),
+            Bytes::Given => &[],
         }
     }
 
@@ -97,7 +109,7 @@ impl Chunk {
     pub fn fault(&self) -> Option<u64> {
         match &self.bytes {
             Bytes::Mapped(mapping, _) => mapping.fault().map(|at| self.offset + at as u64),
-            Bytes::Owned(..) | Bytes::Lease(_) => None,
+            Bytes::Owned(..) | Bytes::Lease(_) | Bytes::Given => None,
         }
     }
 
@@ -129,7 +141,7 @@ impl Chunk {
     /// Returns the buffer for reuse; of several chunks that share a buffer, the last one returns it.
     pub fn into_buffer(self) -> Option<Vec<u8>> {
         match self.bytes {
-            Bytes::Mapped(..) | Bytes::Lease(_) => None,
+            Bytes::Mapped(..) | Bytes::Lease(_) | Bytes::Given => None,
             Bytes::Owned(buffer, _) => Arc::into_inner(buffer),
         }
     }

@@ -499,11 +499,11 @@ public final class Native {
 
     /** {@code weir_status weir_release(weir_lease lease)} */
     public static final MethodHandle weir_release =
-        Library.function("weir_release", FunctionDescriptor.of(JAVA_INT, JAVA_LONG));
+        Library.shortFunction("weir_release", FunctionDescriptor.of(JAVA_INT, JAVA_LONG));
 
     /** {@code weir_status weir_split(weir_lease lease, uint32_t split, const uint64_t **verdicts)} */
     public static final MethodHandle weir_split =
-        Library.function("weir_split", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_INT, ADDRESS));
+        Library.shortFunction("weir_split", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_INT, ADDRESS));
 
     /** {@code weir_status weir_fill(weir_lease lease, uint32_t first, int32_t passed, const weir_column *columns, size_t count, uint32_t *written, uint32_t *next, weir_text *error)} */
     public static final MethodHandle weir_fill =
