@@ -38,7 +38,14 @@ impl Placed {
 
 /// Parts that a batch holds until it is released, and the number of views of their memory.
 #[derive(Debug)]
-pub struct Held(Owned<Mutex<(Option<Arc<[Placed]>>, usize)>>);
+pub struct Held(Owned<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    /// None of a released batch.
+    parts: Option<Arc<[Placed]>>,
+    views: usize,
+}
 
 impl Held {
     fn new(parts: Vec<Part>) -> Self {
@@ -49,36 +56,37 @@ impl Held {
             Placed { part, first_row, numbers: OnceLock::new() }
         });
         let placed = placed.collect();
-        Self(Owned::new(Mutex::new((Some(placed), 0))))
+        Self(Owned::new(Mutex::new(State { parts: Some(placed), views: 0 })))
     }
 
     /// Counts a view more, unless the batch was released. Returns whether it was not.
     pub fn begin_view(&self) -> PyResult<bool> {
-        let (parts, views) = &mut *locked(self.0.get()?);
-        *views += usize::from(parts.is_some());
-        Ok(parts.is_some())
+        let mut state = locked(self.0.get()?);
+        let is_held = state.parts.is_some();
+        state.views += usize::from(is_held);
+        Ok(is_held)
     }
 
     /// Counts a view less.
     pub fn end_view(&self) {
         if let Ok(state) = self.0.get() {
-            locked(state).1 -= 1;
+            locked(state).views -= 1;
         }
     }
 
     /// The parts, for the time of some work.
     fn parts(&self) -> PyResult<Arc<[Placed]>> {
-        locked(self.0.get()?).0.clone().ok_or_else(|| Closed::new_err("the batch was released"))
+        locked(self.0.get()?).parts.clone().ok_or_else(|| Closed::new_err("the batch was released"))
     }
 
     fn release(&self) -> PyResult<()> {
         let parts = {
-            let (parts, views) = &mut *locked(self.0.get()?);
-            if *views > 0 {
-                let words = format!("{views} views of frames are alive: delete them, then release the batch");
+            let mut state = locked(self.0.get()?);
+            if state.views > 0 {
+                let words = format!("{} views of frames are alive: delete them, then release the batch", state.views);
                 return Err(PyBufferError::new_err(words));
             }
-            parts.take()
+            state.parts.take()
         };
         drop(parts);
         Ok(())
