@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use weir_testkit::savefile::Pcap;
-use weir_testkit::{Python, Random, Scratch, net};
+use weir_testkit::savefile::{Pcap, mixed};
+use weir_testkit::{Python, Scratch, net};
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
@@ -20,44 +20,13 @@ fn good(done: &Output) -> String {
     out + &err
 }
 
-/// Frames of IPv4 and IPv6, TCP, UDP and ICMP, tagged or not, and some without IP.
-fn capture(packets: u32) -> Vec<u8> {
-    let mut random = Random(7);
-    let mut pcap = Pcap::new(1, 65_535);
-    for i in 0..packets {
-        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-        if i % 7 == 0 {
-            frame.extend([0x81, 0, 0, 1 + (i % 90) as u8]);
-        }
-        let proto = [6, 17, 17, 1][random.below(4)];
-        match i % 11 {
-            0 => frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]),
-            1 | 2 => {
-                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 24, proto, 64]);
-                frame.extend(random.bytes(32));
-            }
-            _ => {
-                frame.extend([8, 0, 0x45, 0, 0, 44, 0, 0, 0, 0, 64, proto, 0, 0, 10, 0, 0, 1 + random.below(9) as u8]);
-                frame.extend([10, 1, 0, 1]);
-            }
-        }
-        if i % 11 > 0 {
-            frame.extend([0x9c, 0x40, 3, 232 + random.below(13) as u8, 0, 24, 0, 0, 0, 0, 0, 0, 0x50, i as u8]);
-            frame.extend(random.bytes(10));
-        }
-        pcap.header(1_700_000_000 + i / 1000, i % 1000 * 1000, frame.len() as u32, frame.len() as u32 + i % 3);
-        pcap.bytes.extend(&frame);
-    }
-    pcap.bytes
-}
-
 #[test]
 fn the_package_for_python_keeps_its_promises() {
     let scratch = Scratch::new();
     let modules = ["numpy", "pyarrow", "polars", "pandas", "duckdb", "pytz"];
     let test = "the_package_for_python_keeps_its_promises";
     let Some(python) = Python::new(test, &scratch, &modules) else { return };
-    let capture = scratch.file("a.pcap", &capture(60_000));
+    let capture = scratch.file("a.pcap", &mixed(60_000));
     let shown = good(&python.command(&[file("checks.py").to_str().unwrap(), &capture]).output().unwrap());
     let passed = shown.lines().filter(|line| line.ends_with("... ok")).count();
     assert!(passed >= 45 && shown.contains("\nOK\n"), "{shown}");
@@ -216,7 +185,7 @@ fn a_python_program_that_ends_leaves_nothing_in_the_kernel() {
 fn what_a_python_program_lacks_is_told() {
     let scratch = Scratch::new();
     let Some(python) = Python::new("what_a_python_program_lacks_is_told", &scratch, &["numpy"]) else { return };
-    let capture = scratch.file("a.pcap", &capture(100));
+    let capture = scratch.file("a.pcap", &mixed(100));
     let program = "import sys, weir\nsys.modules['polars'] = None\nnext(weir.open(sys.argv[1])).to_polars()\n";
     let done = python.command(&["-c", program, &capture]).output().unwrap();
     let line = text(&done.stderr).lines().last().unwrap().to_owned();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
-use weir_testkit::savefile::Pcap;
+use weir_testkit::savefile::{Pcap, mixed};
 use weir_testkit::{Python, Random, Scratch, captures, have, net, skipped};
 
 fn root() -> PathBuf {
@@ -78,65 +78,11 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Frames of IPv4 and IPv6, TCP, UDP and ICMP, tagged or not, and some without IP.
-fn capture(packets: u32) -> Vec<u8> {
-    let mut random = Random(5);
-    let mut pcap = Pcap::new(1, 65_535);
-    for i in 0..packets {
-        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-        if i % 7 == 0 {
-            frame.extend([0x81, 0, 0, 1 + (i % 90) as u8]);
-        }
-        let proto = [6, 17, 17, 1][random.below(4)];
-        match i % 11 {
-            0 => frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]),
-            1 | 2 => {
-                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 24, proto, 64]);
-                frame.extend(random.bytes(32));
-            }
-            _ => {
-                frame.extend([8, 0, 0x45, 0, 0, 44, 0, 0, 0, 0, 64, proto, 0, 0, 10, 0, 0, 1 + random.below(9) as u8]);
-                frame.extend([10, 1, 0, 1]);
-            }
-        }
-        if i % 11 > 0 {
-            frame.extend([
-                0x9c,
-                0x40,
-                3,
-                232 + random.below(13) as u8,
-                0,
-                24,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0x50,
-                2,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-            ]);
-        }
-        pcap.packet(&frame);
-    }
-    pcap.bytes
-}
-
 #[test]
 fn the_classes_for_java_keep_their_promises() {
     let scratch = Scratch::new();
     let Some(java) = Java::new("the_classes_for_java_keep_their_promises", &scratch) else { return };
-    let file = scratch.file("a.pcap", &capture(200_000));
+    let file = scratch.file("a.pcap", &mixed(200_000));
     let done = java.run(&[], "weir.Checks", &[&file, "200000"]);
     let (out, err) = (text(&done.stdout), text(&done.stderr));
     assert!(done.status.success() && out.lines().count() == 14 && err.is_empty(), "{out}{err}");
@@ -160,7 +106,7 @@ fn marks_by_vectors_are_those_of_the_scalar_rules() {
     javac.args(MODULE).args(["-cp", &java.classes, "-d", &java.classes]);
     let done = javac.args(sources(&root().join("bindings/java/src/vector"))).output().unwrap();
     assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
-    let file = scratch.file("a.pcap", &capture(20_000));
+    let file = scratch.file("a.pcap", &mixed(20_000));
     // Interpreted, compiled, and with vectors of 32 bytes where there are longer ones.
     let ways: [&[&str]; 2] = [&[], &["-XX:UseAVX=2"]];
     for flags in &ways[..if cfg!(target_arch = "x86_64") { 2 } else { 1 }] {
@@ -252,7 +198,7 @@ fn samples_print_the_same_in_all_languages() {
     if !has_rust {
         skipped(test, "the samples in Rust are not built: cargo build -p weir-api --examples");
     }
-    let file = scratch.file("a.pcap", &capture(20_000));
+    let file = scratch.file("a.pcap", &mixed(20_000));
     let rules = scratch.file("rules", b"10.0.0.1 17\n10.0.0.4 6\n10.0.0.9 1\n");
     let samples = [
         ("count_by_port", "CountByPort"),
@@ -320,7 +266,7 @@ fn samples_print_the_same_in_all_languages() {
 fn batches_and_counts_are_in_a_flight_recording() {
     let scratch = Scratch::new();
     let Some(java) = Java::new("batches_and_counts_are_in_a_flight_recording", &scratch) else { return };
-    let (file, recording) = (scratch.file("a.pcap", &capture(200_000)), scratch.at("a.jfr"));
+    let (file, recording) = (scratch.file("a.pcap", &mixed(200_000)), scratch.at("a.jfr"));
     let flags = [format!("-XX:StartFlightRecording=filename={recording}"), "-Xlog:disable".to_owned()];
     let done = java.run(&flags.each_ref().map(String::as_str), "CountByPort", &[&file, "udp"]);
     assert!(done.status.success(), "{}", text(&done.stderr));

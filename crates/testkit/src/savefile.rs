@@ -1,5 +1,7 @@
 //! Capture files made by hand, field by field.
 
+use crate::Random;
+
 /// A pcap file being made.
 #[derive(Clone, Debug)]
 pub struct Pcap {
@@ -156,4 +158,36 @@ impl Pcapng {
     pub fn packet(&mut self, data: &[u8]) {
         self.enhanced(0, data.len() as u32, data);
     }
+}
+
+/// A pcap file of frames of IPv4 and IPv6, TCP, UDP and ICMP, tagged or not, and some without IP: a thousand in a second. IPv4 sources are
+/// 10.0.0.1 to .9, destination ports 1000 to 1012.
+pub fn mixed(packets: u32) -> Vec<u8> {
+    let mut random = Random(7);
+    let mut pcap = Pcap::new(1, 65_535);
+    for i in 0..packets {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+        if i % 7 == 0 {
+            frame.extend([0x81, 0, 0, 1 + (i % 90) as u8]);
+        }
+        let proto = [6, 17, 17, 1][random.below(4)];
+        match i % 11 {
+            0 => frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]),
+            1 | 2 => {
+                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 24, proto, 64]);
+                frame.extend(random.bytes(32));
+            }
+            _ => {
+                frame.extend([8, 0, 0x45, 0, 0, 44, 0, 0, 0, 0, 64, proto, 0, 0, 10, 0, 0, 1 + random.below(9) as u8]);
+                frame.extend([10, 1, 0, 1]);
+            }
+        }
+        if i % 11 > 0 {
+            frame.extend([0x9c, 0x40, 3, 232 + random.below(13) as u8, 0, 24, 0, 0, 0, 0, 0, 0, 0x50, i as u8]);
+            frame.extend(random.bytes(10));
+        }
+        pcap.header(1_700_000_000 + i / 1000, i % 1000 * 1000, frame.len() as u32, frame.len() as u32 + i % 3);
+        pcap.bytes.extend(&frame);
+    }
+    pcap.bytes
 }
