@@ -65,7 +65,7 @@ pub struct Programs {
 }
 
 /// Runs all cases.
-pub fn run(size: Size, launches: usize, data: &Path, report: &mut Report) -> anyhow::Result<()> {
+pub fn run(size: Size, launches: usize, only: &[String], data: &Path, report: &mut Report) -> anyhow::Result<()> {
     let Some(home) = jdk() else {
         report.line("skipped: all of it: there is no JDK 25; install one, or name it in JAVA_HOME");
         return Ok(());
@@ -129,6 +129,11 @@ pub fn run(size: Size, launches: usize, data: &Path, report: &mut Report) -> any
         &rows,
     );
     report.line("\nA packet has 64 bytes; half of them are UDP, and a quarter of the sources are in the set of 1 000.");
+    // `--only programs`: the table above, and nothing that takes longer.
+    if only == "programs" {
+        report.bars();
+        return Ok(());
+    }
     costs::run(&programs, size, launches, data, report)?;
     rivals::run(&programs, size, launches, data, report)?;
     steps(&programs, size, launches, (turns, work), data, report)?;

@@ -61,7 +61,7 @@ struct Arguments {
     /// Folder for the results [default: results/DATE-CPU/SCENARIO at full size, none at smoke size]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// firewall, forward, capture: only parts and cases whose names begin so: `mixes`, `lists`, `lists acl 1000`, `force`; `rates`, `swap`,
+    /// firewall, forward, capture, language: only parts and cases whose names begin so: `mixes`, `lists`, `lists acl 1000`, `force`; `rates`, `swap`,
     /// `control`; `rates`, `time`, `disk`, `feeds`, `java`
     #[arg(long, default_value = "", hide_default_value = true)]
     only: String,
@@ -216,7 +216,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
                 "{launches} launches of each program, in turn; of each the median turn behind the first half; processor time of the thread"
             );
             report = Report::new(language::RAW, &how);
-            language::run(size, launches, data, &mut report)?;
+            language::run(size, launches, &arguments.only, data, &mut report)?;
         }
         Scenario::Python => {
             let launches = if full { rounds.max(20) } else { rounds };
