@@ -65,7 +65,7 @@ pub struct Programs {
 }
 
 /// Runs all cases.
-pub fn run(size: Size, launches: usize, only: &[String], data: &Path, report: &mut Report) -> anyhow::Result<()> {
+pub fn run(size: Size, launches: usize, only: &str, data: &Path, report: &mut Report) -> anyhow::Result<()> {
     let Some(home) = jdk() else {
         report.line("skipped: all of it: there is no JDK 25; install one, or name it in JAVA_HOME");
         return Ok(());

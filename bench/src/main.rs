@@ -62,7 +62,7 @@ struct Arguments {
     #[arg(long)]
     out: Option<PathBuf>,
     /// firewall, forward, capture, language: only parts and cases whose names begin so: `mixes`, `lists`, `lists acl 1000`, `force`; `rates`, `swap`,
-    /// `control`; `rates`, `time`, `disk`, `feeds`, `java`
+    /// `control`; `rates`, `time`, `disk`, `feeds`, `java`; `programs`
     #[arg(long, default_value = "", hide_default_value = true)]
     only: String,
     /// The weir binary to measure [default: the one beside this program]
