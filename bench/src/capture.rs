@@ -41,6 +41,9 @@ const TIME: &str = "time";
 const SENDER: usize = 0;
 const RECEIVER: usize = 1;
 
+/// Packets of the file on which a program in Java warms up: about those of a batch of AF_XDP.
+const WARM_UP: u32 = 256;
+
 /// Number of frames sent without pacing.
 const UNPACED: u64 = 2_000_000;
 
@@ -480,10 +483,10 @@ impl Bench {
         };
         fs::create_dir_all(data).with_context(|| data.display().to_string())?;
         let data = data.canonicalize()?;
-        let (programs, file) = (language::Programs::new(&home, &data)?, language::input(&data, 300_000, 64)?);
+        let (programs, file) = (language::Programs::new(&home, &data)?, language::input(&data, WARM_UP, 64)?);
         report.line(
-            "The program counts UDP packets by checked accesses. It warms up on a file, and gets its share of a core behind that; \
-             its accounts must agree with the sender's.\n",
+            "The program counts UDP packets by checked accesses. It warms up on small batches of a file, until the calls of a capture \
+             are compiled, and gets its share of a core behind that; its accounts must agree with the sender's.\n",
         );
         for from in ["near", "af_xdp:near:0"] {
             for &(frames, share) in self.plan.shares.iter().filter(|(frames, _)| *frames == "60") {
