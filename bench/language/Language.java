@@ -248,6 +248,7 @@ public final class Language {
             }
         }
         if (name.equals("capture")) {
+            WarmUp.run(options, Language::capture);
             Batch batch = new Batch();
             for (int turn = 0; turn < turns; turn++) {
                 SUMS[0] = SUMS[1] = SUMS[2] = 0;
@@ -334,73 +335,47 @@ public final class Language {
 
     /** Takes and releases batches that are there, without a look at packets. Prints nanoseconds, batches, packets. */
     private static void batches(Options options, String[] names, int turns, long atLeast) {
+        WarmUp.run(options, (source, batch) -> take(source, batch, Long.MAX_VALUE));
         Batch batch = new Batch();
         for (int turn = 0; turn < turns; turn++) {
-            long ns = 0;
-            long batches = 0;
-            long packets = 0;
-            while (packets < atLeast) {
+            SUMS[0] = SUMS[1] = SUMS[2] = 0;
+            while (SUMS[2] < atLeast) {
                 try (Source source = Source.open(options, names)) {
                     readAhead(source);
-                    long begun = System.nanoTime();
-                    while (source.next(batch)) {
-                        packets += batch.size();
-                        batch.release();
-                        batches++;
-                    }
-                    ns += System.nanoTime() - begun;
+                    take(source, batch, 0);
                 }
             }
-            System.out.println(ns + " " + batches + " " + packets);
+            System.out.println(SUMS[0] + " " + SUMS[1] + " " + SUMS[2]);
         }
     }
 
     /** Bursts that are written before any is taken; and time between them, in which the library reads one, ns. */
-    private static final int BURSTS = 200;
+    private static final int BURSTS = 1000;
 
     private static final long GAP = 50_000;
-
-    /** Bytes of frames of 64 bytes in a capture file, behind the head of one if that is asked for. */
-    private static byte[] records(int packets, boolean head) {
-        var bytes = java.nio.ByteBuffer.allocate((head ? 24 : 0) + 80 * packets).order(java.nio.ByteOrder.LITTLE_ENDIAN);
-        for (int word : head ? new int[] {0xa1b2c3d4, 4 << 16 | 2, 0, 0, 65_535, 1} : new int[0]) {
-            bytes.putInt(word);
-        }
-        for (int i = 0; i < packets; i++) {
-            bytes.putInt(0).putInt(0).putInt(64).putInt(64).put(new byte[64]);
-        }
-        return bytes.array();
-    }
 
     /**
      * Takes and releases small batches, without a look at packets, from a source that goes on: a named pipe, into which bursts of
      * packets are written. Prints nanoseconds, batches, packets.
      */
     private static void bursts(Options options, String pipe, int packets, int turns, long atLeast) {
+        WarmUp.run(options, (source, batch) -> take(source, batch, Long.MAX_VALUE));
         // Opened for both, so that the writer does not wait for a reader.
         try (var writer = new java.io.RandomAccessFile(pipe, "rw")) {
-            writer.write(records(0, true));
-            byte[] burst = records(packets, false);
+            writer.write(WarmUp.records(0, true));
+            byte[] burst = WarmUp.records(packets, false);
             try (Source source = Source.open(options, pipe); Batch batch = new Batch()) {
                 for (int turn = 0; turn < turns; turn++) {
-                    long ns = 0;
-                    long batches = 0;
-                    long seen = 0;
-                    while (batches < atLeast) {
+                    SUMS[0] = SUMS[1] = SUMS[2] = 0;
+                    while (SUMS[1] < atLeast) {
                         for (int i = 0; i < BURSTS; i++) {
                             writer.write(burst);
                             java.util.concurrent.locks.LockSupport.parkNanos(GAP);
                         }
                         java.util.concurrent.locks.LockSupport.parkNanos(400 * GAP);
-                        long begun = System.nanoTime();
-                        while (source.next(batch, 0)) {
-                            seen += batch.size();
-                            batch.release();
-                            batches++;
-                        }
-                        ns += System.nanoTime() - begun;
+                        take(source, batch, 0);
                     }
-                    System.out.println(ns + " " + batches + " " + seen);
+                    System.out.println(SUMS[0] + " " + SUMS[1] + " " + SUMS[2]);
                 }
                 writer.close();
                 while (source.next(batch)) {
@@ -410,6 +385,21 @@ public final class Language {
         } catch (java.io.IOException e) {
             throw new java.io.UncheckedIOException(e);
         }
+    }
+
+    /** Takes and releases batches, each of which comes in that time; adds to nanoseconds, batches, packets. */
+    private static void take(Source source, Batch batch, long nanos) {
+        long begun = System.nanoTime();
+        long batches = 0;
+        long packets = 0;
+        while (source.next(batch, nanos)) {
+            packets += batch.size();
+            batch.release();
+            batches++;
+        }
+        SUMS[0] += System.nanoTime() - begun;
+        SUMS[1] += batches;
+        SUMS[2] += packets;
     }
 
     /** Calls a function that looks a handle up and does nothing else. Prints nanoseconds, calls, and how often there was a split. */

@@ -210,7 +210,7 @@ fn records(packets: usize, head: bool) -> Vec<u8> {
 /// are written. Prints nanoseconds, batches, packets.
 fn bursts(pipe: &str, packets: usize, turns: usize, at_least: u64) {
     /// Bursts that are written before any is taken; and time between them, in which the library reads one.
-    const BURSTS: usize = 200;
+    const BURSTS: usize = 1000;
     const GAP: Duration = Duration::from_micros(50);
     // Opened for both, so that the writer does not wait for a reader.
     let mut writer = File::options().read(true).write(true).open(pipe).expect("the pipe is there");

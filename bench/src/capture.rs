@@ -41,9 +41,6 @@ const TIME: &str = "time";
 const SENDER: usize = 0;
 const RECEIVER: usize = 1;
 
-/// Packets of the file on which a program in Java warms up: about those of a batch of AF_XDP.
-const WARM_UP: u32 = 256;
-
 /// Number of frames sent without pacing.
 const UNPACED: u64 = 2_000_000;
 
@@ -483,7 +480,7 @@ impl Bench {
         };
         fs::create_dir_all(data).with_context(|| data.display().to_string())?;
         let data = data.canonicalize()?;
-        let (programs, file) = (language::Programs::new(&home, &data)?, language::input(&data, WARM_UP, 64)?);
+        let programs = language::Programs::new(&home, &data)?;
         report.line(
             "The program counts UDP packets by checked accesses. It warms up on small batches of a file, until the calls of a capture \
              are compiled, and gets its share of a core behind that; its accounts must agree with the sender's.\n",
@@ -492,7 +489,7 @@ impl Bench {
             for &(frames, share) in self.plan.shares.iter().filter(|(frames, _)| *frames == "60") {
                 let group = Group::new(share)?;
                 let percent = share.0;
-                let receivers = [Receiver::java(&programs, from, &file), Receiver::filter_from(&self.binary, from)];
+                let receivers = [Receiver::java(&programs, from), Receiver::filter_from(&self.binary, from)];
                 let with_sender = |receiver| {
                     let is_xdp = from.starts_with("af_xdp");
                     let sender = if is_xdp { self.redirecting(frames)? } else { self.sender(frames)? };

@@ -93,10 +93,10 @@ impl Receiver {
         weir
     }
 
-    /// `Live.java`, which counts packets of the source `from`, and warms up on a file.
-    pub fn java(programs: &Programs, from: &str, file: &Path) -> Self {
+    /// `Live.java`, which warms up and then counts packets of the source `from`.
+    pub fn java(programs: &Programs, from: &str) -> Self {
         let mut java = programs.jvm(&["-Xmx128m", "-XX:+UseSerialGC"], "Live", &[]);
-        java.arg(from).arg(file).arg((RING_KIB << 10).to_string());
+        java.arg(from).arg((RING_KIB << 10).to_string());
         let words = std::iter::once(java.get_program()).chain(java.get_args());
         Self {
             name: format!("Java, {from}"),

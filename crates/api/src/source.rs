@@ -68,6 +68,7 @@ impl Batch {
 impl Batch {
     /// Returns the facts of the batch in one cache line, for the C interface.
     #[doc(hidden)]
+    #[inline]
     pub fn summary(&self) -> &batches::Summary {
         self.batch.summary()
     }
@@ -234,6 +235,7 @@ impl Source {
     ///
     /// At the end, and once before [`Next::End`], an error tells why the source could not be read to its end. **Cost**: a lock, if a
     /// batch waits; a wait is a system call.
+    #[inline]
     pub fn next(&self, most: Duration) -> Result<Next, Error> {
         match self.batches.next(most) {
             batches::Next::Batch(batch) => Ok(Next::Batch(Batch { batch, source: self.files.number() })),

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<Box<Batch>>,
+    waiting: VecDeque<HeldBatch>,
     /// Number of batches that the front end holds.
     held: usize,
     /// Dropped batches, whose memory the run's thread uses for the next ones. What it does not need is freed there too, because
@@ -136,12 +136,7 @@ pub struct Batches {
 /// [keeps](crate::sink::Packets::keep) holds the packets that the sink was handed. Masks tell matching packets apart. A dropped
 /// batch gives its memory back, in any order and from any thread.
 #[derive(Debug)]
-#[repr(C, align(64))]
 pub struct Batch {
-    /// First, so that it and `home` are one cache line.
-    summary: Summary,
-    /// Where a pulled batch is counted and its memory goes.
-    home: Option<Arc<Shared>>,
     delivery: Delivery<Stages>,
     descriptors: OnceLock<Vec<Descriptor>>,
     splits: OnceLock<Vec<Bits>>,
@@ -149,10 +144,9 @@ pub struct Batch {
     kept: Option<Arc<()>>,
 }
 
-/// Facts of a pulled batch in one cache line. The run's thread writes them. The thread that takes a small batch would otherwise wait for
-/// a line of each part of the batch to come from another core.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
+/// Facts of a pulled batch, which the run's thread writes down. They move with the batch through the queue: the thread that takes a
+/// small batch would otherwise wait for a cache line of each part of it to come from another core.
+#[derive(Clone, Copy, Debug)]
 pub struct Summary {
     /// Address and length of the [region](Batch::region).
     pub region: [usize; 2],
@@ -168,15 +162,18 @@ pub struct Summary {
     pub passed: u32,
     /// Link type of all interfaces, if they have one.
     pub link: Option<LinkType>,
+    /// Whether the frames lie in a buffer, which the run uses again. Other memory goes back where it came from when the batch is dropped.
+    in_buffer: bool,
 }
-
-const _: () = assert!(size_of::<Summary>() <= 56, "a cache line holds it and an address");
 
 /// A batch that was pulled. Its memory goes back to the run when it is dropped.
 #[derive(Debug)]
 pub struct HeldBatch {
+    summary: Summary,
     /// There until the drop.
     batch: Option<Box<Batch>>,
+    /// Where the batch is counted and its memory goes.
+    home: Arc<Shared>,
 }
 
 /// Makes both ends; at most `most` batches, up to [`MOST`], wait or are held at once.
@@ -216,7 +213,7 @@ impl BatchSender {
         }
         let spare = state.spares.pop();
         drop(state);
-        let batch = self.described(delivery, spare);
+        let (summary, batch) = self.described(delivery, spare);
         let (passed, filtered) = batch.judged();
         let mut state = self.shared.state();
         if state.left {
@@ -225,13 +222,13 @@ impl BatchSender {
         for (sum, count) in state.given.iter_mut().zip([batch.len() as u64, passed, filtered]) {
             *sum += count;
         }
-        state.waiting.push_back(batch);
+        state.waiting.push_back(HeldBatch { summary, batch: Some(batch), home: Arc::clone(&self.shared) });
         self.shared.changed(state);
         None
     }
 
     /// Makes a batch of a piece, while the piece is in the caches of the run's thread.
-    fn described(&mut self, delivery: Delivery<Stages>, spare: Option<Box<Batch>>) -> Box<Batch> {
+    fn described(&mut self, delivery: Delivery<Stages>, spare: Option<Box<Batch>>) -> (Summary, Box<Batch>) {
         let mut descriptors = Vec::new();
         let mut batch = match spare {
             Some(mut spare) => {
@@ -246,7 +243,7 @@ impl BatchSender {
         let Delivery { current, view, part, .. } = &batch.delivery;
         current.layout.descriptors_into(view.content(), &part.records, &mut descriptors);
         let region = batch.region();
-        batch.summary = Summary {
+        let summary = Summary {
             region: [region.cast::<u8>().expose_provenance(), region.len()],
             descriptors: descriptors.as_ptr().expose_provenance(),
             verdicts: batch.verdicts().words().as_ptr().expose_provenance(),
@@ -254,10 +251,10 @@ impl BatchSender {
             len: batch.len() as u32,
             passed: batch.judged().0 as u32,
             link: batch.common_link(),
+            in_buffer: view.is_buffer(),
         };
         batch.descriptors = OnceLock::from(descriptors);
-        batch.home = Some(Arc::clone(&self.shared));
-        batch
+        (summary, batch)
     }
 
     /// Returns a buffer of a dropped batch, if there is one.
@@ -308,6 +305,7 @@ pub enum Next {
 impl Batches {
     /// Waits at most `most` for the next batch. Several threads may wait, and each batch goes to one of them. **Cost**: a lock, if a
     /// batch waits.
+    #[inline]
     pub fn next(&self, most: Duration) -> Next {
         let mut begun = None;
         let mut state = self.shared.state();
@@ -315,7 +313,7 @@ impl Batches {
             if let Some(batch) = state.waiting.pop_front() {
                 state.held += 1;
                 state.mark_ready(self.shared.ready.get());
-                return Next::Batch(HeldBatch { batch: Some(batch) });
+                return Next::Batch(batch);
             }
             let left = most.saturating_sub(begun.get_or_insert_with(Instant::now).elapsed());
             match () {
@@ -340,7 +338,8 @@ impl Batches {
             }
             std::mem::take(&mut state.waiting)
         };
-        drop(waiting);
+        // They are not held, so their memory goes nowhere.
+        waiting.into_iter().for_each(|mut batch| batch.batch = None);
         self.shared.changed(self.shared.state());
     }
 
@@ -400,7 +399,7 @@ impl Drop for Batches {
 
 impl Batch {
     fn new(delivery: Delivery<Stages>, descriptors: OnceLock<Vec<Descriptor>>) -> Self {
-        Self { delivery, descriptors, splits: OnceLock::new(), summary: Summary::default(), home: None, kept: None }
+        Self { delivery, descriptors, splits: OnceLock::new(), kept: None }
     }
 
     /// Makes a batch of the packets at `records` of a piece, with their verdicts. The batch shares the memory of the piece, and a
@@ -502,8 +501,9 @@ impl Batch {
 
 impl HeldBatch {
     /// Returns what the run's thread wrote down of the batch. The addresses hold until the batch is dropped, wherever it is moved.
+    #[inline]
     pub fn summary(&self) -> &Summary {
-        &self.batch.as_ref().expect("it is there until the drop").summary
+        &self.summary
     }
 }
 
@@ -516,12 +516,14 @@ impl std::ops::Deref for HeldBatch {
 }
 
 impl Drop for HeldBatch {
+    #[inline]
     fn drop(&mut self) {
         let Some(mut batch) = self.batch.take() else { return };
-        // The memory of a capture returns to the capture here, and a file is unmapped.
-        batch.delivery.view.give_back();
-        let Some(shared) = batch.home.take() else { return };
-        let mut state = shared.state();
+        if !self.summary.in_buffer {
+            // The memory of a capture returns to the capture here, and a file is unmapped.
+            batch.delivery.view.give_back();
+        }
+        let mut state = self.home.state();
         state.held -= 1;
         let over = if state.ended {
             Some(batch)
@@ -529,7 +531,7 @@ impl Drop for HeldBatch {
             state.spares.push(batch);
             None
         };
-        shared.changed(state);
+        self.home.changed(state);
         drop(over);
     }
 }

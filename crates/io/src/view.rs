@@ -63,9 +63,14 @@ impl Chunk {
         }
     }
 
+    /// Whether the bytes lie in a buffer of this process.
+    pub fn is_buffer(&self) -> bool {
+        matches!(self.bytes, Bytes::Owned(..))
+    }
+
     /// Gives leased or mapped memory back, and is empty then. A buffer stays, for [reuse](Self::into_buffer).
     pub fn give_back(&mut self) {
-        if !matches!(self.bytes, Bytes::Owned(..)) {
+        if !self.is_buffer() {
             self.bytes = Bytes::Given;
         }
     }

@@ -5,6 +5,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.lang.ref.Reference;
 import java.util.Arrays;
 import weir.ffi.Native;
 
@@ -25,6 +26,8 @@ public final class Batch implements AutoCloseable {
     }
 
     final MemorySegment struct;
+    /** Address of {@link #struct}. */
+    private final long at;
     final MemorySegment error;
     private final Packet packet = new Packet(this);
     /** Grows with each fill and each release: odd while a batch is held. */
@@ -35,8 +38,10 @@ public final class Batch implements AutoCloseable {
     int size;
     private int linkType;
     private long verdicts;
-    /** The thread that fills or holds this batch; {@code null} for none. Taken by one thread at a time. */
-    private volatile Thread user;
+    private long lease;
+    /** The thread that fills or holds this batch; {@code null} for none. Taken by one thread at a time, and changed by {@link #USER} only. */
+    @SuppressWarnings("unused")
+    private Thread user;
     /** The thread that holds packets; {@code null} for none. A thread writes its own name or {@code null}, so it reads its name only
      * while it holds them. */
     private Thread holder;
@@ -54,6 +59,7 @@ public final class Batch implements AutoCloseable {
         Arena arena = Arena.ofAuto();
         struct = arena.allocate(Native.weir_batch.LAYOUT);
         error = arena.allocate(ValueLayout.JAVA_LONG);
+        at = struct.address();
     }
 
     /** Takes this batch for the calling thread, which fills it next. */
@@ -65,7 +71,7 @@ public final class Batch implements AutoCloseable {
 
     /** Lets other threads take this batch. */
     void leave() {
-        user = null;
+        USER.setRelease(this, null);
     }
 
     WeirException failure(int status) {
@@ -76,11 +82,14 @@ public final class Batch implements AutoCloseable {
 
     void filled(Source source) {
         this.source = source;
-        region = struct.get(ValueLayout.JAVA_LONG, Native.weir_batch.region);
-        packets = struct.get(ValueLayout.JAVA_LONG, Native.weir_batch.packets);
-        verdicts = struct.get(ValueLayout.JAVA_LONG, Native.weir_batch.verdicts);
-        size = struct.get(ValueLayout.JAVA_INT, Native.weir_batch.len);
-        linkType = struct.get(ValueLayout.JAVA_INT, Native.weir_batch.link_type);
+        region = Memory.nativeLong(at + Native.weir_batch.region);
+        packets = Memory.nativeLong(at + Native.weir_batch.packets);
+        verdicts = Memory.nativeLong(at + Native.weir_batch.verdicts);
+        size = Memory.nativeInt(at + Native.weir_batch.len);
+        linkType = Memory.nativeInt(at + Native.weir_batch.link_type);
+        lease = Memory.nativeLong(at + Native.weir_batch.lease);
+        // Until here the structure is there.
+        Reference.reachabilityFence(this);
         generation++;
         holder = Thread.currentThread();
         packet.begin(region, packets, size, linkType);
@@ -247,7 +256,7 @@ public final class Batch implements AutoCloseable {
 
     /** Returns the handle of the C library for this batch, for functions of {@link Native}. It is refused behind the release. */
     public long lease() {
-        return struct.get(ValueLayout.JAVA_LONG, Native.weir_batch.lease);
+        return lease;
     }
 
     /**
