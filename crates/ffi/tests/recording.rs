@@ -279,6 +279,25 @@ fn a_request_saves_the_time_around_it() {
 }
 
 #[test]
+fn a_request_before_the_first_packet_waits_for_it() {
+    let scratch = Scratch::new();
+    let (mut pipe, recording, _) = of_pipe(&scratch, &["a=tcp"], record_options());
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| fire(recording, c"a", (SECOND, SECOND)));
+        std::thread::sleep(Duration::from_millis(200));
+        pipe.write_all(&capture(1000)).unwrap();
+        assert_eq!(asked.join().unwrap().unwrap()["fired"][0], "a");
+    });
+    drop(pipe);
+    let saved = next(recording, 20 * SECOND).unwrap();
+    // Up to a second before and after one of them.
+    let numbers = numbers(saved["file"].as_str().unwrap());
+    let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
+    assert!(numbers.len() <= 201 && numbers.into_iter().eq(first..=last), "{first} to {last}");
+    assert_eq!(close(recording)["triggers"][0]["met"], 1);
+}
+
+#[test]
 fn what_is_only_in_memory_is_found_while_the_recording_goes_on() {
     let Some(command) = command("what_is_only_in_memory_is_found_while_the_recording_goes_on") else { return };
     let scratch = Scratch::new();
