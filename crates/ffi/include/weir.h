@@ -140,6 +140,9 @@ typedef struct {
 } weir_column;
 
 // A text. Free it with weir_text_free: texts count among the 65536 objects that a process may have.
+//
+// A text about an error is the line that the command would print. If it names a flag, such as `--ring` or `--memory`, the option of that name
+// is meant, here weir_options.ring or weir_measure_options.memory.
 typedef uint64_t weir_text;
 
 // Settings of a source. Set all bytes to 0 and `size` to sizeof(weir_options): a 0 stands for the default of each field.
