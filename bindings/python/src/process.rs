@@ -1,6 +1,7 @@
-//! Objects that belong to the process that made them.
+//! The process: objects that belong to the one that made them, and signals that come while the library waits.
 
 use crate::error::Closed;
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,8 +14,30 @@ fn _forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Has Python tell of forks.
+/// Handles signals that have come, if this is the main thread. Returns whether that raised an exception, which waits in this thread to be
+/// taken.
+fn is_interrupted() -> bool {
+    Python::try_attach(|py| py.check_signals().map_err(|exception| exception.restore(py)).is_err()).unwrap_or(false)
+}
+
+/// Handles signals that have come, if this is the main thread, for a caller that cannot raise an exception. Returns the text of one that was
+/// raised. A KeyboardInterrupt is raised once more as soon as Python goes on.
+pub fn interruption() -> Option<String> {
+    let look = |py: Python<'_>| {
+        let exception = py.check_signals().err()?;
+        let line = exception.to_string();
+        if exception.is_instance_of::<PyKeyboardInterrupt>(py) {
+            let again = py.import("_thread").and_then(|thread| thread.call_method0("interrupt_main"));
+            again.map_or_else(|error| error.write_unraisable(py, None), drop);
+        }
+        Some(line)
+    };
+    Python::try_attach(look).flatten()
+}
+
+/// Has Python tell of forks and signals.
 pub fn listen(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    weir_api::interrupt_waits_by(is_interrupted);
     let py = module.py();
     let settings = pyo3::types::PyDict::new(py);
     settings.set_item("after_in_child", wrap_pyfunction!(_forked, module)?)?;

@@ -1,13 +1,15 @@
 //! Sinks: files and interfaces that packets of batches are written to.
 
 use crate::batch::{Batch, Placed, check_mask};
-use crate::error::{Closed, Refused, raised};
+use crate::error::{Closed, Failed, Refused, raised};
 use crate::process::Owned;
 use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::ffi::OsString;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{ThreadId, current};
 
 /// Packets of a sink by what became of them: given = written + refused + lost.
 #[pyclass(frozen, get_all, eq, module = "weir")]
@@ -38,11 +40,51 @@ impl From<weir_api::SinkCounts> for SinkCounts {
     }
 }
 
-/// A capture file, a pipe or an interface that takes packets of batches.
+/// The sink until it is closed, and its counts then.
+#[derive(Debug)]
+struct State {
+    sink: Option<weir_api::Sink>,
+    last: SinkCounts,
+}
+
+impl State {
+    fn closed() -> PyErr {
+        Closed::new_err("the sink was closed")
+    }
+}
+
+/// A capture file, a pipe or an interface that takes packets of batches. An exception of a signal handler, such as KeyboardInterrupt, ends a
+/// wait of the main thread for the reader of a pipe. The sink has failed then, and its counts tell how many packets were written.
 #[pyclass(frozen, module = "weir")]
 #[derive(Debug)]
 pub struct Sink {
-    sink: Owned<Mutex<Option<weir_api::Sink>>>,
+    state: Owned<Mutex<State>>,
+    /// Thread that uses the sink.
+    user: Mutex<Option<ThreadId>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sink {
+    /// Works with the sink while other threads of Python go on. **Errors**: beside those of `work` the exception of a signal that interrupted
+    /// it.
+    fn using<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut State) -> PyResult<T> + Send) -> PyResult<T> {
+        let state = self.state.get()?;
+        let me = current().id();
+        if *locked(&self.user) == Some(me) {
+            return Err(PyRuntimeError::new_err("a signal handler used a sink for which its thread waits"));
+        }
+        let done = py.detach(|| {
+            let mut state = locked(state);
+            *locked(&self.user) = Some(me);
+            let done = work(&mut state);
+            *locked(&self.user) = None;
+            done
+        });
+        PyErr::take(py).map_or(done, Err)
+    }
 }
 
 #[pymethods]
@@ -51,8 +93,10 @@ impl Sink {
     #[new]
     fn new(py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<Self> {
         let name: OsString = py.import("os")?.call_method1("fsdecode", (name,))?.extract()?;
-        let opened = py.detach(|| weir_api::Sink::open(name)).map_err(raised)?;
-        Ok(Self { sink: Owned::new(Mutex::new(Some(opened))) })
+        let opened = py.detach(|| weir_api::Sink::open(name));
+        let sink = Some(PyErr::take(py).map_or(opened.map_err(raised), Err)?);
+        let state = State { sink, last: weir_api::SinkCounts::default().into() };
+        Ok(Self { state: Owned::new(Mutex::new(state)), user: Mutex::default() })
     }
 
     /// Sends packets of a batch: all, or those for which `mask`, an array of bool, is true.
@@ -60,11 +104,9 @@ impl Sink {
     fn send(&self, py: Python<'_>, batch: &Batch, mask: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let mask = mask.map(|mask| chosen(mask, batch)).transpose()?;
         let parts = batch.parts()?;
-        let sink = self.sink.get()?;
-        py.detach(|| {
-            let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
-            let sink = sink.as_mut().ok_or_else(|| Closed::new_err("the sink was closed"))?;
-            let mut row = 0;
+        self.using(py, |state| {
+            let sink = state.sink.as_mut().ok_or_else(State::closed)?;
+            let (mut row, mut sent) = (0, Ok(()));
             for Placed { part, .. } in parts.iter() {
                 let mut words = vec![0u64; part.batch.len().div_ceil(64)];
                 for number in part.numbers() {
@@ -73,36 +115,42 @@ impl Sink {
                     }
                     row += 1;
                 }
-                sink.send(&part.batch, Some(&words)).map_err(raised)?;
+                // A sink that has failed counts the packets as lost.
+                sent = sent.and(sink.send(&part.batch, Some(&words)));
             }
-            Ok(())
+            sent.map_err(raised)
         })
     }
 
-    /// The counts so far.
+    /// The counts so far; of a closed sink the final ones.
     #[getter]
-    fn counts(&self) -> PyResult<SinkCounts> {
-        let sink = self.sink.get()?.lock().unwrap_or_else(PoisonError::into_inner);
-        sink.as_ref().map(|sink| sink.counts().into()).ok_or_else(|| Closed::new_err("the sink was closed"))
+    fn counts(&self, py: Python<'_>) -> PyResult<SinkCounts> {
+        self.using(py, |state| Ok(state.sink.as_ref().map_or(state.last, |sink| sink.counts().into())))
     }
 
     /// Completes the file, or sends what is left. Returns the final counts. A sink that failed raises Failed here too.
     fn close(&self, py: Python<'_>) -> PyResult<SinkCounts> {
-        let sink = self.sink.get()?.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let sink = sink.ok_or_else(|| Closed::new_err("the sink was closed"))?;
-        let (counts, closed) = py.detach(|| sink.close());
-        closed.map_err(raised)?;
-        Ok(counts.into())
+        self.using(py, |state| {
+            let (counts, closed) = state.sink.take().ok_or_else(State::closed)?.close();
+            state.last = counts.into();
+            closed.map_err(raised)?;
+            Ok(state.last)
+        })
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        let is_open = self.sink.get()?.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if is_open { self.close(py).map(drop) } else { Ok(()) }
+    #[pyo3(signature = (*exception))]
+    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let is_open = self.using(py, |state| Ok(state.sink.is_some()))?;
+        let has_failed = !exception.is_empty() && !exception.get_item(0)?.is_none();
+        match if is_open { self.close(py).map(drop) } else { Ok(()) } {
+            // The exception of the block is not hidden: often the sink has failed there.
+            Err(error) if has_failed && error.is_instance_of::<Failed>(py) => Ok(()),
+            closed => closed,
+        }
     }
 }
 

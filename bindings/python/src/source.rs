@@ -5,7 +5,7 @@ use crate::batch::{Batch, Common, tables};
 use crate::error::{Closed, Failed, Refused, raised};
 use crate::fields::Field;
 use crate::gather::{Gather, Gathered, LEAST_BATCHES, Limits};
-use crate::process::Owned;
+use crate::process::{Owned, interruption};
 use pyo3::exceptions::{PyBufferError, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
@@ -263,13 +263,17 @@ impl Feed {
 impl arrow::Tables for Arc<Feed> {
     fn next(&mut self) -> Result<Option<arrow::Table>, String> {
         loop {
-            match Feed::next(self, Duration::from_secs(3600), false) {
+            match Feed::next(self, LOOK, false) {
                 Ok(Gathered::Batch(parts)) => {
                     let batch = Batch::new(parts, Arc::clone(&self.common));
                     return batch.table(&self.common.fields, true).map(Some).map_err(|error| error.to_string());
                 }
                 // Another thread may release batches.
-                Ok(Gathered::Nothing | Gathered::Starved) => {}
+                Ok(Gathered::Nothing | Gathered::Starved) => {
+                    if let Some(line) = interruption() {
+                        return Err(line);
+                    }
+                }
                 Ok(Gathered::End) => return Ok(None),
                 Err(error) => return Err(error.to_string()),
             }

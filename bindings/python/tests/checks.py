@@ -3,9 +3,12 @@
 The file is a pcap of Ethernet in native byte order, with time stamps in microseconds.
 """
 
+import contextlib
+import faulthandler
 import gc
 import os
 import select
+import signal
 import struct
 import sys
 import threading
@@ -21,10 +24,13 @@ FILE = sys.argv.pop(1)
 def records(path):
     """Packets of a pcap file: time, length on the wire, bytes."""
     with open(path, "rb") as file:
-        data = file.read()
+        yield from parsed(file.read())
+
+
+def parsed(data):
     at = 24
     while at < len(data):
-        seconds, micros, captured, wire = struct.unpack_from("=IIII", data, at)
+        seconds, micros, captured, wire = struct.unpack_from("=IIII", data.ljust(at + 16, b"\0"), at)
         yield (seconds * 1_000_000 + micros) * 1000, wire, data[at + 16 : at + 16 + captured]
         at += 16 + captured
 
@@ -554,10 +560,107 @@ class Tables(unittest.TestCase):
         self.assertIn(FILE, repr(source))
 
 
-class Waiting(unittest.TestCase):
-    def test_ctrl_c_and_duration_end_a_wait_for_an_interface(self):
-        import signal
+@contextlib.contextmanager
+def a_signal(number, handler=signal.default_int_handler):
+    """A signal that comes soon. The process ends with a traceback if it interrupts nothing."""
+    old = signal.signal(number, handler)
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), number))
+    timer.start()
+    faulthandler.dump_traceback_later(20, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+    timer.join()
+    signal.signal(number, old)
 
+
+class Waiting(unittest.TestCase):
+    def test_ctrl_c_ends_a_wait_for_the_reader_of_a_pipe(self):
+        path = FILE + ".full.pcap"
+        os.mkfifo(path)
+        with a_signal(signal.SIGINT):
+            self.assertRaises(KeyboardInterrupt, weir.Sink, path)
+        pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        sink = weir.Sink(path)
+        given = 0
+        begun = time.monotonic()
+        # The failure of the sink does not hide the interrupt.
+        with a_signal(signal.SIGINT), self.assertRaises(KeyboardInterrupt), weir.open(FILE, batch_size=20_000) as source, sink:
+            for batch in source:
+                given += len(batch)
+                sink.send(batch)
+        self.assertLess(time.monotonic() - begun, 5)
+        # Whole packets are in the pipe, and at most a part of one behind them.
+        got = list(parsed(b"".join(iter(lambda: os.read(pipe, 1 << 20), b""))))
+        whole = sum(record == expected for record, expected in zip(got, RECORDS))
+        self.assertIn(len(got) - whole, (0, 1))
+        counts = sink.counts
+        self.assertEqual((counts.given, counts.written, counts.refused, counts.lost), (given, whole, 0, given - whole))
+        self.assertGreater(counts.lost, 0)
+        # The header of a file waits too.
+        sink = weir.Sink(path)
+        full = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        with self.assertRaises(BlockingIOError):
+            while True:
+                os.write(full, bytes(4096))
+        with a_signal(signal.SIGINT):
+            self.assertRaises(KeyboardInterrupt, sink.close)
+        os.close(full)
+        os.close(pipe)
+
+    def test_a_signal_without_an_exception_ends_no_wait(self):
+        path = FILE + ".slow.pcap"
+        os.mkfifo(path)
+        pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        got, refused = [], []
+
+        def read():
+            while data := os.read(pipe, 1 << 20):
+                got.append(data)
+
+        def handler(*_):
+            try:
+                sink.counts
+            except RuntimeError as error:
+                refused.append(str(error))
+            os.set_blocking(pipe, True)
+            reader.start()
+
+        reader = threading.Thread(target=read)
+        sink = weir.Sink(path)
+        with a_signal(signal.SIGUSR1, handler), sink:
+            for batch in weir.open(FILE):
+                sink.send(batch)
+        reader.join()
+        os.close(pipe)
+        self.assertRegex(refused[0], "signal handler")
+        self.assertTrue(list(parsed(b"".join(got))) == RECORDS)
+        self.assertEqual((sink.counts.written, sink.counts.lost), (len(RECORDS), 0))
+
+    def test_ctrl_c_ends_a_table_of_a_silent_source(self):
+        import duckdb
+        import polars
+        import pyarrow
+
+        path = FILE + ".silent"
+        os.mkfifo(path)
+        # With one thread DuckDB reads in the main thread, which gets the signals.
+        database = duckdb.connect(config={"threads": 1})
+        for read in (pyarrow.table, polars.DataFrame, lambda source: database.sql("select count(*) from source").fetchall()):
+            done = threading.Event()
+            writer = threading.Thread(target=open_and_wait, args=(path, done))
+            writer.start()
+            source = weir.open(path)
+            begun = time.monotonic()
+            with a_signal(signal.SIGINT), self.assertRaises(KeyboardInterrupt):
+                # The library may raise an exception of its own first.
+                with contextlib.suppress(Exception):
+                    read(source)
+                time.sleep(1)
+            self.assertLess(time.monotonic() - begun, 5)
+            done.set()
+            writer.join()
+
+    def test_ctrl_c_and_duration_end_a_wait_for_an_interface(self):
         calls = [lambda **of: weir.open("none0", wait=True, **of), lambda **of: weir.measure("none0", wait=True, **of)]
         for call in calls:
             timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
@@ -625,7 +728,7 @@ class Measurements(unittest.TestCase):
     def test_wrong_questions_are_told(self):
         wrong = [
             (dict(key="sorc"), "'sorc' is no key"), (dict(key=[]), "no key"), (dict(by="size"), "by 'size'"),
-            (dict(sketch="best"), "sketch 'best'"), (dict(memory=10), "too little"), (dict(filter="port port"), "port port"),
+            (dict(sketch="best"), "sketch 'best'"), (dict(memory=10), "^--memory 10 .*too little"), (dict(filter="port port"), "port port"),
             (dict(duration=-1), "duration -1"),
         ]
         for settings, words in wrong:

@@ -1,6 +1,7 @@
 //! Errors of calls.
 
-/// Reason why a call did not do its work: the line that the command would print.
+/// Reason why a call did not do its work: the line that the command would print. A line that names a flag, such as `--ring` or `--memory`,
+/// means the option of that name, here [`CaptureSettings::ring`](crate::CaptureSettings) or [`MeasureOptions::memory`](crate::MeasureOptions).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -203,8 +203,8 @@ impl Recorder {
     /// Fires the trigger `name`, or all triggers without a name: the packets from before and after now are saved. A `span` stands for the
     /// times of the triggers. Returns the triggers as JSON: `{"fired":[...],"refused":{NAME: WHY}}`.
     ///
-    /// By default a recording has the trigger `signal`, for requests. While files are recorded, their packets tell the time. Waits for the
-    /// trigger thread, seconds at most. **Errors**: none fired.
+    /// By default a recording has the trigger `signal`, for requests. If files are recorded, "now" is the time stamp of the latest recorded
+    /// packet, and the call waits up to a second for the first one. Waits for the trigger thread, seconds at most. **Errors**: none fired.
     pub fn trigger(&self, name: Option<&str>, span: Option<Span>) -> Result<String, Error> {
         if span.is_some_and(|span| span.before.is_zero() && span.after.is_zero()) {
             return Err(Error::refused("before 0 and after 0 would save nothing"));

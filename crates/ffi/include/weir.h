@@ -140,6 +140,9 @@ typedef struct {
 } weir_column;
 
 // A text. Free it with weir_text_free: texts count among the 65536 objects that a process may have.
+//
+// A text about an error is the line that the command would print. If it names a flag, such as `--ring` or `--memory`, the option of that name
+// is meant, here weir_options.ring or weir_measure_options.memory.
 typedef uint64_t weir_text;
 
 // Settings of a source. Set all bytes to 0 and `size` to sizeof(weir_options): a 0 stands for the default of each field.
@@ -509,7 +512,8 @@ weir_status weir_record_open(const char *const *names,
                              weir_text *error);
 
 // Fires the trigger `name`, or all triggers if it is NULL: packets from `before_ns` before now to `after_ns` after now are saved. If both times
-// are 0, those of the triggers hold. While files are recorded, their packets tell the time.
+// are 0, each trigger saves packets of its own times. If files are recorded, now is the time stamp of the latest recorded packet, and the
+// call waits up to a second for the first one.
 //
 // `text`, if not NULL, gets the triggers as JSON: {"fired":[NAME...],"refused":{NAME:WHY...}}. WEIR_REFUSED if none fired.
 // Waits for the thread of the triggers, seconds at most.

@@ -177,7 +177,8 @@ pub unsafe extern "C" fn weir_record_open(
 }
 
 /// Fires the trigger `name`, or all triggers if it is NULL: packets from `before_ns` before now to `after_ns` after now are saved. If both times
-/// are 0, those of the triggers hold. While files are recorded, their packets tell the time.
+/// are 0, each trigger saves packets of its own times. If files are recorded, now is the time stamp of the latest recorded packet, and the
+/// call waits up to a second for the first one.
 ///
 /// `text`, if not NULL, gets the triggers as JSON: {"fired":[NAME...],"refused":{NAME:WHY...}}. WEIR_REFUSED if none fired.
 /// Waits for the thread of the triggers, seconds at most.

@@ -5,6 +5,9 @@ use crate::call::{OBJECTS, Object, call, get, kind, store, weir_status};
 use core::ffi::c_char;
 
 /// A text. Free it with weir_text_free: texts count among the 65536 objects that a process may have.
+///
+/// A text about an error is the line that the command would print. If it names a flag, such as `--ring` or `--memory`, the option of that name
+/// is meant, here weir_options.ring or weir_measure_options.memory.
 pub type weir_text = u64;
 
 /// A text with a 0 behind it.

@@ -1,8 +1,11 @@
 //! Measurements by handles: their answers are those of the command, byte for byte, and exact tables are those of a naive count.
 
+mod common;
+
+use common::{SECOND, command, descriptors, line, options, run_alone, send, wait_for_the_end};
 use serde_json::Value;
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::CString;
 use std::io::Write;
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
@@ -12,26 +15,6 @@ use std::time::{Duration, Instant};
 use weir::*;
 use weir_testkit::savefile::Pcap;
 use weir_testkit::{Random, Scratch, captures, net, skipped};
-
-const SECOND: u64 = 1_000_000_000;
-
-/// The text of a handle, which is freed.
-fn line(text: weir_text) -> String {
-    let mut bytes = null::<c_char>();
-    // SAFETY: the pointer leads to a variable, and the text ends with a 0.
-    let line = unsafe {
-        assert_eq!(weir_text_read(text, &mut bytes, null_mut()), WEIR_OK);
-        CStr::from_ptr(bytes).to_str().unwrap().to_owned()
-    };
-    assert_eq!(weir_text_free(text), WEIR_OK);
-    line
-}
-
-fn options() -> weir_options {
-    // SAFETY: zeros are valid options.
-    let zeros: weir_options = unsafe { MaybeUninit::zeroed().assume_init() };
-    weir_options { size: size_of::<weir_options>() as u32, ..zeros }
-}
 
 /// Options with the seed 0.
 fn measure_options() -> weir_measure_options {
@@ -89,16 +72,6 @@ fn answers(measure: weir_measure) -> (String, Option<(weir_status, String)>) {
     assert_eq!(next(measure, 0), Err((WEIR_END, String::new())));
     assert_eq!((weir_measure_close(measure), weir_measure_close(measure)), (WEIR_OK, WEIR_CLOSED));
     (lines, failure)
-}
-
-/// The command, if it lies beside the tests.
-fn command(test: &str) -> Option<PathBuf> {
-    let command = std::env::current_exe().unwrap().parent().unwrap().join("../weir");
-    if !command.exists() {
-        skipped(test, "there is no weir command beside the tests");
-        return None;
-    }
-    Some(command)
 }
 
 /// What the command prints, its faults, and its exit code.
@@ -451,14 +424,6 @@ fn a_child_of_a_fork_is_refused_the_measurement_of_its_parent() {
     assert_eq!(answers(measure).0.lines().count(), 1);
 }
 
-/// Threads of this process by their names, without those of the tests.
-fn threads() -> Vec<String> {
-    let ours = ["run ", "worker ", "reader ", "compiler", "weir-"];
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
-    names.map(|name| name.trim().to_owned()).filter(|name| ours.iter().any(|our| name.starts_with(our))).collect()
-}
-
 /// Runs in a process of its own, since it looks at all threads and descriptors.
 #[test]
 #[ignore = "run by `a_close_midway_leaves_no_thread_and_no_descriptor`"]
@@ -467,7 +432,6 @@ fn close_midway() {
     let pipe = scratch.at("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let file = scratch.file("a.pcap", &capture(&made(10, 50_000)));
-    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let before = descriptors();
     let measure = weir_measure_options { window_ns: SECOND / 100, ..measure_options() };
     for turn in 0..10 {
@@ -492,43 +456,12 @@ fn close_midway() {
         assert_eq!(weir_measure_close(opened.0), WEIR_OK);
         drop(opened.1);
     }
-    let until = Instant::now() + Duration::from_secs(10);
-    while !threads().is_empty() || descriptors() != before {
-        assert!(Instant::now() < until, "{:?}, {} descriptors, {before} before", threads(), descriptors());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for_the_end(before);
 }
 
 #[test]
 fn a_close_midway_leaves_no_thread_and_no_descriptor() {
-    let tests = std::env::current_exe().unwrap();
-    let done = Command::new(tests).args(["close_midway", "--exact", "--ignored"]).output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
-}
-
-/// Sends the packets of a file into the far end of the cable, in portions for which the ring has room.
-fn send(file: &str) {
-    let (file, mut source, mut port) = (CString::new(file).unwrap(), 0, 0);
-    let mut batch = MaybeUninit::<weir_batch>::uninit();
-    // SAFETY: all pointers lead to variables; the masks have a bit for each packet.
-    unsafe {
-        assert_eq!(weir_open(&file.as_ptr(), 1, null(), &mut source, null_mut()), WEIR_OK);
-        assert_eq!(weir_sink_open(c"af_packet:far".as_ptr(), &mut port, null_mut()), WEIR_OK);
-        while weir_next(source, SECOND, batch.as_mut_ptr(), null_mut()) == WEIR_OK {
-            let batch = batch.assume_init();
-            let words = (batch.len as usize).div_ceil(64);
-            for word in 0..words {
-                let mut mask = vec![0; words];
-                let left = batch.len as usize - word * 64;
-                mask[word] = if left < 64 { (1 << left) - 1 } else { u64::MAX };
-                assert_eq!(weir_send(port, batch.lease, mask.as_ptr(), null_mut()), WEIR_OK);
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            assert_eq!(weir_release(batch.lease), WEIR_OK);
-        }
-        assert_eq!(weir_sink_close(port, null_mut(), null_mut()), WEIR_OK);
-        assert_eq!(weir_close(source, null_mut()), WEIR_OK);
-    }
+    run_alone("close_midway");
 }
 
 /// Packets that a measurement has received so far, by its answers; the answers are kept.

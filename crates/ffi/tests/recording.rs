@@ -1,11 +1,14 @@
 //! Recordings by handles: packets known from how they were made, against what the command finds in the directory.
 
+mod common;
+
+use common::{SECOND, command, descriptors, line, options, run_alone, send, wait_for_the_end};
 use serde_json::Value;
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::Write;
 use std::mem::MaybeUninit;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
@@ -13,31 +16,11 @@ use weir::*;
 use weir_testkit::savefile::Pcap;
 use weir_testkit::{Scratch, net, skipped};
 
-const SECOND: u64 = 1_000_000_000;
-
 /// Time of the first packet, s since 1970.
 const BEGIN: u32 = 1_700_000_000;
 
-/// The text of a handle, which is freed.
-fn line(text: weir_text) -> String {
-    let mut bytes = null::<c_char>();
-    // SAFETY: the pointer leads to a variable, and the text ends with a 0.
-    let line = unsafe {
-        assert_eq!(weir_text_read(text, &mut bytes, null_mut()), WEIR_OK);
-        CStr::from_ptr(bytes).to_str().unwrap().to_owned()
-    };
-    assert_eq!(weir_text_free(text), WEIR_OK);
-    line
-}
-
 fn json(text: weir_text) -> Value {
     serde_json::from_str(&line(text)).unwrap()
-}
-
-fn options() -> weir_options {
-    // SAFETY: zeros are valid options.
-    let zeros: weir_options = unsafe { MaybeUninit::zeroed().assume_init() };
-    weir_options { size: size_of::<weir_options>() as u32, ..zeros }
 }
 
 /// Options with 16 MiB of memory and a disk that is never full.
@@ -147,16 +130,6 @@ fn numbers(name: &str) -> Vec<u32> {
         assert_eq!(weir_close(source, null_mut()), WEIR_OK);
     }
     numbers
-}
-
-/// The command, if it lies beside the tests.
-fn command(test: &str) -> Option<PathBuf> {
-    let command = std::env::current_exe().unwrap().parent().unwrap().join("../weir");
-    if !command.exists() {
-        skipped(test, "there is no weir command beside the tests");
-        return None;
-    }
-    Some(command)
 }
 
 fn counted(command: &Path, directory: &str, expression: &str) -> u64 {
@@ -279,6 +252,25 @@ fn a_request_saves_the_time_around_it() {
 }
 
 #[test]
+fn a_request_before_the_first_packet_waits_for_it() {
+    let scratch = Scratch::new();
+    let (mut pipe, recording, _) = of_pipe(&scratch, &["a=tcp"], record_options());
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| fire(recording, c"a", (SECOND, SECOND)));
+        std::thread::sleep(Duration::from_millis(200));
+        pipe.write_all(&capture(1000)).unwrap();
+        assert_eq!(asked.join().unwrap().unwrap()["fired"][0], "a");
+    });
+    drop(pipe);
+    let saved = next(recording, 20 * SECOND).unwrap();
+    // Up to a second before and after one of them.
+    let numbers = numbers(saved["file"].as_str().unwrap());
+    let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
+    assert!(numbers.len() <= 201 && numbers.into_iter().eq(first..=last), "{first} to {last}");
+    assert_eq!(close(recording)["triggers"][0]["met"], 1);
+}
+
+#[test]
 fn what_is_only_in_memory_is_found_while_the_recording_goes_on() {
     let Some(command) = command("what_is_only_in_memory_is_found_while_the_recording_goes_on") else { return };
     let scratch = Scratch::new();
@@ -315,27 +307,7 @@ fn packets_of_a_cable_are_recorded_once() {
         Ok(recording) => recording,
         Err((_, line)) => return skipped(test, line),
     };
-    let file = scratch.file("a.pcap", &capture(2000));
-    let (name, mut source, mut port) = (CString::new(file).unwrap(), 0, 0);
-    let mut batch = MaybeUninit::<weir_batch>::uninit();
-    // SAFETY: all pointers lead to texts and variables; the mask has a bit for each packet.
-    unsafe {
-        assert_eq!(weir_open(&name.as_ptr(), 1, null(), &mut source, null_mut()), WEIR_OK);
-        assert_eq!(weir_sink_open(c"af_packet:far".as_ptr(), &mut port, null_mut()), WEIR_OK);
-        while weir_next(source, SECOND, batch.as_mut_ptr(), null_mut()) == WEIR_OK {
-            let batch = batch.assume_init();
-            let words = (batch.len as usize).div_ceil(64);
-            for word in 0..words {
-                let mut mask = vec![0; words];
-                let left = batch.len as usize - word * 64;
-                mask[word] = if left < 64 { (1 << left) - 1 } else { u64::MAX };
-                assert_eq!(weir_send(port, batch.lease, mask.as_ptr(), null_mut()), WEIR_OK);
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            assert_eq!(weir_release(batch.lease), WEIR_OK);
-        }
-        assert_eq!((weir_sink_close(port, null_mut(), null_mut()), weir_close(source, null_mut())), (WEIR_OK, WEIR_OK));
-    }
+    send(&scratch.file("a.pcap", &capture(2000)));
     wait_for(recording, |status| status["recorded"] == 1000);
     assert_eq!(fire(recording, c"signal", (20 * SECOND, 1)).unwrap()["fired"][0], "signal");
     let saved = next(recording, 20 * SECOND).unwrap();
@@ -458,19 +430,10 @@ fn pointers_and_handles_that_lead_nowhere_are_refused() {
     }
 }
 
-/// Threads of this process by their names, without those of the tests.
-fn threads() -> Vec<String> {
-    let ours = ["run ", "worker ", "reader ", "compiler", "weir-", "control"];
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
-    names.map(|name| name.trim().to_owned()).filter(|name| ours.iter().any(|our| name.starts_with(our))).collect()
-}
-
 /// Runs in a process of its own, since it looks at all threads and descriptors.
 #[test]
 #[ignore = "run by `a_close_midway_leaves_no_thread_and_no_socket`"]
 fn close_midway() {
-    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let before = descriptors();
     for _ in 0..5 {
         let scratch = Scratch::new();
@@ -483,16 +446,10 @@ fn close_midway() {
         drop(pipe);
         assert_eq!(numbers(&directory).len() as u64, recorded);
     }
-    let until = Instant::now() + Duration::from_secs(10);
-    while !threads().is_empty() || descriptors() != before {
-        assert!(Instant::now() < until, "{:?}, {} descriptors, {before} before", threads(), descriptors());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for_the_end(before);
 }
 
 #[test]
 fn a_close_midway_leaves_no_thread_and_no_socket() {
-    let tests = std::env::current_exe().unwrap();
-    let done = Command::new(tests).args(["close_midway", "--exact", "--ignored"]).output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    run_alone("close_midway");
 }

@@ -260,6 +260,22 @@ fn since_stop() -> Option<Duration> {
     (then > 0).then(|| Duration::from_nanos(monotonic_ns().saturating_sub(then)))
 }
 
+/// Function that tells whether a wait is interrupted.
+static INTERRUPTION: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// From now on, threads that wait for the reader of a pipe call `is_interrupted` every 100 ms, and the wait fails if it returns true. This is
+/// for a process whose signals an interpreter handles.
+///
+/// Only the first call in the process has an effect.
+pub fn interrupt_waits_by(is_interrupted: fn() -> bool) {
+    let _ = INTERRUPTION.set(is_interrupted);
+}
+
+/// Returns the function of [`interrupt_waits_by`].
+fn interruption() -> Option<fn() -> bool> {
+    INTERRUPTION.get().copied()
+}
+
 /// From now on, SIGINT, SIGTERM, SIGALRM, and SIGHUP unless it is ignored, set `flag` and interrupt a blocked read. If a
 /// further signal comes a second or more after the first, it ends the process as usual. An earlier further signal counts as a
 /// repetition of the first. After SIGALRM, the end of a requested duration, the process still waits for its outputs as before.

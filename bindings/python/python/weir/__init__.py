@@ -22,7 +22,8 @@ A batch holds tens of thousands of packets. Its columns are NumPy arrays, read-o
 
 Fields are those of the outermost IP packet. In tables of Arrow, pandas, polars and DuckDB what a packet has not is null.
 Errors are Refused (a name, an expression or a setting is wrong, nothing was done) and Failed (the input or the output failed, what was
-good before was delivered); their texts are the lines that the command prints.
+good before was delivered); their texts are the lines that the command prints. A line that names a flag, such as `--ring` or `--memory`,
+means the setting of that name, `ring` or `memory`; `--merge` and `--sort` are values of `order`. Other flags are of the command alone.
 """
 
 from __future__ import annotations

@@ -22,6 +22,9 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// Longest wait for an answer about the drops of the sources.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// Longest time for which a request waits for the first packet of files, which tells the time, ns.
+const EARLY_NS: u64 = 1_000_000_000;
+
 /// Number of looks at the drops that are remembered.
 const LOSSES: usize = 4096;
 
@@ -46,6 +49,8 @@ pub(super) struct Triggers {
     watched: Vec<Watched>,
     target: Target,
     requests: Receiver<Request>,
+    /// Requests from before the first packet, with the steady times until which they wait for it, ns.
+    early: Vec<(Request, u64)>,
     on_saved: Box<dyn FnMut(&Saved) + Send>,
     /// Whether the packets tell the time, because the sources are files.
     waits: bool,
@@ -94,6 +99,7 @@ impl Triggers {
             shared,
             target,
             requests,
+            early: Vec::new(),
             on_saved,
             waits,
             interfaces: Interfaces::new(resolve),
@@ -149,10 +155,23 @@ impl Triggers {
         while let Ok(request) = self.requests.try_recv() {
             self.take(request);
         }
+        for (request, until_ns) in std::mem::take(&mut self.early) {
+            self.take_until(request, until_ns);
+        }
     }
 
-    fn take(&mut self, Request::Fire { name, cause, span, answer }: Request) {
+    fn take(&mut self, request: Request) {
+        self.take_until(request, self.shared.steady_ns().saturating_add(EARLY_NS));
+    }
+
+    /// Answers a request, later if no packet tells the time yet.
+    fn take_until(&mut self, request: Request, until_ns: u64) {
         let time_ns = self.time_ns();
+        if time_ns == i64::MIN && self.shared.steady_ns() < until_ns {
+            self.early.push((request, until_ns));
+            return;
+        }
+        let Request::Fire { name, cause, span, answer } = request;
         let mut asked = Asked::default();
         for index in 0..self.watched.len() {
             if name.as_ref().is_none_or(|name| self.watched[index].trigger.name == *name) {

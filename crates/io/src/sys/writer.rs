@@ -3,7 +3,8 @@
 //! A pipe without a reader, a terminal held with ^S, and a FIFO that no program opens would keep a thread in `write` or `open`
 //! for ever. A signal that comes just before such a call does not interrupt it. This module therefore never waits in `write` or
 //! `open`. For room, it waits in `poll`, together with the descriptor that the stop signals make readable (see
-//! [`stop_on_signals`](super::stop_on_signals)). O_NONBLOCK would have the same effect, but is a property of the open file,
+//! [`stop_on_signals`](super::stop_on_signals)). In a process that handles signals itself, it asks at intervals whether to go on (see
+//! [`interrupt_waits_by`](super::interrupt_waits_by)). O_NONBLOCK would have the same effect, but is a property of the open file,
 //! which an inherited descriptor shares with other processes. The module sets it only on files that it opens itself.
 
 use std::fs::File;
@@ -17,9 +18,12 @@ use std::time::Duration;
 /// Longest wait, after the first stop signal, for an output that has no room.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// Interval at which a wait asks whether it is interrupted.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Descriptor to write to.
 ///
-/// **Errors** of writing, beside errors of the system: `TimedOut` if a stop signal has come and there is no room.
+/// **Errors** of writing, beside errors of the system: `TimedOut` if there is no room, and a stop signal has come or the wait is interrupted.
 /// **Cost**: one system call per write, if there is room.
 #[derive(Debug)]
 pub struct Writer<F> {
@@ -57,7 +61,8 @@ impl<F: AsFd> Writer<F> {
 }
 
 impl Writer<File> {
-    /// Creates the file `path`, or truncates it. For the reader of a FIFO, the function waits until a stop signal comes.
+    /// Creates the file `path`, or truncates it. For the reader of a FIFO, the function waits until a stop signal comes or
+    /// the wait is interrupted.
     pub fn create(path: &Path) -> io::Result<Self> {
         /// Interval between two attempts to open a FIFO.
         const TURN: Duration = Duration::from_millis(50);
@@ -70,7 +75,8 @@ impl Writer<File> {
                 result => return result.map(Self::new),
             }
             let mut asked = [stop_event()];
-            if poll(&mut asked, Some(TURN))? && asked[0].revents != 0 {
+            let stopped = poll(&mut asked, Some(TURN))? && asked[0].revents != 0;
+            if stopped || super::interruption().is_some_and(|is_interrupted| is_interrupted()) {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "no program has opened it for reading"));
             }
         }
@@ -145,6 +151,7 @@ fn stop_event() -> libc::pollfd {
 
 /// Waits until there is room, or an error that the next write will return.
 fn wait(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let interruption = super::interruption();
     let room = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     loop {
         let left = super::since_stop().map(|time| PATIENCE.saturating_sub(time));
@@ -153,7 +160,7 @@ fn wait(fd: BorrowedFd<'_>) -> io::Result<()> {
             // The descriptor stays readable from now on, so it is not polled any more.
             asked[1].fd = -1;
         }
-        let ready = poll(&mut asked, left)?;
+        let ready = poll(&mut asked, left.or(interruption.map(|_| LOOK)))?;
         if asked[0].revents != 0 {
             return Ok(());
         }
@@ -162,6 +169,9 @@ fn wait(fd: BorrowedFd<'_>) -> io::Result<()> {
                 io::ErrorKind::TimedOut,
                 "not read fast enough to take the rest within half a second of a signal",
             ));
+        }
+        if interruption.is_some_and(|is_interrupted| is_interrupted()) {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "interrupted while its reader took nothing"));
         }
     }
 }

@@ -6,7 +6,10 @@ import java.lang.foreign.ValueLayout;
 import weir.ffi.Library;
 import weir.ffi.Native;
 
-/** A call that did not do its work, with the line that the weir command would print. */
+/**
+ * A call that did not do its work, with the line that the weir command would print. A line that names a flag, such as {@code --ring} or
+ * {@code --memory}, means the option of that name, here of {@link Options} or {@link MeasureOptions}.
+ */
 public final class WeirException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
