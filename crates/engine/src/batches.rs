@@ -31,6 +31,10 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Total time for which a stopped run waits for room. Batches without room by then are dropped, and their packets counted.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// Pause of a thread that has taken all batches of a capture, before it waits to be woken: batches that come meanwhile cost one wakeup
+/// together. With the slack of the kernel's timers it is about 100 us.
+const REST: Duration = Duration::from_micros(50);
+
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<HeldBatch>,
@@ -50,6 +54,8 @@ struct State {
     left: bool,
     /// Number of passed packets in batches that waited when the receiver was dropped.
     unread: u64,
+    /// Whether a thread that finds no batch rests first: a batch of a capture was taken since the last rest.
+    rest: bool,
     /// Number of threads that wait for a change. While there is none, a change costs no system call.
     sleeping: usize,
     /// Writing end of the pipe for `poll`, once a caller asked for it and until the end of the run.
@@ -164,6 +170,8 @@ pub struct Summary {
     pub link: Option<LinkType>,
     /// Whether the frames lie in a buffer, which the run uses again. Other memory goes back where it came from when the batch is dropped.
     in_buffer: bool,
+    /// Whether the frames lie in the memory of a capture.
+    is_captured: bool,
 }
 
 /// A batch that was pulled. Its memory goes back to the run when it is dropped.
@@ -252,6 +260,7 @@ impl BatchSender {
             passed: batch.judged().0 as u32,
             link: batch.common_link(),
             in_buffer: view.is_buffer(),
+            is_captured: view.is_leased(),
         };
         batch.descriptors = OnceLock::from(descriptors);
         (summary, batch)
@@ -312,6 +321,7 @@ impl Batches {
         loop {
             if let Some(batch) = state.waiting.pop_front() {
                 state.held += 1;
+                state.rest = batch.summary.is_captured;
                 state.mark_ready(self.shared.ready.get());
                 return Next::Batch(batch);
             }
@@ -319,6 +329,11 @@ impl Batches {
             match () {
                 () if state.ended => return Next::End,
                 () if left.is_zero() => return Next::Nothing,
+                () if left > REST && std::mem::take(&mut state.rest) => {
+                    drop(state);
+                    std::thread::sleep(REST);
+                    state = self.shared.state();
+                }
                 () => state = self.shared.wait(state, left.min(TURN)),
             }
         }

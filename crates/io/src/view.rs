@@ -68,6 +68,11 @@ impl Chunk {
         matches!(self.bytes, Bytes::Owned(..))
     }
 
+    /// Whether the bytes lie in the memory of a capture.
+    pub fn is_leased(&self) -> bool {
+        matches!(self.bytes, Bytes::Lease(..))
+    }
+
     /// Gives leased or mapped memory back, and is empty then. A buffer stays, for [reuse](Self::into_buffer).
     pub fn give_back(&mut self) {
         if !self.is_buffer() {
