@@ -177,7 +177,7 @@ pub fn lines_with_notes(
         text(&mut svg, x(i), bottom + 16.0, "middle", category);
     }
     text(&mut svg, left + plot / 2.0, height - 12.0, "middle", axes.0);
-    text(&mut svg, left, top - 10.0, "middle", axes.1);
+    text(&mut svg, 20.0, top - 10.0, "start", axes.1);
     for (n, line) in lines.iter().enumerate() {
         let mut path = String::new();
         let mut joins = false;
