@@ -76,8 +76,19 @@ pub struct Limits {
     pub batches: usize,
     /// Longest time for which the first packet of a batch waits for the others.
     pub latency: Duration,
-    /// Memory of a capture's ring, bytes, and what a packet takes of it beside its captured bytes. None for files.
-    pub ring: Option<(usize, usize)>,
+    /// None for files.
+    pub ring: Option<Room>,
+}
+
+/// Memory of a capture.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Size of the ring, bytes.
+    pub bytes: usize,
+    /// Bytes that a packet takes of it beside its captured bytes.
+    pub slot: usize,
+    /// Least bytes that a batch of the library takes of it.
+    pub block: usize,
 }
 
 impl Limits {
@@ -89,12 +100,12 @@ impl Limits {
 
     /// Bytes of the ring that one batch holds at most, for the same reason.
     fn bytes(&self) -> usize {
-        self.ring.map_or(usize::MAX, |(bytes, _)| bytes / LEAST_BATCHES)
+        self.ring.map_or(usize::MAX, |ring| ring.bytes / LEAST_BATCHES)
     }
 
     /// Whether a program that holds so much leaves no room for packets.
     fn is_used_up(&self, batches: usize, bytes: usize) -> bool {
-        batches >= self.batches || self.ring.is_some_and(|(ring, _)| bytes >= ring / 2)
+        batches >= self.batches || self.ring.is_some_and(|ring| bytes >= ring.bytes / 2)
     }
 }
 
@@ -215,9 +226,8 @@ impl Gather {
         if rows == 0 {
             return;
         }
-        let bytes = limits
-            .ring
-            .map_or(0, |(_, beside)| batch.descriptors().iter().map(|of| of.captured as usize + beside).sum::<usize>());
+        let taken = |ring: Room| batch.descriptors().iter().map(|of| of.captured as usize + ring.slot).sum::<usize>();
+        let bytes = limits.ring.map_or(0, |ring| taken(ring).max(ring.block));
         self.held += bytes;
         self.out.fetch_add(bytes, Ordering::Relaxed);
         self.since.get_or_insert_with(Instant::now);

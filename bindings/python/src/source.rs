@@ -4,7 +4,7 @@ use crate::arrow;
 use crate::batch::{Batch, Common, tables};
 use crate::error::{Closed, Failed, Refused, raised};
 use crate::fields::Field;
-use crate::gather::{Gather, Gathered, LEAST_BATCHES, Limits};
+use crate::gather::{Gather, Gathered, LEAST_BATCHES, Limits, Room};
 use crate::process::{Owned, interruption};
 use pyo3::exceptions::{PyBufferError, PyStopIteration};
 use pyo3::prelude::*;
@@ -335,11 +335,12 @@ impl Source {
         let deadline = duration_ns.map(|time| Instant::now() + Duration::from_nanos(time));
         // A packet of AF_PACKET has a header of the kernel and a gap; other backends have slots of one size.
         let slot = if names.iter().any(weir_api::has_slots) { 2048 } else { 160 };
+        let block = names.iter().map(|name| weir_api::block_of(name, &options.capture)).max().unwrap_or(0);
         let limits = Limits {
             rows: batch_size,
             batches,
             latency: Duration::from_nanos(latency_ns).saturating_sub(options.capture.retire.unwrap_or_default()),
-            ring: is_live.then_some((options.capture.ring as usize, slot)),
+            ring: is_live.then_some(Room { bytes: options.capture.ring as usize, slot, block }),
         };
         let common = Arc::new(Common { fields, marks, pool: Arc::default() });
         let feed = Arc::new(Feed { source, gather: Mutex::new(Gather::new(deadline)), limits, common });

@@ -66,4 +66,22 @@ with weir.open(SOURCE, filter="udp", ring=1 << 20, latency=0.01) as source, weir
         assert "holds all" in str(error), error
     held.clear()
 
+# By packet sockets a batch is a block of the ring, even if it holds one packet.
+if SOURCE.startswith("af_packet"):
+    with weir.open(SOURCE, filter="udp", latency=0.01) as source, weir.Sink(SINK) as sink, weir.open(FILE, limit=1) as packets:
+        (packet,) = packets
+        held = []
+        try:
+            for _ in range(1000):
+                sink.send(packet)
+                one = source.next(2.0)
+                assert one is not None, f"{len(held)} batches, and nothing came in 2 s"
+                held.append(one)
+            raise AssertionError("a ring of 1000 blocks")
+        except BufferError as error:
+            assert "holds all" in str(error), error
+        assert len(held) == 32, len(held)  # 32 MiB in blocks of 1 MiB
+        held.clear()
+        del one
+
 print(sent, "sent and captured")

@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weir_engine::batches::{self, Batches};
-use weir_engine::capture::CaptureRequest;
+use weir_engine::capture::{CaptureRequest, Live, Settings as CaptureSettings};
 use weir_engine::control::ChangeError;
 use weir_engine::event::Event;
 use weir_engine::firewall::engines::Engine;
@@ -134,6 +134,14 @@ pub fn is_live<N: Clone + Into<Name>>(names: &[N]) -> bool {
 pub fn has_slots(name: impl Into<Name>) -> bool {
     let name = name.into().text();
     name.starts_with("af_xdp:") || name.starts_with("dpdk:")
+}
+
+/// Bytes of the ring that each batch of a capture of this name takes, however few packets it has: a block of AF_PACKET's ring; else 0.
+pub fn block_of(name: impl Into<Name>, settings: &CaptureSettings) -> usize {
+    match Live::of(&name.into()) {
+        Some(Live::AfPacket(_)) => settings.packet_block(),
+        _ => 0,
+    }
 }
 
 impl Source {
@@ -274,14 +282,19 @@ impl Source {
         }
     }
 
-    /// Returns the counts: while the source is read, those of the last batch that was read; at its end the final ones.
+    /// Returns the counts: while the source is read, those between two batches; at its end the final ones. While a thread waits for bytes of a
+    /// pipe it answers nothing: the call then takes 0.1 s, and gives the counts of before.
     pub fn counts(&self) -> Counts {
         /// The run answers between two batches, and while it waits for room.
         const ANSWER: Duration = Duration::from_millis(100);
         let mut state = locked(&self.state);
         if !state.ended {
             if let Some(snapshot) = state.handle.control().snapshot(ANSWER) {
+                // The kernel drops packets also while none are read.
+                let dropped: u64 = snapshot.captures.iter().map(|(_, counts)| counts.dropped).sum();
                 state.counts = snapshot.ledger;
+                state.counts.received += dropped;
+                state.counts.dropped.source += dropped;
             } else if self.batches.wait(Duration::ZERO) && self.batches.outstanding().0 == 0 {
                 self.end(&mut state);
             }

@@ -108,6 +108,15 @@ pub struct Settings {
     pub retire: Option<Duration>,
 }
 
+impl Settings {
+    /// Returns the size of a block of AF_PACKET's ring, bytes, for an interface whose largest frame fits in.
+    pub fn packet_block(&self) -> usize {
+        let ring = usize::try_from(self.ring).unwrap_or(usize::MAX);
+        let block = self.block.and_then(|block| usize::try_from(block).ok());
+        block.unwrap_or_else(|| packet_socket::Settings::of_size(ring).block)
+    }
+}
+
 /// Rule by which the kernel distributes the packets of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FanoutBy {

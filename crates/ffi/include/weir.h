@@ -166,7 +166,8 @@ typedef struct {
   // Longest time for which a packet of an interface waits for others, ns; 0 for 50 ms.
   uint64_t latency_ns;
   // Most batches that wait or are held, up to 4096; 0 for 64. While there are so many, a file is not read, and a capture drops
-  // packets once its ring is full, and counts them.
+  // packets once its ring is full, and counts them. By AF_PACKET a batch is a block of the ring, even if it holds one packet (1 MiB; of a
+  // ring below 32 MiB less), and blocks are filled in turn: the kernel stops at one that is held. Release those about in their order.
   uint32_t batches;
   // Number of connections for which there is room if a rule asks for the states of packets; 0 for 65536.
   uint32_t connections;
@@ -663,11 +664,13 @@ weir_status weir_set_rules(weir_source source,
                            const char *rules,
                            weir_text *error);
 
-// Gives the counts of a source. While it is read, those of the last batch that was read; at its end the final ones.
+// Gives the counts of a source. While it is read, those between two batches; at its end the final ones. While a thread of the library waits
+// for bytes of a pipe it answers nothing: the call then takes 0.1 s, and gives the counts of before.
 //
 // The caller promises:
 // `counts` leads to memory for counts.
-weir_status weir_counts_of(weir_source source, weir_counts *counts);
+weir_status weir_counts_of(weir_source source,
+                           weir_counts *counts);
 
 // Gives what the user should know although nothing failed, a line each, since the last call. WEIR_NOTHING if there is nothing.
 //

@@ -64,7 +64,8 @@ pub struct weir_options {
     /// Longest time for which a packet of an interface waits for others, ns; 0 for 50 ms.
     pub latency_ns: u64,
     /// Most batches that wait or are held, up to 4096; 0 for 64. While there are so many, a file is not read, and a capture drops
-    /// packets once its ring is full, and counts them.
+    /// packets once its ring is full, and counts them. By AF_PACKET a batch is a block of the ring, even if it holds one packet (1 MiB; of a
+    /// ring below 32 MiB less), and blocks are filled in turn: the kernel stops at one that is held. Release those about in their order.
     pub batches: u32,
     /// Number of connections for which there is room if a rule asks for the states of packets; 0 for 65536.
     pub connections: u32,
@@ -410,7 +411,8 @@ pub unsafe extern "C" fn weir_set_rules(
     unsafe { call_with_error(error, work) }
 }
 
-/// Gives the counts of a source. While it is read, those of the last batch that was read; at its end the final ones.
+/// Gives the counts of a source. While it is read, those between two batches; at its end the final ones. While a thread of the library waits
+/// for bytes of a pipe it answers nothing: the call then takes 0.1 s, and gives the counts of before.
 ///
 /// # Safety
 /// `counts` leads to memory for counts.

@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 use weir::*;
 use weir_testkit::net;
 use weir_testkit::savefile::Pcap;
@@ -115,6 +116,72 @@ fn through_a_cable(test: &str, source: &str, sink: &str) {
     let weir_counts { received, passed, filtered, denied, dropped_source, dropped_output, .. } = counts;
     assert_eq!((received, passed, filtered), (PACKETS.into(), 1000, 1000));
     assert_eq!((denied, dropped_source, dropped_output, counts.is_final), (0, 0, 0, 1));
+}
+
+/// The kernel fills the blocks of a ring in turn, so it stops at one that is held.
+#[test]
+fn drops_behind_a_held_block_are_counted_while_it_is_held() {
+    let test = "drops_behind_a_held_block_are_counted_while_it_is_held";
+    if !net::cable(test, "") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut pcap = Pcap::new(1, 65_535);
+    pcap.packet(&frame(0));
+    let file = open(&scratch.file("a.pcap", &pcap.bytes), "").unwrap();
+    let Ok(source) = open("af_packet:near", "") else { return skipped(test, "the capture cannot be opened here") };
+    let (mut port, mut held) = (0, None);
+    // SAFETY: all pointers lead to variables.
+    assert_eq!(unsafe { weir_sink_open(c"af_packet:far".as_ptr(), &mut port, null_mut()) }, WEIR_OK);
+    let packet = next(file, SECOND).unwrap();
+    let counts = || {
+        let mut counts = weir_counts::default();
+        // SAFETY: it leads to counts.
+        assert_eq!(unsafe { weir_counts_of(source, &mut counts) }, WEIR_OK);
+        counts
+    };
+    let (begun, mut sent, mut taken) = (Instant::now(), 0, 0);
+    while counts().dropped_source == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{sent} sent, {taken} taken: {:?}", counts());
+        // SAFETY: without a mask all packets are sent.
+        assert_eq!(unsafe { weir_send(port, packet.lease, null_mut(), null_mut()) }, WEIR_OK);
+        sent += 1;
+        while let Some(batch) = next(source, SECOND / 50) {
+            taken += u64::from(batch.len);
+            if held.is_none() {
+                held = Some(batch.lease);
+            } else {
+                assert_eq!(weir_release(batch.lease), WEIR_OK);
+            }
+        }
+    }
+    let weir_counts { received, passed, dropped_source, held: out, is_final, .. } = counts();
+    assert_eq!((received, passed, out, is_final), (taken + dropped_source, taken, 1, 0));
+    // Once it is released, packets come again.
+    assert_eq!(weir_release(held.unwrap()), WEIR_OK);
+    let before = taken;
+    while taken == before {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{sent} sent, {taken} taken");
+        // SAFETY: as above.
+        assert_eq!(unsafe { weir_send(port, packet.lease, null_mut(), null_mut()) }, WEIR_OK);
+        sent += 1;
+        while let Some(batch) = next(source, SECOND / 50) {
+            taken += u64::from(batch.len);
+            assert_eq!(weir_release(batch.lease), WEIR_OK);
+        }
+    }
+    assert_eq!((weir_stop(source), weir_release(packet.lease)), (WEIR_OK, WEIR_OK));
+    while let Some(batch) = next(source, SECOND) {
+        taken += u64::from(batch.len);
+        assert_eq!(weir_release(batch.lease), WEIR_OK);
+    }
+    let mut last = weir_counts::default();
+    // SAFETY: they lead to counts, or are NULL.
+    unsafe {
+        assert_eq!((weir_close(source, &mut last), weir_close(file, null_mut())), (WEIR_OK, WEIR_OK));
+        assert_eq!(weir_sink_close(port, null_mut(), null_mut()), WEIR_OK);
+    }
+    assert_eq!((last.received, last.passed, last.passed + last.dropped_source), (sent, taken, sent));
 }
 
 #[test]

@@ -150,7 +150,9 @@ def open(
     promiscuous also packets for other hosts
     kernel_filter
                 the kernel filters, and packets that do not match cost next to nothing
-    ring        memory for packets of an interface that were not taken yet, bytes; default 32 MiB. Batches that are held lie in it
+    ring        memory for packets of an interface that were not taken yet, bytes; default 32 MiB. Batches that are held lie in it.
+                AF_PACKET fills its blocks in turn (1 MiB each; of a ring below 32 MiB smaller ones), and stops at one that is held:
+                release batches about in their order
     wait        wait until the interface is there and up
     busy_poll   poll without sleep (AF_XDP and DPDK)
     workers     threads that read and filter files; 0 for one for each processor

@@ -74,7 +74,11 @@ public record Options(
         return new Options(filter, splits, flags, workers, limit, ringBytes, latency.toNanos(), batches, fromNanos, toNanos, rules, debug);
     }
 
-    /** Sets the largest number of batches that wait or are held. */
+    /**
+     * Sets the largest number of batches that wait or are held. By AF_PACKET a batch is a block of the ring, even if it holds one packet
+     * (1 MiB; of a ring below 32 MiB less), and blocks are filled in turn: the kernel stops at one that is held. Release those about in
+     * their order.
+     */
     public Options withBatches(int most) {
         return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, most, fromNanos, toNanos, rules, debug);
     }

@@ -212,7 +212,10 @@ public final class Source implements AutoCloseable {
         }
     }
 
-    /** Returns the counts: while the source is read, those of the last batch that was read; at its end the final ones. */
+    /**
+     * Returns the counts: while the source is read, those between two batches; at its end the final ones. While a thread of the library waits for
+     * bytes of a pipe it answers nothing: the call then takes 0.1 s, and gives the counts of before.
+     */
     public synchronized Counts counts() {
         try (Arena local = Arena.ofConfined()) {
             MemorySegment counts = local.allocate(Native.weir_counts.LAYOUT);
