@@ -353,7 +353,7 @@ impl Batches {
             }
             std::mem::take(&mut state.waiting)
         };
-        // They are not held, so their memory goes nowhere.
+        // They are freed here: only a batch that was taken goes back to the run.
         waiting.into_iter().for_each(|mut batch| batch.batch = None);
         self.shared.changed(self.shared.state());
     }
