@@ -387,7 +387,7 @@ impl Source {
         }
     }
 
-    /// The counts: while the source is read, those of the last batch that was read; at its end the final ones.
+    /// The counts: while the source is read, those between two batches; at its end the final ones.
     #[getter]
     fn counts(&self, py: Python<'_>) -> PyResult<Counts> {
         if let Some(last) = *self.last.lock().unwrap_or_else(PoisonError::into_inner) {
