@@ -285,7 +285,7 @@ impl Source {
     /// Returns the counts: while the source is read, those between two batches; at its end the final ones. While a thread waits for bytes of a
     /// pipe it answers nothing: the call then takes 0.1 s, and gives the counts of before.
     ///
-    /// While a capture runs, `received` is what was handed over and what was dropped; the final number is the kernel's own.
+    /// While a capture runs, `received` is what was handed over and what was dropped; the final number is the kernel's own, unless a limit ended it.
     pub fn counts(&self) -> Counts {
         /// The run answers between two batches, and while it waits for room.
         const ANSWER: Duration = Duration::from_millis(100);

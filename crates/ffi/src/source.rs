@@ -413,7 +413,7 @@ pub unsafe extern "C" fn weir_set_rules(
 
 /// Gives the counts of a source. While it is read, those between two batches; at its end the final ones. While a thread of the library waits
 /// for bytes of a pipe it answers nothing: the call then takes 0.1 s, and gives the counts of before. While a capture runs, `received` is what
-/// was handed over and what was dropped; the final number is the kernel's own.
+/// was handed over and what was dropped; the final number is the kernel's own, unless a limit ended it.
 ///
 /// # Safety
 /// `counts` leads to memory for counts.

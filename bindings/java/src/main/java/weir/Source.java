@@ -215,7 +215,7 @@ public final class Source implements AutoCloseable {
     /**
      * Returns the counts: while the source is read, those between two batches; at its end the final ones. While a thread of the library waits for
      * bytes of a pipe it answers nothing: the call then takes 0.1 s, and gives the counts of before. While a capture runs, {@code received} is
-     * what was handed over and what was dropped; the final number is the kernel's own.
+     * what was handed over and what was dropped; the final number is the kernel's own, unless a limit ended it.
      */
     public synchronized Counts counts() {
         try (Arena local = Arena.ofConfined()) {
