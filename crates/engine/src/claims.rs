@@ -113,11 +113,18 @@ pub fn is_part_of(directory: &Path, file: &Path) -> bool {
     within || known.is_some() && entries.flatten().any(|entry| is_same(entry.path()))
 }
 
-/// Returns the canonical path for a name; its last part need not exist yet. `None` if the directory does not exist.
+/// Returns the canonical path for a name; its last part need not exist yet. `None` if the directory does not exist, or if
+/// symbolic links lead in a circle: no file can be opened by such a name.
 pub fn place(path: &Path) -> Option<PathBuf> {
+    /// Largest number of links in a row that the kernel follows: `MAXSYMLINKS` of linux/namei.h.
+    const MOST_LINKS: usize = 40;
     let mut path = path.to_owned();
     // A dangling link is followed too, because a write would make its target.
-    while let Ok(target) = path.read_link() {
+    for links in 0.. {
+        let Ok(target) = path.read_link() else { break };
+        if links == MOST_LINKS {
+            return None;
+        }
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -127,7 +134,31 @@ pub fn place(path: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
     use weir_testkit::Scratch;
+
+    #[test]
+    fn links_are_followed_as_far_as_the_kernel_follows_them() {
+        let folder = Scratch::new();
+        let at = |name: &str| folder.path().join(name);
+        symlink("a", at("a")).unwrap();
+        symlink("c", at("b")).unwrap();
+        symlink("b", at("c")).unwrap();
+        for circle in ["a", "b", "c"] {
+            assert_eq!(place(&at(circle)), None, "{circle}");
+        }
+        // A chain of links to a file that does not exist yet: a write makes the file if the chain is not too long.
+        symlink("target", at("1")).unwrap();
+        (2..=41).for_each(|number| symlink((number - 1).to_string(), at(&number.to_string())).unwrap());
+        for number in 1..=41 {
+            let found = place(&at(&number.to_string()));
+            let opened = std::fs::File::create(at(&number.to_string()));
+            assert_eq!(found.is_some(), opened.is_ok(), "{number} links: {opened:?}");
+            assert!(found.is_none_or(|found| found == at("target").canonicalize().unwrap()));
+            let _ = std::fs::remove_file(at("target"));
+            std::fs::write(at("target"), "").unwrap();
+        }
+    }
 
     #[test]
     fn files_of_an_endless_rotation_take_bounded_memory() {

@@ -27,12 +27,14 @@ fn is_unsupported(error: &io::Error) -> bool {
 
 /// Creates a file and removes its name at once.
 fn named(options: &OpenOptions, directory: &Path) -> io::Result<File> {
+    /// Largest number of names that are tried, since others may make files of these names.
+    const TRIES: u32 = 1000;
     let mut number = 0u32;
     loop {
         let path = directory.join(format!("weir-{}-{number}", std::process::id()));
         match options.clone().create_new(true).open(&path) {
             Ok(file) => return std::fs::remove_file(&path).map(|()| file),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < u32::MAX => number += 1,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < TRIES => number += 1,
             Err(error) => return Err(error),
         }
     }

@@ -727,3 +727,25 @@ fn a_long_expression_is_shown_by_its_start() {
     let short = weir(["filter", "udp port 1 or", &file]);
     assert!(short.err.starts_with("weir: expression 'udp port 1 or': "), "{}", short.err);
 }
+
+#[test]
+fn a_circle_of_links_is_an_error_of_its_name() {
+    let temp = Temp::new();
+    let (circle, file) = (temp.at("circle"), temp.file("a.pcap", &pcap_header(65_535, 1)));
+    std::os::unix::fs::symlink("circle", &circle).unwrap();
+    let runs: [(&[&str], i32); 6] = [
+        (&["filter", "", &circle], 1),
+        (&["filter", "", &circle, "--follow"], 1),
+        (&["measure", &circle], 1),
+        (&["filter", "", &file, "-w", &circle], 1),
+        (&["filter", "", &file, "-C", "1k", "-w", &circle], 1),
+        (&["generate", &circle, "--packets", "1"], 1),
+    ];
+    for (arguments, code) in runs {
+        // A run that follows links for ever is deaf to signals: TERM after ten seconds, KILL a second later.
+        let weir = env!("CARGO_BIN_EXE_weir");
+        let done = tool("timeout", ["-k", "1", "10", weir].iter().chain(arguments));
+        assert_eq!(done.code, Some(code), "{arguments:?}: {done:?}");
+        assert!(done.err.contains("too many levels of symbolic links"), "{arguments:?}: {}", done.err);
+    }
+}
