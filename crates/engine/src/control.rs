@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use weir_filter::libpcap;
+use weir_filter::{Names, libpcap};
 use weir_io::live::{Counts, PreFilter};
 use weir_io::sys::packet_socket::Insn;
 use weir_io::{Input, Kind};
@@ -356,7 +356,9 @@ pub fn kernel_program(
     resolve: bool,
     stop: &AtomicBool,
 ) -> Result<Vec<Insn>, PlanError> {
-    let program = compile(expression, stop, move |text| libpcap::compile_live(text, link, resolve))?;
+    let program = compile(expression, stop, move |text| libpcap::compile_live(text, link, &Names::from(resolve)))?;
+    // The kernel knows no sets.
+    let program = program.without_sets();
     let insn = |insn: &weir_filter::Insn| Insn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
     Ok(program.insns().iter().map(insn).collect())
 }

@@ -32,6 +32,26 @@ pub enum Error {
         /// Place of the name, in bytes of the expression.
         span: Range<usize>,
     },
+    /// A set of addresses that nobody defined.
+    #[error("there is no set \"@{name}\": {}", defined(known))]
+    UnknownSet {
+        /// The name, without the `@`.
+        name: String,
+        /// Names of the sets that there are.
+        known: Vec<String>,
+        /// Place of the word, in bytes of the expression.
+        span: Range<usize>,
+    },
+    /// A set of addresses at a place where none can stand.
+    #[error("\"@{name}\" {reason}")]
+    SetPlace {
+        /// The name, without the `@`.
+        name: String,
+        /// Reason.
+        reason: &'static str,
+        /// Place of the word, in bytes of the expression.
+        span: Range<usize>,
+    },
     /// libpcap refused the expression; the message is its own.
     #[error("{message}{}", hint(word.as_deref()))]
     Refused {
@@ -60,6 +80,17 @@ pub enum Error {
         /// The code generator's message.
         reason: String,
     },
+}
+
+fn defined(known: &[String]) -> String {
+    /// Number of names that are listed.
+    const MOST: usize = 20;
+    if known.is_empty() {
+        return "name its file, as in --set NAME=FILE".to_owned();
+    }
+    let names: Vec<_> = known.iter().take(MOST).map(|name| format!("@{name}")).collect();
+    let more = if known.len() > MOST { " and others" } else { "" };
+    format!("those given are {}{more}", names.join(", "))
 }
 
 fn hint(word: Option<&str>) -> String {

@@ -39,11 +39,16 @@ pub fn compare(program: &Program, packet: &[u8], wire_len: u32) {
 
 /// Compares the three engines on at most 64 frames.
 pub fn agree(program: &Program, native: &Native, frames: &[Frame<'_>]) {
+    agree_with(program, program, native, frames);
+}
+
+/// Compares interpreter and native code of a program, which may test sets, with libpcap running `oracle`, on at most 64 frames.
+pub fn agree_with(oracle: &Program, program: &Program, native: &Native, frames: &[Frame<'_>]) {
     let mut verdicts = u64::MAX;
     native.matches(frames, &mut verdicts);
     assert!(frames.len() >= 64 || verdicts >> frames.len() == 0, "bits beyond the frames: {verdicts:#x}");
     for (index, frame) in frames.iter().enumerate() {
-        let expected = libpcap::bpf_filter(program, frame.data, frame.wire_len);
+        let expected = libpcap::bpf_filter(oracle, frame.data, frame.wire_len);
         let context = || format!("packet {:02x?}, wire length {}, program {program:x?}", frame.data, frame.wire_len);
         let interpreted = interpreter::run(program, frame.data, frame.wire_len);
         assert_eq!(interpreted, expected, "interpreter: {}", context());

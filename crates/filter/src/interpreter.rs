@@ -1,6 +1,6 @@
 //! Interpreter: runs a program one instruction at a time. The twin of native code in tests, and the engine if there is none.
 
-use crate::program::{Insn, Op, Operand, Program, SCRATCH_WORDS, backward_jump_limit};
+use crate::program::{Address, Insn, Op, Operand, Program, SCRATCH_WORDS, SetTest, backward_jump_limit};
 
 /// Returns the result of `program` for a packet: 0 for no match, else the number of bytes to keep.
 ///
@@ -12,7 +12,7 @@ use crate::program::{Insn, Op, Operand, Program, SCRATCH_WORDS, backward_jump_li
 #[must_use]
 pub fn run(program: &Program, data: &[u8], wire_len: u32) -> u32 {
     let machine = Machine { data, wire_len, a: 0, x: 0, scratch: [0; SCRATCH_WORDS] };
-    machine.run(program.insns(), program.ops()).unwrap_or(0)
+    machine.run(program).unwrap_or(0)
 }
 
 struct Machine<'a> {
@@ -25,7 +25,8 @@ struct Machine<'a> {
 
 impl Machine<'_> {
     /// Runs to a return instruction; `None` if the program faults.
-    fn run(mut self, insns: &[Insn], ops: &[Op]) -> Option<u32> {
+    fn run(mut self, program: &Program) -> Option<u32> {
+        let (insns, ops) = (program.insns(), program.ops());
         let mut backward_left = backward_jump_limit(self.data.len());
         let mut pc = 0usize;
         loop {
@@ -37,6 +38,10 @@ impl Machine<'_> {
                 Op::Branch(relation, operand) => {
                     let skip = if relation.holds(self.a, self.operand(operand, insn)) { insn.jt } else { insn.jf };
                     pc += usize::from(skip);
+                }
+                Op::InSet(address) => {
+                    let is_member = self.is_member(address, program.tests().get(insn.k as usize)?)?;
+                    pc += usize::from(if is_member { insn.jt } else { insn.jf });
                 }
                 Op::Jump => {
                     let skip = insn.k as i32;
@@ -70,9 +75,21 @@ impl Machine<'_> {
             Op::Negate => self.a = self.a.wrapping_neg(),
             Op::CopyAToX => self.x = self.a,
             Op::CopyXToA => self.a = self.x,
-            Op::Jump | Op::Branch(..) | Op::ReturnK | Op::ReturnA => {}
+            Op::Jump | Op::Branch(..) | Op::InSet(_) | Op::ReturnK | Op::ReturnA => {}
         }
         Some(())
+    }
+
+    /// Whether a set has the address; `None` if the packet ends within it and the program with it: see [`AddressSet::judge_v6`].
+    ///
+    /// [`AddressSet::judge_v6`]: crate::AddressSet::judge_v6
+    fn is_member(&self, address: Address, test: &SetTest) -> Option<bool> {
+        let at = match address {
+            Address::V4 => return Some(test.set.contains_v4(self.a)),
+            Address::V6 => test.offset as usize,
+            Address::V6Indirect => test.offset as usize + self.x as usize,
+        };
+        test.set.judge_v6(self.data.get(at..)?)
     }
 
     fn operand(&self, operand: Operand, insn: Insn) -> u32 {

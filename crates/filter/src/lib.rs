@@ -11,10 +11,12 @@ mod names;
 #[allow(unsafe_code)]
 pub mod native;
 pub mod program;
+pub mod sets;
 
 pub use error::Error;
 pub use native::Native;
 pub use program::{Insn, Program};
+pub use sets::{AddressSet, Names, Sets};
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -51,7 +53,14 @@ impl Filter {
     ///
     /// **Errors**: those of [`libpcap::compile`].
     pub fn compile(expression: &str, link: LinkType, resolve: bool) -> Result<Self, Error> {
-        Ok(Self::from_program(libpcap::compile(expression, link, resolve)?))
+        Self::compile_with(expression, link, &Names::from(resolve))
+    }
+
+    /// Compiles an expression that may name sets of addresses.
+    ///
+    /// **Errors**: those of [`libpcap::compile_with`].
+    pub fn compile_with(expression: &str, link: LinkType, names: &Names) -> Result<Self, Error> {
+        Ok(Self::from_program(libpcap::compile_with(expression, link, names)?))
     }
 
     /// A filter that runs `program`, for instance a program of [`libpcap::compile_live`] for a direction.

@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use weir_packet::LinkType;
 
 use crate::program::{Insn, PACKET_TYPE, Program, SNAPLEN};
+use crate::sets::{Marked, Names};
 use crate::{Error, names};
 
 /// The netmask for `ip broadcast`. For a file it is unknown; tcpdump takes 0, so 0.0.0.0 and 255.255.255.255 match.
@@ -75,7 +76,18 @@ pub fn version() -> String {
 /// **Errors**: [`Error::Name`], [`Error::Nul`], [`Error::TooLong`], and [`Error::Refused`] with
 /// libpcap's message.
 pub fn compile(expression: &str, link: LinkType, resolve: bool) -> Result<Program, Error> {
-    compile_for(expression, link, resolve, false)
+    compile_with(expression, link, &Names::from(resolve))
+}
+
+/// Compiles an expression that may name sets of addresses, as in `src @banned`; otherwise as [`compile`].
+///
+/// A set stands for an address behind `src`, `dst`, `host` and `net`, alone or with `ip`, `ip6`, `arp` or `rarp`, and in lists of addresses. It
+/// is the same as the list of its addresses and prefixes, `(host A or net B or ...)`, for each packet that has its addresses whole.
+/// If the packet ends within an address, the program ends with 0, as it does with one address in the place of the set.
+///
+/// **Errors**: those of [`compile`], [`Error::UnknownSet`] and [`Error::SetPlace`].
+pub fn compile_with(expression: &str, link: LinkType, names: &Names) -> Result<Program, Error> {
+    compile_for(expression, link, names, false)
 }
 
 /// Compiles a tcpdump expression for frames of a live capture: `inbound` and `outbound` become loads at
@@ -83,17 +95,24 @@ pub fn compile(expression: &str, link: LinkType, resolve: bool) -> Result<Progra
 ///
 /// If the expression is valid for a savefile, the result is that of [`compile`].
 ///
-/// **Errors**: those of [`compile`], with libpcap's messages for live captures, and [`Error::Ancillary`].
-pub fn compile_live(expression: &str, link: LinkType, resolve: bool) -> Result<Program, Error> {
-    match compile(expression, link, resolve) {
+/// **Errors**: those of [`compile_with`], with libpcap's messages for live captures, and [`Error::Ancillary`].
+pub fn compile_live(expression: &str, link: LinkType, names: &Names) -> Result<Program, Error> {
+    match compile_with(expression, link, names) {
         Err(Error::Refused { .. }) => {}
         compiled => return compiled,
     }
-    let program = compile_for(expression, link, resolve, true)?;
+    let program = compile_for(expression, link, names, true)?;
     if program.ancillary().all(|place| place == PACKET_TYPE) { Ok(program) } else { Err(Error::Ancillary) }
 }
 
-fn compile_for(expression: &str, link: LinkType, resolve: bool, live: bool) -> Result<Program, Error> {
+/// Compiles an expression without libpcap's optimizer, as an oracle. **Errors**: those of [`compile`].
+#[doc(hidden)]
+pub fn compile_unoptimised(expression: &str, link: LinkType) -> Result<Program, Error> {
+    let text = CString::new(expression).map_err(|error| Error::Nul { offset: error.nul_position() })?;
+    Program::new(Compiler::for_file(link)?.compile(&text, names::check(expression)?, false)?)
+}
+
+fn compile_for(expression: &str, link: LinkType, names: &Names, live: bool) -> Result<Program, Error> {
     if let Some(offset) = expression.bytes().position(|byte| byte == 0) {
         return Err(Error::Nul { offset });
     }
@@ -103,17 +122,30 @@ fn compile_for(expression: &str, link: LinkType, resolve: bool, live: bool) -> R
     if expression.trim_matches([' ', '\t', '\r', '\n']).is_empty() {
         return Ok(Program::accept_all());
     }
-    let word = if resolve { None } else { names::check(expression)? };
-    let text = CString::new(expression).map_err(|error| Error::Nul { offset: error.nul_position() })?;
-    let compiler = if live { Compiler::for_live(link)? } else { Compiler::for_file(link)? };
-    Program::new(compiler.compile(&text, word)?)
+    let marked = Marked::new(expression, &names.sets)?;
+    let word = if names.resolve { None } else { names::check(expression)? };
+    let compiled = |text: &str, optimize: bool| {
+        let text = CString::new(text).map_err(|error| Error::Nul { offset: error.nul_position() })?;
+        let compiler = if live { Compiler::for_live(link)? } else { Compiler::for_file(link)? };
+        compiler.compile(&text, word, optimize)
+    };
+    match marked {
+        None => Program::new(compiled(expression, true)?),
+        Some(marked) => {
+            let [first, second] = &marked.texts;
+            marked.program([compiled(first, false)?, compiled(second, false)?])
+        }
+    }
 }
 
 /// Runs a program in libpcap's own interpreter: the oracle of every test here.
+///
+/// **Panics**: the program tests sets, which libpcap does not know.
 #[must_use]
 pub fn bpf_filter(program: &Program, data: &[u8], wire_len: u32) -> u32 {
+    assert!(program.tests().is_empty(), "libpcap knows no sets");
     let data_len = c_uint::try_from(data.len()).unwrap_or(c_uint::MAX);
-    // SAFETY: `Program::new` promises known operations, jumps within the list and a return at its end, so libpcap reads only
+    // SAFETY: `Program::new` promises known operations, none of ours among them, jumps within the list and a return at its end, so libpcap reads only
     // `insns` of `program`; `data_len` never exceeds the length of `data`, and both borrows outlive the call.
     unsafe { raw_bpf_filter(program.insns().as_ptr(), data.as_ptr(), wire_len, data_len) }
 }
@@ -168,10 +200,12 @@ impl Compiler {
         NonNull::new(handle).map(|handle| Self { handle, _file: None }).ok_or_else(refused)
     }
 
-    fn compile(&self, expression: &CStr, word: Option<&str>) -> Result<Vec<Insn>, Error> {
+    fn compile(&self, expression: &CStr, word: Option<&str>, optimize: bool) -> Result<Vec<Insn>, Error> {
         let mut raw = MaybeUninit::<RawProgram>::zeroed();
         // SAFETY: the handle is live until drop, `expression` ends with NUL, and libpcap writes `raw` before it returns 0.
-        let status = unsafe { pcap_compile(self.handle.as_ptr(), raw.as_mut_ptr(), expression.as_ptr(), 1, NETMASK) };
+        let status = unsafe {
+            pcap_compile(self.handle.as_ptr(), raw.as_mut_ptr(), expression.as_ptr(), optimize.into(), NETMASK)
+        };
         if status != 0 {
             return Err(Error::Refused { message: self.message(), word: word.map(str::to_owned) });
         }

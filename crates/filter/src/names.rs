@@ -17,8 +17,44 @@ use crate::Error;
 ///
 /// **Cost**: linear in the expression except for runs of hexadecimal digits and colons. **Errors**: [`Error::Name`].
 pub(crate) fn check(expression: &str) -> Result<Option<&str>, Error> {
-    let mut reader = Reader { qualifier: Qualifier::None, head: Head::default(), open: Vec::new(), word: false };
-    let mut unexplained = None;
+    let Words { unexplained, refused, .. } = read(expression);
+    refused.map_or(Ok(unexplained), Err)
+}
+
+/// Returns the sets of addresses that an expression names.
+pub(crate) fn sets(expression: &str) -> Vec<SetWord<'_>> {
+    read(expression).sets
+}
+
+/// A set of addresses named in an expression, `@NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SetWord<'a> {
+    /// Name without the `@`.
+    pub(crate) name: &'a str,
+    /// Place of the word, in bytes of the expression.
+    pub(crate) span: Range<usize>,
+    /// Kind of the word, according to its qualifiers.
+    pub(crate) qualifier: Qualifier,
+    /// Protocol among its qualifiers.
+    pub(crate) protocol: Option<Protocol>,
+    /// Whether a parenthesis opens right before it. libpcap allows no second one there.
+    pub(crate) begins_parenthesis: bool,
+    /// Whether a prefix length or a mask follows.
+    pub(crate) has_mask: bool,
+}
+
+/// Words of an expression.
+struct Words<'a> {
+    /// The first word that is no keyword and has no qualifier.
+    unexplained: Option<&'a str>,
+    /// The first name that would be looked up.
+    refused: Option<Error>,
+    sets: Vec<SetWord<'a>>,
+}
+
+fn read(expression: &str) -> Words<'_> {
+    let mut reader = Reader { inherited: Inherited::default(), head: Head::default(), open: Vec::new(), word: false };
+    let mut words = Words { unexplained: None, refused: None, sets: Vec::new() };
     let mut previous = Token::End;
     let mut at = 0;
     while at < expression.len() {
@@ -29,14 +65,28 @@ pub(crate) fn check(expression: &str) -> Result<Option<&str>, Error> {
             continue;
         }
         let text = &expression[span.clone()];
-        match reader.read(token, previous) {
-            Some(Qualifier::Name(what)) => return Err(refuse(text, what, span)),
-            Some(Qualifier::None) => unexplained = unexplained.or(Some(text)),
-            Some(Qualifier::Local) | None => {}
+        let qualifier = reader.read(token, previous);
+        match (token, qualifier) {
+            (Token::Set, qualifier) => words.sets.push(SetWord {
+                name: &text[1..],
+                span,
+                qualifier: qualifier.unwrap_or(Qualifier::None),
+                protocol: reader.inherited.protocol,
+                begins_parenthesis: previous == Token::Symbol(b'('),
+                has_mask: false,
+            }),
+            (Token::Symbol(b'/') | Token::Keyword(Keyword::Mask), _) if previous == Token::Set => {
+                words.sets.iter_mut().next_back().expect("the previous word is a set").has_mask = true;
+            }
+            (_, Some(Qualifier::Name(what))) => {
+                words.refused = words.refused.or_else(|| Some(refuse(text, what, span)));
+            }
+            (_, Some(Qualifier::None)) => words.unexplained = words.unexplained.or(Some(text)),
+            (_, Some(Qualifier::Local) | None) => {}
         }
         previous = token;
     }
-    Ok(unexplained)
+    words
 }
 
 fn refuse(text: &str, what: &'static str, span: Range<usize>) -> Error {
@@ -44,9 +94,10 @@ fn refuse(text: &str, what: &'static str, span: Range<usize>) -> Error {
 }
 
 /// Kind of a name, according to its qualifiers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Qualifier {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Qualifier {
     /// No kind: libpcap refuses a name here.
+    #[default]
     None,
     /// A port, a protocol or another name in this machine's own tables.
     Local,
@@ -54,10 +105,29 @@ enum Qualifier {
     Name(&'static str),
 }
 
+/// Protocol in front of a name, as far as its kind and the family of its addresses depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// A link layer.
+    Link,
+    /// IPv4, ARP or RARP.
+    V4,
+    /// IPv6.
+    V6,
+    Other,
+}
+
+/// Kind and protocol that a name without qualifiers takes from the name before it.
+#[derive(Clone, Copy, Default)]
+struct Inherited {
+    qualifier: Qualifier,
+    protocol: Option<Protocol>,
+}
+
 /// The qualifiers in front of a name, so far.
 #[derive(Clone, Copy, Default)]
 struct Head {
-    protocol: Option<&'static str>,
+    protocol: Option<Protocol>,
     direction: bool,
     address: Option<Qualifier>,
 }
@@ -65,7 +135,7 @@ struct Head {
 impl Head {
     fn qualifier(self) -> Option<Qualifier> {
         let host = || match self.protocol {
-            Some("link") => Qualifier::Name("link-layer host"),
+            Some(Protocol::Link) => Qualifier::Name("link-layer host"),
             _ => Qualifier::Name("host"),
         };
         match self.address {
@@ -78,11 +148,10 @@ impl Head {
 }
 
 struct Reader {
-    /// Kind that a name without qualifiers inherits.
-    qualifier: Qualifier,
+    inherited: Inherited,
     head: Head,
-    /// Inherited kind at each open parenthesis.
-    open: Vec<Qualifier>,
+    /// Inheritance at each open parenthesis.
+    open: Vec<Inherited>,
     /// Whether the next name belongs to the keyword before it.
     word: bool,
 }
@@ -92,19 +161,19 @@ impl Reader {
     fn read(&mut self, token: Token, previous: Token) -> Option<Qualifier> {
         let word = std::mem::take(&mut self.word);
         match token {
-            Token::Name if word => return Some(Qualifier::Local),
-            Token::Name => return Some(self.identifier()),
+            Token::Name | Token::Set if word => return Some(Qualifier::Local),
+            Token::Name | Token::Set => return Some(self.identifier()),
             Token::Address | Token::Number => {
                 self.identifier();
             }
             Token::Keyword(keyword) => self.keyword(keyword),
             Token::Symbol(b'(') => {
-                let inherited = self.identifier();
-                self.open.push(inherited);
+                self.identifier();
+                self.open.push(self.inherited);
             }
             Token::Symbol(b')') => {
                 self.term();
-                self.qualifier = self.open.pop().unwrap_or(Qualifier::None);
+                self.inherited = self.open.pop().unwrap_or_default();
             }
             // The slash begins a prefix length, not a division.
             Token::Symbol(b'/') if previous == Token::Address => {}
@@ -116,21 +185,22 @@ impl Reader {
 
     /// Reads an operand at a place of a name: its kind is that of the head, or is inherited.
     fn identifier(&mut self) -> Qualifier {
-        if let Some(qualifier) = std::mem::take(&mut self.head).qualifier() {
-            self.qualifier = qualifier;
+        let head = std::mem::take(&mut self.head);
+        if let Some(qualifier) = head.qualifier() {
+            self.inherited = Inherited { qualifier, protocol: head.protocol };
         }
-        self.qualifier
+        self.inherited.qualifier
     }
 
     /// Reads a primitive after which no kind is inherited.
     fn term(&mut self) {
         self.head = Head::default();
-        self.qualifier = Qualifier::None;
+        self.inherited = Inherited::default();
     }
 
     fn keyword(&mut self, keyword: Keyword) {
         match keyword {
-            Keyword::Protocol(name) => self.head = Head { protocol: Some(name), ..Head::default() },
+            Keyword::Protocol(protocol) => self.head = Head { protocol: Some(protocol), ..Head::default() },
             Keyword::Direction => self.head.direction = true,
             Keyword::Address(qualifier) => self.head.address = Some(qualifier),
             Keyword::Joint => self.joint(),
@@ -161,6 +231,8 @@ enum Token {
     /// A network or link-layer address.
     Address,
     Number,
+    /// A set of addresses, `@NAME`.
+    Set,
     Keyword(Keyword),
     Symbol(u8),
     End,
@@ -168,7 +240,7 @@ enum Token {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keyword {
-    Protocol(&'static str),
+    Protocol(Protocol),
     Direction,
     Address(Qualifier),
     Joint,
@@ -198,6 +270,7 @@ fn token(text: &str) -> (Token, usize) {
             0 => (Token::Symbol(b'\\'), 1),
             length => (Token::Name, 1 + length),
         },
+        b'@' => (Token::Set, 1 + set_name(&bytes[1..])),
         b'&' if bytes.get(1) == Some(&b'&') => (Token::Keyword(Keyword::Joint), 2),
         b'|' if bytes.get(1) == Some(&b'|') => (Token::Keyword(Keyword::Joint), 2),
         b'!' if bytes.get(1) == Some(&b'=') => (Token::Symbol(b'='), 2),
@@ -213,6 +286,16 @@ fn name(bytes: &[u8]) -> usize {
     let run = bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte)).count();
     let last = bytes[..run].iter().rposition(|byte| !b"-_".contains(byte));
     last.map_or(0, |last| last + 1)
+}
+
+/// Length of the name of a set: letters, digits, dots, dashes and underscores.
+fn set_name(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte)).count()
+}
+
+/// Whether a text can be the name of a set.
+pub(crate) fn is_set_name(text: &str) -> bool {
+    !text.is_empty() && set_name(text.as_bytes()) == text.len()
 }
 
 /// Token of a run of letters, digits, dots and dashes.
@@ -354,11 +437,13 @@ fn keyword(text: &str) -> Option<Keyword> {
         "host" | "gateway" => Keyword::Address(Qualifier::Name("host")),
         "net" => Keyword::Address(Qualifier::Name("network")),
         "port" | "portrange" | "proto" | "protochain" => Keyword::Address(Qualifier::Local),
-        "link" | "ether" | "ppp" | "slip" | "fddi" | "tr" | "wlan" => Keyword::Protocol("link"),
-        "arp" | "rarp" | "ip" | "sctp" | "tcp" | "udp" | "icmp" | "igmp" | "igrp" | "pim" | "vrrp" | "carp"
-        | "radio" | "ip6" | "icmp6" | "ah" | "esp" | "atalk" | "aarp" | "decnet" | "lat" | "sca" | "moprc"
-        | "mopdl" | "iso" | "esis" | "es-is" | "isis" | "is-is" | "l1" | "l2" | "iih" | "lsp" | "snp" | "csnp"
-        | "psnp" | "clnp" | "stp" | "ipx" | "netbeui" => Keyword::Protocol("network"),
+        "link" | "ether" | "ppp" | "slip" | "fddi" | "tr" | "wlan" => Keyword::Protocol(Protocol::Link),
+        "arp" | "rarp" | "ip" => Keyword::Protocol(Protocol::V4),
+        "ip6" => Keyword::Protocol(Protocol::V6),
+        "sctp" | "tcp" | "udp" | "icmp" | "igmp" | "igrp" | "pim" | "vrrp" | "carp" | "radio" | "icmp6" | "ah"
+        | "esp" | "atalk" | "aarp" | "decnet" | "lat" | "sca" | "moprc" | "mopdl" | "iso" | "esis" | "es-is"
+        | "isis" | "is-is" | "l1" | "l2" | "iih" | "lsp" | "snp" | "csnp" | "psnp" | "clnp" | "stp" | "ipx"
+        | "netbeui" => Keyword::Protocol(Protocol::Other),
         "type" | "subtype" | "direction" | "dir" | "on" | "ifname" | "rset" | "ruleset" | "reason" | "action"
         | "llc" => Keyword::Word,
         "less" | "greater" | "byte" | "broadcast" | "multicast" | "len" | "length" | "inbound" | "outbound"

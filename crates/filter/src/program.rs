@@ -1,6 +1,7 @@
 //! Classic BPF programs as data, validated once so that running them needs no checks.
 
-use crate::Error;
+use crate::{AddressSet, Error};
+use std::sync::Arc;
 use weir_packet::savefile::Direction;
 
 /// A classic BPF instruction, laid out as the kernel's `struct sock_filter` and libpcap's `struct bpf_insn`.
@@ -27,6 +28,15 @@ const ANCILLARY: u32 = -0x1000_i32 as u32;
 /// linux/filter.h).
 pub const PACKET_TYPE: u32 = ANCILLARY + 4;
 
+/// Code of a branch that is taken if the set of test `k` has the IPv4 address in A. Ours: neither libpcap nor the kernel knows it.
+pub const IN_V4: u16 = 0x0195;
+
+/// Code of a branch that is taken if the set of test `k` has the IPv6 address at the test's offset of the packet. Ours.
+pub const IN_V6: u16 = 0x0295;
+
+/// Code of a branch as [`IN_V6`], at the test's offset plus X. Ours.
+pub const IN_V6_X: u16 = 0x0395;
+
 /// Value of `ret` for a match, and the snap length with which expressions are compiled (tcpdump's own).
 pub const SNAPLEN: u32 = 262_144;
 
@@ -42,7 +52,27 @@ pub struct Program {
     insns: Vec<Insn>,
     /// The operation of each instruction, so that the interpreter need not decode it for every packet.
     ops: Vec<Op>,
+    /// Tests of sets: `k` of a branch on a set is an index here.
+    tests: Vec<SetTest>,
 }
+
+/// A test whether a set has an address of the packet.
+#[derive(Clone, Debug)]
+pub struct SetTest {
+    /// The set.
+    pub set: Arc<AddressSet>,
+    /// Offset of an IPv6 address in the packet, bytes; X is added for [`IN_V6_X`]. IPv4 addresses are in A.
+    pub offset: u32,
+}
+
+/// Tests are equal if they ask the same object.
+impl PartialEq for SetTest {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.set, &other.set) && self.offset == other.offset
+    }
+}
+
+impl Eq for SetTest {}
 
 /// Largest number of backward jumps on a packet of `data_len` bytes; a program that makes more is ended with 0.
 ///
@@ -71,10 +101,23 @@ pub(crate) enum Op {
     Negate,
     Jump,
     Branch(Relation, Operand),
+    /// A branch on a set: taken if the set has the address.
+    InSet(Address),
     ReturnK,
     ReturnA,
     CopyAToX,
     CopyXToA,
+}
+
+/// Place of the address that a set test reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// An IPv4 address in A.
+    V4,
+    /// An IPv6 address at the test's offset.
+    V6,
+    /// An IPv6 address at the test's offset plus X.
+    V6Indirect,
 }
 
 /// Arithmetic on A.
@@ -150,6 +193,9 @@ impl Insn {
             0x16 => Op::ReturnA,
             0x07 => Op::CopyAToX,
             0x87 => Op::CopyXToA,
+            IN_V4 => Op::InSet(Address::V4),
+            IN_V6 => Op::InSet(Address::V6),
+            IN_V6_X => Op::InSet(Address::V6Indirect),
             code => return Self::with_operand(code),
         })
     }
@@ -217,6 +263,13 @@ impl Program {
     /// the program or onto itself, a last instruction that is no return, a constant division by zero, a constant shift by
     /// 32 or more (undefined in libpcap 1.10's C, refused by later versions), or scratch memory beyond its 16 words.
     pub fn new(insns: Vec<Insn>) -> Result<Self, Error> {
+        Self::with_sets(insns, Vec::new())
+    }
+
+    /// Validates a list of instructions, in which [`IN_V4`], [`IN_V6`] and [`IN_V6_X`] branch on these tests.
+    ///
+    /// **Cost**: one pass. **Errors**: as for [`Self::new`]; such an instruction without its test.
+    pub fn with_sets(insns: Vec<Insn>, tests: Vec<SetTest>) -> Result<Self, Error> {
         let refuse = |index, reason| Err(Error::Program { index, reason });
         if insns.is_empty() {
             return refuse(0, "the program is empty");
@@ -227,17 +280,18 @@ impl Program {
         let mut ops = Vec::with_capacity(insns.len());
         for (index, insn) in insns.iter().enumerate() {
             match check(*insn, index, insns.len()) {
+                Ok(Op::InSet(_)) if insn.k as usize >= tests.len() => return refuse(index, "no such set"),
                 Ok(op) => ops.push(op),
                 Err(reason) => return refuse(index, reason),
             }
         }
-        Ok(Self { insns, ops })
+        Ok(Self { insns, ops, tests })
     }
 
     /// The program of an empty expression, which every packet matches.
     #[must_use]
     pub fn accept_all() -> Self {
-        Self { insns: vec![Insn::statement(0x06, SNAPLEN)], ops: vec![Op::ReturnK] }
+        Self { insns: vec![Insn::statement(0x06, SNAPLEN)], ops: vec![Op::ReturnK], tests: Vec::new() }
     }
 
     /// The instructions.
@@ -260,7 +314,14 @@ impl Program {
             Some(PACKET_TYPE) => Insn::statement(0x00, kind),
             _ => *insn,
         };
-        Self::new(self.insns.iter().map(constant).collect()).expect("a constant may stand for a load")
+        let insns = self.insns.iter().map(constant).collect();
+        Self::with_sets(insns, self.tests.clone()).expect("a constant may stand for a load")
+    }
+
+    /// Tests of sets, by the `k` of the instructions that branch on them.
+    #[must_use]
+    pub fn tests(&self) -> &[SetTest] {
+        &self.tests
     }
 
     /// Offsets of the loads that the kernel would replace with ancillary data.
@@ -280,6 +341,58 @@ impl Program {
     }
 }
 
+/// Codes of `ret #k` and of `ja`.
+pub(crate) const RETURN: u16 = 0x06;
+pub(crate) const JUMP: u16 = 0x05;
+
+/// Indices of the instructions that may follow the one at `at`.
+pub(crate) fn successors(insns: &[Insn], at: usize) -> impl Iterator<Item = usize> {
+    let insn = insns[at];
+    let (first, second) = match insn.op() {
+        Some(Op::ReturnK | Op::ReturnA) | None => (None, None),
+        Some(Op::Jump) => (Some((at + 1).wrapping_add_signed(insn.k as i32 as isize)), None),
+        Some(Op::Branch(..) | Op::InSet(_)) => {
+            (Some(at + 1 + usize::from(insn.jt)), Some(at + 1 + usize::from(insn.jf)))
+        }
+        Some(_) => (Some(at + 1), None),
+    };
+    first.into_iter().chain(second)
+}
+
+/// The instructions that can be reached, in their order. Distances only shrink, so jumps keep their forms.
+pub(crate) fn without_dead_code(insns: &[Insn]) -> Vec<Insn> {
+    let mut is_reached = vec![false; insns.len()];
+    let mut open = vec![0];
+    while let Some(at) = open.pop() {
+        if !std::mem::replace(&mut is_reached[at], true) {
+            open.extend(successors(insns, at));
+        }
+    }
+    // Number of reached instructions before each one.
+    let mut places = Vec::with_capacity(insns.len());
+    let mut count = 0usize;
+    for &reached in &is_reached {
+        places.push(count);
+        count += usize::from(reached);
+    }
+    let moved = |at: usize| {
+        let insn = insns[at];
+        let distance = |to: usize| places[to] as isize - places[at] as isize - 1;
+        match insn.op() {
+            Some(Op::Jump) => {
+                let target = (at + 1).wrapping_add_signed(insn.k as i32 as isize);
+                Insn { k: distance(target) as i32 as u32, ..insn }
+            }
+            Some(Op::Branch(..) | Op::InSet(_)) => {
+                let skip = |skip: u8| distance(at + 1 + usize::from(skip)) as u8;
+                Insn { jt: skip(insn.jt), jf: skip(insn.jf), ..insn }
+            }
+            _ => insn,
+        }
+    };
+    (0..insns.len()).filter(|&at| is_reached[at]).map(moved).collect()
+}
+
 /// The operation of the instruction at `index` of a program of `len`, or the reason for its refusal.
 fn check(insn: Insn, index: usize, len: usize) -> Result<Op, &'static str> {
     let inside = |skip: i64| {
@@ -291,8 +404,8 @@ fn check(insn: Insn, index: usize, len: usize) -> Result<Op, &'static str> {
         Op::ReturnK | Op::ReturnA => None,
         Op::Jump if insn.k as i32 == -1 => Some("jump onto itself"),
         Op::Jump if inside(i64::from(insn.k as i32)) => None,
-        Op::Branch(..) if inside(i64::from(insn.jt)) && inside(i64::from(insn.jf)) => None,
-        Op::Jump | Op::Branch(..) => Some("jump out of the program"),
+        Op::Branch(..) | Op::InSet(_) if inside(i64::from(insn.jt)) && inside(i64::from(insn.jf)) => None,
+        Op::Jump | Op::Branch(..) | Op::InSet(_) => Some("jump out of the program"),
         Op::LoadScratch | Op::LoadXScratch | Op::Store | Op::StoreX if insn.k as usize >= SCRATCH_WORDS => {
             Some("scratch memory has 16 words")
         }

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use support::Sample;
 use weir_filter::program::{PACKET_TYPE, SNAPLEN};
-use weir_filter::{Filter, MAX_BATCH, Native, fuzz_body, libpcap};
+use weir_filter::{Filter, MAX_BATCH, Names, Native, fuzz_body, libpcap};
 use weir_packet::{Frame, LinkType};
 
 /// Link types that the expressions test, beside those of the captures (<https://www.tcpdump.org/linktypes.html>).
@@ -126,12 +126,12 @@ fn an_empty_expression_matches_everything() {
 #[test]
 fn live_programs_ask_the_kernel_for_the_way() {
     use weir_packet::savefile::Direction::{In, Out};
-    let program = libpcap::compile_live("inbound", LinkType::ETHERNET, false).unwrap();
+    let program = libpcap::compile_live("inbound", LinkType::ETHERNET, &Names::default()).unwrap();
     let listed: Vec<_> = program.insns().iter().map(|insn| (insn.code, insn.jt, insn.jf, insn.k)).collect();
     assert_eq!(listed, [(0x28, 0, 0, PACKET_TYPE), (0x15, 0, 1, 4), (0x06, 0, 0, 0), (0x06, 0, 0, SNAPLEN)]);
     assert_eq!(PACKET_TYPE, 0xffff_f004);
     let verdict = |expression: &str, link, direction| {
-        let program = libpcap::compile_live(expression, link, false).unwrap();
+        let program = libpcap::compile_live(expression, link, &Names::default()).unwrap();
         let filter = Filter::from_program(program.of_direction(direction));
         let frame = Frame { data: &[0; 64], wire_len: 64, interface: 0 };
         let interpreted = filter.matches(&[frame]);
@@ -152,8 +152,8 @@ fn live_programs_ask_the_kernel_for_the_way() {
     }
     // If a file allows the expression too, the program reads the packet alone.
     for expression in ["udp port 53", "vlan 7", "ip6"] {
-        let [live, file] = [libpcap::compile_live, libpcap::compile]
-            .map(|compile| compile(expression, LinkType::ETHERNET, false).unwrap());
+        let [live, file] = [libpcap::compile_live, libpcap::compile_with]
+            .map(|compile| compile(expression, LinkType::ETHERNET, &Names::default()).unwrap());
         assert_eq!(live, file, "{expression}");
     }
 }
@@ -162,7 +162,7 @@ fn live_programs_ask_the_kernel_for_the_way() {
 #[test]
 fn live_expressions_are_refused_in_the_words_for_live_captures() {
     for expression in ["udp prot", "inbound and udp prot", "outbound and"] {
-        let refused = libpcap::compile_live(expression, LinkType::ETHERNET, false).unwrap_err().to_string();
+        let refused = libpcap::compile_live(expression, LinkType::ETHERNET, &Names::default()).unwrap_err().to_string();
         assert!(refused.contains("syntax error"), "{expression}: {refused}");
     }
 }
@@ -172,12 +172,12 @@ fn live_expressions_are_refused_in_the_words_for_live_captures() {
 fn live_expressions_that_only_the_kernel_could_answer_are_refused() {
     for link in [LinkType::ETHERNET, LinkType::RAW] {
         for expression in ["ifindex 1", "not ifindex 1", "inbound and ifindex 7", "udp or ifindex 2"] {
-            let refused = libpcap::compile_live(expression, link, false).unwrap_err();
+            let refused = libpcap::compile_live(expression, link, &Names::default()).unwrap_err();
             assert_eq!(refused, weir_filter::Error::Ancillary, "{expression}");
             assert!(refused.to_string().contains("ifindex"), "{refused}");
         }
     }
     // In the frames of all interfaces, the index is a field of the link header.
     let any = LinkType::LINUX_SLL2;
-    assert_eq!(libpcap::compile_live("ifindex 1", any, false), libpcap::compile("ifindex 1", any, false));
+    assert_eq!(libpcap::compile_live("ifindex 1", any, &Names::default()), libpcap::compile("ifindex 1", any, false));
 }

@@ -6,8 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod address;
-mod addresses;
-mod bitmap;
 mod classes;
 mod classifier;
 mod connections;
@@ -26,7 +24,6 @@ mod tree;
 mod unreachable;
 
 pub use address::Address;
-pub use addresses::Addresses;
 pub use classifier::{Around, Classifier, Conditions, Found, TooLarge};
 pub use connections::{CONNECTIONS, Connections, Seen, State, States};
 pub use counters::{ControlCounts, Count, Counters, RuleCount};
@@ -34,6 +31,7 @@ pub use fields::{Content, Fields, TcpFlags};
 pub use policy::{Policy, PolicyChange, Rules};
 pub use rates::Rates;
 pub use unreachable::Unreachable;
+pub use weir_packet::addresses::Addresses;
 
 /// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

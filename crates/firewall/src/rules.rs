@@ -13,7 +13,7 @@
 //!
 //! | condition | the packet |
 //! |---|---|
-//! | `src A`, `dst A` | address, prefix `10.0.0.0/8`, range `10.0.0.1-10.0.0.9`, `$SET`, `any`, or several with commas |
+//! | `src A`, `dst A` | address, prefix `10.0.0.0/8`, range `10.0.0.1-10.0.0.9`, `$SET` or `@SET`, `any`, or several with commas |
 //! | `proto P`, or `tcp` `udp` `icmp` `icmp6` `sctp` ... | protocol by name or number, behind IPv6 extension headers |
 //! | `sport N`, `dport N` | ports and ranges `80,8000-8080`; without a protocol TCP, UDP, DCCP, SCTP and UDP-Lite |
 //! | `flags S/SA` | TCP flags: of those behind the stroke, the ones before it are set; `flags S`: S is set |

@@ -24,14 +24,13 @@
 //! **Source**: cuts of Gupta and McKeown, "Packet classification using hierarchical intelligent cuttings" (Hot Interconnects 1999), with the
 //! bits of Woo, "A modular approach to packet classification" (INFOCOM 2000).
 
-use crate::bitmap::{AddressBitmap, Place};
 use crate::classifier::ranges_of;
 use crate::fields::Fields;
 use crate::rules::{Action, Rule};
 use crate::{Addresses, Verdict};
 use core::hint::select_unpredictable;
 use std::sync::Arc;
-use weir_memory::{Boxes, LANES, Point, in_huge_pages, prefetch_all};
+use weir_memory::{AddressBitmap, Boxes, LANES, Place, Point, in_huge_pages, prefetch_all};
 
 /// Packets that go down together.
 pub(crate) const TOGETHER: usize = 32;

@@ -156,8 +156,12 @@ fn a_wrong_line_is_refused_with_its_number_and_the_reason() {
     );
     assert_eq!(
         parse("set s file bad").unwrap_err(),
-        "bad: line 2: \"10.0.0.300\" is no address, prefix, range of addresses or $SET"
+        "bad: line 2: \"10.0.0.300\" is no address, prefix or range of addresses"
     );
+    assert!(parse("pass src 10.0.0.300").unwrap_err().contains("is no address, prefix, range of addresses or $SET"));
+    let rules = parse("set @s 10.0.0.1\nset t 10.0.0.2\npass src @s dst @t,$s\n").unwrap().rules;
+    assert_eq!(rules[0].src.as_deref(), Some(&set(&[("10.0.0.1", "10.0.0.1")])));
+    assert_eq!(rules[0].dst.as_deref(), Some(&set(&[("10.0.0.1", "10.0.0.2")])));
     let many = "pass tcp\n".repeat(MOST_RULES);
     assert_eq!(parse(&many).unwrap().rules.len(), MOST_RULES);
     assert!(parse(&format!("{many}pass udp")).unwrap_err().starts_with(&format!("line {}: more than", MOST_RULES + 1)));

@@ -11,6 +11,7 @@
 #[allow(unsafe_code)]
 mod advice;
 mod available;
+mod bitmap;
 #[allow(unsafe_code)]
 mod boxes;
 pub mod changes;
@@ -36,6 +37,7 @@ mod table;
 
 pub use advice::{advise_huge, in_huge_pages};
 pub use available::Available;
+pub use bitmap::{AddressBitmap, Place};
 pub use boxes::{Boxes, LANES, Point};
 pub use compiled::{Work, compiled_for_newer};
 pub use equal::equal;

@@ -3,6 +3,7 @@
 //! Input is bytes, output is records. Nothing here opens a file, reads a clock or allocates per packet.
 #![forbid(unsafe_code)]
 
+pub mod addresses;
 pub mod descriptor;
 pub mod flow;
 pub mod line;

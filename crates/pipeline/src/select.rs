@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tunnels::{Inside, Tunnels};
-use weir_filter::{Error, Filter, MAX_BATCH, Program, libpcap};
+use weir_filter::{Error, Filter, MAX_BATCH, Names, Program, libpcap};
 use weir_packet::list::List;
 use weir_packet::savefile::{Direction, Format, Layout};
 use weir_packet::{Frame, LinkType};
@@ -413,8 +413,9 @@ impl Select {
     /// Compiles an expression for one link type. **Errors**: the expression is wrong for every link type.
     fn compile(&self, expression: &str, link: LinkType, live: bool) -> Result<Sense<Program>, PlanError> {
         let Selection { resolve, stop, .. } = &self.selection;
-        let (resolve, for_source) = (*resolve, if live { libpcap::compile_live } else { libpcap::compile });
-        let made = compile(expression, stop, move |expression| for_source(expression, link, resolve));
+        let resolve = *resolve;
+        let for_source = if live { libpcap::compile_live } else { libpcap::compile_with };
+        let made = compile(expression, stop, move |expression| for_source(expression, link, &Names::from(resolve)));
         let refused = match made {
             Err(refused @ PlanError::Refused(_)) => refused,
             made => return made.map(Ok),

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use crate::program::{Alu, Insn, Op, Operand, Program, Relation, SCRATCH_WORDS};
+use crate::program::{Address, Alu, Insn, Op, Operand, Program, Relation, SCRATCH_WORDS};
 
 /// Largest number of tests worth making without a branch. Measured with lists of ports and hosts, on packets that no branch
 /// predictor can foresee: 30 ports or hosts (about 100 tests) take equal times with and without branches. With 12, this code
@@ -81,7 +81,8 @@ pub(super) struct Decision {
 impl Decision {
     /// Runs `program` symbolically; `None` if it loops or if its graph grows too large.
     pub(super) fn new(program: &Program) -> Option<Self> {
-        if program.has_loops() {
+        // Sets are left to the code for one packet.
+        if program.has_loops() || !program.tests().is_empty() {
             return None;
         }
         let mut maker = Maker {
@@ -305,7 +306,7 @@ impl Maker<'_> {
                 }
                 registers.a = self.alu(alu, registers.a, b);
             }
-            Op::Jump | Op::Branch(..) | Op::ReturnK | Op::ReturnA => {}
+            Op::Jump | Op::Branch(..) | Op::InSet(_) | Op::ReturnK | Op::ReturnA => {}
         }
         true
     }
@@ -358,12 +359,12 @@ enum Check {
     NonZero(ValueId),
 }
 
-const A_BIT: usize = SCRATCH_WORDS;
-const X_BIT: usize = SCRATCH_WORDS + 1;
+pub(crate) const A_BIT: usize = SCRATCH_WORDS;
+pub(crate) const X_BIT: usize = SCRATCH_WORDS + 1;
 
 /// For each instruction, the registers that are read from there on before they are written: bits 0 to 15 the scratch words,
 /// then A, then X. Jumps only go forward, so one pass from the end is enough.
-fn liveness(insns: &[Insn]) -> Vec<u32> {
+pub(crate) fn liveness(insns: &[Insn]) -> Vec<u32> {
     let (a, x) = (1 << A_BIT, 1 << X_BIT);
     let mut live = vec![0u32; insns.len() + 1];
     for (pc, insn) in insns.iter().enumerate().rev() {
@@ -386,6 +387,14 @@ fn liveness(insns: &[Insn]) -> Vec<u32> {
             Some(Op::StoreX) => next & !word | x,
             Some(Op::Alu(_, second)) => next | a | operand(second),
             Some(Op::Negate) => next | a,
+            Some(Op::InSet(address)) => {
+                let read = match address {
+                    Address::V4 => a,
+                    Address::V6 => 0,
+                    Address::V6Indirect => x,
+                };
+                live[pc + 1 + usize::from(insn.jt)] | live[pc + 1 + usize::from(insn.jf)] | read
+            }
             Some(Op::ReturnK) | None => 0,
         };
     }

@@ -8,10 +8,13 @@ use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
 use cranelift_frontend::{FunctionBuilder, Variable};
 
 use super::emit;
-use crate::program::{Alu, Insn, Op, Operand, Program, SCRATCH_WORDS, backward_jump_limit};
+use super::member::{self, Calls};
+use crate::program::{Address, Alu, Insn, Op, Operand, Program, SCRATCH_WORDS, SetTest, backward_jump_limit};
 
 /// Fills the body of `extern "C" fn(data: *const u8, len: usize, wire_len: u32) -> u32`.
-pub(super) fn build(program: &Program, builder: &mut FunctionBuilder<'_>) {
+///
+/// Sets are asked by calls of `calls`; the program's sets must outlive the code.
+pub(super) fn build(program: &Program, calls: Calls, builder: &mut FunctionBuilder<'_>) {
     let entry = builder.create_block();
     builder.append_block_params_for_function_params(entry);
     builder.switch_to_block(entry);
@@ -37,7 +40,9 @@ pub(super) fn build(program: &Program, builder: &mut FunctionBuilder<'_>) {
     builder.set_cold_block(fault);
     let known = vec![u64::MAX; blocks.len()];
     let loops = program.has_loops();
-    Direct { builder, data, len, wire_len, a, x, scratch, backward_left, blocks, known, fault, loops }.run(program);
+    let tests = program.tests();
+    Direct { builder, data, len, wire_len, a, x, scratch, backward_left, blocks, known, fault, loops, tests, calls }
+        .run(program);
 }
 
 /// Targets of all jumps.
@@ -45,7 +50,7 @@ fn targets(program: &Program) -> Vec<usize> {
     let mut targets = Vec::new();
     for (pc, insn) in program.insns().iter().enumerate() {
         match insn.op() {
-            Some(Op::Branch(..)) => {
+            Some(Op::Branch(..) | Op::InSet(_)) => {
                 targets.extend([pc + 1 + usize::from(insn.jt), pc + 1 + usize::from(insn.jf)]);
             }
             Some(Op::Jump) => targets.push((pc + 1).wrapping_add_signed(insn.k as i32 as isize)),
@@ -70,6 +75,8 @@ struct Direct<'a, 'b> {
     known: Vec<u64>,
     fault: Block,
     loops: bool,
+    tests: &'a [SetTest],
+    calls: Calls,
 }
 
 impl Direct<'_, '_> {
@@ -122,8 +129,34 @@ impl Direct<'_, '_> {
                 self.builder.ins().brif(holds, yes, &[], no, &[]);
                 None
             }
+            Op::InSet(address) => {
+                let is_member = self.is_member(address, insn);
+                let yes = self.target(pc + 1 + usize::from(insn.jt), known);
+                let no = self.target(pc + 1 + usize::from(insn.jf), known);
+                self.builder.ins().brif(is_member, yes, &[], no, &[]);
+                None
+            }
             op => Some(self.step(op, insn, known)),
         }
+    }
+
+    /// Emits a set test: zero if the set does not have the address. If the packet ends within the address, the program may end.
+    fn is_member(&mut self, address: Address, insn: Insn) -> Value {
+        let test = &self.tests[insn.k as usize];
+        if address == Address::V4 {
+            let a = self.builder.use_var(self.a);
+            return member::v4(self.builder, self.calls, &test.set, a);
+        }
+        let mut at = self.builder.ins().iconst(types::I64, i64::from(test.offset));
+        if address == Address::V6Indirect {
+            let x = self.builder.use_var(self.x);
+            let x = self.builder.ins().uextend(types::I64, x);
+            at = self.builder.ins().iadd(at, x);
+        }
+        let result = member::v6(self.builder, self.calls, &test.set, [self.data, self.len, at]);
+        let goes_on = self.builder.ins().icmp_imm_u(IntCC::NotEqual, result, i64::from(member::ENDS));
+        self.check(goes_on);
+        result
     }
 
     fn step(&mut self, op: Op, insn: Insn, known: u64) -> u64 {
@@ -176,7 +209,7 @@ impl Direct<'_, '_> {
                 let value = self.builder.ins().ineg(a);
                 self.builder.def_var(self.a, value);
             }
-            Op::Jump | Op::Branch(..) | Op::ReturnK | Op::ReturnA => {}
+            Op::Jump | Op::Branch(..) | Op::InSet(_) | Op::ReturnK | Op::ReturnA => {}
         }
         known
     }

@@ -3,7 +3,8 @@
 //! `direct` translates a program instruction by instruction and judges one packet. `decision` and `batch` make the loop that
 //! judges many packets. Both are compared with libpcap's interpreter over captures and random programs.
 //!
-//! This module holds the unsafe code: calls of generated code. The preconditions of the generated code are stated at the calls.
+//! This module holds the unsafe code: calls of generated code, and `member`, which generated code calls. The preconditions of the
+//! generated code are stated at the calls.
 
 #[deny(unsafe_code)]
 mod batch;
@@ -15,6 +16,9 @@ mod direct;
 mod emit;
 #[deny(unsafe_code)]
 mod lanes;
+mod member;
+
+pub(crate) use decision::{A_BIT, X_BIT, liveness};
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -29,6 +33,7 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{DataDescription, FuncId, Linkage, Module, default_libcall_names};
 use weir_packet::Frame;
 
+use crate::program::SetTest;
 use crate::{Error, MAX_BATCH, Program};
 
 type JudgeOne = unsafe extern "C" fn(data: *const u8, len: usize, wire_len: u32) -> u32;
@@ -43,6 +48,8 @@ pub struct Native {
     many: JudgeMany,
     /// Owns the pages of the functions. Only `drop` accesses it.
     module: Mutex<Option<JITModule>>,
+    /// Sets whose addresses the code has.
+    _sets: Vec<SetTest>,
 }
 
 /// Offsets of the two words of a slice reference. Rust does not promise their order, so they are probed.
@@ -71,6 +78,7 @@ impl Native {
             // SAFETY: as above, with `JudgeMany`'s signature.
             many: unsafe { std::mem::transmute::<*const u8, JudgeMany>(many) },
             module: Mutex::new(Some(module)),
+            _sets: program.tests().to_vec(),
         })
     }
 
@@ -78,7 +86,7 @@ impl Native {
     #[must_use]
     pub fn run(&self, frame: &Frame<'_>) -> u32 {
         // SAFETY: the code reads only bytes below `len` of `data`, each load behind a comparison (`direct` promises it), and
-        // the borrow of the frame outlives the call.
+        // the borrow of the frame outlives the call. The sets that the code asks live as long as `self`, and never change.
         unsafe { (self.one)(frame.data.as_ptr(), frame.data.len(), frame.wire_len) }
     }
 
@@ -88,7 +96,7 @@ impl Native {
     pub fn matches(&self, frames: &[Frame<'_>], verdicts: &mut u64) {
         assert!(frames.len() <= MAX_BATCH, "at most 64 frames a call");
         // SAFETY: the code reads `count` frames from `frames` in the layout that was probed, and of each only bytes below its
-        // length (`batch` promises this and says how); the borrow outlives the call.
+        // length (`batch` promises this and says how); the borrow outlives the call. Sets as in `run`.
         *verdicts = unsafe { (self.many)(frames.as_ptr().cast(), frames.len()) };
     }
 }
@@ -181,7 +189,8 @@ impl Maker {
         let pointer = self.module.target_config().pointer_type();
         let one = self.declare("one", &[pointer, pointer, types::I32], types::I32)?;
         let mut builder = FunctionBuilder::new(&mut self.context.func, &mut self.frontend);
-        direct::build(program, &mut builder);
+        let calls = member::Calls::new(&mut builder, self.module.target_config().default_call_conv);
+        direct::build(program, calls, &mut builder);
         builder.finalize(self.module.target_config());
         self.define(one)?;
 

@@ -4,12 +4,13 @@ use super::{Action, Rate, ReadSet, Rule, RuleError, RuleList, Unit, Vlan};
 use crate::fields::PORT_PROTOCOLS;
 use crate::{Addresses, State, States, Verdict};
 use core::fmt;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::IpAddr;
 use core::ops::RangeInclusive;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use weir_packet::addresses::{self, AddressError, LineError};
 use weir_packet::flow::extensions;
 
 /// Largest number of rules in a list. Address sets have no such limit.
@@ -78,27 +79,12 @@ pub enum Why {
     /// No address, prefix or range.
     #[error("{0:?} is no address, prefix, range of addresses or $SET")]
     NoAddress(String),
-    /// A prefix longer than the address.
-    #[error("{0}: a prefix of {1} has 0 to {2} bits")]
-    PrefixLength(String, &'static str, u8),
-    /// A prefix whose address has bits behind it.
-    #[error("{text} has bits behind its prefix: the network is {network}/{bits}, the address alone {address}")]
-    HostBits {
-        /// Prefix as written.
-        text: String,
-        /// Its network.
-        network: IpAddr,
-        /// Length of the prefix, bits.
-        bits: u8,
-        /// Its address.
-        address: IpAddr,
-    },
-    /// The first end of a range is above the second.
+    /// A prefix or a range of addresses that is wrong, or a line of a set's file that is no address.
+    #[error(transparent)]
+    Address(AddressError),
+    /// The first end of a range of numbers is above the second.
     #[error("the range {0} is reversed")]
     Reversed(String),
-    /// Ends of different families.
-    #[error("the range {0} begins with one family of addresses and ends with the other")]
-    MixedFamilies(String),
     /// A set without a definition.
     #[error("no set {0:?} is defined above this line")]
     NoSet(String),
@@ -366,30 +352,29 @@ impl Parser<'_, '_> {
 
     fn set(&mut self, words: &mut Words<'_>, line: usize) -> Result<(), RuleError> {
         let refused = |why| RuleError { file: None, line, why };
-        let name = words.value("set", ", as in set banned 192.0.2.0/24").map_err(refused)?.trim_start_matches('$');
+        let name = words.value("set", ", as in set banned 192.0.2.0/24").map_err(refused)?.trim_start_matches(SET);
         let first = words.value(name, ", as in set banned 192.0.2.0/24").map_err(refused)?;
-        let mut ranges = Vec::new();
-        if first == "file" {
+        let mut addresses = if first == "file" {
             let file = words.value(first, ", as in set banned file banned.txt").map_err(refused)?;
             let file = file.trim_start_matches(['\'', '"']);
             words.end().map_err(refused)?;
             place_of(&mut self.list.files, file);
             let text = (self.read)(file).map_err(|error| refused(Why::SetFile { file: file.to_owned(), error }))?;
-            for (number, line) in text.lines().enumerate() {
-                let line = line.split('#').next().unwrap_or_default().trim();
-                if !line.is_empty() {
-                    let why = |why| RuleError { file: Some(file.to_owned()), line: number + 1, why };
-                    ranges.push(range(line).map_err(why)?);
-                }
-            }
+            let why = |error: LineError| RuleError {
+                file: Some(file.to_owned()),
+                line: error.line,
+                why: Why::Address(error.why),
+            };
+            Addresses::parse(&text).map_err(why)?
         } else {
+            let mut ranges = Vec::new();
             for word in std::iter::once(first).chain(&mut words.words) {
                 for element in word.split(',').filter(|element| !element.is_empty()) {
                     ranges.push(range(element).map_err(refused)?);
                 }
             }
-        }
-        let mut addresses = Addresses::new(ranges);
+            Addresses::new(ranges)
+        };
         if let Some(before) = self.sets.get(name) {
             addresses.add(before);
         }
@@ -407,12 +392,12 @@ impl Parser<'_, '_> {
             if set.is_empty() { Err(Why::EmptySet(name.to_owned())) } else { Ok(set) }
         };
         // A set alone is shared by all its rules.
-        if let Some(name) = value.strip_prefix('$').filter(|name| !name.contains(',')) {
+        if let Some(name) = value.strip_prefix(SET).filter(|name| !name.contains(',')) {
             return set(name).map(|set| Some(Arc::clone(set)));
         }
         let (mut ranges, mut sets) = (Vec::new(), Vec::new());
         for element in elements(value)? {
-            match element.strip_prefix('$') {
+            match element.strip_prefix(SET) {
                 Some(name) => sets.push(set(name)?),
                 None => ranges.push(range(element)?),
             }
@@ -422,6 +407,9 @@ impl Parser<'_, '_> {
         Ok(Some(Arc::new(addresses)))
     }
 }
+
+/// Marks of a set's name: `$` as in other firewalls, `@` as in expressions.
+const SET: [char; 2] = ['$', '@'];
 
 /// Kinds of extension headers by name.
 const EXTENSIONS: [(&str, u8); 6] = [
@@ -511,40 +499,10 @@ pub(crate) fn addresses_in(list: &str) -> Result<Addresses, Why> {
 
 /// Reads an address, a prefix, or a range of addresses.
 fn range(text: &str) -> Result<(IpAddr, IpAddr), Why> {
-    let address = |part: &str| part.parse::<IpAddr>().map_err(|_| Why::NoAddress(text.to_owned()));
-    if let Some((part, bits)) = text.split_once('/') {
-        let address = address(part)?;
-        let (family, width) = if address.is_ipv4() { ("IPv4", 32) } else { ("IPv6", 128) };
-        let length = || Why::PrefixLength(text.to_owned(), family, width);
-        let is_number = !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
-        let bits: u8 = bits.parse().ok().filter(|bits| is_number && *bits <= width).ok_or_else(length)?;
-        let (network, last): (IpAddr, IpAddr) = match address {
-            IpAddr::V4(address) => {
-                let behind = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
-                let network = address.to_bits() & !behind;
-                (Ipv4Addr::from_bits(network).into(), Ipv4Addr::from_bits(network | behind).into())
-            }
-            IpAddr::V6(address) => {
-                let behind = u128::MAX.checked_shr(bits.into()).unwrap_or(0);
-                let network = address.to_bits() & !behind;
-                (Ipv6Addr::from_bits(network).into(), Ipv6Addr::from_bits(network | behind).into())
-            }
-        };
-        if network != address {
-            return Err(Why::HostBits { text: text.to_owned(), network, bits, address });
-        }
-        return Ok((network, last));
-    }
-    let Some((first, last)) = text.split_once('-') else {
-        let address = address(text)?;
-        return Ok((address, address));
-    };
-    let (first, last) = (address(first)?, address(last)?);
-    match first.is_ipv4() == last.is_ipv4() {
-        false => Err(Why::MixedFamilies(text.to_owned())),
-        true if first > last => Err(Why::Reversed(text.to_owned())),
-        true => Ok((first, last)),
-    }
+    addresses::range(text).map_err(|error| match error {
+        AddressError::NoAddress(text) => Why::NoAddress(text),
+        error => Why::Address(error),
+    })
 }
 
 /// Reads numbers and ranges of numbers.

@@ -1,6 +1,10 @@
-//! Sets of addresses: ranges of both families, in order and apart from each other.
+//! Sets of addresses: ranges of both families, in order and apart from each other, and lists of addresses as text.
+
+mod parse;
 
 use core::net::IpAddr;
+
+pub use parse::{AddressError, LineError, range};
 
 /// A set of IPv4 and IPv6 addresses.
 ///
@@ -25,6 +29,13 @@ impl Addresses {
         join(&mut set.v4, |last| last.checked_add(1));
         join(&mut set.v6, |last| last.checked_add(1));
         set
+    }
+
+    /// Reads a list: one address, prefix or range a line; `#` begins a comment, and empty lines count for nothing.
+    ///
+    /// **Cost**: the lines are sorted. **Errors**: the first line that is none of these.
+    pub fn parse(text: &str) -> Result<Self, LineError> {
+        parse::lines(text).map(Self::new)
     }
 
     /// All addresses of both families.

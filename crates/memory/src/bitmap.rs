@@ -1,7 +1,7 @@
 //! Sets of IPv4 addresses as bits, for large sets.
 
+use crate::{in_huge_pages, prefetch};
 use core::hint::select_unpredictable;
-use weir_memory::{in_huge_pages, prefetch};
 
 /// Networks of 256 addresses in a block.
 const NETWORKS: usize = 64;
@@ -16,7 +16,7 @@ const NETWORKS: usize = 64;
 /// speeds" (INFOCOM 1998); the place of a part by counting bits as in Degermark and others, "Small forwarding tables for fast routing lookups"
 /// (SIGCOMM 1997).
 #[derive(Clone, Debug)]
-pub(crate) struct AddressBitmap {
+pub struct AddressBitmap {
     blocks: Vec<Block>,
     parts: Vec<[u64; 4]>,
 }
@@ -35,11 +35,11 @@ struct Block {
 
 /// Word of a block about an address: number of the part that tells the rest, above a bit that is set if the whole network is in the set.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place(u32);
+pub struct Place(u32);
 
 impl AddressBitmap {
     /// Makes the set of these ranges, both ends inclusive, in ascending order and apart from each other.
-    pub(crate) fn new(ranges: &[(u32, u32)]) -> Self {
+    pub fn new(ranges: &[(u32, u32)]) -> Self {
         let mut blocks = vec![Block::default(); 1 << 18];
         let mut parts = vec![[0; 4]];
         let mut last_part = None;
@@ -68,13 +68,13 @@ impl AddressBitmap {
 
     /// Starts to fetch what [`Self::place`] needs.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, address: u32) {
+    pub fn prefetch(&self, address: u32) {
         prefetch(&self.blocks, (address >> 14) as usize);
     }
 
     /// Looks at the block of an address, and starts to fetch what [`Self::has`] needs.
     #[inline(always)]
-    pub(crate) fn place(&self, address: u32) -> Place {
+    pub fn place(&self, address: u32) -> Place {
         let Block { whole, partly, first } = self.blocks[(address >> 14) as usize];
         let bit = 1u64 << (address >> 8 & 63);
         // Without a branch: where an address lies is hard to predict.
@@ -85,13 +85,13 @@ impl AddressBitmap {
 
     /// Whether the set has an address, whose [place](Self::place) was found.
     #[inline(always)]
-    pub(crate) fn has(&self, address: u32, Place(place): Place) -> bool {
+    pub fn has(&self, address: u32, Place(place): Place) -> bool {
         let bits = self.parts[(place >> 1) as usize][(address >> 6 & 3) as usize];
         bits >> (address & 63) & 1 | u64::from(place & 1) != 0
     }
 
     /// Returns the bytes of both levels.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         size_of_val(&self.blocks[..]) + size_of_val(&self.parts[..])
     }
 }
