@@ -11,6 +11,7 @@ pub mod faults;
 pub mod json;
 pub mod measured;
 pub mod measurement;
+pub mod moment;
 pub mod numbers;
 pub mod ports;
 pub mod recording;

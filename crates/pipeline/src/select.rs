@@ -51,6 +51,20 @@ pub struct Selection {
 /// first one takes nearly all expressions that any link type takes.
 const KNOWN: [u16; 14] = [1, 101, 113, 105, 127, 117, 9, 107, 123, 139, 140, 201, 276, 0];
 
+/// Checks that an expression makes sense for some link type, before those of the packets are known.
+///
+/// **Errors**: that of the first link type, if every one refuses it; the expression is wrong as such then. **Cost**: that of a
+/// compilation for each link type that refuses it; it may take minutes, as [`compile`] says.
+pub fn check(expression: &str, resolve: bool) -> Result<(), Error> {
+    // Each try may ask a resolver.
+    let known = if resolve { &KNOWN[..1] } else { &KNOWN[..] };
+    let mut refused = known.iter().map(|&link| libpcap::compile(expression, LinkType(link), resolve).err());
+    match refused.next() {
+        Some(Some(why)) if refused.all(|other| other.is_some()) => Err(why),
+        _ => Ok(()),
+    }
+}
+
 /// The filter of a run and its splits, one of the [revocable stages](crate::stages).
 #[derive(Debug)]
 pub struct Select {

@@ -13,7 +13,6 @@ mod generate;
 mod info;
 mod interfaces;
 mod measure;
-mod moment;
 mod outcome;
 mod outputs;
 mod progress;

@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_engine::records::{self, Counts, IndexUse, Query, Selection};
 use weir_engine::socket::Error;
-use weir_filter::libpcap;
 use weir_measure::KeyKind;
-use weir_packet::LinkType;
+use weir_messages::moment::Moment;
+use weir_pipeline::select;
 use weir_pipeline::threads::unless_stopped;
 
 /// Runs the command.
@@ -67,22 +67,18 @@ pub fn run(arguments: QueryArgs) -> anyhow::Result<Outcome> {
     Ok(if asked == Outcome::Done { outcome } else { asked })
 }
 
-/// Refuses an expression that libpcap refuses for each usual link type: an answer without packets does not show the mistake.
+/// Refuses an expression that makes no sense for any link type: an answer without packets does not show the mistake. For which
+/// link types it has to make sense, the record decides.
 fn check(expression: &str, resolve: bool) -> anyhow::Result<()> {
-    const USUAL: [LinkType; 3] = [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL2];
     let expression = expression.to_owned();
-    let compiled = move || {
-        let mut results = USUAL.iter().map(|&link| libpcap::compile(&expression, link, resolve));
-        let first = results.next().expect("there are several").err();
-        first.filter(|_| results.all(|result| result.is_err())).map(|error| error.to_string())
-    };
-    match unless_stopped(&AtomicBool::new(false), compiled).flatten() {
-        Some(why) => bail!(why),
-        None => Ok(()),
+    match unless_stopped(&AtomicBool::new(false), move || select::check(&expression, resolve)) {
+        Some(Err(why)) => bail!(why),
+        _ => Ok(()),
     }
 }
 
-/// Wanted times, ns since 1970. **Errors**: the first is later than the last.
+/// Wanted times, ns since 1970. A line tells of each time that clocks showed twice. **Errors**: one that they never showed; the
+/// first is later than the last.
 fn range(arguments: &QueryArgs) -> anyhow::Result<(Option<i64>, Option<i64>)> {
     let (now, zone) = (Timestamp::now(), if arguments.utc { TimeZone::UTC } else { TimeZone::system() });
     let ns = |duration: std::time::Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
@@ -90,19 +86,30 @@ fn range(arguments: &QueryArgs) -> anyhow::Result<(Option<i64>, Option<i64>)> {
     if let Some(last) = arguments.last {
         return Ok((Some(now_ns.saturating_sub(ns(last))), None));
     }
-    if let Some(around) = &arguments.around {
-        let (moment, within) = (around.ns(now, &zone).map_err(|why| anyhow!(why))?, ns(arguments.within));
-        return Ok((Some(moment.saturating_sub(within)), Some(moment.saturating_add(within))));
+    let meaning = |option: &str, moment: &Option<Moment>| {
+        let meaning = moment.as_ref().map(|moment| moment.ns(now, &zone)).transpose();
+        meaning.map_err(|why| anyhow!("{option} {why}"))
+    };
+    if let Some(around) = meaning("--around", &arguments.around)? {
+        let within = ns(arguments.within);
+        if let Some(twice) = &around.twice {
+            say(&format!("--around {twice}: what lies between them is taken too"));
+        }
+        return Ok((Some(around.first_ns.saturating_sub(within)), Some(around.last_ns.saturating_add(within))));
     }
-    let moment =
-        |moment: &Option<crate::moment::Moment>| moment.as_ref().map(|moment| moment.ns(now, &zone)).transpose();
-    let (from, to) =
-        (moment(&arguments.from).map_err(|why| anyhow!(why))?, moment(&arguments.to).map_err(|why| anyhow!(why))?);
-    match (from, to, &arguments.from, &arguments.to) {
+    let from = meaning("--from", &arguments.from)?.map(|from| from.first());
+    let to = meaning("--to", &arguments.to)?.map(|to| to.last());
+    for (option, limit) in [("--from", &from), ("--to", &to)] {
+        if let Some((_, Some(line))) = limit {
+            say(&format!("{option} {line}"));
+        }
+    }
+    let (from_ns, to_ns) = (from.map(|(ns, _)| ns), to.map(|(ns, _)| ns));
+    match (from_ns, to_ns, &arguments.from, &arguments.to) {
         (Some(first), Some(last), Some(from), Some(to)) if first > last => {
             bail!("--from {} is later than --to {}: no packet can lie between them", from.0, to.0)
         }
-        _ => Ok((from, to)),
+        _ => Ok((from_ns, to_ns)),
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_packet::savefile::write::Encoder;
 use weir_packet::savefile::{Format, Statistics};
+use weir_pipeline::select;
 use weir_store::ring::{Filters, Scan};
 
 /// Bytes that are gathered before a write.
@@ -67,6 +68,10 @@ fn query(handle: &Handle, request: &Value) -> Reply {
     let filters = match compile(expression, &history.interfaces(), false) {
         _ if expression.trim().is_empty() => None,
         Ok(filters) => Some(Arc::new(filters)),
+        // It may be for packets on disk, and those in RAM do not match.
+        Err(_) if handle.generation().is_some() && select::check(expression, false).is_ok() => {
+            compile(expression, &[], false).ok().map(Arc::new)
+        }
         Err(error) => return Reply::Refused(error.to_string()),
     };
     let (number, follows) = (handle.first_in_ram(), request["follow"].as_bool().unwrap_or(false));

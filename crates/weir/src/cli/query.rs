@@ -1,11 +1,11 @@
 //! Arguments of `weir query`.
 
 use super::{LINES, LineArgs, OutputArgs, PACKETS, SOURCES, WORK, WallArgs, fitted};
-use crate::moment::Moment;
 use crate::numbers::parse_time;
 use clap::Args;
 use std::time::Duration;
 use weir_engine::name::Name;
+use weir_messages::moment::Moment;
 
 const TIMES: &str = "From which time";
 
@@ -21,8 +21,9 @@ Examples:
   weir query /var/cap tcp --count --explain     how many, and what was read to know it
   weir query /var/cap icmp --follow             and go on with packets that come now
 
-T is a time with date and zone (2026-11-23T05:30:00Z), a local one ('2026-11-23 05:30', or 05:30 for today), seconds since 1970
-(1795412174.5), or a time before now (-5m, '5m ago').
+T is a time with date and zone (2026-11-23T05:30:00Z, '2026-11-23 05:30+01:00'), a local one ('2026-11-23 05:30', or 05:30 for
+today; a date alone is where its day begins), seconds since 1970 (1795412174.5), or a time before now (-5m, '5m ago'). Of a time
+that clocks show twice because they are set back, --from means the first and --to the second; one that they never show is refused.
 
 The index says which blocks of the record can hold a match; the rest is not read. Packets come in the order of their times. While a
 recorder writes to DIR, the packets that it has only in memory are part of the answer: they follow in the order in which they came.
@@ -127,7 +128,7 @@ fn last(text: &str) -> Result<Duration, String> {
 
 fn moment(text: &str) -> Result<Moment, String> {
     let moment = Moment(text.to_owned());
-    // The form is checked here, so that the message names the option.
+    // The form is checked here, so that the message names the option, and so in UTC, whose clocks show each time once.
     moment.ns(jiff::Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_hours(1_000_000), &jiff::tz::TimeZone::UTC)?;
     Ok(moment)
 }

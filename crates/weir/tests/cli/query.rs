@@ -263,6 +263,126 @@ fn a_rare_flow_is_found_without_reading_everything() {
     assert_eq!(weir([&["query", &directory, "--count"], &around[..]].concat()).ok().count(), near as u64);
 }
 
+/// A record answers every expression that a filter of its file answers, whatever its link types are, in whatever order they come.
+#[test]
+fn a_query_takes_the_expressions_that_a_filter_takes() {
+    if !have("a_query_takes_the_expressions_that_a_filter_takes", &["tcpdump"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let capture = |name: &str, link: u32, from: u32, frames: &[Vec<u8>]| {
+        let records = frames.iter().zip(from..).flat_map(|(frame, second)| pcap_record(second, frame));
+        temp.file(name, &[pcap_header(65_535, link), records.collect()].concat())
+    };
+    // Of 802.11: a beacon, an acknowledgment and data; of MTP2 with a pseudo-header: a fill-in and a message signal unit; USB.
+    let wlan: Vec<Vec<u8>> = [[0x80, 0], [0xd4, 0], [0x08, 0]]
+        .iter()
+        .map(|control| [&control[..], &[0, 0], &[0xff; 6], &[2; 6], &[2; 6], &[0; 22]].concat())
+        .collect();
+    let mtp2 = [0u8, 40].map(|length| vec![0, 0, 0, 0, 1, 2, length, 0, 0, 0]);
+    let files = [
+        capture("ethernet.pcap", 1, 1000, &[udp(53, 10), udp(54, 10)]),
+        capture("wlan.pcap", 105, 2000, &wlan),
+        capture("mtp2.pcap", 139, 3000, &mtp2),
+        capture("usb.pcap", 220, 4000, &[vec![0; 64]]),
+    ];
+    let expressions =
+        ["type mgt", "type ctl or type data", "wlan type mgt subtype beacon", "udp port 53", "fisu", "len > 1", "ip"];
+    let run = |words: &[&str]| {
+        let done = weir(words);
+        (done.code, done.text())
+    };
+    for order in [&[0usize][..], &[1], &[2], &[3], &[0, 1], &[1, 0], &[2, 1, 3, 0]] {
+        let name = order.iter().map(ToString::to_string).collect::<String>();
+        // Segments of one recording, and those of one recording after the other.
+        let (one, each) = (temp.at(&format!("one{name}")), temp.at(&format!("each{name}")));
+        let sources: Vec<&str> = order.iter().map(|&at| files[at].as_str()).collect();
+        weir([&["record"], &sources[..], &[&one, "--disk", "64M", "--reserve", "1"]].concat()).ok();
+        for source in &sources {
+            weir(["record", source, &each, "--disk", "64M", "--reserve", "1"]).ok();
+        }
+        for expression in expressions {
+            let theirs: Option<usize> = sources.iter().fold(None, |sum, source| {
+                let done = tool("tcpdump", ["-nr", source, "--count", expression]);
+                let count = done.text().split(' ').next().and_then(|count| count.parse::<usize>().ok());
+                count.filter(|_| done.code == Some(0)).map_or(sum, |count| Some(sum.unwrap_or(0) + count))
+            });
+            for directory in [&one, &each] {
+                let found = run(&["query", directory, expression, "--count"]);
+                let wanted = theirs.map(|count| format!("{count}\n"));
+                assert_eq!(
+                    found,
+                    wanted.map_or((Some(2), String::new()), |count| (Some(0), count)),
+                    "{name}: {expression}"
+                );
+                let lines = run(&["query", directory, expression, "-tt"]);
+                assert_eq!((lines.0, lines.1.lines().count()), (found.0, theirs.unwrap_or(0)), "{name}: {expression}");
+                let json = run(&["query", directory, expression, "--json"]);
+                assert_eq!(json.0, found.0, "{name}: {expression}");
+            }
+        }
+        let wrong = weir(["query", &one, "type nonsense"]);
+        assert_eq!((wrong.code, wrong.text().as_str()), (Some(2), ""));
+    }
+}
+
+/// The README's form, on days other than today, across a year's border and both changes of clocks. `date` says which second is
+/// meant.
+#[test]
+fn local_dates_with_a_time_are_of_that_date() {
+    if !have("local_dates_with_a_time_are_of_that_date", &["date"]) || !Path::new("/usr/share/zoneinfo").is_dir() {
+        return;
+    }
+    let temp = Temp::new();
+    for (zone, text) in [
+        ("UTC", "2025-12-31 23:59:59"),
+        ("Europe/Berlin", "2025-12-31 23:59:59"),
+        ("Europe/Berlin", "2026-07-01 05:30"),
+        ("America/St_Johns", "2026-01-01 00:00:01"),
+        ("Australia/Sydney", "2026-01-15T12:00"),
+        ("Asia/Kolkata", "2024-02-29 23:30:30"),
+        ("UTC", "2026-01-01"),
+    ] {
+        let date = run(std::process::Command::new("date").env("TZ", zone).args(["+%s", "-d", text]), &[]);
+        let second: u64 = date.ok().text().trim().parse().unwrap();
+        let directory = temp.at(&format!("{zone}-{text}").replace(['/', ' ', ':'], "-"));
+        let packet =
+            |i: u64| Record { time_ns: (second - 5 + i) * 1_000_000_000, wire_len: 62, data: udp(i as u16, 20) };
+        record(&directory, &(0..10).map(packet).collect::<Vec<_>>());
+        let count = |options: &[&str]| {
+            let mut command = weir_command();
+            command.env("TZ", zone).args(["query", &directory, "--count"]).args(options);
+            run(&mut command, &[]).ok().count()
+        };
+        assert_eq!(count(&["--from", text]), 5, "{zone}: {text}");
+        assert_eq!(count(&["--to", text]), 6, "{zone}: {text}");
+        assert_eq!(count(&["--around", text, "--within", "1s"]), 3, "{zone}: {text}");
+    }
+    // Clocks in Berlin showed the hour from 02:00 on twice that night, and skipped it in spring: a packet each quarter of an hour,
+    // from 00:00 UTC on.
+    let directory = temp.at("twice");
+    let night = 1_792_886_400u64;
+    let packet = |i: u64| Record { time_ns: (night + i * 900) * 1_000_000_000, wire_len: 62, data: udp(i as u16, 20) };
+    record(&directory, &(0..8).map(packet).collect::<Vec<_>>());
+    let asked = |options: &[&str]| {
+        let mut command = weir_command();
+        command.env("TZ", "Europe/Berlin").args(["query", &directory, "--count"]).args(options);
+        run(&mut command, &[])
+    };
+    let both = asked(&["--from", "2026-10-25 02:30", "--to", "2026-10-25 02:30"]).ok();
+    assert_eq!(both.count(), 5, "both halves: {}", both.err);
+    for (option, meant) in [("--from", "first"), ("--to", "second")] {
+        let line = format!("weir: {option} '2026-10-25 02:30' was twice, since clocks were set back");
+        let told = both.err.lines().find(|told| told.starts_with(&line)).unwrap_or_else(|| panic!("{}", both.err));
+        assert!(told.ends_with(&format!("the {meant} is meant")), "{told}");
+    }
+    let exact = asked(&["--from", "2026-10-25 02:30+01:00"]).ok();
+    assert_eq!((exact.count(), exact.err.contains("twice")), (2, false), "{}", exact.err);
+    let never = asked(&["--from", "2026-03-29 02:30"]);
+    assert_eq!((never.code, never.text().as_str()), (Some(2), ""));
+    assert!(never.err.contains("--from '2026-03-29 02:30' never was"), "{}", never.err);
+}
+
 #[test]
 fn conversations_are_those_of_a_measurement_of_the_joined_segments() {
     if !have("conversations_are_those_of_a_measurement_of_the_joined_segments", &["mergecap", "tcpdump"]) {
