@@ -29,9 +29,8 @@ pub struct FileSink {
     written: u64,
     /// Packets of the output in files that were emptied later.
     overwritten: u64,
-    /// Packets of the output with a time outside the range of the format. `unstamped` counts packets without a time.
-    clamped: u64,
-    unstamped: u64,
+    /// Notes on packets of the completed output.
+    notes: Vec<Note>,
     /// Interface statistics of the sources, for each interface.
     statistics: Vec<(Interface, Statistics)>,
 }
@@ -76,8 +75,7 @@ impl FileSink {
             broken: false,
             written: 0,
             overwritten: 0,
-            clamped: 0,
-            unstamped: 0,
+            notes: Vec::new(),
             statistics: Vec::new(),
         }
     }
@@ -206,7 +204,8 @@ impl Sink for FileSink {
                 output.statistics(id, counts);
             }
         }
-        (self.overwritten, self.clamped, self.unstamped) = (output.overwritten(), output.clamped(), output.unstamped());
+        self.overwritten = output.overwritten();
+        self.notes = notes(&output, self.settings.format);
         self.written = output.finish().map_err(|error| self.end(error))?;
         Ok(())
     }
@@ -230,25 +229,23 @@ impl Sink for FileSink {
     }
 
     fn report(&self) -> SinkReport {
-        let (mut report, mut clamped, mut unstamped) = (
-            SinkReport { written: self.written, overwritten: self.overwritten, ..SinkReport::default() },
-            self.clamped,
-            self.unstamped,
-        );
-        if let Some(output) = &self.output {
-            (report.written, report.overwritten) = (output.packets(), output.overwritten());
-            (clamped, unstamped) = (output.clamped(), output.unstamped());
-        }
-        let notes =
-            [Note::Clamped { packets: clamped, format: self.settings.format }, Note::Unstamped { packets: unstamped }];
-        report.notes = notes
-            .into_iter()
-            .zip([clamped, unstamped])
-            .filter(|(_, packets)| *packets > 0)
-            .map(|(note, _)| note)
-            .collect();
-        report
+        let (written, overwritten, notes) = match &self.output {
+            Some(output) => (output.packets(), output.overwritten(), notes(output, self.settings.format)),
+            None => (self.written, self.overwritten, self.notes.clone()),
+        };
+        SinkReport { written, overwritten, notes, ..SinkReport::default() }
     }
+}
+
+/// Notes on the packets that an output could not write as they came, or that readers may not read whole.
+fn notes(output: &Output, format: Format) -> Vec<Note> {
+    let [clamped, unstamped, longer] = [output.clamped(), output.unstamped(), output.longer()];
+    let notes = [
+        (clamped, Note::Clamped { packets: clamped, format }),
+        (unstamped, Note::Unstamped { packets: unstamped }),
+        (longer, Note::Longer { packets: longer }),
+    ];
+    notes.into_iter().filter(|(packets, _)| *packets > 0).map(|(_, note)| note).collect()
 }
 
 /// Whether the write ended because the reader of the pipe is gone, which is no failure.

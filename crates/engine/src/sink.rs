@@ -57,6 +57,11 @@ pub enum Note {
         /// Number of packets.
         packets: u64,
     },
+    /// Packets in pcap files that are longer than the snap length of the file's header: libpcap reads no more of them than that.
+    Longer {
+        /// Number of packets.
+        packets: u64,
+    },
     /// Packets that were cut, and were sent shorter than on the wire.
     Cut {
         /// Number of packets.

@@ -201,6 +201,11 @@ impl Output {
         self.encoder.unstamped()
     }
 
+    /// Returns the number of packets longer than the snap length of their file's header; see [`Encoder::longer`].
+    pub fn longer(&self) -> u64 {
+        self.encoder.longer()
+    }
+
     /// Writes the file header, with the interfaces announced so far, if the current file has none yet.
     pub fn start(&mut self) -> Result<(), OutputError> {
         if matches!(&self.target, Target::Files { current: None, .. }) {

@@ -2,7 +2,7 @@
 
 use crate::captures::{marks_lines, standing_line};
 use crate::errors::{create_words, io_words};
-use crate::faults::{LiveFaults, fault_line, left_out_line, lost_before_line, misfit_lines};
+use crate::faults::{LiveFaults, fault_line, left_out_line, longer_line, lost_before_line, misfit_lines};
 use crate::numbers::packets;
 use crate::ports;
 use crate::sources::{changed_line, failed_line};
@@ -103,6 +103,7 @@ impl Listener {
             Some(refused) => lines.push(Line::Fault(format!("{name}: {refused}"))),
             None => {
                 lines.extend(lost_before_line(name, report).map(Line::Remark));
+                lines.extend(longer_line(name, report).map(Line::Remark));
                 lines.extend(misfit_lines(name, layout, select, misfits).into_iter().map(Line::Remark));
             }
         }
@@ -156,6 +157,14 @@ fn note_line(name: &str, note: &Note) -> String {
         Note::Cut { packets } => ports::cut_line(name, *packets),
         Note::Unstamped { packets: count } => {
             format!("{name}: {} without a time stamp: the beginning of 1970 stands there instead", packets(*count))
+        }
+        Note::Longer { packets: count } => {
+            let verb = if *count == 1 { "is" } else { "are" };
+            format!(
+                "{name}: {} {verb} longer than the snap length in the file's header, as in the source: some readers cut them to \
+                 it; write pcapng instead",
+                packets(*count)
+            )
         }
         Note::Clamped { packets: count, format } => {
             let range = match format {

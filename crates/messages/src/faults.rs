@@ -109,6 +109,17 @@ pub fn lost_before_line(name: &str, report: &Report) -> Option<String> {
     }
 }
 
+/// Message on packets with more bytes than their wire length, by which they are counted.
+pub fn longer_line(name: &str, report: &Report) -> Option<String> {
+    let verb = if report.longer == 1 { "has" } else { "have" };
+    (report.longer > 0).then(|| {
+        format!(
+            "{name}: {} {verb} more bytes in it than on the wire, it says: its bytes on the wire count",
+            packets(report.longer)
+        )
+    })
+}
+
 /// Message on the names and comments that a copy of the source lacks.
 pub fn left_out_line(name: &str, layout: &Layout) -> Option<String> {
     (layout.texts_left_out > 0).then(|| {

@@ -167,18 +167,18 @@ fn pcap_lengths_and_snap_lengths() {
         file.resize(file.len() + captured, 7);
         read(&file)
     };
-    // A record longer than the snap length is cut. If it is longer than any reader accepts, it is a fault.
+    // A record longer than the snap length is read whole. If it is longer than any reader accepts, it is a fault.
     for (snaplen, link, captured, kept) in [
         (96, 1, 96, Some(96)),
-        (96, 1, 97, Some(96)),
-        (96, 1, 262_144, Some(96)),
+        (96, 1, 97, Some(97)),
+        (96, 1, 262_144, Some(262_144)),
         (96, 1, 262_145, None),
         (0, 1, 262_144, Some(262_144)),
         (0, 1, 262_145, None),
         (u32::MAX, 1, 262_144, Some(262_144)),
         (300_000, 1, 300_000, Some(300_000)),
         (300_000, 1, 300_001, None),
-        (96, 249, 1 << 20, Some(96)),
+        (96, 249, 1 << 20, Some(1 << 20)),
         (1 << 20, 249, 1 << 20, Some(1 << 20)),
     ] {
         let (seen, _, fault) = file(snaplen, link, captured, 5);
@@ -605,7 +605,7 @@ fn every_unit_we_write_is_read_as_the_same_time() {
 
 #[test]
 fn a_snap_length_cuts_packets_and_is_written() {
-    for (format, at) in [(Format::Pcap, 16), (Format::Pcapng, 0)] {
+    for format in [Format::Pcap, Format::Pcapng] {
         for (source, asked, written) in [(0, 0, 0), (0, 2, 2), (100, 2, 2), (2, 100, 2), (100, 0, 100)] {
             let mut encoder = Encoder::new(format, asked);
             let id = encoder.interface(&Interface::plain(LinkType(1), source, Resolution::MICROSECOND)).unwrap();
@@ -615,8 +615,9 @@ fn a_snap_length_cuts_packets_and_is_written() {
             let (seen, layout, fault) = read(&out);
             assert_eq!(fault, None);
             let lengths: Vec<_> = seen.iter().map(|(_, _, wire, data)| (*wire, data.len())).collect();
-            // A pcap reader cuts at the snap length of the source, too; in pcapng the block holds the captured length.
-            let kept = if asked == 2 || (source == 2 && at == 16) { 2 } else { 3 };
+            // What is longer than the snap length of the source is written and read whole; libpcap would cut it in a pcap file.
+            let kept = if asked == 2 { 2 } else { 3 };
+            assert_eq!(encoder.longer(), u64::from(format == Format::Pcap && source == 2 && asked != 2));
             assert_eq!(lengths, [(60, 2), (60, kept)], "{format:?}, {source}, {asked}");
             // A pcap has no value for "no limit", so libpcap's maximum is written.
             let none = if format == Format::Pcap && written == 0 { 262_144 } else { written };

@@ -186,6 +186,8 @@ pub struct Report {
     pub marks: Marks,
     /// Number of packets found from wrong starts, discarded and read again.
     pub reread: u64,
+    /// Number of packets with more bytes than their wire length: one of the two lengths is wrong.
+    pub longer: u64,
     /// Interface statistics in the source: the last ones for each section and interface.
     pub interface_stats: BTreeMap<(u32, u32), InterfaceStats>,
     /// Number of bytes of the source read so far.
@@ -752,6 +754,7 @@ impl<C: Consumer> Reader<C> {
     /// Counts a proven window, and moves the position behind it.
     fn accept(&mut self, view: Chunk, current: Arc<Current<C::Plan>>, done: Window<C::Part>) -> Option<Delivery<C>> {
         self.report.received += done.received;
+        self.report.longer += done.longer;
         for stats in done.statistics.iter().filter_map(|&at| current.layout.interface_stats(view.bytes(), at)) {
             self.report.note_stats(stats);
         }

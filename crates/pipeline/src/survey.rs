@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use weir_measure::{Sizes, size_class};
 use weir_packet::Frame;
 use weir_packet::savefile::Layout;
+use weir_packet::savefile::walk::is_longer;
 use weir_packet::time::Stamp;
 
 /// Consumer that makes a survey of a source.
@@ -22,6 +23,10 @@ pub struct Surveyed {
     pub captured_bytes: u64,
     /// Packets whose captured length is below their wire length.
     pub cut: u64,
+    /// Packets whose captured length is above their wire length.
+    pub longer: u64,
+    /// Packets longer than the snap length of their interface.
+    pub beyond_snaplen: u64,
     /// Smallest and largest wire length, bytes.
     pub sizes: Option<(u32, u32)>,
     /// Packets per size class.
@@ -68,12 +73,16 @@ impl Consumer for Survey {
     fn frames(&self, with: &With<'_, ()>, frames: &[Frame<'_>], part: &mut Surveyed) -> usize {
         for run in frames.chunk_by(|a, b| a.interface == b.interface) {
             *part.by_interface.entry(run[0].interface).or_default() += run.len() as u64;
+            let snaplen = with.layout.interfaces[run[0].interface as usize].snaplen as usize;
+            let beyond = |frame: &&Frame<'_>| snaplen != 0 && frame.data.len() > snaplen;
+            part.beyond_snaplen += run.iter().filter(beyond).count() as u64;
         }
         for frame in frames {
             part.packets += 1;
             part.bytes += u64::from(frame.wire_len);
             part.captured_bytes += frame.data.len() as u64;
             part.cut += u64::from(frame.data.len() < frame.wire_len as usize);
+            part.longer += u64::from(is_longer(frame));
             part.size(frame.wire_len);
         }
         with.layout.records(with.bytes, with.records, |_, record| match record.and_then(|record| record.time_ns) {
@@ -88,6 +97,8 @@ impl Consumer for Survey {
         part.bytes += next.bytes;
         part.captured_bytes += next.captured_bytes;
         part.cut += next.cut;
+        part.longer += next.longer;
+        part.beyond_snaplen += next.beyond_snaplen;
         part.backwards += next.backwards;
         part.clamped += next.clamped;
         part.untimed += next.untimed;

@@ -4,7 +4,7 @@ use crate::reader::Current;
 use crate::{Consumer, With};
 use weir_memory::prefetch;
 use weir_packet::Frame;
-use weir_packet::savefile::walk::{Cursor, MAX_CURSORS, Visit, guess, walk};
+use weir_packet::savefile::walk::{Cursor, MAX_CURSORS, Visit, guess, is_longer, walk};
 use weir_packet::savefile::{Bytes, Format, Stop};
 
 /// Mean record length, bytes, below which a window is walked with one cursor. For short records, the processor's own prefetching
@@ -38,6 +38,8 @@ pub(crate) struct Window<P> {
     pub last: usize,
     /// Number of packets found from a wrong start, and discarded.
     pub reread: u64,
+    /// Packets of the chain with more bytes than their wire length.
+    pub longer: u64,
     /// Offsets of the chain's records with interface statistics.
     pub statistics: Vec<usize>,
     /// Result of the consumer for the chain.
@@ -48,6 +50,9 @@ pub(crate) struct Window<P> {
 struct Piece<P> {
     received: u64,
     last: usize,
+    longer: u64,
+    /// Whether some of the next frames have more bytes than their wire length.
+    has_longer: bool,
     statistics: Vec<usize>,
     part: P,
 }
@@ -69,7 +74,15 @@ impl<C: Consumer> Visit for Visitor<'_, C> {
         if taken > 0 {
             piece.last = records[taken - 1] as usize;
         }
+        if piece.has_longer {
+            piece.has_longer = false;
+            piece.longer += frames[..taken].iter().filter(|frame| is_longer(frame)).count() as u64;
+        }
         taken == frames.len()
+    }
+
+    fn longer(&mut self, cursor: usize) {
+        self.pieces[cursor].has_longer = true;
     }
 
     fn statistics(&mut self, cursor: usize, record: usize) {
@@ -109,15 +122,21 @@ pub(crate) fn process<C: Consumer>(
             received: 0,
             last: 0,
             reread: 0,
+            longer: 0,
             statistics: Vec::new(),
             part: Default::default(),
         };
     };
     let run = |cursors: &mut [Cursor]| {
-        let pieces = cursors
-            .iter()
-            .map(|_| Piece { received: 0, last: 0, statistics: Vec::new(), part: consumer.piece(claimed) })
-            .collect();
+        let piece = |_: &Cursor| Piece {
+            received: 0,
+            last: 0,
+            longer: 0,
+            has_longer: false,
+            statistics: Vec::new(),
+            part: consumer.piece(claimed),
+        };
+        let pieces = cursors.iter().map(piece).collect();
         let mut visitor = Visitor { consumer, current, bytes, pieces };
         walk(layout, bytes, eof, cursors, &mut visitor);
         visitor.pieces
@@ -136,6 +155,7 @@ pub(crate) fn process<C: Consumer>(
         received: head.received,
         last: head.last,
         reread: 0,
+        longer: head.longer,
         statistics: head.statistics,
         part: head.part,
     };
@@ -152,6 +172,7 @@ pub(crate) fn process<C: Consumer>(
             (run(&mut again).remove(0), again[0])
         };
         window.received += piece.received;
+        window.longer += piece.longer;
         window.statistics.extend(piece.statistics);
         if piece.received > 0 {
             window.last = piece.last;

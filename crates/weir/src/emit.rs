@@ -11,13 +11,11 @@ use weir_engine::zone::Zone;
 use weir_io::sys::packet_socket::name_of;
 use weir_io::sys::standard;
 use weir_io::sys::writer::Writer;
+use weir_messages::measured::BEYOND;
 use weir_packet::line::{Hex, Style, write_line};
 use weir_packet::savefile::{Direction, Format, Interface, Layout, Record};
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_packet::{Frame, LinkType};
-
-/// Note on times outside the printable range.
-pub const BEYOND: &str = "before 1677 or after 2262: the nearest of these is shown";
 
 /// Settings for packets as text.
 #[derive(Debug)]
@@ -231,7 +229,7 @@ fn packet_json(
     if let Some(direction) = direction {
         object["direction"] = if direction == Direction::Out { "out" } else { "in" }.into();
     }
-    out.push_str(&terminal::json(&object));
+    out.push_str(&terminal::json("packet", &object));
 }
 
 /// Refuses a terminal as standard output for a capture file. Binary data is unreadable, and may change the terminal's

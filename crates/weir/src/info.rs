@@ -1,7 +1,6 @@
 //! `weir info`: contents of capture files.
 
 use crate::cli::InfoArgs;
-use crate::emit::BEYOND;
 use crate::numbers::{bit_rate, duration, grouped, packets, rate};
 use crate::outcome::{Outcome, fault_line, io_words, print, say};
 use crate::progress::Progress;
@@ -21,6 +20,7 @@ use weir_engine::zone::Zone;
 use weir_io::input::Opening;
 use weir_io::sys;
 use weir_measure::SIZE_CLASSES;
+use weir_messages::measured::BEYOND;
 use weir_packet::LinkType;
 use weir_packet::savefile::{Format, Layout, MAX_TEXT, Statistics};
 use weir_packet::time::{Digits, Shape, Stamp};
@@ -47,7 +47,7 @@ pub fn run(arguments: &InfoArgs) -> anyhow::Result<Outcome> {
         }
         let mut text = String::new();
         if arguments.json {
-            text = format!("{}\n", terminal::json(&as_json(&found)));
+            text = format!("{}\n", terminal::json("file", &as_json(&found)));
         } else {
             if i > 0 {
                 text.push('\n');
@@ -207,6 +207,8 @@ fn as_json(found: &Found) -> Value {
         "captured_bytes": whole.captured_bytes,
         "start": whole.times.map(|(first, _)| stamp(first)),
         "end": whole.times.map(|(_, last)| stamp(last)),
+        "beyond_snaplen": whole.beyond_snaplen,
+        "longer": whole.longer,
         "times_beyond": whole.clamped,
         "interfaces": interfaces,
         "notes": notes,
@@ -306,6 +308,15 @@ fn packet_rows(whole: &Surveyed, zone: &mut Zone, width: Option<usize>) -> Vec<(
     ];
     if whole.cut > 0 {
         rows.push(("cut", format!("{} with fewer bytes in the file than on the wire", packets(whole.cut))));
+    }
+    if whole.beyond_snaplen > 0 {
+        rows.push(("whole", format!("{} longer than the snap length", packets(whole.beyond_snaplen))));
+    }
+    if whole.longer > 0 {
+        rows.push((
+            "longer",
+            format!("{} with more bytes in the file than on the wire, it says", packets(whole.longer)),
+        ));
     }
     if let Some((first, last)) = whole.times {
         let mut stamp = |ns: i64| {

@@ -7,7 +7,7 @@
 
 use super::bytes::{u16_at, u32_at};
 use super::walk::{Step, Walker};
-use super::{Fault, Format, Interface, Layout, Record, Resolution, Stop, max_snaplen, short};
+use super::{Fault, Format, Interface, Layout, Record, Resolution, Stop, short};
 use crate::{Frame, LinkType};
 
 pub(super) const FILE_HEADER: usize = 24;
@@ -53,10 +53,11 @@ fn fields<const BE: bool>(buf: &[u8]) -> (u16, u16, u32, u32) {
 }
 
 /// Steps over pcap records.
+///
+/// A record longer than the snap length of the file's header is read whole, as in pcapng: its bytes are there. libpcap hands on
+/// only the first of them, without a word.
 pub(super) struct Codec<const BE: bool> {
     max_captured: u32,
-    /// Frames are cut to this length, bytes, as libpcap cuts them.
-    cut: u32,
     snaplen: u32,
     resolution: Resolution,
     /// Nanoseconds of a tick, if that is a whole number.
@@ -68,12 +69,8 @@ pub(super) struct Codec<const BE: bool> {
 impl<const BE: bool> Codec<BE> {
     pub(super) fn new(layout: &Layout, eof: bool) -> Self {
         let interface = &layout.interfaces[0];
-        // A snap length of 0, or one that does not fit a C int, means no limit (libpcap `pcap_adjust_snapshot`).
-        let unlimited = interface.snaplen == 0 || interface.snaplen > i32::MAX as u32;
-        let cut = if unlimited { max_snaplen(interface.link) } else { interface.snaplen };
         Self {
             max_captured: interface.max_captured(),
-            cut,
             snaplen: interface.snaplen,
             resolution: interface.resolution,
             unit: interface.resolution.unit_ns(),
@@ -128,14 +125,11 @@ impl<'a, const BE: bool> Walker<'a> for Codec<BE> {
             return Step::Stop(short("a record header", buf, pos, RECORD_HEADER as u64, self.eof));
         };
         let (captured, wire_len) = self.lengths(header);
-        let Some(mut data) = body.get(..captured as usize) else {
+        let Some(data) = body.get(..captured as usize) else {
             return Step::Stop(self.short_data(body.len(), captured));
         };
-        if captured > self.cut {
-            if captured > self.max_captured {
-                return Step::Stop(self.absurd(captured));
-            }
-            data = &data[..self.cut as usize];
+        if captured > self.max_captured {
+            return Step::Stop(self.absurd(captured));
         }
         let next = pos + RECORD_HEADER + captured as usize;
         Step::Packet(Frame { data, wire_len, interface: 0 }, next)

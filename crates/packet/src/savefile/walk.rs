@@ -23,12 +23,14 @@ pub struct Cursor {
     pub end: usize,
     /// Reason for the stop; `None` while the cursor runs.
     pub stop: Option<Stop>,
+    /// Whether a packet of the present batch is longer in the source than it was on the wire, by its lengths.
+    longer: bool,
 }
 
 impl Cursor {
     /// A cursor that will walk the records that begin in `pos..end`.
     pub fn new(pos: usize, end: usize) -> Self {
-        Self { pos, end, stop: None }
+        Self { pos, end, stop: None, longer: false }
     }
 }
 
@@ -37,6 +39,12 @@ pub trait Visit {
     /// Takes the next frames of cursor `cursor`, at most [`BATCH`], and the offset of each frame's record. If the result is
     /// `false`, this cursor's walk ends with [`Stop::Enough`].
     fn frames(&mut self, cursor: usize, records: &[u32], frames: &[Frame<'_>]) -> bool;
+
+    /// Announces, before the next frames of the cursor, that one of them has more bytes than its wire length.
+    #[cold]
+    fn longer(&mut self, cursor: usize) {
+        let _ = cursor;
+    }
 
     /// Takes the offset of a statistics record, behind the frames passed so far; [`Layout::interface_stats`] reads it.
     #[inline(always)]
@@ -147,6 +155,9 @@ fn walk_one<'a, W: Walker<'a>>(codec: &W, buf: &'a [u8], cursor: &mut Cursor, vi
     let mut records = [0u32; BATCH];
     while cursor.stop.is_none() {
         let (filled, statistics) = fill(codec, buf, cursor, &mut frames, &mut records);
+        if core::mem::take(&mut cursor.longer) {
+            visit.longer(0);
+        }
         if filled > 0 && !visit.frames(0, &records[..filled], &frames[..filled]) {
             cursor.stop = Some(Stop::Enough);
         } else if let Some(record) = statistics {
@@ -176,6 +187,9 @@ fn fill<'a, W: Walker<'a>>(
         }
         match codec.step(buf, pos) {
             Step::Packet(frame, next) => {
+                if is_longer(&frame) {
+                    cursor.longer = true;
+                }
                 frames[filled] = frame;
                 records[filled] = pos as u32;
                 filled += 1;
@@ -197,6 +211,12 @@ fn fill<'a, W: Walker<'a>>(
     (filled, statistics)
 }
 
+/// Whether a frame has more bytes than its wire length, which no capture writes: one of the lengths is wrong.
+#[inline(always)]
+pub fn is_longer(frame: &Frame<'_>) -> bool {
+    frame.data.len() > frame.wire_len as usize
+}
+
 #[inline(never)]
 fn walk_many<'a, W: Walker<'a>>(codec: &W, buf: &'a [u8], cursors: &mut [Cursor], visit: &mut impl Visit) {
     let mut frames = [[EMPTY; BATCH]; MAX_CURSORS];
@@ -215,6 +235,9 @@ fn walk_many<'a, W: Walker<'a>>(codec: &W, buf: &'a [u8], cursors: &mut [Cursor]
                 match codec.step(buf, cursor.pos) {
                     Step::Packet(frame, next) => {
                         visit.ahead(buf, next);
+                        if is_longer(&frame) {
+                            cursor.longer = true;
+                        }
                         frames[i][filled[i]] = frame;
                         records[i][filled[i]] = cursor.pos as u32;
                         filled[i] += 1;
@@ -231,6 +254,9 @@ fn walk_many<'a, W: Walker<'a>>(codec: &W, buf: &'a [u8], cursors: &mut [Cursor]
         }
         let mut running = false;
         for i in 0..cursors.len() {
+            if core::mem::take(&mut cursors[i].longer) {
+                visit.longer(i);
+            }
             if filled[i] > 0 && !visit.frames(i, &records[i][..filled[i]], &frames[i][..filled[i]]) {
                 cursors[i].stop = Some(Stop::Enough);
             }

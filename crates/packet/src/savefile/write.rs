@@ -45,6 +45,9 @@ pub struct Encoder {
     clamped: u64,
     /// Number of packets without a time.
     unstamped: u64,
+    /// pcap: snap length in the header of the present file, bytes, and the number of packets that are longer.
+    header_snaplen: u32,
+    longer: u64,
     /// Comments of the section header.
     comments: Vec<String>,
 }
@@ -62,6 +65,8 @@ impl Encoder {
             begun: false,
             clamped: 0,
             unstamped: 0,
+            header_snaplen: 0,
+            longer: 0,
             comments: Vec::new(),
         }
     }
@@ -165,6 +170,7 @@ impl Encoder {
                 header[4..8].copy_from_slice(&fraction.to_le_bytes());
                 header[8..12].copy_from_slice(&(data.len() as u32).to_le_bytes());
                 header[12..16].copy_from_slice(&frame.wire_len.to_le_bytes());
+                self.longer += u64::from(data.len() > self.header_snaplen as usize);
                 out.extend_from_slice(&header);
                 out.extend_from_slice(data);
             }
@@ -187,6 +193,12 @@ impl Encoder {
     /// Number of packets without a time, for which 0 was written.
     pub fn unstamped(&self) -> u64 {
         self.unstamped
+    }
+
+    /// Number of packets in pcap files that are longer than the snap length of the file's header, as in their source. They are
+    /// written whole, but libpcap reads no more of them than that.
+    pub fn longer(&self) -> u64 {
+        self.longer
     }
 
     /// Appends the counts of interface `id`, with comments; a pcap file has no place for them, so nothing is written there.
@@ -231,14 +243,15 @@ impl Encoder {
         if fine { Resolution::NANOSECOND } else { Resolution::MICROSECOND }
     }
 
-    fn pcap_header(&self, out: &mut Vec<u8>) {
+    fn pcap_header(&mut self, out: &mut Vec<u8>) {
         let magic = if self.pcap_resolution().is_fine() { 0xa1b2_3c4du32 } else { 0xa1b2_c3d4 };
         let first = self.interfaces.first();
         let link = first.map_or(LinkType::ETHERNET, |first| first.link);
-        // A reader cuts packets to this length, so the header holds the largest snap length of all; 0 means no limit.
+        // libpcap cuts packets to this length, so the header holds the largest snap length of all; 0 means no limit.
         let unlimited = |snaplen| if snaplen == 0 { MAX_SNAPLEN } else { snaplen };
         let longest = self.interfaces.iter().map(|interface| unlimited(interface.snaplen)).max();
         let snaplen = cut(longest.unwrap_or(MAX_SNAPLEN), self.snaplen);
+        self.header_snaplen = snaplen;
         for word in [magic, 0x0004_0002, 0, 0, snaplen, link.0.into()] {
             out.extend_from_slice(&word.to_le_bytes());
         }

@@ -86,8 +86,6 @@ fn pcap(file: &[u8], packets: &mut Vec<Packet>) -> usize {
         }
         let time_ns = Some(time(unit, fraction.into(), seconds.into()));
         at = data.end;
-        let cut = if snaplen == 0 { most } else { snaplen };
-        let data = data.start..data.end.min(data.start + cut as usize);
         packets.push(Packet { time_ns, wire_len, data, interface, end: at });
     }
     at

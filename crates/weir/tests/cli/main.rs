@@ -13,6 +13,8 @@ mod firewall_nft;
 mod info;
 mod inner;
 mod interrupted;
+mod json_types;
+mod lengths;
 mod limits;
 mod limits_of_records;
 mod lines;
