@@ -83,6 +83,21 @@ fn steps_are_bounded() {
     assert_eq!(parser.key(&tags), Err(NoKey::NotIp));
     let labels = line_support::build::ether(0x8847, &[0; 40_000]);
     assert_eq!(parser.key(&labels), Err(NoKey::NotIp));
+    let key = |parser: &Parser, head: &[u8], shims: &[u8], last: &[u8]| {
+        let datagram = line_support::build::ip4(17, &line_support::build::udp(4));
+        parser.key(&[head, shims, last, &datagram].concat())
+    };
+    let addresses = &tags[..12];
+    let [ethernet, mpls] = [LinkType::ETHERNET, LinkType::MPLS].map(|link| Parser::new(link, false).expect("keys"));
+    for shims in [0, 1, 2, 29, 30, 31, 32, 33] {
+        let expected = if shims <= 32 { Ok(cases::ports(cases::four(17), 5300, 40_000)) } else { Err(NoKey::NotIp) };
+        let tagged = key(&ethernet, addresses, &[0x81, 0, 0, 1].repeat(shims), &[8, 0]);
+        assert_eq!(tagged, expected, "{shims} tags");
+        let Some(more) = shims.checked_sub(1) else { continue };
+        let labels = [&[0, 0, 0x10, 64].repeat(more)[..], &[0, 0, 0x11, 64]].concat();
+        assert_eq!(key(&ethernet, &[addresses, &[0x88, 0x47]].concat(), &labels, &[]), expected, "{shims} labels");
+        assert_eq!(key(&mpls, &[], &labels, &[]), expected, "{shims} labels and no link header");
+    }
     // Sixteen extension headers are walked; the number of the seventeenth is the protocol.
     let chain = |headers: usize| {
         let mut payload = [60u8, 0, 0, 0, 0, 0, 0, 0].repeat(headers - 1);

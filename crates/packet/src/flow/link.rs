@@ -3,8 +3,12 @@
 use super::{NoKey, wlan};
 use crate::LinkType;
 
-/// Largest number of tags, labels and shims in front of one IP header. More are not legitimate, and would make a frame expensive.
-const MOST_STEPS: usize = 32;
+/// Largest number of tags, labels and shims between the link header and the IP header. More are not legitimate, and would make a
+/// frame expensive.
+const MOST_SHIMS: usize = 32;
+
+/// Largest number of attributes in front of the packet of a netfilter log message.
+const MOST_ATTRIBUTES: usize = 32;
 
 /// Protocol layer to which the next byte belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +135,9 @@ pub(super) fn vlan(start: Layer, data: &[u8]) -> Option<u16> {
 
 /// Walks from `layer`, which begins with `data`, to an IP header.
 pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoKey> {
-    for _ in 0..MOST_STEPS {
+    // The first header is that of the link, unless a label or a type comes first.
+    let mut shims = usize::from(matches!(layer, Layer::Mpls | Layer::Type(_)));
+    while shims <= MOST_SHIMS + 1 {
         let (next, header) = match layer {
             Layer::V4 => return Ok(Packet::V4(data)),
             Layer::V6 => return Ok(Packet::V6(data)),
@@ -191,6 +197,8 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
             },
             Layer::Wlan { .. } | Layer::Radiotap | Layer::Prism | Layer::Avs | Layer::Ppi => wlan::behind(layer, data)?,
         };
+        // Two layers in a row without a header name IP, so that the walk ends.
+        shims += usize::from(header > 0);
         layer = next;
         data = data.get(header..).ok_or(NoKey::Truncated)?;
     }
@@ -253,7 +261,7 @@ fn nflog(data: &[u8]) -> Result<(Layer, usize), NoKey> {
         _ => return Err(NoKey::NotIp),
     };
     let mut at = 4;
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MOST_ATTRIBUTES {
         let (length, kind) = match head(data.get(at..).ok_or(NoKey::Truncated)?)? {
             [a, b, kind, 0] => (u16::from_le_bytes([a, b]), kind),
             [a, b, 0, kind] => (u16::from_be_bytes([a, b]), kind),
