@@ -56,6 +56,9 @@ pub struct Arrivals {
     /// Packets whose time stamp jumped and was not believed. Such packets also count as passed or filtered, at their place
     /// among the other packets.
     pub jumped: u64,
+    /// Packets with a time stamp before 1677 or after 2262, for which the nearest of these stands. They also count as passed,
+    /// filtered or jumped.
+    pub beyond: u64,
     /// Packets that the kernel dropped because it had no room.
     pub dropped: u64,
 }
@@ -66,6 +69,7 @@ impl AddAssign for Arrivals {
         self.filtered += other.filtered;
         self.late += other.late;
         self.jumped += other.jumped;
+        self.beyond += other.beyond;
         self.dropped += other.dropped;
     }
 }

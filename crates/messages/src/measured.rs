@@ -15,6 +15,9 @@ use weir_pipeline::measuring::Finished;
 /// Most windows that wait to be taken. So many may be open at once, and all of them may end at once.
 pub const MOST_WAITING: usize = crate::measurement::MOST_OPEN as usize;
 
+/// Words on packets whose time stamps are outside the range of 64-bit nanoseconds.
+pub const BEYOND: &str = "before 1677 or after 2262: the nearest of these is shown";
+
 /// Contents of the answers: tables, and facts about the sources.
 #[derive(Clone, Debug)]
 pub struct Answers {
@@ -104,6 +107,9 @@ impl Answers {
         }
         if window.arrivals.jumped > 0 {
             put("jumped", window.arrivals.jumped.into());
+        }
+        if window.arrivals.beyond > 0 {
+            put("times_beyond", window.arrivals.beyond.into());
         }
         put("bytes", tally.bytes.into());
         let none = Estimate { value: 0, plus_minus: 0, confidence: 1.0 };
@@ -234,6 +240,9 @@ pub fn time_lines(total: &Window<'_>, finished: &Finished, windows: bool, advice
             "time stamps far from those around them are not believed: {} (jumped), counted where they came",
             packets(arrivals.jumped)
         ));
+    }
+    if arrivals.beyond > 0 {
+        lines.push(format!("{} with a time {BEYOND}", packets(arrivals.beyond)));
     }
     lines
 }

@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use weir_measure::{Arrivals, Kind, Observation, Windowing, Windows};
 use weir_packet::Frame;
 use weir_packet::flow::{FlowKey, Hasher, NoKey, Parser, Usual};
+use weir_packet::time::Stamp;
 
 /// Number of frames processed together.
 const CHUNK: usize = 32;
@@ -38,6 +39,19 @@ struct Known {
     jumps: u64,
     /// Packets that the filter keeps, if the filter has judged already.
     judged: Option<u64>,
+}
+
+/// Bit masks of the fate of up to [`CHUNK`] packets; bit i belongs to packet i.
+#[derive(Clone, Copy, Debug)]
+struct Masks {
+    /// Packets that are measured.
+    kept: u64,
+    /// Packets whose window is closed already.
+    late: u64,
+    /// Packets whose stamps are not believed.
+    jumped: u64,
+    /// Packets with stamps beyond the representable range.
+    beyond: u64,
 }
 
 /// Observations that are handed on together.
@@ -197,9 +211,15 @@ impl Extract {
         let mut times = [0; CHUNK];
         let mut late = 0u64;
         let mut missing = 0u64;
+        let mut beyond = 0u64;
         current.layout.records(view.content(), records, |i, record| {
             (frames[i], times[i]) = match record {
-                Some(record) => (record.frame, record.time_ns.unwrap_or(self.latest)),
+                Some(record) => {
+                    if record.time_ns.is_some_and(|ns| Stamp(ns).is_clamped()) {
+                        beyond |= 1 << i;
+                    }
+                    (record.frame, record.time_ns.unwrap_or(self.latest))
+                }
                 None => {
                     missing |= 1 << i;
                     (EMPTY, self.latest)
@@ -243,7 +263,7 @@ impl Extract {
             _ if sound < records.len() => return sound,
             _ => {}
         }
-        self.account(&times[..records.len()], kept, late, jumps);
+        self.account(&times[..records.len()], &Masks { kept, late, jumped: jumps, beyond });
         sound
     }
 
@@ -270,7 +290,8 @@ impl Extract {
     }
 
     /// Counts the arrivals.
-    fn account(&mut self, times: &[i64], kept: u64, late: u64, jumped: u64) {
+    fn account(&mut self, times: &[i64], masks: &Masks) {
+        let &Masks { kept, late, jumped, beyond } = masks;
         // Nearly always, all packets are of one window.
         let (earliest, latest) = if self.windowing.window_ns.is_some() { span(times) } else { (0, 0) };
         let mut first = 0;
@@ -283,8 +304,14 @@ impl Extract {
             };
             let count = |bits: u64| u64::from((bits >> first & u64::MAX >> (64 - run)).count_ones());
             let received = run as u64;
-            let (filtered, late, jumped) = (count(!kept & !late), count(late), count(jumped));
-            *at += Arrivals { received, filtered, late, jumped, dropped: 0 };
+            *at += Arrivals {
+                received,
+                filtered: count(!kept & !late),
+                late: count(late),
+                jumped: count(jumped),
+                beyond: count(beyond),
+                dropped: 0,
+            };
             first += run;
         }
     }
