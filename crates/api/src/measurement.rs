@@ -96,7 +96,7 @@ impl Giver {
         let has_room = !self.is_live || self.feed.has_room();
         let window = locked(&self.left_out).admit(window, has_room);
         if let Some(window) = window {
-            self.feed.add(Answer { is_summary: false, json: line(&self.shape.window(&window)) });
+            self.feed.add(Answer { is_summary: false, json: line("window", &self.shape.window(&window)) });
         }
     }
 }
@@ -269,7 +269,7 @@ impl Measurement {
             interrupted: !self.is_live && self.stop.load(Ordering::Relaxed),
             splits: Vec::new(),
         };
-        let json = line(&self.shape.summary(&total, &beside));
+        let json = line("summary", &self.shape.summary(&total, &beside));
         let lines = time_lines(&total, finished, self.options.window.is_some(), "");
         heard.remarks.extend(lines);
         Some(Answer { is_summary: true, json })

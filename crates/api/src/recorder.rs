@@ -77,7 +77,7 @@ fn listeners(heard: &Arc<Mutex<Heard>>, feed: Feed<String>) -> Listeners {
         on_disk: Box::new(move |event| locked(&writes).add([disk_line(&event)])),
         on_saved: Box::new(move |saved| {
             locked(&saves).add(saved_lines(saved));
-            feed.add_or_forget(line(&saved_json(saved)));
+            feed.add_or_forget(line("saved", &saved_json(saved)));
         }),
     }
 }
@@ -210,12 +210,12 @@ impl Recorder {
             return Err(Error::refused("before 0 and after 0 would save nothing"));
         }
         let asked = self.recording.fire_span(name, "a request of the program", span).map_err(Error::refused)?;
-        asked.json().map(|json| line(&json)).map_err(Error::Refused)
+        asked.json().map(|json| line("trigger", &json)).map_err(Error::Refused)
     }
 
     /// Returns the state of the recording as JSON, as `weir record --status` prints it. **Cost**: a look at each chunk of the ring.
     pub fn status(&self) -> String {
-        line(&self.recording.status().json())
+        line("status", &self.recording.status().json())
     }
 
     /// Waits at most `most` for the next file that a trigger saves. When files were recorded to their end, the recording is completed,
@@ -267,7 +267,7 @@ impl Recorder {
                     heard.add([Line::Fault(line.to_owned())]);
                 }
                 let fault = heard.faults.first().map(String::as_str);
-                state.end = line(&end_json(&ended.ledger, &status, self.place, fault));
+                state.end = line("summary", &end_json(&ended.ledger, &status, self.place, fault));
                 state.failure = heard.failure();
             }
             Ok(Err(error)) => {

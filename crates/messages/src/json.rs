@@ -4,9 +4,18 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use weir_packet::text::is_control;
 
-/// Returns a value in one line. Characters that could control a terminal are escaped too, as in `\u0085`.
-pub fn line(value: &Value) -> String {
+/// Returns an object in one line, with its type as the first member, so that a reader of many lines can tell answers of one kind
+/// from another: a summary from a window, for example. Characters that could control a terminal are escaped, as in `\u0085`.
+///
+/// A value that is no object becomes the member `value` of one.
+pub fn line(kind: &'static str, value: &Value) -> String {
     let text = value.to_string();
+    let members = match text.strip_prefix('{') {
+        Some("}") => "}".to_owned(),
+        Some(members) => format!(",{members}"),
+        None => format!(",\"value\":{text}}}"),
+    };
+    let text = format!("{{\"type\":\"{kind}\"{members}");
     if !text.contains(is_control) {
         return text;
     }
@@ -27,9 +36,17 @@ mod tests {
     fn json_means_the_same_and_holds_nothing_that_steers() {
         let all: String = (0..=0xffff).filter_map(char::from_u32).collect();
         let value = json!({ "a\u{9b}": all });
-        let text = line(&value);
+        let text = line("packet", &value);
         assert!(!text.contains(is_control));
-        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
-        assert!(line(&json!("\u{85}")) == "\"\\u0085\"" && line(&json!("é")) == "\"é\"");
+        let typed = json!({ "type": "packet", "a\u{9b}": value["a\u{9b}"] });
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), typed);
+        for (value, expected) in [
+            (json!("\u{85}é"), r#"{"type":"a","value":"\u0085é"}"#),
+            (json!({}), r#"{"type":"a"}"#),
+            (json!({ "b": {}, "a": 1 }), r#"{"type":"a","b":{},"a":1}"#),
+            (json!([]), r#"{"type":"a","value":[]}"#),
+        ] {
+            assert_eq!(line("a", &value), expected);
+        }
     }
 }

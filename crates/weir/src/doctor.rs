@@ -36,7 +36,7 @@ pub fn run(arguments: &DoctorArgs) -> anyhow::Result<Outcome> {
         walls::group(),
     ];
     let text = if arguments.json {
-        format!("{}\n", terminal::json(&as_json(&groups)))
+        format!("{}\n", terminal::json("findings", &as_json(&groups)))
     } else {
         as_text(&groups, output_width())
     };
@@ -151,6 +151,7 @@ fn as_json(groups: &[Group]) -> Value {
         for finding in &group.findings {
             let Finding { state, text, value, means, command, .. } = finding;
             let mut fact = Map::new();
+            fact.insert("type".to_owned(), json!("finding"));
             fact.insert("state".to_owned(), json!(state.key()));
             fact.insert("value".to_owned(), value.clone());
             fact.insert("text".to_owned(), json!(text));
@@ -274,7 +275,7 @@ mod tests {
         let object = as_json(&[Group { key: "k", title: "Title", about: "", findings }]);
         assert_eq!(
             object.to_string(),
-            r#"{"k":{"one":{"state":"ok","value":1,"text":"all well"},"two":{"state":"unknown","value":null,"text":"unknown: no file","means":"nothing","command":"do it"}}}"#
+            r#"{"k":{"one":{"type":"finding","state":"ok","value":1,"text":"all well"},"two":{"type":"finding","state":"unknown","value":null,"text":"unknown: no file","means":"nothing","command":"do it"}}}"#
         );
     }
 }

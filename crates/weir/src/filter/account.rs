@@ -58,7 +58,7 @@ impl Account<'_> {
                 object["splits"] =
                     counts.map(|((name, _), (packets, _))| (name.text(), serde_json::Value::from(*packets))).collect();
             }
-            out = format!("{}\n", terminal::json(&object));
+            out = format!("{}\n", terminal::json("summary", &object));
         } else {
             out = format!("{}\n", ledger.passed);
             for ((name, _), (packets, _)) in arguments.output.split.iter().zip(&ledger.splits) {

@@ -81,7 +81,7 @@ pub fn send(arguments: &CtlArgs, to: &str, lines: &[String], time: Option<Durati
         return Ok(Outcome::Failed);
     }
     if arguments.json {
-        return Ok(answer(&format!("{}\n", terminal::json(&json!({ "sent": bytes.len(), "sequence": now })))));
+        return Ok(answer(&format!("{}\n", terminal::json("sent", &json!({ "sent": bytes.len(), "sequence": now })))));
     }
     say(&format!("{} bytes sent to {to}; nothing acknowledges them", bytes.len()));
     Ok(Outcome::Done)

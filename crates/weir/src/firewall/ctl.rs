@@ -35,7 +35,12 @@ pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
         Err(error) => return Err(error.into()),
     };
     if arguments.json {
-        return Ok(answer(&format!("{}\n", terminal::json(&value))));
+        let kind = match &arguments.command {
+            CtlCommand::List => "bans",
+            CtlCommand::Stats => "counts",
+            _ => "change",
+        };
+        return Ok(answer(&format!("{}\n", terminal::json(kind, &value))));
     }
     Ok(match &arguments.command {
         CtlCommand::List => answer(&bans(&value)),
@@ -147,7 +152,7 @@ fn account(value: &Value) -> String {
 /// Prints a line for each interval.
 fn watch(first: Value, lines: impl Iterator<Item = Result<Value, Error>>, json: bool) -> anyhow::Result<Outcome> {
     let mut before = first;
-    if json && print(&format!("{}\n", terminal::json(&before))).is_err() {
+    if json && print(&format!("{}\n", terminal::json("counts", &before))).is_err() {
         return Ok(Outcome::Done);
     }
     for line in lines {
@@ -155,7 +160,7 @@ fn watch(first: Value, lines: impl Iterator<Item = Result<Value, Error>>, json: 
         let time = (now["seconds"].as_f64().unwrap_or(0.0) - before["seconds"].as_f64().unwrap_or(0.0)).max(1e-3);
         let since = |name: &str| number(&now[name]).saturating_sub(number(&before[name])) as f64 / time;
         let out = match json {
-            true => format!("{}\n", terminal::json(&now)),
+            true => format!("{}\n", terminal::json("counts", &now)),
             false => format!(
                 "{} received, {} passed ({}), {} denied, {} dropped\n",
                 rate(since("received")),

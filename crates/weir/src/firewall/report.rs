@@ -130,7 +130,7 @@ impl Report {
         if self.interrupted {
             object["interrupted"] = true.into();
         }
-        format!("{}\n", terminal::json(&object))
+        format!("{}\n", terminal::json("summary", &object))
     }
 
     /// Prints the summary on standard error. Between ports a signal is the usual end.

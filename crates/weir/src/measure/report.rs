@@ -40,7 +40,7 @@ impl Report {
         self.begun = true;
         self.windows += u64::from(window.revision == 0);
         let text = if self.json {
-            terminal::json(&self.answers.window(window))
+            terminal::json("window", &self.answers.window(window))
         } else {
             let (from, to) = window.span.unwrap_or_default();
             let again = match window.revision {
@@ -59,7 +59,7 @@ impl Report {
     /// Text of the summary.
     pub fn summary(&mut self, total: &Window<'_>, beside: &Beside<'_>) -> String {
         let text = if self.json {
-            terminal::json(&self.answers.summary(total, beside))
+            terminal::json("summary", &self.answers.summary(total, beside))
         } else {
             let title = match self.sources.as_slice() {
                 [one] => printable(&one.as_source()).into_owned(),

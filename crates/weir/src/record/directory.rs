@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &RecordArgs) -> anyhow::Result<Option<Outcome>> {
         return fire(directory, name, &request).map(Some);
     }
     let value = ask(directory, &request)?;
-    Ok(Some(if arguments.status { answer(&format!("{}\n", terminal::json(&value))) } else { Outcome::Done }))
+    Ok(Some(if arguments.status { answer(&format!("{}\n", terminal::json("status", &value))) } else { Outcome::Done }))
 }
 
 /// Has the recorder of a directory fire, and tells which triggers did not.

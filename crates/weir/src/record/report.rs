@@ -87,7 +87,7 @@ impl Report {
         self.lines(saved_lines(saved));
         if self.json {
             // The end of the reader is noticed at the end.
-            let _ = print(&format!("{}\n", terminal::json(&saved_json(saved))));
+            let _ = print(&format!("{}\n", terminal::json("saved", &saved_json(saved))));
         }
     }
 
@@ -126,7 +126,7 @@ impl Report {
                 let [ran, failed] = [&runs.ran, &runs.failed].map(|count| count.load(Ordering::Relaxed));
                 json!({ "ran": ran, "failed": failed })
             });
-            if let Err(error) = print(&format!("{}\n", terminal::json(&object)))
+            if let Err(error) = print(&format!("{}\n", terminal::json("summary", &object)))
                 && error.kind() != io::ErrorKind::BrokenPipe
             {
                 say(&format!("standard output: {}", io_words(&error)));

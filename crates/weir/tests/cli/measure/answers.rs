@@ -110,8 +110,8 @@ fn json_has_the_promised_keys_in_their_order() {
     for sketch in ["heavy", "exact", "cms", "cms-conservative"] {
         let object = measure_one(&[&file, "--sketch", sketch, "--top", "3"]);
         let keys: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
-        let promised = "start end window received passed filtered denied dropped bytes flows top";
-        assert_eq!(keys[..11].join(" "), promised);
+        let promised = "type start end window received passed filtered denied dropped bytes flows top";
+        assert_eq!(keys[..12].join(" "), promised);
         assert_eq!((&object["window"], &object["denied"], &object["dropped"]), (&Value::Null, &json!(0), &json!({})));
         assert_eq!(object["received"], generator.truth().packets());
         assert_eq!(object["bytes"], generator.truth().bytes());

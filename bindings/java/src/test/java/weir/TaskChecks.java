@@ -67,7 +67,7 @@ public final class TaskChecks {
                 System.out.println(saved);
             }
         }
-        require(recorder.status().startsWith("{\"recorded\":"), recorder.status());
+        require(recorder.status().startsWith("{\"type\":\"status\",\"recorded\":"), recorder.status());
         require(thrown(() -> recorder.trigger("one")).getMessage().equals("the recording has ended"), "ended");
         require(thrown(() -> recorder.trigger(Duration.ofSeconds(1), Duration.ZERO)).status() == Native.WEIR_REFUSED, "ended");
         System.out.println(recorder.end());
