@@ -153,13 +153,14 @@ pub struct Window<'a> {
     /// Number of the change of keys that ended the window early; later packets are counted by other keys. If `span` is `None`,
     /// the window holds all packets counted by the former keys.
     pub change: Option<u64>,
-    /// Counters of the window before. The outer `None` means that this window is the first; the inner `None`, that the window
-    /// before held no packet.
+    /// Counters of the window before. The outer `None` means that nothing can be compared: this window is the first, or the sources
+    /// cover only a part of one of the two. The inner `None` means that the window before held no packet.
     pub before: Option<Option<&'a State>>,
 }
 
 impl Window<'_> {
-    /// Returns the `rows` keys of table `i` whose figures changed most since the window before; `None` in the first window.
+    /// Returns the `rows` keys of table `i` whose figures changed most since the window before; `None` in the first window, and if
+    /// the sources cover only a part of this window or of the one before.
     pub fn changers(&self, i: usize, rows: usize) -> Option<Vec<Change>> {
         let before = self.before?;
         Some(crate::state::changers(before, self.state, i, rows))

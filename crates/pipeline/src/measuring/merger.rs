@@ -49,8 +49,8 @@ pub(super) struct Merger {
     untimed: Option<(Arrivals, Option<State>)>,
     /// Number of results given out, by window.
     given: Given,
-    /// Number and state of the window given out last, for the changes since.
-    last: Option<(i64, Option<State>)>,
+    /// The window given out last, for the changes since.
+    last: Option<Last>,
     total: (Arrivals, Option<State>),
     further: Further,
     /// Count of closed windows, for live sources.
@@ -70,6 +70,16 @@ pub struct Further {
     pub results: u64,
     /// Packets that arrived in these results.
     pub packets: u64,
+}
+
+/// A window with which the next one is compared.
+struct Last {
+    number: i64,
+    state: Option<State>,
+    /// Time at its begin that the sources do not cover, ns.
+    head_ns: i64,
+    /// Mean distance of its packets, ns.
+    gap_ns: i64,
 }
 
 /// Sum of all windows.
@@ -343,11 +353,14 @@ impl Merger {
         let revision = self.given.one_more(number);
         let span = self.config.windowing.span(number);
         // An empty window was not given out, and held no packet.
-        let before = self.last.as_ref().filter(|(last, _)| *last < number && revision == 0);
-        let before = before.map(|(last, state)| state.as_ref().filter(|_| *last + 1 == number));
-        let covered = Some(self.covered_part(span));
+        let covered = self.covered_part(span);
+        let gap_ns = (covered.1 - covered.0) / i64::try_from(arrivals.received.max(1)).unwrap_or(i64::MAX);
+        let before = self.last.as_ref().filter(|last| last.number < number && revision == 0);
+        let before = before.filter(|last| self.compares(last, span, covered.1, gap_ns, state.as_ref()));
+        let before = before.map(|last| last.state.as_ref().filter(|_| last.number + 1 == number));
         let left_out = std::mem::take(&mut self.omitted.0);
-        let span = Some(span);
+        let (head_ns, span) = (covered.0 - span.0, Some(span));
+        let covered = Some(covered);
         each(Window { span, covered, revision, left_out, arrivals, state: state.as_ref(), change, before });
         self.add(arrivals, state.as_ref())?;
         let old = if revision > 0 {
@@ -355,12 +368,26 @@ impl Merger {
             self.further.packets += arrivals.received;
             state
         } else {
-            self.last.replace((number, state)).and_then(|(_, old)| old)
+            self.last.replace(Last { number, state, head_ns, gap_ns }).and_then(|last| last.state)
         };
         if let Some(old) = old {
             self.spares.keep(old);
         }
         Ok(())
+    }
+
+    /// Whether the differences between two windows are those of the traffic. If the sources cover a part of one of them, the rest
+    /// has no packets, and steady traffic would seem to grow or to shrink.
+    ///
+    /// Nothing says whether traffic paused there. So the part counts as the whole if the rest is no longer than two packets are
+    /// apart, or than the silence at the same end of the other window.
+    fn compares(&self, last: &Last, (from, to): (i64, i64), ended: i64, gap_ns: i64, state: Option<&State>) -> bool {
+        let whole_ns = to - from;
+        let times = |state: Option<&State>| state.and_then(|state| state.tally().times());
+        let next_head_ns = times(state).map_or(whole_ns, |(first, _)| first.saturating_sub(from));
+        let last_tail_ns = times(last.state.as_ref()).map_or(whole_ns, |(_, last)| from.saturating_sub(last));
+        last.head_ns <= next_head_ns.max(last.gap_ns.saturating_mul(2))
+            && to - ended <= last_tail_ns.max(gap_ns.saturating_mul(2))
     }
 
     /// Returns the part of a window between the beginning and the end of the sources, ns.

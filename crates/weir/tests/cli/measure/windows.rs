@@ -266,6 +266,33 @@ fn windows_of_several_sources_are_one_row_of_windows() {
     assert_eq!(counts, [(json!(stamp(0)), Some(1)), (json!(stamp(1000)), Some(3)), (json!(stamp(2000)), Some(1))]);
 }
 
+/// Steady traffic that begins and ends within a window: nothing grew, and nothing shrank. With a window before whose traffic
+/// really was less, and which is covered as a whole, the growth is told.
+#[test]
+fn steady_traffic_has_no_changers_where_its_first_and_last_windows_are_covered_in_part() {
+    let temp = Temp::new();
+    let frame = udp(9, 0);
+    let steady = |times: std::ops::Range<i64>| timed_pcap(times.map(|time| (time, frame.as_slice())));
+    for (times, told) in [
+        // From 900 ms on: 100 packets, then 1000 a second; up to the end of a window.
+        (900..4000, [false, false, true, true]),
+        // To the middle of the last one.
+        (0..3300, [false, true, true, false]),
+        (999..4000, [false, false, true, true]),
+        (1..4000, [false, true, true, true]),
+    ] {
+        let file = temp.file("steady.pcap", &steady(times.clone()));
+        let (all, _) = windows(&[&file, "--window", "1s", "--changers", "3", "--key", "dport"]);
+        for (window, told) in all.iter().zip(told) {
+            let changes = window["changers"]["dport"].as_array();
+            assert_eq!(changes.is_some(), told, "{times:?}: {window}");
+            let most = changes.into_iter().flatten().map(|change| change["change"].as_i64().unwrap().abs()).max();
+            assert!(most.unwrap_or(0) <= 2, "{times:?}: {window}");
+        }
+        assert_eq!(all.len(), 4);
+    }
+}
+
 #[test]
 fn changers_are_what_grew_and_shrank_most() {
     let temp = Temp::new();
